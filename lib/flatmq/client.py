@@ -4,7 +4,7 @@ import random
 
 from .error import MQTTError
 from .port import const, ticks_add, ticks_diff, ticks_ms
-from .session import PUBACK, PUBCOMP, PUBREC, ROOM, Session
+from .session import LATER, PUBACK, PUBCOMP, PUBREC, ROOM, Session
 from .wire import connect, field, get_length, is_name, number
 
 _STEADY = const(10000)  # ms online after which the back-off starts anew with the next loss
@@ -58,7 +58,7 @@ class Client:
         keepalive=60,
         clean_session=True,
         version=4,
-        tx_size=512,
+        tx_size=1024,
         rx_size=512,
         inflight=8,
         subscriptions=8,
@@ -83,6 +83,7 @@ class Client:
         self._into = memoryview(self._buf)[rx_size:]
         self._rx_size = rx_size
         self._at = self._have = rx_size  # what is still to be parsed
+        self._start = rx_size  # where that will begin when the next bytes are there
         self._cut = False  # that is the beginning of a packet
         self._skip = 0  # bytes to pass over, of a message larger than rx_size
         self._busy = False  # a handler is running
@@ -124,11 +125,11 @@ class Client:
         Returns a Subscription, whose `granted` tells what the broker said. ValueError for a bad
         filter or QoS, and for more than `subscriptions`.
         """
-        return (self._router or self._load()).subscribe(filters, handler, qos)
+        return self._load().subscribe(filters, handler, qos)
 
     def unsubscribe(self, filters):
         """End the subscription to a topic filter, or to each of a list of them."""
-        (self._router or self._load()).unsubscribe(filters)
+        self._load().unsubscribe(filters)
 
     def start(self):
         """Begin to connect; `poll` does the rest, for good."""
@@ -181,19 +182,32 @@ class Client:
     def flush(self):
         """Hand what is queued to the network, as far as it takes it now. Reads nothing."""
         s = self._session
-        while s.left or s.at != s.end or s.answers or s.due:
-            if not s.left:
-                if self.state != "online" or not (self._router.request() if s.due else s.next()):
-                    return
-            try:
-                n = self._stream.write(s.src, s.out, s.left)
-            except OSError:
+        n = 0
+        if s.plain:
+            if not s.end:
+                return
+            s.left = s.end
+            n = self._write(s)
+            if n == s.end:
+                s.end = s.left = 0
+                return
+            s.plain = False
+        while n is not None:
+            if n < 0:
                 self._lost("closed", "write")
                 return
-            if not n:
-                return
-            s.sent(n)
-            self._wrote = self._now
+            if n:
+                s.sent(n)
+                self._wrote = self._now
+            if not s.left:
+                if s.at == s.end and not s.answers and not s.due:
+                    s.src = s.buf
+                    s.out = 0
+                    s.plain = not (s.end or s.tail) and self.state == "online"
+                    return
+                if self.state != "online" or not (self._router.request() if s.due else s.next()):
+                    return
+            n = self._write(s)
 
     def ping(self):
         """Have a PINGREQ sent. The connection ends if nothing comes in for `timeout` s, or for
@@ -302,7 +316,7 @@ class Client:
         s.src = self._hello
         s.out = s.answers = 0
         s.left = len(self._hello)
-        self._at = self._have = self._rx_size
+        self._at = self._have = self._start = self._rx_size
         self._skip = 0
         self._cut = False
         self.state = "greeting"
@@ -311,11 +325,12 @@ class Client:
         version = self._who[0]
         clean = self._who[2]
         if self.state != "greeting":
-            return self._lost("protocol", "a second CONNACK")
+            return "a second CONNACK"
         if version == 4 and (flags > 1 or (flags and (clean or code))):
-            return self._lost("protocol", "CONNACK: flags")
+            return "flags"
         if code:
-            return self._lost("refused", f"CONNACK: return code {code}", code)
+            self._lost("refused", f"CONNACK: return code {code}", code)
+            return LATER
         self.stats.connects += 1
         self.error = None
         self.session_present = version == 4 and flags == 1
@@ -328,14 +343,14 @@ class Client:
         self._asked = False
         self._due = ticks_add(self._now, min(self._interval, _STEADY))
         self.state = "online"
-        return True
+        return None
 
     def _lost(self, kind, detail=None, code=0):
         """The connection has ended, or could not be made: try again later. Returns False."""
         self._link.close()
         self._stream = None
         self._session.lost()
-        self._at = self._have = self._rx_size
+        self._at = self._have = self._start = self._rx_size
         if not kind:
             self.state = "offline"
             return False
@@ -350,13 +365,41 @@ class Client:
         self._delay = min(self._delay * 2, self._retry_max)
         return False
 
+    # The stream. With a `try` two locals are all that a frame off the heap has room for.
+
+    def _write(self, s):
+        try:
+            return self._stream.write(s.src, s.out, s.left)
+        except OSError:
+            return -1
+
+    def _fill(self):
+        try:
+            return self._stream.readinto(self._into)
+        except OSError:
+            return 0
+
     # Receiving
 
     def _receive(self):
         """Read, unless something that was read before is still to be handled, and handle what
         there is. Returns whether there was anything."""
-        if (self._at == self._have or self._cut) and not self._read():
-            return False
+        if self._at == self._have or self._cut:
+            if self._cut:
+                self._shift()
+            n = self._fill() if self._stream else None
+            if not n:
+                return False if n is None else self._lost("closed", "read")
+            self._at = self._start
+            self._have = self._rx_size + n
+            self._heard = self._now
+            self._asked = self._cut = False
+            if self._skip:
+                n = min(n, self._skip)
+                self._at += n
+                self._skip -= n
+            elif self.state == "greeting" and self._buf[self._at] != 0x20:
+                return self._fault("CONNACK is not first") > 0
         self._busy = True
         try:
             while self._at < self._have:
@@ -365,40 +408,25 @@ class Client:
                     self._cut = n == 0
                     break
                 self._at = n
+            else:
+                self._start = self._rx_size
         finally:
             self._busy = False
         self.flush()
         return True
 
-    def _read(self):
+    def _shift(self):
+        """Move the packet that is cut to where the next bytes will complete it."""
         buf = self._buf
         at = self._at
         to = self._rx_size - self._have + at
-        self._at = to
+        self._at = self._start = to
         if at != to:
             while at < self._have:
                 buf[to] = buf[at]
                 at += 1
                 to += 1
             self._have = to
-        if not self._stream:
-            return False
-        try:
-            at = self._stream.readinto(self._into)
-        except OSError:
-            at = 0
-        if not at:
-            return self._lost("closed", "read") if at == 0 else False
-        self._heard = self._now
-        self._asked = self._cut = False
-        self._have = self._rx_size + at
-        if self._skip:
-            at = min(at, self._skip)
-            self._at += at
-            self._skip -= at
-        if self.state == "greeting" and buf[self._at] != 0x20:
-            return self._lost("protocol", "CONNACK is not first")
-        return True
 
     def _packet(self):
         """Handle one packet. Returns where it ends, 0 when it is cut, -1 when it has to wait or
@@ -413,82 +441,73 @@ class Client:
         else:
             n = get_length(buf, at, self._have)
             if n < 0:
-                return 0 if n == -1 else self._lost("protocol", "Remaining Length: 5 bytes") - 1
+                return 0 if n == -1 else self._fault("Remaining Length of 5 bytes")
             at += (n & 3) + 1
             n = at + (n >> 2)
         if n > self._have:
             return 0 if n - self._at <= self._rx_size else self._on_large(first, at, n)
         if first & 0xF0 == 0x30:
             first = (self._router or self._load()).publish(first, at, n)
-            if first is not None:
-                return self._fault(first)
-        elif not self._on_packet(first, at, n):
-            return -1
-        return n
+        else:
+            first = self._on_packet(first, at, n)
+        return n if first is None else self._fault(first)
 
     def _on_large(self, first, at, end):
         """Handle a packet larger than rx_size: of a PUBLISH the topic name and the packet
         identifier are looked at, and the rest is passed over."""
         n = at + 2
         if first & 0xF0 != 0x30:
-            return self._lost("protocol", f"packet {first:#x}: {end - at} bytes") - 1
+            return self._fault("larger than rx_size")
         if n <= self._have:
             n += (self._buf[at] << 8 | self._buf[at + 1]) + (2 if first & 6 else 0)
-        if n - self._at > self._rx_size:
-            return self._lost("resource", f"topic name: too long for rx_size, {n - at}") - 1
         if n > self._have:
-            return 0
-        r = self._router or self._load()
-        r.handled = -1
-        first = r.publish(first, at, n)
-        r.handled = 0
+            return 0 if n - self._at <= self._rx_size else self._fault("topic name > rx_size")
+        first = self._load().skip(first, at, n)
         if first is not None:
             return self._fault(first)
         self._skip = end - self._have
         return self._have
 
     def _fault(self, what):
-        if what != "later":
-            self._lost("resource" if what[0] == "Q" else "protocol", what)
+        """The packet has to wait, or broke a rule. Returns -1."""
+        if what != LATER:
+            kind = "resource" if "rx_size" in what or "incoming" in what else "protocol"
+            self._lost(kind, f"packet {self._buf[self._at]:#x}: {what}")
         return -1
 
-    def _load(self):
-        from .router import Router
-
-        subscriptions, incoming, on_message = self._receiving
-        self._router = Router(self._session, subscriptions, incoming, on_message, self._buf)
-        return self._router
-
     def _on_packet(self, first, at, end):
-        """Handle anything but a PUBLISH. Returns False when it has to wait, or breaks a rule."""
-        pid = 0
-        if end - at >= 2:
-            pid = self._buf[at] << 8 | self._buf[at + 1]
+        """Handle anything but a PUBLISH. Returns None, LATER, or the rule that it breaks."""
         if first == 0xD0 and at == end:
-            return True
-        if first == 0x20 and at + 2 == end:
+            return None
+        if end - at < 2 or (end - at > 2 and first != 0x90):
+            return "length"
+        pid = self._buf[at] << 8 | self._buf[at + 1]
+        if first == 0x20:
             return self._on_connack(pid >> 8, pid & 255)
-        if not pid or (at + 2 != end and first != 0x90):
-            return self._lost("protocol", f"packet {first:#x}: length or packet identifier")
-        known = True
+        if not pid:
+            return "packet identifier 0"
         if first == 0x40:
-            known = self._session.settle(pid, PUBACK)
+            pid = self._session.settle(pid, PUBACK)
         elif first == 0x70:
-            known = self._session.settle(pid, PUBCOMP)
+            pid = self._session.settle(pid, PUBCOMP)
         elif first == 0x90 or first == 0xB0:
-            known = self._router and self._router.answered(
-                pid, bytes(self._buf[at + 2 : end]) if first == 0x90 else None
-            )
+            pid = self._load().answered(first, at, end)
         elif self._session.answers > ROOM:
-            return False
+            return LATER
         elif first == 0x50:
-            known = self._session.settle(pid, PUBREC)
+            pid = self._session.settle(pid, PUBREC)
         elif first == 0x62 or (first == 0x6A and self._who[0] == 3):  # MQTT 3.1 may set DUP
-            (self._router or self._load()).pubrel(pid)
+            self._load().pubrel(pid)
         else:
-            known = "type or flags"
-        if not known:
+            return "type or flags"
+        if not pid:
             self.stats.strays += 1
-        elif known is not True:
-            return self._lost("protocol", f"packet {first:#x}: {known}")
-        return True
+        return "return codes" if pid is None else None
+
+    def _load(self):
+        """The receiving half, made when it is first needed."""
+        if not self._router:
+            from .router import Router
+
+            self._router = Router(self._session, self._buf, *self._receiving)
+        return self._router

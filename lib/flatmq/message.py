@@ -12,7 +12,7 @@ class Message:
 
     def __init__(self, buf: bytearray) -> None:
         self.buf = buf
-        self.first = 0x30  # the first byte of the packet, which the next three mirror
+        self.first = 0  # the first byte of the packet, which the next three mirror, at QoS 0
         self.qos = self.retain = self.dup = 0
         self.topic_at = self.topic_end = 0
         self.at = self.end = 0

@@ -3,7 +3,7 @@
 import sys
 
 if sys.implementation.name == "micropython":
-    from time import sleep_ms, ticks_add, ticks_diff, ticks_ms  # type: ignore[attr-defined]
+    from time import ticks_add, ticks_diff, ticks_ms  # type: ignore[attr-defined]
 
     from micropython import const  # type: ignore[attr-defined]
 else:
@@ -20,6 +20,3 @@ else:
 
     def ticks_diff(later: int, earlier: int) -> int:
         return (later - earlier + 0x20000000 & 0x3FFFFFFF) - 0x20000000
-
-    def sleep_ms(ms: int) -> None:
-        time.sleep(ms / 1000)

@@ -6,7 +6,7 @@ first subscription, or the first message; a board that only publishes does not p
 
 from .message import Message
 from .port import const
-from .session import ROOM, Session
+from .session import LATER, ROOM, Session
 from .topic import is_filter, matches
 from .wire import field, is_name, number, packet
 
@@ -16,10 +16,6 @@ _SEEN = const(64)  # bytes: the longest topic name whose handlers are remembered
 _SEND = const(0)
 _ANSWER = const(1)
 _NOTHING = const(2)
-
-# What `publish` and `pubrel` may return; anything else is a broken rule.
-LATER = "later"
-FULL = "QoS 2: more messages in flight than `incoming` allows"
 
 _len = len
 
@@ -49,15 +45,19 @@ class Router:
     """At most `size` requests of a `session`, and the packet identifiers of at most `incoming`
     QoS 2 messages that were received and are not released (section 4.3.3, method B)."""
 
-    def __init__(self, session: Session, size: int, incoming: int, on_message, buf) -> None:
+    def __init__(
+        self, session: Session, buf: bytearray, size: int, incoming: int, on_message
+    ) -> None:
         self._session = session
+        self._stats = session.stats
         self._slots = [None] * number("subscriptions", size, 0, 255)
         self._seen = bytearray(_SEEN)  # the topic name found last
         self._seen_n = -1
         self._routes = [None] * size  # and its handlers
         self._count = 0
+        self._one = None  # the handler, if there is just one
         # Handlers that are done with a message of which a later one raised; -1: none gets it.
-        self.handled = 0
+        self._handled = 0
         self._on_message = on_message
         self._ids = [0] * number("incoming", incoming, 1, 65535)
         self.message = Message(buf)
@@ -100,6 +100,7 @@ class Router:
 
     def _changed(self):
         self._seen_n = -1
+        self._session.plain = False
         self._session.due = sum(s.wait == _SEND for s in self._slots if s)
 
     def resume(self, remembered: bool, same: bool) -> None:
@@ -138,20 +139,22 @@ class Router:
         session.due -= 1
         return True
 
-    def answered(self, pid: int, codes: "bytes | None") -> "bool | str":
-        """A SUBACK with its return codes, or an UNSUBACK (None). Returns whether it was waited
-        for, or what is wrong with it."""
+    def answered(self, first: int, at: int, end: int) -> "bool | None":
+        """A SUBACK or UNSUBACK that begins with `first` and goes on from `at` to `end`. Returns
+        whether it was waited for, None when its return codes do not fit the request."""
+        pid = self.message.buf[at] << 8 | self.message.buf[at + 1]
         for i, s in enumerate(self._slots):
             if s and self._session.ids[i - len(self._slots)] == pid:
-                if (codes is None) == bool(s.handler):
+                if (first == 0x90) != bool(s.handler):
                     return False
                 self._session.ids[i - len(self._slots)] = 0
                 s.wait = _NOTHING
-                s.granted = codes
-                if codes is None:
+                if not s.handler:
                     self._slots[i] = None
-                elif len(codes) != len(s.filters) or any(c > 2 and c != 0x80 for c in codes):
-                    return "SUBACK: return codes"
+                    return True
+                s.granted = bytes(self.message.buf[at + 2 : end])
+                if len(s.granted) != len(s.filters) or any(c > 2 and c != 128 for c in s.granted):
+                    return None
                 return True
         return False
 
@@ -159,30 +162,36 @@ class Router:
 
     def publish(self, first: int, at: int, end: int) -> "str | None":
         """Handle a PUBLISH (section 3.3) that begins with `first` and goes on from `at` to `end`
-        in the message's buffer. Returns None, LATER, FULL or the broken rule."""
+        in the message's buffer. Returns None, LATER, or what is wrong."""
         m = self.message
         n = at + 2
         if n <= end:
             n += m.buf[at] << 8 | m.buf[at + 1]
         if n > end:
-            return "PUBLISH: shorter than its topic name"
+            return "shorter than its topic name"
         at += 2
         # Bytes that are the same as last time need no second look.
         if n - at != self._seen_n or m.buf.find(self._seen, at, n) != at:
             if not is_name(m.buf, at, n):
-                return "PUBLISH: not a topic name"
+                return "not a topic name"
             self._find(at, n)
         m.topic_at = at
         m.topic_end = m.at = n
         m.end = end
-        if first != m.first or first & 6:
+        if first != m.first or not self._one:
             return self._flagged(first)
-        if self._count == 1 and not self.handled:
-            self._routes[0](m)
-            self._session.stats.received += 1
-        else:
-            self._deliver()
+        self._one(m)
+        self._stats.received += 1
         return None
+
+    def skip(self, first: int, at: int, end: int) -> "str | None":
+        """The same for a message larger than the buffer, of which only the head is there: no
+        handler gets it."""
+        self.message.first = 0
+        self._handled = -1
+        what = self.publish(first, at, end)
+        self._handled = 0
+        return what
 
     def _find(self, at, end):
         """Find the handlers for a topic name, and remember it."""
@@ -195,6 +204,7 @@ class Router:
                         self._routes[self._count] = s.handler
                         self._count += 1
                         break
+        self._one = self._routes[0] if self._count == 1 else None
         if end - at <= _SEEN:
             self._seen_n = end - at
             self._seen[0:] = b""  # keeps its memory, so that append allocates nothing
@@ -206,10 +216,10 @@ class Router:
         """Go on with a message that has other flags than the one before, or is numbered."""
         m = self.message
         if first & 6 == 6:
-            return "PUBLISH: QoS 3"
+            return "QoS 3"
         if first & 14 == 8:
-            return "PUBLISH: DUP at QoS 0"
-        m.first = first
+            return "DUP at QoS 0"
+        m.first = 0 if first & 6 else first  # a numbered message always comes this way
         m.qos = first >> 1 & 3
         m.retain = first & 1
         m.dup = first >> 3 & 1
@@ -217,10 +227,10 @@ class Router:
             self._deliver()
             return None
         if m.at + 2 > m.end:
-            return "PUBLISH: no packet identifier"
+            return "no packet identifier"
         pid = m.buf[m.at] << 8 | m.buf[m.at + 1]
         if not pid:
-            return "PUBLISH: packet identifier 0"
+            return "packet identifier 0"
         m.at += 2
         if self._session.answers > ROOM:
             return LATER
@@ -230,28 +240,28 @@ class Router:
             return None
         if pid not in self._ids:
             if 0 not in self._ids:
-                return FULL
+                return "more in flight than `incoming`"
             self._deliver()
             self._ids[self._ids.index(0)] = pid
         self._session.answer(0x50, pid)
         return None
 
     def _deliver(self):
-        i = self.handled
+        i = self._handled
         if i < 0:
-            self._session.stats.skipped += 1
+            self._stats.skipped += 1
             return
         while i < self._count:
-            self.handled = i  # where to go on, should this one raise
+            self._handled = i  # where to go on, should this one raise
             self._routes[i](self.message)
             i += 1
-        self.handled = 0
+        self._handled = 0
         if not i:
             if not self._on_message:
-                self._session.stats.unrouted += 1
+                self._stats.unrouted += 1
                 return
             self._on_message(self.message)
-        self._session.stats.received += 1
+        self._stats.received += 1
 
     def pubrel(self, pid: int) -> None:
         """PUBREL (section 3.6): forget `pid`. Answered with PUBCOMP, known or not."""

@@ -21,6 +21,9 @@ from .wire import get_length, number, put_publish
 _ANSWERS = const(64)
 ROOM = 60  # with more than this in `answers` there is no room for another
 
+# What handling a packet returns when it has to wait until there is room.
+LATER = "later"
+
 # What a record waits for.
 _DONE = const(0)
 PUBACK = 1
@@ -58,7 +61,7 @@ class Session:
         # Through a memoryview: assigning a slice of the wrong length raises, never resizes.
         self.buf = self.src = memoryview(bytearray(tx_size + _ANSWERS))
         self.out = self.left = self.answers = 0
-        self._tail = self.at = self.end = 0
+        self.tail = self.at = self.end = 0
         self._top = 0  # 0: nothing has wrapped
         self._limit = tx_size  # where a packet must end at the latest
         self._done = 0  # up to here everything was written out, now or on an earlier connection
@@ -71,6 +74,9 @@ class Session:
         self._wait = bytearray(inflight)
         self._slot = self._count = 0
         self._last = last_id
+        # Nothing but QoS 0 messages from 0 to `end`, and nothing of it begun: the client's short
+        # way. Whatever makes it untrue says so here, and the client finds out when it is again.
+        self.plain = False
         self.stats = Stats()
 
     # Publishing
@@ -88,13 +94,16 @@ class Session:
         n += 2 if n < 128 else 3 if n < 16384 else 4 if n < 2097152 else 5
         if n > self._size:
             raise ValueError(f"packet: {n} bytes, tx_size allows {self._size}")
-        if head & 6 and self._count == self._slots:
-            return None
-        if self.end + n > self._limit:
-            if self._top or n >= self._tail:  # not ==: a full ring would look like an empty one
+        if head & 6:
+            if self._count == self._slots:
                 return None
+            self.plain = False
+        if self.end + n > self._limit:
+            if self._top or n >= self.tail:  # not ==: a full ring would look like an empty one
+                return None
+            self.plain = False
             self._top = self.end
-            self._limit = self._tail - 1
+            self._limit = self.tail - 1
             if self.at == self.end:
                 self.at = 0
             if self._done == self.end:
@@ -147,15 +156,15 @@ class Session:
                 self._count -= 1
             else:
                 # On the same side of the wrap the lower is the older, else the one not wrapped.
-                if at > off if (at < self._tail) == (off < self._tail) else at < off:
+                if at > off if (at < self.tail) == (off < self.tail) else at < off:
                     at = off
                 break
-        if at < self._tail:
+        if at < self.tail:
             self._top = 0
-        self._tail = at
+        self.tail = at
         self._limit = at - 1 if self._top else self._size
         if at == self.end and not self._top:
-            self._tail = self.at = self.end = self._done = 0
+            self.tail = self.at = self.end = self._done = 0
 
     def pending(self) -> int:
         """Publishes accepted and not yet acknowledged, or at QoS 0 not yet written out."""
@@ -184,6 +193,7 @@ class Session:
         self.buf[at + 2] = pid >> 8
         self.buf[at + 3] = pid & 255
         self.answers += 4 if pid else 2
+        self.plain = False
 
     def next(self) -> bool:
         """Begin the next span; False when there is nothing to send. None may be under way.
@@ -264,7 +274,8 @@ class Session:
     def lost(self) -> None:
         """The connection is gone. Whatever had begun is to be sent from its beginning."""
         self.left = self.answers = 0
-        self.at = self._tail
+        self.plain = False
+        self.at = self.tail
 
     def _stop(self, at):
         """Where the packet at `at` ends."""

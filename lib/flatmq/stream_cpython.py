@@ -3,6 +3,7 @@
 import errno
 import select
 import socket
+import time
 
 
 class Stream:
@@ -62,8 +63,11 @@ class TCP:
 
     def wait(self, ms: int, out: bool) -> None:
         """Return when there is something to read, when `out` and there is room to write, or after
-        `ms` milliseconds."""
-        self._select(ms, out, True)
+        `ms` milliseconds, which is all there is to wait for while not connected."""
+        if self._sock:
+            self._select(ms, out, True)
+        else:
+            time.sleep(ms / 1000)
 
     def _select(self, ms, out, read):
         s = self._sock

@@ -9,6 +9,7 @@ return the number of bytes, None when they would have to wait, and raise OSError
 import errno
 import select
 import socket
+import time
 
 
 class TCP:
@@ -58,7 +59,10 @@ class TCP:
 
     def wait(self, ms: int, out: bool) -> None:
         """Return when there is something to read, when `out` and there is room to write, or after
-        `ms` milliseconds."""
+        `ms` milliseconds, which is all there is to wait for while not connected."""
+        if not self._sock:
+            time.sleep_ms(ms)
+            return
         mask = select.POLLIN | select.POLLOUT if out else select.POLLIN
         if mask != self._mask:
             self._mask = mask

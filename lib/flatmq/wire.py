@@ -39,18 +39,20 @@ def get_length(buf: "bytes | bytearray | memoryview", at: int, end: int) -> int:
 def put_publish(buf: memoryview, at: int, head: int, topic: bytes, payload: bytes) -> int:
     """Write a PUBLISH (section 3.3) at `at`, where there must be room. Returns the position after
     it. `head` is the first byte, and at QoS 1 and 2 the packet identifier in bits 8 to 23."""
-    # Six locals and five words of stack: one more would put the frame on the heap.
-    n = _len(topic) + _len(payload) + (2 if head < 256 else 4)
-    buf[at] = head & 255
-    if n < 128:
-        buf[at + 1] = n
-        at += 2
-    else:
-        at = put_length(buf, at + 1, n)
+    # Seven locals and four words of stack: one more would put the frame on the heap.
     n = _len(topic)
-    buf[at] = n >> 8
-    buf[at + 1] = n & 255
-    at += 2
+    size = n + _len(payload) + (2 if head < 256 else 4)
+    buf[at] = head & 255
+    if size < 128:
+        buf[at + 1] = size
+        buf[at + 2] = 0
+        buf[at + 3] = n
+        at += 4
+    else:
+        at = put_length(buf, at + 1, size)
+        buf[at] = n >> 8
+        buf[at + 1] = n & 255
+        at += 2
     n += at
     buf[at:n] = topic
     if head > 255:
