@@ -129,6 +129,7 @@ class _Child(Broker):
         chosen = self.port
         for tries_left in reversed(range(_PORT_TRIES)):
             self.port = chosen or free_port()
+            self._log.unlink(missing_ok=True)
             self._configure()
             try:
                 self._start_once()
