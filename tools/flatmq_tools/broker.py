@@ -10,6 +10,7 @@ import importlib.util
 import json
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -73,6 +74,13 @@ class Broker:
                 return True
         except OSError:
             return False
+
+    def freeze(self) -> None:
+        """Stops it with SIGSTOP: connections stay open and nothing is answered (POSIX).
+
+        `kill` and `restart` work on a frozen broker too.
+        """
+        raise BrokerError(f"the broker at {self.address} was not started here: cannot freeze it")
 
     def kill(self) -> None:
         """Ends it with SIGKILL, as a power cut would; only for a broker started here."""
@@ -162,6 +170,11 @@ class _Child(Broker):
                     f"{self.log()}"
                 )
             time.sleep(_RETRY)
+
+    def freeze(self) -> None:
+        if self._process is None:
+            raise BrokerError(f"{self.kind} on {self.address} does not run: cannot freeze it")
+        self._process.send_signal(signal.SIGSTOP)
 
     def kill(self) -> None:
         process, self._process = self._process, None

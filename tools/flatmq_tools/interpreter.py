@@ -30,7 +30,10 @@ def find() -> list[str] | None:
     if importlib.util.find_spec("micropython_module") is None:
         return None
     beside = shutil.which("micropython", path=str(Path(sys.executable).parent))
-    return [beside] if beside else [sys.executable, "-m", "micropython"]
+    if beside:
+        return [beside]
+    # `-m micropython` would lose the exit status.
+    return [sys.executable, "-c", "import sys, micropython; sys.exit(micropython.main())"]
 
 
 def command(heap: str) -> list[str] | None:
