@@ -4,7 +4,7 @@ test_brokers.py holds every row against the broker itself, with a client that is
 that a scenario that fails accuses flatmq alone. docs/brokers.md says it in words.
 """
 
-EXPECTED = {
+EXPECTED: "dict[str, dict]" = {
     "mosquitto": {
         # QoS of a delivered message, by (QoS published, QoS subscribed).
         "delivered": {(p, s): min(p, s) for p in range(3) for s in range(3)},

@@ -6,9 +6,10 @@ for: a line "@ask WORDS" on standard output gets one line on standard input when
 
 import sys
 
-from expectations import EXPECTED
 from flatmq import Client, MQTTError
 from flatmq.port import ticks_add, ticks_diff, ticks_ms
+
+from expectations import EXPECTED
 
 ANSWER_MS = 15000  # how long any one step may take; far above what a loaded machine needs
 
@@ -44,7 +45,7 @@ class Env:
     def __init__(self, options):
         self.host = options["host"]
         self.port = int(options["port"])
-        self.token = options["token"]
+        self.token = options["token"].encode()
         self.expected = EXPECTED[options["kind"]]
         self.option = options.get("option")
 
@@ -75,6 +76,14 @@ class Env:
             if ticks_diff(deadline, ticks_ms()) < 0:
                 states = [(client.state, client.error, client.pending) for client in clients]
                 raise AssertionError("waited for " + what + ": " + repr(states))
+
+    def arrive(self, inbox, count, *clients):
+        """Waits until an inbox holds that many messages."""
+        self.until(f"message {count}", lambda: len(inbox) >= count, *clients)
+
+    def arrives(self, inbox, payload, *clients):
+        """Waits until an inbox holds a message with that payload."""
+        self.until(repr(payload), lambda: payload in inbox.payloads(), *clients)
 
     def granted(self, subscription, *clients):
         """Waits for the SUBACK; returns its codes."""
@@ -113,7 +122,6 @@ def main():
     """Runs the scenario; the last line tells that it came to its end."""
     module, function = sys.argv[1:3]
     options = dict(argument.split("=", 1) for argument in sys.argv[3:])
-    options["token"] = options["token"].encode()
     env = Env(options)
     if hasattr(sys.stdout, "reconfigure"):  # CPython holds back what goes to a pipe
         sys.stdout.reconfigure(line_buffering=True)

@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from conftest import BROKERS, USERS, SharedBrokers
-from expectations import EXPECTED
 from paho.mqtt import client as paho
 
+from conftest import BROKERS, USERS, SharedBrokers
+from expectations import EXPECTED
 from flatmq_tools import broker as brokers
 from flatmq_tools.broker import Broker
 
@@ -87,7 +87,7 @@ class Peer:
         self._client.on_connect = lambda *args: connected.put(args[2].session_present)
         self._client.on_subscribe = lambda *args: self._granted.put([c.value for c in args[3]])
         self._client.on_message = lambda _client, _data, message: self.messages.put(
-            (message.topic, message.payload, message.qos, message.retain)
+            (message.topic, bytes(message.payload), message.qos, message.retain)
         )
         self._client.connect(broker.host, broker.port)
         self._client.loop_start()

@@ -10,11 +10,11 @@ import ast
 import itertools
 import subprocess
 import threading
-from pathlib import Path
+from typing import NamedTuple
 
 import pytest
-from conftest import BROKERS, HERE, LIB, SharedBrokers, interpreter_command
 
+from conftest import BROKERS, HERE, LIB, SharedBrokers, interpreter_command
 from flatmq_tools import interpreter
 from flatmq_tools.broker import Broker
 
@@ -23,13 +23,20 @@ DEADLINE = 60  # seconds until a scenario is ended from outside; it gives up by 
 _run_number = itertools.count()
 
 
-def _scenarios() -> list[tuple[str, str, str]]:
-    """(module, function, way of the broker) of each scenario: a public function of `env`."""
+class Scenario(NamedTuple):
+    """A public function of a module, and the way in which it wants its broker."""
+
+    module: str
+    function: str
+    broker: str
+
+
+def _scenarios() -> list[Scenario]:
     found = []
     for path in sorted((HERE / "scenarios").glob("*.py")):
         tree = ast.parse(path.read_text())
         constants = {
-            node.targets[0].id: node.value.value
+            node.targets[0].id: str(node.value.value)
             for node in tree.body
             if isinstance(node, ast.Assign)
             and isinstance(node.targets[0], ast.Name)
@@ -38,7 +45,7 @@ def _scenarios() -> list[tuple[str, str, str]]:
         for node in tree.body:
             # A victim is no scenario: one of them starts it.
             if isinstance(node, ast.FunctionDef) and node.name[0] != "_" and node.name != "victim":
-                found.append((path.stem, node.name, constants["BROKER"]))
+                found.append(Scenario(path.stem, node.name, constants["BROKER"]))
     return found
 
 
@@ -127,26 +134,20 @@ SCENARIOS = _scenarios()
 
 
 @pytest.mark.parametrize("kind", list(BROKERS))
-@pytest.mark.parametrize("interpreter_name", ["cpython", "micropython"])
-@pytest.mark.parametrize(
-    ("module", "function", "way"), SCENARIOS, ids=[f"{m}.{f}" for m, f, _ in SCENARIOS]
-)
+@pytest.mark.parametrize("python", ["cpython", "micropython"])
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda s: f"{s.module}.{s.function}")
 def test_scenario(
-    module: str,
-    function: str,
-    way: str,
-    interpreter_name: str,
-    kind: str,
-    shared_brokers: SharedBrokers,
+    scenario: Scenario, python: str, kind: str, shared_brokers: SharedBrokers
 ) -> None:
     token = f"run{next(_run_number)}"
-    if way in ("shared", "users"):
-        Run(interpreter_name, shared_brokers.get(kind, way), token).finish(module, function)
+    if scenario.broker in ("shared", "users"):
+        broker = shared_brokers.get(kind, scenario.broker)
+        Run(python, broker, token).finish(scenario.module, scenario.function)
     else:
-        with BROKERS[kind][way]() as broker:
-            Run(interpreter_name, broker, token).finish(module, function)
+        with BROKERS[kind][scenario.broker]() as broker:
+            Run(python, broker, token).finish(scenario.module, scenario.function)
 
 
 def test_every_module_has_scenarios() -> None:
-    modules = {path.stem for path in Path(HERE / "scenarios").glob("*.py")}
-    assert {module for module, _, _ in SCENARIOS} == modules
+    modules = {path.stem for path in (HERE / "scenarios").glob("*.py")}
+    assert {scenario.module for scenario in SCENARIOS} == modules

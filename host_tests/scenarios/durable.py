@@ -17,7 +17,7 @@ def exactly_once_over_a_crash(env):
     publisher = env.client(b"p", clean_session=False)
     publisher.connect(timeout_ms=15000)
     env.published(publisher, topic, b"0", 2)
-    env.until("first message", lambda: len(inbox) == 1, subscriber)
+    env.arrive(inbox, 1, subscriber)
     env.ask("broker", "freeze")
     for payload in (b"1", b"2"):
         env.equal(publisher.publish(topic, payload, 2) is not None, True, "accepted")
@@ -27,7 +27,7 @@ def exactly_once_over_a_crash(env):
     env.until("the broker", lambda: subscriber.connected, subscriber)
     env.equal(subscriber.session_present, env.expected["survives SIGKILL"], "session present")
     env.until("all", lambda: publisher.pending == 0, publisher)
-    env.until("the messages", lambda: b"2" in inbox.payloads(), subscriber)
+    env.arrives(inbox, b"2", subscriber)
     env.equal(inbox.payloads(), [b"0", b"1", b"2"], "messages")
     publisher.disconnect()
     subscriber.disconnect()

@@ -11,7 +11,7 @@ def accepted(env):
     client.subscribe(topic, inbox.take, qos=1)
     client.connect(timeout_ms=15000)
     env.published(client, topic, b"x", 1)
-    env.until("message", lambda: len(inbox) == 1, client)
+    env.arrive(inbox, 1, client)
     client.disconnect()
 
 

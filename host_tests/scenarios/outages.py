@@ -22,7 +22,7 @@ def cold_start(env):
     env.granted(subscription, client)
     env.until("acknowledgement", lambda: client.pending == 0, client)
     env.published(client, topic, b"live", 1)
-    env.until("live message", lambda: b"live" in inbox.payloads(), client)
+    env.arrives(inbox, b"live", client)
     client.disconnect()
 
 
@@ -49,7 +49,7 @@ def subscriptions_return(env):
     env.granted(subscription, client)
     client.subscribe(later, inbox.take, qos=1)
     env.published(client, later, b"before", 1)
-    env.until("message before", lambda: len(inbox) == 1, client)
+    env.arrive(inbox, 1, client)
     reconnects = client.stats.reconnects
     env.ask("broker", "kill")
     env.until("the loss", lambda: not client.connected, client)
@@ -59,7 +59,7 @@ def subscriptions_return(env):
     # SUBSCRIBE goes out before this does, so the message must find its way back.
     env.published(client, topic, b"one", 1)
     env.published(client, later, b"two", 1)
-    env.until("both messages", lambda: len(inbox) >= 3, client)
+    env.arrive(inbox, 3, client)
     env.equal(inbox.payloads(), [b"before", b"one", b"two"], "messages")
     client.disconnect()
 
@@ -86,9 +86,9 @@ def unacknowledged_publishes_arrive(env):
     env.until("the loss", lambda: not subscriber.connected, subscriber)
     env.until("the broker", lambda: subscriber.connected, subscriber)
     env.published(subscriber, probe, b"probe", 1)
-    env.until("the probe", lambda: len(inbox) == 1, subscriber)
+    env.arrive(inbox, 1, subscriber)
     env.until("all", lambda: publisher.pending == 0, publisher)
-    env.until("the messages", lambda: len(inbox) >= 4, subscriber)
+    env.arrive(inbox, 4, subscriber)
     env.equal(inbox.payloads(), [b"probe", b"1", b"2", b"3"], "messages")
     env.equal(publisher.stats.resent, 2, "resent")
     publisher.disconnect()

@@ -19,11 +19,11 @@ def each_qos_to_each(env):
             env.published(publisher, topic, payload, published)
             due = env.expected["delivered"][(published, subscribed)]
             wanted.append((topic, payload, due, False))
-            env.until(payload.decode(), lambda: len(inbox) >= len(wanted), subscriber)
+            env.arrive(inbox, len(wanted), subscriber)
             env.equal(inbox.messages[-1], wanted[-1], "message")
         # One more, so that a copy of any of those above would have come before it.
         env.published(publisher, topic, b"end", 2)
-        env.until("the end", lambda: b"end" in inbox.payloads(), subscriber)
+        env.arrives(inbox, b"end", subscriber)
         env.equal(inbox.messages[:-1], wanted, "all messages")
         subscriber.disconnect()
     publisher.disconnect()
@@ -40,7 +40,7 @@ def empty_and_large_payloads(env):
     sent = [b"", bytes(range(256)) * 6, b"\x00", b""]
     for payload in sent:
         env.published(client, topic, payload, 1)
-    env.until("all", lambda: len(inbox) == len(sent), client)
+    env.arrive(inbox, len(sent), client)
     env.equal(inbox.payloads(), sent, "payloads")
     client.disconnect()
 
@@ -66,7 +66,7 @@ def burst_in_order(env):
         env.until(
             "all", lambda: len(inbox) >= 100 and not publisher.pending, publisher, subscriber
         )
-        env.equal(inbox.payloads(), wanted, "burst at QoS %d" % qos)
+        env.equal(inbox.payloads(), wanted, f"burst at QoS {qos}")
     if not full:
         raise AssertionError("there was always room: this tested nothing")
     publisher.disconnect()
@@ -84,7 +84,7 @@ def several_filters_in_one_subscribe(env):
     env.equal(env.granted(subscription, client), b"\x02\x02\x02", "granted")
     for topic in topics:
         env.published(client, topic, topic, 2)
-    env.until("all three", lambda: len(inbox) >= 3, client)
+    env.arrive(inbox, 3, client)
     env.equal([message[0] for message in inbox.messages], topics, "topics")
     client.disconnect()
 
@@ -97,7 +97,7 @@ def subscribe_while_online(env):
     subscription = client.subscribe(topic, inbox.take, qos=1)
     env.equal(env.granted(subscription, client), b"\x01", "granted")
     env.published(client, topic, b"x", 1)
-    env.until("message", lambda: len(inbox) == 1, client)
+    env.arrive(inbox, 1, client)
     client.disconnect()
 
 
@@ -112,17 +112,17 @@ def unsubscribe(env):
     env.granted(first, client)
     env.granted(second, client)
     env.published(client, gone_topic, b"before", 1)
-    env.until("message before", lambda: len(gone) == 1, client)
+    env.arrive(gone, 1, client)
     client.unsubscribe(gone_topic)
     env.published(client, gone_topic, b"after", 1)
     env.published(client, kept_topic, b"end", 1)
-    env.until("message on the other", lambda: len(kept) == 1, client)
+    env.arrive(kept, 1, client)
     env.equal(gone.payloads(), [b"before"], "on the filter given up")
     # Another client asks whether the broker, too, has given it up: a handler may hide it.
     again = client.subscribe(gone_topic, gone.take, qos=1)
     env.granted(again, client)
     env.published(client, gone_topic, b"again", 1)
-    env.until("message again", lambda: len(gone) == 2, client)
+    env.arrive(gone, 2, client)
     env.equal(gone.payloads(), [b"before", b"again"], "once more subscribed")
     client.disconnect()
 
@@ -155,7 +155,7 @@ def wildcards_reach_their_handlers(env):
             wanted[number].append(topic)
     env.published(client, env.name(b"away"), b"end", 1)
     wanted[3].append(b"end")
-    env.until("the end", lambda: b"end" in inboxes[3].payloads(), client)
+    env.arrives(inboxes[3], b"end", client)
     for i in range(len(filters)):
         env.equal(inboxes[i].payloads(), wanted[i], "handler of " + filters[i].decode())
     client.disconnect()
@@ -175,7 +175,7 @@ def overlapping_filters(env):
     env.granted(last, client)
     env.published(client, env.name(b"over/lap"), b"x", 1)
     env.published(client, env.name(b"end"), b"", 1)
-    env.until("the end", lambda: len(end) == 1, client)
+    env.arrive(end, 1, client)
     copies = env.expected["copies of overlap"]
     env.equal([len(inbox) for inbox in inboxes], [copies] * 3, "messages at each handler")
     client.disconnect()
@@ -197,4 +197,4 @@ def subscription_options_are_checked(env):
             wrong[number]()
         except ValueError:
             continue
-        raise AssertionError("accepted: number %d" % number)
+        raise AssertionError(f"accepted: number {number}")

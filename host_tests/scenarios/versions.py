@@ -12,7 +12,7 @@ def _round_trip(env, version):
     env.equal(env.granted(subscription, client), b"\x02", "granted")
     for qos in range(3):
         env.published(client, topic, b"%d" % qos, qos)
-    env.until("three messages", lambda: len(inbox) == 3, client)
+    env.arrive(inbox, 3, client)
     env.equal(inbox.payloads(), [b"0", b"1", b"2"], "payloads")
     client.disconnect()
 

@@ -19,7 +19,7 @@ def killed_client(env):
     """A client process ended by SIGKILL: its will comes once, as it was set."""
     for number in range(len(CASES)):
         qos, retain = CASES[number]
-        case = "QoS %d, retain %s" % CASES[number]
+        case = f"QoS {qos}, retain {retain}"
         topic = env.name(b"will/%d" % number)
         inbox, late = env.Inbox(), env.Inbox()
         watcher = env.client(b"w%d" % number)
@@ -27,14 +27,14 @@ def killed_client(env):
         watcher.start()
         env.granted(subscription, watcher)
         env.ask("kill", "wills", "victim", str(number))
-        env.until("will of " + case, lambda: len(inbox) == 1, watcher)
+        env.arrive(inbox, 1, watcher)
         due = env.expected["delivered"][(qos, 2)]
         env.equal(inbox.messages, [(topic, b"gone", due, False)], case)
         newcomer = env.client(b"n%d" % number)
         newcomer.subscribe(topic, late.take, qos=2)
         newcomer.start()
         env.published(newcomer, topic, b"end", 1)
-        env.until("the end", lambda: b"end" in late.payloads(), newcomer)
+        env.arrives(late, b"end", newcomer)
         kept = [message for message in late.messages if message[1] == b"gone"]
         wanted = [(topic, b"gone", due, True)] if retain else []
         env.equal(kept, wanted, "kept of " + case)
@@ -59,7 +59,7 @@ def not_after_disconnect(env):
     # The same identifier again: by its CONNACK the broker is done with the first connection.
     again = env.online(b"leaver")
     env.published(again, topic, b"end", 1)
-    env.until("the end", lambda: len(inbox) >= 1, watcher)
+    env.arrive(inbox, 1, watcher)
     env.equal(inbox.payloads(), [b"end"], "no will")
     again.disconnect()
     watcher.disconnect()
