@@ -12,6 +12,8 @@ EXPECTED: "dict[str, dict]" = {
         "level 3": 0,
         # CONNACK return code on a wrong password, likewise.
         "refusal": 5,
+        # Characters of which a client identifier must have none: it is refused by closing.
+        "refuses in identifiers": "",
         # Copies of one message that matches three filters of one client.
         "copies of overlap": 1,
         # Does subscribing again to the same filter bring the retained message again?
@@ -36,6 +38,7 @@ EXPECTED: "dict[str, dict]" = {
         "delivered": {(p, s): s for p in range(3) for s in range(3)},
         "level 3": None,
         "refusal": None,
+        "refuses in identifiers": "/+#$",
         "copies of overlap": 3,
         "retained on resubscribe": False,
         "unsuback for unknown": False,

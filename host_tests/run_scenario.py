@@ -50,7 +50,7 @@ class Env:
         self.option = options.get("option")
 
     def name(self, text):
-        """A topic or client identifier (bytes) that no other run uses."""
+        """A topic (bytes) that no other run uses."""
         return self.token + b"/" + text
 
     def client(self, name, **options):
@@ -59,7 +59,7 @@ class Env:
         options.setdefault("rx_size", 512)
         options.setdefault("retry_ms", 20)
         options.setdefault("retry_max_ms", 100)
-        return Client(self.name(name), self.host, self.port, **options)
+        return Client(self.token + b"-" + name, self.host, self.port, **options)
 
     def online(self, name, **options):
         """A client that is connected."""

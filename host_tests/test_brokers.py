@@ -152,6 +152,12 @@ def test_level_3(broker: Broker, expected: dict[str, Any]) -> None:
     assert _connack(broker, _connect("three", level=3, protocol="MQIsdp")) == expected["level 3"]
 
 
+@pytest.mark.parametrize("character", "/+#$ .-_:ä")
+def test_identifiers(broker: Broker, expected: dict[str, Any], character: str) -> None:
+    refused = _connack(broker, _connect(f"a{character}b")) is None
+    assert refused == (character in expected["refuses in identifiers"])
+
+
 @pytest.mark.parametrize("kind", list(BROKERS))
 @pytest.mark.parametrize(
     ("flags", "more"),
