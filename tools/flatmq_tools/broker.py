@@ -316,7 +316,8 @@ class _Embedded(_Child):
             "[v4.1.connections]",
             "connection_timeout_ms = 60000",
             "max_payload_size = 1048576",
-            "max_inflight_count = 100",
+            # As many as mosquitto has unless told otherwise.
+            "max_inflight_count = 20",
             "dynamic_filters = true",
         ]
         if self._users:
