@@ -28,6 +28,8 @@ EXPECTED: "dict[str, dict]" = {
         "dup forwarded": False,
         # Does an acknowledgement that nothing waits for close the connection?
         "stray ack closes": False,
+        # QoS 2 messages it sends while none of the earlier ones is released, of 100.
+        "unreleased": 20,
         # With its files kept: does a session survive SIGKILL?
         "survives SIGKILL": True,
         # Bytes of the largest payload that passes, of those tried.
@@ -46,6 +48,8 @@ EXPECTED: "dict[str, dict]" = {
         "dup on redelivery": False,
         "dup forwarded": True,
         "stray ack closes": True,
+        # Room in flight is free again with PUBREC: without PUBCOMP it goes on and on.
+        "unreleased": 100,
         "survives SIGKILL": False,
         "largest payload": 900_000,
     },

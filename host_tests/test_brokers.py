@@ -237,6 +237,27 @@ def test_dup_forwarded(broker: Broker, wire: Wire, expected: dict[str, Any]) -> 
         assert wire.packet()[0] == (0x3A if expected["dup forwarded"] else 0x32)
 
 
+def test_unreleased(broker: Broker, expected: dict[str, Any]) -> None:
+    with Peer(broker, "releaser") as publisher, Wire(broker) as connection:
+        connection.send(_connect("unreleased"))
+        assert connection.packet() == b"\x20\x02\x00\x00"
+        connection.send(b"\x82\x0c\x00\x01\x00\x07facts/u\x02")
+        assert connection.packet() == b"\x90\x03\x00\x01\x02"
+        for _ in range(100):
+            publisher.publish("facts/u", b"x", 2)
+        came = released = 0
+        while min(came, released) < expected["unreleased"]:
+            packet = connection.packet()
+            if packet[0] == 0x34:
+                came += 1
+                connection.send(b"\x50\x02" + packet[11:13])
+            elif packet[0] == 0x62:
+                released += 1
+        # Nothing but the answer may follow: whatever was allowed has been sent by then.
+        connection.send(b"\xc0\x00")
+        assert connection.packet() == b"\xd0\x00"
+
+
 @pytest.mark.parametrize("ack", [b"\x40", b"\x50", b"\x62", b"\x70"], ids=bytes.hex)
 def test_stray_ack(wire: Wire, ack: bytes, expected: dict[str, Any]) -> None:
     wire.send(ack + b"\x02\x00\x07" + b"\xc0\x00")

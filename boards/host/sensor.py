@@ -1,8 +1,8 @@
 """A sensor of the machine that runs this: a temperature where there is one, else its load.
 
-    sensor = open_sensor()
-    sensor.name         b"millicelsius", b"load_hundredths" or b"clock_ms"
-    sensor.read()       an int; allocates nothing on a board's interpreter
+sensor = open_sensor()
+sensor.name         b"millicelsius", b"load_hundredths" or b"clock_ms"
+sensor.read()       an int; allocates nothing on a board's interpreter
 """
 
 import os

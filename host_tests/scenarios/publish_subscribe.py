@@ -50,7 +50,7 @@ def burst_in_order(env):
     inbox = env.Inbox()
     topic = env.name(b"burst")
     publisher = env.online(b"p", tx_size=128, inflight=3)
-    subscriber = env.client(b"s", rx_size=128)
+    subscriber = env.client(b"s", rx_size=128, incoming=env.expected["unreleased"])
     subscription = subscriber.subscribe(topic, inbox.take, qos=2)
     subscriber.start()
     env.granted(subscription, subscriber)

@@ -235,9 +235,7 @@ def follow(run: Run, client: Client, process: Sketch, arrived: deque[str]) -> It
             return
 
 
-def show(
-    run: Run, client: Client, process: Sketch, arrived: deque[str], console: Console
-) -> None:
+def show(run: Run, client: Client, process: Sketch, arrived: deque[str], console: Console) -> None:
     """Shows the messages as they arrive: in place on a terminal, else line by line."""
     turns = follow(run, client, process, arrived)
     if console.is_terminal:
@@ -258,7 +256,9 @@ def main(readings: int = 25, console: Console | None = None) -> int:
     it cannot run.
     """
     if not SKETCH.is_dir():
-        raise DemoError("the sketches of boards/ are missing: run the demo in a checkout of flatmq")
+        raise DemoError(
+            "the sketches of boards/ are missing: run the demo in a checkout of flatmq"
+        )
     console = console or Console()
     address = os.environ.get("BROKER")
     device = f"host-{secrets.token_hex(4)}"
