@@ -6,10 +6,9 @@ for: a line "@ask WORDS" on standard output gets one line on standard input when
 
 import sys
 
+from expectations import EXPECTED
 from flatmq import Client, MQTTError
 from flatmq.port import ticks_add, ticks_diff, ticks_ms
-
-from expectations import EXPECTED
 
 ANSWER_MS = 15000  # how long any one step may take; far above what a loaded machine needs
 

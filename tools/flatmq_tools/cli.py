@@ -17,7 +17,9 @@ def _exit(run: Callable[[], int], *errors: type[Exception]) -> None:
     """Ends with what `run` returns; an error that a user can mend is one line, not a trace."""
     try:
         status = run()
-    except (BrokerError, *errors) as error:
+    except Exception as error:
+        if not isinstance(error, (BrokerError, *errors)):
+            raise
         raise click.ClickException(str(error)) from error
     sys.exit(status)
 
@@ -42,8 +44,9 @@ def demo(readings: int) -> None:
     A broker is started on loopback; BROKER=host:port names one that runs already.
     """
     from . import demo as command
+    from .bytecode import CompileError
 
-    _exit(lambda: command.main(readings), command.DemoError)
+    _exit(lambda: command.main(readings), command.DemoError, CompileError)
 
 
 @main.command()
@@ -67,6 +70,15 @@ def bench(rounds: int | None, only: tuple[str, ...], quick: bool, results: Path 
     if results is not None:
         options["results"] = results
     _exit(lambda: command.main(**options), command.BenchError)
+
+
+@main.command()
+def size() -> None:
+    """Show what each file of the client takes on a board's flash, as .mpy and as source."""
+    from . import size as command
+    from .bytecode import CompileError
+
+    _exit(command.main, CompileError)
 
 
 if __name__ == "__main__":

