@@ -1,0 +1,72 @@
+# make demo · test · bench · lint · size · clean
+#
+# Everything is installed into .venv; nothing else on the machine is touched, but for mosquitto,
+# which `make test` and `make bench` install with apt-get where they may.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READINGS ?= 25
+
+.PHONY: help demo test bench lint size clean mosquitto
+
+help:
+	@echo "make demo    a board's sketch publishes, this machine receives: a look in a few seconds"
+	@echo "make test    lint, types and every test"
+	@echo "make bench   flatmq beside other clients; writes docs/results.md"
+	@echo "make lint    ruff and mypy alone"
+	@echo "make size    bytes of flash that the client takes"
+	@echo "make clean   removes .venv and what was built"
+
+demo: $(VENV)/demo.stamp
+	@$(BIN)/flatmq demo --readings $(READINGS)
+
+test: mosquitto lint
+	@$(BIN)/pytest
+
+bench: $(VENV)/bench.stamp mosquitto
+	@$(BIN)/flatmq bench
+
+lint: $(VENV)/test.stamp
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+
+size: $(VENV)/demo.stamp
+	@$(BIN)/flatmq size
+
+clean:
+	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .mypy_cache .hypothesis
+	find . -name __pycache__ -prune -exec rm -rf {} +
+
+# A stamp is as new as the last installation of its extra; the sources are used in place.
+$(VENV)/%.stamp: pyproject.toml $(VENV)/made.stamp
+	@echo "installing what 'make $*' needs into $(VENV) ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[$*]"
+	@touch $@
+
+$(VENV)/made.stamp:
+	@command -v $(PYTHON) >/dev/null || \
+	  { echo "$(PYTHON) is missing: install Python 3.10 or later, or name it: make PYTHON=..." >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
+	  { echo "$(PYTHON) is too old: Python 3.10 or later is needed: make PYTHON=..." >&2; exit 1; }
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || \
+	  { echo "$(PYTHON) cannot make a venv: apt-get install python3-venv (Debian, Ubuntu)" >&2; exit 1; }
+	@$(PYTHON) -m venv --clear $(VENV)
+	@touch $@
+
+mosquitto:
+	@PATH="$$PATH:/usr/sbin:/usr/local/sbin:/opt/homebrew/sbin"; \
+	if [ -n "$$MOSQUITTO" ] || command -v mosquitto >/dev/null; then exit 0; fi; \
+	if command -v apt-get >/dev/null; then \
+	  if [ "$$(id -u)" = 0 ]; then as_root="env"; \
+	  elif sudo -n true 2>/dev/null; then as_root="sudo -n env"; fi; \
+	fi; \
+	if [ -n "$$as_root" ]; then \
+	  echo "installing mosquitto with apt-get ..."; \
+	  $$as_root DEBIAN_FRONTEND=noninteractive apt-get update -qq && \
+	  $$as_root DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
+	    mosquitto >/dev/null && exit 0; \
+	fi; \
+	echo "mosquitto is missing: apt-get install mosquitto (Debian, Ubuntu) or brew install mosquitto (macOS)" >&2; \
+	exit 1

@@ -1,0 +1,68 @@
+"""Publishes a sensor of this machine, and allocates nothing while it does.
+
+Runs on MicroPython's unix port and on CPython. Copy it, and change the settings.
+"""
+
+from flatmq import Client
+from flatmq.port import ticks_add, ticks_diff, ticks_ms
+from sensor import open_sensor
+
+HOST = "127.0.0.1"
+PORT = 1883
+DEVICE = b"host-1"
+EVERY_MS = 200  # between two readings
+READINGS = 25  # then it disconnects
+
+sensor = open_sensor()
+# Numbers are written over the blanks, which JSON allows before a number.
+payload = bytearray(b'{"n":        ,"' + sensor.name + b'":            }')
+
+
+def put(value, end):
+    """Write an int into the payload so that it ends before `end`, over what was there."""
+    digits = -value if value < 0 else value
+    while True:
+        end -= 1
+        payload[end] = 48 + digits % 10
+        digits //= 10
+        if not digits:
+            break
+    if value < 0:
+        end -= 1
+        payload[end] = 45
+    while payload[end - 1] != 58:  # up to the colon
+        end -= 1
+        payload[end] = 32
+
+
+def publish_reading(client, topic, number):
+    """Returns whether there was room for it; if not, the next turn tries again."""
+    put(number, 13)
+    put(sensor.read(), len(payload) - 1)
+    return client.publish(topic, payload, qos=1) is not None
+
+
+def main():
+    """Publishes readings 1 to READINGS; returns how many the broker has not acknowledged."""
+    topic = b"sensors/" + DEVICE
+    client = Client(DEVICE, HOST, PORT)
+    client.set_will(b"status/" + DEVICE, b"lost", qos=1)
+    client.connect()
+    number = 1
+    due = ticks_ms()
+    while number <= READINGS:
+        left = ticks_diff(due, ticks_ms())
+        if left > 0:
+            client.poll(left)
+        elif publish_reading(client, topic, number):
+            number += 1
+            due = ticks_add(due, EVERY_MS)
+        else:
+            client.poll(20)
+    client.wait(10000)
+    client.disconnect()
+    return client.pending
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

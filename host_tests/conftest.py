@@ -1,0 +1,69 @@
+"""What the tests on the desk share: interpreters and brokers."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from flatmq_tools import broker, interpreter
+
+ROOT = Path(__file__).parents[1]
+HERE = Path(__file__).parent
+LIB = ROOT / "lib"
+
+USERS = {"alice": "s3cret"}
+
+# Both brokers in each of the ways in which a scenario may want it. The embedded one keeps
+# nothing on disk, so that its "durable" one shows what a broker that forgets does.
+BROKERS: dict[str, dict[str, Callable[[], broker.Broker]]] = {
+    "mosquitto": {
+        "shared": broker.mosquitto,
+        "own": broker.mosquitto,
+        "durable": lambda: broker.mosquitto(persistence=True),
+        "users": lambda: broker.mosquitto(users=USERS),
+    },
+    "embedded": {
+        "shared": broker.embedded,
+        "own": broker.embedded,
+        "durable": broker.embedded,
+        "users": lambda: broker.embedded(users=USERS),
+    },
+}
+
+
+def interpreter_command(name: str, heap: str) -> list[str]:
+    """The command that starts "cpython" or "micropython"; the test fails where there is none."""
+    if name == "cpython":
+        return [sys.executable]
+    found = interpreter.command(heap)
+    if found is None:
+        pytest.fail(interpreter.MISSING)
+    return found
+
+
+class SharedBrokers:
+    """Starts each broker once for all tests that do not hurt it."""
+
+    def __init__(self) -> None:
+        self._running: dict[tuple[str, str], broker.Broker] = {}
+
+    def get(self, kind: str, way: str) -> broker.Broker:
+        """The running broker of that kind, set up in that way."""
+        if (kind, way) not in self._running:
+            self._running[kind, way] = BROKERS[kind][way]()
+        return self._running[kind, way]
+
+    def stop(self) -> None:
+        """Ends them all."""
+        for running in self._running.values():
+            running.stop()
+
+
+@pytest.fixture(scope="session")
+def shared_brokers() -> Iterator[SharedBrokers]:
+    shared = SharedBrokers()
+    yield shared
+    shared.stop()

@@ -1,0 +1,56 @@
+"""What each broker is known to do where brokers differ; in what both interpreters read.
+
+test_brokers.py holds every row against the broker itself, with a client that is not ours, so
+that a scenario that fails accuses flatmq alone. docs/brokers.md says it in words.
+"""
+
+EXPECTED: "dict[str, dict]" = {
+    "mosquitto": {
+        # QoS of a delivered message, by (QoS published, QoS subscribed).
+        "delivered": {(p, s): min(p, s) for p in range(3) for s in range(3)},
+        # CONNACK return code on MQIsdp level 3; None: the connection is closed without one.
+        "level 3": 0,
+        # CONNACK return code on a wrong password, likewise.
+        "refusal": 5,
+        # Characters of which a client identifier must have none: it is refused by closing.
+        "refuses in identifiers": "",
+        # Copies of one message that matches three filters of one client.
+        "copies of overlap": 1,
+        # Does subscribing again to the same filter bring the retained message again?
+        "retained on resubscribe": True,
+        # Is an UNSUBSCRIBE of a filter that was never subscribed answered?
+        "unsuback for unknown": True,
+        # CONNACK return code on a keep alive of 0, likewise.
+        "keepalive 0": 0,
+        # Is a message that a session had not acknowledged marked DUP when it comes again?
+        "dup on redelivery": True,
+        # Does a new message carry the DUP with which its publisher sent it?
+        "dup forwarded": False,
+        # Does an acknowledgement that nothing waits for close the connection?
+        "stray ack closes": False,
+        # QoS 2 messages it sends while none of the earlier ones is released, of 100.
+        "unreleased": 20,
+        # With its files kept: does a session survive SIGKILL?
+        "survives SIGKILL": True,
+        # Bytes of the largest payload that passes, of those tried.
+        "largest payload": 1_100_000,
+    },
+    "embedded": {
+        # It ignores the QoS of the message: delivery is at the QoS of the subscription.
+        "delivered": {(p, s): s for p in range(3) for s in range(3)},
+        "level 3": None,
+        "refusal": None,
+        "refuses in identifiers": "/+#$",
+        "copies of overlap": 3,
+        "retained on resubscribe": False,
+        "unsuback for unknown": False,
+        "keepalive 0": None,
+        "dup on redelivery": False,
+        "dup forwarded": True,
+        "stray ack closes": True,
+        # Room in flight is free again with PUBREC: without PUBCOMP it goes on and on.
+        "unreleased": 100,
+        "survives SIGKILL": False,
+        "largest payload": 900_000,
+    },
+}

@@ -1,0 +1,33 @@
+"""Sessions that outlive the broker's death, on one that keeps its state on disk.
+
+The embedded broker keeps nothing: there the same run shows what is left without.
+"""
+
+BROKER = "durable"
+
+
+def exactly_once_over_a_crash(env):
+    """QoS 2 publishes on their way when the broker is killed arrive, once each where the broker
+    kept the session, at least once where it did not."""
+    inbox = env.Inbox()
+    topic = env.name(b"once")
+    subscriber = env.client(b"s", clean_session=False)
+    subscriber.subscribe(topic, inbox.take, qos=2)
+    subscriber.connect(timeout_ms=15000)
+    publisher = env.client(b"p", clean_session=False)
+    publisher.connect(timeout_ms=15000)
+    env.published(publisher, topic, b"0", 2)
+    env.arrive(inbox, 1, subscriber)
+    env.ask("broker", "freeze")
+    for payload in (b"1", b"2"):
+        env.equal(publisher.publish(topic, payload, 2) is not None, True, "accepted")
+    publisher.flush()
+    env.ask("broker", "restart")
+    env.until("the loss", lambda: not subscriber.connected, subscriber)
+    env.until("the broker", lambda: subscriber.connected, subscriber)
+    env.equal(subscriber.session_present, env.expected["survives SIGKILL"], "session present")
+    env.until("all", lambda: publisher.pending == 0, publisher)
+    env.arrives(inbox, b"2", subscriber)
+    env.equal(inbox.payloads(), [b"0", b"1", b"2"], "messages")
+    publisher.disconnect()
+    subscriber.disconnect()

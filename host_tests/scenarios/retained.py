@@ -1,0 +1,73 @@
+"""Retained messages."""
+
+BROKER = "shared"
+
+
+def only_for_new_subscriptions(env):
+    """RETAIN is set on what was there before the subscription, and on nothing after it."""
+    topic = env.name(b"last")
+    publisher = env.online(b"p")
+    live, late = env.Inbox(), env.Inbox()
+    early = env.client(b"early")
+    subscription = early.subscribe(topic, live.take, qos=1)
+    early.start()
+    env.granted(subscription, early)
+    env.published(publisher, topic, b"one", 1, True)
+    env.arrive(live, 1, early)
+    env.equal(live.messages, [(topic, b"one", 1, False)], "to the one who was there")
+    newcomer = env.client(b"late")
+    newcomer.subscribe(topic, late.take, qos=1)
+    newcomer.start()
+    env.arrive(late, 1, newcomer)
+    env.equal(late.messages, [(topic, b"one", 1, True)], "to the one who came later")
+    env.published(publisher, topic, b"two", 1, True)
+    env.arrive(late, 2, newcomer)
+    env.equal(late.messages[1], (topic, b"two", 1, False), "second, live")
+    env.published(publisher, topic, b"", 1, True)
+    for client in (publisher, early, newcomer):
+        client.disconnect()
+
+
+def each_qos(env):
+    """A message retained at each QoS reaches a newcomer at the QoS that is due."""
+    publisher = env.online(b"p")
+    for qos in range(3):
+        env.published(publisher, env.name(b"each/%d" % qos), b"v%d" % qos, qos, True)
+    inbox = env.Inbox()
+    newcomer = env.client(b"n")
+    newcomer.subscribe(env.name(b"each/+"), inbox.take, qos=2)
+    newcomer.start()
+    env.arrive(inbox, 3, newcomer)
+    due = env.expected["delivered"]
+    wanted = [(env.name(b"each/%d" % q), b"v%d" % q, due[(q, 2)], True) for q in range(3)]
+    env.equal(sorted(inbox.messages), wanted, "retained")
+    for qos in range(3):
+        env.published(publisher, env.name(b"each/%d" % qos), b"", 1, True)
+    publisher.disconnect()
+    newcomer.disconnect()
+
+
+def cleared_by_an_empty_payload(env):
+    """An empty retained message takes the kept one away, and itself arrives like any other."""
+    topic, end = env.name(b"clear"), env.name(b"clear-end")
+    publisher = env.online(b"p")
+    env.published(publisher, topic, b"kept", 1, True)
+    inbox = env.Inbox()
+    early = env.client(b"early")
+    early.subscribe(topic, inbox.take, qos=1)
+    early.start()
+    env.arrive(inbox, 1, early)
+    env.published(publisher, topic, b"", 1, True)
+    env.arrive(inbox, 2, early)
+    env.equal(inbox.messages[1], (topic, b"", 1, False), "the clearing message")
+    late = env.Inbox()
+    newcomer = env.client(b"late")
+    newcomer.subscribe(topic, late.take, qos=1)
+    last = newcomer.subscribe(end, late.take, qos=1)
+    newcomer.start()
+    env.granted(last, newcomer)
+    env.published(publisher, end, b"end", 1)
+    env.arrives(late, b"end", newcomer)
+    env.equal(late.messages, [(end, b"end", 1, False)], "after clearing")
+    for client in (publisher, early, newcomer):
+        client.disconnect()

@@ -1,0 +1,97 @@
+"""The README keeps its word: its sketch runs, and its commands exist."""
+
+from __future__ import annotations
+
+import queue
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from paho.mqtt import client as paho
+
+from conftest import BROKERS, LIB, ROOT, SharedBrokers, interpreter_command
+from flatmq_tools import interpreter
+
+README = (ROOT / "README.md").read_text()
+ANSWER = 20.0  # seconds that a message may take
+
+
+@pytest.fixture(params=["cpython", "micropython"])
+def python(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(params=list(BROKERS))
+def peer(
+    request: pytest.FixtureRequest, shared_brokers: SharedBrokers
+) -> Iterator[tuple[paho.Client, queue.Queue[tuple[str, bytes]], int]]:
+    """A paho client that is subscribed to everything, what it gets, and the broker's port."""
+    broker = shared_brokers.get(request.param, "shared")
+    messages: queue.Queue[tuple[str, bytes]] = queue.Queue()
+    subscribed: queue.Queue[bool] = queue.Queue()
+    client = paho.Client(paho.CallbackAPIVersion.VERSION2)
+    client.on_message = lambda _c, _d, m: messages.put((m.topic, bytes(m.payload)))
+    client.on_subscribe = lambda *_: subscribed.put(True)
+    client.connect(broker.host, broker.port)
+    client.loop_start()
+    client.subscribe("dev/#", 1)
+    assert subscribed.get(timeout=ANSWER)
+    yield client, messages, broker.port
+    client.disconnect()
+    client.loop_stop()
+
+
+def _await(messages: queue.Queue[tuple[str, bytes]], wanted: tuple[str, bytes]) -> None:
+    while messages.get(timeout=ANSWER) != wanted:
+        pass
+
+
+def test_the_sketch_runs(
+    python: str,
+    peer: tuple[paho.Client, queue.Queue[tuple[str, bytes]], int],
+    tmp_path: Path,
+) -> None:
+    client, messages, port = peer
+    (sketch,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    assert sketch.count('"192.168.1.10"') == 1
+    script = tmp_path / "sketch.py"
+    script.write_text(sketch.replace('"192.168.1.10"', f'"127.0.0.1", {port}'))
+    process = subprocess.Popen(
+        [*interpreter_command(python, "128k"), str(script)],
+        env=interpreter.environment(LIB),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    try:
+        _await(messages, ("dev/pico-1/status", b"online"))
+        client.publish("dev/pico-1/cmd", b"hello", 1)
+        _await(messages, ("dev/pico-1/answer", b"hello yourself"))
+        assert process.poll() is None
+        process.kill()
+        _await(messages, ("dev/pico-1/status", b"offline"))
+    finally:
+        process.kill()
+        output = process.communicate()[0]
+        print(output)
+    assert output == ""
+
+
+def test_the_commands_exist() -> None:
+    targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    named = re.findall(r"\bmake ([a-z]+)", README)
+    assert named
+    assert set(named) <= set(targets)
+
+
+def test_the_links_lead_somewhere() -> None:
+    links = re.findall(r"\]\(([^)#]+)\)", README)
+    assert links
+    for link in links:
+        assert (ROOT / link).exists(), link
+
+
+def test_ci_runs_what_the_readme_says() -> None:
+    assert (ROOT / ".ci" / "run").read_text().splitlines()[-1] == "make test"

