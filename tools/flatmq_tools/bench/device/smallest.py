@@ -1,0 +1,23 @@
+"""Connects, subscribes, publishes and receives once: what must fit in the smallest heap.
+
+`smallest.py CLIENT PORT ID [ROMFS IMAGE]`, against a real broker.
+"""
+
+import sys
+
+if len(sys.argv) > 4:
+    import vfs
+
+    with open(sys.argv[4], "rb") as file:
+        vfs.mount(vfs.VfsRom(file.read()), "/rom")
+    sys.path.insert(0, "/rom")
+
+from packets import TOPICS, seen
+
+module = __import__("client_" + sys.argv[1])
+module.load()
+client = module.connect(int(sys.argv[2]), sys.argv[3].encode())
+module.subscribe(client, TOPICS[0], 0)
+module.publish(client, 1)
+module.receive(client, 1)
+print("RESULT", seen[0])
