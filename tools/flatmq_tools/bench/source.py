@@ -36,7 +36,10 @@ class Source:
 
     def __init__(self) -> None:
         self._child = subprocess.Popen(
-            [sys.executable, "-m", __name__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [sys.executable, "-m", __name__],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
         )
         assert self._child.stdout is not None
         self._lines = self._child.stdout
