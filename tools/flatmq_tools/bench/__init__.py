@@ -18,7 +18,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from flatmq_tools import broker, interpreter
 from flatmq_tools.bench import figures
 from flatmq_tools.bench.clients import CLIENTS, MICROPYTHON, Client
-from flatmq_tools.bench.figures import SMALLEST, Job, Results
+from flatmq_tools.bench.figures import ALL, SMALLEST, Job, Results
 from flatmq_tools.bench.peers import PeerError
 from flatmq_tools.bench.report import Report, write
 from flatmq_tools.bench.runner import Failed, Runner
@@ -50,7 +50,7 @@ class Bench:
         try:
             self._runner.prepare(client)
         except (PeerError, Failed) as error:
-            self.results.failures[client.key, "all"] = str(error)
+            self.results.failures[client.key, ALL] = str(error)
             return False
         return True
 
@@ -162,7 +162,10 @@ def _micropython_version() -> str:
     command = interpreter.find()
     if command is None:
         raise BenchError(interpreter.MISSING)
-    ask = "import sys; print(sys.implementation.name, sys.version)"
+    ask = (
+        "import sys; i = sys.implementation; v = '.'.join(str(n) for n in i.version if n != '');"
+        "print(i.name, v, 'of', sys.version.split()[-1] + ',', i._machine)"
+    )
     try:
         done = subprocess.run([*command, "-c", ask], capture_output=True, text=True, check=True)
     except (OSError, subprocess.SubprocessError) as error:

@@ -23,6 +23,7 @@ CPU = {
 RATE = "qos1_rate"
 SMALLEST = "smallest"
 HELD = "held"
+ALL = "all"  # the figure of a client that could not be prepared
 
 
 @dataclass(frozen=True)

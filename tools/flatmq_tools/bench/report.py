@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from flatmq_tools.bench.clients import CPYTHON, Client
-from flatmq_tools.bench.figures import CPU, HELD, OPERATIONS, RATE, SMALLEST, Results
+from flatmq_tools.bench.figures import ALL, CPU, HELD, OPERATIONS, RATE, SMALLEST, Results
+from flatmq_tools.bench.runner import HEAP_KB
 from flatmq_tools.bench.targets import TARGETS
 
 BEGIN = "<!-- bench:begin -->"
@@ -62,7 +63,8 @@ class Report:
         self._results = results
 
     def _cell(self, client: Client, figure: str, text: str) -> str:
-        return FAILED if (client.key, figure) in self._results.failures else text
+        failures = self._results.failures
+        return FAILED if {(client.key, figure), (client.key, ALL)} & failures.keys() else text
 
     def _once(self, client: Client, figure: str, index: int) -> str:
         value = self._results.once.get((client.key, figure))
@@ -164,14 +166,17 @@ class Report:
             "Garbage left behind / all that was asked for, call frames on the heap included.",
             self.allocation(),
             "### Speed",
-            "CPU µs of the client's process per message of 32 bytes, and the multiple of the "
-            "floor of the same round: a loop that makes one write per ready-made packet, one that "
-            "makes one read per message. QoS 1 is wall time against the broker, as shipped.",
+            f"CPU µs of the client's process per message of 32 bytes, heap of {HEAP_KB} KB, "
+            "and the multiple of the floor of the same round: a loop that makes one write per "
+            "ready-made packet, one that makes one read per message. QoS 1 is wall time against "
+            "the broker, as shipped.",
             self.speed(),
             "### Socket calls per message",
             "Writes / reads / others.",
             self.calls(),
         ]
+        notes = [f"- {client.name}: {client.note}" for client in self._clients if client.note]
+        parts += ["### Notes", "\n".join(notes)]
         failures = [
             f"- {client.name}, {figure}: {text}"
             for client in self._clients

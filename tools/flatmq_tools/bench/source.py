@@ -1,7 +1,7 @@
 """A peer for CPU measurements: answers a client, swallows what it sends, or floods it.
 
-It is no broker. It runs as its own process (`python -m flatmq_tools.bench.source`), so that only
-the client's CPU time is counted, prints its port, and ends when its standard input is closed.
+It is no broker. It runs as its own process, so that only the client's CPU time is counted, prints
+its port, and ends when its standard input is closed.
 The measuring script steers it over a second connection, whose first byte is no CONNECT, with lines
 that are answered by a line when they are done:
 
@@ -36,7 +36,7 @@ class Source:
 
     def __init__(self) -> None:
         self._child = subprocess.Popen(
-            [sys.executable, "-m", __name__],
+            [sys.executable, "-c", f"from {__name__} import main; main()"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -169,7 +169,3 @@ def main() -> None:
 
     threading.Thread(target=accept, daemon=True).start()
     sys.stdin.read()
-
-
-if __name__ == "__main__":
-    main()
