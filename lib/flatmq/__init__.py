@@ -1,0 +1,21 @@
+"""flatmq: an MQTT client that allocates nothing once it is running."""
+
+import sys
+
+from .client import Client
+from .error import MQTTError
+
+__all__ = ("Client", "MQTTError")
+__version__ = "0.1.0"
+
+
+def _tcp(host, port):
+    # Imported on first use, so that a sketch with a link of its own does not pay for it.
+    if sys.implementation.name == "micropython":
+        from .stream_tcp import TCP
+    else:
+        from .stream_cpython import TCP
+    return TCP(host, port)
+
+
+Client.default_link = _tcp

@@ -1,0 +1,557 @@
+"""The client: one polling loop over a stream, a clock and a session."""
+
+import random
+
+from .error import MQTTError
+from .port import const, ticks_add, ticks_diff, ticks_ms
+from .session import PUBACK, PUBCOMP, PUBREC, ROOM, Session
+from .wire import connect, field, get_length, is_name, number
+
+_STEADY = const(10000)  # ms online after which the back-off starts anew with the next loss
+_NEVER = const(268435455)  # ms, 3 days
+_LOOK_UP = const(4)  # after so many failed tries the name is looked up again
+
+
+class Client:
+    """An MQTT 3.1.1 (`version` 4) or 3.1 (`version` 3) client.
+
+    client_id      1 to 23 bytes in MQTT 3.1; in 3.1.1 up to 65,535, and none with clean_session
+    host, port     where the broker is; a `link` of your own replaces them (see `stream_tcp`)
+    user, password None, or up to 65,535 bytes each
+    keepalive      s, 0 to 65,535; 0 turns it off, and with it the search for dead links
+    clean_session  False: the broker keeps the session while the client is away
+    tx_size        bytes for publishes that wait to be sent, or to be acknowledged
+    rx_size        bytes of the largest packet that is received; half as much again is claimed to
+                   read into. A larger message is acknowledged and counted, not delivered
+    inflight       QoS 1 and 2 publishes that may wait for an acknowledgement, 1 to 255
+    subscriptions  calls of subscribe() that are remembered, 0 to 255
+    incoming       received QoS 2 messages that may wait for their release. From a broker that has
+                   more in flight the client disconnects (mosquitto has 20, where not told else)
+    timeout        s that an answer may take: TCP, CONNACK, PINGRESP
+    retry_ms, retry_max_ms   between two tries: at first, and at most; it doubles in between
+    on_message     handler of messages that match no filter
+
+    `state` is "offline", "waiting" (for the next try), "resolving" (the next poll looks the name
+    up, which may block), "connecting" (TCP), "greeting" (CONNACK is awaited) or "online".
+    `session_present` is what the last CONNACK said, `error` None or why the last connection
+    ended, `stats` counts.
+
+    Sizes are claimed here, those for receiving messages with the first subscription. str is
+    taken for bytes everywhere, and costs its conversion. ValueError names a value that is out of
+    its limits.
+    """
+
+    default_link = None
+
+    def __init__(
+        self,
+        client_id,
+        host="",
+        port=1883,
+        *,
+        user=None,
+        password=None,
+        keepalive=60,
+        clean_session=True,
+        version=4,
+        tx_size=512,
+        rx_size=512,
+        inflight=8,
+        subscriptions=8,
+        incoming=32,
+        timeout=10,
+        retry_ms=500,
+        retry_max_ms=60000,
+        link=None,
+        on_message=None,
+    ):
+        self._who = (version, client_id, clean_session, keepalive, user, password)
+        self._hello = connect(*self._who, None)
+        # Packet identifiers start anywhere: a reboot must not use again what it left in flight.
+        self._session = Session(tx_size, inflight, subscriptions, random.getrandbits(15))
+        self.stats = self._session.stats
+        self._receiving = (subscriptions, incoming, on_message)
+        self._router = None
+        # Bytes are read into the chunk and parsed there, from _at to _have. A packet that the end
+        # of the chunk cuts is gathered in a buffer of its own.
+        self._chunk = bytearray(number("rx_size", rx_size, 64, 1 << 28) // 2)
+        self._at = self._have = 0
+        self._cut = bytearray(rx_size)
+        self._gathered = 0  # bytes in there
+        self._want = 0  # bytes it takes; 0: not known yet
+        self._large = 0  # size of a message larger than rx_size, of which the head is gathered
+        self._skip = 0  # and its bytes that are still to be passed over
+        self._busy = False  # a handler is running
+        self._link = link or Client.default_link(host, port)
+        self._stream = None
+        self._topic = self._name = None  # what publish was last given, and the same checked
+        self.state = "offline"
+        self.session_present = False
+        self.error = None
+        # Time is in ms. A quarter of the keep alive is left for the way.
+        self._timeout = number("timeout", timeout, 1, 65535) * 1000
+        self._interval = keepalive * 750 or _NEVER
+        self._retry_max = number("retry_max_ms", retry_max_ms, 1, 1 << 28)
+        self._retry = number("retry_ms", retry_ms, 1, retry_max_ms)
+        self._delay = retry_ms  # before the next try
+        self._tries = 0
+        self._now = 0
+        self._due = 0  # when time matters next
+        self._wrote = self._heard = 0  # when bytes last went out, and came in
+        self._asked = False  # a PINGREQ is on its way, and nothing came in since
+
+    # What an application calls
+
+    def set_will(self, topic, payload=b"", qos=0, retain=False):
+        """Have the broker publish this when the connection ends without DISCONNECT (section
+        3.1.2.5), from the next connection on."""
+        will = (
+            field("will topic", topic, is_name),
+            field("will payload", payload, None),
+            number("will qos", qos, 0, 2),
+            retain,
+        )
+        self._hello = connect(*self._who, will)
+
+    def subscribe(self, filters, handler, qos=0):
+        """Have `handler(message)` called for messages that match a topic filter, or any of a list
+        of them, at `qos` at the most. Sent when online, and again when the broker has forgotten.
+
+        Returns a Subscription, whose `granted` tells what the broker said. ValueError for a bad
+        filter or QoS, and for more than `subscriptions`.
+        """
+        return (self._router or self._load()).subscribe(filters, handler, qos)
+
+    def unsubscribe(self, filters):
+        """End the subscription to a topic filter, or to each of a list of them."""
+        (self._router or self._load()).unsubscribe(filters)
+
+    def start(self):
+        """Begin to connect; `poll` does the rest, for good."""
+        if self.state == "offline":
+            self.state = "waiting"
+            self._due = ticks_ms()
+
+    def publish(self, topic, payload=b"", qos=0, retain=False):
+        """Accept a message, for `poll` or `flush` to send.
+
+        Returns its packet identifier at QoS 1 and 2, 0 at QoS 0, and None when there is no room
+        now. ValueError for a bad topic name or QoS, and for a packet larger than `tx_size`.
+        Allocates nothing when the topic is bytes, and the payload bytes or another buffer.
+        """
+        if topic is not self._topic:
+            self._name = field("topic name", topic, is_name)
+            self._topic = topic if self._name is topic or isinstance(topic, str) else None
+        qos = 0x30 | (number("qos", qos, 0, 2) << 1 if qos else 0) | (1 if retain else 0)
+        try:
+            return self._session.publish(qos, self._name, payload)
+        except (TypeError, NotImplementedError):  # CPython's and MicroPython's, for a str
+            return self._session.publish(qos, self._name, bytes(payload, "utf-8"))
+
+    def poll(self, ms=0):
+        """Do what there is to do, and wait up to `ms` for something to come in. Returns whether
+        something did, and as soon as it did. Only a name lookup may take longer.
+
+        What a handler raises comes out here; the next call delivers that message again.
+        """
+        moved = self._turn()
+        if ms > 0 and not moved:
+            if self.state != "offline":
+                ms = min(ms, ticks_diff(self._due, ticks_ms()))
+            if ms > 0:
+                self._link.wait(ms, self._session.left > 0 or self.state == "connecting")
+            moved = self._turn()
+        return moved
+
+    def flush(self):
+        """Hand what is queued to the network, as far as it takes it now. Reads nothing."""
+        if self.state == "online":
+            s = self._session
+            while s.left or (self._router and self._router.due and self._router.request()) or s.next():
+                if not self._write():
+                    return
+
+    def ping(self):
+        """Have a PINGREQ sent. The connection ends if nothing comes in for `timeout` s, or for
+        the keep alive where that is less."""
+        if self.state == "online" and not self._asked:
+            if self._session.answers <= ROOM:  # else bytes wait to go out, which will do as well
+                self._session.answer(0xC0)
+            self._asked = True
+            self._now = ticks_ms()
+            self._due = ticks_add(self._now, min(self._timeout, self._who[3] * 1000 or _NEVER))
+
+    @property
+    def connected(self):
+        """Whether the broker has accepted the connection."""
+        return self.state == "online"
+
+    @property
+    def pending(self):
+        """Publishes accepted and not yet acknowledged, or at QoS 0 not yet handed to the network.
+        0 is what to wait for before deep sleep."""
+        return self._session.pending()
+
+    def connect(self, timeout_ms=10000):
+        """Start, and poll until online. MQTTError after `timeout_ms`, and at once when the broker
+        refuses; the client goes on trying if it is polled."""
+        self.error = None
+        self.start()
+        end = ticks_add(ticks_ms(), timeout_ms)
+        while self.state != "online":
+            left = ticks_diff(end, ticks_ms())
+            if left <= 0 or (self.error and self.error.kind == "refused"):
+                raise self.error or MQTTError("timeout", f"{self.state} after {timeout_ms} ms")
+            self.poll(left)
+
+    def wait(self, timeout_ms):
+        """Poll until `pending` is 0, for `timeout_ms` at the most. Returns whether it is."""
+        end = ticks_add(ticks_ms(), timeout_ms)
+        while self._session.pending() and ticks_diff(end, ticks_ms()) > 0:
+            self.poll(ticks_diff(end, ticks_ms()))
+        return not self._session.pending()
+
+    def disconnect(self, timeout_ms=1000):
+        """Send what is queued, for `timeout_ms` at the most, and DISCONNECT (section 3.14), and
+        close. What is not acknowledged is kept for the next `start`."""
+        s = self._session
+        end = ticks_add(ticks_ms(), timeout_ms)
+        said = False
+        while self.state == "online":
+            self.flush()
+            if not s.left and s.at == s.end:
+                if said:
+                    break
+                said = True
+                s.answer(0xE0)
+            elif ticks_diff(end, ticks_ms()) <= 0:
+                break
+            else:
+                self._link.wait(ticks_diff(end, ticks_ms()), True)
+        self._close("offline")
+
+    # One turn of the loop
+
+    def _turn(self):
+        if self._busy:  # called by a handler
+            return False
+        self._now = ticks_ms()
+        late = ticks_diff(self._now, self._due) >= 0
+        if self.state != "online":
+            return self._connect(late)
+        if late:
+            self._keep_alive()
+        self.flush()
+        return self._receive()
+
+    def _keep_alive(self):
+        now = self._now
+        if self._asked:
+            self._lost("timeout", "PINGRESP")
+            return
+        self._tries = 0
+        self._delay = self._retry
+        left = ticks_diff(now, self._wrote)
+        left = self._interval - max(left, ticks_diff(now, self._heard))
+        if left > 0 or self._interval == _NEVER:
+            self._due = ticks_add(now, max(left, 1000))
+        else:
+            self.ping()
+
+    # Connecting. Here memory may be allocated: by the lookup, the socket, an error, a SUBACK.
+
+    def _connect(self, late):
+        try:
+            if self.state == "waiting":
+                if late:
+                    self.state = "resolving"
+                    if self._link.address is not None:
+                        self._open()
+            elif self.state == "resolving":
+                self._link.resolve()
+                self._open()
+            elif self.state != "offline":
+                if late:
+                    self._lost("timeout", self.state)
+                elif self.state == "connecting":
+                    self._stream = self._link.stream()
+                    if self._stream:
+                        self._session.begin(self._hello)
+                        self._session.answers = 0
+                        self._at = self._have = self._gathered = self._want = 0
+                        self._large = self._skip = 0
+                        self.state = "greeting"
+        except OSError as e:
+            self._lost("resource" if self.state == "resolving" else "closed", e)
+        if self.state == "greeting":
+            if not self._session.left or self._write():
+                return self._receive()
+        return False
+
+    def _open(self):
+        self._due = ticks_add(ticks_ms(), self._timeout)
+        self.state = "connecting"
+        self._link.connect()
+
+    def _on_connack(self, flags, code):
+        version = self._who[0]
+        clean = self._who[2]
+        if self.state != "greeting":
+            return self._broken("a second CONNACK")
+        if version == 4 and (flags > 1 or (flags and (clean or code))):
+            return self._broken("CONNACK: flags")
+        if code:
+            self._lost("refused", f"CONNACK: return code {code}", code)
+            return False
+        self.stats.connects += 1
+        self.error = None
+        self.session_present = version == 4 and flags == 1
+        # MQTT 3.1 does not tell; there the broker is taken to remember what it was asked to.
+        same = self.session_present or (version == 3 and not clean)
+        self._session.resume(same)
+        if self._router:
+            self._router.resume(self.session_present, same)
+        self._wrote = self._heard = self._now
+        self._asked = False
+        self._due = ticks_add(self._now, min(self._interval, _STEADY))
+        self.state = "online"
+        return True
+
+    def _close(self, state):
+        self._link.close()
+        self._stream = None
+        self._session.lost()
+        self._at = self._have = 0
+        self.state = state
+
+    def _lost(self, kind, detail, code=0):
+        """The connection has ended, or could not be made: try again later."""
+        self._close("waiting")
+        self.error = MQTTError(kind, detail, code)
+        self.stats.losses += 1
+        self._tries += 1
+        if self._tries % _LOOK_UP == 0:
+            self._link.address = None
+        half = self._delay // 2
+        self._due = ticks_add(ticks_ms(), half + (half * random.getrandbits(8) >> 8))
+        self._delay = min(self._delay * 2, self._retry_max)
+
+    def _broken(self, what):
+        self._lost("protocol", what)
+        return False
+
+    def _write(self):
+        try:
+            n = self._stream.write(self._session.src, self._session.out, self._session.left)
+        except OSError as e:
+            self._lost("closed", e)
+            return False
+        if n:
+            self._session.sent(n)
+            self._wrote = self._now
+        return n
+
+    # Receiving
+
+    def _receive(self):
+        if self._at == self._have:
+            try:
+                n = self._stream.readinto(self._chunk)
+            except OSError as e:
+                self._lost("closed", e)
+                return False
+            if not n:
+                if n == 0:
+                    self._lost("closed", "by the peer")
+                return False
+            self._at = 0
+            self._have = n
+            self._heard = self._now
+            self._asked = False
+        if self.state == "greeting" and not self._gathered and self._chunk[0] != 0x20:
+            return self._broken("CONNACK is not first")
+        self._busy = True
+        try:
+            self._packets()
+        finally:
+            self._busy = False
+        self.flush()
+        return True
+
+    def _packets(self):
+        """Handle what lies in the chunk, until there is no room for an answer."""
+        if self._router:
+            self._router.message.buf = self._chunk
+        while self._at < self._have:
+            if self._gathered:
+                if not self._gather():
+                    return
+            else:
+                at = self._packet(self._chunk, self._at, self._have)
+                if at < 0:
+                    return
+                if at:
+                    self._at = at
+                else:
+                    self._keep(1)
+
+    def _packet(self, buf, at, end):
+        """Handle the packet at `at`, of which there are bytes up to `end`. Returns where it ends,
+        0 when it is cut, -1 when it has to wait or the connection was lost."""
+        first = buf[at]
+        at += 1
+        n = buf[at] if at < end else 128
+        if n < 128:
+            at += 1
+            n += at
+        else:
+            n = get_length(buf, at, end)
+            if n < 0:
+                return 0 if n == -1 else self._broken("Remaining Length: 5 bytes") - 1
+            at += (n & 3) + 1
+            n = at + (n >> 2)
+        if n > end:
+            return 0
+        if first & 0xF0 == 0x30:
+            at = self._on_publish(first, at, n)
+        else:
+            at = self._on_packet(buf, first, at, n)
+        return n if at else -1
+
+    def _on_publish(self, first, at, end):
+        first = (self._router or self._load()).publish(first, at, end)
+        if first is None:
+            return True
+        if first != "later":
+            self._lost("resource" if first[:3] == "QoS" else "protocol", first)
+        return False
+
+    def _load(self):
+        from .router import Router
+
+        subscriptions, incoming, on_message = self._receiving
+        self._router = Router(self._session, subscriptions, incoming, on_message)
+        self._router.message.buf = self._chunk
+        return self._router
+
+    def _on_packet(self, buf, first, at, end):
+        """Handle anything but a PUBLISH. Returns False when it has to wait, or broke a rule."""
+        pid = buf[at] << 8 | buf[at + 1] if end - at >= 2 else 0
+        s = self._session
+        if first == 0xD0 and at == end:
+            return True
+        if first == 0x20 and at + 2 == end:
+            return self._on_connack(pid >> 8, pid & 255)
+        if not pid or (at + 2 != end and first != 0x90):
+            return self._broken(f"packet {first:#x}: length or packet identifier")
+        if first == 0x40:
+            known = s.settle(pid, PUBACK)
+        elif first == 0x70:
+            known = s.settle(pid, PUBCOMP)
+        elif first == 0x90 or first == 0xB0:
+            codes = bytes(buf[at + 2 : end]) if first == 0x90 else None
+            known = self._router and self._router.answered(pid, codes)
+        elif s.answers > ROOM:
+            return False
+        elif first == 0x50:
+            known = s.settle(pid, PUBREC)
+        elif first == 0x62 or (first == 0x6A and self._who[0] == 3):  # MQTT 3.1 may set DUP
+            (self._router or self._load()).pubrel(pid)
+            known = True
+        else:
+            return self._broken(f"packet {first:#x}: type or flags")
+        if not known:
+            self.stats.strays += 1
+        return known in (True, False, None) or self._broken(known)
+
+    # A packet that the end of the chunk cuts is gathered in `_cut`. The bytes that complete it
+    # are taken from the chunk only once it has been handled, so that it can be handled again.
+
+    def _keep(self, n):
+        """Move `n` bytes from the chunk to what is gathered."""
+        chunk = self._chunk
+        g = self._gathered
+        self._gathered += n
+        if not self._at and n > 32 and g + len(chunk) <= len(self._cut):
+            self._cut[g : g + len(chunk)] = chunk  # more than is asked for, but all at once
+            self._at = n
+        else:
+            while n:
+                self._cut[g] = chunk[self._at]
+                self._at += 1
+                g += 1
+                n -= 1
+
+    def _gather(self):
+        """Go on with the packet that was cut. Returns False when it has to wait."""
+        n = self._have - self._at
+        if self._skip:
+            return self._pass_over(min(n, self._skip))
+        if not self._want:
+            return self._measure()
+        if n < self._want - self._gathered:
+            self._keep(n)
+            return True
+        n = self._want - self._gathered
+        self._keep(n)
+        if self._large:
+            return self._measure_head()
+        self._at -= n
+        self._gathered -= n
+        if self._router or self._cut[0] & 0xF0 == 0x30:
+            (self._router or self._load()).message.buf = self._cut
+        if self._packet(self._cut, 0, self._want) < 0:
+            return False
+        self._at += n
+        self._gathered = self._want = 0
+        if self._router:
+            self._router.message.buf = self._chunk
+        return True
+
+    def _measure(self):
+        """Find out how long the packet is, with one more byte."""
+        self._cut[self._gathered] = self._chunk[self._at]
+        n = get_length(self._cut, 1, self._gathered + 1)
+        if n == -1:
+            self._keep(1)
+        elif n == -2:
+            return self._broken("Remaining Length: 5 bytes")
+        else:
+            self._want = (n & 3) + 2 + (n >> 2)
+            if self._want > len(self._cut):
+                if self._cut[0] & 0xF0 != 0x30:
+                    return self._broken(f"packet {self._cut[0]:#x}: {self._want} bytes")
+                self._large = self._want
+                self._want = (n & 3) + 4  # up to the length of the topic name
+        return True
+
+    # Of a message larger than rx_size only the topic name and packet identifier are gathered.
+
+    def _measure_head(self):
+        cut = self._cut
+        at = (get_length(cut, 1, 5) & 3) + 2
+        n = at + 2 + (cut[at] << 8 | cut[at + 1]) + (2 if cut[0] & 6 else 0)
+        if n > len(cut):
+            self._lost("resource", f"topic name: does not fit in rx_size, {len(cut)}")
+            return False
+        if self._want < n:
+            self._want = n
+        else:
+            self._skip = self._large - n
+        return True
+
+    def _pass_over(self, n):
+        if n == self._skip:
+            r = self._router or self._load()
+            r.message.buf = self._cut
+            r.handled = -1
+            at = (get_length(self._cut, 1, 5) & 3) + 2
+            at = self._on_publish(self._cut[0], at, self._want)
+            r.handled = 0
+            if not at:
+                return False
+            r.message.buf = self._chunk
+            self._gathered = self._want = self._large = 0
+        self._at += n
+        self._skip -= n
+        return True

@@ -1,0 +1,72 @@
+"""A received message, as positions in a receive buffer."""
+
+
+class Message:
+    """What a handler gets. One object serves every message: it is valid until the handler
+    returns, so copy what is to be kept.
+
+    `qos` is 0 to 2, `retain` and `dup` are 0 or 1. `len(message)` is the size of the payload in
+    bytes and `message[i]` its i-th byte. `topic` and `payload` allocate a bytes object each; the
+    rest allocates nothing.
+    """
+
+    def __init__(self) -> None:
+        self.buf = b""
+        self.first = 0x30  # the first byte of the packet, which the next three mirror
+        self.qos = self.retain = self.dup = 0
+        self.topic_at = self.topic_end = 0
+        self.at = self.end = 0
+
+    @property
+    def topic(self) -> bytes:
+        """The topic name. Allocates."""
+        return bytes(self.buf[self.topic_at : self.topic_end])
+
+    @property
+    def payload(self) -> bytes:
+        """The payload. Allocates."""
+        return bytes(self.buf[self.at : self.end])
+
+    def __len__(self) -> int:
+        return self.end - self.at
+
+    def __getitem__(self, i: int) -> int:
+        if not 0 <= i < self.end - self.at:
+            raise IndexError(f"payload: index {i} of {self.end - self.at} bytes")
+        return self.buf[self.at + i]
+
+    def is_topic(self, name: bytes) -> bool:
+        """Whether the topic name is `name`."""
+        at = self.topic_at
+        return self.topic_end - at == len(name) and self.buf.find(name, at, self.topic_end) == at
+
+    def is_payload(self, value: bytes) -> bool:
+        """Whether the payload is `value`."""
+        at = self.at
+        return self.end - at == len(value) and self.buf.find(value, at, self.end) == at
+
+    def number(self) -> "int | None":
+        """The payload as a decimal integer with an optional sign, None when it is not one.
+        Values past 30 bits allocate on a 32-bit board."""
+        at = self.at
+        minus = at < self.end and self.buf[at] == 45
+        if minus or (at < self.end and self.buf[at] == 43):
+            at += 1
+        value = None
+        while at < self.end:
+            c = self.buf[at] - 48
+            if not 0 <= c <= 9:
+                return None
+            value = (value or 0) * 10 + c
+            at += 1
+        return -value if minus and value else value
+
+    def copy(self, into: "bytearray | memoryview") -> int:
+        """Copy the payload to the start of `into`; returns its size in bytes. ValueError when
+        `into` is smaller."""
+        n = self.end - self.at
+        if n > len(into):
+            raise ValueError(f"payload: {n} bytes, the buffer holds {len(into)}")
+        for i in range(n):
+            into[i] = self.buf[self.at + i]
+        return n

@@ -1,0 +1,25 @@
+"""What CPython lacks: constants, and the millisecond clock that wraps as a board's does."""
+
+import sys
+
+if sys.implementation.name == "micropython":
+    from time import sleep_ms, ticks_add, ticks_diff, ticks_ms  # type: ignore[attr-defined]
+
+    from micropython import const  # type: ignore[attr-defined]
+else:
+    import time
+
+    def const(value: int) -> int:
+        return value
+
+    def ticks_ms() -> int:
+        return time.monotonic_ns() // 1_000_000 & 0x3FFFFFFF
+
+    def ticks_add(ticks: int, ms: int) -> int:
+        return ticks + ms & 0x3FFFFFFF
+
+    def ticks_diff(later: int, earlier: int) -> int:
+        return (later - earlier + 0x20000000 & 0x3FFFFFFF) - 0x20000000
+
+    def sleep_ms(ms: int) -> None:
+        time.sleep(ms / 1000)

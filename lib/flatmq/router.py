@@ -1,0 +1,265 @@
+"""Which handlers does a message go to, and what does the broker hear of it?
+
+The receiving half of a client: subscriptions, PUBLISH and PUBREL. The client loads it with the
+first subscription, or the first message; a board that only publishes does not pay for it.
+"""
+
+from .message import Message
+from .port import const
+from .session import ROOM, Session
+from .topic import is_filter, matches
+from .wire import field, is_name, number, packet
+
+_SEEN = const(64)  # bytes: the longest topic name whose handlers are remembered
+
+# What a request waits for.
+_SEND = const(0)
+_ANSWER = const(1)
+_NOTHING = const(2)
+
+# What `publish` and `pubrel` may return; anything else is a broken rule.
+LATER = "later"
+FULL = "QoS 2: more messages in flight than `incoming` allows"
+
+_len = len
+
+
+class Subscription:
+    """Topic filters that were subscribed to together, and their handler.
+
+    `granted` is None until the SUBACK (section 3.9) is there. Then it has one byte for each
+    filter: the QoS that the broker grants, or 0x80 where it refuses.
+    """
+
+    def __init__(self, filters: "list[bytes]", handler, qos: int) -> None:
+        self.handler = handler  # None: an UNSUBSCRIBE
+        self.qos = qos
+        self.granted = None
+        self.narrow(filters)
+
+    def narrow(self, filters: "list[bytes]") -> None:
+        """Have these filters, and no others."""
+        self.filters = filters
+        first, tail = (0x82, bytes((self.qos,))) if self.handler else (0xA2, b"")
+        self.packet = packet(first, b"\0\0", filters, tail)
+        self.wait = _SEND
+
+
+class Router:
+    """At most `size` requests of a `session`, and the packet identifiers of at most `incoming`
+    QoS 2 messages that were received and are not released (section 4.3.3, method B)."""
+
+    def __init__(self, session: Session, size: int, incoming: int, on_message) -> None:
+        self._session = session
+        self._slots = [None] * number("subscriptions", size, 0, 255)
+        self.due = 0  # requests that are to be sent
+        self._seen = bytearray(_SEEN)  # the topic name found last
+        self._seen_n = -1
+        self._routes = [None] * size  # and its handlers
+        self._count = 0
+        # Handlers that are done with a message of which a later one raised; -1: none gets it.
+        self.handled = 0
+        self._on_message = on_message
+        self._ids = [0] * number("incoming", incoming, 1, 65535)
+        self.message = Message()
+
+    # Requests
+
+    def subscribe(self, filters, handler, qos: int) -> Subscription:
+        """Remember a subscription; one to the same filters is replaced. ValueError for a bad
+        filter or QoS, or when every slot is taken."""
+        number("qos", qos, 0, 2)
+        filters = _checked(filters)
+        for i, s in enumerate(self._slots):
+            if s and s.handler and s.filters == filters:
+                self._slots[i] = None
+        return self._put(Subscription(filters, handler, qos))
+
+    def unsubscribe(self, filters) -> None:
+        """Forget filters, and have the broker told. ValueError for one that is not subscribed to,
+        or when every slot is taken."""
+        filters = _checked(filters)
+        for f in filters:
+            if not any(s and s.handler and f in s.filters for s in self._slots):
+                raise ValueError(f"topic filter: not subscribed to: {f!r}")
+        for i, s in enumerate(self._slots):
+            if s and s.handler:
+                left = [f for f in s.filters if f not in filters]
+                if not left:
+                    self._slots[i] = None
+                elif left != s.filters:
+                    s.narrow(left)
+        self._put(Subscription(filters, None, 0))
+
+    def _put(self, request):
+        if None not in self._slots:
+            n = len(self._slots)
+            raise ValueError(f"subscriptions: {n + 1}, allowed is {n}")
+        self._slots[self._slots.index(None)] = request
+        self._changed()
+        return request
+
+    def _changed(self):
+        self._seen_n = -1
+        self.due = sum(s.wait == _SEND for s in self._slots if s)
+
+    def resume(self, remembered: bool, same: bool) -> None:
+        """A connection is there. Requests that were not answered go again, and all subscriptions
+        unless the broker has `remembered` them; identifiers mean nothing to another session than
+        the `same`."""
+        for i, s in enumerate(self._slots):
+            self._session.ids[i - len(self._slots)] = 0
+            if s and not remembered and not s.handler:
+                self._slots[i] = None
+            elif s and (s.wait == _ANSWER or not remembered):
+                s.wait = _SEND
+        if not same:
+            for i in range(len(self._ids)):
+                self._ids[i] = 0
+        self._changed()
+
+    def request(self) -> bool:
+        """Begin to send the next SUBSCRIBE or UNSUBSCRIBE; one must be due."""
+        i = 0
+        while self._slots[i] is None or self._slots[i].wait != _SEND:
+            i += 1
+        s = self._slots[i]
+        i -= len(self._slots)
+        self._session.ids[i] = pid = self._session.next_id()
+        i = 1
+        while s.packet[i] > 127:
+            i += 1
+        s.packet[i + 1] = pid >> 8
+        s.packet[i + 2] = pid & 255
+        self._session.begin(s.packet)
+        s.wait = _ANSWER
+        self.due -= 1
+        return True
+
+    def answered(self, pid: int, codes: "bytes | None") -> "bool | str":
+        """A SUBACK with its return codes, or an UNSUBACK (None). Returns whether it was waited
+        for, or what is wrong with it."""
+        for i, s in enumerate(self._slots):
+            if s and self._session.ids[i - len(self._slots)] == pid:
+                if (codes is None) == bool(s.handler):
+                    return False
+                self._session.ids[i - len(self._slots)] = 0
+                s.wait = _NOTHING
+                s.granted = codes
+                if codes is None:
+                    self._slots[i] = None
+                elif len(codes) != len(s.filters) or any(c > 2 and c != 0x80 for c in codes):
+                    return "SUBACK: return codes"
+                return True
+        return False
+
+    # Messages
+
+    def publish(self, first: int, at: int, end: int) -> "str | None":
+        """Handle a PUBLISH (section 3.3) that begins with `first` and goes on from `at` to `end`
+        in the message's buffer. Returns None, LATER, FULL or the broken rule."""
+        m = self.message
+        n = at + 2
+        if n <= end:
+            n += m.buf[at] << 8 | m.buf[at + 1]
+        if n > end:
+            return "PUBLISH: shorter than its topic name"
+        at += 2
+        # Bytes that are the same as last time need no second look.
+        if n - at != self._seen_n or m.buf.find(self._seen, at, n) != at:
+            if not is_name(m.buf, at, n):
+                return "PUBLISH: not a topic name"
+            self._find(at, n)
+        m.topic_at = at
+        m.topic_end = m.at = n
+        m.end = end
+        if first != m.first or first & 6:
+            return self._flagged(first)
+        if self._count == 1 and not self.handled:
+            self._routes[0](m)
+            self._session.stats.received += 1
+        else:
+            self._deliver()
+        return None
+
+    def _find(self, at, end):
+        """Find the handlers for a topic name, and remember it."""
+        self._count = 0
+        self._seen_n = -1
+        for s in self._slots:
+            if s and s.handler:
+                for f in s.filters:
+                    if matches(f, self.message.buf, at, end):
+                        self._routes[self._count] = s.handler
+                        self._count += 1
+                        break
+        if end - at <= _SEEN:
+            self._seen_n = end - at
+            self._seen[0:] = b""  # keeps its memory, so that append allocates nothing
+            while at < end:
+                self._seen.append(self.message.buf[at])
+                at += 1
+
+    def _flagged(self, first):
+        """Go on with a message that has other flags than the one before, or is numbered."""
+        m = self.message
+        if first & 6 == 6:
+            return "PUBLISH: QoS 3"
+        if first & 14 == 8:
+            return "PUBLISH: DUP at QoS 0"
+        m.first = first
+        m.qos = first >> 1 & 3
+        m.retain = first & 1
+        m.dup = first >> 3 & 1
+        if not m.qos:
+            self._deliver()
+            return None
+        if m.at + 2 > m.end:
+            return "PUBLISH: no packet identifier"
+        pid = m.buf[m.at] << 8 | m.buf[m.at + 1]
+        if not pid:
+            return "PUBLISH: packet identifier 0"
+        m.at += 2
+        if self._session.answers > ROOM:
+            return LATER
+        if first & 2:
+            self._deliver()
+            self._session.answer(0x40, pid)
+            return None
+        if pid not in self._ids:
+            if 0 not in self._ids:
+                return FULL
+            self._deliver()
+            self._ids[self._ids.index(0)] = pid
+        self._session.answer(0x50, pid)
+        return None
+
+    def _deliver(self):
+        i = self.handled
+        if i < 0:
+            self._session.stats.skipped += 1
+            return
+        while i < self._count:
+            self.handled = i  # where to go on, should this one raise
+            self._routes[i](self.message)
+            i += 1
+        self.handled = 0
+        if not i:
+            if not self._on_message:
+                self._session.stats.unrouted += 1
+                return
+            self._on_message(self.message)
+        self._session.stats.received += 1
+
+    def pubrel(self, pid: int) -> None:
+        """PUBREL (section 3.6): forget `pid`. Answered with PUBCOMP, known or not."""
+        if pid in self._ids:
+            self._ids[self._ids.index(pid)] = 0
+        self._session.answer(0x70, pid)
+
+
+def _checked(filters):
+    if isinstance(filters, (bytes, str)):
+        filters = [filters]
+    number("topic filters", len(filters), 1, 65535)
+    return [field("topic filter", f, is_filter) for f in filters]

@@ -1,0 +1,78 @@
+"""TCP on CPython, as a link and a stream like those of `stream_tcp`."""
+
+import errno
+import select
+import socket
+
+
+class Stream:
+    """A connected, non-blocking socket with the calls of a MicroPython stream."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
+
+    def readinto(self, buf: bytearray) -> "int | None":
+        """Read what is there into `buf`; None when nothing is, 0 at the end."""
+        try:
+            return self._sock.recv_into(buf)
+        except (BlockingIOError, InterruptedError):
+            return None
+
+    def write(self, buf: memoryview, off: int, n: int) -> "int | None":
+        """Write `n` bytes of `buf` from `off` on; None when there is no room for any."""
+        try:
+            return self._sock.send(memoryview(buf)[off : off + n])
+        except (BlockingIOError, InterruptedError):
+            return None
+
+
+class TCP:
+    """A link to `host` and `port`. IPv4 is preferred where a name has both."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self._host = host
+        self._port = port
+        self.address: "tuple | None" = None
+        self._sock: "socket.socket | None" = None
+
+    def resolve(self) -> None:
+        """Look the name up. May block."""
+        found = socket.getaddrinfo(self._host, self._port, 0, socket.SOCK_STREAM)
+        self.address = min(found, key=lambda a: a[0] != socket.AF_INET)
+
+    def connect(self) -> None:
+        """Begin to connect."""
+        assert self.address is not None
+        self._sock = s = socket.socket(self.address[0], socket.SOCK_STREAM)
+        s.setblocking(False)
+        s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        error = s.connect_ex(self.address[-1])
+        if error not in (0, errno.EINPROGRESS, errno.EWOULDBLOCK):
+            raise OSError(error, "connect")
+
+    def stream(self) -> "Stream | None":
+        """The stream once it is connected, None before."""
+        assert self._sock is not None
+        if not self._select(0, True, False):
+            return None
+        error = self._sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if error:
+            raise OSError(error, "connect")
+        return Stream(self._sock)
+
+    def wait(self, ms: int, out: bool) -> None:
+        """Return when there is something to read, when `out` and there is room to write, or after
+        `ms` milliseconds."""
+        self._select(ms, out, True)
+
+    def _select(self, ms, out, read):
+        s = self._sock
+        ready = select.select([s] if read else [], [s] if out else [], [s], ms / 1000)
+        return ready[0] or ready[1] or ready[2]
+
+    def close(self) -> None:
+        """Close the socket."""
+        s = self._sock
+        self._sock = None
+        if s:
+            s.close()

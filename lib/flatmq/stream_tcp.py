@@ -1,0 +1,73 @@
+"""TCP on MicroPython: the stream is the socket itself, which reads and writes without allocating.
+
+A link, as the client uses it, has `address` (None until the name is looked up), `resolve()` (may
+block), `connect()` (begins), `stream()` (None until connected), `wait(ms, out)` and `close()`.
+All but `wait` raise OSError. The stream has `readinto(buf)` and `write(buf, off, n)`, which
+return the number of bytes, None when they would have to wait, and raise OSError.
+"""
+
+import errno
+import select
+import socket
+
+
+class TCP:
+    """A link to `host` and `port`. IPv4 is preferred where a name has both."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self._host = host
+        self._port = port
+        self.address = None
+        self._sock = None
+        self._poll = None
+        self._mask = 0
+
+    def resolve(self) -> None:
+        """Look the name up. Blocks, on every port of MicroPython."""
+        found = socket.getaddrinfo(self._host, self._port, 0, socket.SOCK_STREAM)
+        for a in found:
+            if a[0] == socket.AF_INET:
+                break
+        else:
+            a = found[0]
+        self.address = a
+
+    def connect(self) -> None:
+        """Begin to connect."""
+        a = self.address
+        self._sock = s = socket.socket(a[0], socket.SOCK_STREAM)
+        s.setblocking(False)
+        if hasattr(socket, "TCP_NODELAY"):
+            s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        try:
+            s.connect(a[-1])
+        except OSError as e:
+            if e.errno != errno.EINPROGRESS:
+                raise
+        self._poll = select.poll()
+        self._mask = select.POLLOUT
+        self._poll.register(s, self._mask)
+
+    def stream(self):
+        """The socket once it is connected, None before."""
+        for _, event in self._poll.ipoll(0):
+            if event & (select.POLLERR | select.POLLHUP):
+                raise OSError(errno.ECONNREFUSED)
+            return self._sock
+        return None
+
+    def wait(self, ms: int, out: bool) -> None:
+        """Return when there is something to read, when `out` and there is room to write, or after
+        `ms` milliseconds."""
+        mask = select.POLLIN | select.POLLOUT if out else select.POLLIN
+        if mask != self._mask:
+            self._mask = mask
+            self._poll.modify(self._sock, mask)
+        self._poll.ipoll(ms)
+
+    def close(self) -> None:
+        """Close the socket; it is not touched again."""
+        s = self._sock
+        self._sock = self._poll = None
+        if s:
+            s.close()
