@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 from rich.console import Console
@@ -18,7 +19,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from flatmq_tools import broker, interpreter
 from flatmq_tools.bench import figures
 from flatmq_tools.bench.clients import CLIENTS, MICROPYTHON, Client
-from flatmq_tools.bench.figures import ALL, SMALLEST, Job, Results
+from flatmq_tools.bench.figures import ALL, HELD, SMALLEST, Job, Results
 from flatmq_tools.bench.peers import PeerError
 from flatmq_tools.bench.report import Report, write
 from flatmq_tools.bench.runner import Failed, Runner
@@ -27,6 +28,7 @@ from flatmq_tools.bench.targets import TARGETS
 
 ROUNDS = 5
 QUICK_ROUNDS = 2
+_HELD_RUNS = 5
 _WIDTH = 160  # columns, for a log; a terminal knows its own
 _HEAPS_KB = (4, 256)  # the smallest heap is looked for between these
 
@@ -54,7 +56,7 @@ class Bench:
             return False
         return True
 
-    def _run(self, job: Job) -> object:
+    def _run(self, job: Job) -> Any:
         """The value of a job, or None; a failed job is not tried again."""
         place = (job.client.key, job.name)
         if place in self.results.failures:
@@ -67,8 +69,16 @@ class Bench:
             return None
 
     def once(self, job: Job) -> None:
-        """Measures what no repetition changes."""
-        self.results.once[job.client.key, job.name] = self._run(job)
+        """Measures what no repetition changes.
+
+        But for the memory held: the collector takes stale words on the stack for references now
+        and then, and keeps too much, so the least of a few runs counts.
+        """
+        value = self._run(job)
+        if job.name == HELD and value is not None:
+            values = [value, *(self._run(job) or value for _ in range(_HELD_RUNS - 1))]
+            value = [min(parts) for parts in zip(*values, strict=True)]
+        self.results.once[job.client.key, job.name] = value
 
     def timed(self, job: Job) -> None:
         """Adds one round's value."""
@@ -89,7 +99,7 @@ class Bench:
                 high = middle
             else:
                 low = middle
-        return high
+        return high - self._runner.image_kb(client)
 
     def heaps(self, client: Client) -> None:
         """The smallest heap from source and from .mpy; a ROMFS image holds the latter alone."""

@@ -40,8 +40,15 @@ class Client:
 
 CLIENTS = (
     Client("floor", "floor", is_floor=True),
-    Client("flatmq", "flatmq", note="its own sizes; its handler copies the payload"),
-    Client("flatmq, .mpy in ROMFS", "flatmq", romfs=True),
+    Client(
+        "flatmq", "flatmq",
+        note="sizes as shipped; its handler copies the payload into a buffer, or, in a row of its "
+        "own, takes it as bytes like the handlers of the others",
+    ),
+    Client(
+        "flatmq, .mpy in ROMFS", "flatmq", romfs=True,
+        note="without the image, which is in the heap here and in flash on a board",
+    ),
     Client(
         "umqtt.simple", "umqtt_simple", sdists=("micropython-umqtt.simple==1.3.4",),
         note="it waits for each acknowledgement, so one message is in flight",

@@ -14,6 +14,12 @@ BEGIN = "<!-- bench:begin -->"
 END = "<!-- bench:end -->"
 NONE = "-"
 FAILED = "failed"
+# Figures that few clients have: a row of their own, with the column of the speed table they go to.
+_ROWS = {
+    "publish_poll": ("poll(0) after each", 1),
+    "receive_bytes": ("payload as bytes", 5),
+    "chunks": ("1 KB reads", 5),
+}
 
 
 def number(value: float | None) -> str:
@@ -107,7 +113,7 @@ class Report:
 
     def speed(self) -> str:
         """CPU time per message with its multiple of the floor, and QoS 1 per second."""
-        figures = [name for name in CPU if name not in ("publish_poll", "chunks")]
+        figures = [name for name in CPU if name not in _ROWS]
         rows = []
         for client in self._clients:
             if client.romfs:
@@ -117,10 +123,7 @@ class Report:
                 row += self._timed(client, figure)
             rate = self._cell(client, RATE, number(self._results.median(client, RATE)))
             rows.append([*row, rate])
-            for figure, name, column in (
-                ("publish_poll", "poll(0) after each", 1),
-                ("chunks", "1 KB reads", 5),
-            ):
+            for figure, (name, column) in _ROWS.items():
                 if (client.key, figure) in {**self._results.rounds, **self._results.failures}:
                     extra = [f"{client.name}, {name}", *[NONE] * (len(rows[-1]) - 1)]
                     extra[column : column + 2] = self._timed(client, figure)

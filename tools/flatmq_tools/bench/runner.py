@@ -79,6 +79,11 @@ class Runner:
         )
         return library
 
+    def image_kb(self, client: Client) -> int:
+        """KB of the client's ROMFS image, rounded up; 0 without one."""
+        image = self._images.get(client.key)
+        return 0 if image is None else -(-image.stat().st_size // 1024)
+
     def new_id(self) -> str:
         """A client identifier that no other run has."""
         return f"bench{next(self._numbers)}"

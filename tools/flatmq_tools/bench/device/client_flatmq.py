@@ -11,14 +11,24 @@ def load():
     from flatmq import Client
 
 
-def on_message(message):
+def copying(message):
     message.copy(INTO)
     seen[0] += 1
 
 
-def on_message_bytes(message):
+def taking_bytes(message):
     if message.payload:
         seen[0] += 1
+
+
+handlers = {"receive_bytes": taking_bytes}
+on_message = copying
+
+
+def prepare(function):
+    """Has messages handled in the way that the function is there to measure."""
+    global on_message
+    on_message = handlers.get(function, copying)
 
 
 def connect(port, name):
@@ -69,7 +79,7 @@ def receive(client, n):
         client.poll(0)
 
 
-receive1 = receive
+receive1 = receive_bytes = receive
 
 
 def ping(client, n):

@@ -54,11 +54,7 @@ def connected(module, port, name, topics=0, qos=0):
 def held(module, port, name, image):
     """Bytes held after import and after connecting; with a path, from that ROMFS image."""
     if image:
-        import vfs
-
-        with open(image, "rb") as file:
-            vfs.mount(vfs.VfsRom(file.read()), "/rom")
-        sys.path.insert(0, "/rom")
+        packets.mount(image)
     gc.collect()
     gc.collect()
     start = gc.mem_alloc()
@@ -97,6 +93,8 @@ def cpu(module, port, name, argument):
     function = getattr(module, words[0])
     topics = int(words[1])
     budget_ms = int(words[2])
+    if hasattr(module, "prepare"):
+        module.prepare(words[0])
     peer = Peer(port, name)
     client = connected(module, port, name, topics)
     segment = RECEIVE_SEGMENT

@@ -3,6 +3,8 @@
 Runs on MicroPython and on CPython.
 """
 
+import os
+import sys
 import time
 
 TOPICS = (b"sensors/pico-1/temp1", b"sensors/pico-1/temp2")
@@ -20,6 +22,18 @@ def publish(topic, payload, qos, identifier):
         body += bytes((identifier >> 8, identifier & 255))
     body += payload
     return bytes((0x30 | qos << 1, len(body))) + body
+
+
+def mount(image):
+    """Import from a ROMFS image from now on. On the heap it takes its size, no more."""
+    import vfs
+
+    size = os.stat(image)[6]
+    buffer = bytearray(size)
+    with open(image, "rb") as file:
+        file.readinto(buffer)
+    vfs.mount(vfs.VfsRom(buffer), "/rom")
+    sys.path.insert(0, "/rom")
 
 
 if hasattr(time, "process_time"):

@@ -5,14 +5,10 @@
 
 import sys
 
+from packets import TOPICS, mount, seen
+
 if len(sys.argv) > 4:
-    import vfs
-
-    with open(sys.argv[4], "rb") as file:
-        vfs.mount(vfs.VfsRom(file.read()), "/rom")
-    sys.path.insert(0, "/rom")
-
-from packets import TOPICS, seen
+    mount(sys.argv[4])
 
 module = __import__("client_" + sys.argv[1])
 module.load()
