@@ -163,7 +163,10 @@ def _mosquitto_version() -> str:
     program = broker.find_mosquitto()
     if program is None:
         return "mosquitto"
-    done = subprocess.run([program, "-h"], capture_output=True, text=True, check=False)
+    try:
+        done = subprocess.run([program, "-h"], capture_output=True, text=True, check=False)
+    except OSError as error:
+        raise BenchError(f"{program} does not run: {error}") from error
     return done.stdout.partition("\n")[0].strip() or "mosquitto"
 
 

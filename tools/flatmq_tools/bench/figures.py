@@ -9,7 +9,15 @@ from typing import Any
 
 from flatmq_tools.bench.clients import CPYTHON, Client
 
-OPERATIONS = ("publish", "publish1", "receive", "receive1", "ping", "idle")
+# Function of the client's module -> what it does, once.
+OPERATIONS = {
+    "publish": "publish QoS 0",
+    "publish1": "publish QoS 1 + ack",
+    "receive": "receive QoS 0",
+    "receive1": "receive QoS 1",
+    "ping": "ping",
+    "idle": "idle poll",
+}
 CALLED = ("publish", "publish_burst", "receive")
 # Figure of CPU time -> function of the client's module, topics that change, figure of its floor.
 CPU = {

@@ -103,8 +103,7 @@ class Report:
                 left, total = (self._once(client, figure, index) for index in (0, 1))
                 cells.append(left if left in (NONE, FAILED) else f"{left} / {total}")
             rows.append([client.name, *cells])
-        head = ["publish QoS 0", "QoS 1 + ack", "receive QoS 0", "QoS 1", "ping", "idle poll"]
-        return table(["", *head], rows)
+        return table(["", *OPERATIONS.values()], rows)
 
     def _timed(self, client: Client, figure: str) -> list[str]:
         median = number(self._results.median(client, figure))

@@ -61,7 +61,7 @@ TARGETS = (
     _most("held after import and connect", 16384, "B", _part(FLATMQ, HELD, 1)),
     _most("the same, .mpy in ROMFS", 6144, "B", _part(ROMFS, HELD, 1)),
     *(
-        _most(f"heap asked for per {operation}", 0, "B", _part(FLATMQ, f"alloc {operation}", 1))
-        for operation in OPERATIONS
+        _most(f"heap asked for: {text}", 0, "B", _part(FLATMQ, f"alloc {operation}", 1))
+        for operation, text in OPERATIONS.items()
     ),
 )  # fmt: skip
