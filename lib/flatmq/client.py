@@ -11,6 +11,10 @@ _STEADY = const(10000)  # ms online after which the back-off starts anew with th
 _NEVER = const(268435455)  # ms, 3 days
 _LOOK_UP = const(4)  # after so many failed tries the name is looked up again
 
+# A builtin is found after a miss in the module; a module global is found at once.
+_isinstance = isinstance
+_str = str
+
 
 class Client:
     """An MQTT 3.1.1 (`version` 4) or 3.1 (`version` 3) client.
@@ -72,15 +76,15 @@ class Client:
         self.stats = self._session.stats
         self._receiving = (subscriptions, incoming, on_message)
         self._router = None
-        # Bytes are read into the chunk and parsed there, from _at to _have. A packet that the end
-        # of the chunk cuts is gathered in a buffer of its own.
-        self._chunk = bytearray(number("rx_size", rx_size, 64, 1 << 28) // 2)
-        self._at = self._have = 0
-        self._cut = bytearray(rx_size)
-        self._gathered = 0  # bytes in there
-        self._want = 0  # bytes it takes; 0: not known yet
-        self._large = 0  # size of a message larger than rx_size, of which the head is gathered
-        self._skip = 0  # and its bytes that are still to be passed over
+        # Bytes are read to `rx_size` in this buffer, and parsed where they lie. What is left of a
+        # packet that is cut moves to before `rx_size`, so that the next bytes complete it.
+        number("rx_size", rx_size, 64, 1 << 28)
+        self._buf = bytearray(rx_size + rx_size // 2)
+        self._into = memoryview(self._buf)[rx_size:]
+        self._rx_size = rx_size
+        self._at = self._have = rx_size  # what is still to be parsed
+        self._cut = False  # that is the beginning of a packet
+        self._skip = 0  # bytes to pass over, of a message larger than rx_size
         self._busy = False  # a handler is running
         self._link = link or Client.default_link(host, port)
         self._stream = None
@@ -142,11 +146,11 @@ class Client:
         if topic is not self._topic:
             self._name = field("topic name", topic, is_name)
             self._topic = topic if self._name is topic or isinstance(topic, str) else None
-        qos = 0x30 | (number("qos", qos, 0, 2) << 1 if qos else 0) | (1 if retain else 0)
-        try:
-            return self._session.publish(qos, self._name, payload)
-        except (TypeError, NotImplementedError):  # CPython's and MicroPython's, for a str
-            return self._session.publish(qos, self._name, bytes(payload, "utf-8"))
+        if _isinstance(payload, _str):
+            payload = payload.encode()
+        if qos:
+            qos = number("qos", qos, 0, 2) << 1
+        return self._session.publish(0x31 | qos if retain else 0x30 | qos, self._name, payload)
 
     def poll(self, ms=0):
         """Do what there is to do, and wait up to `ms` for something to come in. Returns whether
@@ -154,22 +158,42 @@ class Client:
 
         What a handler raises comes out here; the next call delivers that message again.
         """
-        moved = self._turn()
-        if ms > 0 and not moved:
+        if self._busy:  # a handler called
+            return False
+        while True:
+            self._now = ticks_ms()
+            late = ticks_diff(self._now, self._due) >= 0
+            if self.state != "online":
+                moved = self._connect(late)
+            else:
+                if late:
+                    self._keep_alive()
+                self.flush()
+                moved = self._receive()
+            if moved or ms <= 0:
+                return moved
             if self.state != "offline":
-                ms = min(ms, ticks_diff(self._due, ticks_ms()))
+                ms = min(ms, ticks_diff(self._due, self._now))
             if ms > 0:
                 self._link.wait(ms, self._session.left > 0 or self.state == "connecting")
-            moved = self._turn()
-        return moved
+            ms = 0
 
     def flush(self):
         """Hand what is queued to the network, as far as it takes it now. Reads nothing."""
-        if self.state == "online":
-            s = self._session
-            while s.left or (self._router and self._router.due and self._router.request()) or s.next():
-                if not self._write():
+        s = self._session
+        while s.left or s.at != s.end or s.answers or s.due:
+            if not s.left:
+                if self.state != "online" or not (self._router.request() if s.due else s.next()):
                     return
+            try:
+                n = self._stream.write(s.src, s.out, s.left)
+            except OSError:
+                self._lost("closed", "write")
+                return
+            if not n:
+                return
+            s.sent(n)
+            self._wrote = self._now
 
     def ping(self):
         """Have a PINGREQ sent. The connection ends if nothing comes in for `timeout` s, or for
@@ -228,21 +252,9 @@ class Client:
                 break
             else:
                 self._link.wait(ticks_diff(end, ticks_ms()), True)
-        self._close("offline")
+        self._lost(None)
 
-    # One turn of the loop
-
-    def _turn(self):
-        if self._busy:  # called by a handler
-            return False
-        self._now = ticks_ms()
-        late = ticks_diff(self._now, self._due) >= 0
-        if self.state != "online":
-            return self._connect(late)
-        if late:
-            self._keep_alive()
-        self.flush()
-        return self._receive()
+    # Time
 
     def _keep_alive(self):
         now = self._now
@@ -262,53 +274,54 @@ class Client:
 
     def _connect(self, late):
         try:
-            if self.state == "waiting":
-                if late:
-                    self.state = "resolving"
-                    if self._link.address is not None:
-                        self._open()
+            if self.state == "waiting" and late:
+                self.state = "resolving"
+                late = self._link.address is not None
             elif self.state == "resolving":
                 self._link.resolve()
-                self._open()
-            elif self.state != "offline":
-                if late:
-                    self._lost("timeout", self.state)
-                elif self.state == "connecting":
-                    self._stream = self._link.stream()
-                    if self._stream:
-                        self._session.begin(self._hello)
-                        self._session.answers = 0
-                        self._at = self._have = self._gathered = self._want = 0
-                        self._large = self._skip = 0
-                        self.state = "greeting"
+                late = True
+            elif late and self.state != "offline":
+                self._lost("timeout", self.state)
+            elif self.state == "connecting":
+                self._stream = self._link.stream()
+                if self._stream:
+                    self._greet()
+            if self.state == "resolving" and late:
+                self._due = ticks_add(ticks_ms(), self._timeout)
+                self.state = "connecting"
+                self._link.connect()
         except OSError as e:
             self._lost("resource" if self.state == "resolving" else "closed", e)
-        if self.state == "greeting":
-            if not self._session.left or self._write():
-                return self._receive()
-        return False
+        if self.state != "greeting":
+            return False
+        self.flush()
+        return self._receive()
 
-    def _open(self):
-        self._due = ticks_add(ticks_ms(), self._timeout)
-        self.state = "connecting"
-        self._link.connect()
+    def _greet(self):
+        s = self._session
+        s.src = self._hello
+        s.out = s.answers = 0
+        s.left = len(self._hello)
+        self._at = self._have = self._rx_size
+        self._skip = 0
+        self._cut = False
+        self.state = "greeting"
 
     def _on_connack(self, flags, code):
         version = self._who[0]
         clean = self._who[2]
         if self.state != "greeting":
-            return self._broken("a second CONNACK")
+            return self._lost("protocol", "a second CONNACK")
         if version == 4 and (flags > 1 or (flags and (clean or code))):
-            return self._broken("CONNACK: flags")
+            return self._lost("protocol", "CONNACK: flags")
         if code:
-            self._lost("refused", f"CONNACK: return code {code}", code)
-            return False
+            return self._lost("refused", f"CONNACK: return code {code}", code)
         self.stats.connects += 1
         self.error = None
         self.session_present = version == 4 and flags == 1
         # MQTT 3.1 does not tell; there the broker is taken to remember what it was asked to.
         same = self.session_present or (version == 3 and not clean)
-        self._session.resume(same)
+        self._session.same = same
         if self._router:
             self._router.resume(self.session_present, same)
         self._wrote = self._heard = self._now
@@ -317,16 +330,16 @@ class Client:
         self.state = "online"
         return True
 
-    def _close(self, state):
+    def _lost(self, kind, detail=None, code=0):
+        """The connection has ended, or could not be made: try again later. Returns False."""
         self._link.close()
         self._stream = None
         self._session.lost()
-        self._at = self._have = 0
-        self.state = state
-
-    def _lost(self, kind, detail, code=0):
-        """The connection has ended, or could not be made: try again later."""
-        self._close("waiting")
+        self._at = self._have = self._rx_size
+        if not kind:
+            self.state = "offline"
+            return False
+        self.state = "waiting"
         self.error = MQTTError(kind, detail, code)
         self.stats.losses += 1
         self._tries += 1
@@ -335,223 +348,147 @@ class Client:
         half = self._delay // 2
         self._due = ticks_add(ticks_ms(), half + (half * random.getrandbits(8) >> 8))
         self._delay = min(self._delay * 2, self._retry_max)
-
-    def _broken(self, what):
-        self._lost("protocol", what)
         return False
-
-    def _write(self):
-        try:
-            n = self._stream.write(self._session.src, self._session.out, self._session.left)
-        except OSError as e:
-            self._lost("closed", e)
-            return False
-        if n:
-            self._session.sent(n)
-            self._wrote = self._now
-        return n
 
     # Receiving
 
     def _receive(self):
-        if self._at == self._have:
-            try:
-                n = self._stream.readinto(self._chunk)
-            except OSError as e:
-                self._lost("closed", e)
-                return False
-            if not n:
-                if n == 0:
-                    self._lost("closed", "by the peer")
-                return False
-            self._at = 0
-            self._have = n
-            self._heard = self._now
-            self._asked = False
-        if self.state == "greeting" and not self._gathered and self._chunk[0] != 0x20:
-            return self._broken("CONNACK is not first")
+        """Read, unless something that was read before is still to be handled, and handle what
+        there is. Returns whether there was anything."""
+        if (self._at == self._have or self._cut) and not self._read():
+            return False
         self._busy = True
         try:
-            self._packets()
+            while self._at < self._have:
+                n = self._packet()
+                if n <= 0:
+                    self._cut = n == 0
+                    break
+                self._at = n
         finally:
             self._busy = False
         self.flush()
         return True
 
-    def _packets(self):
-        """Handle what lies in the chunk, until there is no room for an answer."""
-        if self._router:
-            self._router.message.buf = self._chunk
-        while self._at < self._have:
-            if self._gathered:
-                if not self._gather():
-                    return
-            else:
-                at = self._packet(self._chunk, self._at, self._have)
-                if at < 0:
-                    return
-                if at:
-                    self._at = at
-                else:
-                    self._keep(1)
+    def _read(self):
+        buf = self._buf
+        at = self._at
+        to = self._rx_size - self._have + at
+        self._at = to
+        if at != to:
+            while at < self._have:
+                buf[to] = buf[at]
+                at += 1
+                to += 1
+            self._have = to
+        if not self._stream:
+            return False
+        try:
+            at = self._stream.readinto(self._into)
+        except OSError:
+            at = 0
+        if not at:
+            return self._lost("closed", "read") if at == 0 else False
+        self._heard = self._now
+        self._asked = self._cut = False
+        self._have = self._rx_size + at
+        if self._skip:
+            at = min(at, self._skip)
+            self._at += at
+            self._skip -= at
+        if self.state == "greeting" and buf[self._at] != 0x20:
+            return self._lost("protocol", "CONNACK is not first")
+        return True
 
-    def _packet(self, buf, at, end):
-        """Handle the packet at `at`, of which there are bytes up to `end`. Returns where it ends,
-        0 when it is cut, -1 when it has to wait or the connection was lost."""
-        first = buf[at]
-        at += 1
-        n = buf[at] if at < end else 128
+    def _packet(self):
+        """Handle one packet. Returns where it ends, 0 when it is cut, -1 when it has to wait or
+        the connection was lost."""
+        buf = self._buf
+        at = self._at + 1
+        first = buf[at - 1]
+        n = buf[at] if at < self._have else 128
         if n < 128:
             at += 1
             n += at
         else:
-            n = get_length(buf, at, end)
+            n = get_length(buf, at, self._have)
             if n < 0:
-                return 0 if n == -1 else self._broken("Remaining Length: 5 bytes") - 1
+                return 0 if n == -1 else self._lost("protocol", "Remaining Length: 5 bytes") - 1
             at += (n & 3) + 1
             n = at + (n >> 2)
-        if n > end:
-            return 0
+        if n > self._have:
+            return 0 if n - self._at <= self._rx_size else self._on_large(first, at, n)
         if first & 0xF0 == 0x30:
-            at = self._on_publish(first, at, n)
-        else:
-            at = self._on_packet(buf, first, at, n)
-        return n if at else -1
+            first = (self._router or self._load()).publish(first, at, n)
+            if first is not None:
+                return self._fault(first)
+        elif not self._on_packet(first, at, n):
+            return -1
+        return n
 
-    def _on_publish(self, first, at, end):
-        first = (self._router or self._load()).publish(first, at, end)
-        if first is None:
-            return True
-        if first != "later":
-            self._lost("resource" if first[:3] == "QoS" else "protocol", first)
-        return False
+    def _on_large(self, first, at, end):
+        """Handle a packet larger than rx_size: of a PUBLISH the topic name and the packet
+        identifier are looked at, and the rest is passed over."""
+        n = at + 2
+        if first & 0xF0 != 0x30:
+            return self._lost("protocol", f"packet {first:#x}: {end - at} bytes") - 1
+        if n <= self._have:
+            n += (self._buf[at] << 8 | self._buf[at + 1]) + (2 if first & 6 else 0)
+        if n - self._at > self._rx_size:
+            return self._lost("resource", f"topic name: too long for rx_size, {n - at}") - 1
+        if n > self._have:
+            return 0
+        r = self._router or self._load()
+        r.handled = -1
+        first = r.publish(first, at, n)
+        r.handled = 0
+        if first is not None:
+            return self._fault(first)
+        self._skip = end - self._have
+        return self._have
+
+    def _fault(self, what):
+        if what != "later":
+            self._lost("resource" if what[0] == "Q" else "protocol", what)
+        return -1
 
     def _load(self):
         from .router import Router
 
         subscriptions, incoming, on_message = self._receiving
-        self._router = Router(self._session, subscriptions, incoming, on_message)
-        self._router.message.buf = self._chunk
+        self._router = Router(self._session, subscriptions, incoming, on_message, self._buf)
         return self._router
 
-    def _on_packet(self, buf, first, at, end):
-        """Handle anything but a PUBLISH. Returns False when it has to wait, or broke a rule."""
-        pid = buf[at] << 8 | buf[at + 1] if end - at >= 2 else 0
-        s = self._session
+    def _on_packet(self, first, at, end):
+        """Handle anything but a PUBLISH. Returns False when it has to wait, or breaks a rule."""
+        pid = 0
+        if end - at >= 2:
+            pid = self._buf[at] << 8 | self._buf[at + 1]
         if first == 0xD0 and at == end:
             return True
         if first == 0x20 and at + 2 == end:
             return self._on_connack(pid >> 8, pid & 255)
         if not pid or (at + 2 != end and first != 0x90):
-            return self._broken(f"packet {first:#x}: length or packet identifier")
+            return self._lost("protocol", f"packet {first:#x}: length or packet identifier")
+        known = True
         if first == 0x40:
-            known = s.settle(pid, PUBACK)
+            known = self._session.settle(pid, PUBACK)
         elif first == 0x70:
-            known = s.settle(pid, PUBCOMP)
+            known = self._session.settle(pid, PUBCOMP)
         elif first == 0x90 or first == 0xB0:
-            codes = bytes(buf[at + 2 : end]) if first == 0x90 else None
-            known = self._router and self._router.answered(pid, codes)
-        elif s.answers > ROOM:
+            known = self._router and self._router.answered(
+                pid, bytes(self._buf[at + 2 : end]) if first == 0x90 else None
+            )
+        elif self._session.answers > ROOM:
             return False
         elif first == 0x50:
-            known = s.settle(pid, PUBREC)
+            known = self._session.settle(pid, PUBREC)
         elif first == 0x62 or (first == 0x6A and self._who[0] == 3):  # MQTT 3.1 may set DUP
             (self._router or self._load()).pubrel(pid)
-            known = True
         else:
-            return self._broken(f"packet {first:#x}: type or flags")
+            known = "type or flags"
         if not known:
             self.stats.strays += 1
-        return known in (True, False, None) or self._broken(known)
-
-    # A packet that the end of the chunk cuts is gathered in `_cut`. The bytes that complete it
-    # are taken from the chunk only once it has been handled, so that it can be handled again.
-
-    def _keep(self, n):
-        """Move `n` bytes from the chunk to what is gathered."""
-        chunk = self._chunk
-        g = self._gathered
-        self._gathered += n
-        if not self._at and n > 32 and g + len(chunk) <= len(self._cut):
-            self._cut[g : g + len(chunk)] = chunk  # more than is asked for, but all at once
-            self._at = n
-        else:
-            while n:
-                self._cut[g] = chunk[self._at]
-                self._at += 1
-                g += 1
-                n -= 1
-
-    def _gather(self):
-        """Go on with the packet that was cut. Returns False when it has to wait."""
-        n = self._have - self._at
-        if self._skip:
-            return self._pass_over(min(n, self._skip))
-        if not self._want:
-            return self._measure()
-        if n < self._want - self._gathered:
-            self._keep(n)
-            return True
-        n = self._want - self._gathered
-        self._keep(n)
-        if self._large:
-            return self._measure_head()
-        self._at -= n
-        self._gathered -= n
-        if self._router or self._cut[0] & 0xF0 == 0x30:
-            (self._router or self._load()).message.buf = self._cut
-        if self._packet(self._cut, 0, self._want) < 0:
-            return False
-        self._at += n
-        self._gathered = self._want = 0
-        if self._router:
-            self._router.message.buf = self._chunk
-        return True
-
-    def _measure(self):
-        """Find out how long the packet is, with one more byte."""
-        self._cut[self._gathered] = self._chunk[self._at]
-        n = get_length(self._cut, 1, self._gathered + 1)
-        if n == -1:
-            self._keep(1)
-        elif n == -2:
-            return self._broken("Remaining Length: 5 bytes")
-        else:
-            self._want = (n & 3) + 2 + (n >> 2)
-            if self._want > len(self._cut):
-                if self._cut[0] & 0xF0 != 0x30:
-                    return self._broken(f"packet {self._cut[0]:#x}: {self._want} bytes")
-                self._large = self._want
-                self._want = (n & 3) + 4  # up to the length of the topic name
-        return True
-
-    # Of a message larger than rx_size only the topic name and packet identifier are gathered.
-
-    def _measure_head(self):
-        cut = self._cut
-        at = (get_length(cut, 1, 5) & 3) + 2
-        n = at + 2 + (cut[at] << 8 | cut[at + 1]) + (2 if cut[0] & 6 else 0)
-        if n > len(cut):
-            self._lost("resource", f"topic name: does not fit in rx_size, {len(cut)}")
-            return False
-        if self._want < n:
-            self._want = n
-        else:
-            self._skip = self._large - n
-        return True
-
-    def _pass_over(self, n):
-        if n == self._skip:
-            r = self._router or self._load()
-            r.message.buf = self._cut
-            r.handled = -1
-            at = (get_length(self._cut, 1, 5) & 3) + 2
-            at = self._on_publish(self._cut[0], at, self._want)
-            r.handled = 0
-            if not at:
-                return False
-            r.message.buf = self._chunk
-            self._gathered = self._want = self._large = 0
-        self._at += n
-        self._skip -= n
+        elif known is not True:
+            return self._lost("protocol", f"packet {first:#x}: {known}")
         return True

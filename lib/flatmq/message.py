@@ -10,8 +10,8 @@ class Message:
     rest allocates nothing.
     """
 
-    def __init__(self) -> None:
-        self.buf = b""
+    def __init__(self, buf: bytearray) -> None:
+        self.buf = buf
         self.first = 0x30  # the first byte of the packet, which the next three mirror
         self.qos = self.retain = self.dup = 0
         self.topic_at = self.topic_end = 0

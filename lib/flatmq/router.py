@@ -49,10 +49,9 @@ class Router:
     """At most `size` requests of a `session`, and the packet identifiers of at most `incoming`
     QoS 2 messages that were received and are not released (section 4.3.3, method B)."""
 
-    def __init__(self, session: Session, size: int, incoming: int, on_message) -> None:
+    def __init__(self, session: Session, size: int, incoming: int, on_message, buf) -> None:
         self._session = session
         self._slots = [None] * number("subscriptions", size, 0, 255)
-        self.due = 0  # requests that are to be sent
         self._seen = bytearray(_SEEN)  # the topic name found last
         self._seen_n = -1
         self._routes = [None] * size  # and its handlers
@@ -61,7 +60,7 @@ class Router:
         self.handled = 0
         self._on_message = on_message
         self._ids = [0] * number("incoming", incoming, 1, 65535)
-        self.message = Message()
+        self.message = Message(buf)
 
     # Requests
 
@@ -101,7 +100,7 @@ class Router:
 
     def _changed(self):
         self._seen_n = -1
-        self.due = sum(s.wait == _SEND for s in self._slots if s)
+        self._session.due = sum(s.wait == _SEND for s in self._slots if s)
 
     def resume(self, remembered: bool, same: bool) -> None:
         """A connection is there. Requests that were not answered go again, and all subscriptions
@@ -124,16 +123,19 @@ class Router:
         while self._slots[i] is None or self._slots[i].wait != _SEND:
             i += 1
         s = self._slots[i]
-        i -= len(self._slots)
-        self._session.ids[i] = pid = self._session.next_id()
+        session = self._session
+        pid = session.next_id()
+        session.ids[i - len(self._slots)] = pid
         i = 1
         while s.packet[i] > 127:
             i += 1
         s.packet[i + 1] = pid >> 8
         s.packet[i + 2] = pid & 255
-        self._session.begin(s.packet)
+        session.src = s.packet
+        session.out = 0
+        session.left = len(s.packet)
         s.wait = _ANSWER
-        self.due -= 1
+        session.due -= 1
         return True
 
     def answered(self, pid: int, codes: "bytes | None") -> "bool | str":

@@ -33,14 +33,15 @@ _len = len
 class Stats:
     """Counters since the client was made. Small ints on a board up to 1,073,741,823."""
 
-    received = 0  # messages handed to handlers
-    unrouted = 0  # messages that no filter matched and no on_message took
-    skipped = 0  # messages larger than rx_size: acknowledged, not delivered
-    strays = 0  # acknowledgements of packet identifiers that were not in flight
-    resent = 0  # publishes and PUBRELs sent again after a reconnect
-    renewed = 0  # of those, sent as new because the broker had forgotten the session
-    connects = 0  # connections that a CONNACK accepted
-    losses = 0  # connections that ended, or could not be made
+    def __init__(self) -> None:
+        self.received = 0  # messages handed to handlers
+        self.unrouted = 0  # messages that no filter matched and no on_message took
+        self.skipped = 0  # messages larger than rx_size: acknowledged, not delivered
+        self.strays = 0  # acknowledgements of packet identifiers that were not in flight
+        self.resent = 0  # publishes and PUBRELs sent again after a reconnect
+        self.renewed = 0  # of those, sent as new because the broker had forgotten the session
+        self.connects = 0  # connections that a CONNACK accepted
+        self.losses = 0  # connections that ended, or could not be made
 
 
 class Session:
@@ -61,7 +62,8 @@ class Session:
         self._top = 0  # 0: nothing has wrapped
         self._limit = tx_size  # where a packet must end at the latest
         self._done = 0  # up to here everything was written out, now or on an earlier connection
-        self._same = True  # the broker remembers the session
+        self.same = True  # the broker remembers the session; see `next`
+        self.due = 0  # SUBSCRIBE and UNSUBSCRIBE packets that are to be sent
         # Records in the order of publishing: a ring of `_count` that ends before `_slot`.
         self._slots = number("inflight", inflight, 1, 255)
         self.ids = [0] * (inflight + subscriptions)
@@ -183,14 +185,12 @@ class Session:
         self.buf[at + 3] = pid & 255
         self.answers += 4 if pid else 2
 
-    def begin(self, packet: bytearray) -> None:
-        """Begin a span of its own: CONNECT, SUBSCRIBE, UNSUBSCRIBE. None may be under way."""
-        self.src = packet  # type: ignore[assignment]
-        self.out = 0
-        self.left = len(packet)
-
     def next(self) -> bool:
-        """Begin the next span; False when there is nothing to send. None may be under way."""
+        """Begin the next span; False when there is nothing to send. None may be under way.
+
+        After `lost`, a broker that remembers the `same` session gets what it has not acknowledged
+        again, with DUP or as PUBREL, and one that has forgotten gets it as new (section 4.4).
+        """
         self.src = self.buf
         if self.answers:
             self.out = self._size
@@ -213,30 +213,29 @@ class Session:
     def _again(self):
         """Whether the packet at the cursor is to be sent again. If not, the cursor moves on."""
         at = self.at
-        wanted = at < self._done < at + self.left  # it was cut
-        if self.buf[at] & 6:
+        cut = at < self._done < at + self.left
+        if not self.buf[at] & 6:
+            wanted = cut
+        else:
             wanted = at in self._offs
             if wanted:
-                wanted = self._renew(self._offs.index(at))
+                i = self._offs.index(at)
+                self.stats.resent += 1
+                if not self.same:
+                    self.stats.renewed += 1
+                    if self._wait[i] == PUBCOMP:
+                        self._wait[i] = PUBREC
+                    self.buf[at] &= 0xF7
+                elif self._wait[i] == PUBCOMP:
+                    self.answer(0x62, self.ids[i])
+                    wanted = False
+                else:
+                    self.buf[at] |= 8  # DUP
         if not wanted:
-            if at < self._done < at + self.left:
+            if cut:
                 self._done = at + self.left
             self._move(at + self.left)
         return wanted
-
-    def _renew(self, i):
-        self.stats.resent += 1
-        if self._same:
-            if self._wait[i] == PUBCOMP:
-                self.answer(0x62, self.ids[i])
-                return False
-            self.buf[self.at] |= 8  # DUP
-        else:
-            self.stats.renewed += 1
-            if self._wait[i] == PUBCOMP:
-                self._wait[i] = PUBREC
-            self.buf[self.at] &= 0xF7
-        return True
 
     def sent(self, n: int) -> None:
         """`n` bytes of the span were written out."""
@@ -266,12 +265,6 @@ class Session:
         """The connection is gone. Whatever had begun is to be sent from its beginning."""
         self.left = self.answers = 0
         self.at = self._tail
-
-    def resume(self, remembered: bool) -> None:
-        """A connection is there. A broker that remembers the session gets what it has not
-        acknowledged again, with DUP or as PUBREL; one that has forgotten gets it as new (section
-        4.4)."""
-        self._same = remembered
 
     def _stop(self, at):
         """Where the packet at `at` ends."""
