@@ -1,0 +1,260 @@
+"""`flatmq bench`: flatmq, the other clients and the floor, side by side on this machine."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.markdown import Markdown
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from flatmq_tools import broker, interpreter
+from flatmq_tools.bench import figures
+from flatmq_tools.bench.clients import CLIENTS, MICROPYTHON, Client
+from flatmq_tools.bench.figures import ALL, HELD, SMALLEST, Job, Results
+from flatmq_tools.bench.peers import PeerError
+from flatmq_tools.bench.report import Report, write
+from flatmq_tools.bench.runner import Failed, Runner
+from flatmq_tools.bench.source import Source
+from flatmq_tools.bench.targets import TARGETS
+
+ROUNDS = 5
+QUICK_ROUNDS = 2
+_HELD_RUNS = 5
+_WIDTH = 160  # columns, for a log; a terminal knows its own
+_HEAPS_KB = (4, 256)  # the smallest heap is looked for between these
+
+
+class BenchError(RuntimeError):
+    """The benchmark cannot be run here; the text says why."""
+
+
+class Bench:
+    """One run: prepares the clients, measures in alternating rounds, collects the results."""
+
+    def __init__(self, runner: Runner, source_port: int, broker_port: int, quick: bool) -> None:
+        self.results = Results()
+        self._runner = runner
+        self._source_port = source_port
+        self._broker_port = broker_port
+        self._quick = quick
+
+    def prepare(self, client: Client) -> bool:
+        """Whether the client can be measured; the reason is kept when it cannot."""
+        try:
+            self._runner.prepare(client)
+        except (PeerError, Failed) as error:
+            self.results.failures[client.key, ALL] = str(error)
+            return False
+        return True
+
+    def _run(self, job: Job) -> Any:
+        """The value of a job, or None; a failed job is not tried again."""
+        place = (job.client.key, job.name)
+        if place in self.results.failures:
+            return None
+        port = self._broker_port if job.broker else self._source_port
+        try:
+            return self._runner.measure(job.client, job.figure, port, job.argument)
+        except Failed as error:
+            self.results.failures[place] = str(error)
+            return None
+
+    def once(self, job: Job) -> None:
+        """Measures what no repetition changes.
+
+        But for the memory held: the collector takes stale words on the stack for references now
+        and then, and keeps too much, so the least of a few runs counts.
+        """
+        value = self._run(job)
+        if job.name == HELD and value is not None:
+            values = [value, *(self._run(job) or value for _ in range(_HELD_RUNS - 1))]
+            value = [min(parts) for parts in zip(*values, strict=True)]
+        self.results.once[job.client.key, job.name] = value
+
+    def timed(self, job: Job) -> None:
+        """Adds one round's value."""
+        value = self._run(job)
+        if isinstance(value, list):
+            value = value[0]
+        if isinstance(value, float):
+            self.results.rounds.setdefault((job.client.key, job.name), []).append(value)
+
+    def smallest(self, client: Client, compiled: bool) -> int | None:
+        """The smallest heap, in KB, found by halving; None when none is large enough."""
+        low, high = _HEAPS_KB
+        if not self._runner.fits(client, self._broker_port, high, compiled):
+            return None
+        while high - low > 1:
+            middle = (low + high) // 2
+            if self._runner.fits(client, self._broker_port, middle, compiled):
+                high = middle
+            else:
+                low = middle
+        return high - self._runner.image_kb(client)
+
+    def heaps(self, client: Client) -> None:
+        """The smallest heap from source and from .mpy; a ROMFS image holds the latter alone."""
+        found = [None if client.romfs else self.smallest(client, False)]
+        found.append(self.smallest(client, True))
+        self.results.once[client.key, SMALLEST] = found
+        if found[1] is None:
+            self.results.failures[client.key, SMALLEST] = f"does not work in {_HEAPS_KB[1]}K"
+
+    def run(self, clients: Sequence[Client], rounds: int, progress: Progress) -> None:
+        """Measures everything; in each round every client has its turn."""
+        single = [job for client in clients for job in figures.once(client)]
+        heaps = [c for c in clients if c.runtime == MICROPYTHON and not c.is_floor]
+        turns = [list(figures.timed(client, self._quick)) for client in clients]
+        steps = len(single) + len(heaps) + rounds * sum(map(len, turns))
+        task = progress.add_task("", total=steps)
+
+        def step(text: str) -> None:
+            progress.update(task, description=text)
+
+        for job in single:
+            step(f"{job.client.name}: {job.name}")
+            self.once(job)
+            progress.advance(task)
+        for client in heaps:
+            step(f"{client.name}: smallest heap")
+            self.heaps(client)
+            progress.advance(task)
+        for number in range(1, rounds + 1):
+            for turn in turns:
+                for job in turn:
+                    step(f"round {number}, {job.client.name}: {job.name}")
+                    self.timed(job)
+                    progress.advance(task)
+
+
+def _chosen(only: Sequence[str]) -> list[Client]:
+    """The clients whose module or name is given, with the floors; all of them for none."""
+    if not only:
+        return list(CLIENTS)
+    known = {name for client in CLIENTS for name in (client.name, client.module)}
+    for name in only:
+        if name not in known:
+            raise click.BadParameter(f"{name!r} is none of {', '.join(sorted(known))}")
+    return [c for c in CLIENTS if c.is_floor or c.name in only or c.module in only]
+
+
+def _processor() -> str:
+    """The processor's name, as far as the system tells it."""
+    try:
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
+
+
+def _mosquitto_version() -> str:
+    """What mosquitto calls itself."""
+    program = broker.find_mosquitto()
+    if program is None:
+        return "mosquitto"
+    try:
+        done = subprocess.run([program, "-h"], capture_output=True, text=True, check=False)
+    except OSError as error:
+        raise BenchError(f"{program} does not run: {error}") from error
+    return done.stdout.partition("\n")[0].strip() or "mosquitto"
+
+
+def _micropython_version() -> str:
+    """What the interpreter says of itself; BenchError when it does not run or is another."""
+    command = interpreter.find()
+    if command is None:
+        raise BenchError(interpreter.MISSING)
+    ask = (
+        "import sys; i = sys.implementation; v = '.'.join(str(n) for n in i.version if n != '');"
+        "print(i.name, v, 'of', sys.version.split()[-1] + ',', i._machine)"
+    )
+    try:
+        done = subprocess.run([*command, "-c", ask], capture_output=True, text=True, check=True)
+    except (OSError, subprocess.SubprocessError) as error:
+        raise BenchError(f"{command[0]} does not run: {error}") from error
+    name, _, version = done.stdout.strip().partition(" ")
+    if name != "micropython":
+        raise BenchError(f"{command[0]} is not MicroPython but {name or 'silent'}")
+    return version
+
+
+def _facts(rounds: int) -> list[tuple[str, str]]:
+    return [
+        ("date", datetime.date.today().isoformat()),
+        ("machine", f"{os.cpu_count()} × {_processor()}, {platform.system()}"),
+        ("interpreter", _micropython_version()),
+        ("CPython", platform.python_version()),
+        ("broker", _mosquitto_version()),
+        ("rounds", f"{rounds}, alternating; medians"),
+    ]
+
+
+def main(
+    *,
+    rounds: int = ROUNDS,
+    only: Sequence[str] = (),
+    quick: bool = False,
+    results: Path = Path("docs/results.md"),
+    build: Path = Path("build"),
+) -> int:
+    """Measures, prints the tables, writes them into `results`; returns the exit status.
+
+    1 when a client failed or a target of flatmq was missed, else 0. A quick run, or one with
+    `only` some clients, is printed and not written. Raises BenchError when there is no
+    interpreter, BrokerError when there is no broker.
+    """
+    console = Console(width=None if sys.stdout.isatty() else _WIDTH)
+    clients = _chosen(only)
+    if quick:
+        rounds = min(rounds, QUICK_ROUNDS)
+    facts = _facts(rounds)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    with (
+        broker.mosquitto() as server,
+        Source() as source,
+        Progress(*columns, TimeElapsedColumn(), console=console, transient=True) as progress,
+    ):
+        bench = Bench(Runner(build.resolve()), source.port, server.port, quick)
+        ready = [client for client in clients if bench.prepare(client)]
+        bench.run(ready, rounds, progress)
+    complete = not only
+    ours = complete or any(client.module == "flatmq" for client in clients)
+    section = Report(clients, bench.results).markdown(facts, with_targets=ours)
+    console.print(Markdown(section))
+    if complete and not quick:
+        write(results, section)
+        console.print(f"written to {results}")
+    failed = dict(bench.results.failures)
+    for (key, figure), reason in failed.items():
+        console.print(f"failed: {key}, {figure}: {reason}", markup=False)
+    missed = [t for t in TARGETS if ours and not t.met(t.value(bench.results))]
+    for target in missed:
+        console.print(f"missed: {target.text}", markup=False)
+    return 1 if failed or missed else 0
+
+
+@click.command("bench")
+@click.option("--rounds", default=ROUNDS, show_default=True, type=click.IntRange(1))
+@click.option("--only", multiple=True, metavar="CLIENT", help="This client; may be repeated.")
+@click.option("--quick", is_flag=True, help="Few and short rounds; nothing is written.")
+@click.option(
+    "--results", default="docs/results.md", show_default=True, type=click.Path(path_type=Path)
+)
+def command(rounds: int, only: tuple[str, ...], quick: bool, results: Path) -> None:
+    """Compare flatmq with other clients and with the floor, on this machine."""
+    try:
+        status = main(rounds=rounds, only=only, quick=quick, results=results)
+    except (BenchError, broker.BrokerError) as error:
+        raise click.ClickException(str(error)) from error
+    sys.exit(status)

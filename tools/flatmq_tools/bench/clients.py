@@ -1,0 +1,93 @@
+"""Which clients are measured, where each comes from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+MICROPYTHON = "micropython"
+CPYTHON = "cpython"
+
+
+@dataclass(frozen=True)
+class Client:
+    """One client; `module` is `device/client_<module>.py`.
+
+    `shims` names a folder below `device/shims`; with `romfs` the library is compiled to .mpy and
+    runs from a ROMFS image, and only its memory is measured. `note` says what the measurement
+    does that an application need not.
+    """
+
+    name: str
+    module: str
+    runtime: str = MICROPYTHON
+    sdists: tuple[str, ...] = ()
+    wheels: tuple[str, ...] = ()
+    shims: str = ""
+    is_floor: bool = False
+    romfs: bool = False
+    note: str = ""
+
+    @property
+    def key(self) -> str:
+        """Unique among the clients."""
+        return f"{self.module}@{self.runtime}" + ("#romfs" if self.romfs else "")
+
+    @property
+    def floor_key(self) -> str:
+        """Key of the floor under the same interpreter."""
+        return f"floor@{self.runtime}"
+
+
+CLIENTS = (
+    Client("floor", "floor", is_floor=True),
+    Client(
+        "flatmq", "flatmq",
+        note="sizes as shipped; its handler copies the payload into a buffer, or, in a row of its "
+        "own, takes it as bytes like the handlers of the others",
+    ),
+    Client(
+        "flatmq, .mpy in ROMFS", "flatmq", romfs=True,
+        note="without the image, which is in the heap here and in flash on a board",
+    ),
+    Client(
+        "umqtt.simple", "umqtt_simple", sdists=("micropython-umqtt.simple==1.3.4",),
+        note="it waits for each acknowledgement, so one message is in flight",
+    ),
+    Client(
+        "umqtt.simple2", "umqtt_simple2", sdists=("micropython-umqtt.simple2==2.2.0",),
+        note="4 messages in flight at QoS 1",
+    ),
+    Client(
+        "chumicro-mqtt",
+        "chumicro",
+        wheels=(
+            "chumicro-mqtt==0.30.3",
+            "chumicro-sockets==0.21.3",
+            "chumicro-timing==0.8.4",
+        ),
+        note="20 messages in flight at QoS 1; it has no ping, so the keep-alive is made due",
+    ),
+    Client(
+        "aiomqttc",
+        "aiomqttc",
+        wheels=("aiomqttc==1.0.7",),
+        note="8 tasks publish at QoS 1; its log gets a stand-in for the clock of a board",
+    ),
+    Client(
+        "MiniMQTT",
+        "minimqtt",
+        wheels=(
+            "adafruit-circuitpython-minimqtt==8.1.0",
+            "adafruit-circuitpython-ticks==1.1.7",
+        ),
+        shims="minimqtt",
+        note="runs over a small CircuitPython-like socket of ours, with a timeout of 10 ms "
+        "instead of 1 s; it waits for each acknowledgement",
+    ),
+    Client("floor (CPython)", "floor", runtime=CPYTHON, is_floor=True),
+    Client("flatmq (CPython)", "flatmq", runtime=CPYTHON),
+    Client(
+        "paho-mqtt (CPython)", "paho", runtime=CPYTHON,
+        note="driven by loop() in one thread; 20 messages in flight at QoS 1",
+    ),
+)  # fmt: skip

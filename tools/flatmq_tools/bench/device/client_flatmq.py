@@ -1,0 +1,108 @@
+"""flatmq as shipped: the same calls on MicroPython and on CPython."""
+
+from packets import BURST, PAYLOAD, TOPICS, seen, since_ms, ticks_ms
+
+INTO = bytearray(64)
+Client = None
+
+
+def load():
+    global Client
+    from flatmq import Client
+
+
+def copying(message):
+    message.copy(INTO)
+    seen[0] += 1
+
+
+def taking_bytes(message):
+    if message.payload:
+        seen[0] += 1
+
+
+handlers = {"receive_bytes": taking_bytes}
+on_message = copying
+
+
+def prepare(function):
+    """Has messages handled in the way that the function is there to measure."""
+    global on_message
+    on_message = handlers.get(function, copying)
+
+
+def connect(port, name):
+    client = Client(name, "127.0.0.1", port)
+    client.connect()
+    return client
+
+
+def subscribe(client, topic, qos):
+    wanted = client.subscribe(topic, on_message, qos)
+    while wanted.granted is None:
+        client.poll(1)
+
+
+def publish(client, n):
+    """Each message is handed to the socket before the next is published."""
+    for _ in range(n):
+        while client.publish(TOPICS[0], PAYLOAD) is None:
+            client.poll(0)
+        client.flush()
+
+
+def publish_poll(client, n):
+    """The same with the application's own poll."""
+    for _ in range(n):
+        while client.publish(TOPICS[0], PAYLOAD) is None:
+            client.poll(0)
+        client.poll(0)
+
+
+def publish_burst(client, n):
+    for _ in range(n // BURST):
+        for _ in range(BURST):
+            while client.publish(TOPICS[0], PAYLOAD) is None:
+                client.poll(0)
+        client.poll(0)
+
+
+def publish1(client, n):
+    for _ in range(n):
+        client.publish(TOPICS[0], PAYLOAD, 1)
+        while client.pending:
+            client.poll(1)
+
+
+def receive(client, n):
+    while seen[0] < n:
+        client.poll(0)
+
+
+receive1 = receive_bytes = receive
+
+
+def ping(client, n):
+    for _ in range(n):
+        client.ping()
+        while not client.poll(1):
+            pass
+
+
+def idle(client, n):
+    for _ in range(n):
+        client.poll(0)
+
+
+def qos1(client, ms):
+    """Publishes for so many ms, as many in flight as there is room for."""
+    start = ticks_ms()
+    count = 0
+    while since_ms(start) < ms:
+        if client.publish(TOPICS[0], PAYLOAD, 1) is None:
+            client.poll(1)
+        else:
+            count += 1
+    while client.pending:
+        client.poll(1)
+    return count

@@ -1,0 +1,61 @@
+"""The floor: loops that no client can beat, with ready-made packets and no protocol.
+
+`publish` makes one write per packet, `receive` one read per message, `chunks` reads 1 KB at a
+time.
+"""
+
+import socket
+import sys
+
+import packets
+from packets import PAYLOAD, SIZE, TOPICS, seen
+
+MICROPYTHON = sys.implementation.name == "micropython"
+PACKET = packets.publish(TOPICS[0], PAYLOAD, 0, 0)
+ONE = bytearray(SIZE)
+CHUNK = bytearray(1024)
+
+
+def load():
+    pass
+
+
+def connect(port, name):
+    s = socket.socket()
+    s.connect(socket.getaddrinfo("127.0.0.1", port)[0][-1])
+    s.send(b"\x10" + bytes((12 + len(name),)) + b"\0\4MQTT\4\2\0\0\0" + bytes((len(name),)) + name)
+    s.recv(4)
+    return s
+
+
+def subscribe(s, topic, qos):
+    pass
+
+
+def publish(s, n):
+    write = s.write if MICROPYTHON else s.send
+    packet = PACKET
+    for _ in range(n):
+        write(packet)
+
+
+def _read(s, n, into):
+    left = n * SIZE
+    if MICROPYTHON:  # where a blocking socket would wait until the buffer is full
+        s.setblocking(False)
+        read = s.readinto
+        while left > 0:
+            left -= read(into) or 0
+    else:
+        read = s.recv_into
+        while left > 0:
+            left -= read(into)
+    seen[0] += n
+
+
+def receive(s, n):
+    _read(s, n, ONE)
+
+
+def chunks(s, n):
+    _read(s, n, CHUNK)

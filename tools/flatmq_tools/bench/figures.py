@@ -1,0 +1,93 @@
+"""What is measured, once or in every round, and where the values are kept."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from flatmq_tools.bench.clients import CPYTHON, Client
+
+# Function of the client's module -> what it does, once.
+OPERATIONS = {
+    "publish": "publish QoS 0",
+    "publish1": "publish QoS 1 + ack",
+    "receive": "receive QoS 0",
+    "receive1": "receive QoS 1",
+    "ping": "ping",
+    "idle": "idle poll",
+}
+CALLED = ("publish", "publish_burst", "receive")
+# Figure of CPU time -> function of the client's module, topics that change, figure of its floor.
+CPU = {
+    "publish": ("publish", 0, "publish"),
+    "publish_poll": ("publish_poll", 0, "publish"),
+    "publish_burst": ("publish_burst", 0, "publish"),
+    "receive": ("receive", 1, "receive"),
+    "receive_bytes": ("receive_bytes", 1, "receive"),
+    "receive_alternating": ("receive", 2, "receive"),
+    "chunks": ("chunks", 1, "receive"),
+}
+RATE = "qos1_rate"
+SMALLEST = "smallest"
+HELD = "held"
+ALL = "all"  # the figure of a client that could not be prepared
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run of one device script: `figure` of `measure.py` with its argument."""
+
+    client: Client
+    name: str
+    figure: str
+    argument: str = ""
+    broker: bool = False  # against the real broker, else against the peer of source.py
+
+
+@dataclass
+class Results:
+    """Values by client and figure; the timed ones as one value per round."""
+
+    once: dict[tuple[str, str], Any] = field(default_factory=dict)
+    rounds: dict[tuple[str, str], list[float]] = field(default_factory=dict)
+    failures: dict[tuple[str, str], str] = field(default_factory=dict)
+
+    def median(self, client: Client, name: str) -> float | None:
+        """Median over the rounds of a timed figure; None when the client has no such call."""
+        values = self.rounds.get((client.key, name))
+        return statistics.median(values) if values else None
+
+    def ratio(self, client: Client, name: str) -> float | None:
+        """Median of the ratios to the floor of the same round."""
+        values = self.rounds.get((client.key, name))
+        floor = self.rounds.get((client.floor_key, CPU[name][2]))
+        if not values or not floor or len(values) != len(floor):
+            return None
+        return statistics.median(value / least for value, least in zip(values, floor, strict=True))
+
+
+def once(client: Client) -> Iterator[Job]:
+    """Jobs whose figure is the same in every run: memory and socket calls."""
+    if client.is_floor:
+        return
+    if client.runtime != CPYTHON:
+        yield Job(client, HELD, "held")
+        if client.romfs:
+            return
+        for operation in OPERATIONS:
+            yield Job(client, f"alloc {operation}", "alloc", operation)
+    for operation in CALLED:
+        yield Job(client, f"calls {operation}", "calls", operation)
+
+
+def timed(client: Client, quick: bool) -> Iterator[Job]:
+    """Jobs of one round."""
+    if client.romfs:
+        return
+    cpu_ms, rate_ms = (60, 500) if quick else (150, 1500)
+    for name, (function, topics, _) in CPU.items():
+        yield Job(client, name, "cpu", f"{function} {topics} {cpu_ms}")
+    if not client.is_floor:
+        yield Job(client, RATE, "rate", str(rate_ms), broker=True)

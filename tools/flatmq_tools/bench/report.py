@@ -1,0 +1,190 @@
+"""The results as Markdown, and their place in a document."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from flatmq_tools.bench.clients import CPYTHON, Client
+from flatmq_tools.bench.figures import ALL, CPU, HELD, OPERATIONS, RATE, SMALLEST, Results
+from flatmq_tools.bench.runner import HEAP_KB
+from flatmq_tools.bench.targets import TARGETS
+
+BEGIN = "<!-- bench:begin -->"
+END = "<!-- bench:end -->"
+NONE = "-"
+FAILED = "failed"
+# Figures that few clients have: a row of their own, with the column of the speed table they go to.
+_ROWS = {
+    "publish_poll": ("poll(0) after each", 1),
+    "receive_bytes": ("payload as bytes", 5),
+    "chunks": ("1 KB reads", 5),
+}
+
+
+def number(value: float | None) -> str:
+    """A number with at most three figures that count, or thousands apart; "-" for None."""
+    if value is None:
+        return NONE
+    if value == 0:
+        return "0"
+    if abs(value) >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.3g}"
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A Markdown table: the first column to the left, the others to the right."""
+    lines = [list(head), ["---", *["---:"] * (len(head) - 1)], *map(list, rows)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def insert(document: str, section: str) -> str:
+    """The document with what stands between the markers replaced; appended when it has none.
+
+    Raises ValueError when only one of the markers is there, or they are the wrong way round.
+    """
+    block = f"{BEGIN}\n{section.strip()}\n{END}"
+    if BEGIN not in document and END not in document:
+        return f"{document.rstrip()}\n\n{block}\n".lstrip()
+    before, begin, rest = document.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise ValueError(f"the document needs {BEGIN} and then {END}, or neither")
+    return before + block + after
+
+
+def write(path: Path, section: str) -> None:
+    """Puts the section into the file, which is made when it does not exist."""
+    document = path.read_text(encoding="utf-8") if path.exists() else "# Results\n"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(insert(document, section), encoding="utf-8")
+
+
+class Report:
+    """Makes the tables for the clients that were measured."""
+
+    def __init__(self, clients: Sequence[Client], results: Results) -> None:
+        self._clients = clients
+        self._results = results
+
+    def _cell(self, client: Client, figure: str, text: str) -> str:
+        failures = self._results.failures
+        return FAILED if {(client.key, figure), (client.key, ALL)} & failures.keys() else text
+
+    def _once(self, client: Client, figure: str, index: int) -> str:
+        value = self._results.once.get((client.key, figure))
+        return self._cell(client, figure, NONE if value is None else number(value[index]))
+
+    def memory(self) -> str:
+        """Bytes held, and the smallest heap."""
+        rows = []
+        for client in self._clients:
+            if client.is_floor or client.runtime == CPYTHON:
+                continue
+            held = [self._once(client, HELD, index) for index in (0, 1)]
+            heaps = [self._heap(client, index) for index in (0, 1)]
+            rows.append([client.name, *held, *heaps])
+        return table(["", "import", "import + connect", "smallest heap, .py", ".mpy"], rows)
+
+    def _heap(self, client: Client, index: int) -> str:
+        kilobytes = self._results.once.get((client.key, SMALLEST), (None, None))[index]
+        return NONE if kilobytes is None else f"{kilobytes}K"
+
+    def allocation(self) -> str:
+        """Heap bytes per operation."""
+        rows = []
+        for client in self._clients:
+            if client.is_floor or client.romfs or client.runtime == CPYTHON:
+                continue
+            cells = []
+            for operation in OPERATIONS:
+                figure = f"alloc {operation}"
+                left, total = (self._once(client, figure, index) for index in (0, 1))
+                cells.append(left if left in (NONE, FAILED) else f"{left} / {total}")
+            rows.append([client.name, *cells])
+        return table(["", *OPERATIONS.values()], rows)
+
+    def _timed(self, client: Client, figure: str) -> list[str]:
+        median = number(self._results.median(client, figure))
+        ratio = number(self._results.ratio(client, figure))
+        return [self._cell(client, figure, text) for text in (median, ratio)]
+
+    def speed(self) -> str:
+        """CPU time per message with its multiple of the floor, and QoS 1 per second."""
+        figures = [name for name in CPU if name not in _ROWS]
+        rows = []
+        for client in self._clients:
+            if client.romfs:
+                continue
+            row = [client.name]
+            for figure in figures:
+                row += self._timed(client, figure)
+            rate = self._cell(client, RATE, number(self._results.median(client, RATE)))
+            rows.append([*row, rate])
+            for figure, (name, column) in _ROWS.items():
+                if (client.key, figure) in {**self._results.rounds, **self._results.failures}:
+                    extra = [f"{client.name}, {name}", *[NONE] * (len(rows[-1]) - 1)]
+                    extra[column : column + 2] = self._timed(client, figure)
+                    rows.append(extra)
+        head = ["publish alone", "×", "in bursts of 16", "×", "receive", "×"]
+        return table(["", *head, "receive, two topics", "×", "QoS 1 per s"], rows)
+
+    def calls(self) -> str:
+        """Socket calls per message."""
+        rows = []
+        for client in self._clients:
+            if client.is_floor or client.romfs:
+                continue
+            row = [client.name]
+            for operation in ("publish", "publish_burst", "receive"):
+                parts = [self._once(client, f"calls {operation}", index) for index in range(3)]
+                row.append(parts[0] if parts[0] in (NONE, FAILED) else " / ".join(parts))
+            rows.append(row)
+        return table(["", "publish alone", "in bursts of 16", "receive"], rows)
+
+    def targets(self) -> str:
+        """What was promised and what was measured."""
+        rows = []
+        for target in TARGETS:
+            value = target.value(self._results)
+            limit = f"{'≥' if target.at_least else '≤'} {number(target.limit)} {target.unit}"
+            met = "met" if target.met(value) else "MISSED"
+            rows.append([target.text, limit.strip(), number(value), met])
+        return table(["flatmq on MicroPython", "target", "measured", ""], rows)
+
+    def markdown(self, facts: Sequence[tuple[str, str]], with_targets: bool) -> str:
+        """The whole section; `facts` says where and with what it was measured."""
+        parts = ["## Side by side", "\n".join(f"- {name}: {text}" for name, text in facts)]
+        if with_targets:
+            parts += ["### Targets", self.targets()]
+        parts += [
+            "### Memory (bytes)",
+            "Held after collection, library and client, from .py; the smallest heap in which "
+            "connecting, subscribing, publishing and receiving work, the few lines that call for "
+            "it included, with the library as .py and as .mpy.",
+            self.memory(),
+            "### Heap bytes per operation",
+            "Garbage left behind / all that was asked for, call frames on the heap included.",
+            self.allocation(),
+            "### Speed",
+            f"CPU µs of the client's process per message of 32 bytes, heap of {HEAP_KB} KB, "
+            "and the multiple of the floor of the same round: a loop that makes one write per "
+            "ready-made packet, one that makes one read per message. QoS 1 is wall time against "
+            "the broker, as shipped.",
+            self.speed(),
+            "### Socket calls per message",
+            "Writes / reads / others.",
+            self.calls(),
+        ]
+        notes = [f"- {client.name}: {client.note}" for client in self._clients if client.note]
+        parts += ["### Notes", "\n".join(notes)]
+        failures = [
+            f"- {client.name}, {figure}: {text}"
+            for client in self._clients
+            for (key, figure), text in self._results.failures.items()
+            if key == client.key
+        ]
+        if failures:
+            parts += ["### Could not be measured", "\n".join(failures)]
+        return "\n\n".join(parts)

@@ -1,0 +1,171 @@
+"""A peer for CPU measurements: answers a client, swallows what it sends, or floods it.
+
+It is no broker. It runs as its own process, so that only the client's CPU time is counted, prints
+its port, and ends when its standard input is closed.
+The measuring script steers it over a second connection, whose first byte is no CONNECT, with lines
+that are answered by a line when they are done:
+
+    sink ID            from now on answer nothing that client ID sends
+    drain ID BYTES     read until so many bytes have come since; the connection ends if they do not
+    spray ID N T Q     send it N messages at QoS Q, the topic changing among T topics
+
+Between two drains nothing is read and the receive buffer is small: a writer then pays for handing
+its bytes to the network, not for the delivery to a reader on the same machine.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import queue
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from typing import ClassVar
+
+from flatmq_tools.bench.device import packets
+
+_RECEIVE_BUFFER = 8192  # bytes
+_DRAIN_TIMEOUT = 10  # s
+
+
+class Source:
+    """The peer as a child process, at `port` on loopback; a context manager."""
+
+    def __init__(self) -> None:
+        self._child = subprocess.Popen(
+            [sys.executable, "-c", f"from {__name__} import main; main()"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert self._child.stdout is not None
+        self._lines = self._child.stdout
+        self.port = int(self._lines.readline())
+
+    def __enter__(self) -> Source:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        assert self._child.stdin is not None
+        self._child.stdin.close()
+        self._child.wait(10)
+        self._lines.close()
+
+
+def _split(buffer: bytearray) -> Iterator[bytes]:
+    """Takes whole packets off the front of the buffer."""
+    while len(buffer) >= 2:
+        length, shift, at = 0, 0, 1
+        while at < len(buffer):
+            length |= (buffer[at] & 0x7F) << shift
+            shift += 7
+            at += 1
+            if not buffer[at - 1] & 0x80:
+                break
+        else:
+            return
+        if len(buffer) < at + length:
+            return
+        yield bytes(buffer[:1] + buffer[at : at + length])
+        del buffer[: at + length]
+
+
+@functools.cache
+def _spray(count: int, topics: int, qos: int) -> bytes:
+    flood = bytearray()
+    for i in range(count):
+        flood += packets.publish(packets.TOPICS[i % topics], packets.PAYLOAD, qos, i % 65535 + 1)
+    return bytes(flood)
+
+
+class _Connection:
+    """One client, until it is gone."""
+
+    everyone: ClassVar[dict[str, _Connection]] = {}
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.socket = connection
+        self.sinking = False
+        self.wanted: queue.Queue[int] = queue.Queue()
+        self.drained: queue.Queue[None] = queue.Queue()
+
+    def serve(self) -> None:
+        buffer = bytearray()
+        while data := self.socket.recv(65536):
+            buffer += data
+            if self.sinking:
+                self.sink(len(buffer))
+                return
+            for packet in _split(buffer):
+                self.answer(packet)
+
+    def sink(self, count: int) -> None:
+        into = bytearray(1 << 16)
+        while True:
+            wanted = self.wanted.get()
+            while count < wanted:
+                got = self.socket.recv_into(into)
+                if not got:
+                    return
+                count += got
+            self.drained.put(None)
+
+    def answer(self, packet: bytes) -> None:
+        kind = packet[0] >> 4
+        if kind == 1:
+            at = 1 + 2 + packet[2] + 4
+            size = packet[at] << 8 | packet[at + 1]
+            self.everyone[packet[at + 2 : at + 2 + size].decode()] = self
+            self.socket.sendall(b"\x20\x02\0\0")
+        elif kind == 3 and packet[0] & 6 == 2:
+            at = 3 + (packet[1] << 8 | packet[2])
+            self.socket.sendall(b"\x40\x02" + packet[at : at + 2])
+        elif kind == 8:
+            self.socket.sendall(b"\x90\x03" + packet[1:3] + packet[-1:])
+        elif kind == 12:
+            self.socket.sendall(b"\xd0\0")
+
+
+def _obey(command: str) -> None:
+    word, client_id, *numbers = command.split()
+    client = _Connection.everyone[client_id]
+    if word == "sink":
+        client.sinking = True
+    elif word == "drain":
+        client.wanted.put(int(numbers[0]))
+        client.drained.get(timeout=_DRAIN_TIMEOUT)
+    else:
+        count, topics, qos = map(int, numbers)
+        client.socket.sendall(_spray(count, topics, qos))
+
+
+def _serve(connection: socket.socket) -> None:
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    # A client that exits without a goodbye resets the connection: that is the usual end.
+    with connection, contextlib.suppress(ConnectionError, queue.Empty):
+        first = connection.recv(1, socket.MSG_PEEK)
+        if first == b"\x10":
+            _Connection(connection).serve()
+        elif first:
+            with connection.makefile("r") as lines:
+                for line in lines:
+                    _obey(line)
+                    connection.sendall(b"done\n")
+
+
+def main() -> None:
+    """Serves until standard input is closed."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER)
+    print(listener.getsockname()[1], flush=True)
+
+    def accept() -> None:
+        while True:
+            connection, _ = listener.accept()
+            threading.Thread(target=_serve, args=(connection,), daemon=True).start()
+
+    threading.Thread(target=accept, daemon=True).start()
+    sys.stdin.read()
