@@ -12,10 +12,10 @@ __version__ = "0.1.0"
 def _tcp(host, port):
     # Imported on first use, so that a sketch with a link of its own does not pay for it.
     if sys.implementation.name == "micropython":
-        from .stream_tcp import TCP
+        from . import stream_tcp as stream
     else:
-        from .stream_cpython import TCP
-    return TCP(host, port)
+        from . import stream_cpython as stream  # type: ignore[no-redef]
+    return stream.TCP(host, port)
 
 
 Client.default_link = _tcp

@@ -11,6 +11,14 @@ _STEADY = const(10000)  # ms online after which the back-off starts anew with th
 _NEVER = const(268435455)  # ms, 3 days
 _LOOK_UP = const(4)  # after so many failed tries the name is looked up again
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # there is no typing on a board
+    from collections.abc import Callable
+    from typing import Any
+
+    from .message import Message
+    from .router import Subscription
+
 # A builtin is found after a miss in the module; a module global is found at once.
 _isinstance = isinstance
 _str = str
@@ -45,37 +53,37 @@ class Client:
     its limits.
     """
 
-    default_link = None
+    default_link: Any = None  # what makes a link of a host and a port
 
     def __init__(
         self,
-        client_id,
-        host="",
-        port=1883,
+        client_id: "bytes | str",
+        host: str = "",
+        port: int = 1883,
         *,
-        user=None,
-        password=None,
-        keepalive=60,
-        clean_session=True,
-        version=4,
-        tx_size=1024,
-        rx_size=512,
-        inflight=8,
-        subscriptions=8,
-        incoming=32,
-        timeout=10,
-        retry_ms=500,
-        retry_max_ms=60000,
-        link=None,
-        on_message=None,
-    ):
+        user: "bytes | str | None" = None,
+        password: "bytes | str | None" = None,
+        keepalive: int = 60,
+        clean_session: bool = True,
+        version: int = 4,
+        tx_size: int = 1024,
+        rx_size: int = 512,
+        inflight: int = 8,
+        subscriptions: int = 8,
+        incoming: int = 32,
+        timeout: int = 10,
+        retry_ms: int = 500,
+        retry_max_ms: int = 60000,
+        link: "Any" = None,
+        on_message: "Callable[[Message], None] | None" = None,
+    ) -> None:
         self._who = (version, client_id, clean_session, keepalive, user, password)
         self._hello = connect(*self._who, None)
         # Packet identifiers start anywhere: a reboot must not use again what it left in flight.
         self._session = Session(tx_size, inflight, subscriptions, random.getrandbits(15))
         self.stats = self._session.stats
         self._receiving = (subscriptions, incoming, on_message)
-        self._router = None
+        self._router: Any = None
         # Bytes are read to `rx_size` in this buffer, and parsed where they lie. What is left of a
         # packet that is cut moves to before `rx_size`, so that the next bytes complete it.
         number("rx_size", rx_size, 64, 1 << 28)
@@ -88,11 +96,12 @@ class Client:
         self._skip = 0  # bytes to pass over, of a message larger than rx_size
         self._busy = False  # a handler is running
         self._link = link or Client.default_link(host, port)
-        self._stream = None
-        self._topic = self._name = None  # what publish was last given, and the same checked
+        self._stream: Any = None
+        self._topic: bytes | str | None = None  # what publish was last given,
+        self._name = b""  # and the same checked
         self.state = "offline"
         self.session_present = False
-        self.error = None
+        self.error: MQTTError | None = None
         # Time is in ms. A quarter of the keep alive is left for the way.
         self._timeout = number("timeout", timeout, 1, 65535) * 1000
         self._interval = keepalive * 750 or _NEVER
@@ -107,7 +116,13 @@ class Client:
 
     # What an application calls
 
-    def set_will(self, topic, payload=b"", qos=0, retain=False):
+    def set_will(
+        self,
+        topic: "bytes | str",
+        payload: "bytes | str" = b"",
+        qos: int = 0,
+        retain: bool = False,
+    ) -> None:
         """Have the broker publish this when the connection ends without DISCONNECT (section
         3.1.2.5), from the next connection on."""
         will = (
@@ -118,7 +133,12 @@ class Client:
         )
         self._hello = connect(*self._who, will)
 
-    def subscribe(self, filters, handler, qos=0):
+    def subscribe(
+        self,
+        filters: "bytes | str | list[bytes] | list[str]",
+        handler: "Callable[[Message], None]",
+        qos: int = 0,
+    ) -> "Subscription":
         """Have `handler(message)` called for messages that match a topic filter, or any of a list
         of them, at `qos` at the most. Sent when online, and again when the broker has forgotten.
 
@@ -127,17 +147,23 @@ class Client:
         """
         return self._load().subscribe(filters, handler, qos)
 
-    def unsubscribe(self, filters):
+    def unsubscribe(self, filters: "bytes | str | list[bytes] | list[str]") -> None:
         """End the subscription to a topic filter, or to each of a list of them."""
         self._load().unsubscribe(filters)
 
-    def start(self):
+    def start(self) -> None:
         """Begin to connect; `poll` does the rest, for good."""
         if self.state == "offline":
             self.state = "waiting"
             self._due = ticks_ms()
 
-    def publish(self, topic, payload=b"", qos=0, retain=False):
+    def publish(
+        self,
+        topic: "bytes | str",
+        payload: "bytes | bytearray | memoryview | str" = b"",
+        qos: int = 0,
+        retain: bool = False,
+    ) -> "int | None":
         """Accept a message, for `poll` or `flush` to send.
 
         Returns its packet identifier at QoS 1 and 2, 0 at QoS 0, and None when there is no room
@@ -148,12 +174,12 @@ class Client:
             self._name = field("topic name", topic, is_name)
             self._topic = topic if self._name is topic or isinstance(topic, str) else None
         if _isinstance(payload, _str):
-            payload = payload.encode()
+            payload = payload.encode()  # type: ignore[union-attr]
         if qos:
             qos = number("qos", qos, 0, 2) << 1
-        return self._session.publish(0x31 | qos if retain else 0x30 | qos, self._name, payload)
+        return self._session.publish(0x31 | qos if retain else 0x30 | qos, self._name, payload)  # type: ignore[arg-type]
 
-    def poll(self, ms=0):
+    def poll(self, ms: int = 0) -> bool:
         """Do what there is to do, and wait up to `ms` for something to come in. Returns whether
         something did, and as soon as it did. Only a name lookup may take longer.
 
@@ -179,7 +205,7 @@ class Client:
                 self._link.wait(ms, self._session.left > 0 or self.state == "connecting")
             ms = 0
 
-    def flush(self):
+    def flush(self) -> None:
         """Hand what is queued to the network, as far as it takes it now. Reads nothing."""
         s = self._session
         n = 0
@@ -209,7 +235,7 @@ class Client:
                     return
             n = self._write(s)
 
-    def ping(self):
+    def ping(self) -> None:
         """Have a PINGREQ sent. The connection ends if nothing comes in for `timeout` s, or for
         the keep alive where that is less."""
         if self.state == "online" and not self._asked:
@@ -220,17 +246,17 @@ class Client:
             self._due = ticks_add(self._now, min(self._timeout, self._who[3] * 1000 or _NEVER))
 
     @property
-    def connected(self):
+    def connected(self) -> bool:
         """Whether the broker has accepted the connection."""
         return self.state == "online"
 
     @property
-    def pending(self):
+    def pending(self) -> int:
         """Publishes accepted and not yet acknowledged, or at QoS 0 not yet handed to the network.
         0 is what to wait for before deep sleep."""
         return self._session.pending()
 
-    def connect(self, timeout_ms=10000):
+    def connect(self, timeout_ms: int = 10000) -> None:
         """Start, and poll until online. MQTTError after `timeout_ms`, and at once when the broker
         refuses; the client goes on trying if it is polled."""
         self.error = None
@@ -242,14 +268,14 @@ class Client:
                 raise self.error or MQTTError("timeout", f"{self.state} after {timeout_ms} ms")
             self.poll(left)
 
-    def wait(self, timeout_ms):
+    def wait(self, timeout_ms: int) -> bool:
         """Poll until `pending` is 0, for `timeout_ms` at the most. Returns whether it is."""
         end = ticks_add(ticks_ms(), timeout_ms)
         while self._session.pending() and ticks_diff(end, ticks_ms()) > 0:
             self.poll(ticks_diff(end, ticks_ms()))
         return not self._session.pending()
 
-    def disconnect(self, timeout_ms=1000):
+    def disconnect(self, timeout_ms: int = 1000) -> None:
         """Send what is queued, for `timeout_ms` at the most, and DISCONNECT (section 3.14), and
         close. What is not acknowledged is kept for the next `start`."""
         s = self._session

@@ -5,7 +5,7 @@ import sys
 if sys.implementation.name == "micropython":
     from time import ticks_add, ticks_diff, ticks_ms  # type: ignore[attr-defined]
 
-    from micropython import const  # type: ignore[attr-defined]
+    from micropython import const
 else:
     import time
 

@@ -30,7 +30,7 @@ class Subscription:
     def __init__(self, filters: "list[bytes]", handler, qos: int) -> None:
         self.handler = handler  # None: an UNSUBSCRIBE
         self.qos = qos
-        self.granted = None
+        self.granted: bytes | None = None
         self.narrow(filters)
 
     def narrow(self, filters: "list[bytes]") -> None:
@@ -50,10 +50,10 @@ class Router:
     ) -> None:
         self._session = session
         self._stats = session.stats
-        self._slots = [None] * number("subscriptions", size, 0, 255)
+        self._slots: list[Subscription | None] = [None] * number("subscriptions", size, 0, 255)
         self._seen = bytearray(_SEEN)  # the topic name found last
         self._seen_n = -1
-        self._routes = [None] * size  # and its handlers
+        self._routes: list = [None] * size  # and its handlers
         self._count = 0
         self._one = None  # the handler, if there is just one
         # Handlers that are done with a message of which a later one raised; -1: none gets it.
@@ -121,9 +121,10 @@ class Router:
     def request(self) -> bool:
         """Begin to send the next SUBSCRIBE or UNSUBSCRIBE; one must be due."""
         i = 0
-        while self._slots[i] is None or self._slots[i].wait != _SEND:
+        s = self._slots[0]
+        while s is None or s.wait != _SEND:
             i += 1
-        s = self._slots[i]
+            s = self._slots[i]
         session = self._session
         pid = session.next_id()
         session.ids[i - len(self._slots)] = pid

@@ -59,7 +59,8 @@ class Session:
     def __init__(self, tx_size: int, inflight: int, subscriptions: int, last_id: int = 0) -> None:
         self._size = number("tx_size", tx_size, 16, 1 << 28)
         # Through a memoryview: assigning a slice of the wrong length raises, never resizes.
-        self.buf = self.src = memoryview(bytearray(tx_size + _ANSWERS))
+        self.buf = memoryview(bytearray(tx_size + _ANSWERS))
+        self.src: bytearray | memoryview = self.buf
         self.out = self.left = self.answers = 0
         self.tail = self.at = self.end = 0
         self._top = 0  # 0: nothing has wrapped

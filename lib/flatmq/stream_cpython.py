@@ -33,8 +33,8 @@ class TCP:
     def __init__(self, host: str, port: int) -> None:
         self._host = host
         self._port = port
-        self.address: "tuple | None" = None
-        self._sock: "socket.socket | None" = None
+        self.address: tuple | None = None
+        self._sock: socket.socket | None = None
 
     def resolve(self) -> None:
         """Look the name up. May block."""
@@ -54,7 +54,7 @@ class TCP:
     def stream(self) -> "Stream | None":
         """The stream once it is connected, None before."""
         assert self._sock is not None
-        if not self._select(0, True, False):
+        if not self._select(self._sock, 0, True, False):
             return None
         error = self._sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if error:
@@ -65,12 +65,12 @@ class TCP:
         """Return when there is something to read, when `out` and there is room to write, or after
         `ms` milliseconds, which is all there is to wait for while not connected."""
         if self._sock:
-            self._select(ms, out, True)
+            self._select(self._sock, ms, out, True)
         else:
             time.sleep(ms / 1000)
 
-    def _select(self, ms, out, read):
-        s = self._sock
+    @staticmethod
+    def _select(s: socket.socket, ms: int, out: bool, read: bool) -> list:
         ready = select.select([s] if read else [], [s] if out else [], [s], ms / 1000)
         return ready[0] or ready[1] or ready[2]
 

@@ -18,9 +18,9 @@ class TCP:
     def __init__(self, host: str, port: int) -> None:
         self._host = host
         self._port = port
-        self.address = None
-        self._sock = None
-        self._poll = None
+        self.address: tuple | None = None
+        self._sock: socket.socket | None = None
+        self._poll: select.poll | None = None
         self._mask = 0
 
     def resolve(self) -> None:

