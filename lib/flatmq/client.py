@@ -53,7 +53,7 @@ class Client:
     its limits.
     """
 
-    default_link: Any = None  # what makes a link of a host and a port
+    default_link: "Any" = None  # what makes a link of a host and a port
 
     def __init__(
         self,
