@@ -33,8 +33,9 @@ class Client:
     keepalive      s, 0 to 65,535; 0 turns it off, and with it the search for dead links
     clean_session  False: the broker keeps the session while the client is away
     tx_size        bytes for publishes that wait to be sent, or to be acknowledged
-    rx_size        bytes of the largest packet that is received; half as much again is claimed to
-                   read into. A larger message is acknowledged and counted, not delivered
+    rx_size        bytes of the largest packet that is received, 130 or more; as much again is
+                   claimed to read into. A larger message is acknowledged and counted, but not
+                   delivered
     inflight       QoS 1 and 2 publishes that may wait for an acknowledgement, 1 to 255
     subscriptions  calls of subscribe() that are remembered, 0 to 255
     incoming       received QoS 2 messages that may wait for their release. From a broker that has
@@ -86,9 +87,10 @@ class Client:
         self._router: Any = None
         # Bytes are read to `rx_size` in this buffer, and parsed where they lie. What is left of a
         # packet that is cut moves to before `rx_size`, so that the next bytes complete it.
-        number("rx_size", rx_size, 64, 1 << 28)
-        self._buf = bytearray(rx_size + rx_size // 2)
-        self._into = memoryview(self._buf)[rx_size:]
+        # Two bytes more let a packet be looked at without asking at each byte if it is there.
+        number("rx_size", rx_size, 130, 1 << 28)
+        self._buf = bytearray(2 * rx_size + 2)
+        self._into = memoryview(self._buf)[rx_size:-2]
         self._rx_size = rx_size
         self._at = self._have = rx_size  # what is still to be parsed
         self._start = rx_size  # where that will begin when the next bytes are there
@@ -460,7 +462,7 @@ class Client:
         buf = self._buf
         at = self._at + 1
         first = buf[at - 1]
-        n = buf[at] if at < self._have else 128
+        n = buf[at]  # if it is not there yet, n is past the end whatever it says
         if n < 128:
             at += 1
             n += at

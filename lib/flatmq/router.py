@@ -17,6 +17,11 @@ _SEND = const(0)
 _ANSWER = const(1)
 _NOTHING = const(2)
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # there is no typing on a board
+    from typing import Any
+
+# A builtin is found after a miss in the module; a module global is found at once.
 _len = len
 
 
@@ -39,6 +44,13 @@ class Subscription:
         first, tail = (0x82, bytes((self.qos,))) if self.handler else (0xA2, b"")
         self.packet = packet(first, b"\0\0", filters, tail)
         self.wait = _SEND
+
+    def fits(self, buf: bytearray, at: int, end: int) -> bool:
+        """Whether one of the filters matches the topic name in `buf` from `at` to `end`."""
+        for i in range(_len(self.filters)):
+            if matches(self.filters[i], buf, at, end):
+                return True
+        return False
 
 
 class Router:
@@ -165,9 +177,8 @@ class Router:
         """Handle a PUBLISH (section 3.3) that begins with `first` and goes on from `at` to `end`
         in the message's buffer. Returns None, LATER, or what is wrong."""
         m = self.message
-        n = at + 2
-        if n <= end:
-            n += m.buf[at] << 8 | m.buf[at + 1]
+        # Two bytes behind the end may be looked at: then n is past it whatever they say.
+        n = at + 2 + (m.buf[at] << 8 | m.buf[at + 1])
         if n > end:
             return "shorter than its topic name"
         at += 2
@@ -198,20 +209,19 @@ class Router:
         """Find the handlers for a topic name, and remember it."""
         self._count = 0
         self._seen_n = -1
-        for s in self._slots:
-            if s and s.handler:
-                for f in s.filters:
-                    if matches(f, self.message.buf, at, end):
-                        self._routes[self._count] = s.handler
-                        self._count += 1
-                        break
+        for i in range(_len(self._slots)):
+            s: Any = self._slots[i]
+            if s and s.handler and s.fits(self.message.buf, at, end):
+                self._routes[self._count] = s.handler
+                self._count += 1
         self._one = self._routes[0] if self._count == 1 else None
         if end - at <= _SEEN:
             self._seen_n = end - at
-            self._seen[0:] = b""  # keeps its memory, so that append allocates nothing
-            while at < end:
-                self._seen.append(self.message.buf[at])
-                at += 1
+            s = self._seen
+            s[0:] = b""  # keeps its memory, so that append allocates nothing
+            buf = self.message.buf
+            for i in range(at, end):
+                s.append(buf[i])
 
     def _flagged(self, first):
         """Go on with a message that has other flags than the one before, or is numbered."""

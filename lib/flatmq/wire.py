@@ -67,9 +67,14 @@ def put_publish(buf: memoryview, at: int, head: int, topic: bytes, payload: byte
 def is_utf8(buf: "bytes | bytearray", at: int, end: int) -> bool:
     """Whether the bytes from `at` to `end` are UTF-8 as section 1.5.3 wants it: shortest form,
     no surrogates, nothing past U+10FFFF, no U+0000."""
-    more = 0  # bytes that the character still has
     if buf.find(b"\0", at, end) >= 0:
         return False
+    for i in range(at, end):
+        if buf[i] > 127:
+            at = i
+            break
+    else:
+        return True
     while at < end:
         c = buf[at]
         at += 1

@@ -25,6 +25,7 @@ CPU = {
     "publish_poll": ("publish_poll", 0, "publish"),
     "publish_burst": ("publish_burst", 0, "publish"),
     "receive": ("receive", 1, "receive"),
+    "receive_copy": ("receive_copy", 1, "receive"),
     "receive_bytes": ("receive_bytes", 1, "receive"),
     "receive_alternating": ("receive", 2, "receive"),
     "chunks": ("chunks", 1, "receive"),

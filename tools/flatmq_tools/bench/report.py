@@ -17,6 +17,7 @@ FAILED = "failed"
 # Figures that few clients have: a row of their own, with the column of the speed table they go to.
 _ROWS = {
     "publish_poll": ("poll(0) after each", 1),
+    "receive_copy": ("payload copied", 5),
     "receive_bytes": ("payload as bytes", 5),
     "chunks": ("1 KB reads", 5),
 }
