@@ -33,7 +33,7 @@ class Client:
     keepalive      s, 0 to 65,535; 0 turns it off, and with it the search for dead links
     clean_session  False: the broker keeps the session while the client is away
     tx_size        bytes for publishes that wait to be sent, or to be acknowledged
-    rx_size        bytes of the largest packet that is received, 130 or more; as much again is
+    rx_size        bytes of the largest packet that is received, 64 or more; as much again is
                    claimed to read into. A larger message is acknowledged and counted, but not
                    delivered
     inflight       QoS 1 and 2 publishes that may wait for an acknowledgement, 1 to 255
@@ -88,7 +88,7 @@ class Client:
         # Bytes are read to `rx_size` in this buffer, and parsed where they lie. What is left of a
         # packet that is cut moves to before `rx_size`, so that the next bytes complete it.
         # Two bytes more let a packet be looked at without asking at each byte if it is there.
-        number("rx_size", rx_size, 130, 1 << 28)
+        number("rx_size", rx_size, 64, 1 << 28)
         self._buf = bytearray(2 * rx_size + 2)
         self._into = memoryview(self._buf)[rx_size:-2]
         self._rx_size = rx_size
@@ -484,10 +484,11 @@ class Client:
         """Handle a packet larger than rx_size: of a PUBLISH the topic name and the packet
         identifier are looked at, and the rest is passed over."""
         n = at + 2
+        if n > self._have:
+            return 0
         if first & 0xF0 != 0x30:
             return self._fault("larger than rx_size")
-        if n <= self._have:
-            n += (self._buf[at] << 8 | self._buf[at + 1]) + (2 if first & 6 else 0)
+        n += (self._buf[at] << 8 | self._buf[at + 1]) + (2 if first & 6 else 0)
         if n > self._have:
             return 0 if n - self._at <= self._rx_size else self._fault("topic name > rx_size")
         first = self._load().skip(first, at, n)
