@@ -278,22 +278,23 @@ class Client:
         return not self._session.pending()
 
     def disconnect(self, timeout_ms: int = 1000) -> None:
-        """Send what is queued, for `timeout_ms` at the most, and DISCONNECT (section 3.14), and
-        close. What is not acknowledged is kept for the next `start`."""
+        """Send what is queued and DISCONNECT (section 3.14), wait for the broker to close, for
+        `timeout_ms` at the most in all, and close. What is not acknowledged is kept for the next
+        `start`; what comes in meanwhile is not."""
         s = self._session
         end = ticks_add(ticks_ms(), timeout_ms)
         said = False
         while self.state == "online":
             self.flush()
-            if not s.left and s.at == s.end:
-                if said:
-                    break
+            if not said and not s.left and s.at == s.end:
                 said = True
                 s.answer(0xE0)
-            elif ticks_diff(end, ticks_ms()) <= 0:
+                continue
+            # To close with bytes unread would reset the connection, and what was sent with it.
+            left = ticks_diff(end, ticks_ms())
+            if left <= 0 or (said and self._fill() == 0):
                 break
-            else:
-                self._link.wait(ticks_diff(end, ticks_ms()), True)
+            self._link.wait(left, s.left > 0)
         self._lost(None)
 
     # Time
@@ -307,9 +308,9 @@ class Client:
         self._delay = self._retry
         left = ticks_diff(now, self._wrote)
         left = self._interval - max(left, ticks_diff(now, self._heard))
-        if left > 0 or self._interval == _NEVER:
-            self._due = ticks_add(now, max(left, 1000))
-        else:
+        if left > 0:
+            self._due = ticks_add(now, left)
+        elif self._interval != _NEVER:
             self.ping()
 
     # Connecting. Here memory may be allocated: by the lookup, the socket, an error, a SUBACK.

@@ -51,25 +51,32 @@ def demo(readings: int) -> None:
 
 @main.command()
 @click.option(
-    "--rounds", type=click.IntRange(1, 100), help="Alternating rounds; the table shows medians."
+    "--rounds",
+    type=click.IntRange(1, 100),
+    default=5,
+    show_default=True,
+    help="Alternating rounds; the table shows medians.",
 )
 @click.option("--only", multiple=True, metavar="CLIENT", help="Measure this client; repeatable.")
 @click.option("--quick", is_flag=True, help="A short look: printed, not written to the results.")
+@click.option("--strict", is_flag=True, help="Fail when a target of flatmq is missed.")
 @click.option(
     "--results",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="The file that the tables go to.  [default: docs/results.md]",
+    default=Path("docs/results.md"),
+    show_default=True,
+    help="The file that the tables go to.",
 )
-def bench(rounds: int | None, only: tuple[str, ...], quick: bool, results: Path | None) -> None:
+def bench(rounds: int, only: tuple[str, ...], quick: bool, strict: bool, results: Path) -> None:
     """Measure flatmq beside other clients, in one run on this machine."""
     from . import bench as command
 
-    options: dict = {"only": only, "quick": quick}
-    if rounds is not None:
-        options["rounds"] = rounds
-    if results is not None:
-        options["results"] = results
-    _exit(lambda: command.main(**options), command.BenchError)
+    _exit(
+        lambda: command.main(
+            rounds=rounds, only=only, quick=quick, strict=strict, results=results
+        ),
+        command.BenchError,
+    )
 
 
 @main.command()

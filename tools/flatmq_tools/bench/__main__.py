@@ -1,5 +1,5 @@
-"""`python -m flatmq_tools.bench`."""
+"""`python -m flatmq_tools.bench` is `flatmq bench`."""
 
-from flatmq_tools.bench import command
+from flatmq_tools.cli import bench
 
-command()
+bench()
