@@ -142,7 +142,7 @@ def _chosen(only: Sequence[str]) -> list[Client]:
     known = {name for client in CLIENTS for name in (client.name, client.module)}
     for name in only:
         if name not in known:
-            raise click.BadParameter(f"{name!r} is none of {', '.join(sorted(known))}")
+            raise BenchError(f"{name!r} is none of {', '.join(sorted(known))}")
     return [c for c in CLIENTS if c.is_floor or c.name in only or c.module in only]
 
 
@@ -210,9 +210,9 @@ def main(
 ) -> int:
     """Measures, prints the tables, writes them into `results`; returns the exit status.
 
-    1 when a client failed, or with `strict` when a target of flatmq was missed, else 0. A quick run, or one with
-    `only` some clients, is printed and not written. Raises BenchError when there is no
-    interpreter, BrokerError when there is no broker.
+    1 when a client failed, or with `strict` when a target of flatmq was missed, else 0. A quick
+    run, or one with `only` some clients, is printed and not written. Raises BenchError when there
+    is no interpreter or no client of a name, BrokerError when there is no broker.
     """
     console = Console(width=None if sys.stdout.isatty() else _WIDTH)
     clients = _chosen(only)
