@@ -36,14 +36,19 @@ class Subscription:
         self.handler = handler  # None: an UNSUBSCRIBE
         self.qos = qos
         self.granted: bytes | None = None
+        self.filters = filters
+        self.wait = _SEND
         self.narrow(filters)
 
     def narrow(self, filters: "list[bytes]") -> None:
         """Have these filters, and no others."""
+        if self.granted:
+            self.granted = bytes([self.granted[self.filters.index(f)] for f in filters])
         self.filters = filters
         first, tail = (0x82, bytes((self.qos,))) if self.handler else (0xA2, b"")
         self.packet = packet(first, b"\0\0", filters, tail)
-        self.wait = _SEND
+        if self.wait == _ANSWER:
+            self.wait = _SEND
 
     def fits(self, buf: bytearray, at: int, end: int) -> bool:
         """Whether one of the filters matches the topic name in `buf` from `at` to `end`."""
@@ -83,7 +88,7 @@ class Router:
         filters = _checked(filters)
         for i, s in enumerate(self._slots):
             if s and s.handler and s.filters == filters:
-                self._slots[i] = None
+                self._clear(i)
         return self._put(Subscription(filters, handler, qos))
 
     def unsubscribe(self, filters) -> None:
@@ -93,22 +98,32 @@ class Router:
         for f in filters:
             if not any(s and s.handler and f in s.filters for s in self._slots):
                 raise ValueError(f"topic filter: not subscribed to: {f!r}")
+        rest = [s and [f for f in s.filters if f not in filters] for s in self._slots]
+        if [] not in rest:
+            self._check_room()
         for i, s in enumerate(self._slots):
-            if s and s.handler:
-                left = [f for f in s.filters if f not in filters]
-                if not left:
-                    self._slots[i] = None
-                elif left != s.filters:
-                    s.narrow(left)
+            if s and s.handler and rest[i] != s.filters:
+                self._clear(i)
+                if rest[i]:
+                    s.narrow(rest[i])
+                    self._slots[i] = s
         self._put(Subscription(filters, None, 0))
 
-    def _put(self, request):
+    def _check_room(self):
         if None not in self._slots:
             n = len(self._slots)
             raise ValueError(f"subscriptions: {n + 1}, allowed is {n}")
+
+    def _put(self, request):
+        self._check_room()
         self._slots[self._slots.index(None)] = request
         self._changed()
         return request
+
+    def _clear(self, i):
+        """Free a slot. An answer that is still on its way finds nobody who waits for it."""
+        self._slots[i] = None
+        self._session.ids[i - len(self._slots)] = 0
 
     def _changed(self):
         self._seen_n = -1
@@ -125,6 +140,7 @@ class Router:
                 self._slots[i] = None
             elif s and (s.wait == _ANSWER or not remembered):
                 s.wait = _SEND
+        self._handled = 0
         if not same:
             for i in range(len(self._ids)):
                 self._ids[i] = 0
