@@ -98,14 +98,18 @@ class Router:
         for f in filters:
             if not any(s and s.handler and f in s.filters for s in self._slots):
                 raise ValueError(f"topic filter: not subscribed to: {f!r}")
-        rest = [s and [f for f in s.filters if f not in filters] for s in self._slots]
+        rest = [
+            [f for f in s.filters if f not in filters] if s and s.handler else None
+            for s in self._slots
+        ]
         if [] not in rest:
             self._check_room()
         for i, s in enumerate(self._slots):
-            if s and s.handler and rest[i] != s.filters:
+            left = rest[i]
+            if s and left is not None and left != s.filters:
                 self._clear(i)
-                if rest[i]:
-                    s.narrow(rest[i])
+                if left:
+                    s.narrow(left)
                     self._slots[i] = s
         self._put(Subscription(filters, None, 0))
 
