@@ -11,6 +11,7 @@ import click
 import flatmq
 
 from .broker import BrokerError
+from .interpreter import InterpreterError
 
 
 def _exit(run: Callable[[], int], *errors: type[Exception]) -> None:
@@ -18,7 +19,7 @@ def _exit(run: Callable[[], int], *errors: type[Exception]) -> None:
     try:
         status = run()
     except Exception as error:
-        if not isinstance(error, (BrokerError, *errors)):
+        if not isinstance(error, (BrokerError, InterpreterError, *errors)):
             raise
         raise click.ClickException(str(error)) from error
     sys.exit(status)

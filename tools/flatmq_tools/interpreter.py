@@ -15,15 +15,22 @@ MISSING = (
 )
 
 
+class InterpreterError(RuntimeError):
+    """$MICROPYTHON names no command."""
+
+
 def find() -> list[str] | None:
     """The command that starts it, without arguments, or None.
 
     $MICROPYTHON (a command line), else `micropython` on the PATH, else the wheel installed
-    beside this Python.
+    beside this Python. InterpreterError when $MICROPYTHON names no command.
     """
     named = os.environ.get("MICROPYTHON")
     if named:
-        return shlex.split(named)
+        words = shlex.split(named)
+        if shutil.which(words[0]) is None:
+            raise InterpreterError(f"MICROPYTHON={named}: there is no such command")
+        return words
     on_path = shutil.which("micropython")
     if on_path:
         return [on_path]
