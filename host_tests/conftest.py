@@ -7,12 +7,27 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from flatmq_tools import broker, interpreter
 
 ROOT = Path(__file__).parents[1]
 HERE = Path(__file__).parent
 LIB = ROOT / "lib"
+
+# The same examples in every run. `pytest --hypothesis-profile=search` looks at others, and longer.
+_any_speed = [HealthCheck.too_slow, HealthCheck.data_too_large]
+settings.register_profile(
+    "same",
+    derandomize=True,
+    database=None,
+    deadline=None,
+    suppress_health_check=_any_speed,
+)
+settings.register_profile(
+    "search", max_examples=5000, deadline=None, suppress_health_check=_any_speed
+)
+settings.load_profile("same")
 
 USERS = {"alice": "s3cret"}
 

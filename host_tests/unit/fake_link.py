@@ -1,0 +1,193 @@
+"""A client on a link without a network, and with a clock that only the test moves."""
+
+from __future__ import annotations
+
+import errno
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from unittest import mock
+
+import peer
+
+import flatmq.client
+from flatmq import Client
+
+
+class Clock:
+    """Milliseconds, wrapping as those of a board do."""
+
+    def __init__(self, now: int = 1000) -> None:
+        self.now = now
+
+    def __call__(self) -> int:
+        return self.now & 0x3FFFFFFF
+
+
+class FakeStream:
+    """Gives the chunks of `incoming`, one for each read, and keeps what is written.
+
+    `room` is the number of bytes that it still takes, None for any number; `ended` the peer's
+    end of file; `broken` has every call fail.
+    """
+
+    def __init__(self) -> None:
+        self.incoming: deque[bytes] = deque()
+        self.written = bytearray()
+        self.writes: list[bytes] = []
+        self.reads = 0
+        self.room: int | None = None
+        self.ended = False
+        self.broken = False
+
+    def readinto(self, buf: memoryview) -> int | None:
+        self.reads += 1
+        if self.broken:
+            raise OSError(errno.ECONNRESET, "read")
+        if not self.incoming:
+            return 0 if self.ended else None
+        chunk = self.incoming.popleft()
+        n = min(len(chunk), len(buf))
+        buf[:n] = chunk[:n]
+        if n < len(chunk):
+            self.incoming.appendleft(chunk[n:])
+        return n
+
+    def write(self, buf: bytes, off: int, n: int) -> int | None:
+        if self.broken:
+            raise OSError(errno.ECONNRESET, "write")
+        assert n > 0, "an empty write"
+        if self.room is not None:
+            n = min(n, self.room)
+            if not n:
+                return None
+            self.room -= n
+        piece = bytes(memoryview(buf)[off : off + n])
+        self.written += piece
+        self.writes.append(piece)
+        return n
+
+
+class FakeLink:
+    """Counts what it is asked for; `fails` names the step that raises OSError, `slow` is the
+    number of times that a connection is not there yet."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self.address: str | None = None
+        self.made: list[FakeStream] = []
+        self.calls: list[str] = []
+        self.waits: list[tuple[int, bool]] = []
+        self.on_wait: list = []  # functions, each called in one wait
+        self.fails = ""
+        self.slow = 0
+        self.open = False
+
+    def _step(self, name: str) -> None:
+        self.calls.append(name)
+        if self.fails == name:
+            raise OSError(errno.EHOSTUNREACH, name)
+
+    def resolve(self) -> None:
+        self._step("resolve")
+        self.address = "an address"
+
+    def connect(self) -> None:
+        assert self.address is not None
+        assert not self.open, "the link before is not closed"
+        self.open = True
+        self._step("connect")
+
+    def stream(self) -> FakeStream | None:
+        self._step("stream")
+        if self.slow:
+            self.slow -= 1
+            return None
+        self.made.append(FakeStream())
+        return self.made[-1]
+
+    def wait(self, ms: int, out: bool) -> None:
+        assert ms > 0
+        self.waits.append((ms, out))
+        if self.on_wait:
+            self.on_wait.pop(0)()
+        else:
+            self.clock.now += ms
+
+    def close(self) -> None:
+        self.open = False
+
+
+class Bench:
+    """A client, its link and its clock; `sent()` are the packets written since the last call."""
+
+    def __init__(self, clock: Clock, **options) -> None:
+        self.clock = clock
+        self.link = FakeLink(clock)
+        options.setdefault("client_id", b"unit")
+        self.client = Client(options.pop("client_id"), link=self.link, **options)
+        self._read = 0
+
+    @property
+    def stream(self) -> FakeStream:
+        """The connection made last."""
+        return self.link.made[-1]
+
+    def greet(self) -> peer.Packet:
+        """Polls a client that is to connect until it awaits CONNACK; returns its CONNECT."""
+        self.client.start()
+        while self.client.state != "greeting":
+            if self.client.poll() or self.client.state == "waiting":
+                self.clock.now += 100
+        self._read = 0
+        (connect,) = self.sent()
+        assert connect.first == 0x10
+        return connect
+
+    def online(self, code: int = 0, *, present: bool = False) -> Bench:
+        """Has the client connected, with that CONNACK."""
+        self.greet()
+        self.feed(peer.connack(code, present=present))
+        return self
+
+    def feed(self, *packets: bytes) -> None:
+        """Gives these bytes in one read, and polls until everything is read."""
+        self.stream.incoming.append(b"".join(packets))
+        self.drain()
+
+    def drain(self) -> None:
+        """Polls as long as something is received."""
+        while self.client.poll():
+            pass
+
+    def sent(self) -> list[peer.Packet]:
+        """The packets written since the last call; there must be no rest."""
+        packets, rest = peer.split(bytes(self.stream.written[self._read :]))
+        assert rest == b"", f"a packet is cut: {rest!r}"
+        self._read = len(self.stream.written)
+        return packets
+
+    def lose(self) -> None:
+        """Ends the connection from the other side."""
+        self.stream.ended = True
+        self.drain()
+        assert not self.client.connected
+
+    def published(self) -> list[peer.Publish]:
+        """The same, when all of them are to be PUBLISH."""
+        return [peer.take_apart(p) for p in self.sent()]
+
+    def pass_time(self, ms: int, step: int = 50) -> None:
+        """Moves the clock and polls in between."""
+        end = self.clock.now + ms
+        while self.clock.now < end:
+            self.clock.now += step
+            self.client.poll()
+
+
+@contextmanager
+def fake_clock(now: int = 1000) -> Iterator[Clock]:
+    """A clock in place of the client's own."""
+    clock = Clock(now)
+    with mock.patch.object(flatmq.client, "ticks_ms", clock):
+        yield clock
