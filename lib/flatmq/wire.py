@@ -116,9 +116,11 @@ def field(what: str, value: "bytes | str", is_good=is_utf8) -> bytes:
     elif not isinstance(value, bytes):
         value = bytes(value)
     if len(value) > 65535:
-        raise ValueError(f"{what}: {len(value)} bytes, allowed are up to 65535")
+        number(f"{what}: bytes", len(value), 0, 65535)
     if is_good and not is_good(value, 0, len(value)):
-        raise ValueError(f"{what}: {value!r} is empty, not UTF-8, or has U+0000 or a bad wildcard")
+        raise ValueError(
+            f"{what}: not allowed: {value!r} (empty, not UTF-8, U+0000 or a misplaced wildcard)"
+        )
     return value
 
 
