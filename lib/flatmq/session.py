@@ -207,8 +207,8 @@ class Session:
             self.out = self._size
             self.left = self.answers
             return True
-        self.out = self.at
         while self.at != self._done:  # what was written out before: pick what to send again
+            self.out = self.at
             self.left = self._stop(self.at) - self.at
             if self._again():
                 return True
