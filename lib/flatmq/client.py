@@ -366,6 +366,8 @@ class Client:
         # MQTT 3.1 does not tell; there the broker is taken to remember what it was asked to.
         same = self.session_present or (version == 3 and not clean)
         self._session.same = same
+        if not same:
+            self._session.forget()
         if self._router:
             self._router.resume(self.session_present, same)
         self._wrote = self._heard = self._now

@@ -234,8 +234,6 @@ class Session:
                 self.stats.resent += 1
                 if not self.same:
                     self.stats.renewed += 1
-                    if self._wait[i] == PUBCOMP:
-                        self._wait[i] = PUBREC
                     self.buf[at] &= 0xF7
                 elif self._wait[i] == PUBCOMP:
                     self.answer(0x62, self.ids[i])
@@ -271,6 +269,13 @@ class Session:
             at = 0
         self.at = at
         self._reclaim()
+
+    def forget(self) -> None:
+        """The broker has forgotten the session: nothing is past PUBREC any more. At once, and not
+        when its turn comes: the next connection may be to a broker that remembers this one."""
+        for i, wait in enumerate(self._wait):
+            if wait == PUBCOMP:
+                self._wait[i] = PUBREC
 
     def lost(self) -> None:
         """The connection is gone. Whatever had begun is to be sent from its beginning."""

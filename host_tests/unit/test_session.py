@@ -1,0 +1,573 @@
+"""The session as a state machine, against a simple model and a broker that keeps count.
+
+The same rules drive a `Session` by itself, with the writing loop that a client has, and a whole
+`Client` on a link without a network. The model is a list of messages; what it expects of each
+connection is derived from that list alone.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+import peer
+import pytest
+from fake_link import Bench, fake_clock
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from flatmq.session import PUBACK, PUBCOMP, PUBREC, ROOM, Session
+
+TOPIC = b"t"
+HELLO = peer.packet(0x10, b"hello")
+FIRST_IDS = st.sampled_from([0, 65_530, 65_533, 65_535])
+PIECE = st.one_of(st.integers(1, 12), st.integers(1, 300))
+ACKS = {PUBACK: peer.puback, PUBREC: peer.pubrec, PUBCOMP: peer.pubcomp}
+
+
+class SessionDriver:
+    """A session, and the loop with which a client writes it out."""
+
+    def __init__(self, tx_size: int, inflight: int, last_id: int) -> None:
+        self.session = Session(tx_size, inflight, 2, last_id)
+        self.online = False
+        self.wire = bytearray()
+
+    def publish(self, qos: int, retain: bool, payload: bytes) -> int | None:
+        return self.session.publish(0x30 | qos << 1 | retain, TOPIC, payload)
+
+    def begin(self) -> None:
+        """A connection is there."""
+        s = self.session
+        s.src = memoryview(HELLO)
+        s.out = s.answers = 0
+        s.left = len(HELLO)
+        self.wire = bytearray()
+        self.write(len(HELLO))
+
+    def accepted(self, same: bool) -> None:
+        """The broker has accepted it."""
+        if not same:
+            self.session.forget()
+        self.session.same = same
+        self.online = True
+
+    def write(self, room: int) -> None:
+        """Writes `room` bytes at the most, as the client's flush does."""
+        s = self.session
+        if s.plain and s.end:
+            assert (s.out, s.src) == (0, s.buf)
+            s.left = s.end
+            n = self._take(room)
+            if n == s.end:
+                s.end = s.left = 0
+                return
+            s.plain = False
+            room -= n
+            s.sent(n)
+        while room:
+            if not s.left:
+                if s.at == s.end and not s.answers:
+                    s.src = s.buf
+                    s.out = 0
+                    s.plain = not (s.end or s.tail) and self.online
+                    return
+                if not self.online:
+                    return
+                assert s.next() == bool(s.left)
+                if not s.left:
+                    return
+            n = self._take(room)
+            room -= n
+            s.sent(n)
+
+    def _take(self, room: int) -> int:
+        s = self.session
+        n = min(room, s.left)
+        self.wire += bytes(s.src[s.out : s.out + n])
+        return n
+
+    def acknowledge(self, pid: int, wait: int) -> bool | None:
+        """An acknowledgement arrives; was it waited for? None: there is no room to answer."""
+        if wait == PUBREC and self.session.answers > ROOM:
+            return None
+        return self.session.settle(pid, wait)
+
+    def answer(self, pid: int) -> bool:
+        """Something arrives that is answered with PUBACK; was there room?"""
+        if self.session.answers > ROOM:
+            return False
+        self.session.answer(0x40, pid)
+        return True
+
+    def lose(self) -> None:
+        self.online = False
+        self.session.lost()
+
+    def pending(self) -> int:
+        return self.session.pending()
+
+    def close(self) -> None:
+        pass
+
+
+class ClientDriver:
+    """A client on a link without a network."""
+
+    def __init__(self, tx_size: int, inflight: int, last_id: int) -> None:
+        self._stack = ExitStack()
+        clock = self._stack.enter_context(fake_clock())
+        self.bench = Bench(
+            clock,
+            tx_size=tx_size,
+            inflight=inflight,
+            clean_session=False,
+            keepalive=0,
+            retry_ms=1,
+            retry_max_ms=1,
+        )
+        self.client = self.bench.client
+        self.session = self.client._session
+        self.session._last = last_id
+
+    @property
+    def wire(self) -> bytearray:
+        return self.bench.stream.written
+
+    def publish(self, qos: int, retain: bool, payload: bytes) -> int | None:
+        return self.client.publish(TOPIC, payload, qos, retain)
+
+    def begin(self) -> None:
+        self.bench.greet()
+        self.bench.stream.room = 0
+
+    def accepted(self, same: bool) -> None:
+        self.bench.feed(peer.connack(present=same))
+        assert self.client.connected
+
+    def write(self, room: int) -> None:
+        self.bench.stream.room = room
+        self.client.flush()
+        self.bench.stream.room = 0
+
+    def acknowledge(self, pid: int, wait: int) -> bool | None:
+        if self.session.answers > ROOM:
+            return None  # it would wait in the buffer
+        strays = self.client.stats.strays
+        self.bench.feed(ACKS[wait](pid))
+        return self.client.stats.strays == strays
+
+    def answer(self, pid: int) -> bool:
+        if self.session.answers > ROOM:
+            return False
+        self.bench.feed(peer.publish(TOPIC, b"", 1, pid))
+        return True
+
+    def lose(self) -> None:
+        self.bench.lose()
+
+    def pending(self) -> int:
+        return self.client.pending
+
+    def close(self) -> None:
+        self._stack.close()
+
+
+@dataclass(eq=False)
+class Message:
+    """What was accepted, and what became of it."""
+
+    qos: int
+    retain: bool
+    payload: bytes
+    pid: int
+    wait: int
+    touched: bool = False  # some of it was written
+    begun: bool = False  # the same, on an earlier connection
+    written: bool = False  # all of it, on this connection
+    settled: bool = False
+    renewed: bool = False  # a broker forgot it
+    received: int = 0  # whole copies that the broker has seen
+
+    @property
+    def size(self) -> int:
+        n = 2 + len(TOPIC) + (2 if self.qos else 0) + len(self.payload)
+        return 1 + (1 if n < 128 else 2) + n
+
+    @property
+    def open(self) -> bool:
+        """Whether it is still to be sent, or waits for an acknowledgement."""
+        return not self.settled
+
+
+class SessionRules(RuleBasedStateMachine):
+    """The rules and the model; `driver` is what is tested."""
+
+    driver_class: type
+
+    @initialize(
+        tx_size=st.sampled_from([16, 24, 64, 150, 400]),
+        inflight=st.sampled_from([1, 2, 5]),
+        last_id=FIRST_IDS,
+    )
+    def make(self, tx_size: int, inflight: int, last_id: int) -> None:
+        self.driver = self.driver_class(tx_size, inflight, last_id)
+        self.tx_size = tx_size
+        self.inflight = inflight
+        self.last_id = last_id
+        self.serial = 0
+        self.messages: list[Message] = []  # open ones, in the order of publishing
+        self.online = False
+        self.same = True
+        self.answers: deque[bytes] = deque()  # what is to be answered on this connection
+        self.to_send: deque[Message] = deque()  # PUBLISH packets expected on it, in order
+        self.parsed = 0
+        # Identifiers of QoS 2 that the broker has, and those of which it got the release.
+        self.held: set[int] = set()
+        self.released: set[int] = set()
+
+    def teardown(self) -> None:
+        if not hasattr(self, "driver"):
+            return
+        try:
+            self._come_to_rest()
+        finally:
+            self.driver.close()
+
+    # Publishing
+
+    @rule(qos=st.integers(0, 2), retain=st.booleans(), fill=st.integers(0, 130))
+    def publish(self, qos: int, retain: bool, fill: int) -> None:
+        self._publish(qos, retain, fill)
+
+    @rule(qos=st.integers(0, 2))
+    def publish_small(self, qos: int) -> None:
+        self._publish(qos, False, 0)
+
+    def _publish(self, qos: int, retain: bool, fill: int) -> bool:
+        self.serial += 1
+        payload = b"%d" % self.serial + b"." * fill
+        message = Message(qos, retain, payload, 0, {0: 0, 1: PUBACK, 2: PUBREC}[qos])
+        if message.size > self.tx_size:
+            with pytest.raises(ValueError, match=f"{message.size} bytes.* {self.tx_size}"):
+                self.driver.publish(qos, retain, payload)
+            return False
+        pid = self.driver.publish(qos, retain, payload)
+        waiting = [m for m in self.messages if m.qos and m.open]
+        if pid is None:
+            assert self.messages, "no room in an empty session"
+            return False
+        if qos:
+            assert len(waiting) < self.inflight
+            wanted = self.last_id % 65_535 + 1
+            while any(m.pid == wanted for m in waiting):
+                wanted = wanted % 65_535 + 1
+            assert pid == wanted
+            self.last_id = pid
+        else:
+            assert pid == 0
+        message.pid = pid
+        self.messages.append(message)
+        self.to_send.append(message)
+        return True
+
+    # Connections
+
+    @precondition(lambda self: not self.online)
+    @rule(same=st.booleans())
+    def connect(self, same: bool) -> None:
+        self._connect(same)
+
+    def _connect(self, same: bool) -> None:
+        self.driver.begin()
+        self.parsed = len(self.driver.wire)
+        self.online = True
+        self.same = same
+        if not same:
+            self.held.clear()
+            self.released.clear()
+            for m in self.messages:
+                m.renewed = True
+                if m.wait == PUBCOMP:
+                    m.wait = PUBREC
+        self.driver.accepted(same)
+        self._read()
+
+    @precondition(lambda self: self.online)
+    @rule()
+    def lose(self) -> None:
+        self._read()
+        self.driver.lose()
+        self.online = False
+        self.answers.clear()
+        self.to_send = deque(self.messages)
+        for m in self.messages:
+            m.begun = m.touched
+            m.written = False
+
+    @precondition(lambda self: not self.online)
+    @rule(room=PIECE)
+    def lose_while_greeting(self, room: int) -> None:
+        """The connection ends before it is accepted: nothing must be sent on it."""
+        self.driver.begin()
+        hello = len(self.driver.wire)
+        self.driver.write(room)
+        assert len(self.driver.wire) == hello
+        self.driver.lose()
+
+    @precondition(lambda self: self.online)
+    @rule(room=PIECE)
+    def write(self, room: int) -> None:
+        self._write(room)
+
+    def _write(self, room: int) -> None:
+        before = len(self.driver.wire)
+        self.driver.write(room)
+        assert len(self.driver.wire) - before <= room
+        self._read()
+
+    # What the broker sends
+
+    @precondition(lambda self: self.online and any(m.written for m in self.messages))
+    @rule(data=st.data())
+    def acknowledge(self, data: st.DataObject) -> None:
+        """Any message that the broker has got, in any order."""
+        there = [m for m in self.messages if m.qos and m.written]
+        if there:
+            m = data.draw(st.sampled_from(there), "message")
+            self._acknowledge(m, m.wait)
+
+    @precondition(lambda self: self.online and any(m.written for m in self.messages))
+    @rule()
+    def acknowledge_oldest(self) -> None:
+        there = [m for m in self.messages if m.qos and m.written]
+        if there:
+            self._acknowledge(there[0], there[0].wait)
+
+    def _acknowledge(self, m: Message, wait: int) -> None:
+        taken = self.driver.acknowledge(m.pid, wait)
+        if taken is None:
+            return
+        assert taken
+        if wait == PUBREC:
+            self.answers.append(peer.pubrel(m.pid))
+            m.wait = PUBCOMP
+            return
+        assert m.received, "settled, and never sent"
+        m.settled = True
+        self.messages.remove(m)
+
+    @precondition(lambda self: self.online and any(m.wait == PUBCOMP for m in self.messages))
+    @rule()
+    def second_pubrec(self) -> None:
+        """PUBREC comes again: it is answered again."""
+        m = next(m for m in self.messages if m.wait == PUBCOMP)
+        if self.driver.acknowledge(m.pid, PUBREC):
+            self.answers.append(peer.pubrel(m.pid))
+
+    @precondition(lambda self: self.online)
+    @rule(pid=st.integers(1, 65_535), wait=st.sampled_from([PUBACK, PUBREC, PUBCOMP]))
+    def unknown_acknowledgement(self, pid: int, wait: int) -> None:
+        if all(m.pid != pid for m in self.messages):
+            assert not self.driver.acknowledge(pid, wait)
+
+    @precondition(lambda self: self.online and any(m.qos for m in self.messages))
+    @rule(data=st.data())
+    def wrong_acknowledgement(self, data: st.DataObject) -> None:
+        """One of another kind than the message waits for changes nothing."""
+        m = data.draw(st.sampled_from([m for m in self.messages if m.qos]), "message")
+        wrong = {PUBACK, PUBREC, PUBCOMP} - {m.wait} - ({PUBREC} if m.wait == PUBCOMP else set())
+        assert not self.driver.acknowledge(m.pid, data.draw(st.sampled_from(sorted(wrong))))
+
+    @precondition(lambda self: self.online)
+    @rule(pid=st.integers(1, 65_535))
+    def answer(self, pid: int) -> None:
+        if self.driver.answer(pid):
+            self.answers.append(peer.puback(pid))
+
+    # What the broker reads
+
+    def _read(self) -> None:
+        """Checks all whole packets that were written since the last time."""
+        data = bytes(self.driver.wire[self.parsed :])
+        packets, rest = peer.split(data)
+        self.parsed = len(self.driver.wire) - len(rest)
+        for packet in packets:
+            if packet.first >> 4 == 3:
+                self._read_publish(peer.take_apart(packet))
+                continue
+            raw = peer.packet(*packet)
+            if raw[0] == 0x62 and raw not in self.answers:
+                self._read_pubrel_again(packet.pid)
+            else:
+                assert raw == self.answers.popleft()
+            if raw[0] == 0x62:
+                mine = [m for m in self.messages if m.pid == packet.pid]
+                assert not mine or packet.pid in self.held or packet.pid in self.released
+                if packet.pid in self.held:
+                    self.held.discard(packet.pid)
+                    self.released.add(packet.pid)
+        if rest and rest[0] >> 4 == 3:
+            m = self._next_to_send()
+            assert m is not None
+            m.touched = True
+
+    def _next_to_send(self) -> Message | None:
+        for m in self.to_send:
+            if not (m.settled or m.wait == PUBCOMP):
+                return m
+        return None
+
+    def _read_pubrel_again(self, pid: int) -> None:
+        """After a reconnect, in the place of a message that is past PUBREC."""
+        m = self.to_send[0]
+        while m.settled:
+            self.to_send.popleft()
+            m = self.to_send[0]
+        assert (m.pid, m.wait, self.same) == (pid, PUBCOMP, True)
+        self.to_send.popleft()
+        m.written = True
+
+    def _read_publish(self, packet: peer.Publish) -> None:
+        while True:
+            assert self.to_send, f"not to be sent: {packet}"
+            m = self.to_send.popleft()
+            if m.payload == packet.payload:
+                break
+            assert m.settled, f"{m} was left out, or {packet} is out of order"
+        again = m.begun and m.qos > 0 and self.same
+        assert packet == (again, m.qos, m.retain, TOPIC, m.pid, m.payload)
+        m.touched = m.written = True
+        if not m.qos:
+            m.received += 1
+            m.settled = True
+            self.messages.remove(m)
+            assert m.received == 1
+            return
+        if m.qos == 2:
+            if m.pid in self.held:
+                assert packet.dup
+            else:
+                m.received += 1
+                self.held.add(m.pid)
+                self.released.discard(m.pid)
+            if not m.renewed:
+                assert m.received == 1, "exactly once"
+        else:
+            m.received += 1
+
+    # What holds at any time
+
+    @invariant()
+    def pending_is_what_is_open(self) -> None:
+        if hasattr(self, "driver"):
+            assert self.driver.pending() == len(self.messages)
+
+    @invariant()
+    def identifiers_are_distinct(self) -> None:
+        if hasattr(self, "driver"):
+            ids = [i for i in self.driver.session.ids if i]
+            assert len(ids) == len(set(ids))
+            assert set(ids) == {m.pid for m in self.messages if m.qos}
+
+    def _come_to_rest(self) -> None:
+        """A broker that acknowledges everything gets everything, and the ring is empty then."""
+        if not self.online:
+            self._connect(True)
+        for _ in range(1000):
+            self._write(1 << 20)
+            there = [m for m in self.messages if m.qos and m.written]
+            for m in there:
+                self._acknowledge(m, m.wait)
+            if not there and not self.messages:
+                break
+        assert not self.messages, "something is never sent"
+        self._write(1 << 20)
+        assert not self.answers
+        assert not any(m.qos and m.open for m in self.to_send)
+        # No room is lost: one message of exactly tx_size fits, at each QoS.
+        for qos in (0, 1, 2):
+            payload = self.tx_size - 1 - 2 - len(TOPIC) - (2 if qos else 0)
+            payload -= 1 if self.tx_size - 2 < 128 else 2
+            assert self._publish(qos, False, payload - len(b"%d" % (self.serial + 1)))
+            assert self.messages[-1].size == self.tx_size
+            self._write(1 << 20)
+            while self.messages:
+                self._acknowledge(self.messages[0], self.messages[0].wait)
+                self._write(1 << 20)
+
+
+class ASession(SessionRules):
+    """The rules on a session alone."""
+
+    driver_class = SessionDriver
+
+
+class AClient(SessionRules):
+    """The rules on a client."""
+
+    driver_class = ClientDriver
+
+
+@pytest.mark.parametrize(("machine", "examples"), [(ASession, 250), (AClient, 150)])
+def test_against_the_model(machine: type[SessionRules], examples: int) -> None:
+    searching = settings().max_examples > 1000
+    run_state_machine_as_test(
+        machine,
+        settings=settings(
+            max_examples=settings().max_examples if searching else examples,
+            stateful_step_count=60,
+        ),
+    )
+
+
+def publishes(wire: bytes) -> list[peer.Publish]:
+    """The packets of a stream of nothing but PUBLISH."""
+    packets, rest = peer.split(wire)
+    assert rest == b""
+    return [peer.take_apart(p) for p in packets]
+
+
+@pytest.mark.parametrize("same", [False, True])
+def test_a_qos_0_message_between_two_that_go_again_is_passed_over(same: bool) -> None:
+    driver = SessionDriver(200, 5, 0)
+    for qos, payload in ((1, b"X"), (0, b"AA"), (1, b"BBBB")):
+        driver.publish(qos, False, payload)
+    driver.begin()
+    driver.accepted(True)
+    driver.write(1000)
+    driver.lose()
+    driver.begin()
+    driver.accepted(same)
+    driver.write(1000)
+    assert publishes(driver.wire[len(HELLO) :]) == [
+        (same, 1, False, TOPIC, 1, b"X"),
+        (same, 1, False, TOPIC, 2, b"BBBB"),
+    ]
+
+
+def test_a_message_past_pubrec_is_not_lost_when_a_broker_forgets_and_the_next_remembers() -> None:
+    driver = SessionDriver(200, 5, 0)
+    driver.publish(2, False, b"X")
+    driver.begin()
+    driver.accepted(True)
+    driver.write(1000)
+    driver.acknowledge(1, PUBREC)
+    driver.lose()
+    driver.begin()
+    driver.accepted(False)  # and the connection ends before the message goes again
+    driver.lose()
+    driver.begin()
+    driver.accepted(True)
+    driver.write(1000)
+    (packet,) = publishes(driver.wire[len(HELLO) :])
+    assert packet.payload == b"X", "not its release, of which the broker knows nothing"
