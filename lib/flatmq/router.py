@@ -40,6 +40,15 @@ class Subscription:
         self.packet = packet(first, b"\0\0", filters, tail)
         self.wait = _SEND
 
+    def takes(self, buf: bytearray, at: int, end: int) -> bool:
+        """Whether the topic name in `buf` from `at` to `end` matches one of the filters."""
+        i = 0
+        while i < _len(self.filters):
+            if matches(self.filters[i], buf, at, end):
+                return True
+            i += 1
+        return False
+
 
 class Router:
     """At most `size` requests of a `session`, and the packet identifiers of at most `incoming`
@@ -197,13 +206,13 @@ class Router:
         """Find the handlers for a topic name, and remember it."""
         self._count = 0
         self._seen_n = -1
-        for s in self._slots:
-            if s and s.handler:
-                for f in s.filters:
-                    if matches(f, self.message.buf, at, end):
-                        self._routes[self._count] = s.handler
-                        self._count += 1
-                        break
+        i = 0
+        while i < _len(self._slots):  # a `for` would put the frame on the heap
+            s = self._slots[i]
+            if s and s.handler and s.takes(self.message.buf, at, end):
+                self._routes[self._count] = s.handler
+                self._count += 1
+            i += 1
         self._one = self._routes[0] if self._count == 1 else None
         if end - at <= _SEEN:
             self._seen_n = end - at
