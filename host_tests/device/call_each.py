@@ -1,7 +1,6 @@
 """Calls every function of the module `sample` and tells what its frame took from the heap."""
 
 import micropython
-
 import sample
 
 

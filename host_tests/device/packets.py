@@ -33,9 +33,9 @@ def numbered(topic, payload, first):
 
 def _publish(first, topic, identifier, payload):
     n = 2 + len(topic) + len(identifier) + len(payload)
-    length = (n,) if n < 128 else (n & 127 | 128, n >> 7)
-    head = bytes((first,) + length + (len(topic) >> 8, len(topic) & 255))
-    return head + topic + identifier + payload
+    length = bytes((n,) if n < 128 else (n & 127 | 128, n >> 7))
+    topic = bytes((len(topic) >> 8, len(topic) & 255)) + topic
+    return bytes((first,)) + length + topic + identifier + payload
 
 
 def puback():

@@ -11,7 +11,9 @@ operation, once. What must allocate in between stands between `pause` and `resum
 """
 
 import gc
+
 import micropython
+from micropython import const
 
 REPEATS = 50  # with the counters, and as often with the heap locked
 

@@ -1,8 +1,9 @@
 """A peer inside the interpreter: a link whose bytes are a script. It allocates nothing itself."""
 
-import packets
+from micropython import const
 
 import flatmq.client
+import packets
 from flatmq import Client
 
 WITHOUT_END = const(268435455)

@@ -2,29 +2,29 @@
 
 import pytest
 
-import device
+import on_device
 from conftest import SharedBrokers
 
 SCRIPTED = [
     pytest.param(module, name, id=f"{module}-{name}")
     for module in ("publishing", "receiving", "connection")
-    for name in device.operations(module)
+    for name in on_device.operations(module)
 ]
 
 
 @pytest.mark.parametrize(("module", "name"), SCRIPTED)
 def test_with_a_scripted_peer(module: str, name: str) -> None:
-    assert device.proof(module, name) == device.NOTHING
+    assert on_device.proof(module, name) == on_device.NOTHING
 
 
-@pytest.mark.parametrize("name", device.operations("sockets"))
+@pytest.mark.parametrize("name", on_device.operations("sockets"))
 def test_with_a_broker(name: str, shared_brokers: SharedBrokers) -> None:
     peer = shared_brokers.get("mosquitto", "shared")
-    assert device.proof("sockets", name, peer) == device.NOTHING
+    assert on_device.proof("sockets", name, peer) == on_device.NOTHING
 
 
-@pytest.mark.parametrize("name", device.operations("waiting"))
+@pytest.mark.parametrize("name", on_device.operations("waiting"))
 def test_while_it_is_not_online_a_poll_leaves_nothing_behind(name: str) -> None:
-    seen = device.proof("waiting", name)
+    seen = on_device.proof("waiting", name)
     # The frame of Client._connect is on the heap, and given back when it returns.
     assert (seen.kept, seen.refused) == (0, False)

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-import device
 import frames
+import on_device
 from flatmq_tools import bytecode
 
 # What runs while a client is made or connects, or subscribes or unsubscribes.
@@ -38,7 +38,7 @@ MODULES = sorted(
 
 @pytest.mark.parametrize("module", MODULES)
 def test_frames_of(module: str) -> None:
-    found = frames.functions(device.made() / "flatmq" / f"{module}.mpy")
+    found = frames.functions(on_device.made() / "flatmq" / f"{module}.mpy")
     assert {f.name for f in found if f.on_heap} == MAY_BE_ON_HEAP.get(module, set())
 
 
@@ -68,5 +68,5 @@ def test_an_interpreter_agrees(tmp_path: Path) -> None:
     source.unlink()
     on_heap = {f.name: f.on_heap for f in frames.functions(compiled) if f.name != "<module>"}
     assert set(on_heap.values()) == {False, True}
-    told = device.run("call_each.py", heap="128k", before=tmp_path)
+    told = on_device.run("call_each.py", heap="128k", before=tmp_path)
     assert {name: taken != "0" for name, taken in (w.split("=") for w in told)} == on_heap

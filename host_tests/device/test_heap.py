@@ -1,15 +1,15 @@
-"""How little heap is enough, and is it as free later as it was at first?"""
+"""Is a small heap enough, and later as free as it was at first?"""
 
 import pytest
 
-import device
+import on_device
 from conftest import SharedBrokers
 
 
-def test_a_sketch_runs_in_the_smallest_heap(shared_brokers: SharedBrokers) -> None:
+def test_a_sketch_runs_in_a_small_heap(shared_brokers: SharedBrokers) -> None:
     peer = shared_brokers.get("mosquitto", "shared")
     arguments = (peer.host, str(peer.port))
-    assert device.run("sketch.py", *arguments, heap=device.SMALLEST_HEAP) == ["21.5"]
+    assert on_device.run("sketch.py", *arguments, heap=on_device.HEAP) == ["21.5"]
 
 
 @pytest.mark.parametrize(
@@ -22,8 +22,8 @@ def test_a_sketch_runs_in_the_smallest_heap(shared_brokers: SharedBrokers) -> No
 )
 def test_the_heap_is_where_it_was(name: str, steps: int, shared_brokers: SharedBrokers) -> None:
     peer = shared_brokers.get("mosquitto", "shared")
-    assert device.growth("settling", name, steps, peer) == 0
+    assert on_device.growth("settling", name, steps, peer) == 0
 
 
 def test_a_heap_that_grows_is_seen() -> None:
-    assert device.growth("settling", "keeping_each_message", 20) > 0
+    assert on_device.growth("settling", "keeping_each_message", 20) > 0

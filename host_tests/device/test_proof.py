@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import pytest
 
-import device
+import on_device
 from flatmq_tools import bytecode
 
 
@@ -53,6 +53,6 @@ def test_what_allocates_is_seen(what: str, tmp_path: Path) -> None:
     client = bytecode.compiled(tmp_path / "compiled", sources)
 
     operation = "publishing" if spoiled.module == "session" else "receiving"
-    seen = device.proof(operation, "qos0", client=client)
+    seen = on_device.proof(operation, "qos0", client=client)
     ways = (seen.asked > 0, seen.kept > 0, seen.refused)
     assert ways == (spoiled.asked, spoiled.kept, spoiled.refused), seen

