@@ -47,7 +47,7 @@ def _made() -> tempfile.TemporaryDirectory[str]:
     """A folder with all that is imported, removed when this process ends."""
     folder = tempfile.TemporaryDirectory(prefix="flatmq-device-")
     bytecode.compiled(Path(folder.name))
-    helpers = [HERE / f"{name}.py" for name in ("proof", "packets", "scripted_link")]
+    helpers = [HERE / f"{name}.py" for name in ("proof", "packets", "scripted_link", "reader")]
     for source in [*helpers, *(HERE / "operations").glob("*.py")]:
         bytecode.compile_module(source, Path(folder.name, f"{source.stem}.mpy"), source.name)
     return folder
@@ -59,8 +59,8 @@ def made() -> Path:
 
 
 def run(program: str, *arguments: str, heap: str, before: Path | None = None) -> list[str]:
-    """What a program of this folder tells on its last line; the folder
-    `before` has modules that go before those in `made`."""
+    """What a program of this folder tells on its last line; the modules in the folder `before`
+    go before those in `made`."""
     done = subprocess.run(
         [*interpreter_command("micropython", heap), str(HERE / program), *arguments],
         env=interpreter.environment(*([before] if before else []), made()),

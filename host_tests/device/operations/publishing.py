@@ -181,6 +181,17 @@ def written_in_pieces(proof):
         yield link.took(wanted)
 
 
+def acknowledgements_of_nothing(proof):
+    link, client = online()
+    packet = packets.puback().with_id(77) + packets.pubcomp().with_id(77)
+    packet += packets.pubrec().with_id(77)
+    while True:
+        before = client.stats.strays
+        link.feed(packet)
+        client.poll()
+        yield client.stats.strays == before + 3 and client.connected
+
+
 def no_room_in_the_ring(proof):
     link, client = online(tx_size=64)
     link.room = 0
