@@ -17,10 +17,6 @@ _SEND = const(0)
 _ANSWER = const(1)
 _NOTHING = const(2)
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:  # there is no typing on a board
-    from typing import Any
-
 # A builtin is found after a miss in the module; a module global is found at once.
 _len = len
 
@@ -50,11 +46,13 @@ class Subscription:
         if self.wait == _ANSWER:
             self.wait = _SEND
 
-    def fits(self, buf: bytearray, at: int, end: int) -> bool:
-        """Whether one of the filters matches the topic name in `buf` from `at` to `end`."""
-        for i in range(_len(self.filters)):
-            if matches(self.filters[i], buf, at, end):
+    def takes(self, m: Message) -> bool:
+        """Whether the topic name of a message matches one of the filters."""
+        i = 0
+        while i < _len(self.filters):  # a `for` would put the frame on the heap
+            if matches(self.filters[i], m.buf, m.topic_at, m.topic_end):
                 return True
+            i += 1
         return False
 
 
@@ -202,13 +200,13 @@ class Router:
         if n > end:
             return "shorter than its topic name"
         at += 2
+        m.topic_at = at
+        m.topic_end = m.at = n
         # Bytes that are the same as last time need no second look.
         if n - at != self._seen_n or m.buf.find(self._seen, at, n) != at:
             if not is_name(m.buf, at, n):
                 return "not a topic name"
-            self._find(at, n)
-        m.topic_at = at
-        m.topic_end = m.at = n
+            self._find(m)
         m.end = end
         if first != m.first or not self._one:
             return self._flagged(first)
@@ -225,23 +223,23 @@ class Router:
         self._handled = 0
         return what
 
-    def _find(self, at, end):
-        """Find the handlers for a topic name, and remember it."""
+    def _find(self, m):
+        """Find the handlers for a message's topic name, and remember it."""
         self._count = 0
         self._seen_n = -1
-        for i in range(_len(self._slots)):
-            s: Any = self._slots[i]
-            if s and s.handler and s.fits(self.message.buf, at, end):
+        for s in self._slots:
+            if s and s.handler and s.takes(m):
                 self._routes[self._count] = s.handler
                 self._count += 1
         self._one = self._routes[0] if self._count == 1 else None
-        if end - at <= _SEEN:
-            self._seen_n = end - at
-            s = self._seen
-            s[0:] = b""  # keeps its memory, so that append allocates nothing
-            buf = self.message.buf
-            for i in range(at, end):
-                s.append(buf[i])
+        n = m.topic_end - m.topic_at
+        if n <= _SEEN:
+            self._seen_n = n
+            self._seen[0:] = b""  # keeps its memory, so that append allocates nothing
+            n = m.topic_at
+            while n < m.topic_end:
+                self._seen.append(m.buf[n])
+                n += 1
 
     def _flagged(self, first):
         """Go on with a message that has other flags than the one before, or is numbered."""

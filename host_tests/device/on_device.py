@@ -1,0 +1,103 @@
+"""Runs the operations in a MicroPython interpreter with a small heap, from .mpy as on a board."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import NamedTuple
+
+from conftest import interpreter_command
+from flatmq_tools import broker, bytecode, interpreter
+
+HERE = Path(__file__).parent
+
+# Of a 64-bit interpreter, where objects are twice as large as on a board.
+HEAP = "48k"  # for the client, proof.py and operations over sockets
+SCRIPTED_HEAP = "64k"  # with the scripted peer, and the longer lists of operations
+
+DEADLINE = 60  # seconds until an interpreter is ended from outside
+
+
+class Seen(NamedTuple):
+    """What proof.py tells of an operation."""
+
+    asked: int  # bytes of heap that were asked for
+    kept: int  # bytes that were in use afterwards
+    refused: bool  # whether it failed with the heap locked
+
+
+NOTHING = Seen(asked=0, kept=0, refused=False)
+
+
+def operations(module: str) -> list[str]:
+    """The operations of a module: its public functions."""
+    tree = ast.parse((HERE / "operations" / f"{module}.py").read_text())
+    return [
+        node.name
+        for node in tree.body
+        if isinstance(node, ast.FunctionDef) and not node.name.startswith("_")
+    ]
+
+
+@functools.cache
+def _made() -> tempfile.TemporaryDirectory[str]:
+    """A folder with all that is imported, removed when this process ends."""
+    folder = tempfile.TemporaryDirectory(prefix="flatmq-device-")
+    bytecode.compiled(Path(folder.name))
+    helpers = [HERE / f"{name}.py" for name in ("proof", "packets", "scripted_link", "reader")]
+    for source in [*helpers, *(HERE / "operations").glob("*.py")]:
+        bytecode.compile_module(source, Path(folder.name, f"{source.stem}.mpy"), source.name)
+    return folder
+
+
+def made() -> Path:
+    """The folder with the client, the operations and their helpers as .mpy."""
+    return Path(_made().name)
+
+
+def run(program: str, *arguments: str, heap: str, before: Path | None = None) -> list[str]:
+    """What a program of this folder tells on its last line; the modules in the folder `before`
+    go before those in `made`."""
+    done = subprocess.run(
+        [*interpreter_command("micropython", heap), str(HERE / program), *arguments],
+        env=interpreter.environment(*([before] if before else []), made()),
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE,
+        check=False,
+    )
+    told = f"{program} {' '.join(arguments)}:\n{done.stdout}{done.stderr}"
+    assert done.returncode == 0, told
+    words = done.stdout.splitlines()[-1].split() if done.stdout else []
+    assert words[:1] == ["SEEN"], told
+    return words[1:]
+
+
+def _run_operation(
+    module: str,
+    name: str,
+    steps: int,
+    peer: broker.Broker | None,
+    before: Path | None = None,
+) -> list[str]:
+    address = (peer.host, str(peer.port)) if peer else ()
+    heap = HEAP if module == "sockets" else SCRIPTED_HEAP
+    arguments = (module, name, str(steps), *address)
+    return run("run_operation.py", *arguments, heap=heap, before=before)
+
+
+def proof(
+    module: str, name: str, peer: broker.Broker | None = None, client: Path | None = None
+) -> Seen:
+    """What an operation allocates, done over and over; `client` is a folder with a flatmq that
+    is not the one in this repository."""
+    asked, kept, refused = _run_operation(module, name, 0, peer, client)
+    return Seen(int(asked), int(kept), refused == "1")
+
+
+def growth(module: str, name: str, steps: int, peer: broker.Broker | None = None) -> int:
+    """Bytes that the heap holds more after so many steps of an operation."""
+    return int(_run_operation(module, name, steps, peer)[0])

@@ -1,0 +1,105 @@
+"""Receiving from the scripted peer what comes in pieces, at once, or is too large."""
+
+import packets
+from reader import TOPIC, receiving
+from scripted_link import online, subscribe
+
+
+def several_in_one_read(proof):
+    link, client, reader, packet = receiving(TOPIC)
+    packet = packet * 4
+    while True:
+        link.feed(packet)
+        client.poll()
+        yield reader.took(4)
+
+
+def cut_in_two_at_each_byte(proof):
+    link, client, reader, packet = receiving(TOPIC)
+    while True:
+        for at in range(1, len(packet)):
+            link.feed(packet, 0, at)
+            client.poll()
+            link.feed(packet, at)
+            client.poll()
+        yield reader.took(len(packet) - 1)
+
+
+def qos1_cut_in_two_at_each_byte(proof):
+    link, client, reader, _ = receiving(TOPIC, qos=1)
+    packet = packets.numbered(TOPIC, b"-1500", 0x32).with_id(513)
+    puback = packets.puback().with_id(513)
+    while True:
+        taken = True
+        for at in range(1, len(packet)):
+            link.feed(packet, 0, at)
+            client.poll()
+            taken = taken and reader.count == 0
+            link.feed(packet, at)
+            client.poll()
+            taken = taken and reader.took(1) and link.took(puback)
+        yield taken
+
+
+def length_of_two_bytes_cut_at_each(proof):
+    """A payload of 200 bytes, of which the first bytes come one by one."""
+    link, client = online()
+    seen = bytearray(200)
+
+    def take(message):
+        message.copy(seen)
+
+    subscribe(client, link, TOPIC, take)
+    packet = packets.publish(TOPIC, bytes(range(200)))
+    while True:
+        seen[199] = 0
+        for at in range(30):
+            link.feed(packet, at, at + 1)
+            client.poll()
+        link.feed(packet, 30)
+        while client.poll():
+            pass
+        yield seen[199] == 199
+
+
+def larger_than_rx_size(proof):
+    """It is skipped; the one after it is not."""
+    link, client, reader, packet = receiving(TOPIC)
+    packet = packets.publish(TOPIC, b"-" * 300) + packet
+    while True:
+        before = client.stats.skipped
+        link.feed(packet)
+        while client.poll():
+            pass
+        yield client.stats.skipped == before + 1 and reader.took(1)
+
+
+def larger_than_rx_size_at_qos1(proof):
+    """It is acknowledged all the same."""
+    link, client, reader, _ = receiving(TOPIC, qos=1)
+    packet = packets.numbered(TOPIC, b"-" * 300, 0x32)
+    puback = packets.puback()
+    while True:
+        before = client.stats.skipped
+        link.feed(packet.with_id(99))
+        while client.poll():
+            pass
+        taken = client.stats.skipped == before + 1 and reader.count == 0
+        yield taken and link.took(puback.with_id(99))
+
+
+def qos1_while_the_network_takes_no_puback(proof):
+    """More messages than there is room for acknowledgements: the last of them have to wait."""
+    link, client, reader, _ = receiving(TOPIC, qos=1)
+    packet = bytes(packets.numbered(TOPIC, b"-1500", 0x32).with_id(258)) * 20
+    pubacks = bytes(packets.puback().with_id(258)) * 20
+    while True:
+        link.room = 0
+        link.feed(packet)
+        for _ in range(20):
+            client.poll()
+        waited = 0 < reader.count < 20
+        link.room = len(pubacks)
+        while client.poll():
+            pass
+        yield waited and reader.took(20) and link.took(pubacks)

@@ -1,0 +1,61 @@
+"""After these the heap must be where it was."""
+
+import packets
+import sockets
+from scripted_link import connect, online, subscribe
+
+TOPIC = b"home/kitchen/lamp"
+
+
+def ten_mixed_messages(proof):
+    """Out and in at every QoS; a second handler has each one's topic and payload made bytes."""
+    echo = sockets.Echo(proof, 2)
+    last = [None, None]
+
+    def keep(message):
+        last[0] = message.topic
+        last[1] = message.payload
+
+    echo.client.subscribe(b"proof/#", keep, 2)
+    while True:
+        done = True
+        for i in range(10):
+            done = echo.round(i % 3) and done
+        yield done and last[1] == b"-1500"
+
+
+def reconnect_over_tcp(proof):
+    echo = sockets.Echo(proof, 1)
+    while True:
+        echo.client.disconnect()
+        echo.client.connect(sockets.ANSWER_MS)
+        yield echo.round(1)
+
+
+def reconnect_after_a_loss(proof):
+    """With a message in flight, and a subscription that is asked for again."""
+    link, client = online()
+    subscribe(client, link, TOPIC, print)
+    puback = packets.puback()
+    while True:
+        identifier = client.publish(TOPIC, b"1", 1)
+        client.poll()
+        link.end()
+        client.poll()
+        connect(client, link)
+        client.poll()
+        link.feed(puback.with_id(identifier))
+        client.poll()
+        yield client.connected and client.pending == 0
+
+
+def keeping_each_message(proof):
+    """What an application holds on to does show."""
+    link, client = online()
+    kept = []
+    subscribe(client, link, TOPIC, lambda message: kept.append(message.payload))
+    packet = packets.publish(TOPIC, b"21.5")
+    while True:
+        link.feed(packet)
+        client.poll()
+        yield kept[-1] == b"21.5"

@@ -1,0 +1,46 @@
+"""A handler that looks at what it gets, for a client of the scripted peer."""
+
+import packets
+from scripted_link import online, subscribe
+
+TOPIC = b"home/kitchen/lamp"
+
+
+class Reader:
+    """A handler that reads its message in every way that allocates nothing."""
+
+    def __init__(self, topic=TOPIC):
+        self.topic = topic
+        self.count = 0
+        self.value = None
+        self._into = bytearray(16)
+
+    def take(self, message):
+        self.value = message.number()
+        n = message.copy(self._into)
+        if (
+            message.is_topic(self.topic)
+            and message.is_payload(b"-1500")
+            and not message.is_payload(b"1500")
+            and len(message) == n == 5
+            and message[0] == self._into[0] == 45
+            and message[4] == self._into[4]
+            and message.qos + message.retain + message.dup <= 4
+        ):
+            self.count += 1
+
+    def took(self, count):
+        """Whether just so many messages came, as they were sent, since this was last asked."""
+        n = self.count
+        value = self.value
+        self.count = 0
+        self.value = None
+        return n == count and value == -1500
+
+
+def receiving(filters, topic=TOPIC, qos=0):
+    """A link and a client that is subscribed, its handler, and what the peer sends at QoS 0."""
+    link, client = online()
+    reader = Reader(topic)
+    subscribe(client, link, filters, reader.take, qos)
+    return link, client, reader, packets.publish(topic, b"-1500")

@@ -1,0 +1,23 @@
+"""Runs one operation on MicroPython: `run_operation.py MODULE OPERATION STEPS [HOST PORT]`.
+
+STEPS 0 asks whether it allocates, and any other number whether the heap grows by so many steps.
+The last line tells what was seen.
+"""
+
+import gc
+import sys
+
+gc.collect()
+module, name, steps = sys.argv[1:4]
+broker = (sys.argv[4], int(sys.argv[5])) if len(sys.argv) > 4 else None
+operation = getattr(__import__(module), name)
+if steps == "0":
+    from proof import Proof
+
+    proof = Proof(broker)
+    proof.prove(operation)
+    print("SEEN", proof.asked, proof.kept, int(proof.refused))
+else:
+    from proof import growth
+
+    print("SEEN", growth(operation, int(steps), broker))

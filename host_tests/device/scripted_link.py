@@ -1,0 +1,137 @@
+"""A peer inside the interpreter: a link whose bytes are a script. It allocates nothing itself."""
+
+from micropython import const
+
+import flatmq.client
+import packets
+from flatmq import Client
+
+WITHOUT_END = const(268435455)
+
+
+class Link:
+    """A link, its stream and the clock in one: time passes only where the client waits.
+
+    `room` is how many bytes one write takes.
+    """
+
+    def __init__(self):
+        self.address = None
+        self.now = 0
+        self.room = WITHOUT_END
+        self._script = b""
+        self._at = self._end = 0
+        self._gone = False
+        self._written = bytearray(768)
+        self._n = 0
+        flatmq.client.ticks_ms = self.ticks_ms
+
+    # What the client calls
+
+    def resolve(self):
+        self.address = True
+
+    def connect(self):
+        self._gone = False
+        self._at = self._end = self._n = 0
+
+    def stream(self):
+        return self
+
+    def wait(self, ms, out):
+        if not out and self._at == self._end:  # else there is something to do at once
+            self.now = self.now + ms & 0x3FFFFFFF
+
+    def close(self):
+        pass
+
+    def ticks_ms(self):
+        return self.now
+
+    def readinto(self, into):
+        n = min(self._end - self._at, len(into))
+        if not n:
+            return 0 if self._gone else None
+        for i in range(n):
+            into[i] = self._script[self._at + i]
+        self._at += n
+        return n
+
+    def write(self, buf, at, n):
+        n = min(n, self.room)
+        if not n:
+            return None
+        for i in range(at, at + n):
+            self._written[self._n] = buf[i]
+            self._n += 1
+        return n
+
+    # What a test calls
+
+    def feed(self, packet, at=0, end=None):
+        """Have the client read a packet, or a part of it, next."""
+        self._script = packet
+        self._at = at
+        self._end = len(packet) if end is None else end
+
+    def took(self, wanted):
+        """Whether just these bytes were written since this was last asked."""
+        n = self._n
+        self._n = 0
+        return n == len(wanted) and self._written.find(wanted, 0, n) == 0
+
+    def took_any(self):
+        """Whether anything was written since."""
+        n = self._n
+        self._n = 0
+        return n > 0
+
+    def identifier(self, at):
+        """The two bytes at a position of what was written."""
+        return self._written[at] << 8 | self._written[at + 1]
+
+    def end(self):
+        """The peer closes the connection."""
+        self._gone = True
+
+
+def online(**options):
+    """A link, and a client that is connected by it."""
+    link = Link()
+    options.setdefault("tx_size", 512)
+    options.setdefault("rx_size", 256)
+    client = Client(b"proof", link=link, **options)
+    connect(client, link)
+    return link, client
+
+
+def greeting(client, link):
+    """Polls until a client awaits CONNACK."""
+    client.start()
+    while client.state != "greeting":
+        client.poll(60000)
+    client.poll()
+    if not link.took_any():
+        raise AssertionError("no CONNECT")
+
+
+def connect(client, link, connack=packets.CONNACK):
+    """Polls a client until the scripted peer has accepted it."""
+    greeting(client, link)
+    link.feed(connack)
+    client.poll()
+    if not client.connected:
+        raise AssertionError(client.state)
+
+
+def subscribe(client, link, filters, handler, qos=0):
+    """Subscribes, and has the scripted peer grant it."""
+    wanted = client.subscribe(filters, handler, qos)
+    client.poll()
+    suback = b"\x90\x03" + bytes((link.identifier(2) >> 8, link.identifier(2) & 255, qos))
+    if not link.took_any():
+        raise AssertionError("no SUBSCRIBE")
+    link.feed(suback)
+    client.poll()
+    if wanted.granted != bytes((qos,)):
+        raise AssertionError("not granted")

@@ -1,0 +1,29 @@
+"""Is a small heap enough, and later as free as it was at first?"""
+
+import pytest
+
+import on_device
+from conftest import SharedBrokers
+
+
+def test_a_sketch_runs_in_a_small_heap(shared_brokers: SharedBrokers) -> None:
+    peer = shared_brokers.get("mosquitto", "shared")
+    arguments = (peer.host, str(peer.port))
+    assert on_device.run("sketch.py", *arguments, heap=on_device.HEAP) == ["21.5"]
+
+
+@pytest.mark.parametrize(
+    ("name", "steps"),
+    [
+        pytest.param("ten_mixed_messages", 100, id="1000 mixed messages"),
+        pytest.param("reconnect_over_tcp", 20, id="20 reconnects"),
+        pytest.param("reconnect_after_a_loss", 20, id="20 losses"),
+    ],
+)
+def test_the_heap_is_where_it_was(name: str, steps: int, shared_brokers: SharedBrokers) -> None:
+    peer = shared_brokers.get("mosquitto", "shared")
+    assert on_device.growth("settling", name, steps, peer) == 0
+
+
+def test_a_heap_that_grows_is_seen() -> None:
+    assert on_device.growth("settling", "keeping_each_message", 20) > 0
