@@ -15,8 +15,8 @@ from flatmq_tools import broker, bytecode, interpreter
 HERE = Path(__file__).parent
 
 # Of a 64-bit interpreter, where objects are twice as large as on a board.
-HEAP = "48k"  # for the client, proof.py and operations over sockets
-SCRIPTED_HEAP = "64k"  # with the scripted peer, and the longer lists of operations
+HEAP = "64k"  # for the client, proof.py and operations over sockets
+SCRIPTED_HEAP = "80k"  # with the scripted peer, and the longer lists of operations
 
 DEADLINE = 60  # seconds until an interpreter is ended from outside
 

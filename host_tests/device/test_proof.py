@@ -22,7 +22,7 @@ class Spoiled(NamedTuple):
 
 
 PUBLISH = "        if head & 6 or self.end"  # the first line of Session.publish
-RECEIVE = "        m = self.message\n        n = at + 2\n"  # and of Router.publish
+RECEIVE = "        m = self.message\n        # Two bytes behind"  # and of Router.publish
 BYTES = '_ = b"x" + bytes(1)\n'
 EXCEPTION = """try:
             None.x
