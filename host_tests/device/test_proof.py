@@ -21,7 +21,7 @@ class Spoiled(NamedTuple):
     refused: bool
 
 
-PUBLISH = "        if head & 6 or self.end"  # the first line of Session.publish
+PUBLISH = "        if self.end + _len(topic)"  # the first line of Session.publish_qos0
 RECEIVE = "        m = self.message\n        # Two bytes behind"  # and of Router.publish
 BYTES = '_ = b"x" + bytes(1)\n'
 EXCEPTION = """try:

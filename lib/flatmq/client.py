@@ -20,7 +20,6 @@ if TYPE_CHECKING:  # there is no typing on a board
     from .router import Subscription
 
 # A builtin is found after a miss in the module; a module global is found at once.
-_isinstance = isinstance
 _str = str
 
 
@@ -175,11 +174,12 @@ class Client:
         if topic is not self._topic:
             self._name = field("topic name", topic, is_name)
             self._topic = topic if self._name is topic or isinstance(topic, str) else None
-        if _isinstance(payload, _str):
+        if payload.__class__ is _str:  # isinstance costs more, and this is asked every time
             payload = payload.encode()  # type: ignore[union-attr]
         if qos:
             qos = number("qos", qos, 0, 2) << 1
-        return self._session.publish(0x31 | qos if retain else 0x30 | qos, self._name, payload)  # type: ignore[arg-type]
+            return self._session.publish((0x31 if retain else 0x30) | qos, self._name, payload)  # type: ignore[arg-type]
+        return self._session.publish_qos0(0x31 if retain else 0x30, self._name, payload)  # type: ignore[arg-type]
 
     def poll(self, ms: int = 0) -> bool:
         """Do what there is to do, and wait up to `ms` for something to come in. Returns whether
@@ -214,11 +214,11 @@ class Client:
         if s.plain:
             if not s.end:
                 return
-            s.left = s.end
             n = self._write(s)
             if n == s.end:
-                s.end = s.left = 0
+                s.end = 0
                 return
+            s.left = s.end
             s.plain = False
         while n is not None:
             if n < 0:
@@ -400,7 +400,7 @@ class Client:
 
     def _write(self, s):
         try:
-            return self._stream.write(s.src, s.out, s.left)
+            return self._stream.write(s.src, s.out, s.left or s.end)  # `end`: see `plain`
         except OSError:
             return -1
 
