@@ -18,6 +18,7 @@ MAY_BE_ON_HEAP = {
         "Client._lost",
     },
     "router": {
+        "Subscription.narrow.<listcomp>",
         "Router.__init__",
         "Router.subscribe",
         "Router.unsubscribe",
