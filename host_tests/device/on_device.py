@@ -15,8 +15,9 @@ from flatmq_tools import broker, bytecode, interpreter
 HERE = Path(__file__).parent
 
 # Of a 64-bit interpreter, where objects are twice as large as on a board.
-HEAP = "64k"  # for the client, proof.py and operations over sockets
-SCRIPTED_HEAP = "80k"  # with the scripted peer, and the longer lists of operations
+HEAP = "48k"  # for the client and a sketch
+PROOF_HEAP = "64k"  # with proof.py, and the operations over sockets
+SCRIPTED_HEAP = "80k"  # with the scripted peer too, and its longer lists of operations
 
 DEADLINE = 60  # seconds until an interpreter is ended from outside
 
@@ -84,7 +85,7 @@ def _run_operation(
     before: Path | None = None,
 ) -> list[str]:
     address = (peer.host, str(peer.port)) if peer else ()
-    heap = HEAP if module == "sockets" else SCRIPTED_HEAP
+    heap = PROOF_HEAP if module == "sockets" else SCRIPTED_HEAP
     arguments = (module, name, str(steps), *address)
     return run("run_operation.py", *arguments, heap=heap, before=before)
 

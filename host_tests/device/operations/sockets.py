@@ -12,9 +12,9 @@ class Echo:
 
     def __init__(self, proof, qos):
         self.client = Client(b"proof", *proof.broker, tx_size=512, rx_size=256)
-        self.client.connect(ANSWER_MS)
         self.count = 0
         subscription = self.client.subscribe(TOPIC, self._take, qos)
+        self.client.connect(ANSWER_MS)
         while subscription.granted is None:
             self.client.poll(ANSWER_MS)
 
