@@ -175,7 +175,7 @@ class Client:
             self._name = field("topic name", topic, is_name)
             self._topic = topic if self._name is topic or isinstance(topic, str) else None
         if payload.__class__ is _str:  # isinstance costs more, and this is asked every time
-            payload = payload.encode()  # type: ignore[union-attr]
+            payload = payload.encode()
         if qos:
             qos = number("qos", qos, 0, 2) << 1
             return self._session.publish((0x31 if retain else 0x30) | qos, self._name, payload)  # type: ignore[arg-type]
