@@ -239,13 +239,13 @@ class Client:
 
     def ping(self) -> None:
         """Have a PINGREQ sent. The connection ends if nothing comes in for `timeout` s, or for
-        the keep alive where that is less."""
+        three quarters of the keep alive where that is less."""
         if self.state == "online" and not self._asked:
             if self._session.answers <= ROOM:  # else bytes wait to go out, which will do as well
                 self._session.answer(0xC0)
             self._asked = True
             self._now = ticks_ms()
-            self._due = ticks_add(self._now, min(self._timeout, self._who[3] * 1000 or _NEVER))
+            self._due = ticks_add(self._now, min(self._timeout, self._interval))
 
     @property
     def connected(self) -> bool:
