@@ -83,7 +83,7 @@ class Client:
         # Packet identifiers start anywhere: a reboot must not use again what it left in flight.
         self._session = Session(tx_size, inflight, subscriptions, random.getrandbits(15))
         self.stats = self._session.stats
-        self._receiving = (subscriptions, incoming, on_message)
+        self._receiving = (subscriptions, number("incoming", incoming, 1, 65535), on_message)
         self._router: Any = None
         # Bytes are read to `rx_size` in this buffer, and parsed where they lie. What is left of a
         # packet that is cut moves to before `rx_size`, so that the next bytes complete it.

@@ -67,7 +67,7 @@ class Router:
     ) -> None:
         self._session = session
         self._stats = session.stats
-        self._slots: list[Subscription | None] = [None] * number("subscriptions", size, 0, 255)
+        self._slots: list[Subscription | None] = [None] * size
         self._seen = bytearray(_SEEN)  # the topic name found last
         self._seen_n = -1
         self._routes: list = [None] * size  # and its handlers
@@ -76,7 +76,7 @@ class Router:
         # Handlers that are done with a message of which a later one raised; -1: none gets it.
         self._handled = 0
         self._on_message = on_message
-        self._ids = [0] * number("incoming", incoming, 1, 65535)
+        self._ids = [0] * incoming
         self.message = Message(buf)
 
     # Requests
