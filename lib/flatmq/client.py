@@ -82,7 +82,7 @@ class Client:
         # Packet identifiers start anywhere: a reboot must not use again what it left in flight.
         self._session = Session(tx_size, inflight, subscriptions, random.getrandbits(15))
         self.stats = self._session.stats
-        self._receiving = (subscriptions, incoming, on_message)
+        self._receiving = (subscriptions, number("incoming", incoming, 1, 65535), on_message)
         self._router: Any = None
         # Bytes are read to `rx_size` in this buffer, and parsed where they lie. What is left of a
         # packet that is cut moves to before `rx_size`, so that the next bytes complete it.
@@ -239,13 +239,13 @@ class Client:
 
     def ping(self) -> None:
         """Have a PINGREQ sent. The connection ends if nothing comes in for `timeout` s, or for
-        the keep alive where that is less."""
+        three quarters of the keep alive where that is less."""
         if self.state == "online" and not self._asked:
             if self._session.answers <= ROOM:  # else bytes wait to go out, which will do as well
                 self._session.answer(0xC0)
             self._asked = True
             self._now = ticks_ms()
-            self._due = ticks_add(self._now, min(self._timeout, self._who[3] * 1000 or _NEVER))
+            self._due = ticks_add(self._now, min(self._timeout, self._interval))
 
     @property
     def connected(self) -> bool:

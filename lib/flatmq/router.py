@@ -41,7 +41,7 @@ class Subscription:
         if self.granted:
             self.granted = bytes([self.granted[self.filters.index(f)] for f in filters])
         self.filters = filters
-        first, tail = (0x82, bytes((self.qos,))) if self.handler else (0xA2, b"")
+        first, tail = (0x82, bytes((self.qos,))) if self.handler is not None else (0xA2, b"")
         self.packet = packet(first, b"\0\0", filters, tail)
         if self.wait == _ANSWER:
             self.wait = _SEND
@@ -65,7 +65,7 @@ class Router:
     ) -> None:
         self._session = session
         self._stats = session.stats
-        self._slots: list[Subscription | None] = [None] * number("subscriptions", size, 0, 255)
+        self._slots: list[Subscription | None] = [None] * size
         self._seen = bytearray(_SEEN)  # the topic name found last
         self._seen_n = -1
         self._routes: list = [None] * size  # and its handlers
@@ -74,18 +74,20 @@ class Router:
         # Handlers that are done with a message of which a later one raised; -1: none gets it.
         self._handled = 0
         self._on_message = on_message
-        self._ids = [0] * number("incoming", incoming, 1, 65535)
+        self._ids = [0] * incoming
         self.message = Message(buf)
 
     # Requests
 
     def subscribe(self, filters, handler, qos: int) -> Subscription:
         """Remember a subscription; one to the same filters is replaced. ValueError for a bad
-        filter or QoS, or when every slot is taken."""
+        filter or QoS, no handler, or when every slot is taken."""
         number("qos", qos, 0, 2)
+        if handler is None:
+            raise ValueError("handler: None")
         filters = _checked(filters)
         for i, s in enumerate(self._slots):
-            if s and s.handler and s.filters == filters:
+            if s and s.handler is not None and s.filters == filters:
                 self._clear(i)
         return self._put(Subscription(filters, handler, qos))
 
@@ -94,10 +96,10 @@ class Router:
         or when every slot is taken."""
         filters = _checked(filters)
         for f in filters:
-            if not any(s and s.handler and f in s.filters for s in self._slots):
+            if not any(s and s.handler is not None and f in s.filters for s in self._slots):
                 raise ValueError(f"topic filter: not subscribed to: {f!r}")
         rest = [
-            [f for f in s.filters if f not in filters] if s and s.handler else None
+            [f for f in s.filters if f not in filters] if s and s.handler is not None else None
             for s in self._slots
         ]
         if [] not in rest:
@@ -138,7 +140,7 @@ class Router:
         the `same`."""
         for i, s in enumerate(self._slots):
             self._session.ids[i - len(self._slots)] = 0
-            if s and not remembered and not s.handler:
+            if s and not remembered and s.handler is None:
                 self._slots[i] = None
             elif s and (s.wait == _ANSWER or not remembered):
                 s.wait = _SEND
@@ -176,11 +178,11 @@ class Router:
         pid = self.message.buf[at] << 8 | self.message.buf[at + 1]
         for i, s in enumerate(self._slots):
             if s and self._session.ids[i - len(self._slots)] == pid:
-                if (first == 0x90) != bool(s.handler):
+                if (first == 0x90) != (s.handler is not None):
                     return False
                 self._session.ids[i - len(self._slots)] = 0
                 s.wait = _NOTHING
-                if not s.handler:
+                if s.handler is None:
                     self._slots[i] = None
                     return True
                 s.granted = bytes(self.message.buf[at + 2 : end])
@@ -208,7 +210,7 @@ class Router:
                 return "not a topic name"
             self._find(m)
         m.end = end
-        if first != m.first or not self._one:
+        if first != m.first or self._one is None:
             return self._flagged(first)
         self._one(m)
         self._stats.received += 1
@@ -228,7 +230,7 @@ class Router:
         self._count = 0
         self._seen_n = -1
         for s in self._slots:
-            if s and s.handler and s.takes(m):
+            if s and s.handler is not None and s.takes(m):
                 self._routes[self._count] = s.handler
                 self._count += 1
         self._one = self._routes[0] if self._count == 1 else None
@@ -286,7 +288,7 @@ class Router:
             i += 1
         self._handled = 0
         if not i:
-            if not self._on_message:
+            if self._on_message is None:
                 self._stats.unrouted += 1
                 return
             self._on_message(self.message)

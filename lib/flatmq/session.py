@@ -70,7 +70,7 @@ class Session:
         self.due = 0  # SUBSCRIBE and UNSUBSCRIBE packets that are to be sent
         # Records in the order of publishing: a ring of `_count` that ends before `_slot`.
         self._slots = number("inflight", inflight, 1, 255)
-        self.ids = [0] * (inflight + subscriptions)
+        self.ids = [0] * (inflight + number("subscriptions", subscriptions, 0, 255))
         self._offs = [-1] * inflight  # where the packet begins
         self._wait = bytearray(inflight)
         self._slot = self._count = 0
