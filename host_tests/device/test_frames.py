@@ -19,7 +19,6 @@ MAY_BE_ON_HEAP = {
     },
     "router": {
         "Subscription.narrow.<listcomp>",
-        "Router.__init__",
         "Router.subscribe",
         "Router.unsubscribe",
         "Router.unsubscribe.<genexpr>",
@@ -28,6 +27,7 @@ MAY_BE_ON_HEAP = {
         "Router.answered",
         "Router.answered.<genexpr>",
     },
+    "session": {"Session.__init__"},
     "stream_tcp": {"TCP.connect"},
     "wire": {"packet", "connect"},
 }
