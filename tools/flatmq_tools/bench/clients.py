@@ -42,8 +42,9 @@ CLIENTS = (
     Client("floor", "floor", is_floor=True),
     Client(
         "flatmq", "flatmq",
-        note="sizes as shipped; its handler copies the payload into a buffer, or, in a row of its "
-        "own, takes it as bytes like the handlers of the others",
+        note="sizes as shipped; its handler compares the whole payload with what it should be; in "
+        "rows of their own it copies it into a buffer, or takes it as bytes like the handlers of "
+        "the others",
     ),
     Client(
         "flatmq, .mpy in ROMFS", "flatmq", romfs=True,
