@@ -490,7 +490,7 @@ class Client:
         if n > self._have:
             return 0
         if first & 0xF0 != 0x30:
-            return self._fault("larger than rx_size")
+            return self._fault("larger than rx_size" if first == 0x90 else "length")
         n += (self._buf[at] << 8 | self._buf[at + 1]) + (2 if first & 6 else 0)
         if n > self._have:
             return 0 if n - self._at <= self._rx_size else self._fault("topic name > rx_size")
