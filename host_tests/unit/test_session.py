@@ -254,6 +254,20 @@ class SessionRules(RuleBasedStateMachine):
     def publish_small(self, qos: int) -> None:
         self._publish(qos, False, 0)
 
+    @rule(qos=st.integers(0, 2), more=st.integers(-1, 1))
+    def publish_to_the_brim(self, qos: int, more: int) -> None:
+        """A message as large as the space that is free, or a byte off."""
+        s = self.driver.session
+        fixed = 4 + len(TOPIC) + (2 if qos else 0) + len(b"%d" % (self.serial + 1))
+        self._publish(qos, False, max(0, min(s._limit - s.end, 128) - fixed + more))
+
+    @precondition(lambda self: any(m.qos for m in self.messages))
+    @rule(back=st.integers(1, 2))
+    def identifiers_come_round(self, back: int) -> None:
+        """As if so many had been given out that the next is one in flight."""
+        pid = next(m.pid for m in self.messages if m.qos)
+        self.last_id = self.driver.session._last = (pid - back) % 65_536
+
     def _publish(self, qos: int, retain: bool, fill: int) -> bool:
         self.serial += 1
         payload = b"%d" % self.serial + b"." * fill
@@ -347,7 +361,7 @@ class SessionRules(RuleBasedStateMachine):
     @rule(data=st.data())
     def acknowledge(self, data: st.DataObject) -> None:
         """Any message that the broker has got, in any order."""
-        there = [m for m in self.messages if m.qos and m.written]
+        there = [m for m in self.messages if self._answerable(m)]
         if there:
             m = data.draw(st.sampled_from(there), "message")
             self._acknowledge(m, m.wait)
@@ -355,9 +369,13 @@ class SessionRules(RuleBasedStateMachine):
     @precondition(lambda self: self.online and any(m.written for m in self.messages))
     @rule()
     def acknowledge_oldest(self) -> None:
-        there = [m for m in self.messages if m.qos and m.written]
+        there = [m for m in self.messages if self._answerable(m)]
         if there:
             self._acknowledge(there[0], there[0].wait)
+
+    def _answerable(self, m: Message) -> bool:
+        """Whether the broker has got what it is to acknowledge."""
+        return m.qos > 0 and m.written and (m.wait != PUBCOMP or m.pid in self.released)
 
     def _acknowledge(self, m: Message, wait: int) -> None:
         taken = self.driver.acknowledge(m.pid, wait)
@@ -412,10 +430,10 @@ class SessionRules(RuleBasedStateMachine):
                 self._read_publish(peer.take_apart(packet))
                 continue
             raw = peer.packet(*packet)
-            if raw[0] == 0x62 and raw not in self.answers:
-                self._read_pubrel_again(packet.pid)
+            if self.answers and raw == self.answers[0]:
+                self.answers.popleft()
             else:
-                assert raw == self.answers.popleft()
+                self._read_pubrel_again(packet)
             if raw[0] == 0x62:
                 mine = [m for m in self.messages if m.pid == packet.pid]
                 assert not mine or packet.pid in self.held or packet.pid in self.released
@@ -433,14 +451,14 @@ class SessionRules(RuleBasedStateMachine):
                 return m
         return None
 
-    def _read_pubrel_again(self, pid: int) -> None:
+    def _read_pubrel_again(self, packet: peer.Packet) -> None:
         """After a reconnect, in the place of a message that is past PUBREC."""
-        m = self.to_send[0]
-        while m.settled:
+        while self.to_send and self.to_send[0].settled:
             self.to_send.popleft()
-            m = self.to_send[0]
-        assert (m.pid, m.wait, self.same) == (pid, PUBCOMP, True)
-        self.to_send.popleft()
+        assert self.to_send, f"no answer to anything: {packet}"
+        m = self.to_send.popleft()
+        assert packet == (0x62, m.pid.to_bytes(2, "big"))
+        assert (m.wait, self.same) == (PUBCOMP, True)
         m.written = True
 
     def _read_publish(self, packet: peer.Publish) -> None:
@@ -491,7 +509,7 @@ class SessionRules(RuleBasedStateMachine):
             self._connect(True)
         for _ in range(1000):
             self._write(PLENTY)
-            there = [m for m in self.messages if m.qos and m.written]
+            there = [m for m in self.messages if self._answerable(m)]
             for m in there:
                 self._acknowledge(m, m.wait)
             if not there and not self.messages:
@@ -577,3 +595,19 @@ def test_a_message_past_pubrec_is_not_lost_when_a_broker_forgets_and_the_next_re
     driver.write(1000)
     (packet,) = publishes(driver.wire[len(HELLO) :])
     assert packet.payload == b"X", "not its release, of which the broker knows nothing"
+
+
+def test_an_acknowledgement_of_what_was_cut_harms_no_other_message() -> None:
+    driver = SessionDriver(200, 5, 0)
+    driver.publish(1, False, b"cut")
+    driver.publish(0, False, b"next")
+    driver.begin()
+    driver.accepted(True)
+    driver.write(4)
+    driver.lose()
+    driver.begin()
+    driver.accepted(True)
+    assert driver.acknowledge(1, PUBACK)
+    driver.write(1000)
+    assert [p.payload for p in publishes(driver.wire[len(HELLO) :])] == [b"next"]
+    assert driver.pending() == 0
