@@ -48,7 +48,7 @@ class Client:
     `session_present` is what the last CONNACK said, `error` None or why the last connection
     ended, `stats` counts.
 
-    Sizes are claimed here, those for receiving messages with the first subscription. str is
+    Sizes are claimed here, `subscriptions` and `incoming` with the first subscription. str is
     taken for bytes everywhere, and costs its conversion. ValueError names a value that is out of
     its limits.
     """
