@@ -128,6 +128,12 @@ def test_bytes_pass_a_field_without_a_copy() -> None:
     assert wire.field("name", value) is value
 
 
+@pytest.mark.parametrize("value", [5, 2.5, None])
+def test_a_field_is_no_number(value: object) -> None:
+    with pytest.raises(TypeError):
+        wire.field("password", value, None)  # type: ignore[arg-type]
+
+
 def test_a_field_holds_65535_bytes() -> None:
     assert len(wire.field("name", b"x" * 65_535)) == 65_535
     with pytest.raises(ValueError, match=r"name: bytes: 65536, allowed is 0 to 65535"):

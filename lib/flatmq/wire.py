@@ -114,7 +114,7 @@ def field(what: str, value: "bytes | str", is_good=is_utf8) -> bytes:
     if isinstance(value, str):
         value = value.encode()
     elif not isinstance(value, bytes):
-        value = bytes(value)
+        value = bytes(memoryview(value))  # of an int, bytes() would make that many zeros
     if len(value) > 65535:  # the text is made only when it is needed: publish comes here
         number(f"{what}: bytes", len(value), 0, 65535)
     if is_good and not is_good(value, 0, len(value)):
