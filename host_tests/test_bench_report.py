@@ -1,44 +1,9 @@
 """How the benchmark turns measurements into a report and a verdict."""
 
-import pytest
-
 from flatmq_tools.bench.figures import Results
 from flatmq_tools.bench.peers import index_options
-from flatmq_tools.bench.report import BEGIN, END, Report, insert, number, write
+from flatmq_tools.bench.report import Report
 from flatmq_tools.bench.targets import FLATMQ, TARGETS
-
-
-def test_section_replaces_only_what_stands_between_the_markers():
-    document = f"# Results\n\nkept before\n\n{BEGIN}\nold\n{END}\n\nkept after\n"
-    assert insert(document, "new") == document.replace("old", "new")
-
-
-def test_section_is_appended_to_a_document_without_markers():
-    assert insert("# Results\n", "new") == f"# Results\n\n{BEGIN}\nnew\n{END}\n"
-
-
-@pytest.mark.parametrize("document", [BEGIN, END, f"{END}\n{BEGIN}"])
-def test_half_a_pair_of_markers_is_an_error(document):
-    with pytest.raises(ValueError, match="bench:begin"):
-        insert(document, "new")
-
-
-def test_the_file_is_made_and_written_again(tmp_path):
-    path = tmp_path / "docs" / "results.md"
-    write(path, "first")
-    write(path, "second")
-    text = path.read_text(encoding="utf-8")
-    assert "second" in text
-    assert "first" not in text
-    assert text.count(BEGIN) == 1
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [(None, "-"), (0, "0"), (0.0, "0"), (0.21875, "0.219"), (14.06, "14.1"), (15896, "15,896")],
-)
-def test_numbers(value, text):
-    assert number(value) == text
 
 
 def test_ratio_is_the_median_of_the_ratios_within_a_round():

@@ -20,10 +20,11 @@ from flatmq_tools.bench import figures
 from flatmq_tools.bench.clients import CLIENTS, MICROPYTHON, Client
 from flatmq_tools.bench.figures import ALL, HELD, SMALLEST, Job, Results
 from flatmq_tools.bench.peers import PeerError
-from flatmq_tools.bench.report import Report, write
+from flatmq_tools.bench.report import SECTION, Report
 from flatmq_tools.bench.runner import Failed, Runner
 from flatmq_tools.bench.source import Source
 from flatmq_tools.bench.targets import TARGETS
+from flatmq_tools.results import write
 
 ROUNDS = 5
 QUICK_ROUNDS = 2
@@ -233,7 +234,7 @@ def main(
     section = Report(clients, bench.results).markdown(facts, with_targets=ours)
     console.print(Markdown(section))
     if complete and not quick:
-        write(results, section)
+        write(results, SECTION, section)
         console.print(f"written to {results}")
     failed = dict(bench.results.failures)
     for (key, figure), reason in failed.items():

@@ -1,18 +1,16 @@
-"""The results as Markdown, and their place in a document."""
+"""The results as Markdown."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 
 from flatmq_tools.bench.clients import CPYTHON, Client
 from flatmq_tools.bench.figures import ALL, CPU, HELD, OPERATIONS, RATE, SMALLEST, Results
 from flatmq_tools.bench.runner import HEAP_KB
 from flatmq_tools.bench.targets import TARGETS
+from flatmq_tools.results import NONE, number, table
 
-BEGIN = "<!-- bench:begin -->"
-END = "<!-- bench:end -->"
-NONE = "-"
+SECTION = "bench"  # of the document
 FAILED = "failed"
 # Figures that few clients have: a row of their own, with the column of the speed table they go to.
 _ROWS = {
@@ -21,45 +19,6 @@ _ROWS = {
     "receive_bytes": ("payload as bytes", 5),
     "chunks": ("1 KB reads", 5),
 }
-
-
-def number(value: float | None) -> str:
-    """A number with at most three figures that count, or thousands apart; "-" for None."""
-    if value is None:
-        return NONE
-    if value == 0:
-        return "0"
-    if abs(value) >= 100:
-        return f"{value:,.0f}"
-    return f"{value:.3g}"
-
-
-def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A Markdown table: the first column to the left, the others to the right."""
-    lines = [list(head), ["---", *["---:"] * (len(head) - 1)], *map(list, rows)]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
-def insert(document: str, section: str) -> str:
-    """The document with what stands between the markers replaced; appended when it has none.
-
-    Raises ValueError when only one of the markers is there, or they are the wrong way round.
-    """
-    block = f"{BEGIN}\n{section.strip()}\n{END}"
-    if BEGIN not in document and END not in document:
-        return f"{document.rstrip()}\n\n{block}\n".lstrip()
-    before, begin, rest = document.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise ValueError(f"the document needs {BEGIN} and then {END}, or neither")
-    return before + block + after
-
-
-def write(path: Path, section: str) -> None:
-    """Puts the section into the file, which is made when it does not exist."""
-    document = path.read_text(encoding="utf-8") if path.exists() else "# Results\n"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(insert(document, section), encoding="utf-8")
 
 
 class Report:

@@ -1,0 +1,41 @@
+"""Where figures go in a document."""
+
+import pytest
+
+from flatmq_tools.results import insert, markers, number, write
+
+BEGIN, END = markers("bench")
+
+
+def test_section_replaces_only_what_stands_between_the_markers():
+    other = "<!-- other:begin -->\nother\n<!-- other:end -->"
+    document = f"# Results\n\nkept before\n\n{BEGIN}\nold\n{END}\n\nkept after\n{other}\n"
+    assert insert(document, "bench", "new") == document.replace("old", "new")
+
+
+def test_section_is_appended_to_a_document_without_markers():
+    assert insert("# Results\n", "bench", "new") == f"# Results\n\n{BEGIN}\nnew\n{END}\n"
+
+
+@pytest.mark.parametrize("document", [BEGIN, END, f"{END}\n{BEGIN}"])
+def test_half_a_pair_of_markers_is_an_error(document):
+    with pytest.raises(ValueError, match="bench:begin"):
+        insert(document, "bench", "new")
+
+
+def test_the_file_is_made_and_written_again(tmp_path):
+    path = tmp_path / "docs" / "results.md"
+    write(path, "bench", "first")
+    write(path, "bench", "second")
+    text = path.read_text(encoding="utf-8")
+    assert "second" in text
+    assert "first" not in text
+    assert text.count(BEGIN) == 1
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(None, "-"), (0, "0"), (0.0, "0"), (0.21875, "0.219"), (14.06, "14.1"), (15896, "15,896")],
+)
+def test_numbers(value, text):
+    assert number(value) == text
