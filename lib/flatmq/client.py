@@ -33,8 +33,8 @@ class Client:
     clean_session  False: the broker keeps the session while the client is away
     tx_size        bytes for publishes that wait to be sent, or to be acknowledged
     rx_size        bytes of the largest packet that is received, 64 or more; as much again is
-                   claimed to read into. A larger message is acknowledged and counted, but not
-                   delivered
+                   claimed to read into. A larger message comes in pieces to handlers that were
+                   subscribed with `chunks`; without one it is acknowledged and counted
     inflight       QoS 1 and 2 publishes that may wait for an acknowledgement, 1 to 255
     subscriptions  calls of subscribe() that are remembered, 0 to 255
     incoming       received QoS 2 messages that may wait for their release. From a broker that has
@@ -94,7 +94,7 @@ class Client:
         self._at = self._have = rx_size  # what is still to be parsed
         self._start = rx_size  # where that will begin when the next bytes are there
         self._cut = False  # that is the beginning of a packet
-        self._skip = 0  # bytes to pass over, of a message larger than rx_size
+        self._more = 0  # bytes that are still to come of a message larger than rx_size
         self._busy = False  # a handler is running
         self._link = link or Client.default_link(host, port)
         self._stream: Any = None
@@ -139,14 +139,16 @@ class Client:
         filters: "bytes | str | list[bytes] | list[str]",
         handler: "Callable[[Message], None]",
         qos: int = 0,
+        chunks: bool = False,
     ) -> "Subscription":
         """Have `handler(message)` called for messages that match a topic filter, or any of a list
         of them, at `qos` at the most. Sent when online, and again when the broker has forgotten.
+        With `chunks` it gets messages larger than `rx_size` too, in pieces: see `Message`.
 
         Returns a Subscription, whose `granted` tells what the broker said. ValueError for a bad
         filter or QoS, and for more than `subscriptions`.
         """
-        return self._load().subscribe(filters, handler, qos)
+        return self._load().subscribe(filters, handler, qos, chunks)
 
     def unsubscribe(self, filters: "bytes | str | list[bytes] | list[str]") -> None:
         """End the subscription to a topic filter, or to each of a list of them."""
@@ -181,6 +183,30 @@ class Client:
             return self._session.publish((0x31 if retain else 0x30) | qos, self._name, payload)  # type: ignore[arg-type]
         return self._session.publish_qos0(0x31 if retain else 0x30, self._name, payload)  # type: ignore[arg-type]
 
+    def publish_from(
+        self,
+        topic: "bytes | str",
+        source: "Any",
+        qos: int = 0,
+        retain: bool = False,
+    ) -> "int | None":
+        """Accept a message of up to 268 MB, whose payload is sent in pieces from where it is: a
+        buffer, or a file that was opened for reading bytes and is sent whole. It has to stay as
+        it is until `pending` is 0; at QoS 1 a lost connection has it sent from its start again.
+
+        Returns its packet identifier at QoS 1, 0 at QoS 0, and None when something is pending:
+        one such message is taken at a time, after what was published before. What is published
+        after it leaves after it. ValueError for a bad topic name, and QoS 2. A file that ends
+        early, or cannot be read, ends the connection with "resource", and the message with it.
+        """
+        s = self._session
+        if s.large is None:
+            from .pieces import Pieces
+
+            s.large = Pieces(s)
+        head = (0x31 if retain else 0x30) | number("qos", qos, 0, 1) << 1
+        return s.large.publish(head, field("topic name", topic, is_name), source)
+
     def poll(self, ms: int = 0) -> bool:
         """Do what there is to do, and wait up to `ms` for something to come in. Returns whether
         something did, and as soon as it did. Only a name lookup may take longer.
@@ -204,7 +230,8 @@ class Client:
             if self.state != "offline":
                 ms = min(ms, ticks_diff(self._due, self._now))
             if ms > 0:
-                self._link.wait(ms, self._session.left > 0 or self.state == "connecting")
+                s = self._session
+                self._link.wait(ms, s.left > 0 or s.feed is not None or self.state == "connecting")
             ms = 0
 
     def flush(self) -> None:
@@ -228,14 +255,23 @@ class Client:
                 s.sent(n)
                 self._wrote = self._now
             if not s.left:
-                if s.at == s.end and not s.answers and not s.due:
+                if s.at == s.end and not (s.answers or s.due or s.feed):
                     s.src = s.buf
                     s.out = 0
                     s.plain = not (s.end or s.tail) and self.state == "online"
                     return
-                if self.state != "online" or not (self._router.request() if s.due else s.next()):
+                if self.state != "online" or not self._next(s):
                     return
             n = self._write(s)
+
+    def _next(self, s):
+        if s.due and not (s.feed and s.feed.begun):
+            return self._router.request()
+        if s.next():
+            return True
+        if s.failed:
+            self._lost("resource", s.failed)
+        return False
 
     def ping(self) -> None:
         """Have a PINGREQ sent. The connection ends if nothing comes in for `timeout` s, or for
@@ -286,7 +322,7 @@ class Client:
         said = False
         while self.state == "online":
             self.flush()
-            if not said and not s.left and s.at == s.end:
+            if not said and s.at == s.end and not (s.left or s.feed):
                 said = True
                 s.answer(0xE0)
                 continue
@@ -294,13 +330,18 @@ class Client:
             left = ticks_diff(end, ticks_ms())
             if left <= 0 or (said and self._fill() == 0):
                 break
-            self._link.wait(left, s.left > 0)
+            self._link.wait(left, s.left > 0 or s.feed is not None)
         self._lost(None)
 
     # Time
 
     def _keep_alive(self):
         now = self._now
+        left = self._timeout - ticks_diff(now, self._wrote)
+        if left > 0 and self._session.feed:
+            # PINGREQ waits for the end of the message; that bytes are taken shows life as well.
+            self._due = ticks_add(now, left)
+            return
         if self._asked:
             self._lost("timeout", "PINGRESP")
             return
@@ -346,7 +387,7 @@ class Client:
         s.out = s.answers = 0
         s.left = len(self._hello)
         self._at = self._have = self._start = self._rx_size
-        self._skip = 0
+        self._more = 0
         self._cut = False
         self.state = "greeting"
 
@@ -381,6 +422,7 @@ class Client:
         self._link.close()
         self._stream = None
         self._session.lost()
+        self._session.failed = ""
         self._at = self._have = self._start = self._rx_size
         if not kind:
             self.state = "offline"
@@ -425,22 +467,19 @@ class Client:
             self._have = self._rx_size + n
             self._heard = self._now
             self._asked = self._cut = False
-            if self._skip:
-                n = min(n, self._skip)
-                self._at += n
-                self._skip -= n
-            elif self.state == "greeting" and self._buf[self._at] != 0x20:
+            if self.state == "greeting" and self._buf[self._at] != 0x20:
                 return self._fault("CONNACK is not first") > 0
         self._busy = True
         try:
-            while self._at < self._have:
-                n = self._packet()
-                if n <= 0:
-                    self._cut = n == 0
-                    break
+            n = self._piece() if self._more else self._at
+            while n > 0:
                 self._at = n
+                if n >= self._have:
+                    self._start = self._rx_size
+                    break
+                n = self._packet()
             else:
-                self._start = self._rx_size
+                self._cut = n == 0
         finally:
             self._busy = False
         self.flush()
@@ -485,7 +524,7 @@ class Client:
 
     def _on_large(self, first, at, end):
         """Handle a packet larger than rx_size: of a PUBLISH the topic name and the packet
-        identifier are looked at, and the rest is passed over."""
+        identifier have to be there, and the payload is handed on as it comes."""
         n = at + 2
         if n > self._have:
             return 0
@@ -494,11 +533,21 @@ class Client:
         n += (self._buf[at] << 8 | self._buf[at + 1]) + (2 if first & 6 else 0)
         if n > self._have:
             return 0 if n - self._at <= self._rx_size else self._fault("topic name > rx_size")
-        first = self._load().skip(first, at, n)
+        first = self._load().begin(first, at, n, end - n)
         if first is not None:
             return self._fault(first)
-        self._skip = end - self._have
-        return self._have
+        self._at = n
+        self._more = end - n
+        return n if n == self._have else self._piece()
+
+    def _piece(self):
+        """Hand on what is there of a message larger than rx_size. Returns as `_packet` does."""
+        n = min(self._more, self._have - self._at)
+        what = self._router.piece(self._at, self._at + n)
+        if what is not None:
+            return self._fault(what)
+        self._more -= n
+        return self._at + n
 
     def _fault(self, what):
         """The packet has to wait, or broke a rule. Returns -1."""

@@ -1,5 +1,7 @@
 """A received message, as positions in a receive buffer."""
 
+from .port import MICROPYTHON
+
 # A builtin is found after a miss in the module; a module global is found at once.
 _len = len
 
@@ -11,6 +13,11 @@ class Message:
     `qos` is 0 to 2, `retain` and `dup` are 0 or 1. `len(message)` is the size of the payload in
     bytes and `message[i]` its i-th byte. `topic` and `payload` allocate a bytes object each; the
     rest allocates nothing.
+
+    A message larger than `rx_size` comes to a handler that was subscribed with `chunks` in
+    pieces, one call each, with the payload of that piece. `offset` is where the piece begins in
+    the payload, and 0 begins a message anew: one that was cut by a lost connection never gets its
+    `last`, and at QoS 1 and 2 comes again from its start.
     """
 
     def __init__(self, buf: bytearray) -> None:
@@ -19,6 +26,18 @@ class Message:
         self.qos = self.retain = self.dup = 0
         self.topic_at = self.topic_end = 0
         self.at = self.end = 0
+        self.offset = 0
+        self.size = 0  # of the payload in bytes, where the message is larger than the buffer
+
+    @property
+    def total(self) -> int:
+        """The size of the whole payload in bytes, also where this is a piece of it."""
+        return self.size or self.end - self.at
+
+    @property
+    def last(self) -> bool:
+        """Whether the payload ends here."""
+        return self.size == 0 or self.offset + self.end - self.at == self.size
 
     @property
     def topic(self) -> bytes:
@@ -73,3 +92,10 @@ class Message:
         for i in range(n):
             into[i] = self.buf[self.at + i]
         return n
+
+    def write_to(self, stream) -> "int | None":
+        """Write the payload to a file or another binary stream, and return what its `write` says:
+        of a file, the size in bytes."""
+        if MICROPYTHON:
+            return stream.write(self.buf, self.at, self.end - self.at)
+        return stream.write(memoryview(self.buf)[self.at : self.end])

@@ -2,7 +2,9 @@
 
 import sys
 
-if sys.implementation.name == "micropython":
+MICROPYTHON = sys.implementation.name == "micropython"
+
+if MICROPYTHON:
     from time import ticks_add, ticks_diff, ticks_ms  # type: ignore[attr-defined]
 
     from micropython import const

@@ -28,8 +28,9 @@ class Subscription:
     filter: the QoS that the broker grants, or 0x80 where it refuses.
     """
 
-    def __init__(self, filters: "list[bytes]", handler, qos: int) -> None:
+    def __init__(self, filters: "list[bytes]", handler, qos: int, chunks: bool = False) -> None:
         self.handler = handler  # None: an UNSUBSCRIBE
+        self.chunks = chunks  # whether it takes messages larger than the buffer, in pieces
         self.qos = qos
         self.granted: bytes | None = None
         self.filters = filters
@@ -71,15 +72,16 @@ class Router:
         self._routes: list = [None] * size  # and its handlers
         self._count = 0
         self._one = None  # the handler, if there is just one
-        # Handlers that are done with a message of which a later one raised; -1: none gets it.
+        # Handlers that are done with a message of which a later one raised.
         self._handled = 0
         self._on_message = on_message
+        self._pid = 0  # the packet identifier of the message
         self._ids = [0] * incoming
         self.message = Message(buf)
 
     # Requests
 
-    def subscribe(self, filters, handler, qos: int) -> Subscription:
+    def subscribe(self, filters, handler, qos: int, chunks: bool = False) -> Subscription:
         """Remember a subscription; one to the same filters is replaced. ValueError for a bad
         filter or QoS, no handler, or when every slot is taken."""
         number("qos", qos, 0, 2)
@@ -89,7 +91,7 @@ class Router:
         for i, s in enumerate(self._slots):
             if s and s.handler is not None and s.filters == filters:
                 self._clear(i)
-        return self._put(Subscription(filters, handler, qos))
+        return self._put(Subscription(filters, handler, qos, chunks))
 
     def unsubscribe(self, filters) -> None:
         """Forget filters, and have the broker told. ValueError for one that is not subscribed to,
@@ -144,7 +146,7 @@ class Router:
                 self._slots[i] = None
             elif s and (s.wait == _ANSWER or not remembered):
                 s.wait = _SEND
-        self._handled = 0
+        self._handled = self.message.offset = self.message.size = 0
         if not same:
             for i in range(len(self._ids)):
                 self._ids[i] = 0
@@ -216,21 +218,52 @@ class Router:
         self._stats.received += 1
         return None
 
-    def skip(self, first: int, at: int, end: int) -> "str | None":
-        """The same for a message larger than the buffer, of which only the head is there: no
-        handler gets it."""
-        self.message.first = 0
-        self._handled = -1
-        what = self.publish(first, at, end)
-        self._handled = 0
+    def begin(self, first: int, at: int, end: int, size: int) -> "str | None":
+        """The same for a message larger than the buffer, of which topic name and packet identifier
+        lie from `at` to `end`; `size` bytes of payload follow, for `piece`."""
+        m = self.message
+        n = at + 2 + (m.buf[at] << 8 | m.buf[at + 1])
+        at += 2
+        m.topic_at = at
+        m.topic_end = m.at = n
+        m.end = end
+        if not is_name(m.buf, at, n):
+            return "not a topic name"
+        m.size = size
+        self._find(m)
+        what = self._numbered(first)
+        m.first = 0  # the next message is looked at anew,
+        self._seen_n = -1  # and its handlers are others
+        m.offset = 0
         return what
+
+    def piece(self, at: int, end: int) -> "str | None":
+        """The next bytes of that payload. Returns None, or LATER."""
+        m = self.message
+        m.at = at
+        m.end = end
+        last = m.last
+        if last and m.qos and self._session.answers > ROOM:
+            return LATER
+        new = m.qos < 2 or self._pid not in self._ids
+        if new:
+            self._call()
+        m.offset += m.end - m.at
+        if last:
+            self._answer()
+            m.offset = m.size = 0
+            if new and self._count:
+                self._stats.received += 1
+            elif new:
+                self._stats.skipped += 1
+        return None
 
     def _find(self, m):
         """Find the handlers for a message's topic name, and remember it."""
         self._count = 0
         self._seen_n = -1
         for s in self._slots:
-            if s and s.handler is not None and s.takes(m):
+            if s and s.handler is not None and (s.chunks or not m.size) and s.takes(m):
                 self._routes[self._count] = s.handler
                 self._count += 1
         self._one = self._routes[0] if self._count == 1 else None
@@ -245,6 +278,23 @@ class Router:
 
     def _flagged(self, first):
         """Go on with a message that has other flags than the one before, or is numbered."""
+        what = self._numbered(first)
+        if what is not None:
+            return what
+        m = self.message
+        if m.qos and self._session.answers > ROOM:
+            return LATER
+        if m.qos < 2 or self._pid not in self._ids:
+            self._call()
+            if self._count or self._on_message is not None:
+                self._stats.received += 1
+            else:
+                self._stats.unrouted += 1
+        self._answer()
+        return None
+
+    def _numbered(self, first):
+        """Read the flags and the packet identifier. Returns what is wrong with them."""
         m = self.message
         if first & 6 == 6:
             return "QoS 3"
@@ -254,45 +304,35 @@ class Router:
         m.qos = first >> 1 & 3
         m.retain = first & 1
         m.dup = first >> 3 & 1
-        if not m.qos:
-            self._deliver()
-            return None
-        if m.at + 2 > m.end:
-            return "no packet identifier"
-        pid = m.buf[m.at] << 8 | m.buf[m.at + 1]
-        if not pid:
-            return "packet identifier 0"
-        m.at += 2
-        if self._session.answers > ROOM:
-            return LATER
-        if first & 2:
-            self._deliver()
-            self._session.answer(0x40, pid)
-            return None
-        if pid not in self._ids:
-            if 0 not in self._ids:
+        if m.qos:
+            if m.at + 2 > m.end:
+                return "no packet identifier"
+            self._pid = m.buf[m.at] << 8 | m.buf[m.at + 1]
+            m.at += 2
+            if not self._pid:
+                return "packet identifier 0"
+            if m.qos == 2 and self._pid not in self._ids and 0 not in self._ids:
                 return "more in flight than `incoming`"
-            self._deliver()
-            self._ids[self._ids.index(0)] = pid
-        self._session.answer(0x50, pid)
         return None
 
-    def _deliver(self):
+    def _call(self):
         i = self._handled
-        if i < 0:
-            self._stats.skipped += 1
-            return
         while i < self._count:
             self._handled = i  # where to go on, should this one raise
             self._routes[i](self.message)
             i += 1
         self._handled = 0
-        if not i:
-            if self._on_message is None:
-                self._stats.unrouted += 1
-                return
+        if not (i or self._on_message is None or self.message.size):
             self._on_message(self.message)
-        self._stats.received += 1
+
+    def _answer(self):
+        pid = self._pid
+        if self.message.qos == 1:
+            self._session.answer(0x40, pid)
+        elif self.message.qos:
+            if pid not in self._ids:
+                self._ids[self._ids.index(0)] = pid
+            self._session.answer(0x50, pid)
 
     def pubrel(self, pid: int) -> None:
         """PUBREL (section 3.6): forget `pid`. Answered with PUBCOMP, known or not."""

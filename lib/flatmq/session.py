@@ -18,6 +18,10 @@ finished before another begins, and does not grow.
 from .port import const
 from .wire import get_length, number, put_publish
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # there is no typing on a board
+    from typing import Any
+
 _ANSWERS = const(64)
 ROOM = 60  # with more than this in `answers` there is no room for another
 
@@ -51,8 +55,9 @@ class Session:
     """The outgoing ring of `tx_size` bytes, and records of at most `inflight` publishes at QoS 1
     and 2.
 
-    `ids` are the packet identifiers in use, 0 for none: first those of the records, then one for
-    each of `subscriptions` SUBSCRIBE and UNSUBSCRIBE packets (section 2.3.1 wants them distinct).
+    `ids` are the packet identifiers in use, 0 for none: first those of the records, then that of
+    a message too large for the ring, then one for each of `subscriptions` SUBSCRIBE and
+    UNSUBSCRIBE packets (section 2.3.1 wants them distinct).
     The first identifier given out is the one after `last_id`.
     """
 
@@ -70,7 +75,8 @@ class Session:
         self.due = 0  # SUBSCRIBE and UNSUBSCRIBE packets that are to be sent
         # Records in the order of publishing: a ring of `_count` that ends before `_slot`.
         self._slots = number("inflight", inflight, 1, 255)
-        self.ids = [0] * (inflight + number("subscriptions", subscriptions, 0, 255))
+        self.large_slot = inflight
+        self.ids = [0] * (inflight + 1 + number("subscriptions", subscriptions, 0, 255))
         self._offs = [-1] * inflight  # where the packet begins
         self._wait = bytearray(inflight)
         self._slot = self._count = 0
@@ -78,6 +84,9 @@ class Session:
         # Nothing but QoS 0 messages from 0 to `end`, and nothing of it begun: the client's short
         # way. Whatever makes it untrue says so here, and the client finds out when it is again.
         self.plain = False
+        self.large: Any = None  # Pieces, once there was a message too large for the ring,
+        self.feed: Any = None  # and the same while that is not written out
+        self.failed = ""  # why it cannot be
         self.stats = Stats()
 
     # Publishing
@@ -137,7 +146,7 @@ class Session:
         is answered, again if it comes again. False when it was not waited for."""
         i = self.ids.index(pid) if pid in self.ids else self._slots
         if i >= self._slots:
-            return False
+            return i == self.large_slot and self.large is not None and self.large.settle(wait)
         if wait == PUBREC and self._wait[i] >= PUBREC:
             self._wait[i] = PUBCOMP
             self.answer(0x62, pid)
@@ -170,7 +179,7 @@ class Session:
 
     def pending(self) -> int:
         """Publishes accepted and not yet acknowledged, or at QoS 0 not yet written out."""
-        n = 0
+        n = 1 if self.large and self.large.waits else 0
         for i in self._wait:
             if i:
                 n += 1
@@ -203,6 +212,8 @@ class Session:
         After `lost`, a broker that remembers the `same` session gets what it has not acknowledged
         again, with DUP or as PUBREL, and one that has forgotten gets it as new (section 4.4).
         """
+        if self.feed and (self.feed.begun or not self.answers):
+            return self.feed.next()
         self.src = self.buf
         if self.answers:
             self.out = self._size
@@ -283,6 +294,8 @@ class Session:
         self.left = self.answers = 0
         self.plain = False
         self.at = self.tail
+        if self.large:
+            self.large.lost()
 
     def _stop(self, at):
         """Where the packet at `at` ends."""

@@ -1,0 +1,469 @@
+"""Messages larger than the buffers: in, piece by piece, and out, from where they lie."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+
+import peer
+import pytest
+from fake_link import Bench, Clock, fake_clock
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flatmq.message import Message
+
+PAYLOAD = bytes(i * 7 + i // 251 & 255 for i in range(5000))
+
+
+@pytest.fixture
+def clock() -> Iterator[Clock]:
+    with fake_clock() as clock:
+        yield clock
+
+
+class Pieces:
+    """A handler that puts messages together, and raises in the calls where it is told to."""
+
+    def __init__(self, *raises: int) -> None:
+        self.calls = 0
+        self.raises = raises
+        self.data = bytearray()
+        self.whole: list[bytes] = []
+
+    def __call__(self, message: Message) -> None:
+        self.calls += 1
+        if self.calls in self.raises:
+            raise RuntimeError("the handler")
+        if message.offset == 0:
+            self.data.clear()
+        assert message.offset == len(self.data)
+        assert message.write_to(self) == len(message)
+        assert len(self.data) <= message.total
+        assert message.last == (len(self.data) == message.total)
+        if message.last:
+            self.whole.append(bytes(self.data))
+
+    def write(self, data: bytes) -> int:
+        self.data += data
+        return len(data)
+
+
+def subscribed(clock: Clock, handler, *, chunks: bool = True, **options) -> Bench:
+    """A client that is online and subscribed to "t/#"."""
+    bench = Bench(clock, **{"rx_size": 64, **options})
+    bench.client.subscribe(b"t/#", handler, qos=2, chunks=chunks)
+    bench.online()
+    (request,) = bench.sent()
+    bench.feed(peer.suback(request.pid, 2))
+    return bench
+
+
+def in_chunks(bench: Bench, data: bytes, sizes: list[int]) -> None:
+    """Has the client read these bytes, in chunks of these sizes over and over."""
+    at = i = 0
+    while at < len(data):
+        n = sizes[i % len(sizes)]
+        bench.stream.incoming.append(data[at : at + n])
+        at += n
+        i += 1
+    bench.drain()
+
+
+# In
+
+
+@pytest.mark.parametrize("qos", [0, 1, 2])
+@given(size=st.integers(0, 400), sizes=st.lists(st.integers(1, 80), min_size=1, max_size=5))
+def test_pieces_make_up_the_message(qos: int, size: int, sizes: list[int]) -> None:
+    """However it is cut on its way, and what comes behind it is in step."""
+    with fake_clock() as clock:
+        handler = Pieces()
+        bench = subscribed(clock, handler)
+        sent = [PAYLOAD[:size], b"small", PAYLOAD[size:]]
+        packets = [peer.publish(b"t/1", p, qos, 7 + i) for i, p in enumerate(sent)]
+        in_chunks(bench, b"".join(packets), sizes)
+        assert handler.whole == sent
+        first = {0: None, 1: 0x40, 2: 0x50}[qos]
+        answers = [(p.first, p.pid) for p in bench.sent()]
+        assert answers == ([(first, 7 + i) for i in range(3)] if first else [])
+        assert bench.client.stats.received == 3
+        assert bench.client.stats.skipped == 0
+
+
+@pytest.mark.parametrize("chunks", [True, False])
+@pytest.mark.parametrize(("qos", "answer"), [(1, 0x40), (2, 0x50)])
+def test_nothing_is_acknowledged_before_the_last_byte(
+    qos: int, answer: int, chunks: bool, clock: Clock
+) -> None:
+    bench = subscribed(clock, Pieces(), chunks=chunks)
+    packet = peer.publish(b"t/1", PAYLOAD, qos, 7)
+    in_chunks(bench, packet[:-1], [50])
+    assert bench.sent() == []
+    bench.feed(packet[-1:])
+    assert [(p.first, p.pid) for p in bench.sent()] == [(answer, 7)]
+
+
+def test_without_chunks_it_is_skipped_and_counted(clock: Clock) -> None:
+    small = Pieces()
+    bench = subscribed(clock, small, chunks=False)
+    in_chunks(bench, peer.publish(b"t/1", PAYLOAD, 1, 7) + peer.publish(b"t/1", b"x"), [64])
+    assert (small.whole, small.calls) == ([b"x"], 1)
+    assert (bench.client.stats.skipped, bench.client.stats.received) == (1, 1)
+
+
+def test_only_handlers_with_chunks_get_it(clock: Clock) -> None:
+    large, small, rest = Pieces(), Pieces(), Pieces()
+    bench = subscribed(clock, large, on_message=rest)
+    bench.client.subscribe(b"t/1", small, qos=1)
+    for packet in bench.sent():
+        bench.feed(peer.suback(packet.pid, 1))
+    in_chunks(bench, peer.publish(b"t/1", PAYLOAD) + peer.publish(b"u", PAYLOAD), [64])
+    bench.feed(peer.publish(b"t/1", b"x"), peer.publish(b"u", b"y"))
+    assert (large.whole, small.whole, rest.whole) == ([PAYLOAD, b"x"], [b"x"], [b"y"])
+    assert (bench.client.stats.received, bench.client.stats.skipped) == (3, 1)
+
+
+@pytest.mark.parametrize("qos", [0, 1, 2])
+def test_a_message_that_was_cut_comes_again_from_its_start(qos: int, clock: Clock) -> None:
+    handler = Pieces()
+    bench = subscribed(clock, handler, clean_session=False)
+    packet = peer.publish(b"t/1", PAYLOAD, qos, 7)
+    in_chunks(bench, packet[:3000], [64])
+    bench.lose()
+    assert 0 < len(handler.data) < 3000
+    bench.online(present=True)
+    bench.feed(peer.publish(b"t/1", b"x"))
+    again = peer.publish(b"t/1", PAYLOAD, qos, 7, dup=qos > 0)
+    in_chunks(bench, again, [64])
+    assert handler.whole == [b"x", PAYLOAD]
+
+
+def test_a_large_message_at_qos_2_is_delivered_once(clock: Clock) -> None:
+    handler = Pieces()
+    bench = subscribed(clock, handler, clean_session=False)
+    in_chunks(bench, peer.publish(b"t/1", PAYLOAD, 2, 7), [64])
+    bench.lose()
+    bench.online(present=True)
+    in_chunks(bench, peer.publish(b"t/1", PAYLOAD, 2, 7, dup=True), [64])
+    assert [(p.first, p.pid) for p in bench.sent()] == [(0x50, 7)]
+    bench.feed(peer.pubrel(7))
+    assert [(p.first, p.pid) for p in bench.sent()] == [(0x70, 7)]
+    assert (handler.whole, bench.client.stats.received) == ([PAYLOAD], 1)
+    assert bench.client.stats.skipped == 0
+
+
+@pytest.mark.parametrize("raises", [1, 2, 40, 79])
+def test_a_piece_whose_handler_raised_comes_again(raises: int, clock: Clock) -> None:
+    first, second = Pieces(), Pieces(raises)
+    bench = subscribed(clock, first)
+    bench.client.subscribe(b"t/1", second, qos=1, chunks=True)
+    (request,) = bench.sent() or [None]
+    bench.client.poll()
+    for packet in [request] if request else bench.sent():
+        bench.feed(peer.suback(packet.pid, 1))
+    with pytest.raises(RuntimeError, match="the handler"):
+        in_chunks(bench, peer.publish(b"t/1", PAYLOAD, 1, 7), [64])
+    assert bench.sent() == []
+    bench.drain()
+    assert [first.whole, second.whole] == [[PAYLOAD], [PAYLOAD]]
+    assert first.calls == second.calls - 1
+    assert [p.first for p in bench.sent()] == [0x40]
+
+
+def test_the_end_of_a_large_message_waits_for_room_to_answer(clock: Clock) -> None:
+    handler = Pieces()
+    bench = subscribed(clock, handler)
+    bench.stream.room = 0
+    acks = [peer.publish(b"t/1", b"", 1, i) for i in range(1, 17)]
+    in_chunks(bench, b"".join(acks) + peer.publish(b"t/1", PAYLOAD, 1, 99), [64])
+    assert len(handler.whole) == 16
+    bench.stream.room = None
+    bench.drain()
+    assert handler.whole[16:] == [PAYLOAD]
+    assert [p.pid for p in bench.sent()] == [*range(1, 17), 99]
+
+
+@pytest.mark.parametrize("chunks", [True, False])
+def test_a_header_that_claims_256_mb_costs_nothing(chunks: bool, clock: Clock) -> None:
+    seen = []
+    bench = subscribed(clock, lambda m: seen.append((m.offset, m.total)), chunks=chunks)
+    held = len(bench.client._buf)
+    bench.feed(bytes([0x30, 0xFF, 0xFF, 0xFF, 0x7F, 0, 3]) + b"t/1" + bytes(50))
+    assert bench.client.connected
+    assert len(bench.client._buf) == held
+    assert seen == ([(0, 268_435_455 - 5)] if chunks else [])
+    # What is behind the header may never come: the link is watched as ever.
+    bench.pass_time(60_000)
+    bench.lose()
+    bench.online()
+    assert bench.client.stats.received == 0
+
+
+def test_a_handler_may_disconnect_in_the_middle(clock: Clock) -> None:
+    handler = Pieces()
+    bench = subscribed(clock, handler)
+
+    def stop(message: Message) -> None:
+        bench.client.disconnect(0)
+
+    bench.client.subscribe(b"t/1", stop, chunks=True)
+    bench.client.poll()
+    in_chunks(bench, peer.publish(b"t/1", PAYLOAD, 1, 7), [64])
+    assert (bench.client.state, handler.whole) == ("offline", [])
+    bench.client.unsubscribe(b"t/1")
+    bench.online()
+    bench.feed(peer.publish(b"t/2", b"x"))
+    assert handler.whole == [b"x"]
+
+
+@pytest.mark.parametrize("data", [b"\x30\x80\x08\x00\x03t/+", b"\x36\x80\x08\x00\x03t/1\x00\x01"])
+def test_a_large_message_that_breaks_a_rule_reaches_nobody(data: bytes, clock: Clock) -> None:
+    handler = Pieces()
+    bench = subscribed(clock, handler)
+    bench.feed(data + bytes(100))
+    assert bench.client.error is not None
+    assert (bench.client.error.kind, handler.calls) == ("protocol", 0)
+
+
+# Out
+
+
+class File(io.BytesIO):
+    """A file that gives at most `step` bytes a read, and `broken` bytes before it fails."""
+
+    def __init__(self, data: bytes, step: int = 1 << 20, broken: int | None = None) -> None:
+        super().__init__(data)
+        self.step = step
+        self.broken = broken
+
+    def readinto(self, buf) -> int:
+        if self.broken is not None and self.tell() >= self.broken:
+            raise OSError(5, "read")
+        return super().readinto(memoryview(buf)[: self.step])
+
+
+SOURCES = {
+    "bytes": bytes,
+    "bytearray": bytearray,
+    "memoryview": memoryview,
+    "file": io.BytesIO,
+    "slow file": lambda data: File(data, 100),
+}
+
+
+@pytest.mark.parametrize("source", list(SOURCES))
+@pytest.mark.parametrize("qos", [0, 1])
+@pytest.mark.parametrize("size", [0, 1, 511, 512, 513, 5000])
+@pytest.mark.parametrize("room", [None, 1, 100])
+def test_a_large_message_is_one_packet(
+    size: int, qos: int, source: str, room: int | None, clock: Clock
+) -> None:
+    bench = Bench(clock, tx_size=64).online()
+    pid = bench.client.publish_from(b"up", SOURCES[source](PAYLOAD[:size]), qos, retain=True)
+    assert (pid == 0) == (qos == 0)
+    assert bench.client.pending == 1
+    for _ in range(12_000 if room else 10):
+        bench.stream.room = room
+        bench.client.poll()
+    (message,) = bench.published()
+    assert message == (False, qos, True, b"up", pid, PAYLOAD[:size])
+    if qos:
+        assert bench.client.pending == 1
+        bench.feed(peer.puback(pid))
+    assert bench.client.pending == 0
+
+
+def test_it_leaves_between_what_was_published_before_and_after(clock: Clock) -> None:
+    bench = Bench(clock, tx_size=64).online()
+    bench.client.publish(b"t", b"before")
+    assert bench.client.publish_from(b"t", PAYLOAD) is None
+    bench.client.poll()
+    assert bench.client.publish_from(b"t", PAYLOAD) == 0
+    assert bench.client.publish_from(b"t", PAYLOAD) is None
+    assert bench.client.publish(b"t", b"after") == 0
+    pid = bench.client.publish(b"t", b"after", 1)
+    bench.drain()
+    for _ in range(3):
+        bench.client.poll()
+    assert [p.payload for p in bench.published()] == [b"before", PAYLOAD, b"after", b"after"]
+    bench.feed(peer.puback(pid))
+    assert bench.client.pending == 0
+
+
+def test_a_poll_sends_a_part_of_it(clock: Clock) -> None:
+    """Else a fast network and a slow flash would hold up the loop for as long as it takes."""
+    bench = Bench(clock).online()
+    bench.client.publish_from(b"t", bytes(100_000))
+    bench.client.poll()
+    assert 0 < len(bench.stream.written) < 10_000
+    bench.client.poll(20)
+    assert bench.link.waits == [(20, True)]  # to write on at once
+    assert bench.client.disconnect(5000) is None
+    packets, rest = peer.split(bytes(bench.stream.written))
+    assert [p.first for p in packets] == [0x10, 0x30, 0xE0]
+    assert rest == b""
+
+
+def test_nothing_comes_into_its_middle(clock: Clock) -> None:
+    bench = subscribed(clock, lambda m: None)
+    bench.client.publish_from(b"t", PAYLOAD, 1)
+    bench.stream.room = 100
+    bench.client.poll()
+    bench.client.ping()
+    bench.client.subscribe(b"other", lambda m: None)
+    bench.client.publish(b"t", b"after")
+    bench.feed(peer.publish(b"t/1", b"", 1, 7), peer.publish(b"t/1", b"", 2, 8))
+    bench.stream.room = None
+    for _ in range(5):
+        bench.client.poll()
+    firsts = [p.first for p in bench.sent()]
+    assert firsts[0] == 0x32
+    assert sorted(firsts[1:]) == [0x30, 0x40, 0x50, 0x82, 0xC0]
+
+
+def test_at_qos_1_a_loss_has_it_sent_again(clock: Clock) -> None:
+    bench = Bench(clock, clean_session=False).online()
+    pid = bench.client.publish_from(b"t", File(PAYLOAD), 1)
+    bench.stream.room = 2000
+    bench.client.poll()
+    for present, dup in ((True, True), (False, False), (True, True)):
+        bench.lose()
+        bench.online(present=present)
+        for _ in range(5):
+            bench.client.poll()
+        assert bench.published() == [(dup, 1, False, b"t", pid, PAYLOAD)]
+        bench.client.publish(b"t", b"after")
+        bench.client.poll()
+        assert [p.payload for p in bench.published()] == [b"after"]
+    stats = bench.client.stats
+    assert (stats.resent, stats.renewed) == (3, 1)
+    bench.feed(peer.puback(pid))
+    assert (bench.client.pending, stats.strays) == (0, 0)
+    bench.feed(peer.puback(pid))
+    assert stats.strays == 1
+
+
+def test_at_qos_0_only_a_cut_message_is_sent_again(clock: Clock) -> None:
+    bench = Bench(clock).online()
+    bench.client.publish_from(b"t", PAYLOAD)
+    bench.stream.room = 5000
+    bench.client.poll()
+    bench.client.poll()
+    assert bench.client.pending == 1
+    bench.lose()
+    bench.online()
+    for _ in range(5):
+        bench.client.poll()
+    assert bench.published() == [(False, 0, False, b"t", 0, PAYLOAD)]
+    assert bench.client.pending == 0
+    bench.lose()
+    bench.online()
+    bench.client.poll()
+    assert bench.published() == []
+
+
+def test_what_was_published_after_it_goes_again_after_it(clock: Clock) -> None:
+    bench = Bench(clock, clean_session=False).online()
+    bench.client.publish_from(b"t", PAYLOAD, 1)
+    bench.client.publish(b"t", b"after", 1)
+    for _ in range(5):
+        bench.client.poll()
+    bench.lose()
+    bench.online(present=True)
+    for _ in range(5):
+        bench.client.poll()
+    assert [p.payload for p in bench.published()] == [PAYLOAD, b"after"]
+
+
+def test_an_acknowledgement_before_its_end_is_not_one(clock: Clock) -> None:
+    bench = Bench(clock).online()
+    pid = bench.client.publish_from(b"t", PAYLOAD, 1)
+    bench.stream.room = 100
+    bench.client.poll()
+    bench.feed(peer.puback(pid), peer.pubrec(pid), peer.puback(pid + 1))
+    assert (bench.client.pending, bench.client.stats.strays) == (1, 3)
+
+
+@pytest.mark.parametrize("broken", [0, 700])
+@pytest.mark.parametrize("qos", [0, 1])
+def test_a_file_that_fails_is_given_up_and_told(broken: int, qos: int, clock: Clock) -> None:
+    bench = Bench(clock).online()
+    bench.client.publish_from(b"t", File(PAYLOAD, broken=broken), qos)
+    bench.client.publish(b"t", b"after", 1)
+    for _ in range(5):
+        bench.client.poll()
+    error = bench.client.error
+    assert error is not None
+    assert error.kind == "resource"
+    assert "of 5000 bytes" in str(error.detail)
+    bench.online()
+    assert [p.payload for p in bench.published()] == [b"after"]
+    assert bench.client.error is None
+    assert bench.client.pending == 1
+
+
+def test_a_file_that_shrank_is_given_up_and_told(clock: Clock) -> None:
+    bench = Bench(clock).online()
+    file = File(PAYLOAD)
+    bench.client.publish_from(b"t", file, 1)
+    file.truncate(600)
+    for _ in range(5):
+        bench.client.poll()
+    assert "ended after 600 of 5000 bytes" in str(bench.client.error)
+    assert bench.client.pending == 0
+
+
+def test_a_file_that_grew_is_sent_as_it_was(clock: Clock) -> None:
+    bench = Bench(clock).online()
+    file = File(PAYLOAD[:600])
+    bench.client.publish_from(b"t", file)
+    file.seek(600)
+    file.write(b"more")
+    for _ in range(5):
+        bench.client.poll()
+    assert [p.payload for p in bench.published()] == [PAYLOAD[:600]]
+
+
+def test_a_slow_network_is_not_taken_for_a_dead_one(clock: Clock) -> None:
+    """No PINGREQ can leave while the message does; that bytes are taken is as good."""
+    bench = Bench(clock, keepalive=4, timeout=3).online()
+    bench.client.publish_from(b"t", PAYLOAD, 1)
+    while len(bench.stream.written) < len(PAYLOAD):
+        bench.stream.room = 100
+        bench.pass_time(1000, step=100)
+        assert bench.client.connected
+    bench.stream.room = 0
+    bench.pass_time(8000)
+    assert bench.client.error is not None
+    assert bench.client.error.kind == "timeout"
+
+
+def test_a_network_that_takes_nothing_is_found_dead(clock: Clock) -> None:
+    bench = Bench(clock, keepalive=4, timeout=3).online()
+    bench.client.publish_from(b"t", PAYLOAD, 1)
+    bench.stream.room = 1000
+    bench.pass_time(8000)
+    assert bench.client.error is not None
+    assert (bench.client.error.kind, bench.client.pending) == ("timeout", 1)
+
+
+def test_bad_arguments_are_named(clock: Clock) -> None:
+    bench = Bench(clock).online()
+    with pytest.raises(ValueError, match="qos: 2, allowed is 0 to 1"):
+        bench.client.publish_from(b"t", b"", 2)
+    with pytest.raises(ValueError, match="topic name"):
+        bench.client.publish_from(b"t/#", b"")
+
+    class Huge(io.BytesIO):
+        def seek(self, at: int, whence: int = 0) -> int:
+            return 268_435_454
+
+    with pytest.raises(ValueError, match="268435457, allowed is 0 to 268435455"):
+        bench.client.publish_from(b"t", Huge())
+    with pytest.raises(TypeError):
+        bench.client.publish_from(b"t", 12)
+    assert bench.client.pending == 0
+    assert bench.client.publish_from(b"t", "text") == 0
+    bench.drain()
+    assert [p.payload for p in bench.published()] == [b"text"]
