@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-from flatmq_tools import broker, interpreter
+from flatmq_tools import broker, bytecode, interpreter
 
 ROOT = Path(__file__).parents[1]
 HERE = Path(__file__).parent
@@ -57,6 +59,20 @@ def interpreter_command(name: str, heap: str) -> list[str]:
     if found is None:
         pytest.fail(interpreter.MISSING)
     return found
+
+
+@functools.cache
+def _compiled() -> tempfile.TemporaryDirectory[str]:
+    """A folder with the client as .mpy, removed when this process ends."""
+    folder = tempfile.TemporaryDirectory(prefix="flatmq-library-")
+    bytecode.compiled(Path(folder.name))
+    return folder
+
+
+def library(name: str) -> Path:
+    """The folder from which "cpython" or "micropython" imports the client: as source, and as
+    .mpy as on a board."""
+    return LIB if name == "cpython" else Path(_compiled().name)
 
 
 class SharedBrokers:

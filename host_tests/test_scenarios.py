@@ -14,11 +14,11 @@ from typing import NamedTuple
 
 import pytest
 
-from conftest import BROKERS, HERE, LIB, SharedBrokers, interpreter_command
+from conftest import BROKERS, HERE, SharedBrokers, interpreter_command, library
 from flatmq_tools import interpreter
 from flatmq_tools.broker import Broker
 
-HEAP = "128k"  # of MicroPython, for the client, the scenario and the compiler
+HEAP = "128k"  # of MicroPython, for the client, the scenario and its compiler
 DEADLINE = 60  # seconds until a scenario is ended from outside; it gives up by itself before
 _run_number = itertools.count()
 
@@ -76,7 +76,7 @@ class Run:
                 function,
                 *arguments,
             ],
-            env=interpreter.environment(LIB, HERE, HERE / "scenarios"),
+            env=interpreter.environment(library(self._name), HERE, HERE / "scenarios"),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -19,6 +19,8 @@ class Link:
         self.address = None
         self.now = 0
         self.room = WITHOUT_END
+        self.swallows = False  # what is written is counted, and not kept
+        self.swallowed = 0
         self._script = b""
         self._at = self._end = 0
         self._gone = False
@@ -61,6 +63,9 @@ class Link:
         n = min(n, self.room)
         if not n:
             return None
+        if self.swallows:
+            self.swallowed += n
+            return n
         for i in range(at, at + n):
             self._written[self._n] = buf[i]
             self._n += 1
@@ -124,9 +129,9 @@ def connect(client, link, connack=packets.CONNACK):
         raise AssertionError(client.state)
 
 
-def subscribe(client, link, filters, handler, qos=0):
+def subscribe(client, link, filters, handler, qos=0, chunks=False):
     """Subscribes, and has the scripted peer grant it."""
-    wanted = client.subscribe(filters, handler, qos)
+    wanted = client.subscribe(filters, handler, qos, chunks)
     client.poll()
     suback = b"\x90\x03" + bytes((link.identifier(2) >> 8, link.identifier(2) & 255, qos))
     if not link.took_any():

@@ -8,15 +8,18 @@ import frames
 import on_device
 from flatmq_tools import bytecode
 
-# What runs while a client is made or connects, or subscribes or unsubscribes.
+# What runs while a client is made or connects, subscribes or unsubscribes, or is given a message
+# to be sent in pieces.
 MAY_BE_ON_HEAP = {
     "client": {
         "Client.__init__",
         "Client.set_will",
+        "Client.publish_from",
         "Client._connect",
         "Client._on_connack",
         "Client._lost",
     },
+    "pieces": {"Pieces.publish"},
     "router": {
         "Subscription.narrow.<listcomp>",
         "Router.subscribe",

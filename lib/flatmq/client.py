@@ -203,7 +203,7 @@ class Client:
         if s.large is None:
             from .pieces import Pieces
 
-            s.large = Pieces(s)
+            s.large = Pieces(s, s.slots)
         head = (0x31 if retain else 0x30) | number("qos", qos, 0, 1) << 1
         return s.large.publish(head, field("topic name", topic, is_name), source)
 
@@ -533,11 +533,12 @@ class Client:
         n += (self._buf[at] << 8 | self._buf[at + 1]) + (2 if first & 6 else 0)
         if n > self._have:
             return 0 if n - self._at <= self._rx_size else self._fault("topic name > rx_size")
-        first = self._load().begin(first, at, n, end - n)
+        end -= n
+        first = self._load().begin(first, at, n, end)
         if first is not None:
             return self._fault(first)
         self._at = n
-        self._more = end - n
+        self._more = end
         return n if n == self._have else self._piece()
 
     def _piece(self):

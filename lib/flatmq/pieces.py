@@ -22,9 +22,9 @@ _min = min
 class Pieces:
     """One such message at a time, for a `session`."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, slot: int) -> None:
         self._session = session
-        self._slot = session.large_slot  # of the packet identifier, in `ids`
+        self._slot = slot  # of the packet identifier, in the session's `ids`
         self._head: Any = None  # the packet up to its payload, bytearray; None: there is none
         self._data: Any = None  # the payload, or what was read of it last, memoryview
         self._source: Any = None  # the file that it comes from
@@ -123,18 +123,21 @@ class Pieces:
         """Read the next piece of a file."""
         s = self._session
         s.out = 0
-        try:
-            if not self._at:
-                self._source.seek(0)
-            n = self._source.readinto(self._data)
-        except OSError:
-            n = 0
+        n = self._read()
         if not n:
             s.failed = f"source: ended after {self._at} of {self._size} bytes"
             self._give_up()
             return False
         s.left = _min(s.left, n)
         return True
+
+    def _read(self):
+        try:
+            if not self._at:
+                self._source.seek(0)
+            return self._source.readinto(self._data)
+        except OSError:
+            return 0
 
     def _give_up(self):
         s = self._session

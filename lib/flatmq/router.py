@@ -146,7 +146,8 @@ class Router:
                 self._slots[i] = None
             elif s and (s.wait == _ANSWER or not remembered):
                 s.wait = _SEND
-        self._handled = self.message.offset = self.message.size = 0
+        m = self.message
+        self._handled = m.offset = m.size = m.first = 0
         if not same:
             for i in range(len(self._ids)):
                 self._ids[i] = 0
@@ -222,20 +223,16 @@ class Router:
         """The same for a message larger than the buffer, of which topic name and packet identifier
         lie from `at` to `end`; `size` bytes of payload follow, for `piece`."""
         m = self.message
-        n = at + 2 + (m.buf[at] << 8 | m.buf[at + 1])
-        at += 2
-        m.topic_at = at
-        m.topic_end = m.at = n
-        m.end = end
-        if not is_name(m.buf, at, n):
-            return "not a topic name"
         m.size = size
+        m.end = end
+        m.topic_at = at + 2
+        m.topic_end = m.at = end - 2 if first & 6 else end
+        if not is_name(m.buf, m.topic_at, m.topic_end):
+            return "not a topic name"
         self._find(m)
-        what = self._numbered(first)
-        m.first = 0  # the next message is looked at anew,
-        self._seen_n = -1  # and its handlers are others
+        self._seen_n = -1  # the handlers of the next message are others
         m.offset = 0
-        return what
+        return self._numbered(first)
 
     def piece(self, at: int, end: int) -> "str | None":
         """The next bytes of that payload. Returns None, or LATER."""
@@ -251,7 +248,7 @@ class Router:
         m.offset += m.end - m.at
         if last:
             self._answer()
-            m.offset = m.size = 0
+            m.offset = m.size = m.first = 0
             if new and self._count:
                 self._stats.received += 1
             elif new:

@@ -74,8 +74,7 @@ class Session:
         self.same = True  # the broker remembers the session; see `next`
         self.due = 0  # SUBSCRIBE and UNSUBSCRIBE packets that are to be sent
         # Records in the order of publishing: a ring of `_count` that ends before `_slot`.
-        self._slots = number("inflight", inflight, 1, 255)
-        self.large_slot = inflight
+        self.slots = number("inflight", inflight, 1, 255)
         self.ids = [0] * (inflight + 1 + number("subscriptions", subscriptions, 0, 255))
         self._offs = [-1] * inflight  # where the packet begins
         self._wait = bytearray(inflight)
@@ -106,7 +105,7 @@ class Session:
         if n > self._size:
             raise ValueError(f"packet: {n} bytes, tx_size allows {self._size}")
         if head & 6:
-            if self._count == self._slots:
+            if self._count == self.slots:
                 return None
             self.plain = False
         if self.end + n > self._limit:
@@ -129,7 +128,7 @@ class Session:
         self.ids[self._slot] = head >> 8
         self._offs[self._slot] = self.end
         self._wait[self._slot] = PUBACK if head & 2 else PUBREC
-        self._slot = (self._slot + 1) % self._slots
+        self._slot = (self._slot + 1) % self.slots
         self._count += 1
         self.end = n
         return head >> 8
@@ -144,9 +143,11 @@ class Session:
     def settle(self, pid: int, wait: int) -> bool:
         """PUBACK, PUBREC or PUBCOMP for `pid`; `wait` is the constant of that name here. A PUBREC
         is answered, again if it comes again. False when it was not waited for."""
-        i = self.ids.index(pid) if pid in self.ids else self._slots
-        if i >= self._slots:
-            return i == self.large_slot and self.large is not None and self.large.settle(wait)
+        if pid not in self.ids:
+            return False
+        i = self.ids.index(pid)
+        if i >= self.slots:
+            return i == self.slots and self.large.settle(wait)
         if wait == PUBREC and self._wait[i] >= PUBREC:
             self._wait[i] = PUBCOMP
             self.answer(0x62, pid)

@@ -14,13 +14,13 @@ from rich.table import Table
 from . import interpreter
 from .bytecode import SOURCES, compiled
 
-# In the order of loading, so that each is weighed by itself. The last two wait for the first
-# subscription.
+# In the order of loading, so that each is weighed by itself. Some wait for the first
+# subscription, or the first message in pieces.
 _ORDER = (
     "__init__", "error", "port", "wire", "session", "client", "stream_tcp", "message",
-    "topic", "router",
+    "topic", "router", "pieces",
 )  # fmt: skip
-_LATER = ("message", "topic", "router")
+_LATER = ("message", "topic", "router", "pieces")
 _WEIGH = """
 import gc, sys, errno, random, select, socket, time
 class package: __path__ = sys.argv[1] + "/flatmq"

@@ -248,3 +248,25 @@ def qos0_into_a_wrapped_ring(proof):
         client.poll()
         before = identifier
         yield sent and client.pending == 1
+
+
+class Endless:
+    """A file of 200 MB."""
+
+    def seek(self, at, whence=0):
+        return 200_000_000
+
+    def readinto(self, into):
+        return len(into)
+
+
+def in_pieces_from_a_file(proof):
+    """Once it has begun."""
+    link, client = online()
+    link.swallows = True
+    client.publish_from(TOPIC, Endless(), 1)
+    client.poll()
+    while True:
+        before = link.swallowed
+        client.poll()
+        yield link.swallowed > before + 512 and client.pending == 1

@@ -1,5 +1,7 @@
 """Receiving from the scripted peer what comes in pieces, at once, or is too large."""
 
+import io
+
 import packets
 from reader import TOPIC, receiving
 from scripted_link import online, subscribe
@@ -103,3 +105,24 @@ def qos1_while_the_network_takes_no_puback(proof):
         while client.poll():
             pass
         yield waited and reader.took(20) and link.took(pubacks)
+
+
+def chunks_of_a_larger_one(proof):
+    """Each piece reaches the handler, which writes it to a stream."""
+    link, client = online()
+    sink = io.BytesIO(1024)
+
+    def take(message):
+        if not message.offset:
+            sink.seek(0)
+        message.write_to(sink)
+
+    subscribe(client, link, TOPIC, take, 1, True)
+    packet = packets.numbered(TOPIC, b"-" * 700, 0x32)
+    puback = packets.puback()
+    while True:
+        sink.seek(0)
+        link.feed(packet.with_id(99))
+        while client.poll():
+            pass
+        yield sink.seek(0, 1) == 700 and link.took(puback.with_id(99))

@@ -1,0 +1,74 @@
+"""Messages many times larger than the buffers."""
+
+import io
+
+BROKER = "shared"
+
+
+SIZE = 9000  # bytes
+
+
+class _Counter:
+    """A handler that finds out whether all bytes are there: of one that counts up."""
+
+    def __init__(self):
+        self.good = 0
+        self.messages = []
+
+    def take(self, message):
+        if message.offset == 0:
+            self.good = 0
+        for i in range(len(message)):
+            if message[i] == message.offset + i & 255:
+                self.good += 1
+        if message.last:
+            self.messages.append((self.good, message.total, message.qos))
+
+
+def _both_ways(env, source):
+    payload = bytes(i & 255 for i in range(SIZE))
+    topic = env.name(b"large")
+    counter = _Counter()
+    subscriber = env.client(b"s")
+    subscription = subscriber.subscribe(topic, counter.take, qos=2, chunks=True)
+    subscriber.start()
+    env.granted(subscription, subscriber)
+    publisher = env.online(b"p")
+    env.published(publisher, topic, payload[:10], 1)
+    for qos in (1, 0):
+        env.equal(publisher.publish_from(topic, source(payload), qos) is None, False, "accepted")
+        env.until("the large one", lambda: not publisher.pending, publisher, subscriber)
+    env.published(publisher, topic, payload[:20], 1)
+    env.until("all", lambda: len(counter.messages) == 4, publisher, subscriber)
+    due = [env.expected["delivered"][(qos, 2)] for qos in range(2)]
+    wanted = [(10, 10, due[1]), (SIZE, SIZE, due[1]), (SIZE, SIZE, due[0]), (20, 20, due[1])]
+    env.equal(counter.messages, wanted, "messages")
+    env.equal((publisher.error, subscriber.error), (None, None), "errors")
+    publisher.disconnect()
+    subscriber.disconnect()
+
+
+def from_a_buffer(env):
+    """9 KB from the caller's bytes, through buffers of 512 bytes, and back in pieces."""
+    _both_ways(env, bytes)
+
+
+def from_a_file(env):
+    """The same from what can only be read."""
+    _both_ways(env, io.BytesIO)
+
+
+def skipped_where_nobody_takes_pieces(env):
+    """It is acknowledged and counted, and what comes behind it is delivered."""
+    inbox = env.Inbox()
+    topic = env.name(b"skipped")
+    client = env.client(b"c")
+    subscription = client.subscribe(topic, inbox.take, qos=1)
+    client.start()
+    env.granted(subscription, client)
+    client.publish_from(topic, bytes(SIZE), 1)
+    env.until("PUBACK", lambda: not client.pending, client)
+    env.published(client, topic, b"after", 1)
+    env.arrive(inbox, 1, client)
+    env.equal((inbox.payloads(), client.stats.skipped), ([b"after"], 1), "messages, skipped")
+    client.disconnect()
