@@ -177,7 +177,8 @@ class _Link:
         try:
             await self._pass(way)
         except OSError:
-            if not self._silent:
+            # A read may have been under way when the stall began.
+            if not self._silent and self._flowing.is_set():
                 self.ended.set()
         except Exception as error:
             self.error = error
