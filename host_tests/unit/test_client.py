@@ -562,6 +562,25 @@ def test_a_suback_with_another_number_of_codes(codes: list, bench: Bench) -> Non
     assert bench.client.error.kind == "protocol"
 
 
+@pytest.mark.parametrize("codes", [[3], [], [0, 0]])
+def test_a_suback_that_breaks_a_rule_answers_nothing(codes: list, clock: Clock) -> None:
+    """The subscription is asked for again on the next connection, to a session that is kept."""
+    bench = Bench(clock, clean_session=False)
+    subscription = bench.client.subscribe(b"t", print)
+    bench.online()
+    bench.feed(peer.suback(bench.sent()[0].pid, *codes))
+    assert (bench.client.error.kind, subscription.granted) == ("protocol", None)
+    assert bench.client.stats.strays == 0
+    bench.online(present=True)
+    assert [p.body[2:] for p in bench.sent()] == [b"\0\1t\0"]
+
+
+@pytest.mark.parametrize("codes", [[3], []])
+def test_a_suback_of_nothing_that_breaks_a_rule(codes: list, bench: Bench) -> None:
+    bench.feed(peer.suback(9, *codes))
+    assert (bench.client.error.kind, bench.client.stats.strays) == ("protocol", 0)
+
+
 def test_mqtt_3_1_may_set_dup_on_a_pubrel(clock: Clock) -> None:
     bench = Bench(clock, version=3).online()
     bench.feed(peer.packet(0x6A, b"\0\5"))

@@ -582,9 +582,11 @@ class Client:
             self._load().pubrel(pid)
         else:
             return "type or flags"
+        if pid is None:
+            return "return codes"
         if not pid:
             self.stats.strays += 1
-        return "return codes" if pid is None else None
+        return None
 
     def _load(self):
         """The receiving half, made when it is first needed."""

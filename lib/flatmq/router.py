@@ -177,20 +177,22 @@ class Router:
 
     def answered(self, first: int, at: int, end: int) -> "bool | None":
         """A SUBACK or UNSUBACK that begins with `first` and goes on from `at` to `end`. Returns
-        whether it was waited for, None when its return codes do not fit the request."""
+        whether it was waited for, None when its return codes break a rule."""
         pid = self.message.buf[at] << 8 | self.message.buf[at + 1]
+        codes = bytes(self.message.buf[at + 2 : end])
+        if first == 0x90 and (not codes or any(c > 2 and c != 128 for c in codes)):
+            return None
         for i, s in enumerate(self._slots):
             if s and self._session.ids[i - len(self._slots)] == pid:
                 if (first == 0x90) != (s.handler is not None):
                     return False
+                if codes and len(codes) != len(s.filters):
+                    return None  # and the request is still to be answered
                 self._session.ids[i - len(self._slots)] = 0
                 s.wait = _NOTHING
+                s.granted = codes
                 if s.handler is None:
                     self._slots[i] = None
-                    return True
-                s.granted = bytes(self.message.buf[at + 2 : end])
-                if len(s.granted) != len(s.filters) or any(c > 2 and c != 128 for c in s.granted):
-                    return None
                 return True
         return False
 
