@@ -81,6 +81,66 @@ def bench(rounds: int, only: tuple[str, ...], quick: bool, strict: bool, results
 
 
 @main.command()
+@click.option(
+    "--messages",
+    type=click.IntRange(1_000, 1_000_000_000),
+    default=1_000_000,
+    show_default=True,
+    help="How many go each way, a third of them at each QoS.",
+)
+@click.option("--seed", type=int, help="Of the faults, to have the same again.")
+@click.option(
+    "--kilobytes",
+    type=click.IntRange(1, 1_000_000),
+    default=1_000,
+    show_default=True,
+    help="How many pass one way between two faults, on average; after 5 s there is one anyway.",
+)
+@click.option(
+    "--client",
+    type=click.Choice(["micropython", "cpython"]),
+    default="micropython",
+    show_default=True,
+    help="Where flatmq runs.",
+)
+@click.option(
+    "--heap",
+    type=click.IntRange(16, 1_000_000),
+    default=64,
+    show_default=True,
+    help="Of MicroPython, in KB.",
+)
+@click.option(
+    "--results",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="A file whose section on the soak is written anew.",
+)
+def soak(
+    messages: int, seed: int | None, kilobytes: int, client: str, heap: int, results: Path | None
+) -> None:
+    """Send numbered messages both ways over a link that breaks, and count them.
+
+    A mosquitto is started on loopback; BROKER=host:port names a broker that runs already.
+    """
+    from . import soak as command
+    from .bytecode import CompileError
+
+    _exit(
+        lambda: command.main(
+            messages,
+            seed=seed,
+            python=client,
+            heap_kb=heap,
+            mean=kilobytes * 1000,
+            results_path=results,
+        ),
+        command.SoakError,
+        command.PeerError,
+        CompileError,
+    )
+
+
+@main.command()
 def size() -> None:
     """Show what each file of the client takes on a board's flash, as .mpy and as source."""
     from . import size as command

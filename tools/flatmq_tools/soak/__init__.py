@@ -1,0 +1,306 @@
+"""`flatmq soak`: a million messages each way over a link that breaks every few seconds.
+
+The client on a real MicroPython with a small heap, a proxy that breaks its link, a broker that
+stays up, and paho-mqtt at the desk, which counts. What it looks for is in verdict.py.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import os
+import secrets
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rich import box
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from rich.table import Table
+
+import flatmq
+
+from .. import broker, interpreter, results
+from ..bytecode import compile_module, compiled
+from ..demo import Sketch
+from ..proxy import Proxy
+from .faults import KINDS, Faults
+from .verdict import Verdict
+
+try:
+    from .peer import Peer, PeerError, forget
+except ImportError as error:
+    MISSING: ImportError | None = error
+else:
+    MISSING = None
+
+SECTION = "soak"
+MESSAGES = 1_000_000
+HEAP_KB = 64
+BYTES = 1_000_000  # on average, between two faults
+PATIENCE = 60.0  # seconds without anything new until it is given up
+DRAIN = 10.0  # seconds that the last messages may be behind the device's end
+EVERY = 60.0  # seconds between two lines where there is no terminal
+HERE = Path(__file__).parent
+SCRIPT = ("device", "plan")
+
+# mosquitto 2.0.11 keeps the order of what it sends only when nothing waits for room in flight,
+# hence no limit; the soak limits what is on its way itself (plan.LEAD). Its log of every packet
+# would be larger than all messages, and Nagle's algorithm would hold each answer for 40 ms.
+MOSQUITTO = """
+max_inflight_messages 0
+max_queued_messages 0
+set_tcp_nodelay true
+log_type none
+log_type error
+log_type warning
+log_type notice
+"""
+
+
+class SoakError(RuntimeError):
+    """The soak cannot run; the text says what to do."""
+
+
+@dataclass
+class Run:
+    """What is known so far."""
+
+    messages: int
+    sent: int = 0  # by the device
+    came: int = 0  # at the device
+    connects: int = 0
+    told: dict[str, list[int]] = field(default_factory=dict)
+    trouble: list[str] = field(default_factory=list)
+    ready: bool = False
+    status: int | None = None  # of the device's process, once it has ended
+    ended: bool = False  # it came to its end
+
+    def hear(self, line: str) -> None:
+        """Takes in one line that the device printed."""
+        name, _, rest = line.partition(" ")
+        if name == "@at":
+            self.sent, self.came, self.connects = map(int, rest.split())
+        elif name == "@ready":
+            self.ready = True
+        elif name == "@end":
+            self.ended = True
+        elif name.startswith("@") and all(word.isdigit() for word in rest.split()):
+            self.told[name[1:]] = [int(word) for word in rest.split()]
+        elif len(self.trouble) < 20:
+            self.trouble.append(line)
+
+
+@contextlib.contextmanager
+def device(
+    python: str, heap_kb: int, host: str, port: int, client_id: str, prefix: str, messages: int
+) -> Iterator[Sketch]:
+    """The running device."""
+    words = [host, str(port), client_id, prefix, str(messages)]
+    with tempfile.TemporaryDirectory(prefix="flatmq-soak-") as folder:
+        if python == "cpython":
+            command = [sys.executable, str(HERE / "device.py"), *words]
+            env = interpreter.environment(Path(flatmq.__file__).parents[1])
+        else:
+            found = interpreter.command(f"{heap_kb}k")
+            if found is None:
+                raise SoakError(interpreter.MISSING)
+            lib = compiled(Path(folder))
+            for name in SCRIPT:
+                compile_module(HERE / f"{name}.py", lib / f"{name}.mpy", f"soak/{name}.py")
+            command = [*found, "-m", "device", *words]
+            env = interpreter.environment(lib)
+        process = Sketch(command, env)
+        try:
+            yield process
+        finally:
+            process.stop()
+
+
+def follow(run: Run, peer: Peer, process: Sketch, faults: Faults, proxy: Proxy) -> Iterator[None]:
+    """Turns until the device has ended and its last message came, or nothing more does."""
+    patience = time.monotonic() + PATIENCE
+    before = (0, 0, 0)
+    while run.status is None or not peer.ended:
+        peer.turn(run.ready)
+        faults.turn(proxy)
+        while not process.lines.empty():
+            line = process.lines.get()
+            if line is None:
+                run.status = process.stop()
+                patience = min(patience, time.monotonic() + DRAIN)
+            else:
+                run.hear(line)
+        known = (peer.sent, peer.books.came, run.came)
+        if run.status is None and known != before:
+            before = known
+            patience = time.monotonic() + PATIENCE
+        if time.monotonic() > patience or run.status:
+            if run.status is None:
+                run.trouble.append(f"nothing new for {PATIENCE:g} s: the device is ended")
+                run.status = process.stop() or 1
+            return
+        yield
+
+
+def show(run: Run, peer: Peer, turns: Iterator[None], console: Console) -> None:
+    """Shows how far it is: in place on a terminal, else a line a minute."""
+    began = time.monotonic()
+    if console.is_terminal:
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[rate]:,.0f}/s"),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+        )
+        with Progress(*columns, console=console) as bars:
+            up = bars.add_task("device → desk", total=run.messages, rate=0)
+            down = bars.add_task("desk → device", total=run.messages, rate=0)
+            for _ in turns:
+                for task, count in ((up, peer.books.came), (down, run.came)):
+                    rate = count / (time.monotonic() - began)
+                    bars.update(task, completed=count, rate=rate)
+        return
+    due = began + EVERY
+    for _ in turns:
+        now = time.monotonic()
+        if now > due:
+            due += EVERY
+            console.print(
+                f"{now - began:5.0f} s  device → desk {peer.books.came:,}"
+                f" ({peer.books.came / (now - began):,.0f}/s)"
+                f"  desk → device {run.came:,} ({run.came / (now - began):,.0f}/s)"
+                f"  connections {run.connects:,}",
+                highlight=False,
+            )
+
+
+def report(verdict: Verdict, console: Console) -> None:
+    """Prints the figures."""
+    lines = Table(box=box.SIMPLE)
+    lines.add_column("device → desk / desk → device")
+    lines.add_column("measured", justify="right")
+    lines.add_column("wanted", justify="right")
+    lines.add_column("")
+    for figure in verdict.figures:
+        word = "" if not figure.wanted else "ok" if figure.ok else "[bold red]WRONG[/]"
+        lines.add_row(figure.name, figure.text, figure.wanted, word)
+    console.print(lines)
+
+
+def section(verdict: Verdict, facts: list[tuple[str, str]]) -> str:
+    """The section of the results."""
+    rows = [
+        (figure.name, figure.text, figure.wanted, "" if figure.ok else "WRONG")
+        for figure in verdict.figures
+    ]
+    head = ("device → desk / desk → device", "measured", "wanted", "")
+    return "\n".join(
+        [
+            "## A soak",
+            "",
+            "`make soak`: the client on MicroPython, a link that breaks again and again, a broker"
+            " that stays up, paho-mqtt at the desk. A third of the messages each at QoS 0, 1 and"
+            " 2, of 4 to 140 bytes, numbered.",
+            "",
+            *[f"- {name}: {text}" for name, text in facts],
+            "",
+            results.table(head, rows),
+        ]
+    )
+
+
+def main(
+    messages: int = MESSAGES,
+    *,
+    seed: int | None = None,
+    python: str = "micropython",
+    heap_kb: int = HEAP_KB,
+    mean: int = BYTES,
+    results_path: Path | None = None,
+    console: Console | None = None,
+) -> int:
+    """Runs the soak; 0 when all is as wanted, else 1.
+
+    messages: in each direction. seed: of the faults; None takes another each time. mean: bytes
+    between two faults. $BROKER (host:port) names a broker that runs already. Raises SoakError,
+    PeerError, BrokerError or InterpreterError when it cannot run.
+    """
+    if MISSING:
+        raise SoakError(f"{MISSING}: pip install 'flatmq[soak]'")
+    console = console or Console()
+    seed = secrets.randbelow(1_000_000) if seed is None else seed
+    address = os.environ.get("BROKER")
+    client_id = f"soak-{secrets.token_hex(4)}"
+    prefix = f"flatmq/{client_id}"
+    # The proxy runs beside the desk's client in one process, and must not wait for its turn.
+    sys.setswitchinterval(0.0005)
+    with contextlib.ExitStack() as stack:
+        target = stack.enter_context(
+            broker.external(address) if address else broker.mosquitto(extra=MOSQUITTO)
+        )
+        faults = Faults(seed, mean)
+        proxy = stack.enter_context(Proxy(target.host, target.port, faults.rules))
+        peer = Peer(target.host, target.port, prefix, messages)
+        stack.callback(peer.stop)
+        deadline = time.monotonic() + DRAIN
+        while not peer.ready:
+            peer.turn(False)
+            if time.monotonic() > deadline:
+                raise PeerError(f"the broker does not answer the desk within {DRAIN:g} s")
+        what = f"MicroPython with a heap of {heap_kb} KB"
+        if python == "cpython":
+            what = f"CPython {sys.version.split()[0]}"
+        console.print(
+            f"{messages:,} messages each way between {what} and the {target.kind} broker at "
+            f"{target.address}; --seed {seed}",
+            soft_wrap=True,
+            highlight=False,
+        )
+        process = stack.enter_context(
+            device(python, heap_kb, proxy.host, proxy.port, client_id, prefix, messages)
+        )
+        run = Run(messages)
+        began = time.monotonic()
+        show(run, peer, follow(run, peer, process, faults, proxy), console)
+        seconds = time.monotonic() - began
+        if target.kind == "external":
+            forget(target.host, target.port, client_id)
+    for line in [*run.trouble, *peer.books.wrong]:
+        console.print(f"[red]{line}[/]", soft_wrap=True)
+    if not run.ended:
+        console.print(
+            f"[bold]the device did not come to its end:[/] sent {run.sent:,}, received "
+            f"{run.came:,}; the desk sent {peer.sent:,}, received {peer.books.came:,}; "
+            f"--seed {seed}"
+        )
+        return 1
+    verdict = Verdict(messages, peer.sent, peer.books, run.told, seconds)
+    report(verdict, console)
+    happened = ", ".join(f"{faults.happened[kind]} × {kind}" for kind in KINDS)
+    console.print(f"the link had {happened}; --seed {seed}", highlight=False)
+    if results_path:
+        facts = [
+            ("date", datetime.date.today().isoformat()),
+            ("client", what),
+            ("broker", f"the {target.kind} broker"),
+            ("the link had", happened),
+            ("seed", str(seed)),
+        ]
+        results.write(results_path, SECTION, section(verdict, facts))
+    verdict_text = "nothing lost, nothing hung" if verdict.ok else "something is WRONG"
+    console.print(f"[bold]{verdict_text}[/]")
+    return 0 if verdict.ok else 1

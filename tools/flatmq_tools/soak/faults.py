@@ -1,0 +1,48 @@
+"""Which fault each connection of the soak ends with, and when."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import Counter
+
+from ..proxy import Fault, Proxy, Rules, Way
+
+KINDS: tuple[Fault, ...] = ("cut", "silence", "reset", "stall")
+_EARLY = 0.2  # of the connections, which end during CONNECT or while messages are sent again,
+_EARLY_BYTES = 600  # within so many bytes
+OLDEST = 5.0  # seconds after which a fault happens though the bytes have not passed
+
+
+class Faults:
+    """The plan of a `seed`: one kind after the other, each after a number of bytes in one of the
+    two directions, which mostly ends inside a packet; `mean` bytes, half or one and a half times
+    as many. What passes later than OLDEST does not count."""
+
+    def __init__(self, seed: int, mean: int) -> None:
+        self.happened: Counter[str] = Counter()
+        self._random = random.Random(seed)
+        self._mean = mean
+        self._since = time.monotonic()  # the newest connection is there
+        self._count = 0
+        self._struck = False  # it had a fault because of its age
+
+    def rules(self, count: int) -> Rules:
+        """The rules of connection `count`, for the proxy."""
+        early = self._random.random() < _EARLY
+        low, high = (1, _EARLY_BYTES) if early else (self._mean // 2, self._mean * 3 // 2)
+        way = Way(self._random.randint(low, high), KINDS[count % len(KINDS)])
+        return Rules(up=way) if self._random.random() < 0.5 else Rules(down=way)
+
+    def turn(self, proxy: Proxy) -> None:
+        """Strike a connection that has become too old."""
+        now = time.monotonic()
+        if proxy.accepted != self._count:
+            for count in range(max(0, self._count - 1), proxy.accepted - 1):
+                self.happened[KINDS[count % len(KINDS)]] += 1
+            self._count = proxy.accepted
+            self._since = now
+            self._struck = False
+        elif self._count and not self._struck and now - self._since > OLDEST:
+            proxy.strike(KINDS[(self._count - 1) % len(KINDS)])
+            self._struck = True

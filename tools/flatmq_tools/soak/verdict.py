@@ -1,0 +1,134 @@
+"""What came of a soak: figures, each with what is wanted of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from . import plan
+from .books import Books
+
+HANG = 1000  # ms: a poll of 20 ms that took longer is not the machine's fault
+REASONS = ("closed", "timeout", "refused", "protocol", "resource")  # kinds of MQTTError
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One line: a name, the figure, what is wanted where anything is, and whether it is so."""
+
+    name: str
+    text: str
+    wanted: str = ""
+    ok: bool = True
+
+
+def _text(values: Sequence[int]) -> str:
+    return " / ".join(f"{value:,}" for value in values)
+
+
+def _shown(name: str, *values: int) -> Figure:
+    return Figure(name, _text(values))
+
+
+def _exactly(name: str, wanted: Sequence[int], *values: int) -> Figure:
+    return Figure(name, _text(values), _text(wanted), tuple(values) == tuple(wanted))
+
+
+class Verdict:
+    """Of `messages` each way: `sent` by the desk, its `books`, what the device `told` at its end
+    by name, and the `seconds` from the first message to the last."""
+
+    def __init__(
+        self,
+        messages: int,
+        sent: int,
+        books: Books,
+        told: Mapping[str, Sequence[int]],
+        seconds: float,
+    ) -> None:
+        self.figures = [
+            *_messages(messages, sent, books, told),
+            *_connections(books, told),
+            *_memory(told),
+            _shown("seconds", round(seconds)),
+            _shown("messages per second, each way", round(messages / seconds)),
+        ]
+
+    @property
+    def ok(self) -> bool:
+        """Whether every figure is as wanted."""
+        return all(figure.ok for figure in self.figures)
+
+
+def _messages(
+    messages: int, sent: int, books: Books, told: Mapping[str, Sequence[int]]
+) -> list[Figure]:
+    """Two numbers each: from the device to the desk, and from the desk to the device."""
+    up = books.arrivals
+    again, missing = told["again"], told["missing"]
+    # The device has one number per QoS: what it had left out counts as lost though it came late.
+    came = [told["next"][qos] - missing[qos] for qos in plan.QOS]
+    lost = [plan.count(messages, qos) - came[qos] for qos in plan.QOS]
+    both = (0, 0)
+    return [
+        _exactly("sent", (messages, messages), told["sent"][0], sent),
+        _shown("received", books.came, sum(came)),
+        _exactly("lost at QoS 2", both, up[2].lost, lost[2]),
+        _exactly("lost at QoS 1", both, up[1].lost, lost[1]),
+        _shown("lost at QoS 0", up[0].lost, lost[0]),
+        _exactly("repeated at QoS 2", both, up[2].again, again[2]),
+        _shown("repeated at QoS 1", up[1].again, again[1]),
+        _exactly("repeated at QoS 0", both, up[0].again, again[0]),
+        _exactly("out of order at QoS 2", both, up[2].late, missing[2]),
+        _exactly("out of order at QoS 1", both, up[1].late, missing[1]),
+        _exactly("out of order at QoS 0", both, up[0].late, 0),
+        _exactly("not what was sent", both, books.wrongs, told["wrong"][0]),
+    ]
+
+
+def _connections(books: Books, told: Mapping[str, Sequence[int]]) -> list[Figure]:
+    connects, losses, resent, renewed = told["stats"]
+    strays, skipped, unrouted = told["odd"]
+    kinds = dict(zip(REASONS, told["kinds"], strict=True))
+    # A connection that ends takes what was on its way: one row of messages without a gap.
+    beyond = max(0, books.arrivals[0].gaps - losses)
+    longest = told["longest"][0]
+    before, after = told["files"]
+    return [
+        _exactly(
+            "rows of messages lost at QoS 0 without a lost connection",
+            (0, 0),
+            beyond,
+            told["unexplained"][0],
+        ),
+        Figure("reconnects", f"{connects - 1:,}", "1 or more", connects > 1),
+        _shown("connections lost, or not made", losses),
+        _shown("… closed / timed out", kinds["closed"], kinds["timeout"]),
+        _exactly(
+            "… refused / for a broken rule / for lack of room",
+            (0, 0, 0),
+            kinds["refused"],
+            kinds["protocol"],
+            kinds["resource"],
+        ),
+        _shown("publishes sent again with DUP, or as PUBREL", resent),
+        _exactly("publishes sent as new", (0,), renewed),
+        _exactly("messages skipped / for nobody", (0, 0), skipped, unrouted),
+        _shown("acknowledgements that nothing waited for", strays),
+        Figure("longest poll(20), ms", f"{longest:,}", f"up to {HANG:,}", longest <= HANG),
+        _exactly("file descriptors before / after", (before, before), before, after),
+    ]
+
+
+def _memory(told: Mapping[str, Sequence[int]]) -> list[Figure]:
+    before, after, held, most = told["heap"]
+    steady, turns = told["steady"]
+    if not after:  # CPython does not count
+        return []
+    return [
+        _exactly("heap held before / after, bytes", (before, before), before, after),
+        _shown("most ever held, bytes", held),
+        _shown("most ever in use, garbage of reconnects included, bytes", most),
+        _exactly("allocated while online, bytes", (0,), steady),
+        Figure("turns of the loop while online", f"{turns:,}", "1 or more", turns > 0),
+    ]
