@@ -6,11 +6,11 @@ import random
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 
-import peer
 import pytest
 from fake_link import Bench, Clock, FakeLink, fake_clock
 
 import flatmq.client
+import peer
 from flatmq import Client, MQTTError
 
 
