@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import select
 import socket
 import struct
 import threading
@@ -15,7 +16,8 @@ from typing import Any, Literal, TypeVar
 
 Direction = Literal["up", "down"]
 # What a link does from some point on. "cut" closes both ends in order, "reset" with a RST;
-# "silence" swallows everything in both directions, "stall" reads no more from either end.
+# "silence" swallows everything in both directions, "stall" reads no more from either end. In
+# these two an end is not told that the other one closed; the link ends when both have.
 Fault = Literal["cut", "reset", "silence", "stall"]
 Watch = Callable[[Direction, int], "Fault | None"]
 T = TypeVar("T")
@@ -24,6 +26,9 @@ UP: Direction = "up"  # client to broker
 DOWN: Direction = "down"  # broker to client
 
 _CHUNK = 65536  # bytes read at once
+_READS = 256  # of that many bytes, at most, before a connection is closed
+_LOOK = 0.02  # seconds between two looks at whether the ends of a stalled link have closed
+_HUNG_UP = select.POLLHUP | select.POLLERR | getattr(select, "POLLRDHUP", 0)
 _LOOPBACK = "127.0.0.1"
 
 
@@ -31,8 +36,9 @@ _LOOPBACK = "127.0.0.1"
 class Way:
     """How one direction of a link behaves.
 
-    limit: bytes that pass before `then` happens, None for no end. delay: seconds that each
-    chunk is held. trickle: every byte is sent by itself.
+    limit: bytes that pass before `then` happens, None for no end; 0 has it happen in place of
+    passing the first. delay: seconds that each chunk is held. trickle: every byte is sent by
+    itself.
     """
 
     limit: int | None = None
@@ -64,18 +70,39 @@ class _Packets:
     def starts(self, data: bytes) -> list[tuple[int, int]]:
         """(position, first byte) of each packet that begins in `data`."""
         found = []
-        for at, byte in enumerate(data):
-            if self._left:
-                self._left -= 1
+        at = 0
+        while at < len(data):
+            skipped = min(self._left, len(data) - at)
+            if skipped:
+                self._left -= skipped
+                at += skipped
                 continue
             if not self._head:
-                found.append((at, byte))
-            self._head.append(byte)
-            if len(self._head) > 1 and (byte < 128 or len(self._head) == 5):
+                found.append((at, data[at]))
+            self._head.append(data[at])
+            at += 1
+            if len(self._head) > 1 and (self._head[-1] < 128 or len(self._head) == 5):
                 for i, digit in enumerate(self._head[1:]):
                     self._left |= (digit & 127) << 7 * i
                 self._head.clear()
         return found
+
+
+def _hung_up(end: socket.socket) -> bool:
+    """Whether the peer has closed, though bytes of it may be unread."""
+    look = select.poll()
+    look.register(end, _HUNG_UP)
+    return bool(look.poll(0))
+
+
+def _drain(end: socket.socket) -> None:
+    """Say that nothing more comes, and read what is there: closing with bytes unread would reset
+    the connection, and could take back what was sent."""
+    with contextlib.suppress(OSError):
+        end.shutdown(socket.SHUT_WR)
+        for _ in range(_READS):  # a peer that never ends to write is not waited for
+            if not end.recv(_CHUNK):
+                break
 
 
 class _Link:
@@ -85,8 +112,11 @@ class _Link:
         self.ends = {UP: client, DOWN: broker}  # the sockets read from in each direction
         self.ended = asyncio.Event()
         self.served: asyncio.Task[None] | None = None
+        self.error: Exception | None = None  # what `watch` raised
         self._rules = rules
+        self._tasks: list[asyncio.Task[None]] = []
         self._silent = False
+        self._reset = False
         self._flowing = asyncio.Event()
         self._flowing.set()
         self._passed = {UP: 0, DOWN: 0}
@@ -96,40 +126,61 @@ class _Link:
     async def serve(self, target: tuple[str, int]) -> None:
         """Passes bytes in both directions until the link ends, and closes both ends."""
         loop = asyncio.get_running_loop()
-        ways: list[asyncio.Task[None]] = []
         try:
             for end in self.ends.values():
                 end.setblocking(False)
                 end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            with contextlib.suppress(OSError):
-                await loop.sock_connect(self.ends[DOWN], target)
-                ways = [loop.create_task(self._carry(way)) for way in (UP, DOWN)]
-                await self.ended.wait()
+            self._tasks.append(loop.create_task(self._run(target)))
+            await self.ended.wait()
         finally:
             # A socket is closed only when nobody waits for it: its number is used again.
-            for task in ways:
+            for task in self._tasks:
                 task.cancel()
-            await asyncio.gather(*ways, return_exceptions=True)
+            await asyncio.gather(*self._tasks, return_exceptions=True)
             for end in self.ends.values():
+                if not self._reset:
+                    _drain(end)
                 end.close()
+
+    async def _run(self, target: tuple[str, int]) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            await loop.sock_connect(self.ends[DOWN], target)
+        except OSError:
+            self.ended.set()
+            return
+        self._tasks += [loop.create_task(self._carry(way)) for way in (UP, DOWN)]
 
     def strike(self, fault: Fault) -> None:
         """Has a fault happen."""
         if fault == "silence":
             self._silent = True
         elif fault == "stall":
-            self._flowing.clear()
+            if self._flowing.is_set():
+                self._flowing.clear()
+                self._tasks.append(asyncio.create_task(self._until_hung_up()))
         else:
             if fault == "reset":
+                self._reset = True
                 for end in self.ends.values():
                     linger = struct.pack("ii", 1, 0)
-                    end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+                    with contextlib.suppress(OSError):
+                        end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
             self.ended.set()
+
+    async def _until_hung_up(self) -> None:
+        while not all(map(_hung_up, self.ends.values())):
+            await asyncio.sleep(_LOOK)
+        self.ended.set()
 
     async def _carry(self, way: Direction) -> None:
         try:
             await self._pass(way)
         except OSError:
+            if not self._silent:
+                self.ended.set()
+        except Exception as error:
+            self.error = error
             self.ended.set()
         finally:
             self._finished.add(way)
@@ -144,10 +195,11 @@ class _Link:
         while True:
             await self._flowing.wait()
             data = await loop.sock_recv(source, _CHUNK)
+            if data and behaviour.delay:
+                await asyncio.sleep(behaviour.delay)
+            await self._flowing.wait()  # a stall that has begun meanwhile holds it
             if not data:
                 break
-            if behaviour.delay:
-                await asyncio.sleep(behaviour.delay)
             fault: Fault | None = None
             if behaviour.limit is not None:
                 data = data[: behaviour.limit - self._passed[way]]
@@ -159,27 +211,33 @@ class _Link:
                     if seen:
                         data, fault = data[:at], seen
                         break
-            if not self._silent:
-                await self._send(sink, data, behaviour.trickle)
-                self._passed[way] += len(data)
+            await self._send(way, sink, data, behaviour.trickle)
             if fault:
                 self.strike(fault)
-        with contextlib.suppress(OSError):
-            sink.shutdown(socket.SHUT_WR)
+        if not self._silent:
+            with contextlib.suppress(OSError):
+                sink.shutdown(socket.SHUT_WR)
 
-    async def _send(self, sink: socket.socket, data: bytes, trickle: bool) -> None:
+    async def _send(self, way: Direction, sink: socket.socket, data: bytes, trickle: bool) -> None:
         loop = asyncio.get_running_loop()
-        for at in range(0, len(data), 1 if trickle else _CHUNK):
-            await loop.sock_sendall(sink, data[at : at + (1 if trickle else _CHUNK)])
+        step = 1 if trickle else _CHUNK
+        for at in range(0, len(data), step):
+            if self._silent:
+                return
+            chunk = data[at : at + step]
+            await loop.sock_sendall(sink, chunk)
+            self._passed[way] += len(chunk)
             if trickle:
                 await asyncio.sleep(0)
+                await self._flowing.wait()
 
 
 class Proxy:
     """Passes connections to its `port` on to a broker at `host` and `port`.
 
-    `rules(count)` gives the Rules of connection number `count` (from 0); without it they pass
-    unharmed. Use it as a context manager, or call `stop`. Listens on loopback alone.
+    `rules(count)` gives the Rules of connection number `count` (from 0), and is called in the
+    proxy's thread; without it they pass unharmed. Use it as a context manager, or call `stop`.
+    Listens on loopback alone.
     """
 
     def __init__(
@@ -191,7 +249,8 @@ class Proxy:
         self.rules = rules
         self._target = (host, port)
         self._links: set[_Link] = set()
-        self._listener: socket.socket | None = None
+        self._error: Exception | None = None
+        self._listener: socket.socket | None = None  # refuses while nobody accepts from it
         self._accepting: asyncio.Task[None] | None = None
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
@@ -204,15 +263,16 @@ class Proxy:
         return len(self._links)
 
     def strike(self, fault: Fault) -> None:
-        """Has a fault happen to every link that is open now."""
+        """Has a fault happen to every link that is open now. "cut" and "reset" have happened when
+        it returns. Not for `rules` and `watch`, which the proxy waits for."""
         self._do(self._strike(fault))
 
     def refuse(self, refused: bool = True) -> None:
         """Refuses new connections from now on, or accepts them again on the same port."""
-        self._do(self._close_listener() if refused else self._listen())
+        self._do(self._refuse() if refused else self._listen())
 
     def stop(self) -> None:
-        """Closes every link and ends; may be called again."""
+        """Closes every link and ends; may be called again. Raises what `rules` or `watch` did."""
         if not self._thread.is_alive():
             return
         self._do(self._close_listener())
@@ -220,6 +280,8 @@ class Proxy:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
+        if self._error:
+            raise self._error
 
     def __enter__(self) -> Proxy:
         return self
@@ -230,21 +292,33 @@ class Proxy:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.stop()
+        try:
+            self.stop()
+        except Exception:
+            if error is None:
+                raise
 
     def _do(self, what: Coroutine[Any, Any, T]) -> T:
+        if threading.current_thread() is self._thread:
+            what.close()
+            raise RuntimeError("rules and watch must not call the proxy: it waits for them")
         return asyncio.run_coroutine_threadsafe(what, self._loop).result()
 
     async def _listen(self) -> None:
-        if self._listener:
+        if self._accepting:
             return
+        if not self._listener:
+            self._bind()
+        assert self._listener is not None
+        self._listener.listen(64)
+        self._accepting = self._loop.create_task(self._accept(self._listener))
+
+    def _bind(self) -> None:
         self._listener = listener = socket.socket()
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((_LOOPBACK, self.port))
-        listener.listen(16)
         listener.setblocking(False)
         self.port = listener.getsockname()[1]
-        self._accepting = self._loop.create_task(self._accept(listener))
 
     async def _close_listener(self) -> None:
         if self._accepting:
@@ -255,6 +329,11 @@ class Proxy:
             self._listener.close()
         self._listener = self._accepting = None
 
+    async def _refuse(self) -> None:
+        if self._accepting:
+            await self._close_listener()
+            self._bind()  # bound, so that nobody else takes the port
+
     async def _strike(self, fault: Fault) -> None:
         links = list(self._links)
         for link in links:
@@ -263,9 +342,15 @@ class Proxy:
             await asyncio.gather(*(link.served for link in links if link.served))
 
     async def _accept(self, listener: socket.socket) -> None:
+        family = socket.AF_INET6 if ":" in self._target[0] else socket.AF_INET
         while True:
             client, _ = await self._loop.sock_accept(listener)
-            link = _Link(client, socket.socket(), self.rules(self.accepted))
+            try:
+                rules = self.rules(self.accepted)
+            except Exception as error:
+                self._error = self._error or error
+                rules = Rules(Way(0), Way(0))
+            link = _Link(client, socket.socket(family), rules)
             self.accepted += 1
             self._links.add(link)
             link.served = self._loop.create_task(self._serve(link))
@@ -274,4 +359,5 @@ class Proxy:
         try:
             await link.serve(self._target)
         finally:
+            self._error = self._error or link.error
             self._links.discard(link)
