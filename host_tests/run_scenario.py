@@ -1,131 +1,13 @@
 """Runs one scenario: `run_scenario.py MODULE FUNCTION key=value ...`, on CPython or MicroPython.
 
-Written in what both have in common. test_scenarios.py starts it, and answers what it asks
-for: a line "@ask WORDS" on standard output gets one line on standard input when it is done.
+Written in what both have in common; test_scenarios.py starts it.
 """
 
 import sys
 
 from expectations import EXPECTED
-from flatmq import Client, MQTTError
-from flatmq.port import ticks_add, ticks_diff, ticks_ms
+from scenario_env import Env, start
 
-ANSWER_MS = 15000  # how long any one step may take; far above what a loaded machine needs
-
-
-class Inbox:
-    """A handler that keeps what it gets."""
-
-    def __init__(self):
-        self.messages = []
-
-    def take(self, message):
-        """Keeps (topic, payload, qos, retain) of one message."""
-        self.messages.append((message.topic, message.payload, message.qos, message.retain))
-
-    def __len__(self):
-        return len(self.messages)
-
-    def payloads(self):
-        """The payloads, in the order in which they came."""
-        return [message[1] for message in self.messages]
-
-
-class Env:
-    """What a scenario gets: where the broker is, what it is known to do, and some helpers.
-
-    `expected` is the row of the broker in expectations.py; `option` is what a scenario that
-    is started by another one was given.
-    """
-
-    Inbox = Inbox
-    MQTTError = MQTTError
-
-    def __init__(self, options):
-        self.host = options["host"]
-        self.port = int(options["port"])
-        self.token = options["token"].encode()
-        self.expected = EXPECTED[options["kind"]]
-        self.option = options.get("option")
-
-    def name(self, text):
-        """A topic (bytes) that no other run uses."""
-        return self.token + b"/" + text
-
-    def client(self, name, **options):
-        """A client that has not started, with buffers as small as the scenarios allow."""
-        options.setdefault("tx_size", 512)
-        options.setdefault("rx_size", 512)
-        options.setdefault("retry_ms", 20)
-        options.setdefault("retry_max_ms", 100)
-        return Client(self.token + b"-" + name, self.host, self.port, **options)
-
-    def online(self, name, **options):
-        """A client that is connected."""
-        client = self.client(name, **options)
-        client.connect(timeout_ms=ANSWER_MS)
-        return client
-
-    def until(self, what, condition, *clients):
-        """Polls the clients in turn until the condition holds; fails naming `what`."""
-        deadline = ticks_add(ticks_ms(), ANSWER_MS)
-        while not condition():
-            for client in clients:
-                client.poll(2)
-            if ticks_diff(deadline, ticks_ms()) < 0:
-                states = [(client.state, client.error, client.pending) for client in clients]
-                raise AssertionError("waited for " + what + ": " + repr(states))
-
-    def arrive(self, inbox, count, *clients):
-        """Waits until an inbox holds that many messages."""
-        self.until(f"message {count}", lambda: len(inbox) >= count, *clients)
-
-    def arrives(self, inbox, payload, *clients):
-        """Waits until an inbox holds a message with that payload."""
-        self.until(repr(payload), lambda: payload in inbox.payloads(), *clients)
-
-    def granted(self, subscription, *clients):
-        """Waits for the SUBACK; returns its codes."""
-        self.until("SUBACK", lambda: subscription.granted is not None, *clients)
-        return bytes(subscription.granted)
-
-    def published(self, client, topic, payload=b"", qos=0, retain=False):
-        """Publishes and waits until the broker has it (QoS 1, 2) or the network has it (0)."""
-        if client.publish(topic, payload, qos, retain) is None:
-            raise AssertionError("no room for " + repr(payload))
-        self.until("acknowledgement", lambda: client.pending == 0, client)
-
-    def equal(self, got, wanted, what):
-        """Fails, saying both, unless got == wanted."""
-        if got != wanted:
-            raise AssertionError(what + ": got " + repr(got) + ", wanted " + repr(wanted))
-
-    def fails_to_connect(self, client, code):
-        """The first attempt ends as it should: refused with that CONNACK return code, or, where
-        it is None, closed by a broker that gives no reason."""
-        client.start()
-        self.until("the refusal", lambda: client.error is not None, client)
-        wanted = ("closed", 0) if code is None else ("refused", code)
-        self.equal((client.error.kind, client.error.code), wanted, "reason")
-        self.equal(client.connected, False, "connected")
-        client.disconnect()
-
-    def ask(self, *words):
-        """Has the test do something outside of this process; returns when it is done."""
-        print("@ask", *words)
-        answer = sys.stdin.readline().strip()
-        self.equal(answer, "done", "answer to " + repr(words))
-
-
-def main():
-    """Runs the scenario; the last line tells that it came to its end."""
-    module, function = sys.argv[1:3]
-    options = dict(argument.split("=", 1) for argument in sys.argv[3:])
-    env = Env(options)
-    if hasattr(sys.stdout, "reconfigure"):  # CPython holds back what goes to a pipe
-        sys.stdout.reconfigure(line_buffering=True)
-    getattr(__import__(module), function)(env)
-    print("@end")
-
-
-main()
+module, function = sys.argv[1:3]
+options = dict(argument.split("=", 1) for argument in sys.argv[3:])
+start(getattr(__import__(module), function), Env(options, EXPECTED[options["kind"]]))

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import ast
 import itertools
-import subprocess
-import threading
 from typing import NamedTuple
 
 import pytest
@@ -17,6 +15,7 @@ import pytest
 from conftest import BROKERS, HERE, SharedBrokers, interpreter_command, library
 from flatmq_tools import interpreter
 from flatmq_tools.broker import Broker
+from scenario_child import converse
 
 HEAP = "128k"  # of MicroPython, for the client, the scenario and its compiler
 DEADLINE = 60  # seconds until a scenario is ended from outside; it gives up by itself before
@@ -66,9 +65,7 @@ class Run:
             f"token={self._token}",
             *([f"option={option}"] if option is not None else []),
         ]
-        output: list[str] = []
-        killed = False
-        process = subprocess.Popen(
+        return converse(
             [
                 *interpreter_command(self._name, HEAP),
                 str(HERE / "run_scenario.py"),
@@ -76,45 +73,15 @@ class Run:
                 function,
                 *arguments,
             ],
-            env=interpreter.environment(library(self._name), HERE, HERE / "scenarios"),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
+            interpreter.environment(library(self._name), HERE, HERE / "scenarios"),
+            DEADLINE,
+            self._carry_out,
         )
-        assert process.stdin is not None
-        assert process.stdout is not None
-        watchdog = threading.Timer(DEADLINE, process.kill)
-        watchdog.start()
-        try:
-            for line in process.stdout:
-                output.append(line.rstrip("\n"))
-                words = line.split()
-                if words[:1] != ["@ask"]:
-                    continue
-                if words[1:] == ["die"]:
-                    process.kill()
-                    killed = True
-                    break
-                self._carry_out(words[1:])
-                process.stdin.write("done\n")
-                process.stdin.flush()
-            status = process.wait()
-        finally:
-            watchdog.cancel()
-            process.kill()
-            process.wait()
-            process.stdin.close()
-            process.stdout.close()
-        told = "\n".join(output)
-        if killed:
-            return output
-        assert status == 0, f"{module}.{function} ended with {status}:\n{told}"
-        assert output[-1:] == ["@end"], f"{module}.{function} did not reach its end:\n{told}"
-        return output
 
-    def _carry_out(self, words: list[str]) -> None:
+    def _carry_out(self, words: list[str]) -> str | None:
         match words:
+            case ["die"]:
+                return None
             case ["broker", "kill"]:
                 self._broker.kill()
             case ["broker", "restart"]:
@@ -128,6 +95,7 @@ class Run:
                 assert output[-1:] == ["@ask die"], "the victim did not live to be killed"
             case _:
                 raise AssertionError(f"the scenario asks for something unknown: {words}")
+        return "done"
 
 
 SCENARIOS = _scenarios()

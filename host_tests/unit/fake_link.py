@@ -8,9 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from unittest import mock
 
-import peer
-
 import flatmq.client
+import peer
 from flatmq import Client
 
 

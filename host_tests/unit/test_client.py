@@ -6,11 +6,11 @@ import random
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 
-import peer
 import pytest
 from fake_link import Bench, Clock, FakeLink, fake_clock
 
 import flatmq.client
+import peer
 from flatmq import Client, MQTTError
 
 
@@ -1051,3 +1051,12 @@ def test_what_is_published_offline_is_sent_later(clock: Clock) -> None:
     assert [(p.payload, p.dup) for p in bench.published()] == [
         (b"0", False), (b"1", False), (b"2", False)
     ]  # fmt: skip
+
+
+def test_disconnect_ends_well_when_the_link_is_lost_while_it_says_so(bench: Bench) -> None:
+    bench.client.publish(b"t", b"waits", qos=1)
+    bench.client.poll()
+    bench.stream.broken = True  # the write of DISCONNECT is the first to find out
+    bench.client.disconnect()
+    assert (bench.client.state, bench.client.pending) == ("offline", 1)
+    assert not bench.link.open

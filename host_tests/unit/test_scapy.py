@@ -13,12 +13,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 
-import peer
 import pytest
 from fake_link import Bench, Clock, fake_clock
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+import peer
 from flatmq.wire import connect
 
 logging.getLogger("scapy").setLevel(logging.ERROR)  # it tells what it misses in the network

@@ -11,7 +11,6 @@ from collections import deque
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-import peer
 import pytest
 from fake_link import Bench, fake_clock
 from hypothesis import settings
@@ -25,6 +24,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+import peer
 from flatmq.session import PUBACK, PUBCOMP, PUBREC, ROOM, Session
 
 TOPIC = b"t"

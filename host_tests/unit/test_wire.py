@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import peer
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+import peer
 from flatmq import wire
 
 LARGEST = 268_435_455

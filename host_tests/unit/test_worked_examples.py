@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import peer
 import pytest
 from fake_link import Bench, Clock, fake_clock
 
+import peer
 from flatmq import wire
 from flatmq.topic import is_filter, matches
 

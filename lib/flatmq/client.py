@@ -328,7 +328,7 @@ class Client:
                 continue
             # To close with bytes unread would reset the connection, and what was sent with it.
             left = ticks_diff(end, ticks_ms())
-            if left <= 0 or (said and self._fill() == 0):
+            if left <= 0 or not self._stream or (said and self._fill() == 0):
                 break
             self._link.wait(left, s.left > 0 or s.feed is not None)
         self._lost(None)

@@ -119,7 +119,7 @@ class _Link:
         self._reset = False
         self._flowing = asyncio.Event()
         self._flowing.set()
-        self._passed = {UP: 0, DOWN: 0}
+        self.passed = {UP: 0, DOWN: 0}  # bytes so far
         self._packets = {UP: _Packets(), DOWN: _Packets()}
         self._finished: set[Direction] = set()
 
@@ -168,6 +168,10 @@ class _Link:
                         end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
             self.ended.set()
 
+    def resume(self) -> None:
+        """Reads on after a stall."""
+        self._flowing.set()
+
     async def _until_hung_up(self) -> None:
         while not all(map(_hung_up, self.ends.values())):
             await asyncio.sleep(_LOOK)
@@ -203,8 +207,8 @@ class _Link:
                 break
             fault: Fault | None = None
             if behaviour.limit is not None:
-                data = data[: behaviour.limit - self._passed[way]]
-                if self._passed[way] + len(data) == behaviour.limit:
+                data = data[: behaviour.limit - self.passed[way]]
+                if self.passed[way] + len(data) == behaviour.limit:
                     fault = behaviour.then
             if self._rules.watch:
                 for at, first in self._packets[way].starts(data):
@@ -227,7 +231,7 @@ class _Link:
                 return
             chunk = data[at : at + step]
             await loop.sock_sendall(sink, chunk)
-            self._passed[way] += len(chunk)
+            self.passed[way] += len(chunk)
             if trickle:
                 await asyncio.sleep(0)
                 await self._flowing.wait()
@@ -248,6 +252,7 @@ class Proxy:
         self.port = 0
         self.accepted = 0  # connections so far
         self.rules = rules
+        self.passed: list[dict[Direction, int]] = []  # bytes so far, of each connection
         self._target = (host, port)
         self._links: set[_Link] = set()
         self._error: Exception | None = None
@@ -267,6 +272,10 @@ class Proxy:
         """Has a fault happen to every link that is open now. "cut" and "reset" have happened when
         it returns. Not for `rules` and `watch`, which the proxy waits for."""
         self._do(self._strike(fault))
+
+    def resume(self) -> None:
+        """Has every link that is stalled flow again."""
+        self._do(self._resume())
 
     def refuse(self, refused: bool = True) -> None:
         """Refuses new connections from now on, or accepts them again on the same port."""
@@ -342,6 +351,10 @@ class Proxy:
         if fault in ("cut", "reset"):
             await asyncio.gather(*(link.served for link in links if link.served))
 
+    async def _resume(self) -> None:
+        for link in self._links:
+            link.resume()
+
     async def _accept(self, listener: socket.socket) -> None:
         family = socket.AF_INET6 if ":" in self._target[0] else socket.AF_INET
         while True:
@@ -353,6 +366,7 @@ class Proxy:
                 rules = Rules(Way(0), Way(0))
             link = _Link(client, socket.socket(family), rules)
             self.accepted += 1
+            self.passed.append(link.passed)
             self._links.add(link)
             link.served = self._loop.create_task(self._serve(link))
 

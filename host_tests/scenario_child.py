@@ -1,0 +1,64 @@
+"""A scenario in an interpreter of its own, and what it asks the process that started it for."""
+
+from __future__ import annotations
+
+import subprocess
+import threading
+from collections.abc import Callable, Mapping, Sequence
+
+
+class ScenarioError(AssertionError):
+    """A scenario did not come to its end; the text has what it printed."""
+
+
+def converse(
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    deadline: float,
+    carry_out: Callable[[list[str]], str | None],
+    hear: Callable[[list[str]], None] = lambda words: None,
+) -> list[str]:
+    """Runs an interpreter with a scenario to its end and returns the lines that it printed.
+
+    carry_out: does what a line "@ask WORDS" asks for and returns the answer, or None to have the
+    interpreter killed. hear: gets the words of every other line that begins with "@". deadline:
+    seconds until it is ended from outside. Raises ScenarioError for one that fails.
+    """
+    output: list[str] = []
+    process = subprocess.Popen(
+        command,
+        env=environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    watchdog = threading.Timer(deadline, process.kill)
+    watchdog.start()
+    try:
+        for line in process.stdout:
+            output.append(line.rstrip("\n"))
+            words = line.split()
+            if words[:1] == ["@ask"]:
+                answer = carry_out(words[1:])
+                if answer is None:
+                    return output
+                process.stdin.write(answer + "\n")
+                process.stdin.flush()
+            elif line.startswith("@"):
+                hear(words)
+        status = process.wait()
+    except BrokenPipeError:  # it died while it was being answered
+        status = process.wait()
+    finally:
+        watchdog.cancel()
+        process.kill()
+        process.wait()
+        process.stdin.close()
+        process.stdout.close()
+    if status or output[-1:] != ["@end"]:
+        told = "\n".join(output)
+        raise ScenarioError(f"{' '.join(command)} ended with {status}:\n{told}")
+    return output
