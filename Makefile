@@ -1,4 +1,4 @@
-# make demo · test · bench · soak · lint · size · clean
+# make demo · test · bench · soak · faults · lint · size · clean
 #
 # Everything is installed into .venv; nothing else on the machine is touched, but for mosquitto,
 # which `make test`, `make bench` and `make soak` install with apt-get where they may.
@@ -9,13 +9,14 @@ BIN := $(VENV)/bin
 READINGS ?= 25
 MESSAGES ?= 1000000
 
-.PHONY: help demo test bench soak lint size clean mosquitto
+.PHONY: help demo test bench soak faults lint size clean mosquitto
 
 help:
 	@echo "make demo    a board's sketch publishes, this machine receives: a look in a few seconds"
 	@echo "make test    lint, types and every test"
 	@echo "make bench   flatmq beside other clients; writes docs/results.md"
 	@echo "make soak    a million messages each way over a link that breaks; writes docs/results.md"
+	@echo "make faults  every fault there is a scenario for; writes docs/results.md"
 	@echo "make lint    ruff and mypy alone"
 	@echo "make size    bytes of flash that the client takes"
 	@echo "make clean   removes .venv and what was built"
@@ -33,6 +34,9 @@ bench: $(VENV)/bench.stamp mosquitto
 soak: $(VENV)/soak.stamp mosquitto
 	@$(BIN)/flatmq soak --messages $(MESSAGES) \
 	  $(if $(filter 1000000,$(MESSAGES)),--results docs/results.md)
+
+faults: mosquitto $(VENV)/test.stamp
+	@PYTHONPATH=host_tests $(BIN)/python -m faults --results docs/results.md
 
 lint: $(VENV)/test.stamp
 	@$(BIN)/ruff check .

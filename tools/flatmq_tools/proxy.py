@@ -219,6 +219,8 @@ class _Link:
             await self._send(way, sink, data, behaviour.trickle)
             if fault:
                 self.strike(fault)
+                if self.ended.is_set():  # what is there already must not pass after it
+                    return
         if not self._silent:
             with contextlib.suppress(OSError):
                 sink.shutdown(socket.SHUT_WR)

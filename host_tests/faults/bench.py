@@ -1,0 +1,173 @@
+"""Runs the scenarios, each in an interpreter of its own, several side by side."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import itertools
+import sys
+import tempfile
+import threading
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from flatmq_tools import broker, bytecode, interpreter
+from scenario_child import ScenarioError, converse
+
+from .catalogue import SCENARIOS, Scenario
+from .stage import MOSQUITTO, Stage
+
+HERE = Path(__file__).parent
+SHARED = HERE.parent
+LIB = SHARED.parent / "lib"
+PYTHONS = ("cpython", "micropython")
+DEADLINE = 240  # seconds until a scenario is ended from outside; it gives up by itself before
+SIDE_BY_SIDE = 8  # most of them wait most of the time
+
+_run_number = itertools.count()
+
+
+@dataclass(frozen=True)
+class Case:
+    """A scenario on a broker and an interpreter."""
+
+    scenario: Scenario
+    broker: str
+    python: str
+
+    def __str__(self) -> str:
+        return f"{self.scenario.title}, {self.broker}, {self.python}"
+
+
+@dataclass
+class Row:
+    """What came of a case. Times are in ms; `problems` is empty when all is well."""
+
+    case: Case
+    saw: str = ""
+    after: int = 0
+    longest: float = 0
+    heap: list[int] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    told: str = ""  # all that the interpreter printed, where something went wrong
+
+    @property
+    def ok(self) -> bool:
+        """Whether every promise was kept."""
+        return not self.problems
+
+
+def cases(waiting_first: bool = True) -> list[Case]:
+    """All there are, in the order of the catalogue, or those first that wait most."""
+    return [
+        Case(scenario, kind, python)
+        for scenario in sorted(SCENARIOS, key=lambda s: waiting_first and not s.waits)
+        for kind in scenario.brokers
+        for python in PYTHONS
+    ]
+
+
+class Bench:
+    """What the cases share: a mosquitto that nobody kills, and the client as .mpy.
+
+    `is_long` has every scenario run in its long version. As a context manager it ends what it
+    started.
+    """
+
+    def __init__(self, is_long: bool = False) -> None:
+        self._long = is_long
+        self._folder = tempfile.TemporaryDirectory(prefix="flatmq-faults-")
+        self._mosquitto: broker.Broker | None = None
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> Bench:
+        made = Path(self._folder.name)
+        bytecode.compiled(made)
+        for source in [SHARED / "scenario_env.py", *(HERE / "client").glob("*.py")]:
+            bytecode.compile_module(source, made / f"{source.stem}.mpy", source.name)
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        if self._mosquitto:
+            self._mosquitto.stop()
+        self._folder.cleanup()
+
+    def _shared(self) -> broker.Broker:
+        with self._lock:
+            if self._mosquitto is None:
+                self._mosquitto = broker.mosquitto(extra=MOSQUITTO)
+            return self._mosquitto
+
+    def run(self, case: Case) -> Row:
+        """One case."""
+        scenario = case.scenario
+        token = f"run{next(_run_number)}"
+        row = Row(case)
+        output: list[str] = []
+        shared = self._shared() if case.broker == "mosquitto" and not scenario.own else None
+        stage: Stage | None = None
+        try:
+            with Stage(case.broker, token, shared) as stage:
+                output = converse(
+                    self._command(case, stage, token),
+                    self._environment(case.python),
+                    DEADLINE,
+                    stage.carry_out,
+                    stage.hear,
+                )
+                row.problems = stage.problems()
+        except ScenarioError as error:
+            row.problems, row.told = ["it did not come to its end"], str(error)
+        except Exception as error:
+            row.problems = [f"{type(error).__name__}: {error}"]
+        if stage:
+            row.saw = "; then ".join(dict.fromkeys(stage.saw))
+            row.after = stage.after
+            row.longest = stage.longest / 1000
+            row.heap = stage.heap
+        if not row.problems and case.python == "micropython" and any(row.heap):
+            row.problems.append(f"heap: {row.heap} bytes more than before")
+        if not row.problems and not (row.saw and row.longest and row.heap):
+            row.problems.append("it told nothing")
+        if row.problems and not row.told:
+            row.told = "\n".join(output)
+        return row
+
+    def _command(self, case: Case, stage: Stage, token: str) -> list[str]:
+        if case.python == "cpython":
+            command = [sys.executable]
+        else:
+            found = interpreter.command(case.scenario.heap)
+            if found is None:
+                raise interpreter.InterpreterError(interpreter.MISSING)
+            command = found
+        return [
+            *command,
+            "-m",
+            "fault_env",
+            case.scenario.module,
+            case.scenario.function,
+            f"host={stage.proxy.host}",
+            f"port={stage.proxy.port}",
+            f"token={token}",
+            f"option={case.scenario.option}",
+            f"client={case.scenario.client}",
+            f"wraps={case.scenario.wraps}",
+            f"long={int(self._long)}",
+        ]
+
+    def _environment(self, python: str) -> dict[str, str]:
+        if python == "cpython":
+            return interpreter.environment(LIB, SHARED, HERE / "client")
+        return interpreter.environment(Path(self._folder.name))
+
+    def run_all(self, wanted: Iterable[Case]) -> Iterator[Row]:
+        """Rows as they come."""
+        with concurrent.futures.ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
+            futures = [pool.submit(self.run, case) for case in wanted]
+            try:
+                for future in concurrent.futures.as_completed(futures):
+                    yield future.result()
+            finally:
+                for future in futures:
+                    future.cancel()

@@ -1,0 +1,254 @@
+"""The fault table's rows: which scenario, under which name, on which brokers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+BOTH = ("mosquitto", "fake")
+FAKE = ("fake",)
+SMALL = "80k"  # heap of MicroPython; a 64-bit one, where objects are twice as large as on a board
+LARGER = "128k"  # where the client has buffers of 8 KB messages
+
+
+class Scenario(NamedTuple):
+    """A function of a module of client/, and what it is started with.
+
+    own: it kills its broker. heap: of MicroPython. waits: for seconds, in which the machine is
+    idle. client: its options, or "none" where the scenario makes its own. wraps: ms after which
+    its clock comes round.
+    """
+
+    title: str
+    module: str
+    function: str
+    option: str = ""
+    brokers: tuple[str, ...] = BOTH
+    own: bool = False
+    heap: str = SMALL
+    waits: bool = False
+    client: str = ""
+    wraps: str = ""
+
+
+REFUSALS = {
+    1: "protocol version",
+    2: "identifier",
+    3: "server unavailable",
+    4: "user name or password",
+    5: "not authorised",
+    6: "unknown code",
+}
+
+# What the broker must not send, as bytes.
+BROKEN_RULES = {
+    "type 0 packet": "0000",
+    "type 15 with a body": "f00548656c6c6f",
+    "5-byte length": "30ffffffff7f000161",
+    "QoS 3": "36060001610001ff",
+    "topic longer than packet": "30050010616263",
+    "topic with a wildcard": "30040002612b",
+    "packet identifier 0": "3207000161000068690a"[:18],
+    "a second CONNACK": "20020000",
+    "DISCONNECT from the broker": "e000",
+    "PUBACK of one byte": "400100",
+}
+
+PACKETS = {  # on the way of a message that the client publishes, and of one that it receives
+    "outgoing": [
+        "up-PUBLISH-1",
+        "down-PUBACK-1",
+        "up-PUBLISH-2",
+        "down-PUBREC-2",
+        "up-PUBREL-2",
+        "down-PUBCOMP-2",
+    ],
+    "incoming": [
+        "down-PUBLISH-1",
+        "up-PUBACK-1",
+        "down-PUBLISH-2",
+        "up-PUBREC-2",
+        "down-PUBREL-2",
+        "up-PUBCOMP-2",
+    ],
+}
+
+
+def _named(option: str) -> str:
+    _way, kind, qos = option.split("-")
+    return f"{kind} of QoS {qos}"
+
+
+def _greeting() -> Iterator[Scenario]:
+    yield Scenario("name lookup fails", "greeting", "name_lookup_fails")
+    yield Scenario("name lookup of a name in .invalid", "greeting", "no_such_name")
+    yield Scenario(
+        "TCP is never answered",
+        "greeting",
+        "tcp_is_never_answered",
+        waits=True,
+        client="timeout:1",
+    )
+    yield Scenario(
+        "connection refused for a minute",
+        "greeting",
+        "connection_refused",
+        waits=True,
+        client="keepalive:0,retry_ms:500,retry_max_ms:5000",
+    )
+    yield Scenario("no CONNACK", "greeting", "no_connack", waits=True, client="timeout:1")
+    for n in range(4):
+        yield Scenario(
+            f"closed after {n} bytes of CONNACK", "greeting", "closed_in_connack", str(n)
+        )
+    for code, name in REFUSALS.items():
+        yield Scenario(f"CONNACK refused, {code}: {name}", "greeting", "refused", str(code), FAKE)
+    for name, data in {
+        "PUBLISH before CONNACK": "300500016162",
+        "CONNACK with flags": "20020200",
+        "CONNACK of 3 bytes": "2003000000",
+    }.items():
+        yield Scenario(name, "greeting", "wrong_answer_to_connect", data, FAKE)
+
+
+def _silence() -> Iterator[Scenario]:
+    for option, name in {"": "idle", "1": "QoS 1 waits", "2": "QoS 2 waits"}.items():
+        yield Scenario(
+            f"silent peer, keepalive 4, {name}",
+            "silence",
+            "silent_peer",
+            option,
+            waits=True,
+            client="keepalive:4",
+        )
+    yield Scenario("silence, then reset", "silence", "silent_then_reset")
+    yield Scenario(
+        "silence in the middle of a packet",
+        "silence",
+        "silent_in_a_packet",
+        "",
+        FAKE,
+        waits=True,
+        client="keepalive:4",
+    )
+    yield Scenario(
+        "header claims 256 MB",
+        "silence",
+        "length_without_end",
+        "",
+        FAKE,
+        waits=True,
+        client="keepalive:4",
+    )
+    yield Scenario(
+        "peer stops reading",
+        "silence",
+        "peer_stops_reading",
+        waits=True,
+        client="keepalive:4,tx_size:2048",
+    )
+    yield Scenario(
+        "peer stops reading for a while",
+        "silence",
+        "peer_stops_reading_for_a_while",
+        client="tx_size:2048",
+    )
+    yield Scenario(
+        "partial writes, 8 KB messages",
+        "silence",
+        "partial_writes",
+        heap=LARGER,
+        client="tx_size:17000,rx_size:128,inflight:2,room:1000",
+    )
+    yield Scenario("60 KB message, 64 KB heap", "silence", "larger_than_the_heap")
+    yield Scenario("disconnect while messages wait", "silence", "disconnects_while_messages_wait")
+
+
+def _handshakes() -> Iterator[Scenario]:
+    for direction, options in PACKETS.items():
+        for option in options:
+            yield Scenario(
+                f"broker killed at {direction} {_named(option)}",
+                "handshakes",
+                f"{direction}_killed",
+                option,
+                own=True,
+            )
+    for option in PACKETS["outgoing"]:
+        yield Scenario(f"taken over at {_named(option)}", "handshakes", "taken_over", option)
+        yield Scenario(
+            f"session forgotten at {_named(option)}", "handshakes", "session_forgotten", option
+        )
+    yield Scenario(
+        "two clients, one identifier",
+        "handshakes",
+        "two_clients_one_identifier",
+        client="clean_session:1",
+    )
+
+
+def _cuts() -> Iterator[Scenario]:
+    for fault in ("cut", "reset"):
+        yield Scenario(f"link {fault}", "cuts", "struck", fault)
+        for way in ("up", "down"):
+            yield Scenario(
+                f"link {fault} after every byte {way}",
+                "cuts",
+                "at_every_byte",
+                f"{way}-{fault}",
+                client="none",
+            )
+    for qos in range(3):
+        yield Scenario(
+            f"closed right behind a message at QoS {qos}",
+            "cuts",
+            "closed_behind_a_message",
+            str(qos),
+        )
+    yield Scenario("delay of 50 ms", "cuts", "delayed", "50")
+    yield Scenario("byte by byte", "cuts", "byte_by_byte")
+
+
+def _surprises() -> Iterator[Scenario]:
+    for name, data in BROKEN_RULES.items():
+        yield Scenario(name, "surprises", "breaks_a_rule", data, FAKE)
+    yield Scenario("SUBACK 0x80", "surprises", "subscription_refused", "", FAKE)
+    yield Scenario("stray PUBACK and others", "surprises", "stray_acknowledgements", "", FAKE)
+    yield Scenario("PUBLISH before SUBACK", "surprises", "publish_before_suback", "", FAKE)
+    for qos in range(3):
+        yield Scenario(f"handler raises at QoS {qos}", "surprises", "handler_raises", str(qos))
+    for qos in (1, 2):
+        yield Scenario(
+            f"handler raises, then a cut, QoS {qos}",
+            "surprises",
+            "handler_raises_and_the_link_is_cut",
+            str(qos),
+        )
+
+
+def _clock() -> Iterator[Scenario]:
+    for after, name in {
+        1500: "keep alive",
+        4500: "PINGRESP",
+        6500: "the back-off",
+        8500: "CONNACK",
+    }.items():
+        yield Scenario(
+            f"ticks_ms wraps in the time of {name}",
+            "clock",
+            "wraps",
+            waits=True,
+            client="keepalive:4,timeout:2,retry_ms:1000,retry_max_ms:2000",
+            wraps=str(after),
+        )
+    for ms in (5000, 3600000):
+        yield Scenario(
+            f"the application sleeps for {ms // 1000} s",
+            "clock",
+            "application_sleeps",
+            str(ms),
+            client="keepalive:4",
+        )
+
+
+SCENARIOS = [*_greeting(), *_silence(), *_handshakes(), *_cuts(), *_surprises(), *_clock()]

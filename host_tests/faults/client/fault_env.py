@@ -1,0 +1,312 @@
+"""What a fault scenario gets: a client that is watched, and a record of what it promised.
+
+Each message accepted and each one delivered is told to the test in a line of its own, and the
+test compares them with what the broker saw: see ledger.py. Both interpreters run this.
+"""
+
+import gc
+import os
+import sys
+
+import flatmq.client
+import flatmq.router  # before the heap is in pieces
+from flatmq import Client
+from flatmq.port import ticks_add, ticks_diff, ticks_ms
+from scenario_env import ANSWER_MS, Env
+
+if sys.implementation.name == "micropython":
+    from time import ticks_us
+else:
+    import time
+
+    def ticks_us():
+        """Microseconds, for differences."""
+        return time.monotonic_ns() // 1000
+
+
+HANG_MS = 5000  # a poll(20) that takes longer has hung, however loaded the machine is
+NUMBER = 6  # digits at the beginning of each payload
+FILES = "/dev/fd"  # one name for each open file
+
+
+class Trouble(Exception):
+    """What a handler raises that was told to."""
+
+
+def payload(number, size):
+    """The payload of message `number`, `size` bytes long, at least NUMBER."""
+    text = f"{number:06d}".encode()
+    return (text * (size // NUMBER + 1))[:size]
+
+
+class Link:
+    """The client's own link, with what it is asked to wait for counted.
+
+    `failing` has every name lookup fail. `room` None lets a stream take what it takes, else it
+    takes at most so many bytes, and every fourth time none.
+    """
+
+    def __init__(self, inner):
+        self.inner = inner
+        self.waited = 0  # ms, in the poll under way
+        self.looked_up = False  # in the poll under way
+        self.failing = False
+        self.room = None
+        self._writes = 0
+        self._stream = None
+
+    @property
+    def address(self):
+        """None until the name is looked up."""
+        return self.inner.address
+
+    @address.setter
+    def address(self, value):
+        self.inner.address = value
+
+    def resolve(self):
+        """Looks the name up."""
+        self.looked_up = True
+        if self.failing:
+            raise OSError(-3, "name lookup")
+        self.inner.resolve()
+
+    def connect(self):
+        """Begins to connect."""
+        self.inner.connect()
+
+    def stream(self):
+        """The stream once it is connected."""
+        self._stream = self.inner.stream()
+        return self if self.room and self._stream else self._stream
+
+    def wait(self, ms, out):
+        """Counts, and waits."""
+        self.waited += ms
+        self.inner.wait(ms, out)
+
+    def close(self):
+        """Closes the socket."""
+        self._stream = None
+        self.inner.close()
+
+    def readinto(self, into):
+        """Reads."""
+        return self._stream.readinto(into)
+
+    def write(self, buf, at, n):
+        """Writes a part."""
+        self._writes += 1
+        if self._writes % 4 == 0:
+            return None
+        return self._stream.write(buf, at, min(n, self.room))
+
+
+class FaultEnv(Env):
+    """Its topics are `up` and `down`, one for each QoS; a handler `take` notes what comes.
+
+    `long` is whether this is the long version of the scenario, `option` the variant of it.
+    """
+
+    Trouble = Trouble
+
+    def __init__(self, options):
+        super().__init__(options)
+        self.long = options["long"] == "1"
+        self.up = [self.name(b"up/" + q) for q in (b"0", b"1", b"2")]
+        self.down = [self.name(b"down/" + q) for q in (b"0", b"1", b"2")]
+        self.got = [0, 0, 0]  # messages delivered, by QoS
+        self.raising = 0  # messages at which the handler raises, from the next one on
+        self.longest = 0  # µs of the longest poll(20), without name lookups
+        self.files = -1  # open files when all was well
+        self.heap = -1  # bytes in use when all was well
+        self._number = 0
+        self._ticks = self._since = ticks_ms()
+        self._speed = 1
+        flatmq.client.ticks_ms = self.ticks
+        self._began = ticks_ms()
+
+    # A client
+
+    def client(self, name, **options):
+        """A client that has not started, on a link that is watched."""
+        options.setdefault("clean_session", False)
+        port = options.pop("port", self.port)
+        options["link"] = Link(Client.default_link(options.pop("host", self.host), port))
+        return super().client(name, **options)
+
+    def poll(self, client):
+        """poll(20), watched."""
+        link = client._link
+        link.waited = 0
+        link.looked_up = False
+        began = ticks_us()
+        moved = client.poll(20)
+        took = ticks_diff(ticks_us(), began)
+        self.equal(link.waited <= 20, True, f"waited {link.waited} ms in poll(20)")
+        self.equal(took < HANG_MS * 1000, True, f"poll(20) took {took} us")
+        if took > self.longest and not link.looked_up:
+            self.longest = took
+        return moved
+
+    def until(self, what, condition, *clients, ms=ANSWER_MS):
+        """Polls the clients in turn until the condition holds; fails naming `what`."""
+        deadline = ticks_add(ticks_ms(), ms)
+        while not condition():
+            for client in clients:
+                self.poll(client)
+            if ticks_diff(deadline, ticks_ms()) < 0:
+                states = [(client.state, client.error, client.pending) for client in clients]
+                raise AssertionError("waited for " + what + ": " + repr(states))
+
+    def clock(self, ahead=0, speed=1):
+        """Has the clients' clock go `ahead` ms, and `speed` times as fast, from now on."""
+        self._ticks = ticks_add(self.ticks(), ahead // 2)
+        self._ticks = ticks_add(self._ticks, ahead - ahead // 2)  # it takes half of the period
+        self._since = ticks_ms()
+        self._speed = speed
+
+    def ticks(self):
+        """The clients' clock."""
+        return ticks_add(self._ticks, ticks_diff(ticks_ms(), self._since) * self._speed)
+
+    def wraps(self, after):
+        """Has the clients' clock come round `after` ms from now, and go four times as fast."""
+        self.clock(ticks_add(0, -1) - ticks_ms() - after, 4)
+
+    def came_round(self):
+        """Whether it did."""
+        return self.ticks() < ticks_add(0, -1) // 2
+
+    # Messages
+
+    def publish(self, client, qos, size=16, topic=None):
+        """Publishes the next message; returns what `publish` does."""
+        n = self._number + 1
+        topic = topic or self.up[qos]
+        result = client.publish(topic, payload(n, size), qos)
+        if result is not None:
+            self._number = n
+            print("@accepted", topic.decode(), n, size, qos)
+        return result
+
+    def accepted(self, client, qos, size=16):
+        """Publishes the next message, for which there must be room."""
+        if self.publish(client, qos, size) is None:
+            raise AssertionError(f"no room at QoS {qos}")
+
+    def take(self, message):
+        """A handler that tells what it gets, unless it is to raise."""
+        if self.raising:
+            self.raising -= 1
+            raise Trouble
+        number = int(message.payload[:NUMBER])
+        ok = message.payload == payload(number, len(message))
+        print("@got", message.topic.decode(), number, len(message), message.qos, int(ok))
+        self.got[message.qos] += 1
+
+    def exchange(self, client, each=1, qos=(0, 1, 2)):
+        """Moves messages both ways and waits until they are there."""
+        for q in qos:
+            for _ in range(each):
+                self.until("room", lambda q=q: self.publish(client, q) is not None, client)
+        self.until("acknowledgements", lambda: client.pending == 0, client)
+        for q in qos:
+            wanted = self.got[q] + each
+            self.ask("publish", q, each)
+            self.until(f"QoS {q}", lambda q=q, wanted=wanted: self.got[q] >= wanted, client)
+
+    # What the application sees
+
+    def fault(self):
+        """Now the fault begins."""
+        self._began = ticks_ms()
+
+    def saw(self, what):
+        """Tells what the application sees for the first time, and when it did."""
+        print("@saw", ticks_diff(ticks_ms(), self._began), what)
+
+    def loses(self, client, kind, ms=ANSWER_MS):
+        """Waits until the connection has ended, or could not be made, for that reason."""
+        losses = client.stats.losses
+        self.until(
+            "a loss: " + kind,
+            lambda: client.stats.losses > losses and client.error and client.error.kind == kind,
+            client,
+            ms=ms,
+        )
+        self.saw(self.reason(client))
+
+    def reason(self, client):
+        """Why the last connection ended. Of an error of the system the text is another on each
+        interpreter."""
+        error = client.error
+        if error is None:
+            return "online again"
+        if error.kind == "refused":
+            return f"refused, code {error.code}"
+        return f"{error.kind}: {'OSError' if isinstance(error.detail, OSError) else error.detail}"
+
+    def recovers(self, client):
+        """Waits until the client is online and everything that it accepted is through, and moves
+        messages each way: SUBSCRIBE goes out before they do."""
+        self.until("the broker", lambda: client.connected, client)
+        self.until("acknowledgements", lambda: client.pending == 0, client)
+        self.exchange(client)
+        self.equal((client.state, client.error, client.pending), ("online", None, 0), "client")
+
+    def compare(self):
+        """Notes open files and heap the first time, compares them later."""
+        files = len(os.listdir(FILES))
+        gc.collect()
+        heap = gc.mem_alloc() if hasattr(gc, "mem_alloc") else 0
+        if self.files < 0:
+            self.files = files
+            self.heap = heap
+        else:
+            self.equal(files, self.files, "open files")
+            print("@heap", heap - self.heap)
+
+
+def number(text):
+    """(name, value) of "name:value", as a client takes it."""
+    name, value = text.split(":")
+    return name, int(value)
+
+
+def main():
+    """Runs one scenario: MODULE FUNCTION key=value ...
+
+    Heap and files are compared from here, where nothing of the scenario itself is on the stack.
+    """
+    module, function = sys.argv[1:3]
+    options = dict(argument.split("=", 1) for argument in sys.argv[3:])
+    scenario = getattr(__import__(module), function)
+    env = FaultEnv(options)
+    if options["wraps"]:
+        env.wraps(int(options["wraps"]))
+    client = None
+    if options["client"] != "none":
+        settings = dict(number(text) for text in options["client"].split(",") if text)
+        room = settings.pop("room", None)
+        client = env.client(b"c", **settings)
+        client._link.room = room
+        client.subscribe(env.down, env.take, 2)
+        client.start()
+        for _ in range(2):  # so that whatever is claimed once is claimed
+            env.recovers(client)
+        settings = room = None
+        env.compare()
+    scenario(env, client)
+    if client:
+        env.recovers(client)
+        env.compare()
+        client.disconnect()
+    print("@longest", env.longest)
+    print("@end")
+
+
+if __name__ == "__main__":
+    if hasattr(sys.stdout, "reconfigure"):  # CPython holds back what goes to a pipe
+        sys.stdout.reconfigure(line_buffering=True)
+    main()

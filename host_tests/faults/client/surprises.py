@@ -1,0 +1,94 @@
+"""Packets that a broker may send, and packets that it must not."""
+
+
+def breaks_a_rule(env, client):
+    """A packet, `option`, that breaks a rule ends the connection; no handler sees it."""
+    got = list(env.got)
+    env.fault()
+    env.ask("send", env.option)
+    env.loses(client, "protocol")
+    env.equal(env.got, got, "messages delivered")
+    env.accepted(client, 1)
+    env.accepted(client, 2)
+
+
+def subscription_refused(env, client):
+    """SUBACK 0x80 for one filter of two is told, and is no reason to disconnect."""
+    losses = client.stats.losses
+    env.fault()
+    refused = client.subscribe([env.name(b"good"), env.name(b"forbidden")], env.take, 1)
+    env.equal(env.granted(refused, client), b"\x01\x80", "granted")
+    env.saw("granted 1, 0x80")
+    env.exchange(client)
+    env.equal(client.stats.losses, losses, "losses")
+    client.unsubscribe([env.name(b"good"), env.name(b"forbidden")])
+    refused = None
+
+
+def stray_acknowledgements(env, client):
+    """Acknowledgements of identifiers that nobody uses are counted; a PUBREL is answered."""
+    pid = (env.publish(client, 1) + 30000) % 65535 + 1
+    env.until("the acknowledgement", lambda: client.pending == 0, client)
+    losses = client.stats.losses
+    strays = client.stats.strays
+    env.fault()
+    for head in ("4002", "5002", "7002", "b002", "9003"):
+        env.ask("send", head + f"{pid:04x}" + ("00" if head == "9003" else ""))
+    env.until("the strays", lambda: client.stats.strays == strays + 5, client)
+    env.saw("5 strays counted")
+    env.ask("send", f"6202{pid:04x}")
+    env.recovers(client)
+    env.equal(client.stats.losses, losses, "losses")
+
+
+def publish_before_suback(env, client):
+    """Messages that come before the SUBACK are delivered."""
+    env.ask("withhold", 9)
+    client.unsubscribe(env.down)
+    subscription = client.subscribe(env.down, env.take, 2)
+    env.fault()
+    env.exchange(client)
+    env.equal(subscription.granted, None, "granted")
+    env.saw("the messages, then SUBACK")
+    env.ask("release")
+    env.equal(env.granted(subscription, client), b"\x02\x02\x02", "granted")
+
+
+def handler_raises(env, client):
+    """What a handler raises comes out of poll, and the message comes again; nothing behind it is
+    passed by."""
+    q = int(env.option)
+    wanted = env.got[q] + 3
+    raised = 0
+    env.raising = 2
+    env.ask("publish", q, 3)
+    env.fault()
+    while env.got[q] < wanted:
+        try:
+            env.until("the messages", lambda: env.got[q] >= wanted, client)
+        except env.Trouble:
+            raised += 1
+    env.equal(raised, 2, "raised")
+    env.saw("its own exception, then the message")
+    losses = client.stats.losses
+    env.recovers(client)
+    env.equal(client.stats.losses, losses, "losses")
+
+
+def handler_raises_and_the_link_is_cut(env, client):
+    """A message whose handler raised is not acknowledged: it comes again on the next link."""
+    q = int(env.option)
+    wanted = env.got[q] + 3
+    env.raising = 1
+    env.ask("publish", q, 3)
+    env.fault()
+    raised = 0
+    while not raised:
+        try:
+            env.poll(client)
+        except env.Trouble:
+            raised = 1
+    env.ask("strike", "cut")
+    env.until("the messages", lambda: env.got[q] >= wanted, client)
+    env.saw("its own exception, then the message")
+    env.until("the loss", lambda: client.stats.losses > 0, client)

@@ -1,0 +1,93 @@
+"""What was promised and what happened: compares the messages that one side accepted with those
+that the other side saw."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+NUMBER = 6  # digits at the beginning of each payload
+
+
+class Message(NamedTuple):
+    """A message by its topic, its number there, its size in bytes and its QoS."""
+
+    topic: str
+    number: int
+    size: int
+    qos: int
+
+
+def payload(number: int, size: int) -> bytes:
+    """The payload of that message."""
+    text = f"{number:0{NUMBER}d}".encode()
+    return (text * (size // NUMBER + 1))[:size]
+
+
+def read(topic: bytes, data: bytes, qos: int) -> Message | None:
+    """The message that came with this payload; None when the payload is not as it was sent."""
+    digits = data[:NUMBER]
+    if not digits.isdigit() or data != payload(int(digits), len(data)):
+        return None
+    return Message(topic.decode(), int(digits), len(data), qos)
+
+
+@dataclass
+class Way:
+    """One direction: what was `promised`, in its order, and what `came`.
+
+    again: duplicates at QoS 2 are allowed, because the broker forgot the session. intact:
+    nothing may be missing at QoS 0 either.
+    """
+
+    name: str
+    promised: list[Message] = field(default_factory=list)
+    came: list[Message | None] = field(default_factory=list)
+    again: bool = False
+    intact: bool = False
+
+    def problems(self) -> list[str]:
+        """What was lost, came twice, came changed, or in another order."""
+        came = [m for m in self.came if m is not None]
+        counts = Counter(came)
+        promised = set(self.promised)
+        found = [f"{self.name}: a payload came changed"] * (len(self.came) - len(came))
+        found += [f"{self.name}: never sent: {m}" for m in counts if m not in promised]
+        found += [
+            f"{self.name}: lost: {m}"
+            for m in self.promised
+            if (m.qos or self.intact) and not counts[m]
+        ]
+        found += [
+            f"{self.name}: {n} times: {m}"
+            for m, n in counts.items()
+            if n > 1 and (m.qos == 0 or (m.qos == 2 and not self.again))
+        ]
+        return found + self._disorder(came)
+
+    def _disorder(self, came: Iterable[Message]) -> list[str]:
+        found = []
+        newest: dict[str, int] = {}
+        seen = set()
+        for m in came:
+            if m in seen:
+                continue
+            seen.add(m)
+            if m.number < newest.get(m.topic, 0):
+                found.append(f"{self.name}: {m} after number {newest[m.topic]}")
+            newest[m.topic] = max(m.number, newest.get(m.topic, 0))
+        return found
+
+
+@dataclass
+class Ledger:
+    """Both directions of a scenario."""
+
+    up: Way = field(default_factory=lambda: Way("to the broker"))
+    down: Way = field(default_factory=lambda: Way("to the client"))
+
+    def problems(self) -> list[str]:
+        """What is wrong in either; empty when every promise was kept."""
+        return self.up.problems() + self.down.problems()

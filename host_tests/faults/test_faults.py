@@ -1,0 +1,50 @@
+"""Every row of the fault table, in its short version. All run side by side: most only wait."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import pytest
+
+from faults.bench import HERE, SIDE_BY_SIDE, Bench, Case, Row, cases
+from faults.catalogue import SCENARIOS
+
+
+@pytest.fixture(scope="module")
+def rows(request: pytest.FixtureRequest) -> Iterator[dict[Case, Future[Row]]]:
+    """A row, now or later, for each case that this run of the tests asks for."""
+    wanted = [
+        item.callspec.params["case"]
+        for item in request.session.items
+        if isinstance(item, pytest.Function) and item.function is test_fault
+    ]
+    with Bench() as bench, ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
+        futures = {case: pool.submit(bench.run, case) for case in wanted}
+        yield futures
+        for future in futures.values():
+            future.cancel()
+
+
+@pytest.mark.parametrize("case", cases(), ids=str)
+def test_fault(case: Case, rows: dict[Case, Future[Row]]) -> None:
+    row = rows[case].result()
+    assert row.ok, f"{row.problems}\n{row.told}"
+
+
+def test_every_scenario_has_a_row() -> None:
+    found = set()
+    for path in (HERE / "client").glob("*.py"):
+        if path.stem != "fault_env":
+            found |= {
+                (path.stem, node.name)
+                for node in ast.parse(path.read_text()).body
+                if isinstance(node, ast.FunctionDef) and not node.name.startswith("_")
+            }
+    assert found == {(scenario.module, scenario.function) for scenario in SCENARIOS}
+
+
+def test_no_two_rows_have_one_name() -> None:
+    names = [str(case) for case in cases()]
+    assert len(set(names)) == len(names)
