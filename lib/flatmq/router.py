@@ -274,6 +274,8 @@ class Router:
                 return "more in flight than `incoming`"
             self._deliver()
             self._ids[self._ids.index(0)] = pid
+        if self._session.journal is not None:
+            self._session.journal.keep(self._ids)
         self._session.answer(0x50, pid)
         return None
 
@@ -298,6 +300,8 @@ class Router:
         """PUBREL (section 3.6): forget `pid`. Answered with PUBCOMP, known or not."""
         if pid in self._ids:
             self._ids[self._ids.index(pid)] = 0
+        if self._session.journal is not None:
+            self._session.journal.keep(self._ids)
         self._session.answer(0x70, pid)
 
 

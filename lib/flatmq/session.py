@@ -18,6 +18,10 @@ finished before another begins, and does not grow.
 from .port import const
 from .wire import get_length, number, put_publish
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # there is no typing on a board
+    from typing import Any
+
 _ANSWERS = const(64)
 ROOM = 60  # with more than this in `answers` there is no room for another
 
@@ -79,6 +83,8 @@ class Session:
         # way. Whatever makes it untrue says so here, and the client finds out when it is again.
         self.plain = False
         self.stats = Stats()
+        # Keeps over a reboot what QoS 2 needs: see `journal`.
+        self.journal: Any = None
 
     # Publishing
 
@@ -89,7 +95,9 @@ class Session:
         self.end = put_publish(self.buf, self.end, head, topic, payload)
         return 0
 
-    def publish(self, head: int, topic: bytes, payload: bytes) -> "int | None":
+    def publish(
+        self, head: int, topic: "bytes | bytearray", payload: "bytes | bytearray"
+    ) -> "int | None":
         """Accept a PUBLISH whose first byte is `head`. Returns its packet identifier, 0 at
         QoS 0, None when there is no room now; ValueError when there never will be."""
         n = _len(topic) + _len(payload) + (4 if head & 6 else 2)
@@ -139,6 +147,8 @@ class Session:
         if i >= self._slots:
             return False
         if wait == PUBREC and self._wait[i] >= PUBREC:
+            if self.journal is not None:
+                self.journal.pubrec(pid)
             self._wait[i] = PUBCOMP
             self.answer(0x62, pid)
             return True
@@ -277,6 +287,8 @@ class Session:
         for i, wait in enumerate(self._wait):
             if wait == PUBCOMP:
                 self._wait[i] = PUBREC
+        if self.journal is not None:
+            self.journal.forget()
 
     def lost(self) -> None:
         """The connection is gone. Whatever had begun is to be sent from its beginning."""
