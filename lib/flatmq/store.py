@@ -265,7 +265,7 @@ class Store:
         self._head_first = self._head_next = self.next
         self._head_end = _NUMBER
         if self._in is self._head_file:
-            self._in_end = -1
+            self._leave()
 
     def _spill(self, acked):
         """Move what is in the head to a segment. Returns whether there is room."""
