@@ -63,6 +63,7 @@ class Store:
         self._head_end = _NUMBER  # and where they end
         self._head_file: Any = None
         self._hdr = bytearray(RECORD)
+        self._flags = 0
         self._given: Any = b""  # what is appended: the topic,
         self._with: Any = b""  # and the payload
         self.first = 0
@@ -172,13 +173,21 @@ class Store:
         durable: False when there is no room. OSError."""
         self._given = topic
         self._with = payload
-        self._hdr[0] = first
-        try:
-            return self._try_append(acked)
-        finally:
-            self._given = self._with = b""  # not kept from the collector
+        self._flags = first
+        n = self._try_append(acked)
+        self._given = self._with = b""  # not kept from the collector
+        return n
 
     def _try_append(self, acked):
+        try:
+            return self._append(acked)
+        except OSError:  # with "as e" the frame would be on the heap
+            pass
+        self._abandon()
+        return self._append_anew(acked)
+
+    def _append_anew(self, acked):
+        """Once more, with files newly opened."""
         try:
             return self._append(acked)
         except OSError as e:
@@ -217,6 +226,7 @@ class Store:
 
     def _put_header(self):
         h = self._hdr
+        h[0] = self._flags
         h[1] = _len(self._given) >> 8
         h[2] = _len(self._given) & 255
         h[3] = _len(self._with) >> 8
