@@ -19,6 +19,7 @@ MAY_BE_ON_HEAP = {
         "Client._on_connack",
         "Client._lost",
     },
+    "journal": {"Journal.__init__", "Journal._restore.<listcomp>", "Journal.retain"},
     "pieces": {"Pieces.publish"},
     "router": {
         "Subscription.narrow.<listcomp>",
@@ -31,6 +32,17 @@ MAY_BE_ON_HEAP = {
         "Router.answered.<genexpr>",
     },
     "session": {"Session.__init__"},
+    "spool": {"Spool.__init__", "Spool._open"},
+    # And what runs when something on flash was not whole, or failed.
+    "store": {
+        "Store.__init__",
+        "Store.__init__.<genexpr>",
+        "Store._load_segments",
+        "Store._load_segment",
+        "Store._load_head",
+        "Store._append_anew",
+        "Store.static string 74",  # count
+    },
     "stream_tcp": {"TCP.connect"},
     "wire": {"packet", "connect"},
 }

@@ -247,9 +247,10 @@ class Router:
         new = m.qos < 2 or self._pid not in self._ids
         if new:
             self._call()
-        m.offset += m.end - m.at
         if last:
             self._answer()
+        m.offset += m.end - m.at
+        if last:
             m.offset = m.size = m.first = 0
             if new and self._count:
                 self._stats.received += 1
@@ -331,12 +332,16 @@ class Router:
         elif self.message.qos:
             if pid not in self._ids:
                 self._ids[self._ids.index(0)] = pid
+            if self._session.journal is not None:
+                self._session.journal.keep(self._ids)
             self._session.answer(0x50, pid)
 
     def pubrel(self, pid: int) -> None:
         """PUBREL (section 3.6): forget `pid`. Answered with PUBCOMP, known or not."""
         if pid in self._ids:
             self._ids[self._ids.index(pid)] = 0
+        if self._session.journal is not None:
+            self._session.journal.keep(self._ids)
         self._session.answer(0x70, pid)
 
 

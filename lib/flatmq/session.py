@@ -87,6 +87,8 @@ class Session:
         self.feed: Any = None  # and the same while that is not written out
         self.failed = ""  # why it cannot be
         self.stats = Stats()
+        # Keeps over a reboot what QoS 2 needs: see `journal`.
+        self.journal: Any = None
 
     # Publishing
 
@@ -97,7 +99,9 @@ class Session:
         self.end = put_publish(self.buf, self.end, head, topic, payload)
         return 0
 
-    def publish(self, head: int, topic: bytes, payload: bytes) -> "int | None":
+    def publish(
+        self, head: int, topic: "bytes | bytearray", payload: "bytes | bytearray"
+    ) -> "int | None":
         """Accept a PUBLISH whose first byte is `head`. Returns its packet identifier, 0 at
         QoS 0, None when there is no room now; ValueError when there never will be."""
         n = _len(topic) + _len(payload) + (4 if head & 6 else 2)
@@ -149,6 +153,8 @@ class Session:
         if i >= self.slots:
             return i == self.slots and self.large.settle(wait)
         if wait == PUBREC and self._wait[i] >= PUBREC:
+            if self.journal is not None:
+                self.journal.pubrec(pid)
             self._wait[i] = PUBCOMP
             self.answer(0x62, pid)
             return True
@@ -289,6 +295,8 @@ class Session:
         for i, wait in enumerate(self._wait):
             if wait == PUBCOMP:
                 self._wait[i] = PUBREC
+        if self.journal is not None:
+            self.journal.forget()
 
     def lost(self) -> None:
         """The connection is gone. Whatever had begun is to be sent from its beginning."""

@@ -36,7 +36,9 @@ def get_length(buf: "bytes | bytearray | memoryview", at: int, end: int) -> int:
     return -2
 
 
-def put_publish(buf: memoryview, at: int, head: int, topic: bytes, payload: bytes) -> int:
+def put_publish(
+    buf: memoryview, at: int, head: int, topic: "bytes | bytearray", payload: "bytes | bytearray"
+) -> int:
     """Write a PUBLISH (section 3.3) at `at`, where there must be room. Returns the position after
     it. `head` is the first byte, and at QoS 1 and 2 the packet identifier in bits 8 to 23."""
     # Seven locals and four words of stack: one more would put the frame on the heap.

@@ -1,0 +1,160 @@
+"""A broker inside the interpreter that remembers a client's session over its reboots.
+
+It is the link of a client too. Written from the standard and apart from flatmq. It answers one
+packet for each read, so that many exchanges are under way at a time.
+"""
+
+
+def _packet(first, body):
+    assert len(body) < 128
+    return bytes((first, len(body))) + body
+
+
+class Broker:
+    """`taken` is what it got, (topic, QoS, payload) in order; `send` has it publish at QoS 2.
+
+    `up` False: no connection comes about, and the one there is ends. `acks` False: it keeps its
+    acknowledgements back.
+    """
+
+    def __init__(self):
+        self.taken = []
+        self.known = False  # there is a session
+        self.unreleased = set()  # QoS 2 packet identifiers received
+        self.outgoing = []  # [packet identifier, payload, past PUBREC]
+        self._next_id = 0
+        self.now = 0
+        self.plug()
+
+    def plug(self):
+        """The client has rebooted: its connection is gone."""
+        self.address = None
+        self.up = True
+        self.acks = True
+        self._open = False
+        self._in = b""
+        self._out = []
+        self._sent_up_to = 0
+
+    def forget(self):
+        """Lose the session."""
+        self.known = False
+        self.unreleased = set()
+
+    def send(self, payload):
+        """Publish at QoS 2; identifiers are used again soon."""
+        in_use = [m[0] for m in self.outgoing]
+        while True:
+            self._next_id = self._next_id % 5 + 1
+            if self._next_id not in in_use:
+                break
+        self.outgoing.append([self._next_id, payload, False])
+
+    def ticks_ms(self):
+        return self.now
+
+    # As a link
+
+    def resolve(self):
+        self.address = True
+
+    def connect(self):
+        if not self.up:
+            raise OSError(111)
+        self._open = True
+        self._in = b""
+        self._out = []
+        self._sent_up_to = len(self.outgoing)
+
+    def stream(self):
+        return self
+
+    def wait(self, ms, out):
+        self.now = self.now + ms & 0x3FFFFFFF
+
+    def close(self):
+        self._open = False
+
+    # As a stream
+
+    def readinto(self, into):
+        if not self.up:
+            return 0
+        if self.known:
+            while self._sent_up_to < len(self.outgoing) and len(self._out) < 4:
+                self._publish(self.outgoing[self._sent_up_to], 0)
+                self._sent_up_to += 1
+        for i, p in enumerate(self._out):
+            if self.acks or p[0] & 0xF0 not in (0x40, 0x50, 0x70):
+                self._out.pop(i)
+                into[: len(p)] = p
+                return len(p)
+        return None
+
+    def write(self, buf, at, n):
+        if not self.up:
+            raise OSError(104)
+        self._in += bytes(buf[at : at + n])
+        while len(self._in) > 1:
+            length, size = self._in[1], 2
+            if length > 127:
+                length = length & 127 | self._in[2] << 7
+                size = 3
+            if len(self._in) < size + length:
+                break
+            self._on_packet(self._in[0], self._in[size : size + length])
+            self._in = self._in[size + length :]
+        return n
+
+    def _publish(self, message, dup):
+        pid, payload, released = message
+        number = bytes((0, pid))
+        if released:
+            self._out.append(_packet(0x62, number))
+        else:
+            self._out.append(_packet(0x34 | dup, b"\0\x02in" + number + payload))
+
+    def _on_packet(self, first, body):
+        kind = first >> 4
+        if kind == 1:
+            self._out.append(_packet(0x20, bytes((self.known, 0))))
+            self.known = True
+            for message in self.outgoing:
+                self._publish(message, 8)
+            self._sent_up_to = len(self.outgoing)
+        elif kind == 3:
+            self._on_publish(first, body)
+        elif kind == 5:
+            for m in self.outgoing:
+                if m[0] == body[1]:
+                    m[2] = True
+            self._out.append(_packet(0x62, body))
+        elif kind == 6:
+            self.unreleased.discard(bytes(body))
+            self._out.append(_packet(0x70, body))
+        elif kind == 7:
+            done = [m for m in self.outgoing if m[0] == body[1]]
+            for m in done:
+                at = self.outgoing.index(m)
+                self.outgoing.pop(at)
+                self._sent_up_to -= at < self._sent_up_to
+        elif kind == 8:
+            self._out.append(_packet(0x90, body[:2] + b"\x02"))
+        elif kind == 12:
+            self._out.append(_packet(0xD0, b""))
+        else:
+            raise AssertionError(first)
+
+    def _on_publish(self, first, body):
+        n = body[0] << 8 | body[1]
+        topic = body[2 : 2 + n]
+        pid = bytes(body[2 + n : 4 + n])
+        payload = body[4 + n :]
+        if first & 6 == 2:
+            self.taken.append((topic, 1, payload))
+            self._out.append(_packet(0x40, pid))
+        else:
+            if pid not in self.unreleased:
+                self.unreleased.add(pid)
+                self.taken.append((topic, 2, payload))
+            self._out.append(_packet(0x50, pid))

@@ -1,0 +1,250 @@
+"""Cuts the power at each write: `powercut.py FULL HEAD FIRST STEP SECOND`, on MicroPython.
+
+FULL is "drop" or "refuse", HEAD the size of the head. Every STEP-th write from FIRST on is cut,
+both ways, each in a run of its own; SECOND is 0, or says that in every SECOND-th of those the
+power is cut again at each write of what follows. The last line tells what was seen.
+"""
+
+import gc
+import sys
+
+import vfs
+from flash_chip import STOP, TORN, Chip, PowerCut
+from model_broker import Broker
+
+import flatmq.client
+from flatmq import Client
+from flatmq.spool import Spool
+
+MOST = 512 // 15  # records in a segment
+PATIENCE = 3000  # polls
+TOPICS = (b"a/temperature", b"b")
+
+
+class Failure(Exception):
+    """A promise was broken."""
+
+
+def payload(i):
+    """The i-th reading, which tells of itself whether it is whole."""
+    return b"%05d" % i + bytes((i * 7 + k) & 255 for k in range(i * 13 % 50))
+
+
+class World:
+    """What outlives a reboot: the flash, the broker, and the notes of those who watch."""
+
+    def __init__(self, full, head):
+        self.full = full
+        self.head = head
+        self.chip = Chip(40)
+        vfs.VfsLfs2.mkfs(self.chip)
+        self.broker = Broker()
+        self.published = 0
+        self.accepted = set()
+        self.dropped = 0
+        self.dropping = False
+        self.handled = {}
+        self.open = None  # the message whose handler has begun, and whose PUBREC has not left
+        self.interrupted = None  # such a message when the power was cut
+        self.again = 0  # handlers that were called again because of that
+        self.sent = 0
+        self.spool = None
+
+    def boot(self):
+        """The board starts: a file system, a client, a spool."""
+        self.broker.plug()
+        flatmq.client.ticks_ms = self.broker.ticks_ms
+        vfs.mount(vfs.VfsLfs2(self.chip), "/f")
+        self.client = Client(
+            b"board", link=self.broker, clean_session=False, tx_size=256, rx_size=128,
+            inflight=4, incoming=8, keepalive=0, retry_ms=1, retry_max_ms=1,
+        )  # fmt: skip
+        self.client.subscribe(b"in", self.on_message, 2)
+        self.spool = Spool(
+            self.client, "/f/s", segment=512, segments=3, head=self.head, full=self.full
+        )
+        self.store_drop = self.spool._store.drop
+        self.spool._store.drop = self.drop
+        self.client.start()
+
+    def drop(self, acked):
+        """Counts what is dropped at once, also when the power is cut in the middle of it."""
+        self.dropping = True
+        n = self.store_drop(acked)
+        self.dropping = False
+        self.dropped += max(n, 0)
+        return n
+
+    def on_message(self, message):
+        n = bytes(message.payload)
+        if self.interrupted == n:
+            self.interrupted = None
+            self.again += 1
+            self.handled[n] -= 1
+        self.open = n
+        self.handled[n] = self.handled.get(n, 0) + 1
+
+    def publish(self, qos):
+        i = self.published
+        self.published += 1
+        if self.spool.publish(TOPICS[i & 1], payload(i), qos):
+            self.accepted.add(i)
+
+    def poll(self):
+        self.spool.poll(1)
+        self.open = None  # what was handled in this poll was answered in it
+
+    def until(self, what, condition):
+        for _ in range(PATIENCE):
+            if condition():
+                return
+            self.poll()
+        raise Failure(what)
+
+    def send(self):
+        self.broker.send(b"%d" % self.sent)
+        self.sent += 1
+
+    def off(self):
+        """The power is gone, or switched off."""
+        self.chip.dead = True
+        self.interrupted = self.open or self.interrupted
+        self.open = None
+        if self.spool is not None and self.spool.stats.corrupt:
+            raise Failure("littlefs never leaves a torn record")
+        self.spool = None
+        vfs.umount("/f")
+
+    # What happens
+
+    def day(self):
+        """Readings with and without a broker, with one that keeps its answers back, and messages
+        that come in; more than the spool holds."""
+        self.boot()
+        for i in range(3):
+            self.publish(1 + (i & 1))
+        self.until("online", lambda: self.client.connected)
+        self.send()
+        self.until("all sent", lambda: not self.spool.pending)
+        for i in range(3):
+            self.publish(2 - (i & 1))
+            self.until("one at a time", lambda: not self.spool.pending)
+        self.broker.acks = False
+        self.send()
+        for i in range(4):
+            self.publish(2 - (i & 1))
+            self.poll()
+        for _ in range(4):
+            self.poll()
+        self.broker.acks = True
+        self.poll()
+        self.poll()
+        self.broker.up = False
+        for i in range(34):
+            self.publish(1 + (i & 1))
+            self.poll()
+        self.send()
+        self.broker.up = True
+        self.until("all sent", lambda: not self.spool.pending)
+        self.until("all received", lambda: not self.broker.outgoing)
+
+    def after(self):
+        """The next morning: it goes on working."""
+        self.boot()
+        self.send()
+        for i in range(5):
+            self.publish(1 + (i & 1))
+        self.until("all sent", lambda: not self.spool.pending and not self.client.pending)
+        self.until("all received", lambda: not self.broker.outgoing)
+
+    # What must hold
+
+    def check(self):
+        first = {}
+        counts = {}
+        for topic, qos, body in self.broker.taken:
+            i = int(body[:5])
+            if body != payload(i) or topic != TOPICS[i & 1]:
+                raise Failure(f"torn: {body!r}")
+            if i not in first:
+                first[i] = len(first)
+            counts[i] = counts.get(i, 0) + 1
+            if qos == 2 and counts[i] > 1:
+                raise Failure(f"twice at QoS 2: {i}")
+        for t in (0, 1):
+            order = sorted((at, i) for i, at in first.items() if i & 1 == t)
+            if [i for _, i in order] != sorted(i for _, i in order):
+                raise Failure("order")
+        lost = [i for i in self.accepted if i not in first]
+        # A segment that was being dropped when the power was cut is there or not.
+        allowed = self.dropped + (MOST if self.dropping else 0)
+        if self.full == "refuse" and allowed:
+            raise Failure("dropped")
+        if len(lost) > allowed:
+            raise Failure(f"lost: {lost!r}, dropped {self.dropped}")
+        for i in range(self.sent):
+            if self.handled.get(b"%d" % i) != 1:
+                raise Failure(f"incoming {i}: {self.handled}")
+        return len(lost)
+
+
+def one(full, head, cut_at, how, second_at, second_how):
+    """One life with a cut, perhaps a second, and the rest. Returns the world and whether each cut
+    came."""
+    w = World(full, head)
+    w.chip.power_on(cut_at, how)
+    cut = [False, False]
+    try:
+        w.day()
+    except PowerCut:
+        cut[0] = True
+    w.off()
+    if cut[0]:
+        w.chip.power_on(second_at, second_how)
+        try:
+            w.after()
+        except PowerCut:
+            cut[1] = True
+        w.off()
+        if cut[1]:
+            w.chip.power_on()
+            w.after()
+            w.off()
+    w.check()
+    gc.collect()
+    return w, cut[0], cut[1]
+
+
+def main():
+    full, head = sys.argv[1], int(sys.argv[2])
+    at, step, second = [int(a) for a in sys.argv[3:6]]
+    writes = cuts = again = 0
+    while True:
+        for how in (STOP, TORN):
+            name = f"{full} head {head} cut {at} {how}"
+            try:
+                w, cut, _ = one(full, head, at, how, 0, STOP)
+                cuts += cut
+                again += w.again
+                m = 1
+                while cut and second and (at // step) % second == 0:
+                    name = f"{full} head {head} cut {at} {how} then {m}"
+                    w2, _, cut2 = one(full, head, at, how, m, (STOP, TORN)[m & 1])
+                    again += w2.again
+                    if not cut2:
+                        break
+                    cuts += 2
+                    m += 1
+            except Exception:
+                print("FAILED", name)
+                raise
+        writes = max(writes, w.chip.writes)
+        if not cut:
+            break
+        if at // step % 20 == 0:
+            print("...", at, cuts)
+        at += step
+    print("SEEN", at, cuts, again, w.published, w.dropped)
+
+
+main()

@@ -1,0 +1,111 @@
+"""What a record costs: `wear.py PROGSIZE HEAD PAYLOAD online|offline`, on MicroPython.
+
+The last line tells erases and programmed bytes per record, erases of the block worn most, and
+bytes of heap asked for per append and per record handed over, of those that begin no segment.
+"""
+
+import gc
+import sys
+
+import micropython
+import vfs
+from flash_chip import Chip
+from model_broker import Broker
+
+import flatmq.client
+from flatmq import Client
+from flatmq.spool import Spool
+
+RECORDS = 400
+TOPIC = b"sensors/pico-1/temp"
+
+
+class PlainChip(Chip):
+    """Without cuts. `own` counts what it allocates itself."""
+
+    own = 0
+
+    def readblocks(self, block, buf, at=0):
+        before = micropython.mem_total()
+        at += block * self.size
+        buf[:] = self.view[at : at + len(buf)]
+        self.own += micropython.mem_total() - before
+        return 0
+
+    def writeblocks(self, block, buf, at=0):
+        before = micropython.mem_total()
+        at += block * self.size
+        self.data[at : at + len(buf)] = buf
+        self.programs += 1
+        self.programmed += len(buf)
+        self.own += micropython.mem_total() - before
+        return 0
+
+    def ioctl(self, op, block):
+        before = micropython.mem_total()
+        done = Chip.ioctl(self, op, block)
+        self.own += micropython.mem_total() - before
+        return done
+
+    def asked(self):
+        """Bytes of heap that were asked for by all others."""
+        return micropython.mem_total() - self.own
+
+
+def main():
+    prog, head, size = [int(a) for a in sys.argv[1:4]]
+    chip = PlainChip(64, 4096)
+    vfs.VfsLfs2.mkfs(chip, progsize=prog)
+    vfs.mount(vfs.VfsLfs2(chip, progsize=prog), "/f")
+    broker = Broker()
+    flatmq.client.ticks_ms = broker.ticks_ms
+    client = Client(b"b", link=broker, clean_session=False, keepalive=0, tx_size=2048)
+    spool = Spool(client, "/f/s", head=head, segments=15)
+    client.start()
+    reading = bytes(size)
+    broker.up = sys.argv[4] == "online"
+    while broker.up and not client.connected:
+        spool.poll(1)
+    for _ in range(20):
+        one(chip, spool, reading)
+    chip.power_on()
+    appends = [one(chip, spool, reading) for _ in range(RECORDS)]
+    spool_erases, spool_bytes, worn = chip.erases, chip.programmed, max(chip.worn)
+    broker.up = True
+    handed = []
+    gc.collect()
+    while spool.pending:
+        while client.connected and spool._count < 8:
+            before = chip.asked()
+            if not (spool._load() and spool._hand_over()):
+                break
+            handed.append(chip.asked() - before)
+        spool.poll(1)
+    appends.sort()
+    handed = sorted(handed) or [0]
+    print(
+        "SEEN",
+        spool_erases / RECORDS,
+        spool_bytes / RECORDS,
+        worn,
+        appends[len(appends) // 2],
+        handed[len(handed) // 2],
+        appends[-1],
+        handed[-1],
+    )
+    spool.close()
+
+
+def one(chip, spool, reading):
+    """A reading, which is acknowledged where there is a broker. Returns what its append asked of
+    the heap."""
+    before = chip.asked()
+    if not spool.publish(TOPIC, reading):
+        raise SystemExit("refused")
+    before = chip.asked() - before
+    while spool._client.connected and spool.pending:
+        spool.poll(1)
+    return before
+
+
+main()

@@ -1,0 +1,530 @@
+"""Which records are on flash, where, and how are they read in order?
+
+A record is a header of nine bytes (the flags of its PUBLISH, the lengths of topic and payload, a
+checksum), its topic and its payload. Records are numbered; a number is nowhere written, but part
+of each checksum, and that of the first record in a segment is the segment's name.
+
+    00000a31.seg  00000a60.seg  00000a8e.seg  head
+    oldest                      open          newest
+
+New records go to the head: a file so small that littlefs keeps it in the folder, and rewrites it
+at a twentieth of an erase. What was acknowledged meanwhile is overwritten there. Only when the
+head has no room its records go to the open segment, in one write, which costs an erase and on
+average half a segment of programming, because littlefs copies the block that it appends to.
+
+Nothing is ever repaired: a segment ends before the first record that is not whole, and is not
+appended to any more.
+"""
+
+import os
+
+from .flash import FULL, START, access, close, crc, get, put, sync, sync_folder, write
+from .port import const
+
+RECORD = const(9)  # bytes of a header
+_NUMBER = const(4)  # bytes of the head before its records: the number of the first
+_SUFFIX = ".seg"
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # there is no typing on a board
+    from typing import Any
+
+# A builtin is found after a miss in the module; a module global is found at once.
+_len = len
+
+
+class Store:
+    """Records in the folder `folder`, which is made when it is not there: at most `segments` files
+    of `segment` bytes, and `head` bytes (0: no head). What is before the record `acked` is done
+    with; an empty store begins with the record `start`.
+
+    `next` is the number of the next record, `seq` that of the one to be read next. A record that
+    was read is in `first` (the first byte of its PUBLISH), `topic` and `payload`, which are
+    reused. `bad` counts places where a record was not whole, `skipped` the records given up there.
+
+    What fails on flash is an OSError; then nothing of the call holds, and it may be made again.
+    """
+
+    def __init__(
+        self, folder: str, segment: int, segments: int, head: int, acked: int, start: int
+    ) -> None:
+        self._folder = folder
+        self._segment = segment
+        self._segments = segments
+        self._limit = head
+        self.bad = self.skipped = 0
+        self._firsts: list[int] = []  # of each segment, the number of its first record
+        self._ends: list[int] = []  # and one more than that of its last
+        self._out: Any = None  # the last segment, while it can be appended to
+        self._size = 0  # bytes in it
+        # As it is on flash. Through a memoryview: a slice of the wrong length raises.
+        self._head = memoryview(bytearray(head))
+        self._head_first = self._head_next = 0  # its records: the first, and one after the last;
+        self._head_end = _NUMBER  # and where they end
+        self._head_file: Any = None
+        self._hdr = bytearray(RECORD)
+        self._flags = 0
+        self._given: Any = b""  # what is appended: the topic,
+        self._with: Any = b""  # and the payload
+        self.first = 0
+        self.topic = bytearray()
+        self.payload = bytearray()
+        self._in: Any = None  # the file of the next record, which may be one of the two above
+        self._in_end = -1  # the number at which it ends; -1: it is to be found anew
+        self._in_size = 0  # bytes in it
+        self._at = 0  # where the next record begins
+        self._n = 0  # its size
+        self.next = self.seq = 0
+        names = self._names()
+        self._load_segments(sorted(n for n in map(_number, names) if n >= 0))
+        end = self._ends[-1] if self._ends else 0
+        if "head" in names:
+            try:
+                self._load_head(end)
+            except OSError:
+                self.bad += 1
+        if not (names or self.next):
+            acked = max(acked, start)
+        self.next = max(self.next, acked)
+        self.seq = max(acked, self._firsts[0] if self._firsts else self._head_first)
+        self.free(acked)
+
+    # At the start
+
+    def _names(self):
+        try:
+            return os.listdir(self._folder)
+        except OSError:
+            os.mkdir(self._folder)
+            return []
+
+    def _load_segments(self, found):
+        for n in found:
+            if self._ends and self._ends[-1] > n:
+                self._ends[-1] = n
+            try:
+                self._load_segment(n, n == found[-1])
+            except OSError:
+                self.bad += 1
+                self.next = n + self._segment // RECORD + 1
+
+    def _load_segment(self, first, is_last):
+        f = access(self._path(first), "r+b")
+        try:
+            size = f.seek(0, 2)
+            at = 0
+            n = first
+            while at < size:
+                step = self._read(f, at, n, size) if is_last else self._peek(f, at, size)
+                if not step:
+                    break
+                at += step
+                n += 1
+            self.next = n
+            if at < size:  # numbers of records that cannot be seen are not used again
+                self.bad += 1
+                self.next += (size - at) // RECORD + 1
+            elif is_last:
+                self._out = f
+                self._size = size
+                f = None
+        finally:
+            if f is not None:
+                close(f)
+        if n == first and self._out is None:
+            os.remove(self._path(first))
+        else:
+            self._firsts.append(first)
+            self._ends.append(n)
+
+    def _load_head(self, end):
+        f = self._head_file = access(self._folder + "/head", "r+b")
+        size = f.seek(0, 2)
+        if size > len(self._head):  # it was larger before
+            self._head = memoryview(bytearray(size))
+        f.seek(0)
+        f.readinto(self._head)
+        first = get(self._head, 0) if size > _NUMBER else -1
+        if first < 0:
+            return
+        at = _NUMBER
+        n = first
+        while at < size:
+            step = self._read(f, at, n, size)
+            if not step:  # what is there from before
+                break
+            at += step
+            n += 1
+        if n <= end:  # all of it is in a segment too
+            self._head_first = self._head_next = end
+            return
+        if first < end:
+            self._ends[-1] = first
+            self._seal()
+        self._head_first = first
+        self._head_next = n
+        self._head_end = at
+        self.next = max(self.next, n)
+
+    # Appending
+
+    def append(self, first: int, topic, payload, acked: int) -> bool:
+        """Keep a record; what is before the record `acked` is done with. Returns whether it is
+        durable: False when there is no room. OSError."""
+        self._given = topic
+        self._with = payload
+        self._flags = first
+        n = self._try_append(acked)
+        self._given = self._with = b""  # not kept from the collector
+        return n
+
+    def _try_append(self, acked):
+        try:
+            return self._append(acked)
+        except OSError:  # with "as e" the frame would be on the heap
+            pass
+        self._abandon()
+        return self._append_anew(acked)
+
+    def _append_anew(self, acked):
+        """Once more, with files newly opened."""
+        try:
+            return self._append(acked)
+        except OSError as e:
+            self._abandon()
+            if e.errno != FULL:
+                raise
+            return False
+
+    def _fits(self, n):
+        """Whether the head has room for the next record, which is behind those in it."""
+        return self._head_end + n <= self._limit and self._head_next == self.next
+
+    def _append(self, acked):
+        n = RECORD + _len(self._given) + _len(self._with)
+        if acked == self.next and self._head_first != self.next:
+            self._empty()
+        if _NUMBER + n <= self._limit:
+            if not (self._fits(n) or self._spill(acked)):
+                return False
+            self._put_header()
+            self._put_head(n)
+            return True
+        if not (self._spill(acked) and self._room(self.next, n, acked)):
+            return False
+        self._put_header()
+        self._put_segment()
+        self._written(n, self.next + 1)
+        self.next += 1
+        return True
+
+    def _put_segment(self):
+        self._out.seek(self._size)
+        write(self._out, self._hdr, 0, RECORD)
+        write(self._out, self._given, 0, _len(self._given))
+        write(self._out, self._with, 0, _len(self._with))
+
+    def _put_header(self):
+        h = self._hdr
+        h[0] = self._flags
+        h[1] = _len(self._given) >> 8
+        h[2] = _len(self._given) & 255
+        h[3] = _len(self._with) >> 8
+        h[4] = _len(self._with) & 255
+        put(h, 5, self._sum(self.next, self._given, self._with))
+
+    def _sum(self, seq, topic, payload):
+        """The checksum of a record whose header is there but for it."""
+        put(self._hdr, 5, seq)
+        seq = crc(START, self._hdr, RECORD)
+        return crc(crc(seq, topic, _len(topic)), payload, _len(payload))
+
+    def _put_head(self, n):
+        at = self._head_end
+        if at == _NUMBER:
+            put(self._head, 0, self.next)
+            self._head_first = self.next
+        self._head[at : at + RECORD] = self._hdr
+        at += RECORD
+        self._head[at : at + _len(self._given)] = self._given
+        at += _len(self._given)
+        self._head[at : at + _len(self._with)] = self._with
+        at = self._head_end
+        if at == _NUMBER:
+            at = 0
+        if self._head_file is None:
+            self._head_file = self._open_head()
+        self._head_file.seek(at)
+        write(self._head_file, self._head, at, self._head_end + n - at)
+        sync(self._head_file)
+        self._head_end += n
+        self.next += 1
+        self._head_next = self.next
+        if self._in is self._head_file:
+            self._in_end = self.next
+            self._in_size = self._head_end
+
+    def _open_head(self):
+        try:
+            return access(self._folder + "/head", "r+b")
+        except OSError:
+            return access(self._folder + "/head", "w+b")
+
+    def _empty(self):
+        """There is nothing in the head that is still needed."""
+        self._head_first = self._head_next = self.next
+        self._head_end = _NUMBER
+        if self._in is self._head_file:
+            self._leave()
+
+    def _spill(self, acked):
+        """Move what is in the head to a segment. Returns whether there is room."""
+        n = self._head_end - _NUMBER
+        if n:
+            if not self._room(self._head_first, n, acked):
+                return False
+            self._out.seek(self._size)
+            write(self._out, self._head, _NUMBER, n)
+            self._written(n, self._head_next)
+        self._empty()
+        return True
+
+    def _written(self, n, end):
+        sync(self._out)
+        self._size += n
+        self._ends[-1] = end
+        if self._in is self._out:
+            self._in_end = end
+            self._in_size = self._size
+
+    def _room(self, seq, n, acked):
+        """Have a segment open to which `n` bytes can be appended, beginning with the record
+        `seq`. Returns whether there is one."""
+        if self._out is not None and self._ends[-1] == seq and self._size + n <= self._segment:
+            return True
+        if _len(self._firsts) >= self._segments and self._ends[0] > acked:
+            return False
+        self._seal()
+        self.free(acked)
+        self._out = access(self._path(seq), "w+b")
+        self._size = 0
+        self._firsts.append(seq)
+        self._ends.append(seq)
+        sync_folder(self._folder)
+        return True
+
+    def _seal(self):
+        """Append to the last segment no more."""
+        f = self._out
+        self._out = None
+        if f is not None and f is not self._in:
+            close(f)
+
+    def _abandon(self):
+        """Something failed: leave the open files, of which littlefs would now say that all is
+        well. Whatever was written to them in part is not seen."""
+        self._leave()
+        self._seal()
+        if self._head_file is not None:
+            close(self._head_file)
+            self._head_file = None
+        if self._firsts and self._firsts[-1] == self._ends[-1]:
+            try:
+                self._remove(_len(self._firsts) - 1)
+            except OSError:  # an empty file, which will be overwritten
+                self._firsts.pop()
+                self._ends.pop()
+
+    # Removing
+
+    def free(self, acked: int) -> None:
+        """Remove segments of which everything is before the record `acked`. OSError."""
+        while self._firsts and self._ends[0] <= acked:
+            if self._out is not None and _len(self._firsts) == 1:
+                return
+            self._remove(0)
+
+    def drop(self, acked: int) -> int:
+        """Remove the oldest segment of which no record is from `acked` to `seq`, which are on
+        their way. Returns how many records that were to be read are lost, -1 when there is no
+        such segment. OSError."""
+        i = 0
+        if acked != self.seq:
+            while i < _len(self._firsts) and self._firsts[i] < self.seq:
+                i += 1
+        if i == _len(self._firsts):
+            return -1
+        end = self._ends[i]
+        n = max(0, end - max(self._firsts[i], self.seq))
+        if i + 1 == _len(self._firsts):
+            self._seal()
+        self._leave()
+        self._remove(i)
+        if not i:
+            self.seq = max(self.seq, end)
+        return n
+
+    def _remove(self, i):
+        """Remove a segment, to which nothing may be appended any more."""
+        if self._in is not self._head_file:
+            self._leave()
+        os.remove(self._path(self._firsts[i]))
+        self._firsts.pop(i)
+        self._ends.pop(i)
+        sync_folder(self._folder)
+
+    def _leave(self):
+        """Close the file that is read, unless something is appended to it."""
+        f = self._in
+        self._in = None
+        self._in_end = -1
+        if f is not None and f is not self._out and f is not self._head_file:
+            close(f)
+
+    def close(self) -> None:
+        """Close the files."""
+        self._leave()
+        self._seal()
+        if self._head_file is not None:
+            close(self._head_file)
+            self._head_file = None
+
+    # Reading
+
+    def read(self) -> bool:
+        """Read the record `seq`, or the first after it that can be. False when there is none."""
+        while self.seq < self.next:
+            if self.seq >= self._in_end:
+                self._try_seek()
+            else:
+                self._n = self._try_read()
+                if self._n:
+                    return True
+                self._give_up()
+        return False
+
+    def advance(self) -> None:
+        """Go on to the next record."""
+        self._at += self._n
+        self.seq += 1
+
+    def count(self) -> int:
+        """How many records there are from `seq` on, as far as their headers tell."""
+        n = max(0, self._head_next - max(self._head_first, self.seq))
+        for i, end in enumerate(self._ends):
+            n += max(0, end - max(self._firsts[i], self.seq))
+        return n
+
+    def _try_seek(self):
+        try:
+            self._seek()
+        except OSError:
+            self._give_up()
+
+    def _try_read(self):
+        try:
+            return self._read(self._in, self._at, self.seq, self._in_size)
+        except OSError:
+            return 0
+
+    def _read(self, f, at, seq, size):
+        """Read a record whole. Returns its size, 0 when it is not good."""
+        size = self._peek(f, at, size)
+        if size:
+            self._get_fields(f)
+            at = get(self._hdr, 5)
+            if at != self._sum(seq, self.topic, self.payload):
+                return 0
+            self.first = self._hdr[0]
+        return size
+
+    def _get_fields(self, f):
+        _resize(self.topic, self._hdr[1] << 8 | self._hdr[2])
+        _resize(self.payload, self._hdr[3] << 8 | self._hdr[4])
+        f.readinto(self.topic)
+        f.readinto(self.payload)
+
+    def _peek(self, f, at, size):
+        """Read the header of a record. Returns the size of the record, 0 when it is not good."""
+        h = self._hdr
+        if at + RECORD > size:
+            return 0
+        f.seek(at)
+        f.readinto(h)
+        n = RECORD + (h[1] << 8 | h[2]) + (h[3] << 8 | h[4])
+        if not 0x32 <= h[0] <= 0x35 or at + n > size:
+            return 0
+        return n
+
+    def _seek(self):
+        """Find the record `seq`, or the first after it."""
+        self._leave()
+        i = 0
+        while i < _len(self._ends) and self._ends[i] <= self.seq:
+            i += 1
+        if i < _len(self._ends):
+            self._enter(i)
+        elif self.seq < self._head_next:
+            self.seq = max(self.seq, self._head_first)
+            self._in_end = self._head_next
+            if self._head_file is None:
+                self._head_file = self._open_head()
+            self._in = self._head_file
+            self._in_size = self._head_end
+            self._hop(self._head_first, _NUMBER)
+        else:
+            self.seq = self.next
+
+    def _enter(self, i):
+        self.seq = max(self.seq, self._firsts[i])
+        self._in_end = self._ends[i]
+        if self._out is not None and i + 1 == _len(self._ends):
+            self._in = self._out
+            self._in_size = self._size
+        else:
+            self._in = access(self._path(self._firsts[i]), "rb")
+            self._in_size = self._in.seek(0, 2)
+        self._hop(self._firsts[i], 0)
+
+    def _hop(self, seq, at):
+        """Find the position of the record `seq` in the file, of which one begins at `at`."""
+        while seq < self.seq:
+            n = self._peek(self._in, at, self._in_size)
+            if not n:
+                break
+            at += n
+            seq += 1
+        self._at = at if seq == self.seq else self._in_size
+
+    def _give_up(self):
+        """The record cannot be read, nor what follows it in its file."""
+        self.bad += 1
+        self.skipped += self._in_end - self.seq
+        if self._in is self._out:
+            self._seal()
+        if self._in is not self._head_file and self._in_end in self._ends:
+            self._ends[self._ends.index(self._in_end)] = self.seq
+        self.seq = self._in_end
+        self._leave()
+
+    def _path(self, seq):
+        return f"{self._folder}/{seq:08x}{_SUFFIX}"
+
+
+def _number(name):
+    """The number in the name of a segment; -1 for any other file."""
+    if _len(name) != 12 or name[8:] != _SUFFIX:
+        return -1
+    try:
+        n = int(name[:8], 16)
+    except ValueError:
+        return -1
+    return n if f"{n:08x}" == name[:8] else -1
+
+
+def _resize(buf, n):
+    """Give a bytearray that length; allocates only when it never was as long."""
+    while _len(buf) < n:
+        buf.append(0)
+    if _len(buf) > n:
+        buf[n:] = b""
