@@ -15,7 +15,7 @@ from flatmq_tools import broker, bytecode, interpreter
 from scenario_child import ScenarioError, converse
 
 from .catalogue import SCENARIOS, Scenario
-from .stage import MOSQUITTO, Stage
+from .stage import MOSQUITTO, UNBOUNDED, Stage
 
 HERE = Path(__file__).parent
 SHARED = HERE.parent
@@ -95,7 +95,7 @@ class Bench:
     def _shared(self) -> broker.Broker:
         with self._lock:
             if self._mosquitto is None:
-                self._mosquitto = broker.mosquitto(extra=MOSQUITTO)
+                self._mosquitto = broker.mosquitto(extra=MOSQUITTO + UNBOUNDED)
             return self._mosquitto
 
     def run(self, case: Case) -> Row:
