@@ -1,4 +1,4 @@
-# make demo · test · bench · lint · size · clean
+# make demo · test · bench · powercut · lint · size · clean
 #
 # Everything is installed into .venv; nothing else on the machine is touched, but for mosquitto,
 # which `make test` and `make bench` install with apt-get where they may.
@@ -8,12 +8,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 READINGS ?= 25
 
-.PHONY: help demo test bench lint size clean mosquitto
+.PHONY: help demo test bench powercut lint size clean mosquitto
 
 help:
 	@echo "make demo    a board's sketch publishes, this machine receives: a look in a few seconds"
 	@echo "make test    lint, types and every test"
 	@echo "make bench   flatmq beside other clients; writes docs/results.md"
+	@echo "make powercut  the spool's power cut at every write; writes docs/results.md"
 	@echo "make lint    ruff and mypy alone"
 	@echo "make size    bytes of flash that the client takes"
 	@echo "make clean   removes .venv and what was built"
@@ -26,6 +27,9 @@ test: mosquitto lint
 
 bench: $(VENV)/bench.stamp mosquitto
 	@$(BIN)/flatmq bench
+
+powercut: $(VENV)/demo.stamp
+	@$(BIN)/flatmq powercut
 
 lint: $(VENV)/test.stamp
 	@$(BIN)/ruff check .
