@@ -104,8 +104,8 @@ def main(results: Path, every: int) -> int:
             "## Spool",
             "`make powercut`: MicroPython's littlefs on flash in RAM, which stops at the n-th "
             "program or erase, for every n of a scenario, once before it and once half done; then "
-            "a reboot, and where it says two cuts, a second one at every write of what follows the "
-            f"first, for every {every}. first (1 unless the command was told `--every`). "
+            "a reboot, and where it says two cuts, a second one at every write of what follows, "
+            f"after every {every}. of the first ones (each, unless `--every` is given). "
             "The run ends with an error where a reading is lost or torn, comes twice at QoS 2, or "
             "out of order. Interrupted handlers of incoming messages were called again.",
             table(
@@ -128,8 +128,8 @@ def main(results: Path, every: int) -> int:
                 worn,
             ),
             f"With blocks of {CYCLES:,} cycles and a partition of 256 KB, worn evenly, one "
-            f"reading of 64 bytes a minute wears the flash out in {number(_years(best, 256))} years when "
-            f"the broker is there, and in {number(_years(worst, 256))} years when it never is.",
+            f"reading of 64 bytes a minute wears the flash out in {number(_years(best, 256))} "
+            f"years when the broker is there, and in {number(_years(worst, 256))} years when it never is.",
         ]
     )
     write(results, "spool", text)
