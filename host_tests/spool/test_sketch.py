@@ -36,7 +36,8 @@ def _sketch(port: int, life: int) -> str:
         (
             'spool.publish(b"dev/pico-1/temp", b"21.5", qos=2)',
             'spool.publish(b"dev/pico-1/temp", b"%d" % n, qos=2)\n        print(n)\n'
-            "        n += 1\n    if n == end and not spool.pending:\n        print('empty')\n        n += 1",
+            "        n += 1\n"
+            "    if n == end and not spool.pending:\n        print('empty')\n        n += 1",
         ),
     ):
         assert text.count(old) == 1, old

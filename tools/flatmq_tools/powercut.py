@@ -129,7 +129,8 @@ def main(results: Path, every: int) -> int:
             ),
             f"With blocks of {CYCLES:,} cycles and a partition of 256 KB, worn evenly, one "
             f"reading of 64 bytes a minute wears the flash out in {number(_years(best, 256))} "
-            f"years when the broker is there, and in {number(_years(worst, 256))} years when it never is.",
+            f"years when the broker is there, and in "
+            f"{number(_years(worst, 256))} years when it never is.",
         ]
     )
     write(results, "spool", text)
