@@ -1,4 +1,4 @@
-# make demo · test · bench · soak · faults · lint · size · clean
+# make demo · test · bench · soak · faults · powercut · lint · size · clean
 #
 # Everything is installed into .venv; nothing else on the machine is touched, but for mosquitto,
 # which `make test`, `make bench` and `make soak` install with apt-get where they may.
@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 READINGS ?= 25
 MESSAGES ?= 1000000
 
-.PHONY: help demo test bench soak faults lint size clean mosquitto
+.PHONY: help demo test bench soak faults powercut lint size clean mosquitto
 
 help:
 	@echo "make demo    a board's sketch publishes, this machine receives: a look in a few seconds"
@@ -17,6 +17,7 @@ help:
 	@echo "make bench   flatmq beside other clients; writes docs/results.md"
 	@echo "make soak    a million messages each way over a link that breaks; writes docs/results.md"
 	@echo "make faults  every fault there is a scenario for; writes docs/results.md"
+	@echo "make powercut  the spool's power cut at every write; writes docs/results.md"
 	@echo "make lint    ruff and mypy alone"
 	@echo "make size    bytes of flash that the client takes"
 	@echo "make clean   removes .venv and what was built"
@@ -37,6 +38,9 @@ soak: $(VENV)/soak.stamp mosquitto
 
 faults: mosquitto $(VENV)/test.stamp
 	@PYTHONPATH=host_tests $(BIN)/python -m faults --results docs/results.md
+
+powercut: $(VENV)/demo.stamp
+	@$(BIN)/flatmq powercut
 
 lint: $(VENV)/test.stamp
 	@$(BIN)/ruff check .

@@ -14,7 +14,7 @@ class Broker:
     """`taken` is what it got, (topic, QoS, payload) in order; `send` has it publish at QoS 2.
 
     `up` False: no connection comes about, and the one there is ends. `acks` False: it keeps its
-    acknowledgements back.
+    acknowledgements back, and does not get the client's.
     """
 
     def __init__(self):
@@ -116,6 +116,8 @@ class Broker:
 
     def _on_packet(self, first, body):
         kind = first >> 4
+        if not self.acks and kind in (5, 7):  # lost on the way
+            return
         if kind == 1:
             self._out.append(_packet(0x20, bytes((self.known, 0))))
             self.known = True

@@ -141,6 +141,28 @@ def soak(
 
 
 @main.command()
+@click.option(
+    "--results",
+    type=click.Path(dir_okay=False, path_type=Path),
+    default=Path("docs/results.md"),
+    show_default=True,
+    help="The file that the tables go to.",
+)
+@click.option(
+    "--every",
+    type=click.IntRange(1, 100),
+    default=1,
+    show_default=True,
+    help="Cut a second time after every so many first cuts only.",
+)
+def powercut(results: Path, every: int) -> None:
+    """Cut the power of a spool at every write to its flash, and measure the wear."""
+    from . import powercut as command
+
+    _exit(lambda: command.main(results, every), command.PowerCutError)
+
+
+@main.command()
 def size() -> None:
     """Show what each file of the client takes on a board's flash, as .mpy and as source."""
     from . import size as command

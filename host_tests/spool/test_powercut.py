@@ -1,0 +1,26 @@
+"""Whenever the power is cut, nothing accepted is lost, torn, or delivered twice at QoS 2."""
+
+import pytest
+
+from flatmq_tools import powercut
+
+
+@pytest.mark.parametrize(("full", "head"), powercut.WAYS)
+def test_a_cut_at_every_write(full: str, head: int) -> None:
+    writes, cuts, _, _, dropped = powercut.sweep(full, head)
+    assert writes > 150, "the scenario has shrunk"
+    assert cuts == 2 * (writes - 1), "not every cut came"
+    assert (dropped > 0) == (full == "drop")
+
+
+def test_a_second_cut_while_it_recovers() -> None:
+    assert powercut.sweep("drop", 128, 9, 48, 1)[1] > 200
+
+
+@pytest.mark.parametrize("way", ["online", "offline"])
+def test_an_append_and_a_replay_allocate_nothing(way: str) -> None:
+    assert powercut.wear(32, 128, 64, way)[3:5] == [0, 0]
+
+
+def test_the_head_saves_most_of_the_wear() -> None:
+    assert powercut.wear(32, 128, 64, "online")[0] < powercut.wear(32, 0, 64, "online")[0] / 10

@@ -1,0 +1,207 @@
+"""A spool in an ordinary folder, against a model: reboots at any time, garbage behind what was
+written, a broker that comes and goes; and what publish refuses."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+from unittest import mock
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    rule,
+    run_state_machine_as_test,
+)
+from model_broker import Broker
+
+import flatmq.client
+from flatmq import Client
+from flatmq.spool import Spool
+
+TOPICS = (b"t", b"a/longer/topic")
+PATIENCE = 2000  # polls
+
+
+def _payload(i: int, size: int) -> bytes:
+    return b"%05d" % i + bytes((i + k) % 256 for k in range(size))
+
+
+class ASpool(RuleBasedStateMachine):
+    """Publishes, polls and reboots; the broker keeps its session throughout."""
+
+    @initialize(
+        full=st.sampled_from(["drop", "refuse"]),
+        head=st.sampled_from([0, 64, 128]),
+        inflight=st.integers(1, 6),
+    )
+    def begin(self, full: str, head: int, inflight: int) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="flatmq-spool-"))
+        self.full, self.head, self.inflight = full, head, inflight
+        self.broker = Broker()
+        self.clock = mock.patch.object(flatmq.client, "ticks_ms", self.broker.ticks_ms)
+        self.clock.start()
+        self.sizes: list[int] = []
+        self.accepted: set[int] = set()
+        self.dropped = 0
+        self._boot()
+
+    def _boot(self) -> None:
+        self.broker.plug()
+        self.client = Client(
+            b"m", link=self.broker, clean_session=False, tx_size=512, inflight=self.inflight,
+            keepalive=0, retry_ms=1, retry_max_ms=1,
+        )  # fmt: skip
+        self.spool = Spool(
+            self.client, str(self.folder / "s"), segment=512, segments=3, head=self.head,
+            full=self.full,
+        )  # fmt: skip
+        self.client.start()
+
+    def _gone(self) -> None:
+        self.dropped += self.spool.stats.dropped
+        self.spool.close()
+
+    @rule(qos=st.integers(1, 2), size=st.integers(0, 60), times=st.integers(1, 8))
+    def publish(self, qos: int, size: int, times: int) -> None:
+        for _ in range(times):
+            i = len(self.sizes)
+            self.sizes.append(size)
+            if self.spool.publish(TOPICS[i & 1], _payload(i, size), qos):
+                self.accepted.add(i)
+            else:
+                assert self.full == "refuse"
+
+    @rule(times=st.integers(1, 12))
+    def poll(self, times: int) -> None:
+        for _ in range(times):
+            self.spool.poll(1)
+
+    @rule(up=st.booleans(), acks=st.booleans())
+    def weather(self, up: bool, acks: bool) -> None:
+        self.broker.up, self.broker.acks = up, acks
+
+    @rule()
+    def reboot(self) -> None:
+        self._gone()
+        self._boot()
+
+    @rule(garbage=st.binary(min_size=1, max_size=40), where=st.sampled_from(["segment", "head"]))
+    def reboot_after_a_torn_write(self, garbage: bytes, where: str) -> None:
+        self._gone()
+        files = sorted((self.folder / "s").glob("*.seg"))
+        if where == "head":
+            files = list((self.folder / "s").glob("head"))
+        if files:
+            with files[-1].open("ab") as f:
+                f.write(garbage)
+        (self.folder / "s" / "notes.txt").write_text("not ours")
+        self._boot()
+        assert (self.folder / "s" / "notes.txt").exists()
+
+    @invariant()
+    def whole_once_and_in_order(self) -> None:
+        if not hasattr(self, "broker"):
+            return
+        seen: dict[int, int] = {}
+        for topic, qos, body in self.broker.taken:
+            i = int(body[:5])
+            assert body == _payload(i, self.sizes[i]), "torn"
+            assert topic == TOPICS[i & 1]
+            if i not in seen:
+                assert not seen or i > max(seen), "order"
+            assert not (qos == 2 and i in seen), "twice at QoS 2"
+            seen[i] = qos
+
+    @invariant()
+    def bounded(self) -> None:
+        if hasattr(self, "spool"):
+            files = list((self.folder / "s").glob("*.seg"))
+            assert len(files) <= 3
+            sizes = sum(f.stat().st_size for f in files)
+            assert sizes <= 3 * (512 + 40)  # 40: what a torn write added
+
+    def teardown(self) -> None:
+        if not hasattr(self, "spool"):
+            return
+        try:
+            self.broker.up = self.broker.acks = True
+            for _ in range(PATIENCE):
+                if not self.spool.pending:
+                    break
+                self.spool.poll(1)
+            assert not self.spool.pending
+            self._gone()
+            taken = {int(body[:5]) for _, _, body in self.broker.taken}
+            lost = self.accepted - taken
+            assert len(lost) <= self.dropped, f"{sorted(lost)}, dropped {self.dropped}"
+            assert self.full == "drop" or not lost
+        finally:
+            self.clock.stop()
+            shutil.rmtree(self.folder)
+
+
+def test_against_the_model() -> None:
+    searching = settings().max_examples > 1000
+    examples = settings().max_examples if searching else 150
+    run_state_machine_as_test(
+        ASpool, settings=settings(max_examples=examples, stateful_step_count=40)
+    )
+
+
+@pytest.fixture
+def spool(tmp_path: Path) -> Spool:
+    return Spool(Client(b"c", tx_size=300, link=Broker()), str(tmp_path / "s"), segment=512)
+
+
+@pytest.mark.parametrize(
+    ("topic", "payload", "qos", "told"),
+    [
+        (b"t", bytes(600), 1, "610, allowed is 0 to 512"),
+        (b"t", bytes(400), 1, "408, allowed is 0 to 300"),
+        (b"t", b"", 0, "qos"),
+        (b"t/#", b"", 1, "topic name"),
+    ],
+)
+def test_what_never_fits_is_named(
+    spool: Spool, topic: bytes, payload: bytes, qos: int, told: str
+) -> None:
+    with pytest.raises(ValueError, match=told):
+        spool.publish(topic, payload, qos)
+    assert spool.pending == 0
+
+
+def test_a_client_that_has_begun_its_work_is_refused(tmp_path: Path) -> None:
+    client = Client(b"c", link=Broker())
+    client.publish(b"t", b"1", 1)
+    with pytest.raises(ValueError, match="before its spool"):
+        Spool(client, str(tmp_path))
+
+
+def test_a_record_that_rots_in_a_segment_is_counted_and_passed_over(tmp_path: Path) -> None:
+    broker = Broker()
+    first = Spool(Client(b"c", link=broker), str(tmp_path), segment=512, head=0)
+    for i in range(40):
+        assert first.publish(b"t", b"%05d" % i + bytes(20))
+    first.close()
+    rotten = sorted(tmp_path.glob("*.seg"))[1]
+    data = bytearray(rotten.read_bytes())
+    data[100] ^= 4
+    rotten.write_bytes(data)
+    with mock.patch.object(flatmq.client, "ticks_ms", broker.ticks_ms):
+        client = Client(b"c", link=broker, retry_ms=1, retry_max_ms=1)
+        spool = Spool(client, str(tmp_path), segment=512, head=0)
+        client.start()
+        for _ in range(PATIENCE):
+            spool.poll(1)
+    got = [int(body[:5]) for _, _, body in broker.taken]
+    assert spool.pending == 0
+    assert spool.stats.corrupt == 1
+    assert got == sorted(got)
+    assert 40 - 512 // 35 <= len(got) < 40
+    assert got[-1] == 39

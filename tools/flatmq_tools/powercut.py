@@ -1,0 +1,138 @@
+"""Cuts the power of a spool at every write to its flash, and measures what it wears."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+from rich.progress import Progress
+
+from . import interpreter
+from .results import number, table, write
+
+ROOT = Path(__file__).parents[2]
+HERE = ROOT / "host_tests" / "spool"
+HEAP = "16m"  # the flash chips are in it
+DEADLINE = 1800  # seconds for one sweep
+
+WAYS = [("refuse", 128), ("refuse", 0), ("drop", 128), ("drop", 0)]
+SLICES = 8  # the second sweep is done in so many parts
+CYCLES = 100_000  # of a block of NOR flash
+BLOCK = 4  # KB
+MINUTES = 60 * 24 * 365  # of a year
+
+
+class PowerCutError(RuntimeError):
+    """A promise was broken; the text is what the run printed."""
+
+
+def _seen(script: str, *arguments: object) -> list[str]:
+    command = interpreter.command(HEAP)
+    if command is None:
+        raise PowerCutError(interpreter.MISSING)
+    done = subprocess.run(
+        [*command, str(HERE / script), *map(str, arguments)],
+        env=interpreter.environment(ROOT / "lib", HERE),
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE,
+        check=False,
+    )
+    lines = done.stdout.splitlines()
+    if done.returncode or not lines or not lines[-1].startswith("SEEN"):
+        told = "\n".join([*lines[-3:], *done.stderr.splitlines()[-3:]])
+        raise PowerCutError(f"{script} {arguments}: {told}")
+    return lines[-1].split()[1:]
+
+
+def sweep(full: str, head: int, first: int = 1, step: int = 1, second: int = 0) -> list[int]:
+    """Cuts at every `step`-th write from `first` on, and where `second` is not 0, again at each
+    write of what follows. Returns the writes of the scenario, cuts, handlers that were
+    interrupted and called again, readings published, readings dropped."""
+    return [int(word) for word in _seen("powercut.py", full, head, first, step, second)]
+
+
+def wear(prog: int, head: int, size: int, way: str) -> list[float]:
+    """Erases and bytes programmed per record, erases of the block worn most, heap per append and
+    per record handed over, and the same where a segment begins."""
+    return [float(word) for word in _seen("wear.py", prog, head, size, way)]
+
+
+def _wear_rows() -> Iterator[list[str]]:
+    for prog, heads in ((32, (0, 128)), (256, (0, 512))):
+        for head in heads:
+            for size in (16, 64, 200):
+                for way in ("online", "offline"):
+                    seen = wear(prog, head, size, way)
+                    names = [str(prog), str(head), str(size), way]
+                    yield [" · ".join(names), *map(number, seen)]
+
+
+def _years(erases: float, kilobytes: int) -> float:
+    return kilobytes / BLOCK * CYCLES / erases / MINUTES
+
+
+def main(results: Path, every: int) -> int:
+    """Everything, with progress; writes the section "spool". A second cut is made after every
+    `every`-th first one."""
+    rows = []
+    with Progress() as progress, ThreadPoolExecutor(2) as pool:
+        jobs: list[tuple[str, int, str, Future[list[int]]]] = []
+        for full, head in WAYS:
+            jobs.append((full, head, "one cut", pool.submit(sweep, full, head)))
+            for i in range(SLICES):
+                job = pool.submit(sweep, full, head, 1 + i * every, SLICES * every, 1)
+                jobs.append((full, head, "two cuts", job))
+        task = progress.add_task("power cuts", total=len(jobs))
+        sums: dict[tuple[str, int, str], list[int]] = {}
+        for full, head, what, job in jobs:
+            seen = job.result()
+            before = sums.get((full, head, what), [0] * 5)
+            again = [before[1] + seen[1], before[2] + seen[2]]
+            sums[full, head, what] = [max(before[0], seen[0]), *again, *seen[3:]]
+            progress.advance(task)
+        for (full, head, what), s in sums.items():
+            rows.append([f"{full} · head {head} · {what}", *map(number, s[:2]), "0", "0", "0",
+                         number(s[2])])  # fmt: skip
+        worn = list(_wear_rows())
+    best = wear(32, 128, 64, "online")[0]
+    worst = wear(32, 128, 64, "offline")[0]
+    text = "\n\n".join(
+        [
+            "## Spool",
+            "`make powercut`: MicroPython's littlefs on flash in RAM, which stops at the n-th "
+            "program or erase, for every n of a scenario, once before it and once half done; then "
+            "a reboot, and where it says two cuts, a second one at every write of what follows, "
+            f"after every {every}. of the first ones (each, unless `--every` is given). "
+            "The run ends with an error where a reading is lost or torn, comes twice at QoS 2, or "
+            "out of order. Interrupted handlers of incoming messages were called again.",
+            table(
+                ["", "writes", "cuts", "lost", "torn", "twice at QoS 2", "handlers again"], rows
+            ),
+            "Wear per reading, blocks of 4 KB, and bytes of heap asked for per append and per "
+            "record handed to the client: the median, and the most, where a segment begins. "
+            "Online is one reading at a time, acknowledged before the next.",
+            table(
+                [
+                    "prog size · head · payload",
+                    "erases",
+                    "bytes programmed",
+                    "most worn block",
+                    "heap: append",
+                    "hand over",
+                    "most: append",
+                    "hand over",
+                ],
+                worn,
+            ),
+            f"With blocks of {CYCLES:,} cycles and a partition of 256 KB, worn evenly, one "
+            f"reading of 64 bytes a minute wears the flash out in {number(_years(best, 256))} "
+            f"years when the broker is there, and in "
+            f"{number(_years(worst, 256))} years when it never is.",
+        ]
+    )
+    write(results, "spool", text)
+    print(text)
+    return 0
