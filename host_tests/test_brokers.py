@@ -258,6 +258,41 @@ def test_unreleased(broker: Broker, expected: dict[str, Any]) -> None:
         assert connection.packet() == b"\xd0\x00"
 
 
+def test_unreleased_after_an_outage(broker: Broker, expected: dict[str, Any]) -> None:
+    """What waited for a client comes when it is back, and all of it is answered at once."""
+    limit, waiting = 20, 200
+    hello = _connect("backlog", flags=0)
+    with Wire(broker) as connection:
+        connection.send(hello + b"\x82\x0c\x00\x01\x00\x07facts/b\x02")
+        assert connection.packet() == b"\x20\x02\x00\x00"
+        assert connection.packet() == b"\x90\x03\x00\x01\x02"
+        connection.send(b"\xe0\x00")
+        assert connection.packet() == b""
+    with Peer(broker, "meanwhile") as publisher:
+        for _ in range(waiting):
+            publisher.publish("facts/b", b"x", 2)
+    came = released = most = 0
+    completed = b""
+    with Wire(broker) as connection:
+        connection.send(hello)
+        assert connection.packet() == b"\x20\x02\x01\x00"
+        while released < waiting:
+            packet = connection.packet()
+            if packet[0] == 0x34:
+                came += 1
+                most = max(most, came - released)
+                connection.send(b"\x50\x02" + packet[11:13])
+            elif packet[0] == 0x62:
+                released += 1
+                completed += b"\x70\x02" + packet[2:4]
+            # Together, so that what they make room for is seen before any of it is released.
+            if came - released == 0 or len(completed) >= 4 * limit:
+                connection.send(completed)
+                completed = b""
+    assert _connack(broker, _connect("backlog")) == 0, "the clean session that ends the kept one"
+    assert (most > limit) == expected["unreleased after an outage"], most
+
+
 @pytest.mark.parametrize("ack", [b"\x40", b"\x50", b"\x62", b"\x70"], ids=bytes.hex)
 def test_stray_ack(wire: Wire, ack: bytes, expected: dict[str, Any]) -> None:
     wire.send(ack + b"\x02\x00\x07" + b"\xc0\x00")

@@ -52,7 +52,9 @@ BYTES = 1_000_000  # on average, between two faults
 PATIENCE = 60.0  # seconds without anything new until it is given up
 DRAIN = 10.0  # seconds that the last messages may be behind the device's end
 EVERY = 60.0  # seconds between two lines where there is no terminal
+WIDTH = 110  # columns of the table
 HERE = Path(__file__).parent
+LIBRARY = Path(flatmq.__file__).parent  # the client that is put to the test
 SCRIPT = ("device", "plan")
 
 # mosquitto 2.0.11 keeps the order of what it sends only when nothing waits for room in flight,
@@ -111,12 +113,12 @@ def device(
     with tempfile.TemporaryDirectory(prefix="flatmq-soak-") as folder:
         if python == "cpython":
             command = [sys.executable, str(HERE / "device.py"), *words]
-            env = interpreter.environment(Path(flatmq.__file__).parents[1])
+            env = interpreter.environment(LIBRARY.parent)
         else:
             found = interpreter.command(f"{heap_kb}k")
             if found is None:
                 raise SoakError(interpreter.MISSING)
-            lib = compiled(Path(folder))
+            lib = compiled(Path(folder), LIBRARY)
             for name in SCRIPT:
                 compile_module(HERE / f"{name}.py", lib / f"{name}.mpy", f"soak/{name}.py")
             command = [*found, "-m", "device", *words]
@@ -184,6 +186,7 @@ def show(run: Run, peer: Peer, turns: Iterator[None], console: Console) -> None:
                 f" ({peer.books.came / (now - began):,.0f}/s)"
                 f"  desk → device {run.came:,} ({run.came / (now - began):,.0f}/s)"
                 f"  connections {run.connects:,}",
+                soft_wrap=True,
                 highlight=False,
             )
 
@@ -198,7 +201,7 @@ def report(verdict: Verdict, console: Console) -> None:
     for figure in verdict.figures:
         word = "" if not figure.wanted else "ok" if figure.ok else "[bold red]WRONG[/]"
         lines.add_row(figure.name, figure.text, figure.wanted, word)
-    console.print(lines)
+    console.print(lines, width=max(WIDTH, console.width))
 
 
 def section(verdict: Verdict, facts: list[tuple[str, str]]) -> str:

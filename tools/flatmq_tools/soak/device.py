@@ -225,7 +225,7 @@ def main():
         subscriptions=3,
         incoming=plan.LEAD * 2 // 3,
         retry_ms=20,
-        retry_max_ms=500,
+        retry_max_ms=100,
     )
     device = Device(client, books, prefix, int(messages))
     wanted = []

@@ -1,0 +1,429 @@
+"""The soak in short, and that it finds what it looks for: each thing that may go wrong, once."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import socket
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from conftest import ROOT
+from flatmq import Client
+from flatmq_tools import broker, interpreter, soak
+from flatmq_tools.cli import main as cli
+from flatmq_tools.proxy import Proxy
+from flatmq_tools.soak import faults, plan
+from flatmq_tools.soak.books import Arrivals, Books
+from flatmq_tools.soak.faults import Faults
+from flatmq_tools.soak.verdict import Verdict
+
+SEED = 11
+
+Shown = tuple[int, str]
+Run = Callable[..., Shown]
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Runs a soak; its exit status and what it prints."""
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.delenv("BROKER", raising=False)
+
+    def runs(messages: int, **options: Any) -> Shown:
+        status = soak.main(messages, seed=SEED, **options)
+        return status, capsys.readouterr().out
+
+    return runs
+
+
+def row(shown: str, name: str) -> str:
+    """What stands behind a figure's name."""
+    found = re.search(rf"^ +{re.escape(name)} +(.*?) *$", shown, re.MULTILINE)
+    assert found, shown
+    return found[1]
+
+
+def wrong(shown: str) -> list[str]:
+    """The names of the figures that are not as wanted."""
+    return re.findall(r"^ +(\S.*?)  .*WRONG *$", shown, re.MULTILINE)
+
+
+def test_nothing_is_lost_on_micropython(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "results.md"
+    status, shown = run(20_000, mean=150_000, results_path=path)
+    assert (status, wrong(shown)) == (0, []), shown
+    assert "20,000 messages each way between MicroPython with a heap of 64 KB" in shown
+    assert f"--seed {SEED}" in shown
+    assert row(shown, "sent").startswith("20,000 / 20,000")
+    assert row(shown, "repeated at QoS 2").startswith("0 / 0")
+    assert row(shown, "allocated while online, bytes").startswith("0 ")
+    for kind in faults.KINDS:
+        assert re.search(rf"[1-9]\d* × {kind}", shown), shown
+    document = path.read_text(encoding="utf-8")
+    assert f"- seed: {SEED}" in document
+    assert "| lost at QoS 2 | 0 / 0 | 0 / 0 |" in document
+
+
+def test_nothing_is_lost_on_cpython(run: Run) -> None:
+    status, shown = run(6_000, mean=80_000, python="cpython")
+    assert (status, wrong(shown)) == (0, []), shown
+    assert "heap" not in shown.partition("lost at QoS 2")[2]
+
+
+# One spoiled line of the client each: module, what it says, what it is made to say, and the
+# figures that must show it.
+SPOILED = {
+    "accepted, and forgotten with the connection": (
+        "session",
+        "        self.at = self.tail\n\n    def _stop",
+        "        self.at = self.tail = self.end\n        self._top = self._done = 0\n"
+        "        self._limit = self._size\n        self._count = 0\n"
+        "        for i in range(self._slots):\n"
+        "            self.ids[i] = self._wait[i] = 0\n            self._offs[i] = -1\n"
+        "        if not self.end:\n            self._done = 0\n"
+        "        self.tail = self.at = self.end = 0\n\n    def _stop",
+        {"lost at QoS 1", "lost at QoS 2"},
+    ),
+    "QoS 2 delivered as often as it comes": (
+        "router",
+        "        if pid not in self._ids:\n            if 0",
+        "        if pid in self._ids:\n            self._deliver()\n"
+        "        else:\n            if 0",
+        {"repeated at QoS 2"},
+    ),
+    "acknowledged, but not delivered": (
+        "router",
+        "            self._deliver()\n            self._session.answer(0x40, pid)",
+        "            if pid % 500:\n                self._deliver()\n"
+        "            self._session.answer(0x40, pid)",
+        {"lost at QoS 1", "out of order at QoS 1"},
+    ),
+    "memory kept with each connection": (
+        "client",
+        "        self.stats.losses += 1\n",
+        "        self.stats.losses += 1\n        self.kept = [getattr(self, 'kept', None)]\n",
+        {"heap held before / after, bytes"},
+    ),
+    "memory allocated in poll": (
+        "client",
+        "        while True:\n            self._now = ticks_ms()\n            late",
+        "        while True:\n            bytearray(40)\n"
+        "            self._now = ticks_ms()\n            late",
+        {"allocated while online, bytes"},
+    ),
+    "sockets left open": (
+        "stream_tcp",
+        "        if s:\n            s.close()",
+        "        self.kept = [getattr(self, 'kept', None), s]",
+        {"file descriptors before / after"},
+    ),
+    "sent as new though the broker remembers": (
+        "client",
+        "        self._session.same = same\n",
+        "        self._session.same = False\n",
+        {"publishes sent as new"},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SPOILED)
+def test_a_spoiled_client_is_found_out(
+    name: str, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module, good, bad, figures = SPOILED[name]
+    library = tmp_path / "flatmq"
+    shutil.copytree(ROOT / "lib" / "flatmq", library)
+    source = (library / f"{module}.py").read_text()
+    assert source.count(good) == 1, "the line that is to be spoiled has changed"
+    (library / f"{module}.py").write_text(source.replace(good, bad))
+    monkeypatch.setattr(soak, "LIBRARY", library)
+    monkeypatch.setattr(faults, "KINDS", ("cut", "reset"))  # those that take no time
+    status, shown = run(3_000, mean=15_000, heap_kb=128)
+    assert status == 1
+    assert figures <= set(wrong(shown)), shown
+
+
+def test_a_client_that_stops_is_ended(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not one byte passes, and so not even the subscriptions are granted."""
+    monkeypatch.setattr(soak, "PATIENCE", 0.5)
+    monkeypatch.setattr(Faults, "rules", lambda self, count: faults.Rules(faults.Way(0)))
+    status, shown = run(1_000)
+    assert status == 1
+    assert "nothing new for 0.5 s: the device is ended" in shown
+    assert "the device did not come to its end" in shown
+
+
+def test_what_kills_the_device_is_shown(run: Run) -> None:
+    status, shown = run(1_000, heap_kb=40)
+    assert status == 1
+    assert "MemoryError" in shown
+
+
+def test_a_broker_of_ones_own_is_left_as_it_was(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(soak.secrets, "token_hex", lambda size: "known")
+    with broker.mosquitto(extra=soak.MOSQUITTO) as own:
+        monkeypatch.setenv("BROKER", own.address)
+        status, shown = run(2_000, mean=20_000)
+        assert (status, wrong(shown)) == (0, []), shown
+        assert f"the external broker at {own.address}" in shown
+        client = Client(b"soak-known", own.host, own.port, clean_session=False)
+        client.connect()
+        assert not client.session_present
+        client.disconnect()
+
+
+def test_the_command_takes_its_options(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    seen: dict[str, Any] = {}
+
+    def noted(messages: int, **options: Any) -> int:
+        seen.update(options, messages=messages)
+        return 1
+
+    monkeypatch.setattr(soak, "main", noted)
+    words = "--messages 5000 --seed 3 --kilobytes 20 --client cpython --heap 96 --results"
+    done = CliRunner().invoke(cli, ["soak", *words.split(), str(tmp_path / "r.md")])
+    assert done.exit_code == 1
+    assert seen == {
+        "messages": 5000,
+        "seed": 3,
+        "mean": 20_000,
+        "python": "cpython",
+        "heap_kb": 96,
+        "results_path": tmp_path / "r.md",
+    }
+
+
+def test_what_a_user_can_mend_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BROKER", "127.0.0.1:1")
+    done = CliRunner().invoke(cli, ["soak"])
+    assert (done.exit_code, done.output) == (1, "Error: no broker answers at 127.0.0.1:1\n")
+    monkeypatch.delenv("BROKER")
+    monkeypatch.setattr(interpreter, "find", lambda: None)
+    done = CliRunner().invoke(cli, ["soak"])
+    assert done.exit_code == 1
+    assert done.output.endswith(f"Error: {interpreter.MISSING}\n")
+
+
+def test_a_broker_that_is_none_ends_it(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(soak, "DRAIN", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        monkeypatch.setenv("BROKER", f"127.0.0.1:{silent.getsockname()[1]}")
+        with pytest.raises(soak.PeerError, match="broker"):
+            run(1_000)
+
+
+# The books
+
+
+def test_arrivals_count_each_kind() -> None:
+    arrivals = Arrivals(20)
+    for number in (0, 1, 4, 2, 4, 19, 0):
+        arrivals.take(number)
+    assert (arrivals.came, arrivals.lost) == (5, 15)
+    assert arrivals.again == 2
+    assert arrivals.late == 1
+    assert arrivals.gaps == 2
+    for number in (-1, 20):
+        with pytest.raises(ValueError, match=str(number)):
+            arrivals.take(number)
+
+
+def payload(number: int) -> bytearray:
+    """The payload of message `number` of a QoS."""
+    made = plan.template(number)
+    made[:4] = number.to_bytes(4, "big")
+    return made
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        pytest.param((1, 1, payload(5) + b"x"), id="longer"),
+        pytest.param((1, 1, payload(5)[:-1]), id="shorter"),
+        pytest.param((1, 1, payload(5)[:-1] + b"~"), id="another byte"),
+        pytest.param((1, 1, b"\0\0"), id="no number"),
+        pytest.param((1, 1, payload(50)), id="beyond the last"),
+        pytest.param((1, 0, payload(5)), id="another QoS"),
+    ],
+)
+def test_the_desk_sees_a_message_that_is_not_of_the_plan(
+    message: tuple[int, int, bytes],
+) -> None:
+    books = Books(30)
+    books.take(1, 1, bytes(payload(5)))
+    assert books.wrongs == 0
+    expected, qos, data = message
+    books.take(expected, qos, bytes(data))
+    assert books.wrongs == len(books.wrong) == 1
+    assert books.came == 1
+
+
+class Message:
+    """As much of a message as the device looks at."""
+
+    def __init__(self, qos: int, data: bytes) -> None:
+        self.qos = qos
+        self._data = data
+
+    def __len__(self) -> int:
+        return len(self._data)
+
+    def __getitem__(self, i: int) -> int:
+        return self._data[i]
+
+
+@pytest.fixture
+def at_device(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The books of the device, on this interpreter."""
+    monkeypatch.syspath_prepend(str(soak.HERE))
+    for name in soak.SCRIPT:
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    import device
+
+    return device.Books()
+
+
+def test_the_device_counts_each_kind(at_device: Any) -> None:
+    for number in (0, 1, 4, 2, 4, 19, 0):
+        at_device.at_2(Message(2, payload(number)))
+    assert at_device.next == [0, 0, 20]
+    assert at_device.missing == [0, 0, 16]
+    assert at_device.rows == [0, 0, 2]
+    assert at_device.again == [0, 0, 3]
+    assert at_device.wrong == 0
+
+
+@pytest.mark.parametrize(
+    "data", [payload(5) + b"x", payload(5)[:-1], payload(5)[:-1] + b"~", b"\0\0"]
+)
+def test_the_device_sees_a_message_that_is_not_of_the_plan(at_device: Any, data: bytes) -> None:
+    at_device.at_1(Message(1, data))
+    at_device.at_0(Message(1, payload(5)))
+    assert at_device.wrong == 2
+    assert at_device.next == [0, 0, 0]
+
+
+def test_a_third_of_the_messages_goes_out_at_each_qos() -> None:
+    for messages in range(12):
+        each = [sum(i % 3 == qos for i in range(messages)) for qos in plan.QOS]
+        assert [plan.count(messages, qos) for qos in plan.QOS] == each
+
+
+# The verdict
+
+GOOD: dict[str, list[int]] = {
+    "next": [10, 10, 10],
+    "missing": [2, 0, 0],
+    "again": [0, 4, 0],
+    "wrong": [0],
+    "rows": [1, 0, 0],
+    "sent": [30],
+    "longest": [21],
+    "steady": [0, 500],
+    "heap": [50_000, 50_000, 50_000, 60_000],
+    "files": [5, 5],
+    "stats": [3, 2, 7, 0],
+    "odd": [0, 0, 0],
+    "kinds": [1, 1, 0, 0, 0],
+}
+
+
+def books(left_out: tuple[int, int] | None = None) -> Books:
+    """The desk's books after 30 messages, without one of them."""
+    made = Books(30)
+    for number in range(10):
+        for qos in plan.QOS:
+            if (qos, number) != left_out:
+                made.take(qos, qos, bytes(payload(number)))
+    return made
+
+
+def names(verdict: Verdict) -> list[str]:
+    """What is not as wanted."""
+    return [figure.name for figure in verdict.figures if not figure.ok]
+
+
+def test_a_good_soak_is_good() -> None:
+    verdict = Verdict(30, 30, books(), GOOD, 2.0)
+    assert (verdict.ok, names(verdict)) == (True, [])
+    assert Verdict(30, 30, books((0, 4)), GOOD, 2.0).ok, "QoS 0 may be lost"
+
+
+@pytest.mark.parametrize(
+    ("told", "name"),
+    [
+        ({"sent": [29]}, "sent"),
+        ({"next": [10, 10, 9]}, "lost at QoS 2"),
+        ({"missing": [0, 0, 1]}, "lost at QoS 2"),
+        ({"missing": [0, 1, 0]}, "lost at QoS 1"),
+        ({"again": [0, 0, 1]}, "repeated at QoS 2"),
+        ({"again": [1, 0, 0]}, "repeated at QoS 0"),
+        ({"wrong": [1]}, "not what was sent"),
+        ({"rows": [5, 0, 0]}, "rows of messages lost at QoS 0"),
+        ({"longest": [5000]}, "longest poll(20), ms"),
+        ({"steady": [1, 500]}, "allocated while online, bytes"),
+        ({"steady": [0, 0]}, "turns of the loop while online"),
+        ({"heap": [50_000, 50_032, 50_032, 60_000]}, "heap held before / after, bytes"),
+        ({"files": [5, 6]}, "file descriptors before / after"),
+        ({"stats": [1, 2, 7, 0]}, "reconnects"),
+        ({"stats": [3, 2, 7, 1]}, "publishes sent as new"),
+        ({"odd": [0, 1, 0]}, "messages skipped / for nobody"),
+        ({"odd": [0, 0, 1]}, "messages skipped / for nobody"),
+        ({"kinds": [1, 0, 1, 0, 0]}, "… refused / for a broken rule / for lack of room"),
+        ({"kinds": [1, 0, 0, 1, 0]}, "… refused / for a broken rule / for lack of room"),
+        ({"kinds": [1, 0, 0, 0, 1]}, "… refused / for a broken rule / for lack of room"),
+    ],
+)
+def test_a_single_figure_spoils_it(told: dict[str, list[int]], name: str) -> None:
+    verdict = Verdict(30, 30, books(), {**GOOD, **told}, 2.0)
+    assert not verdict.ok
+    assert name in names(verdict)
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+def test_a_message_that_the_desk_lacks_spoils_it(qos: int) -> None:
+    verdict = Verdict(30, 30, books((qos, 4)), GOOD, 2.0)
+    assert names(verdict) == [f"lost at QoS {qos}"]
+
+
+# The faults
+
+
+def test_the_same_seed_gives_the_same_faults() -> None:
+    one, two, other = Faults(1, 10_000), Faults(1, 10_000), Faults(2, 10_000)
+    assert [one.rules(n) for n in range(50)] == [two.rules(n) for n in range(50)]
+    assert [one.rules(n) for n in range(50)] != [other.rules(n) for n in range(50)]
+
+
+def test_kinds_take_turns_in_both_directions() -> None:
+    planned = Faults(1, 10_000)
+    plans = [planned.rules(count) for count in range(200)]
+    for count, rules in enumerate(plans):
+        way = rules.up if rules.up.limit is not None else rules.down
+        assert way.limit is not None
+        assert way.then == faults.KINDS[count % 4]
+        assert 0 < way.limit <= 15_000
+    ups = sum(rules.up.limit is not None for rules in plans)
+    assert 50 < ups < 150
+
+
+def test_a_link_over_which_little_passes_breaks_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    struck: list[str] = []
+    monkeypatch.setattr(Proxy, "strike", lambda self, fault: struck.append(fault))
+    monkeypatch.setattr(faults, "OLDEST", 0.0)
+    with Proxy("127.0.0.1", 1) as proxy:
+        planned = Faults(1, 10_000)
+        planned.turn(proxy)
+        assert struck == []
+        for count in (1, 2, 3):
+            proxy.accepted = count
+            for _ in range(3):
+                planned.turn(proxy)
+        assert struck == ["cut", "silence", "reset"]
+        assert planned.happened == {"cut": 1, "silence": 1}
