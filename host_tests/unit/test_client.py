@@ -469,174 +469,7 @@ def test_a_handler_may_disconnect(clock: Clock) -> None:
     assert [payload for _, payload in inbox] == [b"again"]
 
 
-# What breaks the rules: each closes the connection, and nothing of it is passed on
-
-
-TEXT_FAULTS = {"not UTF-8": b"\xff", "U+0000": b"a\0", "+": b"a/+", "#": b"#", "empty": b""}
-VIOLATIONS = {
-    "type 0": peer.packet(0x00, b"\0\1"),
-    "type 0, empty": peer.packet(0x00),
-    "type 15": peer.packet(0xF0, b"\0\1"),
-    "type 15, empty": peer.packet(0xF0),
-    "Remaining Length of 5 bytes": b"\x30\x80\x80\x80\x80\x01",
-    "QoS 3": peer.packet(0x36, b"\0\1t\0\1"),
-    "DUP at QoS 0": peer.packet(0x38, b"\0\1t"),
-    "topic longer than the packet": peer.packet(0x30, b"\0\5t"),
-    "PUBLISH of one byte": peer.packet(0x30, b"\0"),
-    "PUBLISH of no byte": peer.packet(0x30),
-    **{f"topic: {k}": peer.publish(v, b"x") for k, v in TEXT_FAULTS.items()},
-    "packet identifier 0: PUBLISH QoS 1": peer.publish(b"t", b"", 1, 0),
-    "packet identifier 0: PUBLISH QoS 2": peer.publish(b"t", b"", 2, 0),
-    "no packet identifier: PUBLISH": peer.packet(0x32, b"\0\1t\0"),
-    "a second CONNACK": peer.connack(),
-    "CONNECT": peer.packet(0x10, b"\0\4MQTT\4\2\0\0\0\0"),
-    "SUBSCRIBE": peer.packet(0x82, b"\0\1\0\1t\0"),
-    "UNSUBSCRIBE": peer.packet(0xA2, b"\0\1\0\1t"),
-    "PINGREQ": peer.packet(0xC0),
-    "DISCONNECT": peer.packet(0xE0),
-    "PINGRESP with a body": peer.packet(0xD0, b"\0\1"),
-}
-NAMES = {0x40: "PUBACK", 0x50: "PUBREC", 0x62: "PUBREL", 0x70: "PUBCOMP", 0x90: "SUBACK"}
-NAMES[0xB0] = "UNSUBACK"
-for first, name in NAMES.items():
-    VIOLATIONS[f"{name} too short: 0"] = peer.packet(first)
-    VIOLATIONS[f"{name} too short: 1"] = peer.packet(first, b"\1")
-    VIOLATIONS[f"{name}: packet identifier 0"] = peer.packet(first, b"\0\0")
-    for bits in range(16):
-        if bits != first & 15:
-            wrong = first & 0xF0 | bits
-            VIOLATIONS[f"{name}: flag bits {bits:04b}"] = peer.packet(wrong, b"\0\1")
-    if first != 0x90:
-        VIOLATIONS[f"{name} too long"] = peer.packet(first, b"\0\1\0")
-for bits in range(1, 16):
-    VIOLATIONS[f"PINGRESP: flag bits {bits:04b}"] = peer.packet(0xD0 | bits)
-
-
-@pytest.mark.parametrize("packet", VIOLATIONS.values(), ids=VIOLATIONS.keys())
-def test_a_packet_that_breaks_the_rules(packet: bytes, clock: Clock) -> None:
-    inbox = Inbox()
-    bench = Bench(clock, on_message=inbox).online()
-    bench.feed(packet + peer.publish(b"t", b"behind it"))
-    assert (bench.client.state, bench.client.error.kind) == ("waiting", "protocol")
-    assert bench.client.error.detail
-    assert not bench.link.open
-    assert (inbox, bench.sent()) == ([], [])
-
-
-GREETINGS = {
-    "PUBLISH first": peer.publish(b"t", b""),
-    "PINGRESP first": peer.PINGRESP,
-    "SUBACK first": peer.suback(1, 0),
-    "flag bits": peer.packet(0x21, b"\0\0"),
-    "too short": peer.packet(0x20, b"\0"),
-    "too long": peer.packet(0x20, b"\0\0\0"),
-    "reserved acknowledge flags": peer.packet(0x20, b"\2\0"),
-    "session present, and refused": peer.packet(0x20, b"\1\5"),
-    "session present of a clean session": peer.packet(0x20, b"\1\0"),
-}
-
-
-@pytest.mark.parametrize("packet", GREETINGS.values(), ids=GREETINGS.keys())
-def test_a_greeting_that_breaks_the_rules(packet: bytes, clock: Clock) -> None:
-    inbox = Inbox()
-    bench = Bench(clock, on_message=inbox)
-    bench.greet()
-    bench.feed(packet)
-    assert (bench.client.state, bench.client.error.kind, inbox) == ("waiting", "protocol", [])
-    assert bench.client.stats.connects == 0
-
-
-@pytest.mark.parametrize("code", [3, 4, 0x7F, 0x81, 0xFF])
-def test_a_suback_with_a_code_that_there_is_not(code: int, bench: Bench) -> None:
-    bench.client.subscribe(b"t", print)
-    bench.client.poll()
-    bench.feed(peer.suback(bench.sent()[0].pid, code))
-    assert bench.client.error.kind == "protocol"
-
-
-@pytest.mark.parametrize("codes", [[], [0], [0, 0, 0]])
-def test_a_suback_with_another_number_of_codes(codes: list, bench: Bench) -> None:
-    bench.client.subscribe([b"a", b"b"], print)
-    bench.client.poll()
-    bench.feed(peer.suback(bench.sent()[0].pid, *codes))
-    assert bench.client.error.kind == "protocol"
-
-
-@pytest.mark.parametrize("codes", [[3], [], [0, 0]])
-def test_a_suback_that_breaks_a_rule_answers_nothing(codes: list, clock: Clock) -> None:
-    """The subscription is asked for again on the next connection, to a session that is kept."""
-    bench = Bench(clock, clean_session=False)
-    subscription = bench.client.subscribe(b"t", print)
-    bench.online()
-    bench.feed(peer.suback(bench.sent()[0].pid, *codes))
-    assert (bench.client.error.kind, subscription.granted) == ("protocol", None)
-    assert bench.client.stats.strays == 0
-    bench.online(present=True)
-    assert [p.body[2:] for p in bench.sent()] == [b"\0\1t\0"]
-
-
-@pytest.mark.parametrize("codes", [[3], []])
-def test_a_suback_of_nothing_that_breaks_a_rule(codes: list, bench: Bench) -> None:
-    bench.feed(peer.suback(9, *codes))
-    assert (bench.client.error.kind, bench.client.stats.strays) == ("protocol", 0)
-
-
-def test_mqtt_3_1_may_set_dup_on_a_pubrel(clock: Clock) -> None:
-    bench = Bench(clock, version=3).online()
-    bench.feed(peer.packet(0x6A, b"\0\5"))
-    assert bench.sent() == [(0x70, b"\0\5")]
-
-
-# Acknowledgements
-
-
-@pytest.mark.parametrize(
-    "packet",
-    [peer.puback(9), peer.pubrec(9), peer.pubcomp(9), peer.suback(9, 0), peer.unsuback(9)],
-    ids=["PUBACK", "PUBREC", "PUBCOMP", "SUBACK", "UNSUBACK"],
-)
-def test_an_acknowledgement_of_nothing_is_ignored_and_counted(packet: bytes, bench: Bench) -> None:
-    bench.feed(packet)
-    assert (bench.client.error, bench.client.stats.strays, bench.sent()) == (None, 1, [])
-
-
-def test_a_pubrel_of_nothing_is_answered(bench: Bench) -> None:
-    bench.feed(peer.pubrel(9))
-    assert bench.sent() == [(0x70, b"\0\x09")]
-
-
-def test_the_steps_of_qos_2(bench: Bench) -> None:
-    pid = bench.client.publish(b"t", b"", 2)
-    bench.client.poll()
-    bench.sent()
-    for _ in range(2):
-        bench.feed(peer.pubrec(pid))
-        assert bench.sent() == [(0x62, pid.to_bytes(2, "big"))]
-        assert bench.client.pending == 1
-    bench.feed(peer.pubcomp(pid))
-    assert (bench.client.pending, bench.client.stats.strays) == (0, 0)
-
-
 # Subscriptions
-
-
-def test_suback_tells_what_is_granted(bench: Bench) -> None:
-    subscription = bench.client.subscribe([b"a", b"b", b"c"], print, 2)
-    assert subscription.granted is None
-    bench.client.poll()
-    (subscribe,) = bench.sent()
-    assert subscribe.body[2:] == b"\0\1a\2\0\1b\2\0\1c\2"
-    bench.feed(peer.suback(subscribe.pid, 2, 0x80, 0))
-    assert subscription.granted == b"\2\x80\0"
-    assert (bench.client.error, bench.client.connected) == (None, True)
-
-
-def test_a_publish_before_the_suback_is_ordinary(bench: Bench) -> None:
-    inbox = Inbox()
-    bench.client.subscribe(b"t", inbox)
-    bench.client.poll()
-    bench.feed(peer.publish(b"t", b"1"), peer.suback(bench.sent()[0].pid, 0))
-    assert len(inbox) == 1
 
 
 @pytest.mark.parametrize("blocked", [False, True])
@@ -675,20 +508,6 @@ def test_unsubscribe_from_one_of_several(bench: Bench) -> None:
     assert inbox == [(b"b", b"2")]
 
 
-def test_subscriptions_go_again_when_the_broker_has_forgotten(clock: Clock) -> None:
-    bench = Bench(clock, clean_session=False)
-    bench.client.subscribe(b"t", print, 1)
-    bench.online()
-    bench.feed(peer.suback(bench.sent()[0].pid, 1))
-    bench.lose()
-    bench.online(present=True)
-    assert (bench.sent(), bench.client.session_present) == ([], True)
-    bench.lose()
-    bench.online(present=False)
-    assert [p.body[2:] for p in bench.sent()] == [b"\0\1t\1"]
-    assert bench.client.session_present is False
-
-
 def test_a_request_that_was_not_answered_goes_again(clock: Clock) -> None:
     bench = Bench(clock, clean_session=False)
     bench.client.subscribe(b"t", print, 1)
@@ -697,33 +516,6 @@ def test_a_request_that_was_not_answered_goes_again(clock: Clock) -> None:
     bench.lose()
     bench.online(present=True)
     assert [p.first for p in bench.sent()] == [0x82]
-
-
-@pytest.mark.parametrize(("present", "times"), [(True, 1), (False, 2)])
-def test_a_forgotten_session_forgets_half_done_incoming_messages(
-    present: bool, times: int, clock: Clock
-) -> None:
-    inbox = Inbox()
-    bench = Bench(clock, clean_session=False, on_message=inbox).online()
-    bench.feed(peer.publish(b"t", b"x", 2, 5))
-    bench.lose()
-    bench.online(present=present)
-    bench.feed(peer.publish(b"t", b"x", 2, 5, dup=True))
-    assert len(inbox) == times
-
-
-@pytest.mark.parametrize(("present", "dup", "renewed"), [(True, True, 0), (False, False, 1)])
-def test_an_unacknowledged_publish_goes_again(
-    present: bool, dup: bool, renewed: int, clock: Clock
-) -> None:
-    bench = Bench(clock, clean_session=False).online()
-    bench.client.publish(b"t", b"x", 1)
-    bench.client.poll()
-    bench.sent()
-    bench.lose()
-    bench.online(present=present)
-    assert [p.dup for p in bench.published()] == [dup]
-    assert (bench.client.stats.resent, bench.client.stats.renewed) == (1, renewed)
 
 
 def test_mqtt_3_1_takes_a_kept_session_for_remembered_and_subscribes_again(clock: Clock) -> None:
@@ -740,42 +532,7 @@ def test_mqtt_3_1_takes_a_kept_session_for_remembered_and_subscribes_again(clock
     assert bench.client.session_present is False
 
 
-def test_mqtt_3_1_has_no_acknowledge_flags(clock: Clock) -> None:
-    bench = Bench(clock, version=3)
-    bench.greet()
-    bench.feed(peer.packet(0x20, b"\x7f\0"))  # a reserved byte there
-    assert (bench.client.connected, bench.client.session_present) == (True, False)
-
-
 # Time
-
-
-def ping_times(bench: Bench, ms: int, answered: bool = True) -> list[int]:
-    """When PINGREQ leaves in the next `ms`, from now on."""
-    start = bench.clock.now
-    found = []
-    while bench.clock.now < start + ms and bench.client.connected:
-        bench.clock.now += 10
-        bench.client.poll()
-        for packet in bench.sent():
-            assert packet == (0xC0, b"")
-            found.append(bench.clock.now - start)
-            if answered:
-                bench.feed(peer.PINGRESP)
-    return found
-
-
-@pytest.mark.parametrize("keepalive", [1, 2, 5, 10, 14, 60, 600])
-@pytest.mark.parametrize("start", [1000, (1 << 30) - 700])
-def test_no_keep_alive_passes_without_a_packet(keepalive: int, start: int) -> None:
-    with fake_clock(start) as clock:
-        bench = Bench(clock, keepalive=keepalive).online()
-        times = ping_times(bench, 5000 * keepalive)
-    gaps = [b - a for a, b in zip([0, *times], times, strict=False)]
-    assert len(gaps) >= 5
-    assert max(gaps) <= 900 * keepalive, "something is left for the way"
-    assert min(gaps) >= 700 * keepalive, "nor is it more than is needed"
-    assert bench.client.connected
 
 
 def test_a_publish_takes_the_place_of_a_ping_only_while_answers_come(clock: Clock) -> None:
@@ -787,15 +544,6 @@ def test_a_publish_takes_the_place_of_a_ping_only_while_answers_come(clock: Cloc
         bench.client.poll()
         bench.feed(peer.puback(pid))
     assert all(p.first >> 4 == 3 for p in bench.sent())
-
-
-@pytest.mark.parametrize("start", [1000, (1 << 30) - 47_000])
-def test_a_dead_link_is_found(start: int) -> None:
-    with fake_clock(start) as clock:
-        bench = Bench(clock, keepalive=60, timeout=10).online()
-        assert ping_times(bench, 90_000, answered=False) == [45_000]
-        assert (bench.client.state, bench.client.error.kind) == ("waiting", "timeout")
-        assert clock.now - start == pytest.approx(55_000, abs=200)
 
 
 def test_anything_that_comes_in_shows_that_the_link_lives(clock: Clock) -> None:

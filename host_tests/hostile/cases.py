@@ -1,0 +1,111 @@
+"""What is a case? What a client is made with, and what then happens to it, step by step.
+
+A case has a form of bytes, in which the corpus keeps it and a guided fuzzer changes it. Any
+bytes are a case:
+
+    options (2 bytes), then steps until the end
+    00..7F data      feed 1 to 128 bytes
+    80..BF data      feed 16 to 1024 bytes, in steps of 16
+    C0..FF argument  an action, by its number in ACTIONS
+
+Runs on CPython and on MicroPython.
+"""
+
+FEED = 0  # bytes from the peer; what one read gives at the most
+NEXT = 1  # go on, on a new connection if this one has ended; see the bits below
+PUBLISH = 2  # the application publishes: 2 bits QoS, 1 bit retain, topic, size of the payload
+SUBSCRIBE = 3  # 4 bits: which of FILTERS, then the QoS
+UNSUBSCRIBE = 4  # which of FILTERS
+ROOM = 5  # a write takes so many bytes at the most, and every other one none; 0: all
+BLOCK = 6  # so many writes take nothing
+RAISE = 7  # the so-manieth call of a handler from now on raises
+REPLY = 8  # handlers publish, at QoS argument - 1; 0: they do not
+PING = 9  # the application pings
+TICK = 10  # so many half seconds pass
+SPLIT = 11  # what is fed is read in pieces of so many bytes; 0: as it is fed
+FILL = 12  # feed so many times 16 bytes of filling
+SYNC = 13  # the network takes everything, until nothing moves
+
+ACTIONS = (
+    NEXT, PUBLISH, SUBSCRIBE, UNSUBSCRIBE, ROOM, BLOCK, RAISE, REPLY, PING, TICK, SPLIT, FILL, SYNC
+)  # fmt: skip
+
+# The argument of NEXT
+CUT = 1  # end the connection if it is still there
+BREAK = 2  # with an error, and not in an orderly way
+PRESENT = 4  # the CONNACK that follows says that the session is present
+RAW = 8  # no CONNACK follows by itself: it has to be in the bytes
+
+FILTERS = (
+    (b"a/b",),
+    (b"a/+", b"c"),
+    (b"#",),
+    (b"$SYS/#", b"+"),
+    (b"+/+/x", b"a/#", b"/"),
+    ("é/+".encode(),),
+    (b"a/b", b"a/b/+"),
+    (b"c",),
+)
+TOPICS = (b"a/b", b"out", "ü".encode(), b"a/b/c/d/e/f/g/h")  # of what the application publishes
+SIZES = (0, 1, 5, 20, 60, 90, 130, 200)
+
+RX_SIZES = (64, 80, 130, 512)
+TX_SIZES = (160, 300, 1024, 64)
+INFLIGHTS = (8, 2, 1, 20)
+
+
+class Options:
+    """What the two bytes at the start of a case say."""
+
+    def __init__(self, first, second):
+        self.version = 3 if first & 1 else 4
+        self.clean_session = bool(first & 2)
+        self.rx_size = RX_SIZES[first >> 2 & 3]
+        self.incoming = 3 if first & 16 else 8
+        self.last_id = 65530 if first & 32 else 0
+        self.fallback = not first & 64  # there is a handler of what matches no filter
+        self.filters = FILTERS[:1] if first & 128 else FILTERS[:2]  # subscribed to at the start
+        self.tx_size = TX_SIZES[second & 3]
+        self.inflight = INFLIGHTS[second >> 2 & 3]
+        self.subscriptions = 5
+
+
+def decode(data):
+    """The options and the steps, a list of (step, argument), that bytes stand for."""
+    options = Options(data[0] if data else 0, data[1] if len(data) > 1 else 0)
+    steps = []
+    at = 2
+    while at < len(data):
+        c = data[at]
+        at += 1
+        if c < 0xC0:
+            n = c + 1 if c < 0x80 else (c - 0x7F) * 16
+            if data[at : at + n]:
+                steps.append((FEED, data[at : at + n]))
+            at += n
+        else:
+            argument = data[at] if at < len(data) else 0
+            steps.append((ACTIONS[(c - 0xC0) % len(ACTIONS)], argument))
+            at += 1
+    return options, steps
+
+
+def encode(first, second, steps):
+    """The bytes of a case: those of its options, and its steps."""
+    out = bytearray((first, second))
+    for step, argument in steps:
+        if step == FEED:
+            at = 0
+            while at < len(argument):
+                n = len(argument) - at
+                if n <= 128:
+                    out.append(n - 1)
+                else:
+                    n = min(n, 1024) & ~15
+                    out.append(0x7F + n // 16)
+                out += argument[at : at + n]
+                at += n
+        else:
+            out.append(0xC0 + ACTIONS.index(step))
+            out.append(argument)
+    return bytes(out)

@@ -1,0 +1,567 @@
+"""Is what a client does with some bytes what the standard wants? Judges each event of a case.
+
+A model of the client's side of MQTT over the strict decoder. It knows what the client promises
+besides: the order of deliveries and of answers, what is counted, and that a packet is judged when
+it is all there. It reads nothing of the client but the events of `drive`.
+"""
+
+from __future__ import annotations
+
+import drive
+import strict
+from cases import FILTERS, Options
+
+PUBACK, PUBREC, PUBCOMP = "PUBACK", "PUBREC", "PUBCOMP"  # what a publish waits for
+DUE, SENT, ANSWERED = "due", "sent", "answered"  # where a request is
+
+PROTOCOL = frozenset({"protocol"})
+RESOURCE = frozenset({"resource"})
+
+
+class Disagreement(AssertionError):
+    """The client did something else than it should."""
+
+
+class Outgoing:
+    """A message that the application has published."""
+
+    def __init__(self, pid: int, topic: bytes, payload: bytes, qos: int, retain: int) -> None:
+        self.pid = pid
+        self.qos = qos
+        self.wait: str | None = {0: None, 1: PUBACK, 2: PUBREC}[qos]
+        self.done = False  # acknowledged, or at QoS 0 written out
+        self.begun = False  # a byte of it was written, on whatever connection
+        self.whole = False  # all of them
+        self.settled = 0  # the connection on which it was acknowledged
+        self.again = False  # that was before this connection
+        self.unsure = False  # if it was
+        body = strict.text(topic) + (pid.to_bytes(2, "big") if qos else b"") + payload
+        self.new = strict.encoded(0x30 | qos << 1 | retain, body)
+        self.dup = strict.encoded(0x38 | qos << 1 | retain, body)
+
+
+class Request:
+    """A SUBSCRIBE of a handler's number, or an UNSUBSCRIBE (None)."""
+
+    def __init__(self, filters: list[bytes], number: int | None, qos: int) -> None:
+        self.filters = filters
+        self.number = number
+        self.qos = qos
+        self.state = DUE
+        self.pid = 0
+        self.granted: bytes | None = None
+
+    @property
+    def body(self) -> bytes:
+        """What follows the packet identifier."""
+        tail = b"" if self.number is None else bytes([self.qos])
+        return b"".join(strict.text(f) + tail for f in self.filters)
+
+
+class Oracle:
+    """Takes the events of one case, and raises Disagreement at the first that is wrong.
+
+    Afterwards `packets` is how many packets were judged, `delivered` how many messages handlers
+    got, and `ended` what ended connections, by kind.
+    """
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        self.level = options.version
+        self.log: list[tuple] = []
+        self.packets = 0
+        self.delivered = 0
+        self.streams = 0
+        self.ended: dict[str, int] = {}
+        self.received = self.unrouted = self.skipped = self.strays = 0
+        self.requests: list[Request] = []
+        self.held: set[int] = set()  # incoming QoS 2 messages that are not released
+        self.out: list[Outgoing] = []
+        self.in_flight: dict[int, Outgoing] = {}
+        self.pings = 0
+        self.silent = 0  # ms since something was read
+        self.why: frozenset[str] = frozenset()
+        self._close()
+        self._handlers = {
+            drive.OPENED: self.on_opened,
+            drive.READ: self.on_read,
+            drive.WROTE: self.on_wrote,
+            drive.CLOSED: self.on_closed,
+            drive.GONE: self.on_gone,
+            drive.CALL: self.on_call,
+            drive.RETURNED: self.on_returned,
+            drive.RAISED: self.on_raised,
+            drive.PUBLISHED: self.on_published,
+            drive.SUBSCRIBED: self.on_subscribed,
+            drive.UNSUBSCRIBED: self.on_unsubscribed,
+            drive.PINGED: self.on_pinged,
+            drive.PASSED: self.on_passed,
+            drive.LOST: self.on_lost,
+            drive.QUIET: self.on_quiet,
+            drive.GRANTED: self.on_granted,
+        }
+
+    def __call__(self, event: tuple) -> None:
+        """Judge an event."""
+        self.log.append(event)
+        self._handlers[event[0]](*event[1:])
+
+    def wrong(self, what: str) -> None:
+        """What the client did is not what it should have done."""
+        raise Disagreement(what)
+
+    def need(self, good: object, what: str) -> None:
+        """Raise unless it is so."""
+        if not good:
+            self.wrong(what)
+
+    # Connections
+
+    def _close(self) -> None:
+        self.state = "closed"
+        self.buf = bytearray()
+        self.skip = 0
+        self.fault: frozenset[str] = frozenset()  # the kinds of error, one of which must come
+        self.refused = 0
+        self.gone = False
+        self.same = False
+        self.message: strict.Packet | None = None  # that is being delivered
+        self.left: list[int] = []  # handlers that have not got it
+        self.calling: int | None = None
+        self.answers: list[bytes] = []  # that are to be written, in this order
+        self.released: list[Outgoing] = []  # whose PUBREL goes again
+        self.early: list[int] = []  # PUBREC came before the PUBLISH went again: one PUBREL more
+        self.wire = bytearray()
+        self.greeted = False
+        self.cursor = 0  # in `out`: what comes before was written, or need not be
+
+    def on_opened(self) -> None:
+        self.need(self.state == "closed", "a second connection")
+        self._close()
+        self.state = "greeting"
+        self.silent = 0
+        self.streams += 1
+
+    def on_gone(self) -> None:
+        self.gone = True
+
+    def on_closed(self) -> None:
+        self.why = self.fault or (
+            frozenset({"refused"})
+            if self.refused
+            else frozenset({"closed"})
+            if self.gone
+            else frozenset({"timeout"})
+            if self.silent >= 8000
+            else frozenset()
+        )
+        if self.wire and self.wire[0] >> 4 == 3:
+            self._cut(bytes(self.wire))
+        code = self.refused
+        self._close()
+        self.refused = code
+
+    def on_lost(self, kind: str, code: int, detail: str) -> None:
+        self.need(self.state == "closed", "lost, but not closed")
+        self.need(kind in self.why, f"ended by {kind} ({detail}), not {set(self.why) or 'at all'}")
+        self.need(code == (self.refused if kind == "refused" else 0), f"code {code}")
+        self.refused = 0
+        self.ended[kind] = self.ended.get(kind, 0) + 1
+
+    def on_passed(self, ms: int) -> None:
+        self.silent += ms
+        self.pings += 1
+
+    def on_pinged(self) -> None:
+        self.pings += 1
+
+    # What comes in
+
+    def on_read(self, data: bytes) -> None:
+        self.need(self.state != "closed", "read from a closed link")
+        self.need(not self.fault and not self.refused, "read on after the end")
+        self.need(self.message is None, "read on with a message that is not delivered")
+        self.silent = 0
+        self.buf += data
+        self.advance()
+
+    def advance(self) -> None:
+        """Judge the packets that are there, until one has to be delivered."""
+        while self.message is None and not self.fault and not self.refused:
+            if self.skip:
+                n = min(self.skip, len(self.buf))
+                del self.buf[:n]
+                self.skip -= n
+            if not self.buf:
+                return
+            if self.state == "greeting" and self.buf[0] != 0x20:
+                self.fault = PROTOCOL
+                return
+            try:
+                head = strict.header(self.buf)
+                if head is None:
+                    return
+                if len(self.buf) < head.total:
+                    if head.total <= self.options.rx_size or not self.large(head):
+                        return
+                    continue
+                body = bytes(self.buf[head.size : head.total])
+                del self.buf[: head.total]
+                self.packets += 1
+                self.packet(strict.packet(head.first, body, self.level))
+            except strict.Broken:
+                self.fault = PROTOCOL
+
+    def large(self, head: strict.Header) -> bool:
+        """A packet larger than rx_size that is not all there. Whether it has been judged.
+
+        Such a message is acknowledged and counted as soon as its topic name and its packet
+        identifier are there, and not delivered. If one day it is delivered in pieces, the pieces
+        are judged here: from the rest of `buf`, and from what `skip` counts.
+        """
+        body = self.buf[head.size :]
+        if len(body) < 2:
+            return False
+        if head.first >> 4 != 3:
+            self.fault = RESOURCE if head.first == 0x90 else PROTOCOL
+            return False
+        n = 2 + (body[0] << 8 | body[1]) + (2 if head.first & 6 else 0)
+        if len(body) < n:
+            if head.size + n > self.options.rx_size:
+                self.fault = RESOURCE
+                if n > head.length or head.first & 6 == 6 or head.first & 14 == 8:
+                    self.fault |= PROTOCOL  # it breaks two rules, and either may be told
+            return False
+        self.packets += 1
+        strict.first_byte(head.first, self.level)
+        _, pid, _ = strict.publish_head(head.first, bytes(body[:n]))
+        qos = head.first >> 1 & 3
+        if self.admit(qos, pid):
+            self.skipped += 1
+            self.acknowledge(qos, pid)
+        self.skip = head.total - len(self.buf)
+        self.buf.clear()
+        return True
+
+    def admit(self, qos: int, pid: int) -> bool:
+        """Whether a message is to be handled: not if it came before, or if there is no room."""
+        if qos == 2 and pid in self.held:
+            self.answer(0x50, pid)
+            return False
+        if qos == 2 and len(self.held) == self.options.incoming:
+            self.fault = RESOURCE
+            return False
+        return True
+
+    def acknowledge(self, qos: int, pid: int) -> None:
+        """A message has been handled."""
+        if qos == 1:
+            self.answer(0x40, pid)
+        elif qos == 2:
+            self.held.add(pid)
+            self.answer(0x50, pid)
+
+    def answer(self, first: int, pid: int) -> None:
+        """This has to be written."""
+        self.answers.append(bytes((first, 2, pid >> 8, pid & 255)))
+
+    def packet(self, p: strict.Packet) -> None:
+        """A packet that breaks no rule by itself."""
+        if self.state == "greeting":
+            self.greeting(p)
+        elif p.name == "PUBLISH":
+            self.publish(p)
+        elif p.name in ("PUBACK", "PUBREC", "PUBCOMP"):
+            self.acknowledged(p)
+        elif p.name == "PUBREL":
+            self.held.discard(p.pid)
+            self.answer(0x70, p.pid)
+        elif p.name in ("SUBACK", "UNSUBACK"):
+            self.request_answered(p)
+        elif p.name == "CONNACK":
+            raise strict.Broken("a second CONNACK")
+
+    def greeting(self, p: strict.Packet) -> None:
+        """The CONNACK of a connection."""
+        clean = self.options.clean_session
+        if p.present and clean:
+            raise strict.Broken("session present on a clean session")
+        if p.code:
+            self.refused = p.code
+            return
+        self.state = "online"
+        self.same = bool(p.present) or (self.level == 3 and not clean)
+        if not self.same:
+            self.held.clear()
+        for m in self.out:
+            m.again = m.begun
+            if m.wait == PUBCOMP and not m.done:
+                if self.same:
+                    self.released.append(m)
+                else:
+                    m.wait = PUBREC
+        if not p.present:
+            self.requests = [r for r in self.requests if r.number is not None]
+        for r in self.requests:
+            r.pid = 0
+            if r.state == SENT or not p.present:
+                r.state = DUE
+
+    def acknowledged(self, p: strict.Packet) -> None:
+        """PUBACK, PUBREC or PUBCOMP."""
+        m = self.in_flight.get(p.pid)
+        if m and p.name == PUBREC and m.wait in (PUBREC, PUBCOMP):
+            if m.wait == PUBREC and self.same and m in self.out[self.cursor :]:
+                self.early.append(m.pid)
+            m.wait = PUBCOMP
+            self.answer(0x62, p.pid)
+        elif m and p.name == m.wait:
+            m.done = True
+            m.settled = self.streams
+            del self.in_flight[p.pid]
+        else:
+            self.strays += 1
+
+    def request_answered(self, p: strict.Packet) -> None:
+        """SUBACK or UNSUBACK."""
+        for r in self.requests:
+            if r.pid == p.pid and (p.name == "SUBACK") == (r.number is not None):
+                if r.number is None:
+                    self.requests.remove(r)
+                elif len(p.codes) != len(r.filters):
+                    raise strict.Broken("more or fewer return codes than filters")
+                else:
+                    r.granted = p.codes
+                    r.state = ANSWERED
+                    r.pid = 0
+                return
+        self.strays += 1
+
+    # Deliveries
+
+    def publish(self, p: strict.Packet) -> None:
+        """A message, of which handlers may have to hear."""
+        if not self.admit(p.qos, p.pid):
+            return
+        self.left = [
+            r.number
+            for r in self.requests
+            if r.number is not None and any(strict.matches(f, p.topic) for f in r.filters)
+        ]
+        if not self.left:
+            if not self.options.fallback:
+                self.unrouted += 1
+                self.acknowledge(p.qos, p.pid)
+                return
+            self.left = [drive.FALLBACK]
+        self.message = p
+
+    def on_call(self, number: int, topic: bytes, payload: bytes, qos, retain, dup) -> None:
+        m = self.message
+        if m is None:
+            self.wrong(f"delivered {topic!r} {payload!r}, which is no message")
+            return
+        self.need(self.calling is None, "one handler in another")
+        got = (topic, payload, qos, retain, dup)
+        self.need(got == m[2:7], f"delivered {got}, not {m[2:7]}")
+        self.need(number in self.left, f"handler {number} is not one of {self.left}")
+        self.calling = number
+
+    def on_raised(self) -> None:
+        self.calling = None
+
+    def on_returned(self) -> None:
+        m = self.message
+        assert m is not None and self.calling is not None
+        self.left.remove(self.calling)
+        self.calling = None
+        if not self.left:
+            self.message = None
+            self.received += 1
+            self.delivered += 1
+            self.acknowledge(m.qos, m.pid)
+            self.advance()
+
+    # What goes out
+
+    def on_wrote(self, data: bytes) -> None:
+        self.need(self.state != "closed", "wrote to a closed link")
+        wire = self.wire
+        wire += data
+        while True:
+            head = strict.header(wire)
+            if head is None or len(wire) < head.total:
+                return
+            raw = bytes(wire[: head.total])
+            del wire[: head.total]
+            if self.greeted:
+                self.need(self.state == "online", "wrote before CONNACK")
+                self.wrote(raw, head)
+            else:
+                self.need(raw == self.connect(), f"CONNECT: {raw!r}")
+                self.greeted = True
+
+    def connect(self) -> bytes:
+        """The CONNECT that `drive` asks for."""
+        name = {3: b"MQIsdp\3", 4: b"MQTT\4"}[self.level]
+        flags = 2 if self.options.clean_session else 0
+        head = bytes([0, len(name) - 1]) + name + bytes([flags, 0, 60])
+        return strict.encoded(0x10, head + strict.text(b"hostile"))
+
+    def wrote(self, raw: bytes, head: strict.Header) -> None:
+        """A packet is out."""
+        kind = raw[0] >> 4
+        if 4 <= kind <= 7:
+            self.wrote_answer(raw)
+        elif kind == 3:
+            self.wrote_publish(raw)
+        elif raw[0] in (0x82, 0xA2):
+            self.wrote_request(raw, head)
+        elif raw == b"\xc0\0":
+            self.need(self.pings, "PINGREQ too early")
+            self.pings -= 1
+        else:
+            self.wrong(f"wrote {raw!r}")
+
+    def wrote_answer(self, raw: bytes) -> None:
+        if self.answers and raw == self.answers[0]:
+            self.answers.pop(0)
+            return
+        for m in self.released:
+            if raw == bytes((0x62, 2, m.pid >> 8, m.pid & 255)):
+                del self.released[: self.released.index(m) + 1]
+                return
+            if not m.done and m.again:  # it goes first
+                break
+        pid = raw[2] << 8 | raw[3]
+        if raw[0] == 0x62 and pid in self.early:
+            self.early.remove(pid)
+        else:
+            self.wrong(f"wrote {raw!r}, to be answered was {self.answers[:3]}")
+
+    def wrote_publish(self, raw: bytes) -> None:
+        for i in range(self.cursor, len(self.out)):
+            m = self.out[i]
+            if not (m.done and m.qos == 0) and raw in (m.new, m.dup):
+                wanted = m.dup if m.qos and m.again and self.same else m.new
+                self.need(raw == wanted or m.unsure, f"DUP: {raw!r}")
+                m.begun = m.whole = True
+                m.unsure = False
+                m.done = m.done or not m.qos
+                self.cursor = i + 1
+                return
+            self.need(self._may_skip(m), f"wrote {raw!r} before {m.new!r}")
+        self.wrong(f"wrote {raw!r}, which is no message that waits")
+
+    def _may_skip(self, m: Outgoing) -> bool:
+        """Whether a message need not be sent on this connection."""
+        return m.done or (m.wait == PUBCOMP and m.again and self.same)
+
+    def _cut(self, rest: bytes) -> None:
+        """The connection ends in the middle of a PUBLISH."""
+        found = False
+        for m in self.out[self.cursor :]:
+            if m.done and m.whole and m.settled != self.streams:
+                continue
+            if m.new.startswith(rest) or m.dup.startswith(rest):
+                if not m.done:
+                    m.unsure = found
+                    m.begun = True
+                    return
+                found = True  # acknowledged while it was on its way: that one may be meant
+            elif found:
+                return
+            self.need(self._may_skip(m), f"wrote {rest!r} before {m.new!r}")
+        self.need(found, f"wrote {rest!r}, which is no message that waits")
+
+    def wrote_request(self, raw: bytes, head: strict.Header) -> None:
+        pid = raw[head.size] << 8 | raw[head.size + 1]
+        body = raw[head.size + 2 :]
+        for r in self.requests:
+            if r.state == DUE and r.body == body and (raw[0] == 0x82) == (r.number is not None):
+                self.fresh(pid)
+                r.state = SENT
+                r.pid = pid
+                return
+        self.wrong(f"wrote {raw!r}, which nobody asked for")
+
+    def fresh(self, pid: int) -> None:
+        """A packet identifier that is given out."""
+        self.need(0 < pid < 65536, f"packet identifier {pid}")
+        used = pid in self.in_flight or any(r.pid == pid for r in self.requests)
+        self.need(not used, f"packet identifier {pid} is in use")
+
+    # The application
+
+    def on_published(self, pid: int, topic: bytes, payload: bytes, qos: int, retain: int) -> None:
+        if pid < 0:
+            # While there is no connection a message may lie there that was acknowledged too early.
+            full = self.pending() or self.calling is not None or self.state != "online"
+            self.need(full, "no room in an empty ring")
+            return
+        m = Outgoing(pid, topic, payload, qos, retain)
+        if qos:
+            self.fresh(pid)
+            self.in_flight[pid] = m
+        else:
+            self.need(pid == 0, f"publish at QoS 0 returned {pid}")
+        self.out.append(m)
+
+    def pending(self) -> int:
+        """Publishes that are not done."""
+        return sum(not m.done for m in self.out)
+
+    def on_subscribed(self, done: int, number: int, qos: int) -> None:
+        filters = list(FILTERS[number])
+        old = [r for r in self.requests if r.number is not None and r.filters == filters]
+        room = len(self.requests) - len(old) < self.options.subscriptions
+        self.need(room == done, "room for a subscription")
+        if done:
+            for r in old:
+                self.requests.remove(r)
+            self.requests.append(Request(filters, number, qos))
+
+    def on_unsubscribed(self, done: int, joined: bytes) -> None:
+        filters = joined.split(b" ")
+        subscriptions = [r for r in self.requests if r.number is not None]
+        known = all(any(f in r.filters for r in subscriptions) for f in filters)
+        rest = [[f for f in r.filters if f not in filters] for r in subscriptions]
+        room = [] in rest or len(self.requests) < self.options.subscriptions
+        self.need((known and room) == done, "to unsubscribe")
+        if not done:
+            return
+        for r, left in zip(subscriptions, rest, strict=True):
+            if not left:
+                self.requests.remove(r)
+            elif left != r.filters:
+                if r.granted:
+                    r.granted = bytes(r.granted[r.filters.index(f)] for f in left)
+                r.filters = left
+                r.pid = 0
+                r.state = DUE if r.state == SENT else r.state
+        self.requests.append(Request(filters, None, 0))
+
+    # When nothing moves
+
+    def on_quiet(self, online, received, unrouted, skipped, strays, pending) -> None:
+        self.need(not self.fault, "a broken rule is not noticed")
+        self.need(not self.refused or self.state == "closed", "a refusal is not noticed")
+        self.need(self.message is None, f"not delivered: {self.message}")
+        self.need(online == (self.state == "online"), f"online: {online}, not {self.state}")
+        got = (received, unrouted, skipped, strays)
+        wanted = (self.received, self.unrouted, self.skipped, self.strays)
+        self.need(got == wanted, f"received, unrouted, skipped, strays: {got}, not {wanted}")
+        self.need(pending == self.pending(), f"pending: {pending}, not {self.pending()}")
+        if online:
+            self.need(not self.answers, f"not answered: {self.answers}")
+            self.need(not self.wire, f"half a packet is out: {bytes(self.wire)!r}")
+            forgotten = [m.pid for m in self.released if m.again and not m.done]
+            self.need(not forgotten, f"PUBREL does not go again: {forgotten}")
+            for m in self.out[self.cursor :]:
+                self.need(self._may_skip(m), f"not written: {m.new!r}")
+            due = [r.body for r in self.requests if r.state == DUE]
+            self.need(not due, f"not asked for: {due}")
+
+    def on_granted(self, number: int, granted: bytes | None) -> None:
+        wanted = [r.granted for r in self.requests if r.number == number]
+        self.need(wanted == [granted], f"granted: {granted!r}, not {wanted}")

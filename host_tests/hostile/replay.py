@@ -1,0 +1,82 @@
+"""Runs cases and tells what came of each: `replay.py FILE`, on CPython or MicroPython.
+
+The file holds cases, each after its size in four bytes, big-endian. For each there is a line:
+
+    CHECKSUM GROWTH [ERROR]
+
+CHECKSUM is that of every event, so two interpreters agree where it is the same. GROWTH is what
+the heap holds more at the end of the case than when the client had been online for the first
+time, in bytes; 0 on CPython, which does not tell. ERROR is what was raised that should not be.
+"""
+
+import gc
+import sys
+from binascii import crc32
+
+import drive
+
+
+class Digest:
+    """The checksum of events."""
+
+    def __init__(self):
+        self.value = 0
+
+    def note(self, event):
+        """Takes an event."""
+        value = self.value
+        for field in event:
+            if isinstance(field, bytes):
+                value = crc32(field, crc32(str(len(field)).encode(), value))
+            else:
+                value = crc32(str(field).encode(), value)
+        self.value = value
+
+
+class Heap:
+    """What the heap holds more than at first.
+
+    The collector takes whatever is on the stack of the interpreter for a pointer if it looks like
+    one, also where nothing has been written for long. So where something seems to be kept it is
+    looked for again after more ordinary work: what is really kept is still there.
+    """
+
+    def __init__(self):
+        self.first = -1
+        self.growth = 0
+
+    def look(self, client):
+        """Look for the first time, or compare with that; whether it is as it was."""
+        if hasattr(gc, "mem_alloc"):
+            gc.collect()
+            gc.collect()  # what the first one finalized
+            if self.first < 0:
+                self.first = gc.mem_alloc()
+            self.growth = gc.mem_alloc() - self.first
+        return self.growth <= 0
+
+
+def outcome(data):
+    """Checksum, growth and error of a case."""
+    digest = Digest()
+    heap = Heap()
+    error = ""
+    try:
+        drive.run(data, digest.note, heap.look)
+    except (Exception, drive.Stuck) as e:
+        error = repr(e)
+    return digest.value, heap.growth, error
+
+
+def main(path):
+    """Tells the outcome of each case in a file."""
+    with open(path, "rb") as file:
+        while True:
+            size = file.read(4)
+            if len(size) < 4:
+                break
+            print(*outcome(file.read(int.from_bytes(size, "big"))))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
