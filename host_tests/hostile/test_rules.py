@@ -10,10 +10,10 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-import peer
 import pytest
 from fake_link import Bench, Clock, fake_clock
 
+import peer
 import rules
 from conftest import LIB, interpreter_command
 from flatmq_tools import interpreter

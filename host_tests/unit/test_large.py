@@ -5,12 +5,12 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator
 
-import peer
 import pytest
 from fake_link import Bench, Clock, fake_clock
 from hypothesis import given
 from hypothesis import strategies as st
 
+import peer
 from flatmq.message import Message
 
 PAYLOAD = bytes(i * 7 + i // 251 & 255 for i in range(5000))
