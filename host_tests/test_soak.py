@@ -81,27 +81,25 @@ def test_nothing_is_lost_on_cpython(run: Run) -> None:
 SPOILED = {
     "accepted, and forgotten with the connection": (
         "session",
-        "        self.at = self.tail\n\n    def _stop",
+        "        self.at = self.tail\n        if self.large:",
         "        self.at = self.tail = self.end\n        self._top = self._done = 0\n"
         "        self._limit = self._size\n        self._count = 0\n"
-        "        for i in range(self._slots):\n"
+        "        for i in range(self.slots):\n"
         "            self.ids[i] = self._wait[i] = 0\n            self._offs[i] = -1\n"
         "        if not self.end:\n            self._done = 0\n"
-        "        self.tail = self.at = self.end = 0\n\n    def _stop",
+        "        self.tail = self.at = self.end = 0\n        if self.large:",
         {"lost at QoS 1", "lost at QoS 2"},
     ),
     "QoS 2 delivered as often as it comes": (
         "router",
-        "        if pid not in self._ids:\n            if 0",
-        "        if pid in self._ids:\n            self._deliver()\n"
-        "        else:\n            if 0",
+        "if m.qos < 2 or self._pid not in self._ids:\n            self._call()",
+        "if True:\n            self._call()",
         {"repeated at QoS 2"},
     ),
     "acknowledged, but not delivered": (
         "router",
-        "            self._deliver()\n            self._session.answer(0x40, pid)",
-        "            if pid % 500:\n                self._deliver()\n"
-        "            self._session.answer(0x40, pid)",
+        "if m.qos < 2 or self._pid not in self._ids:\n            self._call()",
+        "if m.qos != 1 or self._pid % 500:\n            self._call()",
         {"lost at QoS 1", "out of order at QoS 1"},
     ),
     "memory kept with each connection": (
