@@ -20,6 +20,15 @@ def test_a_second_cut_while_it_recovers() -> None:
     assert broken == [0] * 5
 
 
+@pytest.mark.parametrize(("full", "head"), powercut.WAYS)
+def test_a_full_file_system_is_a_full_spool(full: str, head: int) -> None:
+    accepted, refused, dropped, *broken, again = powercut.without_room(full, head)
+    assert broken == [0, 0, 0]
+    assert accepted > 50
+    assert (refused > 0, dropped > 0) == (full == "refuse", full == "drop")
+    assert again == 5
+
+
 @pytest.mark.parametrize("way", ["online", "offline"])
 def test_an_append_and_a_replay_allocate_nothing(way: str) -> None:
     assert powercut.wear(32, 128, 64, way)[3:5] == [0, 0]

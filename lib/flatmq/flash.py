@@ -60,7 +60,9 @@ def close(f) -> None:
         pass
 
 
-FULL = 28  # ENOSPC, which MicroPython's errno lacks
+# ENOSPC, which MicroPython's errno lacks; and ENAMETOOLONG, which littlefs says when it has no
+# room for the name of a new file.
+FULL = (28, 36)
 
 # The polynomial of CRC-30/CDMA, reflected, four bits at a time: the widest whose values are small
 # ints on a 32-bit board. binascii.crc32 would make an int on the heap of three records in four.

@@ -116,6 +116,10 @@ class Spool:
         self._store = Store(folder, segment, segments, head, j.acked, start)
         j.retain(self._pid(j.acked), self._store.next - j.acked)
         j.acked = self._store.seq
+        try:  # noqa: SIM105 (there is no contextlib on a board)
+            j.save()  # when there is no room for it later, it has its place already
+        except OSError:
+            pass
         self.stats.corrupt = self._store.bad
 
     def _resume(self):
@@ -163,17 +167,13 @@ class Spool:
         """`client.poll`, with the records: hand over what there is room for, take away what was
         acknowledged. Flash takes its time besides `ms`. OSError when it fails, or cannot be read;
         the next call tries again."""
-        c = self._client
-        if c._busy:  # a handler called
+        if self._client._busy:  # a handler called
             return False
-        if self._session._last > _OWN:
-            self._session._last = 0
-        if c.state == "online":
-            while self._count < _len(self._flight) and self._load() and self._hand_over():
-                pass
-        moved = c.poll(ms)
-        self._take()
-        return moved
+        self._feed()
+        try:
+            return self._client.poll(ms)
+        finally:  # what is freed may be the room that was missing
+            self._take()
 
     def close(self) -> None:
         """Close the files; the spool is of no use any more. Needed only before the file system is
@@ -221,6 +221,14 @@ class Spool:
     def _pid(self, seq):
         """The packet identifier of a record."""
         return FIRST_ID + seq % IDS
+
+    def _feed(self):
+        """Hand over what there is room for."""
+        if self._session._last > _OWN:
+            self._session._last = 0
+        if self._client.state == "online":
+            while self._count < _len(self._flight) and self._load() and self._hand_over():
+                pass
 
     def _load(self):
         """Have the next record ready. Returns whether there is one."""

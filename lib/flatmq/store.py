@@ -192,7 +192,7 @@ class Store:
             return self._append(acked)
         except OSError as e:
             self._abandon()
-            if e.errno != FULL:
+            if e.errno not in FULL:
                 raise
             return False
 

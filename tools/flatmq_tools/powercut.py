@@ -56,6 +56,12 @@ def sweep(full: str, head: int, first: int = 1, step: int = 1, second: int = 0) 
     return [int(word) for word in _seen("powercut.py", full, head, first, step, second)]
 
 
+def without_room(full: str, head: int) -> list[int]:
+    """In a file system that fills up: readings accepted, refused, dropped, lost, torn, out of
+    order, and taken of five once there is room."""
+    return [int(word) for word in _seen("full.py", full, head)]
+
+
 def wear(prog: int, head: int, size: int, way: str) -> list[float]:
     """Erases and bytes programmed per record, erases of the block worn most, heap per append and
     per record handed over, and the same where a segment begins."""
