@@ -30,6 +30,11 @@ ACTIONS = (
     NEXT, PUBLISH, SUBSCRIBE, UNSUBSCRIBE, ROOM, BLOCK, RAISE, REPLY, PING, TICK, SPLIT, FILL, SYNC
 )  # fmt: skip
 
+NAMES = (
+    "FEED", "NEXT", "PUBLISH", "SUBSCRIBE", "UNSUBSCRIBE", "ROOM", "BLOCK", "RAISE", "REPLY",
+    "PING", "TICK", "SPLIT", "FILL", "SYNC",
+)  # fmt: skip
+
 # The argument of NEXT
 CUT = 1  # end the connection if it is still there
 BREAK = 2  # with an error, and not in an orderly way

@@ -30,6 +30,7 @@ GRANTED = "granted"  # number of the filters, and what the broker granted
 FALLBACK = 99  # the number of the handler of what matches no filter
 
 MOST_CALLS = 50000  # of the stream, in one case
+MOST_REFUSED = 3  # writes that take nothing, in one poll
 MOST_POLLS = 3000  # until nothing moves
 
 
@@ -57,6 +58,7 @@ class Link:
         self.room = 0
         self.block = 0
         self.full = False  # the last write took less than it was offered
+        self.refused = 0  # writes that took nothing, in one poll
         self.wire = bytearray()  # what was written on this connection, for the script's broker
 
     def ticks_ms(self):
@@ -114,15 +116,15 @@ class Link:
             raise Stuck("an empty write")
         if self.gone == 2:
             raise OSError(104, "write")
-        if self.block:
-            self.block -= 1
+        if self.block or (self.room and self.full):
+            self.block = max(0, self.block - 1)
+            self.full = False
             self.moved += 1
+            self.refused += 1
+            if self.refused > MOST_REFUSED:
+                raise Stuck("there is no room, and it does not let go")
             return None
         if self.room:
-            if self.full:
-                self.full = False
-                self.moved += 1
-                return None
             self.full = n > self.room
             n = min(n, self.room)
         piece = bytes(memoryview(buf)[off : off + n])
@@ -235,6 +237,7 @@ class Driver:
     def poll(self):
         """One poll; whether something moved."""
         before = self.link.moved
+        self.link.refused = 0
         try:
             moved = self.client.poll()
         except Planned:
@@ -329,6 +332,7 @@ class Driver:
             if client.state == "greeting":
                 break
             self.link.now += 1000
+            self.link.refused = 0
             client.poll()
         else:
             raise Stuck("no connection is made: " + client.state)

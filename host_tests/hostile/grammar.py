@@ -169,7 +169,7 @@ class Maker:
         pick = self.pick
         i = pick(len(stream))
         p = bytearray(stream[i])
-        kind = pick(16)
+        kind = pick(18)
         if kind == 0:  # drop
             if len(stream) == 1:
                 return
@@ -199,13 +199,17 @@ class Maker:
             p[pick(min(len(p), 6))] = pick(256)
         elif kind == 8 and p:  # flags
             p[0] = p[0] & 0xF0 | pick(16)
+        elif kind == 16:  # flags of what is small
+            first = self.one((0x20, 0x40, 0x50, 0x60, 0x60, 0x70, 0x90, 0xB0, 0xD0))
+            body = b"" if first == 0xD0 else self.one((b"\0\0", self.given().to_bytes(2, "big")))
+            p[:] = encoded(first | pick(16), body + b"\1" * (first == 0x90))
         elif kind == 9 and p:  # the type
             p[0] = pick(16) << 4 | (p[0] & 15 if pick(2) else self.one((0, 2)))
         elif kind == 10 and len(p) > 1:  # Remaining Length, with the body as it was
             p[1 : 3 if p[1] > 127 else 2] = self.one(LENGTHS)
         elif kind == 11 and len(p) > 1:  # a little more or less
             p[1] = (p[1] + self.one((-2, -1, 1, 2))) & 255
-        elif kind == 12:  # a topic name that is none
+        elif kind in (12, 17):  # a topic name that is none
             p[:] = self.publish(self.one(BAD_TOPICS), pick(4))
         elif kind == 13 and p and p[0] >> 4 == 3 and len(p) > 3:  # the topic's length
             at = 3 if p[1] > 127 else 2

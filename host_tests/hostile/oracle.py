@@ -80,6 +80,7 @@ class Oracle:
         self.in_flight: dict[int, Outgoing] = {}
         self.pings = 0
         self.silent = 0  # ms since something was read
+        self.greeting_for = 0  # ms without a CONNACK
         self.why: frozenset[str] = frozenset()
         self._close()
         self._handlers = {
@@ -139,7 +140,7 @@ class Oracle:
         self.need(self.state == "closed", "a second connection")
         self._close()
         self.state = "greeting"
-        self.silent = 0
+        self.silent = self.greeting_for = 0
         self.streams += 1
 
     def on_gone(self) -> None:
@@ -152,7 +153,7 @@ class Oracle:
             else frozenset({"closed"})
             if self.gone
             else frozenset({"timeout"})
-            if self.silent >= 8000
+            if max(self.silent, self.greeting_for) >= 8000
             else frozenset()
         )
         if self.wire and self.wire[0] >> 4 == 3:
@@ -170,6 +171,8 @@ class Oracle:
 
     def on_passed(self, ms: int) -> None:
         self.silent += ms
+        if self.state == "greeting":
+            self.greeting_for += ms
         self.pings += 1
 
     def on_pinged(self) -> None:
@@ -290,6 +293,7 @@ class Oracle:
             self.refused = p.code
             return
         self.state = "online"
+        self.greeting_for = 0
         self.same = bool(p.present) or (self.level == 3 and not clean)
         if not self.same:
             self.held.clear()

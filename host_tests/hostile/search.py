@@ -1,0 +1,130 @@
+"""Looks for a case in which the client and the oracle disagree, with hypothesis.
+
+As a program, `search.py [EXAMPLES]`, it prints the smallest one and fails if there is one. What
+it drives is the flatmq that Python finds first.
+"""
+
+from __future__ import annotations
+
+import functools
+import signal
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+import cases
+import drive
+import grammar
+from oracle import Oracle
+
+HANGS = 60  # seconds for one case, which takes a millisecond or two
+EXAMPLES = 600
+
+
+@contextmanager
+def watched() -> Iterator[None]:
+    """Has a case that goes on without end raise Stuck, wherever it is."""
+
+    def stop(_signal, _frame) -> None:
+        raise drive.Stuck(f"still at it after {HANGS} s")
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, HANGS)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def sizes(client) -> list[tuple[str, int]]:
+    """What a client holds, and how much of it; it may not grow."""
+    parts = {"client": client, "session": client._session, "router": client._router}
+    return [
+        (f"{name}.{field}", len(value))
+        for name, part in parts.items()
+        for field, value in vars(part).items()
+        # The topic name seen last is as long as it is; the room for it does not grow.
+        if isinstance(value, (bytearray, memoryview, list)) and field != "_seen"
+    ]
+
+
+def judged(data: bytes) -> Oracle:
+    """Runs a case; raises what is wrong with it, with what happened in its notes."""
+    oracle = Oracle(cases.decode(data)[0])
+    held: list = []
+
+    def same(client) -> bool:
+        held.append(sizes(client))
+        assert held[0] == held[-1], f"it holds {held[-1]}, not {held[0]}"
+        assert len(client._router._seen) <= 64, "the topic name seen last"
+        return True
+
+    drive.run(data, oracle, same)
+    return oracle
+
+
+def told(data: bytes) -> str:
+    """A case for people: what it is made of, and what came of it."""
+    options, steps = cases.decode(data)
+    lines = [f"case {data.hex()}", str(vars(options))]
+    lines += [f"  {cases.NAMES[step]} {argument!r}" for step, argument in steps]
+    oracle = Oracle(options)
+    try:
+        drive.run(data, oracle)
+    except (Exception, drive.Stuck):
+        lines += [f"    {event}" for event in oracle.log[-30:]]
+        lines.append(traceback.format_exc())
+    return "\n".join(lines)
+
+
+@functools.cache
+def _below(n: int) -> st.SearchStrategy[int]:
+    return st.integers(0, n - 1)
+
+
+@st.composite
+def hostile(draw: Callable) -> bytes:
+    """A case in its form of bytes."""
+    return grammar.case(lambda n: draw(_below(n))).data
+
+
+def search(examples: int) -> None:
+    """Judges that many cases; the same ones every time."""
+
+    @settings(
+        max_examples=examples,
+        derandomize=True,
+        database=None,
+        deadline=None,
+        phases=[Phase.generate, Phase.shrink],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(hostile())
+    def judge(data: bytes) -> None:
+        with watched():
+            try:
+                judged(data)
+            except drive.Stuck as e:  # hypothesis lets what is no Exception pass at once
+                raise AssertionError(f"stuck: {e}") from e
+
+    judge()
+
+
+def main() -> int:
+    """Searches, and tells."""
+    try:
+        search(int(sys.argv[1]) if len(sys.argv) > 1 else EXAMPLES)
+    except Exception:
+        traceback.print_exc()
+        return 1
+    print("NOTHING FOUND")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
