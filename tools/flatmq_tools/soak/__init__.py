@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import datetime
 import os
+import re
 import secrets
 import sys
 import tempfile
@@ -36,7 +37,7 @@ from ..bytecode import compile_module, compiled
 from ..demo import Sketch
 from ..proxy import Proxy
 from .faults import KINDS, Faults
-from .verdict import Verdict
+from .verdict import Figure, Verdict
 
 try:
     from .peer import Peer, PeerError, forget
@@ -52,7 +53,7 @@ BYTES = 1_000_000  # on average, between two faults
 PATIENCE = 60.0  # seconds without anything new until it is given up
 DRAIN = 10.0  # seconds that the last messages may be behind the device's end
 EVERY = 60.0  # seconds between two lines where there is no terminal
-WIDTH = 110  # columns of the table
+WIDTH = 110  # columns where there is no terminal
 HERE = Path(__file__).parent
 LIBRARY = Path(flatmq.__file__).parent  # the client that is put to the test
 SCRIPT = ("device", "plan")
@@ -65,6 +66,7 @@ max_inflight_messages 0
 max_queued_messages 0
 set_tcp_nodelay true
 log_type none
+log_type information
 log_type error
 log_type warning
 log_type notice
@@ -83,6 +85,7 @@ class Run:
     sent: int = 0  # by the device
     came: int = 0  # at the device
     connects: int = 0
+    version: str = ""  # of the interpreter
     told: dict[str, list[int]] = field(default_factory=dict)
     trouble: list[str] = field(default_factory=list)
     ready: bool = False
@@ -96,6 +99,8 @@ class Run:
             self.sent, self.came, self.connects = map(int, rest.split())
         elif name == "@ready":
             self.ready = True
+        elif name == "@version":
+            self.version = rest
         elif name == "@end":
             self.ended = True
         elif name.startswith("@") and all(word.isdigit() for word in rest.split()):
@@ -191,6 +196,11 @@ def show(run: Run, peer: Peer, turns: Iterator[None], console: Console) -> None:
             )
 
 
+def mark(figure: Figure) -> str:
+    """The word behind a figure."""
+    return "WRONG" if not figure.ok else "met" if figure.wanted else ""
+
+
 def report(verdict: Verdict, console: Console) -> None:
     """Prints the figures."""
     lines = Table(box=box.SIMPLE)
@@ -199,17 +209,14 @@ def report(verdict: Verdict, console: Console) -> None:
     lines.add_column("wanted", justify="right")
     lines.add_column("")
     for figure in verdict.figures:
-        word = "" if not figure.wanted else "ok" if figure.ok else "[bold red]WRONG[/]"
-        lines.add_row(figure.name, figure.text, figure.wanted, word)
-    console.print(lines, width=max(WIDTH, console.width))
+        style = None if figure.ok else "bold red"
+        lines.add_row(figure.name, figure.text, figure.wanted, mark(figure), style=style)
+    console.print(lines)
 
 
 def section(verdict: Verdict, facts: list[tuple[str, str]]) -> str:
     """The section of the results."""
-    rows = [
-        (figure.name, figure.text, figure.wanted, "" if figure.ok else "WRONG")
-        for figure in verdict.figures
-    ]
+    rows = [(figure.name, figure.text, figure.wanted, mark(figure)) for figure in verdict.figures]
     head = ("device → desk / desk → device", "measured", "wanted", "")
     return "\n".join(
         [
@@ -244,7 +251,7 @@ def main(
     """
     if MISSING:
         raise SoakError(f"{MISSING}: pip install 'flatmq[soak]'")
-    console = console or Console()
+    console = console or (Console() if sys.stdout.isatty() else Console(width=WIDTH))
     seed = secrets.randbelow(1_000_000) if seed is None else seed
     address = os.environ.get("BROKER")
     client_id = f"soak-{secrets.token_hex(4)}"
@@ -266,7 +273,7 @@ def main(
                 raise PeerError(f"the broker does not answer the desk within {DRAIN:g} s")
         what = f"MicroPython with a heap of {heap_kb} KB"
         if python == "cpython":
-            what = f"CPython {sys.version.split()[0]}"
+            what = "CPython without a limit"
         console.print(
             f"{messages:,} messages each way between {what} and the {target.kind} broker at "
             f"{target.address}; --seed {seed}",
@@ -280,6 +287,7 @@ def main(
         began = time.monotonic()
         show(run, peer, follow(run, peer, process, faults, proxy), console)
         seconds = time.monotonic() - began
+        found = re.search(r"mosquitto version \S+", target.log())
         if target.kind == "external":
             forget(target.host, target.port, client_id)
     for line in [*run.trouble, *peer.books.wrong]:
@@ -298,8 +306,8 @@ def main(
     if results_path:
         facts = [
             ("date", datetime.date.today().isoformat()),
-            ("client", what),
-            ("broker", f"the {target.kind} broker"),
+            ("client", what.replace(" ", f" {run.version} ", 1)),
+            ("broker", found[0] if found else f"the {target.kind} broker"),
             ("the link had", happened),
             ("seed", str(seed)),
         ]

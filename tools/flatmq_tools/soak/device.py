@@ -25,6 +25,7 @@ except ImportError:
 
 
 POLL_MS = 20
+SLOW_MS = 2 * POLL_MS  # a poll that took longer did not get the processor, or worse
 REPORT_MS = 250
 KINDS = ("closed", "timeout", "refused", "protocol", "resource")
 
@@ -106,6 +107,7 @@ class Device:
         self.payloads = [plan.template(number) for number in range(8)]
         self.full = 0  # times that there was no room
         self.longest = 0  # ms in poll
+        self.slow = 0  # polls that took longer than SLOW_MS
         self.steady = 0  # bytes allocated in turns that began and ended on one connection
         self.turns = 0  # how many those were
         self.held = [0, 0, 0]  # bytes: after warming up, at the end, and the most in between
@@ -140,7 +142,9 @@ class Device:
         self.publish()
         began = ticks_ms()
         client.poll(POLL_MS)
-        self.longest = max(self.longest, ticks_diff(ticks_ms(), began))
+        began = ticks_diff(ticks_ms(), began)
+        self.longest = max(self.longest, began)
+        self.slow += began > SLOW_MS
         allocated = mem_total() - allocated
         if (
             online
@@ -240,6 +244,7 @@ def main():
             say("@refused", qos, subscription.granted)
             return 1
     wanted = None
+    say("@version", ".".join([str(n) for n in sys.implementation.version[:3]]))
     say("@ready")
     device.run()
     stats = client.stats
@@ -250,7 +255,7 @@ def main():
     say("@rows", *books.rows)
     say("@sent", device.sent)
     say("@full", device.full)
-    say("@longest", device.longest)
+    say("@longest", device.longest, device.slow)
     say("@steady", device.steady, device.turns)
     say("@heap", *device.held, device.most)
     say("@files", *device.files)
