@@ -122,6 +122,7 @@ class Oracle:
         self.state = "closed"
         self.buf = bytearray()
         self.skip = 0
+        self.skipping = (0, 0)  # QoS and packet identifier of that message
         self.fault: frozenset[str] = frozenset()  # the kinds of error, one of which must come
         self.refused = 0
         self.gone = False
@@ -195,6 +196,8 @@ class Oracle:
                 n = min(self.skip, len(self.buf))
                 del self.buf[:n]
                 self.skip -= n
+                if not self.skip:
+                    self.skipped_one(*self.skipping)
             if not self.buf:
                 return
             if self.state == "greeting" and self.buf[0] != 0x20:
@@ -218,9 +221,9 @@ class Oracle:
     def large(self, head: strict.Header) -> bool:
         """A packet larger than rx_size that is not all there. Whether it has been judged.
 
-        Such a message is acknowledged and counted as soon as its topic name and its packet
-        identifier are there, and not delivered. If one day it is delivered in pieces, the pieces
-        are judged here: from the rest of `buf`, and from what `skip` counts.
+        Such a message is not delivered, and acknowledged and counted with its last byte. Where
+        it is to be delivered in pieces, they are to be judged here: from the rest of `buf`, and
+        from what `skip` counts.
         """
         body = self.buf[head.size :]
         if len(body) < 2:
@@ -239,12 +242,18 @@ class Oracle:
         strict.first_byte(head.first, self.level)
         _, pid, _ = strict.publish_head(head.first, bytes(body[:n]))
         qos = head.first >> 1 & 3
-        if self.admit(qos, pid):
-            self.skipped += 1
-            self.acknowledge(qos, pid)
+        if qos == 2 and pid not in self.held and len(self.held) == self.options.incoming:
+            self.fault = RESOURCE
+        self.skipping = (qos, pid)
         self.skip = head.total - len(self.buf)
         self.buf.clear()
         return True
+
+    def skipped_one(self, qos: int, pid: int) -> None:
+        """The last byte of a message larger than rx_size is there."""
+        if self.admit(qos, pid):
+            self.skipped += 1
+            self.acknowledge(qos, pid)
 
     def admit(self, qos: int, pid: int) -> bool:
         """Whether a message is to be handled: not if it came before, or if there is no room."""
