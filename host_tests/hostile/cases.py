@@ -73,6 +73,11 @@ class Options:
         self.tx_size = TX_SIZES[second & 3]
         self.inflight = INFLIGHTS[second >> 2 & 3]
         self.subscriptions = 5
+        self._chunks = (0, 0b10101010, 0b01010101, 0xFF)[second >> 4 & 3]
+
+    def chunks(self, number):
+        """Whether the subscription to that one of FILTERS takes large messages, in pieces."""
+        return bool(self._chunks >> number & 1)
 
 
 def decode(data):

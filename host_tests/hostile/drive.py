@@ -16,6 +16,7 @@ WROTE = "wrote"  # bytes that it wrote
 CLOSED = "closed"  # the client closed the link
 GONE = "gone"  # the peer has closed the connection, or broken it
 CALL = "call"  # a handler: its number, topic, payload, QoS, retain, dup
+PIECE = "piece"  # the same with a piece of the payload, then its offset, and that of the end
 RETURNED = "returned"  # the handler
 RAISED = "raised"  # the handler
 PUBLISHED = "published"  # what publish returned (-1 for None), topic, payload, QoS, retain
@@ -347,11 +348,17 @@ class Driver:
         def handler(m):
             topic = m.topic
             payload = m.payload
-            self.note((CALL, number, topic, payload, m.qos, m.retain, m.dup))
-            self.link.moved += 1
             n = len(payload)
+            if m.last and not m.offset:
+                self.note((CALL, number, topic, payload, m.qos, m.retain, m.dup))
+            else:
+                self.note(
+                    (PIECE, number, topic, payload, m.qos, m.retain, m.dup, m.offset, m.total)
+                )
+            self.link.moved += 1
             if not (
                 len(m) == n
+                and m.last == (m.offset + n == m.total)
                 and m.is_topic(topic)
                 and m.is_payload(payload)
                 and not m.is_topic(topic + b"x")
@@ -383,7 +390,7 @@ class Driver:
         filters = cases.FILTERS[number]
         try:
             self.subscriptions[number] = self.client.subscribe(
-                list(filters), self.handlers[number], qos
+                list(filters), self.handlers[number], qos, self.options.chunks(number)
             )
             done = 1
         except ValueError:

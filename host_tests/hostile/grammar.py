@@ -48,7 +48,7 @@ class Maker:
 
     def __init__(self, pick: Pick) -> None:
         self.pick = pick
-        self.first, self.second = pick(256), pick(16)
+        self.first, self.second = pick(256), pick(64)
         options = cases.Options(self.first, self.second)
         self.last_id = options.last_id + len(options.filters) + 2
         self.steps: list[tuple] = []

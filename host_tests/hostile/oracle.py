@@ -43,10 +43,13 @@ class Outgoing:
 class Request:
     """A SUBSCRIBE of a handler's number, or an UNSUBSCRIBE (None)."""
 
-    def __init__(self, filters: list[bytes], number: int | None, qos: int) -> None:
+    def __init__(
+        self, filters: list[bytes], number: int | None, qos: int, chunks: bool = False
+    ) -> None:
         self.filters = filters
         self.number = number
         self.qos = qos
+        self.chunks = chunks
         self.state = DUE
         self.pid = 0
         self.granted: bytes | None = None
@@ -90,6 +93,7 @@ class Oracle:
             drive.CLOSED: self.on_closed,
             drive.GONE: self.on_gone,
             drive.CALL: self.on_call,
+            drive.PIECE: self.on_piece,
             drive.RETURNED: self.on_returned,
             drive.RAISED: self.on_raised,
             drive.PUBLISHED: self.on_published,
@@ -121,8 +125,10 @@ class Oracle:
     def _close(self) -> None:
         self.state = "closed"
         self.buf = bytearray()
-        self.skip = 0
-        self.skipping = (0, 0)  # QoS and packet identifier of that message
+        self.more = 0  # bytes that are still to come of a message larger than rx_size,
+        self.large = strict.Packet("PUBLISH")  # which is this one; its payload is a piece
+        self.offset = self.total = 0  # of that piece, and of the whole payload
+        self.takers: list[int] = []  # handlers that get it in pieces
         self.fault: frozenset[str] = frozenset()  # the kinds of error, one of which must come
         self.refused = 0
         self.gone = False
@@ -192,14 +198,11 @@ class Oracle:
     def advance(self) -> None:
         """Judge the packets that are there, until one has to be delivered."""
         while self.message is None and not self.fault and not self.refused:
-            if self.skip:
-                n = min(self.skip, len(self.buf))
-                del self.buf[:n]
-                self.skip -= n
-                if not self.skip:
-                    self.skipped_one(*self.skipping)
             if not self.buf:
                 return
+            if self.more:
+                self.piece()
+                continue
             if self.state == "greeting" and self.buf[0] != 0x20:
                 self.fault = PROTOCOL
                 return
@@ -208,7 +211,7 @@ class Oracle:
                 if head is None:
                     return
                 if len(self.buf) < head.total:
-                    if head.total <= self.options.rx_size or not self.large(head):
+                    if head.total <= self.options.rx_size or not self.larger(head):
                         return
                     continue
                 body = bytes(self.buf[head.size : head.total])
@@ -218,12 +221,11 @@ class Oracle:
             except strict.Broken:
                 self.fault = PROTOCOL
 
-    def large(self, head: strict.Header) -> bool:
-        """A packet larger than rx_size that is not all there. Whether it has been judged.
+    def larger(self, head: strict.Header) -> bool:
+        """A packet larger than rx_size that is not all there. Whether its head has been judged.
 
-        Such a message is not delivered, and acknowledged and counted with its last byte. Where
-        it is to be delivered in pieces, they are to be judged here: from the rest of `buf`, and
-        from what `skip` counts.
+        Such a message goes in pieces to the handlers that asked for it so, each as large as what
+        was read; it is acknowledged and counted with its last byte, also where nobody gets it.
         """
         body = self.buf[head.size :]
         if len(body) < 2:
@@ -240,30 +242,51 @@ class Oracle:
             return False
         self.packets += 1
         strict.first_byte(head.first, self.level)
-        _, pid, _ = strict.publish_head(head.first, bytes(body[:n]))
-        qos = head.first >> 1 & 3
-        if qos == 2 and pid not in self.held and len(self.held) == self.options.incoming:
-            self.fault = RESOURCE
-        self.skipping = (qos, pid)
-        self.skip = head.total - len(self.buf)
-        self.buf.clear()
+        m = strict.publication(head.first, bytes(body[:n]))
+        again = m.qos == 2 and m.pid in self.held
+        self.check_room(m)
+        self.takers = [] if again else self.handlers(m.topic, large=True)
+        self.large = m
+        self.offset = 0
+        self.more = self.total = head.length - n
+        del self.buf[: head.size + n]
         return True
 
-    def skipped_one(self, qos: int, pid: int) -> None:
-        """The last byte of a message larger than rx_size is there."""
-        if self.admit(qos, pid):
+    def piece(self) -> None:
+        """Bytes of a message larger than rx_size are there: to be delivered, or passed over."""
+        m = self.large
+        n = min(self.more, len(self.buf))
+        self.large = m._replace(payload=bytes(self.buf[:n]))
+        del self.buf[:n]
+        self.more -= n
+        if self.takers:
+            self.left = list(self.takers)
+            self.message = self.large
+        elif not self.more and not self.repeated(m):
             self.skipped += 1
-            self.acknowledge(qos, pid)
+            self.acknowledge(m.qos, m.pid)
 
-    def admit(self, qos: int, pid: int) -> bool:
-        """Whether a message is to be handled: not if it came before, or if there is no room."""
-        if qos == 2 and pid in self.held:
-            self.answer(0x50, pid)
+    def repeated(self, m: strict.Packet) -> bool:
+        """Whether a message came before and is not released: then it is only answered."""
+        if m.qos < 2 or m.pid not in self.held:
             return False
-        if qos == 2 and len(self.held) == self.options.incoming:
-            self.fault = RESOURCE
-            return False
+        self.answer(0x50, m.pid)
         return True
+
+    def check_room(self, m: strict.Packet) -> None:
+        """A message may be the one too many that waits for its release."""
+        if m.qos == 2 and m.pid not in self.held and len(self.held) == self.options.incoming:
+            self.fault = RESOURCE
+
+    def handlers(self, topic: bytes, large: bool = False) -> list[int]:
+        """The numbers of the subscriptions that match, of those that take large messages."""
+        return [
+            r.number
+            for r in self.requests
+            if r.number is not None
+            and (r.chunks or not large)
+            and any(strict.matches(f, topic) for f in r.filters)
+        ]
 
     def acknowledge(self, qos: int, pid: int) -> None:
         """A message has been handled."""
@@ -354,13 +377,12 @@ class Oracle:
 
     def publish(self, p: strict.Packet) -> None:
         """A message, of which handlers may have to hear."""
-        if not self.admit(p.qos, p.pid):
+        self.check_room(p)
+        if self.fault or self.repeated(p):
             return
-        self.left = [
-            r.number
-            for r in self.requests
-            if r.number is not None and any(strict.matches(f, p.topic) for f in r.filters)
-        ]
+        self.offset = 0
+        self.total = len(p.payload)
+        self.left = self.handlers(p.topic)
         if not self.left:
             if not self.options.fallback:
                 self.unrouted += 1
@@ -370,6 +392,11 @@ class Oracle:
         self.message = p
 
     def on_call(self, number: int, topic: bytes, payload: bytes, qos, retain, dup) -> None:
+        self.on_piece(number, topic, payload, qos, retain, dup, 0, len(payload))
+
+    def on_piece(
+        self, number: int, topic: bytes, payload: bytes, qos, retain, dup, offset: int, total: int
+    ) -> None:
         m = self.message
         if m is None:
             self.wrong(f"delivered {topic!r} {payload!r}, which is no message")
@@ -377,6 +404,8 @@ class Oracle:
         self.need(self.calling is None, "one handler in another")
         got = (topic, payload, qos, retain, dup)
         self.need(got == m[2:7], f"delivered {got}, not {m[2:7]}")
+        where = (self.offset, self.total)
+        self.need((offset, total) == where, f"piece {offset} of {total}, not {where}")
         self.need(number in self.left, f"handler {number} is not one of {self.left}")
         self.calling = number
 
@@ -390,9 +419,11 @@ class Oracle:
         self.calling = None
         if not self.left:
             self.message = None
-            self.received += 1
-            self.delivered += 1
-            self.acknowledge(m.qos, m.pid)
+            self.offset += len(m.payload)
+            if self.offset == self.total:
+                self.received += 1
+                self.delivered += 1
+                self.acknowledge(m.qos, m.pid)
             self.advance()
 
     # What goes out
@@ -532,7 +563,7 @@ class Oracle:
         if done:
             for r in old:
                 self.requests.remove(r)
-            self.requests.append(Request(filters, number, qos))
+            self.requests.append(Request(filters, number, qos, self.options.chunks(number)))
 
     def on_unsubscribed(self, done: int, joined: bytes) -> None:
         filters = joined.split(b" ")

@@ -116,15 +116,20 @@ def publish_head(first: int, body: bytes) -> tuple[bytes, int, int]:
     return name, pid, at + 2
 
 
+def publication(first: int, body: bytes) -> Packet:
+    """The PUBLISH of that first byte and body, or of as much of the body as there is."""
+    topic, pid, at = publish_head(first, body)
+    return Packet(
+        "PUBLISH", pid, topic, bytes(body[at:]), first >> 1 & 3, first & 1, first >> 3 & 1
+    )
+
+
 def packet(first: int, body: bytes, level: int) -> Packet:
     """The packet of that first byte and body, from a server at that protocol level."""
     name = first_byte(first, level)
     fixed_length(name, len(body))
     if name == "PUBLISH":
-        topic, pid, at = publish_head(first, body)
-        return Packet(
-            name, pid, topic, bytes(body[at:]), first >> 1 & 3, first & 1, first >> 3 & 1
-        )
+        return publication(first, body)
     if name == "PINGRESP":
         return Packet(name)
     if name == "CONNACK":

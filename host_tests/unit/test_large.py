@@ -29,6 +29,7 @@ class Pieces:
         self.calls = 0
         self.raises = raises
         self.data = bytearray()
+        self.topic = b""
         self.whole: list[bytes] = []
 
     def __call__(self, message: Message) -> None:
@@ -37,6 +38,9 @@ class Pieces:
             raise RuntimeError("the handler")
         if message.offset == 0:
             self.data.clear()
+            self.topic = message.topic
+        assert message.topic == self.topic
+        assert message.is_topic(self.topic)
         assert message.offset == len(self.data)
         assert message.write_to(self) == len(message)
         assert len(self.data) <= message.total

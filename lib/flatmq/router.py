@@ -232,6 +232,14 @@ class Router:
         if not is_name(m.buf, m.topic_at, m.topic_end):
             return "not a topic name"
         self._find(m)
+        # The name moves to where nothing is read to, and lasts until the last piece is handled.
+        at = 0
+        while m.topic_at < m.topic_end:
+            m.buf[at] = m.buf[m.topic_at]
+            at += 1
+            m.topic_at += 1
+        m.topic_at = 0
+        m.topic_end = at
         self._seen_n = -1  # the handlers of the next message are others
         m.offset = 0
         return self._numbered(first)
