@@ -1,4 +1,4 @@
-# make demo · test · bench · soak · faults · powercut · lint · size · clean
+# make demo · test · bench · soak · faults · fuzz · fuzz-long · powercut · lint · size · clean
 #
 # Everything is installed into .venv; nothing else on the machine is touched, but for mosquitto,
 # which `make test`, `make bench` and `make soak` install with apt-get where they may.
@@ -8,8 +8,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 READINGS ?= 25
 MESSAGES ?= 1000000
+FUZZ_SECONDS ?= 60
 
-.PHONY: help demo test bench soak faults powercut lint size clean mosquitto
+.PHONY: help demo test bench soak faults fuzz fuzz-long powercut lint size clean mosquitto
 
 help:
 	@echo "make demo    a board's sketch publishes, this machine receives: a look in a few seconds"
@@ -17,6 +18,8 @@ help:
 	@echo "make bench   flatmq beside other clients; writes docs/results.md"
 	@echo "make soak    a million messages each way over a link that breaks; writes docs/results.md"
 	@echo "make faults  every fault there is a scenario for; writes docs/results.md"
+	@echo "make fuzz    hostile bytes, guided by coverage, for FUZZ_SECONDS=60"
+	@echo "make fuzz-long  ten million hostile packets by chance; writes docs/results.md"
 	@echo "make powercut  the spool's power cut at every write; writes docs/results.md"
 	@echo "make lint    ruff and mypy alone"
 	@echo "make size    bytes of flash that the client takes"
@@ -38,6 +41,13 @@ soak: $(VENV)/soak.stamp mosquitto
 
 faults: mosquitto $(VENV)/test.stamp
 	@PYTHONPATH=host_tests $(BIN)/python -m faults --results docs/results.md
+
+fuzz: $(VENV)/fuzz.stamp
+	@PYTHONPATH=lib:tools $(BIN)/python host_tests/hostile/guided.py --seconds $(FUZZ_SECONDS)
+
+fuzz-long: $(VENV)/test.stamp
+	@PYTHONPATH=lib:tools $(BIN)/python host_tests/hostile/chance.py --packets 10000000 \
+	  --device 500000 --results docs/results.md
 
 powercut: $(VENV)/demo.stamp
 	@$(BIN)/flatmq powercut

@@ -55,9 +55,9 @@ class Maker:
         self.packets = self.changed = 0
         self.fresh: list[int] = []  # identifiers given out of late
 
-    def case(self) -> Case:
-        """The whole case."""
-        for _ in range(1 + self.pick(5)):
+    def case(self, segments: int) -> Case:
+        """The whole case, of so many segments at the most."""
+        for _ in range(1 + self.pick(segments)):
             self.segment()
         return Case(cases.encode(self.first, self.second, self.steps), self.packets, self.changed)
 
@@ -232,6 +232,6 @@ class Maker:
         spoilt[i] = True
 
 
-def case(pick: Pick) -> Case:
-    """A case, by these choices."""
-    return Maker(pick).case()
+def case(pick: Pick, segments: int = 5) -> Case:
+    """A case of so many segments at the most, by these choices."""
+    return Maker(pick).case(segments)

@@ -1,7 +1,8 @@
 """Looks for a case in which the client and the oracle disagree, with hypothesis.
 
-As a program, `search.py [EXAMPLES]`, it prints the smallest one and fails if there is one. What
-it drives is the flatmq that Python finds first.
+As a program, `search.py [EXAMPLES]`, it prints the smallest one and fails if there is one;
+`search.py --case HEX` tells what comes of that case. What it drives is the flatmq that Python
+finds first.
 """
 
 from __future__ import annotations
@@ -117,6 +118,9 @@ def search(examples: int) -> None:
 
 def main() -> int:
     """Searches, and tells."""
+    if sys.argv[1:2] == ["--case"]:
+        print(told(bytes.fromhex(sys.argv[2])))
+        return 0
     try:
         search(int(sys.argv[1]) if len(sys.argv) > 1 else EXAMPLES)
     except Exception:
