@@ -1,0 +1,131 @@
+"""Which cases are kept? One for every step of client and oracle, and for every error, that is.
+
+corpus.txt has a line for each: its name, then its bytes. `corpus.py` makes the file anew, from
+the rules, from chance with a seed, and from what the guided fuzzer has kept in `build/fuzz`:
+cases in that order and the shorter first, each that takes a step or ends a connection as none
+before did. `corpus.py --judge` judges those in the file.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from rich.progress import track
+
+import cases
+import chance
+import rules
+import search
+from drive import LOST
+
+HERE = Path(__file__).parent
+FILE = HERE / "corpus.txt"
+KEPT = HERE.parents[1] / "build" / "fuzz" / "corpus"
+BY_CHANCE = 4000
+FILES = frozenset(
+    [str(HERE / name) for name in ("oracle.py", "strict.py")]
+    + [search.drive.flatmq.client.__file__.replace("client", name)
+       for name in ("client", "session", "router", "message", "topic", "wire")]
+)  # fmt: skip
+
+Step = tuple[str, int, int]  # from one line of a file to another, or the end of a connection
+
+
+def load() -> dict[str, bytes]:
+    """The cases by name."""
+    lines = (line.rpartition(": ") for line in FILE.read_text(encoding="utf-8").splitlines())
+    return {name: bytes.fromhex(data) for name, _, data in lines}
+
+
+def of_rule(rule: rules.Rule) -> bytes:
+    """A case in which the bytes of a rule come."""
+    first = 8  # rx_size 130
+    first |= 1 if rule.options.get("version") == 3 else 0
+    first |= 2 if rule.options.get("clean_session", True) else 0
+    greeting = rule.given == "greeting"
+    steps: list[tuple] = [(cases.NEXT, cases.CUT | cases.RAW if greeting else 0)]
+    if rule.given == "subscribing":
+        steps.append((cases.SUBSCRIBE, 2))
+    elif rule.given.startswith("publishing"):
+        steps.append((cases.PUBLISH, int(rule.given[-1])))
+    return cases.encode(first, 0, [*steps, (cases.FEED, rule.data + rules.MESSAGE)])
+
+
+def candidates() -> Iterator[tuple[str, bytes]]:
+    """All that might be kept, by name."""
+    for name, rule in rules.RULES.items():
+        yield name.replace("\n", " "), of_rule(rule)
+    by_chance = [case.data for case, _ in zip(chance.made(1), range(BY_CHANCE), strict=False)]
+    for i, data in enumerate(sorted(by_chance, key=len)):
+        yield f"by chance {i}", data
+    if KEPT.is_dir():
+        grown = sorted((path.read_bytes() for path in KEPT.iterdir()), key=lambda d: (len(d), d))
+        for i, data in enumerate(grown):
+            yield f"grown {i}", data
+
+
+def steps_of(data: bytes) -> set[Step]:
+    """The steps, from line to line, that client and oracle take in a case; and with them how its
+    connections ended."""
+    steps: set[Step] = set()
+
+    def enter(frame, _event, _arg):
+        name = frame.f_code.co_filename
+        if name not in FILES:
+            return None
+        before = frame.f_code.co_firstlineno
+
+        def line(frame, event, _arg):
+            nonlocal before
+            steps.add((name, before, frame.f_lineno if event != "return" else 0))
+            before = frame.f_lineno
+            return line
+
+        return line
+
+    sys.settrace(enter)
+    try:
+        log = search.judged(data).log
+    finally:
+        sys.settrace(None)
+    # Of the packet that breaks a rule the type counts, and not the flags: "packet 0x41: length".
+    lost = (event[2:] for event in log if event[0] == LOST)
+    ends = {(detail[:10] + detail[11:], code, 0) for code, detail in lost}
+    return steps | ends
+
+
+def judge() -> int:
+    """Judges them; 1 at the first that is wrong."""
+    kept = load()
+    for name, data in kept.items():
+        try:
+            with search.watched():
+                search.judged(data)
+        except (Exception, search.drive.Stuck) as e:
+            print(f"WRONG: {name}: {e!r}")
+            return 1
+    print(f"{len(kept)} cases agree")
+    return 0
+
+
+def main() -> int:
+    """Makes corpus.txt anew; with `--judge`, judges what is in it."""
+    if sys.argv[1:] == ["--judge"]:
+        return judge()
+    taken: set[Step] = set()
+    kept: dict[str, bytes] = {}
+    for name, data in track(list(candidates()), "cases"):
+        new = steps_of(data) - taken
+        if new:
+            taken |= new
+            kept[name] = data
+    print(f"{len(kept)} kept, {len(taken):,} steps")
+    lines = (f"{name}: {data.hex()}\n" for name, data in kept.items())
+    FILE.write_text("".join(lines), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
