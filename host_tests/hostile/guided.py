@@ -80,8 +80,9 @@ def varied(data: bytes, longest: int, seed: int) -> bytes:
 class Run:
     """So many seconds of it. `one` is given every case, and ends the process."""
 
-    def __init__(self, seconds: float) -> None:
+    def __init__(self, seconds: float, kept: Path) -> None:
         self.seconds = seconds
+        self.kept = kept
         self.began = time.monotonic()
         self.shown = -1.0
         self.counts: Counter[str] = Counter()
@@ -115,8 +116,9 @@ class Run:
         self.progress.stop()
         for what, n in self.counts.items():
             self.console.print(f"{what:20}{n:>14,}", highlight=False)
-        kept = sum(1 for _ in (KEPT / "corpus").iterdir())
-        self.console.print(f"{'cases kept':20}{kept:>14,}   in {KEPT / 'corpus'}", soft_wrap=True)
+        kept = self.kept / "corpus"
+        n = sum(1 for _ in kept.iterdir())
+        self.console.print(f"{'cases kept':20}{n:>14,}   in {kept}", soft_wrap=True)
         self.console.print("nothing found")
         sys.stdout.flush()
         os._exit(0)  # from inside libFuzzer, which has no other way to end without a finding
@@ -124,7 +126,7 @@ class Run:
     def found(self, data: bytes, e: BaseException) -> None:
         """There is a finding: tell it, and end."""
         self.progress.stop()
-        path = KEPT / f"found-{hashlib.sha256(data).hexdigest()[:12]}"
+        path = self.kept / f"found-{hashlib.sha256(data).hexdigest()[:12]}"
         path.write_bytes(data)
         self.console.print(search.told(data), markup=False, highlight=False, soft_wrap=True)
         self.console.print(f"FOUND: {e!r}", markup=False, highlight=False, soft_wrap=True)
@@ -141,16 +143,17 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="guided.py", description=__doc__)
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--seed", type=int, default=0, help="0: another one every time")
+    parser.add_argument("--kept", type=Path, default=KEPT, help="the folder for what is new")
     parser.add_argument("--replay", type=Path, metavar="FILE", help="tell what comes of a case")
     options = parser.parse_args()
     if options.replay:
         print(search.told(options.replay.read_bytes()))
         return 0
-    folder = KEPT / "corpus"
+    folder = options.kept / "corpus"
     folder.mkdir(parents=True, exist_ok=True)
     for name, data in corpus.load().items():
         (folder / hashlib.sha256(name.encode()).hexdigest()[:16]).write_bytes(data)
-    run = Run(options.seconds)
+    run = Run(options.seconds, options.kept)
     arguments = [sys.argv[0], str(folder), f"-max_len={LONGEST}", "-timeout=0", "-verbosity=0"]
     atheris.Setup([*arguments, f"-seed={options.seed}"], run.one, custom_mutator=varied)
     atheris.Fuzz()

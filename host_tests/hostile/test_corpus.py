@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import subprocess
 import sys
 from pathlib import Path
@@ -35,16 +36,21 @@ def test_what_differs_on_micropython_is_told(monkeypatch: pytest.MonkeyPatch) ->
     assert case.hex() in chance.compare([case])[0]
 
 
-def judge_all(library: Path) -> subprocess.CompletedProcess[str]:
-    """Has another process judge the kept cases with the client that lies there."""
+def run(library: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Has another process go about it with the client that lies there."""
     return subprocess.run(
-        [sys.executable, str(HERE / "corpus.py"), "--judge"],
+        [sys.executable, *arguments],
         env=interpreter.environment(library, HERE, ROOT / "tools"),
         capture_output=True,
         text=True,
         timeout=200,
         check=False,
     )
+
+
+def judge_all(library: Path) -> subprocess.CompletedProcess[str]:
+    """Has the kept cases judged."""
+    return run(library, str(HERE / "corpus.py"), "--judge")
 
 
 @pytest.mark.parametrize("name", mutants.MUTANTS)
@@ -57,3 +63,31 @@ def test_a_client_with_a_fault_is_found(name: str, tmp_path: Path) -> None:
 def test_the_client_without_a_fault_passes(tmp_path: Path) -> None:
     done = judge_all(ROOT / "lib")
     assert (done.returncode, done.stdout) == (0, f"{len(CASES)} cases agree\n"), done.stderr
+
+
+def guided(library: Path, kept: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Starts the guided fuzzer. Where there is none for this Python, it has to say so."""
+    done = run(library, str(HERE / "guided.py"), "--kept", str(kept), *arguments)
+    if importlib.util.find_spec("atheris") is None:
+        assert done.returncode == 1
+        assert "make fuzz-long" in done.stderr
+        pytest.xfail("atheris has no wheel for this Python")
+    return done
+
+
+def test_the_guided_fuzzer_keeps_what_is_new(tmp_path: Path) -> None:
+    done = guided(ROOT / "lib", tmp_path, "--seconds", "1")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.endswith("nothing found\n")
+    assert len(list((tmp_path / "corpus").iterdir())) >= len(set(CASES.values()))
+
+
+def test_the_guided_fuzzer_shows_what_it_finds_again(tmp_path: Path) -> None:
+    broken = mutants.make("a handler that raised is passed over", tmp_path)
+    done = guided(broken, tmp_path, "--seconds", "100")
+    assert done.returncode == 1, done.stdout + done.stderr
+    (path,) = tmp_path.glob("found-*")
+    assert f"--replay {path}" in done.stdout
+    again = guided(broken, tmp_path, "--replay", str(path))
+    assert "Disagreement" in again.stdout
+    assert "Disagreement" not in guided(ROOT / "lib", tmp_path, "--replay", str(path)).stdout
