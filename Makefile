@@ -22,7 +22,7 @@ help:
 	@echo "make fuzz-long  ten million hostile packets by chance; writes docs/results.md"
 	@echo "make powercut  the spool's power cut at every write; writes docs/results.md"
 	@echo "make lint    ruff and mypy alone"
-	@echo "make size    bytes of flash that the client takes"
+	@echo "make size    bytes of flash and memory that the client takes"
 	@echo "make clean   removes .venv and what was built"
 
 demo: $(VENV)/demo.stamp
@@ -57,7 +57,7 @@ lint: $(VENV)/test.stamp
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 
-size: $(VENV)/demo.stamp
+size: $(VENV)/bench.stamp
 	@$(BIN)/flatmq size
 
 clean:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -422,11 +423,62 @@ def test_refuse_and_accept_again(bench: Bench) -> None:
     assert read(link[DOWN], 11) == b"still there"
 
 
+def takes(port: int) -> bool:
+    """Whether a server can have that port, as servers bind theirs."""
+    with socket.socket() as thief:
+        thief.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            thief.bind((HOST, port))
+        except OSError:
+            return False
+        return True
+
+
 def test_nobody_takes_the_port_of_a_proxy_that_refuses(bench: Bench) -> None:
     proxy = bench.proxy()
+    links = [bench.link(proxy) for _ in range(3)]  # whose ends have the port as well
     proxy.refuse()
-    with socket.socket() as thief, pytest.raises(OSError):
-        thief.bind((HOST, proxy.port))
+    assert not takes(proxy.port)
+    for link in links:
+        for end in link.values():
+            end.close()
+    until(lambda: proxy.open == 0)
+    assert not takes(proxy.port)
+
+
+def test_nobody_takes_the_port_while_it_begins_to_refuse(bench: Bench) -> None:
+    """A server tries all the time."""
+    proxy = bench.proxy()
+    tries = 0
+    taken = []
+    over = threading.Event()
+
+    def steal() -> None:
+        nonlocal tries
+        while not over.is_set():
+            tries += 1
+            if takes(proxy.port):
+                taken.append(tries)
+
+    thief = threading.Thread(target=steal)
+    thief.start()
+    try:
+        for _ in range(200):
+            proxy.refuse()
+            proxy.refuse(False)
+        until(lambda: tries > 100)
+    finally:
+        over.set()
+        thief.join()
+    assert taken == []
+    link = bench.link(proxy)
+    link[UP].sendall(b"x")
+    assert read(link[DOWN], 1) == b"x"
+
+
+if sys.platform != "linux":  # elsewhere no socket both refuses and keeps its port
+    del test_nobody_takes_the_port_of_a_proxy_that_refuses
+    del test_nobody_takes_the_port_while_it_begins_to_refuse
 
 
 def test_a_broker_that_is_not_there_closes_the_client() -> None:

@@ -140,6 +140,15 @@ def _silence() -> Iterator[Scenario]:
         waits=True,
         client="keepalive:4",
     )
+    for option in ("skipped", "pieces"):
+        yield Scenario(
+            f"header claims 256 MB, cut after 3 MB, {option}",
+            "silence",
+            "length_and_a_part",
+            option,
+            FAKE,
+            client=f"chunks:{int(option == 'pieces')}",
+        )
     yield Scenario(
         "peer stops reading",
         "silence",
@@ -160,7 +169,7 @@ def _silence() -> Iterator[Scenario]:
         heap=LARGER,
         client="tx_size:17000,rx_size:128,inflight:2,room:1000",
     )
-    yield Scenario("60 KB message, 64 KB heap", "silence", "larger_than_the_heap")
+    yield Scenario(f"100 KB message, {SMALL[:-1]} KB heap", "silence", "larger_than_the_heap")
     yield Scenario("disconnect while messages wait", "silence", "disconnects_while_messages_wait")
 
 

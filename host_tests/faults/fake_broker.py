@@ -6,6 +6,7 @@ It also holds the client to the standard: what a client must not send stands in 
 from __future__ import annotations
 
 import contextlib
+import selectors
 import socket
 import struct
 import threading
@@ -43,7 +44,11 @@ class _Session:
 
 class FakeBroker(Broker):
     """`onward` are the messages that it passed on, in their order, a QoS 2 message at the first
-    PUBLISH. Topic filters are names, or end in "#"."""
+    PUBLISH. Topic filters are names, or end in "#".
+
+    One thread reads, the oldest connection first. With one for each, the CONNECT of a connection
+    that is gone already could be taken after that of the next one, and end it as its successor.
+    """
 
     kind = "fake"
 
@@ -58,12 +63,15 @@ class FakeBroker(Broker):
         self._sessions: dict[bytes, _Session] = {}
         self._connections: list[_Connection] = []
         self._listener: socket.socket | None = None
+        self._thread: threading.Thread | None = None
         self.restart()
 
     def restart(self) -> None:
         self.kill()
         self._listener = socket.create_server((LOOPBACK, self.port), backlog=64)
-        threading.Thread(target=self._accept, args=(self._listener,), daemon=True).start()
+        self._listener.setblocking(False)
+        self._thread = threading.Thread(target=self._run, args=(self._listener,), daemon=True)
+        self._thread.start()
 
     def kill(self) -> None:
         with self._lock:
@@ -71,10 +79,10 @@ class FakeBroker(Broker):
             self._kept_back.clear()
             for connection in self._connections:
                 connection.end()
-        if listener:
-            # Shut down first: closing does not wake the thread that accepts.
+        if listener and self._thread:
+            # Closing would not wake the thread, which closes it.
             listener.shutdown(socket.SHUT_RDWR)
-            listener.close()
+            self._thread.join()
 
     def stop(self) -> None:
         self.kill()
@@ -129,36 +137,44 @@ class FakeBroker(Broker):
 
     # What its connections do
 
-    def _accept(self, listener: socket.socket) -> None:
-        while True:
-            try:
-                sock, _ = listener.accept()
-            except OSError:
-                return
-            with self._lock:
-                if self._listener is not listener:
-                    sock.close()
-                    return
-                connection = _Connection(self, sock)
-                self._connections.append(connection)
-            threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+    def _run(self, listener: socket.socket) -> None:
+        with selectors.DefaultSelector() as selector:
+            selector.register(listener, selectors.EVENT_READ)
+            while selector.get_map():
+                ready = {key.fileobj for key, _events in selector.select()}
+                with self._lock:
+                    for connection in [c for c in self._connections if c.sock in ready]:
+                        if not self._serve(connection):
+                            selector.unregister(connection.sock)
+                            self._connections.remove(connection)
+                            connection.sock.close()
+                    if listener in ready and not self._accept(listener, selector):
+                        selector.unregister(listener)
+                        listener.close()
 
-    def _serve(self, connection: _Connection) -> None:
-        rest = b""
-        while True:
-            try:
-                data = connection.sock.recv(65536)
-            except OSError:
-                data = b""
-            with self._lock:
-                if not data or connection.ended:
-                    self._connections.remove(connection)
-                    connection.sock.close()
-                    return
-                packets, rest = peer.split(rest + data)
-                for packet in packets:
-                    if not connection.mute and not connection.ended:
-                        self._handle(connection, packet)
+    def _accept(self, listener: socket.socket, selector: selectors.BaseSelector) -> bool:
+        """Whether it still listens."""
+        if self._listener is not listener:
+            return False
+        with contextlib.suppress(OSError):  # the peer has gone again
+            sock, _address = listener.accept()
+            sock.setblocking(True)
+            self._connections.append(_Connection(self, sock))
+            selector.register(sock, selectors.EVENT_READ)
+        return True
+
+    def _serve(self, connection: _Connection) -> bool:
+        """Handles what is there to read. Whether the connection goes on."""
+        data = b""
+        with contextlib.suppress(OSError):
+            data = connection.sock.recv(65536)
+        if not data or connection.ended:
+            return False
+        packets, connection.rest = peer.split(connection.rest + data)
+        for packet in packets:
+            if not connection.mute and not connection.ended:
+                self._handle(connection, packet)
+        return True
 
     def _of(self, client_id: bytes) -> list[_Connection]:
         return [c for c in self._connections if c.client_id == client_id]
@@ -287,6 +303,7 @@ class _Connection:
         self.sock = sock
         self.client_id: bytes | None = None
         self.session: _Session | None = None
+        self.rest = b""  # of a packet that is cut
         self.mute = False  # what comes in is swallowed
         self.ended = False
 

@@ -9,6 +9,7 @@ import contextlib
 import itertools
 import os
 import socket
+import threading
 import time
 from collections.abc import Iterator
 from typing import cast
@@ -128,6 +129,7 @@ class Stage:
         self._next_rules = Rules()
         self._always = Rules()
         self._blackholes: list[socket.socket] = []
+        self._flood: threading.Thread | None = None
         self._own: Broker | None = None
         self._fake: FakeBroker | None = None
         self._collector: Onlooker | None = None
@@ -154,6 +156,8 @@ class Stage:
                 hole.close()
             if self._own:
                 self._own.stop()
+            if self._flood:
+                self._flood.join()
 
     def hear(self, words: list[str]) -> None:
         """A line that the scenario told."""
@@ -312,12 +316,16 @@ class Stage:
         before = self.proxy.passed[-1]["down"]
         size = 200  # far more than any acknowledgement that is still on its way
         self.do_publish(qos, "1", str(size))
+        self._until_passed(before + size)
+        self.proxy.strike("cut")
+
+    def _until_passed(self, size: int) -> None:
+        """So many bytes have gone down the last connection."""
         deadline = time.monotonic() + PATIENCE
-        while self.proxy.passed[-1]["down"] < before + size:
+        while self.proxy.passed[-1]["down"] < size:
             if time.monotonic() > deadline:
                 raise StageError("the message does not come")
             time.sleep(0.001)
-        self.proxy.strike("cut")
 
     def do_publish_unseen(self, qos: str, size: str) -> None:
         """A message that the client is not to see."""
@@ -350,6 +358,19 @@ class Stage:
     def do_send(self, data: str) -> None:
         """Bytes, to the client."""
         self._broker_told.send(bytes.fromhex(data))
+
+    def do_flood(self, topic: str, size: str) -> None:
+        """The beginning of a PUBLISH at QoS 1 that claims all there may be: so many bytes of it,
+        and the end of the connection once they have passed. It begins when this returns."""
+        self._flood = threading.Thread(target=self._pour, args=(topic.encode(), int(size)))
+        self._flood.start()
+
+    def _pour(self, name: bytes, size: int) -> None:
+        head = b"\x32\xff\xff\xff\x7f" + len(name).to_bytes(2, "big") + name + b"\0\7"
+        before = self.proxy.passed[-1]["down"]
+        self._broker_told.send(head + bytes(size))
+        self._until_passed(before + len(head) + size)
+        self.proxy.strike("cut")
 
     def do_withhold(self, *kinds: str) -> None:
         """Packets of these types; of every type where none is named."""

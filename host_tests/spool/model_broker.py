@@ -6,8 +6,9 @@ packet for each read, so that many exchanges are under way at a time.
 
 
 def _packet(first, body):
-    assert len(body) < 128
-    return bytes((first, len(body))) + body
+    n = len(body)
+    assert n < 16384
+    return bytes((first, n) if n < 128 else (first, n & 127 | 128, n >> 7)) + body
 
 
 class Broker:
@@ -34,6 +35,7 @@ class Broker:
         self._open = False
         self._in = b""
         self._out = []
+        self._rest = b""  # of a packet that one read did not take
         self._sent_up_to = 0
 
     def forget(self):
@@ -64,6 +66,7 @@ class Broker:
         self._open = True
         self._in = b""
         self._out = []
+        self._rest = b""
         self._sent_up_to = len(self.outgoing)
 
     def stream(self):
@@ -80,16 +83,23 @@ class Broker:
     def readinto(self, into):
         if not self.up:
             return 0
+        if self._rest:
+            return self._give(into)
         if self.known:
             while self._sent_up_to < len(self.outgoing) and len(self._out) < 4:
                 self._publish(self.outgoing[self._sent_up_to], 0)
                 self._sent_up_to += 1
         for i, p in enumerate(self._out):
             if self.acks or p[0] & 0xF0 not in (0x40, 0x50, 0x70):
-                self._out.pop(i)
-                into[: len(p)] = p
-                return len(p)
+                self._rest = self._out.pop(i)
+                return self._give(into)
         return None
+
+    def _give(self, into):
+        n = min(len(into), len(self._rest))
+        into[:n] = self._rest[:n]
+        self._rest = self._rest[n:]
+        return n
 
     def write(self, buf, at, n):
         if not self.up:

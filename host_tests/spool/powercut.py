@@ -1,8 +1,8 @@
-"""Cuts the power at each write: `powercut.py FULL HEAD FIRST STEP SECOND`, on MicroPython.
+"""Cuts the power at each write: `powercut.py FULL HEAD DURABLE FIRST STEP SECOND`, on MicroPython.
 
-FULL is "drop" or "refuse", HEAD the size of the head. Every STEP-th write from FIRST on is cut,
-both ways, each in a run of its own; SECOND is 0, or says that in every SECOND-th of those the
-power is cut again at each write of what follows. The last line tells what was seen.
+FULL is "drop" or "refuse", HEAD the size of the head, DURABLE 1 or 0. Every STEP-th write from
+FIRST on is cut, both ways, each in a run of its own; SECOND is 0, or says that in every SECOND-th
+of those the power is cut again at each write of what follows. The last line tells what was seen.
 """
 
 import gc
@@ -20,7 +20,9 @@ from flatmq.spool import Spool
 MOST = 512 // 15  # records in a segment
 PATIENCE = 3000  # polls
 BROKEN = [0] * 5  # what World.check found in all runs
+GONE = [0]
 TOPICS = (b"a/temperature", b"b")
+LARGE = 700  # bytes of an incoming message that comes in pieces
 
 
 class Failure(Exception):
@@ -35,9 +37,10 @@ def payload(i):
 class World:
     """What outlives a reboot: the flash, the broker, and the notes of those who watch."""
 
-    def __init__(self, full, head):
+    def __init__(self, full, head, durable):
         self.full = full
         self.head = head
+        self.durable = durable
         self.chip = Chip(40)
         vfs.VfsLfs2.mkfs(self.chip)
         self.broker = Broker()
@@ -45,6 +48,9 @@ class World:
         self.accepted = set()
         self.dropped = 0
         self.dropping = False
+        self.unsettled = set()  # went past the flash, and were not all acknowledged since
+        self.loose = set()  # such readings when the power was cut: they may be lost
+        self.pieces = b""
         self.handled = {}
         self.open = None  # the message whose handler has begun, and whose PUBREC has not left
         self.interrupted = None  # such a message when the power was cut
@@ -61,10 +67,11 @@ class World:
             b"board", link=self.broker, clean_session=False, tx_size=256, rx_size=128,
             inflight=4, incoming=8, keepalive=0, retry_ms=1, retry_max_ms=1,
         )  # fmt: skip
-        self.client.subscribe(b"in", self.on_message, 2)
+        self.client.subscribe(b"in", self.on_message, 2, chunks=True)
         self.spool = Spool(
-            self.client, "/f/s", segment=512, segments=3, head=self.head, full=self.full
-        )
+            self.client, "/f/s", segment=512, segments=3, head=self.head, full=self.full,
+            durable=self.durable,
+        )  # fmt: skip
         self.store_drop = self.spool._store.drop
         self.spool._store.drop = self.drop
         self.client.start()
@@ -78,7 +85,11 @@ class World:
         return n
 
     def on_message(self, message):
-        n = bytes(message.payload)
+        self.pieces = (self.pieces if message.offset else b"") + message.payload
+        if message.last:
+            self.on_whole(self.pieces)
+
+    def on_whole(self, n):
         if self.interrupted == n:
             self.interrupted = None
             self.again += 1
@@ -89,12 +100,17 @@ class World:
     def publish(self, qos):
         i = self.published
         self.published += 1
+        direct = self.spool.stats.direct
         if self.spool.publish(TOPICS[i & 1], payload(i), qos):
             self.accepted.add(i)
+            if self.spool.stats.direct > direct:
+                self.unsettled.add(i)
 
     def poll(self):
         self.spool.poll(1)
         self.open = None  # what was handled in this poll was answered in it
+        if not self.client.pending:
+            self.unsettled = set()
 
     def until(self, what, condition):
         for _ in range(PATIENCE):
@@ -103,15 +119,21 @@ class World:
             self.poll()
         raise Failure(what)
 
-    def send(self):
-        self.broker.send(b"%d" % self.sent)
+    def send(self, size=0):
+        self.broker.send(b"%d" % self.sent + bytes(size))
         self.sent += 1
+
+    def all_sent(self):
+        """Wait until nothing waits, on flash or past it."""
+        self.until("all sent", lambda: not self.spool.pending and not self.client.pending)
 
     def off(self):
         """The power is gone, or switched off."""
         self.chip.dead = True
         self.interrupted = self.open or self.interrupted
         self.open = None
+        self.loose |= self.unsettled
+        self.unsettled = set()
         if self.spool is not None and self.spool.stats.corrupt:
             raise Failure("littlefs never leaves a torn record")
         self.spool = None
@@ -121,16 +143,19 @@ class World:
 
     def day(self):
         """Readings with and without a broker, with one that keeps its answers back, and messages
-        that come in; more than the spool holds."""
+        that come in, one of them in pieces while the spool is replayed; more than it holds."""
         self.boot()
         for i in range(3):
             self.publish(1 + (i & 1))
         self.until("online", lambda: self.client.connected)
         self.send()
-        self.until("all sent", lambda: not self.spool.pending)
+        self.all_sent()
         for i in range(3):
             self.publish(2 - (i & 1))
-            self.until("one at a time", lambda: not self.spool.pending)
+            self.all_sent()
+        for i in range(6):  # more at once than the client takes
+            self.publish(1 + (i & 1))
+        self.all_sent()
         self.broker.acks = False
         self.send()
         for i in range(4):
@@ -145,9 +170,9 @@ class World:
         for i in range(34):
             self.publish(1 + (i & 1))
             self.poll()
-        self.send()
+        self.send(LARGE)
         self.broker.up = True
-        self.until("all sent", lambda: not self.spool.pending)
+        self.all_sent()
         self.until("all received", lambda: not self.broker.outgoing)
 
     def after(self):
@@ -156,14 +181,15 @@ class World:
         self.send()
         for i in range(5):
             self.publish(1 + (i & 1))
-        self.until("all sent", lambda: not self.spool.pending and not self.client.pending)
+        self.all_sent()
         self.until("all received", lambda: not self.broker.outgoing)
 
     # What must hold
 
     def check(self):
         """How many readings were lost, not whole, delivered twice at QoS 2, out of order, and how
-        many incoming messages were not handled exactly once."""
+        many incoming messages were not handled exactly once. What had gone past the flash, and
+        was not acknowledged, may be lost with the power, and is counted in GONE."""
         seen = set()
         newest = [-1, -1]  # of each topic
         torn = twice = order = 0
@@ -180,15 +206,18 @@ class World:
         allowed = self.dropped + (MOST if self.dropping else 0)
         if self.full == "refuse" and allowed:
             raise Failure("dropped")
-        lost = max(0, len(self.accepted - seen) - allowed)
-        wrong = sum(self.handled.get(b"%d" % i) != 1 for i in range(self.sent))
+        missing = self.accepted - seen
+        GONE[0] += len(missing & self.loose)
+        lost = max(0, len(missing - self.loose) - allowed)
+        once = sum(n == 1 for n in self.handled.values())
+        wrong = self.sent - once + len(self.handled) - once
         return lost, torn, twice, order, wrong
 
 
-def one(full, head, cut_at, how, second_at, second_how):
+def one(full, head, durable, cut_at, how, second_at, second_how):
     """One life with a cut, perhaps a second, and the rest. Returns the world and whether each cut
     came."""
-    w = World(full, head)
+    w = World(full, head, durable)
     w.chip.power_on(cut_at, how)
     cut = [False, False]
     try:
@@ -218,19 +247,19 @@ def one(full, head, cut_at, how, second_at, second_how):
 def main():
     random.seed(1)  # the packet identifiers begin anywhere
     full, head = sys.argv[1], int(sys.argv[2])
-    at, step, second = [int(a) for a in sys.argv[3:6]]
+    durable, at, step, second = [int(a) for a in sys.argv[3:7]]
     cuts = again = 0
     while True:
         for how in (STOP, TORN):
             name = f"{full} head {head} cut {at} {how}"
             try:
-                w, cut, _ = one(full, head, at, how, 0, STOP)
+                w, cut, _ = one(full, head, durable, at, how, 0, STOP)
                 cuts += cut
                 again += w.again
                 m = 1
                 while cut and second and (at // step) % second == 0:
                     name = f"{full} head {head} cut {at} {how} then {m}"
-                    w2, _, cut2 = one(full, head, at, how, m, (STOP, TORN)[m & 1])
+                    w2, _, cut2 = one(full, head, durable, at, how, m, (STOP, TORN)[m & 1])
                     again += w2.again
                     if not cut2:
                         break
@@ -244,7 +273,7 @@ def main():
         if at // step % 20 == 0:
             print("...", at, cuts)
         at += step
-    print("SEEN", w.chip.writes, cuts, again, w.published, w.dropped, *BROKEN)
+    print("SEEN", w.chip.writes, cuts, again, w.published, w.dropped, *GONE, *BROKEN)
 
 
 main()

@@ -5,22 +5,24 @@ import pytest
 from flatmq_tools import powercut
 
 
-@pytest.mark.parametrize(("full", "head"), powercut.WAYS)
-def test_a_cut_at_every_write(full: str, head: int) -> None:
-    writes, cuts, _, _, dropped, *broken = powercut.sweep(full, head)
+@pytest.mark.parametrize(("full", "head", "durable"), powercut.WAYS)
+def test_a_cut_at_every_write(full: str, head: int, durable: bool) -> None:
+    writes, cuts, _, _, dropped, gone, *broken = powercut.sweep(full, head, durable)
     assert broken == [0] * 5
     assert writes > 150, "the scenario has shrunk"
     assert cuts == 2 * writes, "not every cut came"
     assert (dropped > 0) == (full == "drop")
+    assert (gone == 0) == durable, "what was not acknowledged goes with the power"
 
 
 def test_a_second_cut_while_it_recovers() -> None:
-    _, cuts, _, _, _, *broken = powercut.sweep("drop", 128, 9, 48, 1)
+    _, cuts, _, _, _, _, *broken = powercut.sweep("drop", 128, True, 9, 48, 1)
     assert cuts > 200
     assert broken == [0] * 5
 
 
-@pytest.mark.parametrize(("full", "head"), powercut.WAYS)
+@pytest.mark.parametrize("head", [128, 0])
+@pytest.mark.parametrize("full", ["refuse", "drop"])
 def test_a_full_file_system_is_a_full_spool(full: str, head: int) -> None:
     accepted, refused, dropped, *broken, again = powercut.without_room(full, head)
     assert broken == [0, 0, 0]

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from unittest import mock
 
@@ -39,9 +40,13 @@ class ASpool(RuleBasedStateMachine):
         full=st.sampled_from(["drop", "refuse"]),
         head=st.sampled_from([0, 64, 128]),
         inflight=st.integers(1, 6),
+        durable=st.booleans(),
     )
-    def begin(self, full: str, head: int, inflight: int) -> None:
+    def begin(self, full: str, head: int, inflight: int, durable: bool) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="flatmq-spool-"))
+        self.durable = durable
+        self.unsettled: set[int] = set()  # sent past the flash, and not all acknowledged since
+        self.loose: set[int] = set()  # such readings when it rebooted
         self.full, self.head, self.inflight = full, head, inflight
         self.broker = Broker()
         self.clock = mock.patch.object(flatmq.client, "ticks_ms", self.broker.ticks_ms)
@@ -59,12 +64,19 @@ class ASpool(RuleBasedStateMachine):
         )  # fmt: skip
         self.spool = Spool(
             self.client, str(self.folder / "s"), segment=512, segments=3, head=self.head,
-            full=self.full,
+            full=self.full, durable=self.durable,
         )  # fmt: skip
         self.client.start()
 
+    def _poll(self) -> None:
+        self.spool.poll(1)
+        if not self.client.pending:
+            self.unsettled.clear()
+
     def _gone(self) -> None:
         self.dropped += self.spool.stats.dropped
+        self.loose |= self.unsettled
+        self.unsettled.clear()
         self.spool.close()
 
     @rule(qos=st.integers(1, 2), size=st.integers(0, 60), times=st.integers(1, 8))
@@ -72,15 +84,19 @@ class ASpool(RuleBasedStateMachine):
         for _ in range(times):
             i = len(self.sizes)
             self.sizes.append(size)
+            direct = self.spool.stats.direct
             if self.spool.publish(TOPICS[i & 1], _payload(i, size), qos):
                 self.accepted.add(i)
-            else:
-                assert self.full == "refuse"
+                if self.spool.stats.direct > direct:
+                    assert not self.durable
+                    self.unsettled.add(i)
+            else:  # of each segment something may be on its way
+                assert self.full == "refuse" or self.spool._count >= 3
 
     @rule(times=st.integers(1, 12))
     def poll(self, times: int) -> None:
         for _ in range(times):
-            self.spool.poll(1)
+            self._poll()
 
     @rule(up=st.booleans(), acks=st.booleans())
     def weather(self, up: bool, acks: bool) -> None:
@@ -132,13 +148,13 @@ class ASpool(RuleBasedStateMachine):
         try:
             self.broker.up = self.broker.acks = True
             for _ in range(PATIENCE):
-                if not self.spool.pending:
+                if not (self.spool.pending or self.client.pending):
                     break
-                self.spool.poll(1)
-            assert not self.spool.pending
+                self._poll()
+            assert not (self.spool.pending or self.client.pending)
             self._gone()
             taken = {int(body[:5]) for _, _, body in self.broker.taken}
-            lost = self.accepted - taken
+            lost = self.accepted - taken - self.loose
             assert len(lost) <= self.dropped, f"{sorted(lost)}, dropped {self.dropped}"
             assert self.full == "drop" or not lost
         finally:
@@ -205,3 +221,164 @@ def test_a_record_that_rots_in_a_segment_is_counted_and_passed_over(tmp_path: Pa
     assert got == sorted(got)
     assert 40 - 512 // 35 <= len(got) < 40
     assert got[-1] == 39
+
+
+class Board:
+    """A board whose spool is in `folder`, its broker, and its reboots."""
+
+    def __init__(self, folder: Path, **options) -> None:
+        self.folder = folder
+        self.options = options
+        self.broker = Broker()
+        self.boot()
+
+    def boot(self) -> None:
+        """Also after the power was cut: what is in memory is gone."""
+        self.broker.plug()
+        self.client = Client(
+            b"b", link=self.broker, clean_session=False, rx_size=128, inflight=4, keepalive=0,
+            retry_ms=1, retry_max_ms=1,
+        )  # fmt: skip
+        self.spool = Spool(self.client, str(self.folder / "s"), **self.options)
+        self.client.start()
+
+    def poll(self, times: int = 20) -> None:
+        for _ in range(times):
+            self.spool.poll(1)
+
+    def publish(self, *numbers: int, qos: int = 1) -> None:
+        for n in numbers:
+            assert self.spool.publish(b"t", b"%05d" % n, qos)
+
+    def flash(self) -> dict[str, bytes]:
+        """What is on it."""
+        return {f.name: f.read_bytes() for f in (self.folder / "s").iterdir()}
+
+    @property
+    def got(self) -> list[int]:
+        """What the broker has, in its order."""
+        return [int(body) for _, _, body in self.broker.taken]
+
+
+@pytest.fixture
+def board(tmp_path: Path) -> Iterator[Board]:
+    """With durable=False, and online."""
+    broker = Broker()
+    with mock.patch.object(flatmq.client, "ticks_ms", broker.ticks_ms):
+        board = Board(tmp_path, durable=False)
+        flatmq.client.ticks_ms = board.broker.ticks_ms  # type: ignore[assignment]
+        board.poll()
+        assert board.client.connected
+        yield board
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+def test_not_durable_with_a_broker_nothing_touches_the_flash(board: Board, qos: int) -> None:
+    before = board.flash()
+    for n in range(50):
+        board.publish(n, qos=qos)
+        assert (board.spool.pending, board.client.pending) == (0, 1)
+        board.poll()
+    assert board.flash() == before
+    assert board.got == list(range(50))
+    assert (board.spool.stats.direct, board.spool.stats.appended) == (50, 0)
+
+
+def test_not_durable_what_is_not_acknowledged_goes_with_the_power(board: Board) -> None:
+    board.publish(1)
+    board.poll()
+    board.publish(2, 3)  # in memory, and not yet sent
+    board.boot()
+    board.publish(4)  # offline
+    board.poll()
+    assert board.got == [1, 4]
+
+
+def test_not_durable_without_a_broker_readings_outlive_a_reboot(board: Board) -> None:
+    board.broker.up = False
+    board.poll()
+    board.publish(1, 2, 3)
+    board.boot()
+    assert board.spool.pending == 3
+    board.poll()
+    assert board.got == [1, 2, 3]
+
+
+def test_not_durable_a_lost_connection_loses_nothing_and_keeps_the_order(board: Board) -> None:
+    board.broker.acks = False
+    board.publish(1, 2)
+    board.poll()
+    board.publish(3)
+    board.broker.up = False
+    board.poll()
+    board.publish(4, 5)
+    assert board.spool.pending == 2
+    board.broker.up = board.broker.acks = True
+    board.poll()
+    assert list(dict.fromkeys(board.got)) == [1, 2, 3, 4, 5]
+    assert (board.spool.pending, board.client.pending) == (0, 0)
+
+
+def test_not_durable_what_the_client_has_no_room_for_is_durable(board: Board) -> None:
+    board.publish(*range(7))
+    assert (board.spool.stats.direct, board.spool.stats.appended) == (4, 3)
+    board.boot()  # what is in memory is gone
+    board.poll()
+    assert board.got == [4, 5, 6]
+
+
+def test_not_durable_nothing_overtakes_what_waits_on_flash(board: Board) -> None:
+    board.broker.up = False
+    board.poll()
+    board.publish(1, 2)
+    board.broker.up = True
+    board.broker.acks = False
+    for _ in range(40):
+        board.poll(1)
+        if board.client.connected:
+            break
+    board.publish(3, 4)
+    assert board.spool.stats.direct == 0
+    board.broker.acks = True
+    board.poll()
+    board.publish(5)
+    assert board.spool.stats.direct == 1
+    board.poll()
+    assert board.got == [1, 2, 3, 4, 5]
+
+
+def test_a_large_message_comes_in_pieces_while_the_spool_is_replayed(board: Board) -> None:
+    """Neither holds the other up: acknowledgements of records come between its pieces, and its
+    own leaves between records."""
+    large = bytes(i & 255 for i in range(3000))
+    whole: list[bytes] = []
+    waiting: list[int] = []  # records, at each piece
+    data = bytearray()
+
+    def take(message) -> None:
+        assert message.offset == len(data)
+        waiting.append(board.spool.pending)
+        message.write_to(pieces)
+        if message.last:
+            whole.append(bytes(data))
+
+    class Pieces:
+        def write(self, piece: bytes) -> int:
+            data.extend(piece)
+            return len(piece)
+
+    pieces = Pieces()
+    board.client.subscribe(b"in", take, qos=2, chunks=True)
+    board.poll()
+    board.broker.up = False
+    board.poll()
+    board.publish(*range(40), qos=2)
+    board.broker.send(large)
+    losses = board.client.stats.losses
+    board.broker.up = True
+    board.poll(400)
+    assert whole == [large]
+    assert waiting[0] > 30, "it came after the replay"
+    assert board.got == list(range(40))
+    assert (board.spool.pending, board.broker.outgoing) == (0, [])
+    assert (board.client.stats.losses, board.client.stats.skipped) == (losses, 0)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import io
+import tracemalloc
+import zlib
 from collections.abc import Iterator
 
 import pytest
-from fake_link import Bench, Clock, fake_clock
+from fake_link import Bench, Clock, FakeStream, fake_clock
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -207,6 +209,84 @@ def test_a_header_that_claims_256_mb_costs_nothing(chunks: bool, clock: Clock) -
     bench.lose()
     bench.online()
     assert bench.client.stats.received == 0
+
+
+class Flood(FakeStream):
+    """Gives `left` bytes more behind `incoming`: BLOCK over and over."""
+
+    BLOCK = bytes(i * 31 + (i >> 8) & 255 for i in range(65521))
+    left = 0
+    at = 0  # in BLOCK
+
+    def readinto(self, buf: memoryview) -> int | None:
+        if self.incoming or not self.left:
+            return super().readinto(buf)
+        n = min(len(buf), self.left, len(self.BLOCK) - self.at)
+        buf[:n] = memoryview(self.BLOCK)[self.at : self.at + n]
+        self.at = (self.at + n) % len(self.BLOCK)
+        self.left -= n
+        return n
+
+
+class Sum:
+    """A handler that keeps the size and the checksum of what comes, and nothing of it."""
+
+    def __init__(self) -> None:
+        self.calls = self.size = self.sum = 0
+        self.whole: list[tuple[int, int]] = []
+
+    def __call__(self, message: Message) -> None:
+        self.calls += 1
+        if message.offset == 0:
+            self.size = self.sum = 0
+        assert message.offset == self.size
+        message.write_to(self)
+        assert message.last == (self.size == message.total)
+        if message.last:
+            self.whole.append((self.size, self.sum))
+
+    def write(self, data: memoryview) -> int:
+        self.size += len(data)
+        self.sum = zlib.crc32(data, self.sum)
+        return len(data)
+
+
+@pytest.mark.parametrize("chunks", [True, False])
+@pytest.mark.parametrize(("qos", "answer"), [(1, 0x40), (2, 0x50)])
+def test_256_mb_that_come_are_one_message(
+    qos: int, answer: int, chunks: bool, clock: Clock
+) -> None:
+    """The largest packet there is (section 2.2.3), whole, in the memory of a small one."""
+    handler = Sum()
+    bench = subscribed(clock, handler, chunks=chunks, rx_size=32768)
+    size = 268_435_455 - 7
+    bench.stream.__class__ = Flood
+    head = bytes((0x30 | qos << 1, 0xFF, 0xFF, 0xFF, 0x7F, 0, 3)) + b"t/1\0\7"
+    bench.stream.incoming.append(head)
+    bench.client.poll()
+    bench.stream.left = size - 1  # type: ignore[attr-defined]
+    tracemalloc.start()
+    try:
+        bench.drain()
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 10_000, "bytes"
+    assert bench.sent() == []
+    bench.stream.left = 1  # type: ignore[attr-defined]
+    bench.drain()
+    assert [(p.first, p.pid) for p in bench.sent()] == [(answer, 7)]
+    bench.feed(peer.publish(b"t/1", b"x", 1, 8))
+    assert [(p.first, p.pid) for p in bench.sent()] == [(0x40, 8)]
+    assert bench.client.connected
+    stats = bench.client.stats
+    assert (stats.received, stats.skipped, stats.losses) == ((2, 0, 0) if chunks else (1, 1, 0))
+    times, rest = divmod(size, len(Flood.BLOCK))
+    wanted = 0
+    for _ in range(times):
+        wanted = zlib.crc32(Flood.BLOCK, wanted)
+    whole = [(size, zlib.crc32(Flood.BLOCK[:rest], wanted))] if chunks else []
+    assert handler.whole == [*whole, (1, zlib.crc32(b"x"))]
 
 
 def test_a_handler_may_disconnect_in_the_middle(clock: Clock) -> None:

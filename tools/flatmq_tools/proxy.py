@@ -8,6 +8,7 @@ import contextlib
 import select
 import socket
 import struct
+import sys
 import threading
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
@@ -30,6 +31,9 @@ _READS = 256  # of that many bytes, at most, before a connection is closed
 _LOOK = 0.02  # seconds between two looks at whether the ends of a stalled link have closed
 _HUNG_UP = select.POLLHUP | select.POLLERR | getattr(select, "POLLRDHUP", 0)
 _LOOPBACK = "127.0.0.1"
+# Linux refuses connections to a socket that is bound and does not listen; a BSD drops them, so
+# that there the port is free while it refuses.
+_KEEPS_PORT = sys.platform == "linux"
 
 
 @dataclass
@@ -319,18 +323,21 @@ class Proxy:
     async def _listen(self) -> None:
         if self._accepting:
             return
-        if not self._listener:
-            self._bind()
-        assert self._listener is not None
-        self._listener.listen(64)
-        self._accepting = self._loop.create_task(self._accept(self._listener))
+        listener = self._listener or self._bound()
+        listener.listen(64)
+        self._listener = listener
+        self.port = listener.getsockname()[1]
+        self._accepting = self._loop.create_task(self._accept(listener))
 
-    def _bind(self) -> None:
-        self._listener = listener = socket.socket()
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    def _bound(self) -> socket.socket:
+        """A socket on the port, beside one that is there already. Nobody else gets the port while
+        there is one: SO_REUSEADDR would let others bind it as long as none listens."""
+        listener = socket.socket()
+        option = socket.SO_REUSEPORT if _KEEPS_PORT else socket.SO_REUSEADDR
+        listener.setsockopt(socket.SOL_SOCKET, option, 1)
         listener.bind((_LOOPBACK, self.port))
         listener.setblocking(False)
-        self.port = listener.getsockname()[1]
+        return listener
 
     async def _close_listener(self) -> None:
         if self._accepting:
@@ -343,8 +350,9 @@ class Proxy:
 
     async def _refuse(self) -> None:
         if self._accepting:
+            silent = self._bound() if _KEEPS_PORT else None  # before the other one is closed
             await self._close_listener()
-            self._bind()  # bound, so that nobody else takes the port
+            self._listener = silent
 
     async def _strike(self, fault: Fault) -> None:
         links = list(self._links)

@@ -116,6 +116,7 @@ class FaultEnv(Env):
         self.up = [self.name(b"up/" + q) for q in (b"0", b"1", b"2")]
         self.down = [self.name(b"down/" + q) for q in (b"0", b"1", b"2")]
         self.got = [0, 0, 0]  # messages delivered, by QoS
+        self.part = 0  # bytes that came of a message in pieces
         self.raising = 0  # messages at which the handler raises, from the next one on
         self.longest = 0  # µs of the longest poll(20), without name lookups
         self.files = -1  # open files when all was well
@@ -196,10 +197,14 @@ class FaultEnv(Env):
             raise AssertionError(f"no room at QoS {qos}")
 
     def take(self, message):
-        """A handler that tells what it gets, unless it is to raise."""
+        """A handler that tells what it gets, unless it is to raise. Of a message in pieces it
+        notes how much has come."""
         if self.raising:
             self.raising -= 1
             raise Trouble
+        if message.total > len(message):
+            self.part = message.offset + len(message)
+            return
         number = int(message.payload[:NUMBER])
         ok = message.payload == payload(number, len(message))
         print("@got", message.topic.decode(), number, len(message), message.qos, int(ok))
@@ -289,9 +294,10 @@ def main():
     if options["client"] != "none":
         settings = dict(number(text) for text in options["client"].split(",") if text)
         room = settings.pop("room", None)
+        chunks = settings.pop("chunks", 0) == 1
         client = env.client(b"c", **settings)
         client._link.room = room
-        client.subscribe(env.down, env.take, 2)
+        client.subscribe(env.down, env.take, 2, chunks)
         client.start()
         for _ in range(2):  # so that whatever is claimed once is claimed
             env.recovers(client)

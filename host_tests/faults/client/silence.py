@@ -1,5 +1,7 @@
 """A peer that is there no more, or does not read, and does not say so."""
 
+PART = 3 << 20  # bytes of a message that is cut
+
 
 def _waiting(env, client):
     """Has what `option` says wait for an acknowledgement: QoS 1, QoS 2, or nothing."""
@@ -47,6 +49,21 @@ def length_without_end(env, client):
     env.fault()
     env.loses(client, "timeout")
     env.ask("release")
+
+
+def length_and_a_part(env, client):
+    """A header claims 256 MB, of which 3 MB come, and then the link is cut. They are skipped, or
+    come in pieces where the client has `chunks`; nothing is kept of them."""
+    before = client.stats.received, client.stats.skipped
+    env.fault()
+    env.ask("flood", env.down[1].decode(), PART)
+    env.loses(client, "closed")
+    env.equal((client.stats.received, client.stats.skipped), before, "received, skipped")
+    if env.option == "pieces":
+        # Acknowledgements that were on their way went into it.
+        env.equal(PART <= env.part < PART + 100, True, f"{env.part} bytes")
+    else:
+        env.equal(env.part, 0, "bytes")
 
 
 def _fill(env, client, size):
@@ -100,11 +117,11 @@ def partial_writes(env, client):
 
 
 def larger_than_the_heap(env, client):
-    """A message of 60 KB comes to a heap of 64 KB. It is passed over, and what follows is in
+    """A message of 100 KB comes to a smaller heap. It is passed over, and what follows is in
     step."""
     env.fault()
     for qos in range(3):
-        env.ask("publish_unseen", qos, 60000)
+        env.ask("publish_unseen", qos, 100 << 10)
         skipped = client.stats.skipped
         env.until("the message", lambda s=skipped: client.stats.skipped > s, client)
     env.saw("skipped and counted")
