@@ -22,7 +22,7 @@ help:
 	@echo "make fuzz-long  ten million hostile packets by chance; writes docs/results.md"
 	@echo "make powercut  the spool's power cut at every write; writes docs/results.md"
 	@echo "make lint    ruff and mypy alone"
-	@echo "make size    bytes of flash and memory that the client takes"
+	@echo "make size    bytes of flash and memory that the client takes; writes docs/results.md"
 	@echo "make clean   removes .venv and what was built"
 
 demo: $(VENV)/demo.stamp
@@ -58,7 +58,7 @@ lint: $(VENV)/test.stamp
 	@$(BIN)/mypy
 
 size: $(VENV)/bench.stamp
-	@$(BIN)/flatmq size
+	@$(BIN)/flatmq size --results docs/results.md
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .mypy_cache .hypothesis

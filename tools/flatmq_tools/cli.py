@@ -163,12 +163,13 @@ def powercut(results: Path, every: int) -> None:
 
 
 @main.command()
-def size() -> None:
-    """Show what each file of the client takes on a board's flash, as .mpy and as source."""
+@click.option("--results", type=click.Path(path_type=Path), help="A document for the table.")
+def size(results: Path | None) -> None:
+    """Show what each file of the client takes of a board's flash and memory."""
     from . import size as command
     from .bytecode import CompileError
 
-    _exit(command.main, CompileError)
+    _exit(lambda: command.main(results), CompileError)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from . import interpreter
+from . import interpreter, results
 from .bytecode import SOURCES, compiled
 
 # In the order of loading, so that each is weighed by itself. Some wait for the first
@@ -21,6 +21,7 @@ _ORDER = (
     "__init__", "error", "port", "wire", "session", "client", "stream_tcp", "message",
     "topic", "router", "pieces", "flash", "journal", "store", "spool",
 )  # fmt: skip
+_HEAD = ("file", "source, bytes", "functions", ".mpy, bytes", "heap held, bytes", "from ROMFS")
 # What is summed up before these, as what a board has that needs no more.
 _BEFORE = {"message": "to publish", "flash": "to receive"}
 _WEIGH = """
@@ -69,12 +70,9 @@ def _functions(source: Path) -> int:
     )
 
 
-def main() -> int:
-    """Prints a table of bytes, file by file; returns 0."""
-    table = Table(box=box.SIMPLE)
-    table.add_column("file")
-    for head in ("source, bytes", "functions", ".mpy, bytes", "heap held, bytes", "from ROMFS"):
-        table.add_column(head, justify="right")
+def _rows() -> list[list[str]]:
+    """The table: each module, and the sums so far where they answer a question."""
+    rows = []
     with tempfile.TemporaryDirectory(prefix="flatmq-size-") as name:
         folder = compiled(Path(name, "library"))
         script = Path(name, "weigh.py")
@@ -85,23 +83,37 @@ def main() -> int:
         sums = [0] * 5
         for module in _ORDER:
             source = SOURCES / f"{module}.py"
-            values = (
+            values = [
                 source.stat().st_size,
                 _functions(source),
                 (folder / "flatmq" / f"{module}.mpy").stat().st_size,
                 weights.get(module, 0),
                 in_place.get(module, 0),
-            )
+            ]
             if module in _BEFORE:
-                table.add_row(_BEFORE[module], *(f"{value:,}" for value in sums), end_section=True)
+                rows.append([_BEFORE[module], *(f"{value:,}" for value in sums)])
             sums = [a + b for a, b in zip(sums, values, strict=True)]
-            table.add_row(module, *(f"{value:,}" for value in values))
-    table.add_section()
-    table.add_row("together", *(f"{value:,}" for value in sums))
+            rows.append([module, *(f"{value:,}" for value in values)])
+    return [*rows, ["together", *(f"{value:,}" for value in sums)]]
+
+
+def main(document: Path | None = None) -> int:
+    """Prints a table of bytes, file by file, and puts it into `document`; returns 0."""
+    rows = _rows()
+    table = Table(box=box.SIMPLE)
+    table.add_column(_HEAD[0])
+    for head in _HEAD[1:]:
+        table.add_column(head, justify="right")
+    summed = {*_BEFORE.values(), "together"}
+    for i, row in enumerate(rows):
+        table.add_row(*row, end_section=row[0] in summed or rows[i + 1][0] == "together")
     console = Console()
     console.print(table)
-    if not weights:
+    if rows[-1][4] == "0":
         console.print("no heap figures: " + interpreter.MISSING, markup=False)
-    elif not in_place:
+    elif rows[-1][5] == "0":
         console.print("no figures from ROMFS: `pip install mpremote`", markup=False)
+    if document:
+        marked = [[f"**{r[0]}**" if r[0] in summed else r[0], *r[1:]] for r in rows]
+        results.write(document, "size", results.table(_HEAD, marked))
     return 0
