@@ -508,7 +508,7 @@ class Oracle:
             if m.done and m.whole and m.settled != self.streams:
                 continue
             if m.new.startswith(rest) or m.dup.startswith(rest):
-                if not m.done:
+                if not self._may_skip(m):
                     m.unsure = found
                     m.begun = True
                     return

@@ -163,6 +163,24 @@ def powercut(results: Path, every: int) -> None:
 
 
 @main.command()
+@click.argument("broker")
+@click.option("--user", help="The password is taken from FLATMQ_PASSWORD in the environment.")
+@click.option("--seconds", type=click.FloatRange(0), help="Watch for so long; else until Ctrl-C.")
+@click.option("--packs", type=click.IntRange(1), help="End when so many packs have come.")
+def watch(broker: str, user: str | None, seconds: float | None, packs: int | None) -> None:
+    """Show what boards send to BROKER (host or host:port), as it comes in."""
+    from . import broker as brokers
+    from . import watch as command
+
+    def watched() -> int:
+        address = broker if ":" in broker else f"{broker}:1883"
+        target = brokers.external(address)
+        return command.main(target.host, target.port, user, seconds, packs)
+
+    _exit(watched, brokers.BrokerError, command.WatchError)
+
+
+@main.command()
 @click.option("--results", type=click.Path(path_type=Path), help="A document for the table.")
 def size(results: Path | None) -> None:
     """Show what each file of the client takes of a board's flash and memory."""
