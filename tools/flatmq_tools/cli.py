@@ -173,8 +173,7 @@ def watch(broker: str, user: str | None, seconds: float | None, packs: int | Non
     from . import watch as command
 
     def watched() -> int:
-        address = broker if ":" in broker else f"{broker}:1883"
-        target = brokers.external(address)
+        target = brokers.external(broker)
         return command.main(target.host, target.port, user, seconds, packs)
 
     _exit(watched, brokers.BrokerError, command.WatchError)

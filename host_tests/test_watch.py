@@ -1,0 +1,72 @@
+"""`flatmq watch`: what a person sees of boards that publish to a real broker."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from flatmq import Client
+from flatmq_tools import broker
+from flatmq_tools.watch import Watch
+
+PATIENCE_MS = 10_000
+
+
+def pack(boot: int, seq: int, **readings: float) -> bytes:
+    records = [{"bn": "pico/", "n": "boot", "v": boot}, {"n": "seq", "v": seq}]
+    units = {"temp": "Cel", "humidity": "%RH"}
+    records += [{"n": name, "u": units[name], "v": v} for name, v in readings.items()]
+    return json.dumps(records).encode()
+
+
+def test_losses_are_counted_within_a_boot() -> None:
+    watch = Watch()
+    for boot, seq in ((1, 5), (1, 6), (1, 9), (1, 8), (2, 1), (2, 3)):
+        watch.take("dev/pico/telemetry", pack(boot, seq, temp=1))
+    device = watch.devices["pico"]
+    assert (device.packs, device.lost, device.boots) == (6, 3, 2)
+
+
+def test_what_is_no_pack_is_told_with_the_board() -> None:
+    watch = Watch()
+    assert watch.take("dev/pico/telemetry", b"21.5") == "pico: not an array of records"
+    assert watch.trouble == ["pico: not an array of records"]
+
+
+@pytest.fixture
+def running() -> Iterator[broker.Broker]:
+    with broker.embedded() as running:
+        yield running
+
+
+def test_it_shows_what_boards_send(running: broker.Broker) -> None:
+    board = Client(b"board", running.host, running.port)
+    board.connect()
+    board.publish(b"dev/pico/status", b"online", qos=1, retain=True)
+    board.publish(b"dev/pico/telemetry", pack(7, 1, temp=21.5, humidity=40), qos=1, retain=True)
+    assert board.wait(PATIENCE_MS)
+    done = subprocess.run(
+        [sys.executable, "-m", "flatmq_tools.cli", "watch", running.address, "--packs", "1"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "pico is online" in done.stdout
+    assert "pico  temp 21.5 °C  humidity 40 %" in done.stdout
+
+
+def test_a_broker_that_is_not_there_is_one_line() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "flatmq_tools.cli", "watch", "127.0.0.1:1"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (1, "Error: no broker answers at 127.0.0.1:1\n")

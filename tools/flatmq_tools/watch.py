@@ -1,0 +1,166 @@
+"""What do the boards say? Their newest readings, in the terminal, as they come in."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from dataclasses import dataclass, field
+
+from rich import box
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from flatmq import Client, MQTTError
+from flatmq.message import Message
+
+from . import senml
+
+PASSWORD = "FLATMQ_PASSWORD"
+FILTERS = ["dev/+/status", "dev/+/telemetry"]
+TURN_MS = 200
+PATIENCE_MS = 10_000  # for the broker, and for its word on the subscription
+
+
+class WatchError(RuntimeError):
+    """The broker does not let it watch; the text says why."""
+
+
+@dataclass
+class Device:
+    """What is known of a board."""
+
+    status: str = ""
+    boot: object = None
+    seq: int = 0
+    packs: int = 0
+    lost: int = 0
+    """Sequence numbers that were passed over, since it is watched."""
+    boots: int = 0
+    """Boots seen, since it is watched."""
+    readings: dict[str, senml.Record] = field(default_factory=dict)
+    heard: float = 0.0
+    """By the monotonic clock, in seconds."""
+
+    def take(self, records: list[senml.Record]) -> None:
+        """Takes a pack in."""
+        values = {record.name.rpartition("/")[2]: record for record in records}
+        boot, seq = values.pop("boot", None), values.pop("seq", None)
+        if boot and seq and isinstance(seq.value, int):
+            if boot.value != self.boot:
+                self.boot = boot.value
+                self.boots += 1
+            elif seq.value > self.seq:
+                self.lost += seq.value - self.seq - 1
+            self.seq = seq.value
+        self.packs += 1
+        self.heard = time.monotonic()
+        self.readings.update(values)
+
+
+class Watch:
+    """All boards, by name."""
+
+    def __init__(self) -> None:
+        self.devices: dict[str, Device] = {}
+        self.packs = 0
+        self.trouble: list[str] = []
+
+    def take(self, topic: str, payload: bytes) -> str:
+        """Takes a message in; returns it as a line of text."""
+        name, _, what = topic.split("/", 1)[1].rpartition("/")
+        device = self.devices.setdefault(name, Device())
+        if what == "status":
+            device.status = payload.decode(errors="replace")
+            return f"{name} is {device.status}"
+        self.packs += 1
+        try:
+            records = senml.resolve(payload)
+        except senml.PackError as error:
+            self.trouble.append(f"{name}: {error}")
+            return self.trouble[-1]
+        device.take(records)
+        return f"{name}  {shown(device.readings)}"
+
+    def table(self) -> Table:
+        """Everything that is known."""
+        table = Table(box=box.SIMPLE)
+        for head in ("board", "is", "readings"):
+            table.add_column(head, overflow="fold")
+        for head in ("seq", "lost", "boots", "s ago"):
+            table.add_column(head, justify="right")
+        now = time.monotonic()
+        for name, device in sorted(self.devices.items()):
+            heard = f"{now - device.heard:.0f}" if device.packs else ""
+            table.add_row(
+                Text(name), Text(device.status), Text(shown(device.readings)), str(device.seq),
+                str(device.lost), str(device.boots), heard,
+            )  # fmt: skip
+        return table
+
+
+def shown(readings: dict[str, senml.Record]) -> str:
+    """Values and their units in a line."""
+    return "  ".join(f"{name} {r.value} {UNITS.get(r.unit, r.unit)}".rstrip()
+                     for name, r in readings.items())  # fmt: skip
+
+
+UNITS = {"Cel": "°C", "%RH": "%"}  # as people write SenML's units (RFC 8428, 12.1)
+
+
+def follow(client: Client, watch: Watch, lines: list[str]) -> None:
+    """Subscribes. WatchError when the broker does not allow it."""
+
+    def take(message: Message) -> None:
+        lines.append(watch.take(message.topic.decode(errors="replace"), message.payload))
+
+    subscription = client.subscribe([f.encode() for f in FILTERS], take, qos=1)
+    try:
+        client.connect(PATIENCE_MS)
+    except MQTTError as error:
+        raise WatchError(f"the broker does not let us in: {error}") from error
+    end = time.monotonic() + PATIENCE_MS / 1000
+    while subscription.granted is None and time.monotonic() < end:
+        client.poll(TURN_MS)
+    if subscription.granted is None or 0x80 in subscription.granted:
+        raise WatchError(f"the broker does not let us subscribe to {', '.join(FILTERS)}")
+
+
+def main(host: str, port: int, user: str | None, seconds: float | None, packs: int | None) -> int:
+    """Watches until Ctrl-C, for so many seconds, or until so many packs came; 1 if they did not.
+
+    The password of `user` is in the environment, as FLATMQ_PASSWORD. WatchError.
+    """
+    console = Console()
+    watch = Watch()
+    lines: list[str] = []
+    client = Client(
+        f"watch-{os.getpid()}", host, port, user=user, password=os.environ.get(PASSWORD)
+    )
+    end = None if seconds is None else time.monotonic() + seconds
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(contextlib.suppress(KeyboardInterrupt))
+        follow(client, watch, lines)
+        live = stack.enter_context(Live(console=console)) if console.is_terminal else None
+        over = False
+        while not over:
+            client.poll(TURN_MS)
+            over = _over(watch, end, packs)
+            if live:
+                live.update(watch.table())
+                continue
+            for line in lines:
+                console.print(line, markup=False, highlight=False, soft_wrap=True)
+            lines.clear()
+    client.disconnect()
+    for line in watch.trouble if console.is_terminal else ():
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+    return 1 if packs is not None and watch.packs < packs else 0
+
+
+def _over(watch: Watch, end: float | None, packs: int | None) -> bool:
+    if packs is not None and watch.packs >= packs:
+        return True
+    return end is not None and time.monotonic() >= end
