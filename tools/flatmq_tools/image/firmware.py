@@ -19,7 +19,7 @@ BANNER = re.compile(rb"MicroPython (?:\(with v2\.0 preview\) )?v(\d+)\.(\d+)(?:\
 INFO_START = 0x7188EBF2
 INFO_END = 0xE71AA390
 INFO_WITHIN = 1024  # of the program's start
-BLOCK_DEVICE = struct.Struct("<2H5IH")  # type, tag, name, address, size, more, flags
+BLOCK_DEVICE = struct.Struct("<2H4IH")  # type, tag, name, address, size, more, flags
 BLOCK_DEVICE_TYPE = 7
 MICROPYTHON_TAG = 0x504D  # "MP"
 

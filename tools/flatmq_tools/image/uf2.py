@@ -55,6 +55,10 @@ class Block:
     def data(self) -> bytes:
         return self.raw[32 : 32 + self.size]
 
+    def is_for(self, family: int) -> bool:
+        """Whether the boot loader of that family puts it into flash."""
+        return self.family == family and not self.flags & NOT_MAIN_FLASH
+
     def renumbered(self, number: int, total: int) -> bytes:
         """The same block with other numbers."""
         return self.raw[:20] + struct.pack("<2I", number, total) + self.raw[28:]
@@ -88,7 +92,7 @@ def pages(blocks: Iterable[Block], family: int) -> dict[int, Block]:
     found: dict[int, Block] = {}
     others = set()
     for block in blocks:
-        if block.family != family or block.flags & NOT_MAIN_FLASH:
+        if not block.is_for(family):
             others.add(block.family)
             continue
         if block.size != PAGE or block.address % PAGE:
@@ -109,11 +113,12 @@ def image(family: int, sectors: Mapping[int, bytes], firmware: Iterable[Block] =
     """A UF2 file of the firmware and of the sectors (address -> 4096 bytes).
 
     The firmware's blocks stay as they are but for their numbers; those of other families stay in
-    front with theirs (RP2350-E10: such a block makes the boot ROM take the rest). What is missing
-    of a sector that the firmware begins is filled with 0xFF. Uf2Error as in `pages`.
+    front with theirs. (There is one in RP2350's: its erratum E10. A boot ROM that writes it spoils
+    the last sector of flash, which is why it must come first.) What is missing of a sector that
+    the firmware begins is filled with 0xFF. Uf2Error as in `pages`.
     """
     blocks = list(firmware)
-    others = [block.raw for block in blocks if block.family != family]
+    others = [block.raw for block in blocks if not block.is_for(family)]
     flash: dict[int, Block | None] = {}
     if blocks:
         flash.update(pages(blocks, family))
