@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from adafruit_uf2 import uf2conv
+from littlefs import LittleFS, UserContext
 
 import boot_rom
 import downloads
@@ -23,17 +24,21 @@ SIZE = 0x54321  # of the firmware: ends within a page and within a sector
 
 @functools.cache
 def older(board: boards.Board) -> bytes:
-    """A flash that was in use: firmware, and a filesystem that was written many times more often
-    than the image's, so that littlefs takes what is left of it for newer."""
+    """A flash that was in use: another firmware, and the same image, of which every directory was
+    written so often that littlefs takes what is left of it for newer than a fresh one."""
     flash = board.flash
-    content = bytearray(downloads.noise(flash.size, "older"))
-    kept = {f"/lib/flatmq/{number}": b"old" * 100 for number in range(20)}
-    stored = filesystem.build(kept | {"/main.py": b"old"}, flash)
-    content[flash.filesystem :] = stored
-    # A revision of 2**30, in either block of every pair of a directory.
-    for at in range(flash.filesystem, flash.size, flash.block):
-        content[at : at + 4] = (1 << 30).to_bytes(4, "little")
-    return bytes(content)
+    context = UserContext(buffer=bytearray(filesystem.build(files(), flash)))
+    used = LittleFS(
+        context,
+        block_size=flash.block,
+        block_count=flash.filesystem_size // flash.block,
+        block_cycles=-1,
+    )
+    for folder, _, _ in list(used.walk("/")):
+        for number in range(60):
+            with used.open(f"{folder.rstrip('/')}/old", "w") as file:
+                file.write(str(number) * 200)
+    return downloads.noise(flash.filesystem, "older") + bytes(context.buffer)
 
 
 @pytest.mark.parametrize("name", PICOS)
