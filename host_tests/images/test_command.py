@@ -61,6 +61,16 @@ def test_settings_go_in(tmp_path: Path) -> None:
     assert b'"ssid": "a home"' in out.read_bytes()
 
 
+def test_what_is_not_set_is_told(tmp_path: Path) -> None:
+    said = flatmq("esp32", "--set", "wifi.ssid=home", folder=tmp_path)
+    assert said.returncode == 0, said.stderr
+    assert "Not set: broker.host." in said.stdout
+
+
+def test_a_board_on_a_line_needs_no_network(tmp_path: Path) -> None:
+    assert "Not set" not in flatmq("pico", folder=tmp_path).stdout
+
+
 def test_the_same_input_the_same_bytes(tmp_path: Path) -> None:
     made = []
     for seed in "12":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
@@ -140,7 +141,8 @@ def main(
         board = board.with_flash(_bytes(flash_size))
     folder = contents.find_sketch(sketch or board.sketch)
     with console.status(f"making an image for {board.title} ..."):
-        files = contents.contents(folder, settings.load(overrides))
+        chosen = settings.load(overrides)
+        files = contents.contents(folder, chosen)
         made = make(
             board,
             files,
@@ -161,10 +163,21 @@ def main(
             f"ROMFS partition on {board.title}; one that has takes the file with:",
             f"  mpremote romfs deploy {rom}",
         ]
+    lines += _missing(board, chosen)
     for line in lines:
         # Commands are there to be copied: no line is broken.
         console.print(line, markup=False, highlight=False, soft_wrap=True)
     return 0
+
+
+def _missing(board: boards.Board, chosen: dict[str, Any]) -> list[str]:
+    """What the board will not find the network without."""
+    wanted = ("wifi.ssid", "broker.host") if board.network == "wifi" else ()
+    values = settings.values(chosen)
+    empty = [key for key in wanted if values.get(key) == ""]
+    if not empty:
+        return []
+    return [f"Not set: {', '.join(empty)}. Set them in boards/settings.json or with --set."]
 
 
 def _bytes(size: str) -> int:
