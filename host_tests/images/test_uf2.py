@@ -15,7 +15,7 @@ from littlefs import LittleFS, UserContext
 import boot_rom
 import downloads
 from flatmq_tools import boards, image
-from flatmq_tools.image import filesystem, uf2
+from flatmq_tools.image import filesystem, romfs, uf2
 from making import files, listed, make, modules, on_board
 
 PICOS = [name for name in boards.names() if boards.load(name).port == "rp2"]
@@ -118,7 +118,9 @@ def test_a_romfs_goes_to_its_partition(tmp_path: Path) -> None:
     board = replace(board, flash=flash)
     made = image.make(board, modules(), with_romfs=True)
     content, _ = boot_rom.copied(boot_rom.blocks(made.image), older(board), board.chip)
-    assert content[0x160000 : 0x160000 + len(made.romfs)] == made.romfs
+    stored = romfs.build({k: v for k, v in modules().items() if k not in made.files})
+    assert content[0x160000 : 0x160000 + len(stored)] == stored
+    assert made.romfs == b""
     file = tmp_path / "flash"
     file.write_bytes(content[flash.filesystem :])
     assert listed(on_board("files", file, flash.program)) == made.files
@@ -127,7 +129,7 @@ def test_a_romfs_goes_to_its_partition(tmp_path: Path) -> None:
 def test_a_romfs_that_does_not_fit() -> None:
     board = boards.load("pico_2_w")
     board = replace(board, flash=replace(board.flash, romfs=0x160000, romfs_size=0x1000))
-    with pytest.raises(image.romfs.RomfsError, match=r"\d\d,\d{3} bytes do not fit .* = 4,096"):
+    with pytest.raises(romfs.RomfsError, match=r"\d\d,\d{3} bytes do not fit .* = 4,096"):
         image.make(board, modules(), with_romfs=True)
 
 
