@@ -53,7 +53,8 @@ class I2C:
         _copy(self._of(address), register, buf)
 
     def writeto_mem(self, address, register, buf):
-        self._of(address)[register] = buf[0]
+        registers = self._of(address)
+        registers[register] = buf[0]
 
     def _of(self, address):
         if address not in bench.i2c:
