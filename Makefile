@@ -18,7 +18,7 @@ help:
 	@echo "make soak    a million messages each way over a link that breaks; writes docs/results.md"
 	@echo "make faults  every fault there is a scenario for; writes docs/results.md"
 	@echo "make powercut  the spool's power cut at every write; writes docs/results.md"
-	@echo "make firmware BOARD=pico_w [FIRMWARE=file]  a board's image, in build/; SKETCH, SET=key=value"
+	@echo "make firmware BOARD=pico_w [FIRMWARE=file]  a board's image, in build/; SKETCH, SET=key=value, FLASH_SIZE"
 	@echo "make lint    ruff and mypy alone"
 	@echo "make size    bytes of flash that the client takes"
 	@echo "make clean   removes .venv and what was built"
@@ -45,7 +45,7 @@ powercut: $(VENV)/demo.stamp
 
 firmware: $(VENV)/image.stamp
 	@$(if $(BOARD),,echo "make firmware BOARD=...: one of" $(basename $(notdir $(wildcard firmware/*.toml))) >&2; exit 1)
-	@$(BIN)/flatmq image $(BOARD)$(if $(FIRMWARE), --firmware "$(FIRMWARE)")$(if $(SKETCH), --sketch "$(SKETCH)")$(if $(SET), --set "$(SET)")
+	@$(BIN)/flatmq image $(BOARD)$(if $(FIRMWARE), --firmware "$(FIRMWARE)")$(if $(SKETCH), --sketch "$(SKETCH)")$(if $(SET), --set "$(SET)")$(if $(FLASH_SIZE), --flash-size $(FLASH_SIZE))
 
 lint: $(VENV)/test.stamp
 	@$(BIN)/ruff check .
