@@ -1,4 +1,4 @@
-# make demo · test · bench · soak · faults · fuzz · fuzz-long · powercut · lint · size · clean
+# make demo · test · bench · soak · faults · fuzz · fuzz-long · powercut · firmware · lint · size · clean
 #
 # Everything is installed into .venv; nothing else on the machine is touched, but for mosquitto,
 # which `make test`, `make bench` and `make soak` install with apt-get where they may.
@@ -10,7 +10,7 @@ READINGS ?= 25
 MESSAGES ?= 1000000
 FUZZ_SECONDS ?= 60
 
-.PHONY: help demo test bench soak faults fuzz fuzz-long powercut lint size clean mosquitto
+.PHONY: help demo test bench soak faults fuzz fuzz-long powercut firmware lint size clean mosquitto
 
 help:
 	@echo "make demo    a board's sketch publishes, this machine receives: a look in a few seconds"
@@ -21,6 +21,7 @@ help:
 	@echo "make fuzz    hostile bytes, guided by coverage, for FUZZ_SECONDS=60"
 	@echo "make fuzz-long  ten million hostile packets by chance; writes docs/results.md"
 	@echo "make powercut  the spool's power cut at every write; writes docs/results.md"
+	@echo "make firmware BOARD=pico_w [FIRMWARE=file]  a board's image, in build/; SKETCH, SET=key=value, FLASH_SIZE"
 	@echo "make lint    ruff and mypy alone"
 	@echo "make size    bytes of flash and memory that the client takes; writes docs/results.md"
 	@echo "make clean   removes .venv and what was built"
@@ -51,6 +52,10 @@ fuzz-long: $(VENV)/test.stamp
 
 powercut: $(VENV)/demo.stamp
 	@$(BIN)/flatmq powercut
+
+firmware: $(VENV)/image.stamp
+	@$(if $(BOARD),,echo "make firmware BOARD=...: one of" $(basename $(notdir $(wildcard firmware/*.toml))) >&2; exit 1)
+	@$(BIN)/flatmq image $(BOARD)$(if $(FIRMWARE), --firmware "$(FIRMWARE)")$(if $(SKETCH), --sketch "$(SKETCH)")$(if $(SET), --set "$(SET)")$(if $(FLASH_SIZE), --flash-size $(FLASH_SIZE))
 
 lint: $(VENV)/test.stamp
 	@$(BIN)/ruff check .

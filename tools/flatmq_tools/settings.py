@@ -1,0 +1,86 @@
+"""What a board is told: boards/settings.json, or the example beside it, and --set on top."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from . import folders
+
+FOLDER = folders.find("boards")
+OWN = "settings.json"  # never committed
+EXAMPLE = "settings.example.json"  # has every key
+
+
+class SettingsError(ValueError):
+    """The text says which file or which --set, and what is wrong with it."""
+
+
+def load(overrides: Iterable[str] = (), folder: Path = FOLDER) -> dict[str, Any]:
+    """The settings, tables within a table; {} where there are neither file nor overrides.
+
+    overrides: "wifi.ssid=home": the value as JSON where it is some, else as text; always as text
+    where the example has one, so that a password may be all digits. Only a key of the example may
+    be set, which finds slips.
+    """
+    example = _read(folder / EXAMPLE)
+    own = _read(folder / OWN)
+    settings = copy.deepcopy(example or {}) if own is None else own
+    for override in overrides:
+        key, sign, text = override.partition("=")
+        if not sign or not key:
+            raise SettingsError(f"--set {override}: must be KEY=VALUE, as in wifi.ssid=home")
+        value: Any = text
+        with contextlib.suppress(json.JSONDecodeError):
+            value = json.loads(text)
+        if example is not None:
+            known = values(example)
+            if key not in known:
+                raise SettingsError(
+                    f"--set {override}: no such setting; there are {', '.join(known)}"
+                )
+            value = _like(known[key], value, text, override)
+        *tables, last = key.split(".")
+        place = settings
+        for name in tables:
+            place = place.setdefault(name, {})
+            if not isinstance(place, dict):
+                raise SettingsError(f"--set {override}: {name} is no table")
+        place[last] = value
+    return settings
+
+
+def _read(file: Path) -> dict[str, Any] | None:
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except ValueError as error:
+        raise SettingsError(f"{file}: not JSON: {error}") from error
+    if not isinstance(found, dict):
+        raise SettingsError(f"{file}: must be an object, {{...}}")
+    return found
+
+
+def values(table: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Every key that has a value, with its tables before it."""
+    found: dict[str, Any] = {}
+    for key, value in table.items():
+        if isinstance(value, dict):
+            found |= values(value, f"{prefix}{key}.")
+        else:
+            found[prefix + key] = value
+    return found
+
+
+def _like(example: Any, value: Any, text: str, override: str) -> Any:
+    """The value as the example's kind; SettingsError where it is of another."""
+    if isinstance(example, str):
+        return value if isinstance(value, str) else text
+    if example is not None and type(value) is not type(example):
+        raise SettingsError(f"--set {override}: must be like {json.dumps(example)}")
+    return value
