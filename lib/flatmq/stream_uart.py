@@ -174,7 +174,7 @@ class Link:
         if self._state == _OPENING:
             if late:
                 self._ask(OPEN, 3)
-        elif late and self._seq != self._acked:
+        elif late and self._seq != self._acked and not self._left:  # else the answer may be there
             if self._asked == _TRIES:
                 self._fail()
             else:
