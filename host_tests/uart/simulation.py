@@ -1,4 +1,4 @@
-"""A client on a serial line to a bridge and a broker, all in this process, with a clock of its own.
+"""A client, a serial line, a bridge and a broker in this process, with a clock of their own.
 
 The line does harm where it is told to. Time passes only where the client waits.
 """
@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from unittest import mock
 
+from model_broker import Broker
+
 import flatmq.client
 from flatmq import Client, stream_uart
 from flatmq_tools.bridge.conversation import Conversation
-from model_broker import Broker
 
 ROOM = 256  # bytes of the board's buffer
 UP, DOWN = "up", "down"
@@ -48,7 +49,7 @@ class Line:
 
     def __init__(self, broker: Broker, room: int = ROOM) -> None:
         self.broker = broker
-        self.now = 1000
+        self.now = 1000  # ms
         self.harm: dict[str, Harm] = {UP: bytes, DOWN: bytes}
         self.ring = bytearray()  # what the board has not read
         self.size = room
@@ -56,6 +57,7 @@ class Line:
         self.takes = 1 << 20  # bytes that one write of the board gets rid of
         self.printed = bytearray()
         self.bridge = Conversation(self)
+        self.bridge.plugged(self.seconds)
         self._connecting = False
 
     # As the upstream
@@ -118,6 +120,7 @@ class Line:
         self.bridge.unplugged()
         self.broker.close()
         self.bridge = Conversation(self)
+        self.bridge.plugged(self.seconds)
 
 
 class World:
@@ -162,4 +165,3 @@ class World:
         while not condition():
             assert self.line.now < end, (what, self.client.state, self.client.error)
             self.client.poll(1000)
-

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from simulation import DOWN, UP, Harm, World
+from simulation import DOWN, UP, World
 
 PAYLOADS = [bytes(range(0, 64)), b"print me\r\n\x03\x04", bytes(range(200, 256)), b""]
 TEXT = b"Traceback (most recent call last):\r\n  caf\xc3\xa9\r\n"
@@ -35,8 +35,10 @@ class Struck:
                 return head + bytes((byte ^ 1 << at % 8,)) + tail
             case "print":
                 return head + TEXT + data[at:]
-            case "tear":
+            case "tear":  # until `mend`
                 self._silent = True
+                return head
+            case "drop":
                 return head
         raise AssertionError(self.way)
 

@@ -15,6 +15,7 @@ DATA = const(68)  # D
 ACK = const(65)  # A
 ASK = const(81)  # Q
 CLOSE = const(67)  # C
+BEGIN = const(66)  # B
 SMALL = const(32)  # makes a capital small
 
 _FIRST = const(0xFA)  # from here on no byte is in UTF-8 text

@@ -12,7 +12,7 @@ import random
 import select
 import sys
 
-from .frames import ACK, ASK, CLOSE, DATA, HEAD, OPEN, PAYLOAD, SMALL, Decoder, Encoder
+from .frames import ACK, ASK, BEGIN, CLOSE, DATA, HEAD, OPEN, PAYLOAD, SMALL, Decoder, Encoder
 from .port import const, ticks_add, ticks_diff, ticks_ms
 
 _AHEAD = const(2)  # frames that may be unacknowledged
@@ -208,6 +208,8 @@ class Link:
 
     def _frame(self, head):
         kind = head[0] - SMALL
+        if kind == BEGIN and self._state == _OPEN:
+            self._state = _CLOSED  # another bridge, which knows of no connection
         if head[1] << 8 | head[2] != self._id:
             return  # of a connection that is over
         if kind == CLOSE:

@@ -11,6 +11,7 @@ from typing import Literal, Protocol
 from flatmq.frames import (
     ACK,
     ASK,
+    BEGIN,
     CLOSE,
     DATA,
     HEAD,
@@ -25,7 +26,7 @@ from flatmq.frames import (
 VERSION = 1
 CONTROL = 15  # bytes of a frame without payload on the line, at the most
 # Of a board's buffer, what frames without payload may take that nothing tells to have been read:
-# OPENED, CLOSE, three acknowledgements (a board has two frames under way, and may ask), two ASK.
+# OPEN, CLOSE, three acknowledgements (a board has two frames under way, and may ask), two ASK.
 RESERVE = 7 * CONTROL
 LEAST_ROOM = RESERVE + CONTROL + 2  # for one byte of payload at a time
 PATIENCE = 0.3  # seconds until a board is asked whether it got what it was sent
@@ -117,6 +118,14 @@ class Conversation:
         """The broker has closed the connection, or there was none to be had."""
         self._ending = True
         self.tick(now)
+
+    def plugged(self, now: float) -> None:
+        """The line is there: a connection that the board may have is not of this bridge."""
+        self._put(BEGIN, who=0)
+
+    def leave(self, now: float) -> None:
+        """The bridge ends."""
+        self._end()
 
     def unplugged(self) -> None:
         """The line is gone."""

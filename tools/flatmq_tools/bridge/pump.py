@@ -67,9 +67,12 @@ class Pump:
                 self._line = line
                 self.plugged = True
                 line.start(loop)
+                self.talk(Conversation.plugged)
                 try:
                     await self._unplugged.wait()
                 finally:
+                    if not self._unplugged.is_set():
+                        self.talk(Conversation.leave)
                     self.plugged = False
                     self._line = None
                     self.conversation.unplugged()
