@@ -24,6 +24,7 @@ from pathlib import Path
 from conftest import interpreter_command, library
 from flatmq_tools import broker, interpreter
 from flatmq_tools.bridge import Pump
+from flatmq_tools.bridge.conversation import Conversation
 
 HERE = Path(__file__).parent
 HEAP = "96k"
@@ -153,7 +154,7 @@ class Board:
             stdin=wire.board_end,
             stdout=wire.board_end,
             stderr=subprocess.PIPE,
-            env=interpreter.environment(library("micropython"), HERE),
+            env=interpreter.environment(library("micropython"), HERE, HERE.parent / "device"),
             start_new_session=True,
         )
         self.told = ""
@@ -213,6 +214,10 @@ class Bridge:
         if self._thread.is_alive():
             self.loop.call_soon_threadsafe(self._task.cancel)
             self._thread.join()
+
+    def cut(self) -> None:
+        """Have the connection end."""
+        self.loop.call_soon_threadsafe(self.pump.talk, Conversation.leave)
 
     def printed(self) -> list[str]:
         """What the board printed."""

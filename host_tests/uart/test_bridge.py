@@ -116,34 +116,21 @@ def test_every_qos_both_ways(target: broker.Broker) -> None:
     assert not desk.wills
 
 
-class Twice:
-    """Two harms: the first ends the connection, the other one comes so many bytes later."""
-
-    def __init__(self, way: str, at: int) -> None:
-        self._first = Struck("lose a byte", 0)
-        self._second = Struck(way, at)
-
-    def __call__(self, data: bytes) -> bytes:
-        return self._second(data) if self._first.done else self._first(data)
-
-    @property
-    def done(self) -> bool:
-        return self._second.done
-
-
 @pytest.mark.parametrize("direction", [UP, DOWN])
-@pytest.mark.parametrize(("harms", "step", "least"), [(Struck, 1, 100), (Twice, 3, 150)])
-def test_harm_at_every_byte(
-    harms: type[Struck | Twice], step: int, least: int, direction: str, target: broker.Broker
-) -> None:
-    """Of what a message each way at QoS 1 and 2 takes, and of what it takes to connect."""
+@pytest.mark.parametrize("connecting", [False, True])
+def test_harm_at_every_byte(connecting: bool, direction: str, target: broker.Broker) -> None:
+    """Of what messages each way take at QoS 1 and 2, and of what it takes to connect as well; of
+    the latter at every third, as test_torture.py does it at each."""
+    step, least = (3, 150) if connecting else (1, 100)
     desk = Desk(target)
     with bench(target, "echo.py", desk.name, str(PATIENCE_MS)) as (wire, board, bridge):
         desk.answered()
         for n in itertools.count():
             at = n * step
-            harm = harms(WAYS[n % len(WAYS)], at)
+            harm = Struck(WAYS[n % len(WAYS)], at)
             wire.harm[direction] = harm
+            if connecting:
+                bridge.cut()
             desk.exchange([(1, b"one %d" % at), (2, b"two %d \x03\xfa" % at)])
             if not harm.done:
                 break
@@ -254,3 +241,10 @@ def test_somebody_types_ctrl_c(target: broker.Broker) -> None:
         desk.answered()
         wire.type(b"\x03")
         assert board.wait(DEADLINE) in (128 + signal.SIGINT, -signal.SIGINT, 1)
+
+
+def test_nothing_is_allocated(target: broker.Broker) -> None:
+    """Over the console, with a bridge and a broker: see proof.py of ../device."""
+    with bench(target, "prove.py", next(_names)) as (_, board, _):
+        assert board.wait(DEADLINE) == 0, board.told
+    assert board.told.split() == ["SEEN", "0", "0", "0"]

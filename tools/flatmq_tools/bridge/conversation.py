@@ -77,6 +77,7 @@ class Conversation:
         self._ending = False  # the broker has closed; what is queued goes out first
         self._since = 0.0  # when the board was last heard, or first sent something
         self._asked = 0
+        self._told_end = True  # the board need not be told again that the connection has ended
 
     @property
     def bad(self) -> int:
@@ -125,38 +126,43 @@ class Conversation:
 
     def leave(self, now: float) -> None:
         """The bridge ends."""
-        self._end()
+        self._end(now)
 
     def unplugged(self) -> None:
         """The line is gone."""
         self._rx = Decoder(self.text)
         self.out.clear()
-        self._end(tell=False)
+        self._end(None)
 
     def tick(self, now: float) -> None:
-        """Do what is due. To be called by `due`."""
+        """Do what is due. To be called at `due`."""
         if self.state == "open":
             self._send_queue(now)
         if self._ending and not self._queue and self.state != "closed":
-            self._end()
-        if self.state != "open":
-            return
-        if self._owe and not self.hold:
+            self._end(now)
+        if self._owe and not self.hold and self.state == "open":
             self._put(ACK)
         due = self.due
-        if due is not None and now >= due:
-            if self._asked == 2:
-                self._fail()
-            else:
-                self._asked += 1
-                self._put(ASK)
+        if due is None or now < due:
+            return
+        self._asked += 1
+        if self.state == "open" and self._asked > 2:
+            self._fail(now)
+        elif self.state == "open":
+            self._put(ASK)
+        elif self._asked > 2:
+            self._told_end = True
+        else:
+            self._put(CLOSE)
 
     @property
     def due(self) -> float | None:
         """When `tick` has something to do, if nothing happens before; None for never."""
-        if self.state != "open" or not self._unread:
-            return None
-        return self._since + self._patience * (1, _AGAIN, _GIVEN_UP)[self._asked]
+        if (self.state == "open" and self._unread) or (
+            self.state == "closed" and not self._told_end
+        ):
+            return self._since + self._patience * (1, _AGAIN, _GIVEN_UP)[self._asked]
+        return None
 
     # Frames
 
@@ -165,11 +171,11 @@ class Conversation:
             self._on_open(who, frame)
         elif kind not in (DATA, ACK, ASK, CLOSE):
             return
-        elif who != self._id or self.state == "closed":
+        elif who != self._id or (self.state == "closed" and kind != CLOSE):
             if kind != CLOSE:  # the connection began before this bridge did, or has ended here
                 self._put(CLOSE, who=who)
         elif kind == CLOSE:
-            self._end(tell=False)
+            self._end(None)
         elif self.state == "open":
             self._follow(kind, frame, now)
 
@@ -178,7 +184,7 @@ class Conversation:
             if self.state == "open" and not self._wanted:
                 self._put(OPEN)
             return
-        self._end(tell=False)
+        self._end(None)
         self._id = who
         hello = frame[HEAD:]
         room = hello[1] << 8 | hello[2] if len(hello) == 3 else 0
@@ -195,7 +201,7 @@ class Conversation:
     def _follow(self, kind: int, frame: bytes, now: float) -> None:
         read = len(self._unread) - (self._seq - frame[4] & 255)
         if frame[3] != self._wanted or not 0 <= read <= len(self._unread):
-            self._fail()
+            self._fail(now)
             return
         for _ in range(read):
             self._unread.popleft()
@@ -241,15 +247,20 @@ class Conversation:
         self.out += self._tx.out[: self._tx.n]
         return self._tx.n
 
-    def _fail(self) -> None:
+    def _fail(self, now: float) -> None:
         self.lost += 1
-        self._end()
+        self._end(now)
 
-    def _end(self, tell: bool = True) -> None:
+    def _end(self, now: float | None) -> None:
+        """The connection is over; without a time the board knows it."""
         if self.state == "closed":
+            self._told_end = self._told_end or now is None
             return
-        if tell:
+        self._told_end = now is None
+        if now is not None:
             self._put(CLOSE)
+            self._since = now
+            self._asked = 0
         self.state = "closed"
         self._queue.clear()
         self._unread.clear()
