@@ -67,6 +67,28 @@ def test_a_frame_of_an_old_connection_is_not_for_the_new_one() -> None:
     assert broker.got == b"new"
 
 
+def test_what_was_on_its_way_to_the_board_on_an_old_connection_is_not_for_the_new_one() -> None:
+    with World() as world:
+        passed = bytearray()
+
+        def note(data: bytes) -> bytes:
+            passed.extend(data)
+            return data
+
+        world.line.harm[DOWN] = note
+        world.broker.send(b"once")
+        world.until("the message", lambda: world.got == [b"once"] and not world.broker.outgoing)
+        old = bytes(passed[passed.index(b"\xfao") :])  # from OPENED on
+        world.line.hang_up()
+        world.until("the loss", lambda: world.client.stats.losses == 1)
+        world.until("the next one", lambda: world.client.connected)
+        world.until("quiet", lambda: not world.client.poll(10))
+        world.line.ring += old
+        world.until("all of it", lambda: not world.line.ring)
+        world.until("quiet", lambda: not world.client.poll(10))
+        assert (world.client.stats.losses, world.got) == (1, [b"once"])
+
+
 def test_a_connection_that_this_bridge_did_not_make_is_ended() -> None:
     talk = Conversation(Broker())
     talk.receive(frame(DATA, 5, b"x"), 0)
