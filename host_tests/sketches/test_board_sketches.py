@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import bme280_registers
+import ptys
 import pytest
-from board_bench import BOARDS, Board, Watcher, library, resolved, switched_on
+from board_bench import BOARDS, HEAP, HERE, Board, Watcher, library, resolved, switched_on
 
 from conftest import BROKERS, SharedBrokers
 from flatmq_tools.proxy import Direction, Fault, Proxy, Rules, Way
@@ -60,14 +61,16 @@ class Stand:
         """A name that no other test uses."""
         return f"{name}-{next(_count)}"
 
-    def board(self, name: str, device: str, port: int = 0, **of_device: Any) -> Board:
+    def board(
+        self, name: str, device: str, port: int = 0, serial: bool = False, **of_device: Any
+    ) -> Board:
         """A board that is not switched on."""
         settings = {
             "device": {"name": device, "interval": 1, **of_device},
             "wifi": {"ssid": "home", "password": "s3cret"},
             "broker": {"host": self.host, "port": port or self.port},
         }
-        board = Board(name, self._folder / (device or name), settings, port or self.port)
+        board = Board(name, self._folder / (device or name), settings, port or self.port, serial)
         self._boards.append(board)
         return board
 
@@ -442,3 +445,29 @@ def test_settings_that_are_missing_are_named(stand: Stand) -> None:
         assert board.next() is None
     assert board.output[-1] == "SettingsError: /settings.json: wifi.ssid is missing\n"
     assert "s3cret" not in "".join(board.output)
+
+
+@pytest.mark.parametrize("name", WITHOUT_RADIO)
+def test_over_the_serial_line_and_the_bridge(
+    name: str, shared_brokers: SharedBrokers, stand: Stand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The link that main.py names, at a terminal; what the sketch prints goes between frames."""
+    device = stand.device(name)
+    watcher = stand.watcher(device)
+    board = stand.board(name, device, serial=True)
+    (board.folder / "setup").write_text(f"{ALONE};{SOON}")
+    monkeypatch.setattr(ptys, "HEAP", HEAP)
+    with ptys.bench(
+        shared_brokers.get("mosquitto", "shared"),
+        str(HERE / "run_board.py"),
+        str(board.folder),
+        str(HERE / "fakes"),
+        name,
+        "deaf",
+    ) as (_, process, bridge):
+        watcher.until("status", b"online")
+        assert watcher.command("led", b"on") == b"done"
+        assert watcher.pack(lambda pack: pack["seq"][0] > 1)["chip/temp"][0] == Decimal("27.60")
+        assert f"@watchdog {WATCHDOG[name]}" in bridge.printed()
+        process.reset()
+    watcher.until("status", b"offline")
