@@ -16,10 +16,11 @@ from . import interpreter, results
 from .bytecode import SOURCES, compiled
 
 # In the order of loading, so that each is weighed by itself. Some wait for the first
-# subscription, or the first message in pieces; the last four for an application that imports them.
+# subscription, or the first message in pieces; the others for an application that imports them.
 _ORDER = (
     "__init__", "error", "port", "wire", "session", "client", "stream_tcp", "message",
-    "topic", "router", "pieces", "flash", "journal", "store", "spool",
+    "topic", "router", "pieces", "flash", "journal", "store", "spool", "senml",
+    "frames", "stream_uart",
 )  # fmt: skip
 _HEAD = ("file", "source, bytes", "functions", ".mpy, bytes", "heap held, bytes", "from ROMFS")
 # What is summed up before these, as what a board has that needs no more.
