@@ -20,7 +20,7 @@ from mpremote.transport_serial import SerialTransport
 PATIENCE = 60.0  # seconds without a byte from the board until it is given up
 RETURN = 120.0  # seconds that a board may need from its reset to its REPL
 _FIRST_TRY = 3.0  # seconds for the REPL to answer; doubles with each try
-_CHUNK = 1024  # bytes of a file that go with one command
+_CHUNK = 2048  # bytes of a file that go with one command
 
 # One round trip for all files: what is there, and how much room.
 _LOOK = """

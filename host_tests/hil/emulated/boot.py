@@ -8,10 +8,9 @@ mpremote, which does not run main.py.
 import os
 import sys
 
-import vfs
-
 import machine_of_board
 import network_of_board
+import vfs
 
 flash, blocks, desk, mode, ssid, password = sys.argv[1:7]
 BLOCK = 4096
@@ -21,7 +20,7 @@ class Flash:
     """A block device in a file."""
 
     def __init__(self, path, blocks):
-        self._file = open(path, "r+b")
+        self._file = open(path, "r+b")  # noqa: SIM115 (for as long as the board runs)
         self._blocks = blocks
 
     def readblocks(self, block, buf, offset=0):
@@ -55,6 +54,8 @@ vfs.mount(filesystem, "/")
 sys.path[:] = ["", ".frozen", "/lib"]
 if mode != "raw" and "main.py" in os.listdir("/"):
     try:
-        exec(open("/main.py").read())
+        with open("/main.py") as main:
+            source = main.read()
+        exec(source)
     except (Exception, KeyboardInterrupt) as error:
         sys.print_exception(error)
