@@ -1,0 +1,123 @@
+"""What a board gets: which files, where, the same bytes each time."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from flatmq_tools import bytecode, contents
+
+MODULES = {
+    "mine/main.py": "import helper\nimport wifi\n",
+    "mine/helper.py": "def late():\n    from sensors import bme\n    return bme\n",
+    "shared/wifi.py": "import settings\n",
+    "shared/settings.py": "import json\n",
+    "shared/sensors/__init__.py": "",
+    "shared/sensors/bme.py": "import struct\n",
+    "shared/unused.py": "import nothing_at_all\n",
+}
+
+
+@pytest.fixture
+def sketch(tmp_path: Path) -> Path:
+    return made(tmp_path)
+
+
+def made(folder: Path) -> Path:
+    for name, text in MODULES.items():
+        file = folder / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    return folder / "mine"
+
+
+def outside_of_the_client(files: dict[str, bytes]) -> list[str]:
+    return [path for path in files if not path.startswith("/lib/flatmq/")]
+
+
+def test_only_what_the_sketch_uses(sketch: Path) -> None:
+    files = contents.contents(sketch, {"wifi": {"ssid": "x"}})
+    assert outside_of_the_client(files) == [
+        "/helper.mpy",
+        "/lib/sensors/__init__.mpy",
+        "/lib/sensors/bme.mpy",
+        "/lib/settings.mpy",
+        "/lib/wifi.mpy",
+        "/main.py",
+        "/settings.json",
+    ]
+    assert files["/main.py"] == (sketch / "main.py").read_bytes()
+    assert json.loads(files["/settings.json"]) == {"wifi": {"ssid": "x"}}
+
+
+def test_the_whole_client_but_what_runs_on_a_desk(sketch: Path) -> None:
+    files = contents.contents(sketch, {})
+    client = {Path(path).stem for path in files if path.startswith("/lib/flatmq/")}
+    there = {file.stem for file in bytecode.SOURCES.glob("*.py")}
+    assert client == there - {"stream_cpython"}
+
+
+def test_no_settings_no_file(sketch: Path) -> None:
+    assert "/settings.json" not in contents.contents(sketch, {})
+
+
+def test_all_is_mpy_of_version_6_but_main(sketch: Path) -> None:
+    for path, data in contents.contents(sketch, {}).items():
+        if path != "/main.py":
+            assert path.endswith(".mpy")
+            assert data[:2] == b"M\x06", path
+
+
+def test_source_is_left_as_it_is(sketch: Path) -> None:
+    files = contents.contents(sketch, {}, source=True)
+    assert files["/helper.py"] == (sketch / "helper.py").read_bytes()
+    assert files["/lib/flatmq/wire.py"] == (bytecode.SOURCES / "wire.py").read_bytes()
+    assert not [path for path in files if path.endswith(".mpy")]
+
+
+def test_a_module_of_the_sketch_goes_before_a_shared_one(sketch: Path) -> None:
+    (sketch / "wifi.py").write_text("OWN = 1\n")
+    files = contents.contents(sketch, {})
+    assert "/wifi.mpy" in files
+    assert "/lib/wifi.mpy" not in files
+    assert "/lib/settings.mpy" not in files
+
+
+def test_the_same_bytes_from_another_folder(sketch: Path, tmp_path: Path) -> None:
+    """Nothing says where it was compiled, or when."""
+    other = made(tmp_path / "somewhere" / "else")
+    for module in ("wifi.py", "settings.py"):
+        shutil.copystat(__file__, other.parent / "shared" / module)
+    files = contents.contents(sketch, {"a": 1})
+    assert contents.contents(other, {"a": 1}) == files
+    assert not [path for path, data in files.items() if str(tmp_path).encode() in data]
+
+
+def test_a_traceback_on_the_board_names_the_module(sketch: Path) -> None:
+    files = contents.contents(sketch, {})
+    assert b"flatmq/wire.py" in files["/lib/flatmq/wire.mpy"]
+    assert b"sensors/bme.py" in files["/lib/sensors/bme.mpy"]
+
+
+def test_a_sketch_by_name_and_by_path(sketch: Path) -> None:
+    assert contents.find_sketch("host") == contents.SKETCHES / "host"
+    assert contents.find_sketch(str(sketch)) == sketch
+
+
+def test_no_sketch_of_that_name() -> None:
+    with pytest.raises(contents.ContentsError, match=r"nowhere: no sketch: .*there are .*host"):
+        contents.find_sketch("nowhere")
+
+
+def test_a_folder_without_main(tmp_path: Path) -> None:
+    with pytest.raises(contents.ContentsError, match=r"no sketch: it has no main\.py"):
+        contents.contents(tmp_path, {})
+
+
+def test_a_sketch_that_is_no_python(sketch: Path) -> None:
+    (sketch / "helper.py").write_text("x = 1\ndef\n")
+    with pytest.raises(contents.ContentsError, match=r"helper\.py: line 2: "):
+        contents.contents(sketch, {})

@@ -1,0 +1,81 @@
+"""What a board is told, and what a slip in it is told."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from flatmq_tools import settings
+
+EXAMPLE = {"device": {"name": "", "interval": 60}, "wifi": {"ssid": "", "password": ""}}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "settings.example.json").write_text(json.dumps(EXAMPLE))
+    return tmp_path
+
+
+def test_the_example_where_there_is_no_other(folder: Path) -> None:
+    assert settings.load((), folder) == EXAMPLE
+
+
+def test_own_settings_go_before_the_example(folder: Path) -> None:
+    (folder / "settings.json").write_text('{"wifi": {"ssid": "home"}}')
+    assert settings.load((), folder) == {"wifi": {"ssid": "home"}}
+
+
+def test_set_goes_before_all(folder: Path) -> None:
+    (folder / "settings.json").write_text('{"wifi": {"ssid": "home"}}')
+    assert settings.load(["wifi.ssid=cabin", "device.interval=5"], folder) == {
+        "wifi": {"ssid": "cabin"},
+        "device": {"interval": 5},
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("5", 5),
+        ("true", True),
+        ("null", None),
+        ('"5"', "5"),
+        ("", ""),
+        ("a=b", "a=b"),
+        ("p{ass", "p{ass"),
+    ],
+)
+def test_a_value_is_json_where_it_can_be(text: str, value: object, folder: Path) -> None:
+    assert settings.load([f"wifi.password={text}"], folder)["wifi"]["password"] == value
+
+
+@pytest.mark.parametrize("override", ["wifi.sid=home", "wifi=home", "ssid=home"])
+def test_a_slip_is_told_the_keys_there_are(override: str, folder: Path) -> None:
+    with pytest.raises(settings.SettingsError, match=rf"{override}: no such .*are .*wifi\.ssid"):
+        settings.load([override], folder)
+
+
+@pytest.mark.parametrize("override", ["wifi.ssid", "=home"])
+def test_a_set_without_key_or_value(override: str, folder: Path) -> None:
+    with pytest.raises(settings.SettingsError, match="must be KEY=VALUE"):
+        settings.load([override], folder)
+
+
+def test_a_text_in_the_place_of_a_table(folder: Path) -> None:
+    (folder / "settings.json").write_text('{"wifi": "home"}')
+    with pytest.raises(settings.SettingsError, match="wifi is no table"):
+        settings.load(["wifi.ssid=cabin"], folder)
+
+
+@pytest.mark.parametrize(("text", "told"), [("{", "not JSON"), ("[]", "must be an object")])
+def test_a_file_that_is_no_settings(text: str, told: str, folder: Path) -> None:
+    (folder / "settings.json").write_text(text)
+    with pytest.raises(settings.SettingsError, match=rf"settings\.json: {told}"):
+        settings.load((), folder)
+
+
+def test_without_any_file(tmp_path: Path) -> None:
+    assert settings.load((), tmp_path) == {}
+    assert settings.load(["wifi.ssid=home"], tmp_path) == {"wifi": {"ssid": "home"}}

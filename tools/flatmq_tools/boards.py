@@ -1,0 +1,263 @@
+"""What is known of each board: one TOML file in firmware/ a board, whose name is the file's.
+
+A new board is a new file. What is wrong in one is told with its file, key, value and limit.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
+from pathlib import Path
+from typing import Any, get_type_hints
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+FOLDER = Path(__file__).parents[2] / "firmware"
+
+CHIPS = {"rp2": ("rp2040", "rp2350"), "esp32": ("esp32", "esp32s3", "esp32c3")}
+METHODS = {"rp2": "uf2", "esp32": "esptool"}
+NETWORKS = ("wifi", "serial")
+ADDRESSES = 1 << 32
+
+
+class BoardError(ValueError):
+    """There is no such board, or its file is wrong: the text has file, key, value and limit."""
+
+
+@dataclass(frozen=True)
+class Flash:
+    """The board's flash; offsets are from its start, all in bytes."""
+
+    size: int
+    filesystem: int
+    """Offset of the filesystem."""
+    filesystem_size: int
+    block: int
+    """What an erase erases, and a block of the filesystem."""
+    program: int
+    """What littlefs writes at least at a time."""
+    address: int = 0
+    """Where the flash is mapped, for UF2; 0 where nothing asks."""
+    grows: bool = False
+    """The filesystem reaches up to the end of whatever flash the board has."""
+    romfs: int = 0
+    """Offset of the ROMFS partition."""
+    romfs_size: int = 0
+    """0: there is none."""
+
+    @property
+    def filesystem_end(self) -> int:
+        return self.filesystem + self.filesystem_size
+
+
+@dataclass(frozen=True)
+class Flashing:
+    """How the flash is written."""
+
+    method: str
+    """"uf2" (a drive that appears) or "esptool"."""
+    hint: str
+    """How a hand brings the board into its boot loader."""
+    family: int = 0
+    """UF2: the family id."""
+    drive: str = ""
+    """UF2: the label of the boot loader's drive."""
+    chip: str = ""
+    """esptool: its --chip."""
+    offset: int = 0
+    """esptool: where the firmware goes."""
+
+
+@dataclass(frozen=True)
+class Usb:
+    """How the board shows itself to the desk."""
+
+    ids: tuple[str, ...]
+    """VID:PID, four hexadecimal digits each, in lower case."""
+
+
+@dataclass(frozen=True)
+class Board:
+    """One file of firmware/."""
+
+    name: str
+    """What users type, and the file's name."""
+    title: str
+    port: str
+    """MicroPython's port: "rp2" or "esp32"."""
+    board: str
+    """MicroPython's name for it."""
+    chip: str
+    download: str
+    """Which file of MicroPython's download page, as a glob pattern."""
+    stubs: str
+    """The package on PyPI that has the types of its modules."""
+    network: str
+    """"wifi", or "serial" for one that has no radio."""
+    sketch: str
+    """The folder in boards/ that an image has where no other is named."""
+    flash: Flash
+    flashing: Flashing
+    usb: Usb
+    file: Path
+
+    def with_flash(self, size: int) -> Board:
+        """The same board with that many bytes of flash.
+
+        BoardError where the filesystem does not follow the size, or has no room.
+        """
+        if not self.flash.grows:
+            raise BoardError(
+                f"{self.name}: its firmware has one place for the filesystem, "
+                f"{self.flash.filesystem:#x} to {self.flash.filesystem_end:#x}, whatever the flash"
+            )
+        flash = replace(self.flash, size=size, filesystem_size=size - self.flash.filesystem)
+        board = replace(self, flash=flash)
+        _check(board)
+        return board
+
+
+TABLES: dict[str, type] = {"flash": Flash, "flashing": Flashing, "usb": Usb}
+KINDS = {str: "a text", int: "a whole number", bool: "true or false", tuple: "a list of texts"}
+
+
+def names(folder: Path = FOLDER) -> list[str]:
+    """Every board there is a file for, in order."""
+    return sorted(file.stem for file in folder.glob("*.toml"))
+
+
+def load(name: str, folder: Path = FOLDER) -> Board:
+    """The board of that name. BoardError."""
+    known = names(folder)
+    if name not in known:
+        raise BoardError(f"{name}: no such board; there are {', '.join(known)}")
+    file = folder / f"{name}.toml"
+    try:
+        with file.open("rb") as stream:
+            table = tomllib.load(stream)
+    except tomllib.TOMLDecodeError as error:
+        raise BoardError(f"{file}: not TOML: {error}") from error
+    board: Board = _build(Board, table, file, "", {"name": name, "file": file})
+    _check(board)
+    return board
+
+
+def _build(kind: type, table: dict[str, Any], file: Path, prefix: str, given: dict) -> Any:
+    """An object of `kind` out of a table of the file."""
+    types = get_type_hints(kind)
+    values = dict(given)
+    for key, value in table.items():
+        if key not in types or key in given:
+            known = ", ".join(sorted(set(types) - set(given)))
+            raise BoardError(f"{file}: {prefix}{key}: no such key; there are {known}")
+        wanted = types[key]
+        if is_dataclass(wanted):
+            if not isinstance(value, dict):
+                raise BoardError(f"{file}: {prefix}{key} = {value!r}: it is a table, [{key}]")
+            values[key] = _build(TABLES[key], value, file, f"{key}.", {})
+            continue
+        base = getattr(wanted, "__origin__", wanted)
+        if base is tuple and isinstance(value, list):
+            value = tuple(value)  # noqa: PLW2901
+        # True is an int to isinstance, and not to whoever wrote the file.
+        if type(value) is not base or (
+            base is tuple and not all(isinstance(item, str) for item in value)
+        ):
+            raise BoardError(f"{file}: {prefix}{key} = {value!r}: must be {KINDS[base]}")
+        values[key] = value
+    for field in fields(kind):
+        if field.name not in values and field.default is MISSING:
+            raise BoardError(f"{file}: {prefix}{field.name}: is missing")
+    return kind(**values)
+
+
+def _check(board: Board) -> None:
+    """BoardError for the first value that cannot be."""
+    flash = board.flash
+
+    def limit(key: str, value: Any, good: bool, text: str) -> None:
+        if not good:
+            shown = value if isinstance(value, str) else f"{value:#x}"
+            raise BoardError(f"{board.file}: {key} = {shown}: {text}")
+
+    def one_of(key: str, value: str, known: tuple[str, ...]) -> None:
+        limit(key, value, value in known, f"must be one of {', '.join(known)}")
+
+    one_of("port", board.port, tuple(CHIPS))
+    one_of("chip", board.chip, CHIPS[board.port])
+    one_of("network", board.network, NETWORKS)
+    one_of("flashing.method", board.flashing.method, (METHODS[board.port],))
+    for key in ("title", "board", "download", "stubs", "sketch"):
+        limit(key, "", bool(getattr(board, key)), "must not be empty")
+
+    limit("flash.block", flash.block, flash.block == 4096, "must be 0x1000, what an erase erases")
+    limit(
+        "flash.program",
+        flash.program,
+        flash.program in (16, 32, 64, 128, 256),
+        "must be a power of 2 from 0x10 to 0x100",
+    )
+    for key in ("size", "filesystem", "filesystem_size", "romfs", "romfs_size"):
+        value = getattr(flash, key)
+        limit(
+            f"flash.{key}",
+            value,
+            0 <= value <= ADDRESSES and value % flash.block == 0,
+            f"must be a multiple of flash.block = {flash.block:#x}, and not below 0",
+        )
+    limit("flash.address", flash.address, 0 <= flash.address < ADDRESSES, "must fit into 32 bits")
+    # Two blocks hold littlefs's root; with fewer than four nothing fits beside it.
+    limit(
+        "flash.filesystem_size",
+        flash.filesystem_size,
+        flash.filesystem_size >= 4 * flash.block,
+        f"must be at least {4 * flash.block:#x}, four blocks",
+    )
+    if board.port == "rp2" or flash.grows:
+        limit(
+            "flash.filesystem",
+            flash.filesystem,
+            flash.filesystem_end == flash.size,
+            f"with flash.filesystem_size = {flash.filesystem_size:#x} it ends at "
+            f"{flash.filesystem_end:#x}, and must end with flash.size = {flash.size:#x}",
+        )
+    limit(
+        "flash.filesystem",
+        flash.filesystem,
+        flash.filesystem_end <= flash.size,
+        f"with flash.filesystem_size = {flash.filesystem_size:#x} it ends at "
+        f"{flash.filesystem_end:#x}, behind flash.size = {flash.size:#x}",
+    )
+    if flash.romfs_size:
+        limit(
+            "flash.romfs",
+            flash.romfs,
+            flash.romfs + flash.romfs_size <= flash.size
+            and (
+                flash.romfs + flash.romfs_size <= flash.filesystem
+                or flash.romfs >= flash.filesystem_end
+            ),
+            f"with flash.romfs_size = {flash.romfs_size:#x} it must end by flash.filesystem = "
+            f"{flash.filesystem:#x}",
+        )
+
+    if board.flashing.method == "uf2":
+        family = board.flashing.family
+        limit("flashing.family", family, 0 < family < ADDRESSES, "must be a UF2 family id")
+        limit("flashing.drive", "", bool(board.flashing.drive), "must not be empty")
+    else:
+        one_of("flashing.chip", board.flashing.chip, (board.chip,))
+        limit(
+            "flashing.offset",
+            board.flashing.offset,
+            0 <= board.flashing.offset < flash.filesystem,
+            f"must be below flash.filesystem = {flash.filesystem:#x}",
+        )
+    limit("flashing.hint", "", bool(board.flashing.hint), "must not be empty")
+    for text in board.usb.ids:
+        vid, _, pid = text.partition(":")
+        good = all(len(x) == 4 and set(x) <= set("0123456789abcdef") for x in (vid, pid))
+        limit("usb.ids", text, good, "must be VID:PID, as in 2e8a:0005, in lower case")

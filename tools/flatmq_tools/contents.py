@@ -1,0 +1,104 @@
+"""What is on a board: which files, where, and their bytes.
+
+The client goes to /lib/flatmq, what the sketch uses of the shared parts to /lib, the sketch to /,
+its settings to /settings.json. All but main.py is compiled: MicroPython runs main.py as source
+only, and imports .mpy from anywhere.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from . import bytecode
+
+SKETCHES = Path(__file__).parents[2] / "boards"
+SHARED = "shared"
+MAIN = "main.py"
+
+
+class ContentsError(ValueError):
+    """What is to go on the board cannot: the text says which file and why."""
+
+
+def find_sketch(name: str, folder: Path = SKETCHES) -> Path:
+    """The sketch's folder: a path to one, or the name of one in boards/. ContentsError."""
+    for sketch in (Path(name), folder / name):
+        if (sketch / MAIN).is_file():
+            return sketch
+    known = sorted(file.parent.name for file in folder.glob(f"*/{MAIN}"))
+    raise ContentsError(
+        f"{name}: no sketch: neither it nor {folder / name} is a folder with a {MAIN}; "
+        f"there are {', '.join(known)}"
+    )
+
+
+def contents(sketch: Path, settings: dict[str, Any], *, source: bool = False) -> dict[str, bytes]:
+    """Path on the board -> bytes, in the order of the paths.
+
+    sketch: a folder with a main.py; the shared parts are in the folder `shared` beside it, or in
+    boards/shared. settings: what /settings.json says; none, no file. source: nothing is compiled.
+    The same input gives the same bytes, wherever the folders are.
+    ContentsError; bytecode.CompileError where a file is no Python.
+    """
+    if not (sketch / MAIN).is_file():
+        raise ContentsError(f"{sketch}: no sketch: it has no {MAIN}")
+    modules = {f"/{file.name}": file for file in sorted(sketch.glob("*.py"))}
+    shared = sketch.parent / SHARED
+    if not shared.is_dir():
+        shared = SKETCHES / SHARED
+    for file in _used(list(modules.values()), shared):
+        modules[f"/lib/{file.relative_to(shared).as_posix()}"] = file
+    for file in sorted(bytecode.SOURCES.glob("*.py")):
+        if file.stem not in bytecode.DESK_ONLY:
+            modules[f"/lib/flatmq/{file.name}"] = file
+    files: dict[str, bytes] = {}
+    with tempfile.TemporaryDirectory(prefix="flatmq-contents-") as folder:
+        for path, file in modules.items():
+            if source or path == f"/{MAIN}":
+                files[path] = file.read_bytes()
+                continue
+            target = Path(folder) / "compiled.mpy"
+            # What a traceback calls it; a path of this machine would get into the bytes.
+            bytecode.compile_module(file, target, path.removeprefix("/lib").removeprefix("/"))
+            files[path.removesuffix(".py") + ".mpy"] = target.read_bytes()
+    if settings:
+        files["/settings.json"] = json.dumps(settings, indent=1).encode() + b"\n"
+    return dict(sorted(files.items()))
+
+
+def _imports(file: Path) -> set[str]:
+    """Every module that the file may import, wherever in it the statement stands."""
+    try:
+        tree = ast.parse(file.read_bytes())
+    except SyntaxError as error:
+        raise ContentsError(f"{file}: line {error.lineno}: {error.msg}") from error
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            found.add(node.module)
+            found.update(f"{node.module}.{alias.name}" for alias in node.names)
+    return found
+
+
+def _used(files: list[Path], shared: Path) -> list[Path]:
+    """The shared modules that `files` import, and those that these do; a package as a whole."""
+    own = {file.stem for file in files}
+    used: set[Path] = set()
+    waiting = list(files)
+    while waiting:
+        for name in _imports(waiting.pop()):
+            first = name.partition(".")[0]
+            if first in own:
+                continue
+            found = [shared / f"{first}.py", *(shared / first).rglob("*.py")]
+            for file in found:
+                if file.is_file() and file not in used:
+                    used.add(file)
+                    waiting.append(file)
+    return sorted(used)
