@@ -18,6 +18,7 @@ import subprocess
 import termios
 import threading
 import tty
+from collections.abc import Callable
 from pathlib import Path
 
 from flatmq_tools import interpreter
@@ -36,6 +37,7 @@ class EmulatedBoard:
     folder: where its flash is kept. air: what its Wi-Fi reaches the broker by, None for a board
     that is not to reach one. wifi: the network that is there. unplugs: a reset closes the
     connection, as it does with a board whose USB is its own; else it stays, as behind a USB-UART.
+    show_drive: called when its boot loader is asked for.
     """
 
     def __init__(
@@ -45,6 +47,7 @@ class EmulatedBoard:
         air: Proxy | None = None,
         wifi: tuple[str, str] = ("net", "word"),
         unplugs: bool = False,
+        show_drive: Callable[[], None] = lambda: None,
     ) -> None:
         self.flash = folder / "flash.bin"
         if not self.flash.exists():
@@ -53,6 +56,7 @@ class EmulatedBoard:
         self._air = air
         self._wifi = wifi
         self._unplugs = unplugs
+        self._show_drive = show_drive
         if air:
             air.refuse()  # nothing gets through before it has joined
         self._port = socket.create_server(("127.0.0.1", 0))
@@ -63,6 +67,7 @@ class EmulatedBoard:
         self._client: socket.socket | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._said = b""  # the last of what it printed
+        self._held: bytes | None = b""  # what came while it has not started; None once it has
         self._boot("hard")
         self._thread = threading.Thread(target=self._serve)
         self._thread.start()
@@ -116,6 +121,8 @@ class EmulatedBoard:
         )  # fmt: skip
         os.close(end)
         self._said = b""
+        # Interrupted before it has its own file system it would have this machine's.
+        self._held = b""
 
     def _halt(self) -> None:
         if self._process is not None:
@@ -154,10 +161,13 @@ class EmulatedBoard:
         data = b""
         with contextlib.suppress(ConnectionError):
             data = self._client.recv(4096)
-        if data:
-            os.write(self._terminal, data)
-        else:
+        if not data:
             self._unplug()
+        elif self._held is None:
+            with contextlib.suppress(OSError):
+                os.write(self._terminal, data)
+        else:
+            self._held += data
 
     def _print(self) -> None:
         try:
@@ -171,7 +181,7 @@ class EmulatedBoard:
             self._send(b"MPY: soft reboot\r\n")
             self._boot("raw" if is_raw else "soft")
             if is_raw:
-                os.write(self._terminal, b"\x01")
+                self._held = b"\x01"
             return
         self._said = (self._said + data)[-65536:]
         self._send(data)
@@ -183,7 +193,9 @@ class EmulatedBoard:
 
     def _obey(self) -> None:
         assert self._asking is not None
-        words = self._asking.recv(64).split()
+        words = []
+        with contextlib.suppress(OSError):  # it has ended meanwhile
+            words = self._asking.recv(64).split()
         if not words:
             self._asking.close()
             self._asking = None
@@ -191,12 +203,19 @@ class EmulatedBoard:
         if words == [b"reset"]:
             self._reset()
             return
+        if words == [b"up"]:
+            os.write(self._terminal, self._held or b"")
+            self._held = None
+        if words == [b"bootloader"]:
+            self._unplug()
+            self._show_drive()
         if self._air and words == [b"air", b"on"]:
             self._air.refuse(False)
         elif self._air and words == [b"air", b"off"]:
             self._air.refuse()
             self._air.strike("silence")
-        self._asking.sendall(b"done\n")
+        with contextlib.suppress(OSError):
+            self._asking.sendall(b"done\n")
 
     def _reset(self) -> None:
         self._halt()

@@ -51,6 +51,15 @@ for _p in {paths!r}:
     except OSError:
         os.stat(_p)
 """
+_REMOVE = """
+import os
+for _p in {paths!r}:
+    try:
+        os.remove(_p)
+        print(_p)
+    except OSError:
+        pass
+"""
 _RESET = "import time, machine; time.sleep_ms(100); machine.reset()"
 
 
@@ -58,7 +67,7 @@ class RemoteError(RuntimeError):
     """The board cannot be reached, or what it was told to do failed."""
 
 
-class _Transport(SerialTransport):  # type: ignore[misc]
+class _Transport(SerialTransport):
     """mpremote's, which waits longer: emulators and first imports take their time."""
 
     def read_until(
@@ -77,6 +86,7 @@ class Remote:
     def __init__(self, address: str) -> None:
         self.address = address
         self._transport: _Transport | None = None
+        self._was_open = False
 
     def __enter__(self) -> Remote:
         return self
@@ -100,7 +110,8 @@ class Remote:
 
     def enter(self, *, soft_reset: bool = False, patience: float = RETURN) -> None:
         """Interrupts what runs, and has the REPL listen; tries again for `patience` seconds, as
-        after a reset a board is not there, or does not listen, for a while.
+        after a reset a board is not there, or does not listen, for a while. A port that could
+        never be opened is not tried again.
 
         soft_reset: its heap starts empty, and main.py does not run.
         """
@@ -112,10 +123,11 @@ class Remote:
                 with contextlib.redirect_stdout(io.StringIO()):
                     if self._transport is None:
                         self._transport = _Transport(self.address, timeout=PATIENCE)
+                        self._was_open = True
                     self._transport.enter_raw_repl(soft_reset, timeout_overall=wait)
                     return
             except (OSError, TransportError, ValueError) as error:
-                if time.monotonic() >= deadline:
+                if time.monotonic() >= deadline or not self._was_open:
                     reached = self._transport is not None
                     self.close()
                     raise RemoteError(
@@ -172,9 +184,13 @@ class Remote:
 
     def reset(self) -> None:
         """Resets the board as its button does, and leaves it to its main.py."""
+        self.leave_for(_RESET)
+
+    def leave_for(self, code: str) -> None:
+        """Starts code that has no end, and leaves the board to it."""
         transport = self._listening()
         try:
-            transport.exec_raw_no_follow(_RESET)
+            transport.exec_raw_no_follow(code)
             time.sleep(0.3)  # the code sleeps for a third of it, so that this gets out
         except (OSError, TransportError) as error:
             raise RemoteError(f"{self.address}: the board fell silent ({error})") from error
@@ -241,6 +257,10 @@ class Remote:
                 "(`mpremote rm`), or flash it anew"
             )
         return changed
+
+    def remove(self, paths: Iterable[str]) -> list[str]:
+        """Removes those of the files that are there, and returns them."""
+        return self.run(_REMOVE.format(paths=list(paths)))
 
     def write(
         self, files: Mapping[str, bytes], progress: Callable[[str, int], None] | None = None

@@ -52,6 +52,7 @@ filesystem = mounted(Flash(flash, int(blocks)))
 vfs.umount("/")
 vfs.mount(filesystem, "/")
 sys.path[:] = ["", ".frozen", "/lib"]
+machine_of_board.desk.ask("up")
 if mode != "raw" and "main.py" in os.listdir("/"):
     try:
         with open("/main.py") as main:

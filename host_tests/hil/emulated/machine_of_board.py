@@ -23,3 +23,10 @@ def reset():
     desk.ask("reset")
     while True:
         pass
+
+
+def bootloader():
+    """Shows its boot drive, if it is a board that has one, and is nothing else from then on."""
+    desk.ask("bootloader")
+    while True:
+        pass
