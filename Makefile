@@ -1,4 +1,4 @@
-# make demo · test · bench · soak · faults · powercut · lint · size · clean
+# make demo · test · bench · soak · faults · powercut · firmware · lint · size · clean
 #
 # Everything is installed into .venv; nothing else on the machine is touched, but for mosquitto,
 # which `make test`, `make bench` and `make soak` install with apt-get where they may.
@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 READINGS ?= 25
 MESSAGES ?= 1000000
 
-.PHONY: help demo test bench soak faults powercut lint size clean mosquitto
+.PHONY: help demo test bench soak faults powercut firmware lint size clean mosquitto
 
 help:
 	@echo "make demo    a board's sketch publishes, this machine receives: a look in a few seconds"
@@ -18,6 +18,7 @@ help:
 	@echo "make soak    a million messages each way over a link that breaks; writes docs/results.md"
 	@echo "make faults  every fault there is a scenario for; writes docs/results.md"
 	@echo "make powercut  the spool's power cut at every write; writes docs/results.md"
+	@echo "make firmware BOARD=pico_w [FIRMWARE=file]  a board's image, in build/; SKETCH, SET=key=value"
 	@echo "make lint    ruff and mypy alone"
 	@echo "make size    bytes of flash that the client takes"
 	@echo "make clean   removes .venv and what was built"
@@ -41,6 +42,10 @@ faults: mosquitto $(VENV)/test.stamp
 
 powercut: $(VENV)/demo.stamp
 	@$(BIN)/flatmq powercut
+
+firmware: $(VENV)/image.stamp
+	@$(if $(BOARD),,echo "make firmware BOARD=...: one of" $(basename $(notdir $(wildcard firmware/*.toml))) >&2; exit 1)
+	@$(BIN)/flatmq image $(BOARD)$(if $(FIRMWARE), --firmware "$(FIRMWARE)")$(if $(SKETCH), --sketch "$(SKETCH)")$(if $(SET), --set "$(SET)")
 
 lint: $(VENV)/test.stamp
 	@$(BIN)/ruff check .

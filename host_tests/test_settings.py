@@ -35,20 +35,22 @@ def test_set_goes_before_all(folder: Path) -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [
-        ("5", 5),
-        ("true", True),
-        ("null", None),
-        ('"5"', "5"),
-        ("", ""),
-        ("a=b", "a=b"),
-        ("p{ass", "p{ass"),
-    ],
-)
-def test_a_value_is_json_where_it_can_be(text: str, value: object, folder: Path) -> None:
-    assert settings.load([f"wifi.password={text}"], folder)["wifi"]["password"] == value
+@pytest.mark.parametrize("text", ["home", "", "12345678", "true", "a=b", "p{ass"])
+def test_a_password_is_text_whatever_it_looks_like(text: str, folder: Path) -> None:
+    assert settings.load([f"wifi.password={text}"], folder)["wifi"]["password"] == text
+
+
+@pytest.mark.parametrize("text", ["soon", "true", "1.5", ""])
+def test_a_number_must_be_one(text: str, folder: Path) -> None:
+    with pytest.raises(settings.SettingsError, match=r"must be like 60"):
+        settings.load([f"device.interval={text}"], folder)
+
+
+@pytest.mark.parametrize(("text", "value"), [("5", 5), ("true", True), ('"5"', "5"), ("x", "x")])
+def test_without_an_example_it_is_json_where_it_can_be(
+    text: str, value: object, tmp_path: Path
+) -> None:
+    assert settings.load([f"a.b={text}"], tmp_path) == {"a": {"b": value}}
 
 
 @pytest.mark.parametrize("override", ["wifi.sid=home", "wifi=home", "ssid=home"])

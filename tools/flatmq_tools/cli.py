@@ -249,5 +249,57 @@ def logs(port: str | None) -> None:
     )
 
 
+@main.command()
+@click.argument("board")
+@click.option(
+    "--firmware",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="MicroPython's download for the board; without it, the filesystem alone is made.",
+)
+@click.option("--sketch", help="A folder with a main.py, or the name of one in boards/.")
+@click.option(
+    "--set",
+    "overrides",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="As in wifi.ssid=home; repeatable.",
+)
+@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="The file to write.")
+@click.option("--filesystem-only", is_flag=True, help="Leave the firmware out; it is checked.")
+@click.option("--romfs", is_flag=True, help="The modules go into a ROMFS image.")
+@click.option("--flash-size", metavar="SIZE", help="Of an ESP32 that has another: 16MB.")
+def image(
+    board: str,
+    firmware: Path | None,
+    sketch: str | None,
+    overrides: tuple[str, ...],
+    out: Path | None,
+    filesystem_only: bool,
+    romfs: bool,
+    flash_size: str | None,
+) -> None:
+    """Make a file that puts MicroPython, the client and a sketch onto BOARD.
+
+    BOARD is a file's name in firmware/: pico_w, esp32_s3 ...
+    """
+    from . import image as command
+    from .bytecode import CompileError
+
+    _exit(
+        lambda: command.main(
+            board,
+            firmware_file=firmware,
+            sketch=sketch,
+            overrides=overrides,
+            out=out,
+            filesystem_only=filesystem_only,
+            with_romfs=romfs,
+            flash_size=flash_size,
+        ),
+        CompileError,
+        *command.ERRORS,
+    )
+
+
 if __name__ == "__main__":
     main()

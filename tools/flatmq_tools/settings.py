@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import json
 from collections.abc import Iterable
 from pathlib import Path
@@ -19,24 +21,27 @@ class SettingsError(ValueError):
 def load(overrides: Iterable[str] = (), folder: Path = FOLDER) -> dict[str, Any]:
     """The settings, tables within a table; {} where there are neither file nor overrides.
 
-    overrides: "wifi.ssid=home": the value as JSON where it is some, else as text. Only a key of
-    the example may be set, which finds slips.
+    overrides: "wifi.ssid=home": the value as JSON where it is some, else as text; always as text
+    where the example has one, so that a password may be all digits. Only a key of the example may
+    be set, which finds slips.
     """
     example = _read(folder / EXAMPLE)
     own = _read(folder / OWN)
-    settings = example if own is None else own
-    settings = {} if settings is None else settings
+    settings = copy.deepcopy(example or {}) if own is None else own
     for override in overrides:
         key, sign, text = override.partition("=")
         if not sign or not key:
             raise SettingsError(f"--set {override}: must be KEY=VALUE, as in wifi.ssid=home")
-        if example is not None and key not in _keys(example):
-            known = ", ".join(_keys(example))
-            raise SettingsError(f"--set {override}: no such setting; there are {known}")
-        try:
+        value: Any = text
+        with contextlib.suppress(json.JSONDecodeError):
             value = json.loads(text)
-        except json.JSONDecodeError:
-            value = text
+        if example is not None:
+            known = _values(example)
+            if key not in known:
+                raise SettingsError(
+                    f"--set {override}: no such setting; there are {', '.join(known)}"
+                )
+            value = _like(known[key], value, text, override)
         *tables, last = key.split(".")
         place = settings
         for name in tables:
@@ -59,12 +64,21 @@ def _read(file: Path) -> dict[str, Any] | None:
     return found
 
 
-def _keys(table: dict[str, Any], prefix: str = "") -> list[str]:
+def _values(table: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     """Every key that has a value, with its tables before it."""
-    found = []
+    found: dict[str, Any] = {}
     for key, value in table.items():
         if isinstance(value, dict):
-            found += _keys(value, f"{prefix}{key}.")
+            found |= _values(value, f"{prefix}{key}.")
         else:
-            found.append(prefix + key)
+            found[prefix + key] = value
     return found
+
+
+def _like(example: Any, value: Any, text: str, override: str) -> Any:
+    """The value as the example's kind; SettingsError where it is of another."""
+    if isinstance(example, str):
+        return value if isinstance(value, str) else text
+    if example is not None and type(value) is not type(example):
+        raise SettingsError(f"--set {override}: must be like {json.dumps(example)}")
+    return value

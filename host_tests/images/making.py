@@ -1,0 +1,82 @@
+"""A small sketch, and what is made of it."""
+
+from __future__ import annotations
+
+import functools
+import subprocess
+import tempfile
+from pathlib import Path
+
+from conftest import HERE, interpreter_command
+from flatmq_tools import contents, image, interpreter
+from flatmq_tools.boards import Board
+
+SETTINGS = {"wifi": {"ssid": "home", "password": "12345678"}}
+SKETCH = {
+    "mine/main.py": "import helper\n\nhelper.payload()\n",
+    "mine/helper.py": (
+        "import reading\n\nDEVICE = b'image-1'\nTOPIC = b'images/reading'\n\n\n"
+        "def payload():\n    return reading.text()\n"
+    ),
+    "shared/reading.py": "def text():\n    return b'21.5'\n",
+}
+
+
+@functools.cache
+def _folder() -> tempfile.TemporaryDirectory[str]:
+    """A folder with the sketch, removed when this process ends."""
+    folder = tempfile.TemporaryDirectory(prefix="flatmq-sketch-")
+    for name, text in SKETCH.items():
+        file = Path(folder.name, name)
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(text)
+    return folder
+
+
+def sketch() -> Path:
+    """The sketch's folder."""
+    return Path(_folder().name, "mine")
+
+
+@functools.cache
+def modules() -> dict[str, bytes]:
+    """What the sketch puts on a board."""
+    return contents.contents(sketch(), SETTINGS)
+
+
+@functools.cache
+def files() -> dict[str, bytes]:
+    """The same, and a file of every size that littlefs stores in a way of its own."""
+    sizes = (0, 1, 127, 128, 129, 255, 511, 512, 513, 1023, 1024, 1025, 4096, 4097, 20_000)
+    return modules() | {f"/data/{size}.bin": (bytes(range(256)) * 80)[:size] for size in sizes}
+
+
+def make(board: Board, folder: Path, firmware: bytes) -> bytes:
+    """The image of all `files`, with that firmware."""
+    file = folder / "download"
+    file.write_bytes(firmware)
+    return image.make(board, files(), firmware_file=file).image
+
+
+def on_board(*arguments: object) -> list[str]:
+    """The lines that MicroPython prints."""
+    found = subprocess.run(
+        [*interpreter_command("micropython", "64m"), HERE / "images/on_board.py"]
+        + [str(argument) for argument in arguments],
+        env=interpreter.environment(HERE / "spool"),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert found.returncode == 0, found.stdout + found.stderr
+    return found.stdout.splitlines()
+
+
+def listed(lines: list[str], root: str = "/board") -> dict[str, bytes]:
+    """Path -> bytes, as on_board.py prints them."""
+    found = {}
+    for line in lines:
+        _, path, *content = line.split(" ")
+        found[path.removeprefix(root)] = bytes.fromhex(content[0])
+    return found

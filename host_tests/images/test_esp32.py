@@ -1,0 +1,159 @@
+"""Files for ESP32: each part is at its offset; a firmware that has it elsewhere is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from esp_idf_defs.partitions import PartitionTable
+from esptool import CHIP_DEFS
+
+import downloads
+from flatmq_tools import boards, image
+from flatmq_tools.image import filesystem, firmware
+from making import files, listed, make, modules, on_board
+
+ESP32S = [name for name in boards.names() if boards.load(name).port == "esp32"]
+SIZE = 0x54321  # of the firmware, from its place in flash on
+
+# What earlier firmware had: ports/esp32/partitions-4MiB.csv before MicroPython 1.26.
+WITH_VFS = downloads.PARTITIONS + "vfs,      data, fat,     0x200000, 0x200000,\n"
+ELSEWHERE = downloads.PARTITIONS + "vfs,      data, fat,     0x210000, 0x1F0000,\n"
+LARGER = downloads.PARTITIONS.replace("0x1F0000", "0x210000")
+
+
+@pytest.mark.parametrize("name", ESP32S)
+def test_each_part_is_at_its_offset(name: str, tmp_path: Path) -> None:
+    board = boards.load(name)
+    flash = board.flash
+    download = downloads.esp32(board, SIZE)
+    made = make(board, tmp_path, download)
+    # The file begins where the firmware's own download does.
+    content = bytes(board.flashing.offset) + made
+    assert len(content) == flash.filesystem_end == flash.size
+    assert content[board.flashing.offset :][:SIZE] == download
+    assert set(content[board.flashing.offset + SIZE : flash.filesystem]) == {0xFF}
+    assert content[flash.filesystem :] == filesystem.build(files(), flash)
+    # As the boot loader finds it there.
+    table = PartitionTable.from_binary(content[0x8000:0x8C00])
+    assert max(part.offset + part.size for part in table) == flash.filesystem
+    assert content[board.flashing.offset] == CHIP_DEFS[board.flashing.chip].ESP_IMAGE_MAGIC
+
+
+@pytest.mark.parametrize("name", ESP32S)
+def test_the_firmware_is_where_its_chip_looks_for_it(name: str) -> None:
+    board = boards.load(name)
+    chip = CHIP_DEFS[board.flashing.chip]
+    assert board.flashing.offset == chip.BOOTLOADER_FLASH_OFFSET
+    assert firmware.CHIP_IDS[chip.IMAGE_CHIP_ID] == board.chip
+
+
+def test_the_filesystem_alone_is_for_its_offset() -> None:
+    board = boards.load("esp32_s3")
+    made = image.make(board, files())
+    assert made.offset == board.flash.filesystem
+    assert made.image == filesystem.build(files(), board.flash)
+
+
+def test_the_firmware_is_checked_where_it_is_left_out(tmp_path: Path) -> None:
+    board = boards.load("esp32")
+    file = tmp_path / "download"
+    file.write_bytes(downloads.esp32(board, SIZE))
+    made = image.make(board, modules(), firmware_file=file, filesystem_only=True)
+    assert (made.version, made.offset) == ("1.28.0", board.flash.filesystem)
+    assert made.image == image.make(board, modules()).image
+    file.write_bytes(downloads.esp32(board, SIZE, partitions=LARGER))
+    with pytest.raises(image.ImageError, match="0x220000"):
+        image.make(board, modules(), firmware_file=file, filesystem_only=True)
+
+
+def test_more_flash_a_larger_filesystem(tmp_path: Path) -> None:
+    board = boards.load("esp32").with_flash(8 << 20)
+    content = make(board, tmp_path, downloads.esp32(board, SIZE))
+    assert len(content) == (8 << 20) - board.flashing.offset
+    file = tmp_path / "flash"
+    file.write_bytes(content[board.flash.filesystem - board.flashing.offset :])
+    assert listed(on_board("files", file, 0)) == files()
+
+
+def test_a_partition_of_its_own_is_taken_where_it_is_the_same(tmp_path: Path) -> None:
+    board = boards.load("esp32")
+    content = make(board, tmp_path, downloads.esp32(board, SIZE, partitions=WITH_VFS))
+    assert content[board.flash.filesystem - 0x1000 :] == filesystem.build(files(), board.flash)
+
+
+Download = Callable[[], bytes]
+ESP32 = boards.load("esp32")
+S3 = boards.load("esp32_s3")
+WRONG: dict[str, tuple[str, Download, str]] = {
+    "no firmware": (
+        "esp32",
+        lambda: b"MicroPython",
+        r"it is no firmware .* 11 bytes .* 4d, not w",
+    ),
+    "a UF2 file": ("esp32", lambda: b"UF2\n" * 20_000, r"it is no firmware .* begin with 55, not"),
+    "for the other chip": (
+        "esp32_c3",
+        lambda: downloads.esp32(boards.load("esp32_c3"), SIZE, chip="esp32s3"),
+        r"it is for esp32s3, and the board has esp32c3",
+    ),
+    "for the chip before it": (
+        "esp32_s3",
+        lambda: downloads.esp32(ESP32, SIZE),
+        r"it is for esp32, and the board has esp32s3",
+    ),
+    "no partition table": (
+        "esp32",
+        lambda: downloads.esp32(ESP32, SIZE, partitions=None),
+        r"no partition table is in it, where 0x8000 of the flash will be",
+    ),
+    "the filesystem elsewhere": (
+        "esp32",
+        lambda: downloads.esp32(ESP32, SIZE, partitions=ELSEWHERE),
+        r"it has its filesystem at 0x210000 to 0x400000, and flash\.filesystem of .*esp32\.toml "
+        r"says 0x200000 to 0x400000",
+    ),
+    "a larger application": (
+        "esp32",
+        lambda: downloads.esp32(ESP32, SIZE, partitions=LARGER),
+        r"it has its filesystem at 0x220000 to 0x400000, and .* 0x200000 to 0x400000",
+    ),
+    "a smaller flash": (
+        "esp32_s3",
+        lambda: downloads.esp32(S3, SIZE, partitions=WITH_VFS),
+        r"it has its filesystem at 0x200000 to 0x400000, and .* 0x200000 to 0x800000",
+    ),
+    "too large": (
+        "esp32",
+        lambda: downloads.esp32(ESP32, 0x1FF010),
+        r"it reaches up to 0x200010, and the filesystem of esp32 starts at 0x200000, 16 bytes bef",
+    ),
+    "too old": (
+        "esp32",
+        lambda: downloads.esp32(ESP32, SIZE, version="1.22.2"),
+        r"it is MicroPython 1\.22\.2, and flatmq needs 1\.26 or later",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_a_wrong_firmware_is_told_why(case: str, tmp_path: Path) -> None:
+    name, download, told = WRONG[case]
+    with pytest.raises(image.ImageError, match=rf"{tmp_path}/download: {told}"):
+        make(boards.load(name), tmp_path, download())
+
+
+@pytest.mark.parametrize(
+    ("banner", "version"),
+    [
+        (b"MicroPython v1.26.0-preview.12.gabc on 2025-06-01", (1, 26, 0)),
+        (b"MicroPython (with v2.0 preview) v1.29.1 on 2026-06-01", (1, 29, 1)),
+        (b"3.4.0; MicroPython v1.28 on 2026-04-01", (1, 28, 0)),
+        (b"MicroPython", None),
+    ],
+)
+def test_the_version_is_read_from_the_banner(
+    banner: bytes, version: tuple[int, int, int] | None
+) -> None:
+    assert firmware.version(b"\xff\0" + banner + b"\0") == version

@@ -1,0 +1,129 @@
+"""Images are mounted by a real MicroPython, as boards mount them, and it works with them."""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from littlefs import LittleFS, UserContext
+from paho.mqtt import client as paho
+
+from conftest import SharedBrokers
+from flatmq_tools import boards, image
+from flatmq_tools.image import filesystem, romfs
+from making import files, listed, modules, on_board
+
+BOARDS = boards.names()
+ANSWER = 20.0  # seconds that a message may take
+
+
+def program(board: boards.Board) -> int:
+    """What the port's _boot.py gives littlefs; on an ESP32 MicroPython finds out by itself."""
+    return board.flash.program if board.port == "rp2" else 0
+
+
+def stored(board: boards.Board, folder: Path) -> Path:
+    """The board's filesystem, in a file."""
+    file = folder / f"{board.name}.littlefs"
+    file.write_bytes(filesystem.build(files(), board.flash))
+    return file
+
+
+@pytest.fixture
+def messages(shared_brokers: SharedBrokers) -> Iterator[tuple[queue.Queue[bytes], int]]:
+    """What is published to the sketch's topic, and the broker's port."""
+    broker = shared_brokers.get("mosquitto", "shared")
+    got: queue.Queue[bytes] = queue.Queue()
+    ready: queue.Queue[bool] = queue.Queue()
+    client = paho.Client(paho.CallbackAPIVersion.VERSION2)
+    client.on_message = lambda _c, _d, message: got.put(message.payload)
+    client.on_subscribe = lambda *_: ready.put(True)
+    client.connect(broker.host, broker.port)
+    client.loop_start()
+    client.subscribe("images/reading", 1)
+    assert ready.get(timeout=ANSWER)
+    yield got, broker.port
+    client.disconnect()
+    client.loop_stop()
+
+
+@pytest.mark.parametrize("name", BOARDS)
+def test_every_file_is_there_with_its_bytes(name: str, tmp_path: Path) -> None:
+    board = boards.load(name)
+    found = listed(on_board("files", stored(board, tmp_path), program(board)))
+    assert found == files()
+
+
+@pytest.mark.parametrize("name", ["pico_w", "esp32"])
+def test_a_sketch_publishes_from_it_and_it_can_be_written(
+    name: str, tmp_path: Path, messages: tuple[queue.Queue[bytes], int]
+) -> None:
+    board = boards.load(name)
+    got, port = messages
+    said = on_board("run", stored(board, tmp_path), program(board), port)
+    assert said == ["pending 0", "written"]
+    assert got.get(timeout=ANSWER) == b"21.5"
+
+
+def test_a_sketch_publishes_from_a_romfs(
+    tmp_path: Path, messages: tuple[queue.Queue[bytes], int]
+) -> None:
+    """The modules run where they lie; main.py and the settings stay where they can be changed."""
+    made = image.make(boards.load("esp32"), modules(), with_romfs=True)
+    assert sorted(made.files) == ["/main.py", "/settings.json"]
+    file = tmp_path / "image.romfs"
+    file.write_bytes(made.romfs)
+    got, port = messages
+    *lines, pending = on_board("rom", file, port)
+    assert pending == "pending 0"
+    assert got.get(timeout=ANSWER) == b"21.5"
+    assert listed(lines, "/rom") | made.files == modules()
+
+
+@pytest.mark.parametrize("name", ["pico_w", "pico_2", "esp32_s3"])
+def test_it_says_of_itself_what_micropython_would(name: str, tmp_path: Path) -> None:
+    """Format of the disk, longest name, largest file and attribute, count and size of blocks."""
+    board = boards.load(name)
+    file = stored(board, tmp_path)
+
+    def said() -> object:
+        context = UserContext(buffer=bytearray(file.read_bytes()))
+        return LittleFS(
+            context,
+            block_size=board.flash.block,
+            block_count=board.flash.filesystem_size // board.flash.block,
+        ).fs_stat()
+
+    ours = said()
+    on_board("format", file, board.flash.program)
+    assert said() == ours
+
+
+def test_the_size_must_be_the_boards(tmp_path: Path) -> None:
+    """Which is why an ESP32 with more flash needs --flash-size."""
+    board = boards.load("esp32")
+    assert on_board("larger", stored(board, tmp_path), board.flash.program) == ["refused 22"]
+
+
+@pytest.mark.parametrize("name", BOARDS)
+def test_the_same_files_the_same_bytes(name: str) -> None:
+    flash = boards.load(name).flash
+    assert filesystem.build(files(), flash) == filesystem.build(
+        dict(reversed(files().items())), flash
+    )
+
+
+def test_the_same_modules_the_same_romfs() -> None:
+    assert romfs.build(modules()) == romfs.build(dict(reversed(modules().items())))
+
+
+def test_too_much_is_told_with_its_numbers() -> None:
+    flash = boards.load("pico_w").flash
+    much = {f"/{number}": bytes(100_000) for number in range(9)}
+    with pytest.raises(
+        filesystem.FilesystemError,
+        match=r"9 files of 900,000 bytes do not fit .* of 868,352 bytes: it was full at /8",
+    ):
+        filesystem.build(much, flash)

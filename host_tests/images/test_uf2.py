@@ -1,0 +1,218 @@
+"""UF2 files for RP2040 and RP2350: what their boot loaders make of them is what was wanted."""
+
+from __future__ import annotations
+
+import functools
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from adafruit_uf2 import uf2conv
+
+import boot_rom
+import downloads
+from flatmq_tools import boards, image
+from flatmq_tools.image import filesystem, uf2
+from making import files, listed, make, modules, on_board
+
+PICOS = [name for name in boards.names() if boards.load(name).port == "rp2"]
+SIZE = 0x54321  # of the firmware: ends within a page and within a sector
+
+
+@functools.cache
+def older(board: boards.Board) -> bytes:
+    """A flash that was in use: firmware, and a filesystem that was written many times more often
+    than the image's, so that littlefs takes what is left of it for newer."""
+    flash = board.flash
+    content = bytearray(downloads.noise(flash.size, "older"))
+    kept = {f"/lib/flatmq/{number}": b"old" * 100 for number in range(20)}
+    stored = filesystem.build(kept | {"/main.py": b"old"}, flash)
+    content[flash.filesystem :] = stored
+    # A revision of 2**30, in either block of every pair of a directory.
+    for at in range(flash.filesystem, flash.size, flash.block):
+        content[at : at + 4] = (1 << 30).to_bytes(4, "little")
+    return bytes(content)
+
+
+@pytest.mark.parametrize("name", PICOS)
+@pytest.mark.parametrize("way", ["in order", "mixed"])
+def test_flash_after_copying_the_file(name: str, way: str, tmp_path: Path) -> None:
+    board = boards.load(name)
+    program = downloads.program(board, SIZE)
+    blocks = boot_rom.blocks(make(board, tmp_path, downloads.uf2(board, program)))
+    if way == "mixed":
+        # Hosts write in whatever order they like, but for the block that is there for E10.
+        first = sum(block.family == boot_rom.ABSOLUTE for block in blocks)
+        rest = blocks[first:]
+        random.Random(1).shuffle(rest)
+        blocks[first:] = rest
+    flash, started = boot_rom.copied(blocks, older(board), board.chip)
+    assert started
+    assert flash[:SIZE] == program
+    file = tmp_path / "flash"
+    file.write_bytes(flash[board.flash.filesystem : board.flash.filesystem_end])
+    assert listed(on_board("files", file, board.flash.program)) == files()
+
+
+@pytest.mark.parametrize("name", PICOS)
+def test_the_filesystem_alone_leaves_the_firmware(name: str, tmp_path: Path) -> None:
+    board = boards.load(name)
+    made = image.make(board, files())
+    before = older(board)
+    flash, started = boot_rom.copied(boot_rom.blocks(made.image), before, board.chip)
+    assert started
+    assert flash[: board.flash.filesystem] == before[: board.flash.filesystem]
+    file = tmp_path / "flash"
+    file.write_bytes(flash[board.flash.filesystem :])
+    assert listed(on_board("files", file, board.flash.program)) == files()
+
+
+@pytest.mark.parametrize("name", PICOS)
+def test_blocks_are_numbered_and_placed_as_the_boards_file_says(name: str, tmp_path: Path) -> None:
+    board = boards.load(name)
+    download = downloads.uf2(board, downloads.program(board, SIZE))
+    blocks = boot_rom.blocks(make(board, tmp_path, download))
+    own = [block for block in blocks if block.family == board.flashing.family]
+    assert [block.number for block in own] == list(range(len(own)))
+    assert {block.total for block in own} == {len(own)}
+    # Each sector as a whole, in its order: the RP2040 erases by number.
+    for number, block in enumerate(own):
+        assert block.address % 4096 == number % 16 * 256
+    start = board.flash.address + board.flash.filesystem
+    end = board.flash.address + board.flash.filesystem_end
+    stored = {block.address for block in own if block.address >= board.flash.address + SIZE + 4096}
+    assert min(stored) == start
+    assert max(stored) < end
+    # The firmware's own blocks are the same, but for their numbers.
+    for block in boot_rom.blocks(download):
+        if block.family == boot_rom.ABSOLUTE:
+            assert blocks[0] == block
+        else:
+            assert own[block.number] == block._replace(total=len(own))
+
+
+@pytest.mark.parametrize("name", PICOS)
+def test_another_reader_finds_the_filesystem(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """uf2conv, of those who defined the format."""
+    board = boards.load(name)
+    flash = board.flash
+    monkeypatch.setattr(uf2conv, "familyid", board.flashing.family)
+    content = uf2conv.convert_from_uf2(image.make(board, files()).image)
+    assert uf2conv.appstartaddr == flash.address + flash.filesystem
+    stored = filesystem.build(files(), flash)
+    for number in filesystem.live(stored, flash):
+        at = number * flash.block
+        assert content[at : at + flash.block] == stored[at : at + flash.block]
+
+
+def test_a_romfs_goes_to_its_partition(tmp_path: Path) -> None:
+    board = boards.load("pico_2_w")
+    flash = replace(board.flash, romfs=0x160000, romfs_size=0x20000)
+    board = replace(board, flash=flash)
+    made = image.make(board, modules(), with_romfs=True)
+    content, _ = boot_rom.copied(boot_rom.blocks(made.image), older(board), board.chip)
+    assert content[0x160000 : 0x160000 + len(made.romfs)] == made.romfs
+    file = tmp_path / "flash"
+    file.write_bytes(content[flash.filesystem :])
+    assert listed(on_board("files", file, flash.program)) == made.files
+
+
+def test_a_romfs_that_does_not_fit() -> None:
+    board = boards.load("pico_2_w")
+    board = replace(board, flash=replace(board.flash, romfs=0x160000, romfs_size=0x1000))
+    with pytest.raises(image.romfs.RomfsError, match=r"\d\d,\d{3} bytes do not fit .* = 4,096"):
+        image.make(board, modules(), with_romfs=True)
+
+
+def test_a_file_of_no_blocks_has_no_version(tmp_path: Path) -> None:
+    assert image.make(boards.load("pico"), modules()).version == ""
+
+
+def changed(data: bytes, at: int, there: bytes) -> bytes:
+    return data[:at] + there + data[at + len(there) :]
+
+
+PICO_W = boards.load("pico_w")
+Download = Callable[[], bytes]
+WRONG: dict[str, tuple[str, Download, str]] = {
+    "no UF2": (
+        "pico_w",
+        lambda: b"MicroPython" * 100,
+        r"not a UF2 file: 1,100 bytes are no multiple of 512",
+    ),
+    "nothing": ("pico_w", lambda: b"", r"not a UF2 file: 0 bytes"),
+    "torn": (
+        "pico_w",
+        lambda: downloads.uf2(PICO_W, bytes(512))[:512] + bytes(512),
+        r"not a UF2 file: block 1 does not begin and end as one",
+    ),
+    "for the other chip": (
+        "pico_w",
+        lambda: downloads.uf2(boards.load("pico_2"), downloads.program(PICO_W, SIZE)),
+        r"it is for absolute \(0xe48bff57\), rp2350-arm-s \(0xe48bff59\), and the board is rp2040",
+    ),
+    "for RISC-V": (
+        "pico_2",
+        lambda: downloads.uf2(
+            boards.load("pico_2"), downloads.program(PICO_W, SIZE), family=0xE48BFF5A
+        ),
+        r"it is for absolute .*, rp2350-riscv \(0xe48bff5a\), and the board is rp2350-arm-s \(",
+    ),
+    "for the other board": (
+        "pico_w",
+        lambda: downloads.uf2(PICO_W, downloads.program(boards.load("pico"), SIZE)),
+        r"it has its filesystem at 0xa0000 to 0x200000, and flash\.filesystem of .*pico_w\.toml "
+        r"says 0x12c000 to 0x200000: is it the firmware for this board, RPI_PICO_W-",
+    ),
+    "too large": (
+        "pico_w",
+        lambda: downloads.uf2(PICO_W, downloads.program(PICO_W, 0x12C100)),
+        r"it reaches up to 0x1012c100, and the filesystem of pico_w starts at 0x1012c000, 256 b",
+    ),
+    "larger than the flash": (
+        "pico_w",
+        lambda: downloads.uf2(PICO_W, downloads.program(PICO_W, 0x200100)),
+        r"it goes to 0x10000000 to 0x10200100, and the board's flash is at 0x10000000 to 0x10200",
+    ),
+    "too old": (
+        "pico_w",
+        lambda: downloads.uf2(PICO_W, downloads.program(PICO_W, SIZE, version="1.25.0")),
+        r"it is MicroPython 1\.25\.0, and flatmq needs 1\.26 or later \(.*6\.3, load from 1\.23",
+    ),
+    "no MicroPython": (
+        "pico_w",
+        lambda: downloads.uf2(PICO_W, downloads.noise(SIZE, "other")),
+        r"no version of MicroPython is in it",
+    ),
+    "pages of another size": (
+        "pico_w",
+        lambda: changed(downloads.uf2(PICO_W, bytes(512)), 16, b"\x80\0\0\0"),
+        r"block 0 has 128 bytes for 0x10000000; the boot loader takes 256 bytes",
+    ),
+    "the same place twice": (
+        "pico_w",
+        lambda: downloads.uf2(PICO_W, bytes(256)) * 2,
+        r"block 0: there is one for 0x10000000 already",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_a_wrong_firmware_is_told_why(case: str, tmp_path: Path) -> None:
+    name, download, told = WRONG[case]
+    with pytest.raises(image.ImageError, match=rf"{tmp_path}/download: {told}"):
+        make(boards.load(name), tmp_path, download())
+
+
+def test_a_firmware_that_does_not_tell_its_place_is_taken(tmp_path: Path) -> None:
+    download = downloads.uf2(PICO_W, downloads.program(PICO_W, SIZE, filesystem=None))
+    assert len(make(PICO_W, tmp_path, download)) > len(download)
+
+
+def test_two_things_in_one_place() -> None:
+    """Nothing is overwritten silently, whoever calls it."""
+    blocks = uf2.read(downloads.uf2(PICO_W, bytes(4096)))
+    with pytest.raises(uf2.Uf2Error, match="two things are to go to 0x10000000"):
+        uf2.image(PICO_W.flashing.family, {0x10000000: bytes(4096)}, blocks)

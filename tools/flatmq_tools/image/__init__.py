@@ -1,0 +1,210 @@
+"""Makes a board's image: its firmware, the client, a sketch and its settings in one file."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+
+from .. import boards, contents, settings
+from . import esp, filesystem, firmware, romfs, uf2
+
+BUILD = Path("build")
+# What stays in the filesystem where the modules have a ROMFS of their own: what is changed on the
+# board, and what MicroPython runs as source.
+CHANGEABLE = ("/main.py", "/boot.py", "/settings.json")
+
+
+class ImageError(RuntimeError):
+    """No image; the text says why, in a line."""
+
+
+ERRORS: tuple[type[Exception], ...] = (
+    ImageError,
+    boards.BoardError,
+    contents.ContentsError,
+    settings.SettingsError,
+    filesystem.FilesystemError,
+    romfs.RomfsError,
+    esp.EsptoolError,
+)
+
+
+@dataclass(frozen=True)
+class Made:
+    """What was made of one board."""
+
+    image: bytes
+    """A UF2 file, or what goes to `offset` in an ESP32's flash."""
+    suffix: str
+    offset: int
+    """In the flash; of a UF2, 0: it has its addresses in it."""
+    files: dict[str, bytes]
+    """In the filesystem."""
+    romfs: bytes
+    """b"" where none was asked for."""
+    version: str
+    """Of the firmware; "" where there is none."""
+
+
+def make(
+    board: boards.Board,
+    files: dict[str, bytes],
+    *,
+    firmware_file: Path | None = None,
+    filesystem_only: bool = False,
+    with_romfs: bool = False,
+) -> Made:
+    """Everything but the writing of files. `files` as of `contents.contents`.
+
+    One of ERRORS; each names the firmware's file where that is at fault.
+    """
+    flash = board.flash
+    rom = b""
+    if with_romfs:
+        rom = romfs.build({k: v for k, v in files.items() if k not in CHANGEABLE})
+        files = {k: v for k, v in files.items() if k in CHANGEABLE}
+        if flash.romfs_size and len(rom) > flash.romfs_size:
+            raise romfs.RomfsError(
+                f"{len(rom):,} bytes do not fit into the ROMFS partition of {board.name}, "
+                f"flash.romfs_size = {flash.romfs_size:,}"
+            )
+    stored = filesystem.build(files, flash)
+
+    data = b""
+    version = ""
+    blocks: list[uf2.Block] = []
+    if firmware_file is not None:
+        try:
+            data = firmware_file.read_bytes()
+            if board.flashing.method == "uf2":
+                blocks = uf2.read(data)
+                version = firmware.check_uf2(blocks, board)
+            else:
+                version = firmware.check_bin(data, board)
+        except OSError as error:
+            raise ImageError(f"{firmware_file}: {error.strerror}") from error
+        except (uf2.Uf2Error, firmware.FirmwareError) as error:
+            raise ImageError(f"{firmware_file}: {error}") from error
+    if filesystem_only:
+        data, blocks = b"", []
+
+    offset = 0
+    if board.flashing.method == "uf2":
+        sectors = {
+            flash.address + flash.filesystem + number * flash.block: _sector(stored, number)
+            for number in filesystem.live(stored, flash)
+        }
+        if flash.romfs_size:
+            for number in range(-(-len(rom) // flash.block)):
+                address = flash.address + flash.romfs + number * flash.block
+                sectors[address] = _sector(rom, number)
+        image = uf2.image(board.flashing.family, sectors, blocks)
+    elif data:
+        offset = board.flashing.offset
+        parts = {offset: data, flash.filesystem: stored}
+        if rom and flash.romfs_size:
+            parts[flash.romfs] = rom
+        image = esp.merged(board, parts)
+    else:
+        offset = flash.filesystem
+        image = stored
+    suffix = ".uf2" if board.flashing.method == "uf2" else ".bin"
+    return Made(image, suffix, offset, files, rom, version)
+
+
+def _sector(data: bytes, number: int) -> bytes:
+    return data[number * uf2.SECTOR : (number + 1) * uf2.SECTOR].ljust(uf2.SECTOR, b"\xff")
+
+
+def main(
+    name: str,
+    *,
+    firmware_file: Path | None = None,
+    sketch: str | None = None,
+    overrides: tuple[str, ...] = (),
+    out: Path | None = None,
+    filesystem_only: bool = False,
+    with_romfs: bool = False,
+    flash_size: str | None = None,
+) -> int:
+    """Makes the image of the board of that name, writes it and says how it gets onto the board.
+
+    flash_size: "16MB", where the board has another than its file says. One of ERRORS.
+    """
+    console = Console()
+    board = boards.load(name)
+    if flash_size is not None:
+        board = board.with_flash(_bytes(flash_size))
+    folder = contents.find_sketch(sketch or board.sketch)
+    with console.status(f"making an image for {board.title} ..."):
+        files = contents.contents(folder, settings.load(overrides))
+        made = make(
+            board,
+            files,
+            firmware_file=firmware_file,
+            filesystem_only=filesystem_only,
+            with_romfs=with_romfs,
+        )
+    alone = filesystem_only or firmware_file is None
+    if out is None:
+        out = BUILD / f"{name}{'-filesystem' if alone else ''}{made.suffix}"
+    _write(out, made.image)
+    lines = _told(board, made, folder, out, alone)
+    if made.romfs and not board.flash.romfs_size:
+        rom = out.with_name(f"{name}.romfs")
+        _write(rom, made.romfs)
+        lines += [
+            f"{rom}: {len(made.romfs):,} bytes: the modules. MicroPython's own firmware has no "
+            f"ROMFS partition on {board.title}; one that has takes the file with:",
+            f"  mpremote romfs deploy {rom}",
+        ]
+    for line in lines:
+        # Commands are there to be copied: no line is broken.
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+    return 0
+
+
+def _bytes(size: str) -> int:
+    """As esptool writes it: 4MB, 512KB."""
+    found = re.fullmatch(r"(\d+) ?([KM])i?B?", size, re.IGNORECASE)
+    if found is None:
+        raise ImageError(f"--flash-size {size}: must be a number of MB, as in 16MB")
+    return int(found[1]) * {"K": 1 << 10, "M": 1 << 20}[found[2].upper()]
+
+
+def _write(file: Path, data: bytes) -> None:
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(data)
+    except OSError as error:
+        raise ImageError(f"{file}: {error.strerror}") from error
+
+
+def _told(board: boards.Board, made: Made, sketch: Path, out: Path, alone: bool) -> list[str]:
+    """What a user wants to know of it, and how it gets onto the board."""
+    flash = board.flash
+    if sketch.is_relative_to(Path.cwd()):
+        sketch = sketch.relative_to(Path.cwd())
+    lines = [
+        f"{out}: {len(made.image):,} bytes for {board.title}",
+        f"  {sketch}: {len(made.files)} files, {sum(map(len, made.files.values())):,} bytes, in a "
+        f"filesystem at {flash.filesystem:#x} to {flash.filesystem_end:#x}",
+    ]
+    if alone:
+        lines.append(
+            f"  the filesystem alone, for a board that runs MicroPython; --firmware "
+            f"{board.download} puts both into one file"
+        )
+    else:
+        lines.insert(1, f"  MicroPython {made.version}")
+    if board.flashing.method == "uf2":
+        lines.append(f"{board.flashing.hint} Then copy it to the drive {board.flashing.drive}.")
+    else:
+        lines += [
+            "It gets onto the board with:",
+            f"  esptool --chip {board.flashing.chip} write-flash {made.offset:#x} {out}",
+        ]
+    return lines

@@ -1,0 +1,43 @@
+"""One .bin of a firmware and what goes behind it, by esptool."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from importlib.metadata import version
+from pathlib import Path
+
+from ..boards import Board
+
+
+class EsptoolError(RuntimeError):
+    """esptool did not do it; the text has its words."""
+
+
+def merged(board: Board, parts: dict[int, bytes]) -> bytes:
+    """What goes to the board's flash from `board.flashing.offset` on. parts: offset -> bytes."""
+    # The underscore is the name up to version 4, and later a warning.
+    command = "merge_bin" if int(version("esptool").split(".")[0]) < 5 else "merge-bin"
+    option = command.replace("merge", "target").replace("bin", "offset")
+    with tempfile.TemporaryDirectory(prefix="flatmq-esptool-") as name:
+        folder = Path(name)
+        arguments = []
+        for offset, data in sorted(parts.items()):
+            part = folder / f"{offset:x}.bin"
+            part.write_bytes(data)
+            arguments += [hex(offset), str(part)]
+        output = folder / "merged.bin"
+        process = subprocess.run(
+            [
+                *(sys.executable, "-m", "esptool", "--chip", board.flashing.chip, command),
+                *("--output", str(output), f"--{option}", hex(board.flashing.offset)),
+                *arguments,
+            ],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if process.returncode:
+            raise EsptoolError(f"esptool {command} failed: {process.stdout}{process.stderr}")
+        return output.read_bytes()

@@ -1,0 +1,86 @@
+"""The littlefs image: as the board's own MicroPython would have formatted and written it."""
+
+from __future__ import annotations
+
+from littlefs import LittleFS, LittleFSError, UserContext
+
+from ..boards import Flash
+
+
+class FilesystemError(ValueError):
+    """The files do not go in; the text has the numbers."""
+
+
+class _Noting(UserContext):
+    """Notes which blocks are read."""
+
+    def __init__(self, buffer: bytearray) -> None:
+        super().__init__(buffer=buffer)
+        self.blocks: set[int] = set()
+
+    def read(self, cfg, block: int, off: int, size: int) -> bytearray:
+        self.blocks.add(block)
+        return super().read(cfg, block, off, size)
+
+
+def _filesystem(flash: Flash, context: UserContext) -> LittleFS:
+    """With the numbers that MicroPython mounts with (extmod/vfs_lfsx.c: init_config).
+
+    The cache's size is not a matter of speed: a file that fits into it lies in its directory, and
+    whoever has a smaller one cannot read it.
+    """
+    return LittleFS(
+        context=context,
+        mount=False,
+        block_size=flash.block,
+        block_count=flash.filesystem_size // flash.block,
+        read_size=32,
+        prog_size=flash.program,
+        cache_size=4 * max(32, flash.program),
+        lookahead_size=32,
+        block_cycles=100,
+    )
+
+
+def build(files: dict[str, bytes], flash: Flash) -> bytes:
+    """All of the filesystem, `flash.filesystem_size` bytes; the same files, the same bytes.
+
+    files: absolute path -> bytes. FilesystemError where they need more room than there is.
+    """
+    context = UserContext(buffer=bytearray(b"\xff" * flash.filesystem_size))
+    filesystem = _filesystem(flash, context)
+    filesystem.format()
+    filesystem.mount()
+    path = ""
+    try:
+        for path, data in sorted(files.items()):
+            filesystem.makedirs(path.rpartition("/")[0] or "/", exist_ok=True)
+            with filesystem.open(path, "wb") as file:
+                file.write(data)
+    except LittleFSError as error:
+        if error.code != LittleFSError.Error.LFS_ERR_NOSPC:
+            raise
+        raise FilesystemError(
+            f"{len(files)} files of {sum(map(len, files.values())):,} bytes do not fit into the "
+            f"filesystem of {flash.filesystem_size:,} bytes: it was full at {path}"
+        ) from error
+    filesystem.unmount()
+    return bytes(context.buffer)
+
+
+def live(image: bytes, flash: Flash) -> list[int]:
+    """The blocks that matter, in order: those that littlefs reads for all that is in the image.
+
+    Whatever an earlier filesystem left in the others does no harm: littlefs erases a block before
+    it writes it. Among these are blocks of which nothing is in use yet: each directory has two,
+    and an old one with a higher revision must not be taken for the newer.
+    """
+    context = _Noting(bytearray(image))
+    filesystem = _filesystem(flash, context)
+    filesystem.mount()
+    for folder, _, names in filesystem.walk("/"):
+        for name in names:
+            with filesystem.open(f"{folder.rstrip('/')}/{name}", "rb") as file:
+                file.read()
+    filesystem.unmount()
+    return sorted(context.blocks)

@@ -1,0 +1,200 @@
+"""What a firmware file says of itself: its version, and where it looks for its filesystem."""
+
+from __future__ import annotations
+
+import re
+import struct
+from dataclasses import dataclass
+
+from ..boards import Board
+from . import uf2
+
+# lib/flatmq allocates nothing from 1.26 on, and .mpy of version 6.3, which mpy-cross makes, is
+# what 1.23 and later load.
+OLDEST = (1, 26)
+# What the banner begins with (py/mpconfig.h: MICROPY_BANNER_NAME_AND_VERSION).
+BANNER = re.compile(rb"MicroPython (?:\(with v2\.0 preview\) )?v(\d+)\.(\d+)(?:\.(\d+))?")
+
+# Binary info of the Pico SDK: pico/binary_info/defs.h and structure.h.
+INFO_START = 0x7188EBF2
+INFO_END = 0xE71AA390
+INFO_WITHIN = 1024  # of the program's start
+BLOCK_DEVICE = struct.Struct("<2H4IH")  # type, tag, name, address, size, more, flags
+BLOCK_DEVICE_TYPE = 7
+MICROPYTHON_TAG = 0x504D  # "MP"
+
+# esptool: targets/*.py: IMAGE_CHIP_ID; the file's byte 12 (esp_image_header_t of ESP-IDF).
+CHIP_IDS = {0: "esp32", 2: "esp32s2", 5: "esp32c3", 9: "esp32s3", 13: "esp32c6", 16: "esp32h2"}
+IMAGE_MAGIC = 0xE9
+# ESP-IDF: partition tables: where they are, and an entry of one.
+TABLE = 0x8000
+TABLE_SIZE = 0xC00
+ENTRY = struct.Struct("<2s2B2I16sI")  # magic, type, subtype, offset, size, label, flags
+ENTRY_MAGIC = b"\xaa\x50"
+ENTRY_MD5 = b"\xeb\xeb"
+
+
+class FirmwareError(ValueError):
+    """The file is no firmware for this board; the text has the numbers."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """A part of the flash, in bytes from its start."""
+
+    offset: int
+    size: int
+
+    @property
+    def end(self) -> int:
+        return self.offset + self.size
+
+    def __str__(self) -> str:
+        return f"{self.offset:#x} to {self.end:#x}"
+
+
+def version(data: bytes) -> tuple[int, int, int] | None:
+    """MicroPython's version as its banner has it, or None where there is none."""
+    found = BANNER.search(data)
+    if found is None:
+        return None
+    return int(found[1]), int(found[2]), int(found[3] or 0)
+
+
+def check_version(data: bytes) -> str:
+    """The version as text. FirmwareError where it is too old, or is not told."""
+    found = version(data)
+    if found is None:
+        raise FirmwareError("no version of MicroPython is in it: is it MicroPython's firmware?")
+    text = ".".join(map(str, found))
+    if found[:2] < OLDEST:
+        raise FirmwareError(
+            f"it is MicroPython {text}, and flatmq needs {OLDEST[0]}.{OLDEST[1]} or later "
+            f"(its .mpy files, version 6.3, load from 1.23 on)"
+        )
+    return text
+
+
+def _check_place(found: Place, board: Board) -> None:
+    expected = Place(board.flash.filesystem, board.flash.filesystem_size)
+    if found != expected:
+        raise FirmwareError(
+            f"it has its filesystem at {found}, and flash.filesystem of {board.file} says "
+            f"{expected}: is it the firmware for this board, {board.download}?"
+        )
+
+
+# RP2040 and RP2350
+
+
+def check_uf2(blocks: list[uf2.Block], board: Board) -> str:
+    """The firmware's version. uf2.Uf2Error, FirmwareError."""
+    found = uf2.pages(blocks, board.flashing.family)
+    flash = board.flash
+    first, last = min(found), max(found) + uf2.PAGE
+    top = flash.address + flash.size
+    if first < flash.address or last > top:
+        raise FirmwareError(
+            f"it goes to {first:#x} to {last:#x}, and the board's flash is at "
+            f"{flash.address:#x} to {top:#x}"
+        )
+    program = _contiguous(found)
+    text = check_version(program)
+    for place in block_devices(program, first, flash.address):
+        _check_place(place, board)
+    start = flash.address + flash.filesystem
+    inside = [a for a in found if a >= start and a < start + flash.filesystem_size]
+    if inside:
+        raise FirmwareError(
+            f"it reaches up to {last:#x}, and the filesystem of {board.name} starts at "
+            f"{start:#x}, {last - start:,} bytes before"
+        )
+    return text
+
+
+def _contiguous(found: dict[int, uf2.Block]) -> bytes:
+    start = min(found)
+    data = bytearray(max(found) + uf2.PAGE - start)
+    for address, block in found.items():
+        data[address - start : address - start + uf2.PAGE] = block.data
+    return bytes(data)
+
+
+def block_devices(program: bytes, start: int, flash: int) -> list[Place]:
+    """The filesystems that the firmware tells picotool of, MicroPython's alone.
+
+    start: the address of its first byte; flash: that of the flash. [] where it tells of none.
+    """
+
+    def words(address: int, count: int) -> tuple[int, ...]:
+        at = address - start
+        if at < 0 or at + 4 * count > len(program):
+            return ()
+        return struct.unpack_from(f"<{count}I", program, at)
+
+    for at in range(0, INFO_WITHIN, 4):
+        header = words(start + at, 5)
+        if header and header[0] == INFO_START and header[4] == INFO_END:
+            break
+    else:
+        return []
+    places = []
+    for pointer in range(header[1], header[2], 4):
+        entry = words(pointer, 1)
+        position = entry[0] - start if entry else -1
+        if position < 0 or position + BLOCK_DEVICE.size > len(program):
+            continue
+        kind, tag, name, address, size, _, _ = BLOCK_DEVICE.unpack_from(program, position)
+        if kind != BLOCK_DEVICE_TYPE or tag != MICROPYTHON_TAG:
+            continue
+        label = program[name - start :].partition(b"\0")[0] if name >= start else b""
+        if label == b"MicroPython":
+            places.append(Place(address - flash, size))
+    return places
+
+
+# ESP32
+
+
+def check_bin(data: bytes, board: Board) -> str:
+    """The firmware's version. FirmwareError."""
+    if data[:1] != bytes([IMAGE_MAGIC]) or len(data) < TABLE:
+        raise FirmwareError(
+            f"it is no firmware for an ESP32: {len(data):,} bytes that begin with {data[:1].hex()}"
+            f", not with {IMAGE_MAGIC:x}"
+        )
+    number = int.from_bytes(data[12:14], "little")
+    chip = CHIP_IDS.get(number, f"an unknown chip ({number})")
+    if chip != board.chip:
+        raise FirmwareError(f"it is for {chip}, and the board has {board.chip}")
+    text = check_version(data)
+    flash = board.flash
+    found = partitions(data[TABLE - board.flashing.offset :])
+    if not found:
+        raise FirmwareError(f"no partition table is in it, where {TABLE:#x} of the flash will be")
+    named = found.get("vfs") or found.get("ffat")
+    if named is None:
+        # ports/esp32/main.c: boardctrl_startup: MicroPython makes one of all that is left.
+        end = max(place.end for place in found.values())
+        named = Place(end, flash.size - end)
+    _check_place(named, board)
+    end = board.flashing.offset + len(data)
+    if end > flash.filesystem:
+        raise FirmwareError(
+            f"it reaches up to {end:#x}, and the filesystem of {board.name} starts at "
+            f"{flash.filesystem:#x}, {end - flash.filesystem:,} bytes before"
+        )
+    return text
+
+
+def partitions(table: bytes) -> dict[str, Place]:
+    """Label -> place, of a partition table as it is in flash; {} where there is none."""
+    found = {}
+    for at in range(0, min(len(table), TABLE_SIZE) - ENTRY.size + 1, ENTRY.size):
+        magic, _, _, offset, size, label, _ = ENTRY.unpack_from(table, at)
+        if magic == ENTRY_MD5:
+            continue
+        if magic != ENTRY_MAGIC:
+            break
+        found[label.partition(b"\0")[0].decode("ascii", "replace")] = Place(offset, size)
+    return found
