@@ -31,6 +31,7 @@ MAY_BE_ON_HEAP = {
         "Router.answered",
         "Router.answered.<genexpr>",
     },
+    "senml": {"Pack.__init__", "Pack.__init__.<listcomp>", "_check_name"},
     "session": {"Session.__init__"},
     "spool": {"Spool.__init__", "Spool._open"},
     # And what runs when something on flash was not whole, or failed.

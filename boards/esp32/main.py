@@ -1,0 +1,24 @@
+"""ESP32 (DevKitC and most others): its own temperature and what hangs on its pins, over Wi-Fi."""
+
+from machine import I2C, Pin
+
+from attached import attached
+from chip_esp32 import Chip
+from settings import load
+from station import Station
+from wifi import Wifi
+
+settings = load("wifi.ssid", "broker.host")
+chip = Chip()
+sensors = attached(
+    one_wire=Pin(4),  # DS18B20, with 4.7 k to 3V3
+    dht=Pin(15),  # DHT22
+    i2c=I2C(0, sda=Pin(21), scl=Pin(22), freq=400000),  # BME280
+)
+Station(
+    settings,
+    chip,
+    [chip, *sensors],
+    led=Pin(2, Pin.OUT),
+    wifi=Wifi(**settings["wifi"]),
+).run()

@@ -1,0 +1,24 @@
+"""Raspberry Pi Pico: its own temperature and what hangs on its pins, over USB serial."""
+
+from machine import I2C, Pin
+
+from attached import attached
+from chip_rp2 import Chip
+from flatmq import stream_uart
+from settings import load
+from station import Station
+
+settings = load()  # `flatmq bridge`, at the other end, knows the broker
+chip = Chip()
+sensors = attached(
+    one_wire=Pin(22),  # DS18B20, with 4.7 k to 3V3
+    dht=Pin(15),  # DHT22
+    i2c=I2C(0, sda=Pin(4), scl=Pin(5), freq=400000),  # BME280
+)
+Station(
+    settings,
+    chip,
+    [chip, *sensors],
+    led=Pin("LED", Pin.OUT),
+    link=stream_uart.usb(),
+).run()

@@ -1,0 +1,62 @@
+"""What does an RP2040 or RP2350 do by itself? Its temperature, its watchdog, its sleep."""
+
+import machine
+
+from flatmq.port import ticks_add, ticks_diff, ticks_ms
+from flatmq.senml import label
+
+KIND = "pico"
+SPOOL_HEAD = 512  # 4 times the prog size of the file system
+_SLICE_MS = 4000  # of sleep between two feeds
+_CTRL = (0x40058000, 0x400D8000)  # the watchdog's control register: RP2040, RP2350
+_CLEAR = 0x3000  # what is written so much higher is cleared
+_ENABLE = 1 << 30
+
+
+class Chip:
+    """`rp2350` says which one it is.
+
+    The watchdog is set to nearly as much as it can count: 8.3 s on the RP2040, 16.7 s on the
+    RP2350. lwIP gives a name lookup up after some 7 s for each server that does not answer.
+    """
+
+    def __init__(self, rp2350: bool = False) -> None:
+        self._adc = machine.ADC(machine.ADC.CORE_TEMP)
+        self._temperature = label("chip/temp", "Cel")
+        self._ctrl = _CTRL[rp2350]
+        self._timeout = 16700 if rp2350 else 8300
+        self._wdt: machine.WDT | None = None
+
+    def start(self) -> None:
+        """As a sensor: it is always ready."""
+
+    def read(self, pack) -> bool:
+        """As a sensor: hundredths of a degree. Datasheet of the RP2040, section 4.9.5: 0.706 V at
+        27 degrees, 1.721 mV less for each one more; the ADC has 3.3 V at its end."""
+        microvolts = self._adc.read_u16() * 50355 // 1000  # 3300000 / 65535
+        return pack.number(self._temperature, 2700 - (microvolts - 706000) * 100 // 1721, 2)
+
+    def watch(self) -> None:
+        """Start the watchdog."""
+        self._wdt = machine.WDT(timeout=self._timeout)
+
+    def feed(self) -> None:
+        """Tell the watchdog that all is well."""
+        if self._wdt:
+            self._wdt.feed()
+
+    def release(self) -> None:
+        """Stop the watchdog, for the one who interrupted the sketch."""
+        if self._wdt:
+            machine.mem32[self._ctrl + _CLEAR] = _ENABLE
+            self._wdt = None
+
+    def sleep(self, ms: int) -> None:
+        """Sleep, and begin anew. In slices: the watchdog goes on meanwhile, and a timer alarm has
+        32 bits of microseconds."""
+        end = ticks_add(ticks_ms(), ms)
+        while ticks_diff(end, ticks_ms()) > _SLICE_MS:
+            self.feed()
+            machine.lightsleep(_SLICE_MS)
+        self.feed()
+        machine.deepsleep(max(1, ticks_diff(end, ticks_ms())))

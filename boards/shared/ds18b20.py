@@ -1,0 +1,44 @@
+"""DS18B20: temperature at the end of one wire. Reads the register itself, in integers, where
+`ds18x20.read_temp` would make a float: nothing is allocated."""
+
+import ds18x20
+import onewire
+
+from flatmq.senml import label
+
+
+class DS18B20:
+    """All of them on one bus, each named by its number: "ds18b20/28ff641e8216c3a1/temp"."""
+
+    def __init__(self, bus, roms) -> None:
+        self._bus = bus
+        self._all = []
+        for rom in roms:
+            number = "".join(f"{byte:02x}" for byte in rom)
+            self._all.append((rom, label(f"ds18b20/{number}/temp", "Cel")))
+
+    def start(self) -> None:
+        """Have them measure, which takes 750 ms."""
+        self._bus.convert_temp()
+
+    def read(self, pack) -> bool:
+        """Sixteenths of a degree, written as they are: four decimals. Raises what `ds18x20`
+        does when one is gone, or a checksum wrong; those before it are written then."""
+        done = True
+        for rom, name in self._all:
+            buf = self._bus.read_scratch(rom)
+            value = buf[1] << 8 | buf[0]
+            if value > 32767:
+                value -= 65536
+            done = pack.number(name, value * 625, 4) and done
+        return done
+
+
+def probe(pin) -> "DS18B20 | None":
+    """Those that answer at a pin; None without one. A pull-up of 4.7 k belongs to it."""
+    try:
+        bus = ds18x20.DS18X20(onewire.OneWire(pin))
+        roms = [rom for rom in bus.scan() if rom[0] == 0x28]
+    except (OSError, onewire.OneWireError):
+        return None
+    return DS18B20(bus, roms) if roms else None

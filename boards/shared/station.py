@@ -1,0 +1,278 @@
+"""What does a board with sensors do all day? Reads them, publishes, obeys, blinks, sleeps.
+
+    dev/NAME/telemetry   a SenML pack for each reading, at QoS 1
+    dev/NAME/status      "online", "offline" (the will) or "asleep", retained
+    dev/NAME/cmd/...     commands: interval, led, identify, sleep
+    dev/NAME/answer      what came of each
+
+docs/sketches.md says more. A sensor is an object with `start()`, called a second before `read`,
+and `read(pack)`, which appends its records and returns whether there was room for them.
+"""
+
+import binascii
+import time
+
+import machine
+
+from boot_id import next_boot
+from flatmq import Client
+from flatmq.port import ticks_add, ticks_diff, ticks_ms
+from flatmq.senml import Pack
+
+READY_MS = 1000  # that sensors have between `start` and `read`
+FLASH_MS = 50  # of light with each reading
+BLINK_MS = 128  # on and off, while it identifies itself
+STUCK_MS = 180000  # without a broker though there is Wi-Fi, until that is begun anew
+_LAST_SEQ = 1073741823
+_DAY = 86400
+
+
+class Station:
+    """`settings` are those of settings.load, `chip` is of chip_rp2 or chip_esp32, and `kind` the
+    first part of the name of a board that was not given one. `led` has value(on), or is None.
+    `wifi` is a Wifi, or None where there is a `link`. `pack` is the room for a pack, in bytes.
+
+    `seq` is the number of the last reading; it counts those as well that found no room, so that
+    they are missed downstream. `failed` counts sensors that could not be read, or found no room
+    in the pack, `refused` commands, `lost` readings.
+    """
+
+    def __init__(self, settings, chip, sensors, led=None, wifi=None, link=None, pack=384) -> None:
+        device = settings["device"]
+        broker = settings["broker"]
+        name = device["name"] or _own_name(chip.KIND)
+        self.name = name = name.encode()
+        self.interval = device["interval"]
+        self.seq = self.failed = self.refused = self.lost = 0
+        self.client = Client(
+            name,
+            broker["host"],
+            broker["port"],
+            user=broker["user"] or None,
+            password=broker["password"] or None,
+            tx_size=2048,
+            rx_size=256,
+            link=link,
+        )
+        self._base = base = b"dev/" + name + b"/"
+        self._telemetry = base + b"telemetry"
+        self._status = base + b"status"
+        self._answer = base + b"answer"
+        self.client.set_will(self._status, b"offline", 1, True)
+        self._spool = None
+        if device["spool"]:
+            from flatmq.spool import Spool
+
+            self._spool = Spool(self.client, "/spool", head=chip.SPOOL_HEAD)
+        self.client.subscribe(base + b"cmd/#", self._on_command, 1)
+        self.boot = next_boot()
+        self._pack = Pack(name, self.boot, pack)
+        self._chip = chip
+        self._watched = device["watchdog"]
+        self._sensors = sensors
+        self._ready = bytearray(len(sensors))
+        self._led = led
+        self._wifi = wifi
+        self._up = wifi is None
+        self._always_sleeps = device["sleep"]
+        self._sleep = 0  # s, when everything is acknowledged
+        self._said_asleep = False
+        self._greeted = 0  # the connection on which the status was published
+        self._begun = False  # the sensors measure
+        self._unsent = False  # the pack found no room yet
+        self._due = ticks_add(ticks_ms(), READY_MS)
+        self._stuck = self._dark = self._known = ticks_ms()
+        self._flash = self._identifies = self._lit = False
+        self.led_on = False
+        self._show()
+
+    def run(self) -> None:
+        """Does it for good. Whoever interrupts it gets a board without a watchdog."""
+        print(f"{self.name.decode()}: boot {self.boot}, {len(self._sensors)} sensors")
+        if self._watched:
+            self._chip.watch()
+        self.client.start()
+        try:
+            while True:
+                self.turn(20)
+        except KeyboardInterrupt:
+            self._chip.release()
+            raise
+
+    def turn(self, ms: int = 0) -> None:
+        """One turn of the loop; waits up to `ms` for something to come in."""
+        self._chip.feed()
+        if not self._sleep:
+            self._measure(ticks_ms())
+        if self._unsent:
+            self._send()
+        self._show()
+        if self._connected():
+            if self._spool:
+                self._spool.poll(ms)
+            else:
+                self.client.poll(ms)
+        else:
+            # No name is looked up without Wi-Fi: on rp2 that may never end.
+            time.sleep_ms(ms)
+        if self.client.connected:
+            self._stuck = ticks_ms()
+            if self._greeted != self.client.stats.connects:
+                self._greet()
+            elif self._sleep:
+                self._doze()
+
+    # Readings
+
+    def _measure(self, now):
+        left = ticks_diff(self._due, now)
+        if left > READY_MS:
+            return
+        if not self._begun:
+            self._begun = True
+            for i in range(len(self._sensors)):
+                self._start(i)
+        if left > 0:
+            return
+        self._begun = False
+        self._due = ticks_add(self._due, self.interval * 1000)
+        if ticks_diff(self._due, now) <= 0:
+            self._due = ticks_add(now, self.interval * 1000)
+        if self._unsent:
+            self.lost += 1
+        self.seq = self.seq + 1 & _LAST_SEQ
+        self._pack.begin(self.seq)
+        for i in range(len(self._sensors)):
+            self._read(i)
+        self._unsent = True
+        self._flash = True
+        self._dark = ticks_add(now, FLASH_MS)
+
+    def _start(self, i):
+        self._ready[i] = 0
+        try:
+            self._sensors[i].start()
+            self._ready[i] = 1
+        except Exception:  # drivers raise their own, and bare ones
+            self.failed += 1
+
+    def _read(self, i):
+        if not self._ready[i]:  # what it would tell is old
+            return
+        try:
+            if self._sensors[i].read(self._pack):
+                return
+        except Exception:
+            pass
+        self.failed += 1
+
+    def _send(self):
+        if self._spool:
+            self._unsent = not self._spool.publish(self._telemetry, self._pack.payload(), 1)
+        else:
+            self._unsent = self.client.publish(self._telemetry, self._pack.payload(), 1) is None
+        if self._always_sleeps and not self._unsent:
+            self._sleep = self.interval
+
+    # The network
+
+    def _connected(self):
+        """Whether to poll the client: with Wi-Fi, or to find out that a connection ended."""
+        if self._wifi is None:
+            return True
+        up = self._wifi.poll()
+        if up != self._up:
+            self._up = up
+            self._stuck = ticks_ms()
+            if up:
+                self.client.ping()  # does the connection from before still carry?
+        elif up and ticks_diff(ticks_ms(), self._stuck) > STUCK_MS:
+            self._stuck = ticks_ms()
+            self._wifi.restart()
+        return up or self.client.connected
+
+    def _greet(self):
+        if self.client.publish(self._status, b"online", 1, True) is not None:
+            self._greeted = self.client.stats.connects
+            self._said_asleep = False
+
+    def _doze(self):
+        """Sleep, once everything is acknowledged, the word that it sleeps included."""
+        if self._unsent or self.client.pending or (self._spool and self._spool.pending):
+            return
+        if not self._said_asleep:
+            if self.client.publish(self._status, b"asleep", 1, True) is not None:
+                self._said_asleep = True
+            return
+        self.client.disconnect()
+        if self._spool:
+            self._spool.close()
+        if self._wifi:
+            self._wifi.off()
+        self._light(False)
+        self._chip.sleep(self._sleep * 1000)
+
+    # Commands
+
+    def _on_command(self, message):
+        name = message.topic[len(self._base) + 4 :]
+        answer = self._obey(name, message)
+        if answer is None:
+            answer = b"done"
+        else:
+            self.refused += 1
+            answer = b"refused: " + answer
+        # Without room for it the answer is not given; what it answers was done.
+        self.client.publish(self._answer, name[:32] + b": " + answer, 1)
+
+    def _obey(self, name, message):
+        """Returns None when it is done, else what would have been right."""
+        value = message.number()
+        if name == b"interval":
+            if value is None or not 1 <= value <= _DAY:
+                return b"1 to 86400 s"
+            self.interval = value
+            self._due = ticks_add(ticks_ms(), value * 1000)
+            self._begun = False
+        elif name == b"led":
+            if not (message.is_payload(b"on") or message.is_payload(b"off")):
+                return b"on or off"
+            self.led_on = message.is_payload(b"on")
+        elif name == b"sleep" and value == 0:
+            self._sleep = 0
+            self._always_sleeps = False
+        elif name not in (b"identify", b"sleep"):
+            return b"there is interval, led, identify, sleep"
+        elif message.retain:  # would be obeyed again with each connection
+            return b"not retained"
+        elif name == b"identify":
+            if len(message) and (value is None or not 1 <= value <= 600):
+                return b"1 to 600 s, or nothing for 10"
+            self._identifies = True
+            self._known = ticks_add(ticks_ms(), (value or 10) * 1000)
+        elif value is None or not 1 <= value <= _DAY:
+            return b"0 to 86400 s"
+        else:
+            self._sleep = value
+        return None
+
+    # The LED
+
+    def _show(self):
+        now = ticks_ms()
+        if self._identifies:
+            self._identifies = ticks_diff(self._known, now) > 0
+            self._light(now & BLINK_MS > 0)
+            return
+        if self._flash:
+            self._flash = ticks_diff(self._dark, now) > 0
+        self._light(self.led_on != self._flash)
+
+    def _light(self, on):
+        if self._led and on != self._lit:
+            self._lit = on
+            self._led.value(1 if on else 0)
+
+
+def _own_name(kind):
+    return kind + "-" + binascii.hexlify(machine.unique_id()).decode()

@@ -1,0 +1,106 @@
+"""Is there Wi-Fi? Asked in the loop, this connects, watches and connects again."""
+
+import network
+
+from flatmq.port import ticks_add, ticks_diff, ticks_ms
+
+TRY_MS = 20000  # that a connection may take, with its address
+GRACE_MS = 5000  # after a loss: the driver of the ESP32 connects again by itself
+FIRST_MS = 1000  # between two tries; it doubles
+LAST_MS = 60000
+_OFF_EVERY = 3  # failures in a row after which the radio is switched off and on
+
+
+class Wifi:
+    """A station of the network `ssid`, which is open when `password` is empty.
+
+    `power_save` False keeps the radio awake: on the CYW43 of the Pico W its sleep loses packets
+    and delays others by up to some 100 ms. `country` are two letters, for the channels.
+    `up` is what `poll` returned last, `losses` how often it ceased to be. Nothing here waits, but
+    for switching the radio on: up to 2 s on a Pico W, which loads its firmware then.
+    """
+
+    def __init__(
+        self, ssid: str, password: str, country: str = "", power_save: bool = True
+    ) -> None:
+        if country:
+            network.country(country)
+        self._wlan = network.WLAN(network.WLAN.IF_STA)
+        self._key = (ssid, password) if password else (ssid,)
+        self._power_save = power_save
+        self._trying = False
+        self._failed = 0
+        self._wait = FIRST_MS
+        self._due = ticks_ms()
+        self.up = False
+        self.losses = 0
+
+    def poll(self) -> bool:
+        """Do what there is to do. Returns whether there is a connection with an address."""
+        up = self._wlan.isconnected()
+        if up != self.up:
+            self._changed(up)
+        elif not up and ticks_diff(ticks_ms(), self._due) >= 0:
+            self._step()
+        return up
+
+    def restart(self) -> None:
+        """Switch the radio off, and on again later: for a connection that says that it is up and
+        carries nothing, as the CYW43 has them when an access point vanished."""
+        self._off()
+        self._later()
+
+    def off(self) -> None:
+        """Switch the radio off, before deep sleep: on a Pico W `lightsleep` wants it so."""
+        self._off()
+        if hasattr(self._wlan, "deinit"):
+            self._wlan.deinit()
+
+    def _changed(self, up):
+        self.up = up
+        if up:
+            self._failed = 0
+            self._wait = FIRST_MS
+        else:
+            self.losses += 1
+            self._trying = True
+            self._due = ticks_add(ticks_ms(), GRACE_MS)
+
+    def _step(self):
+        try:
+            if self._trying:  # in vain
+                self._fail()
+            else:
+                self._try()
+        except OSError:
+            self._off()
+            self._later()
+
+    def _try(self):
+        if not self._wlan.active():
+            self._wlan.active(True)
+            if not self._power_save:
+                self._wlan.config(pm=self._wlan.PM_NONE)
+        self._wlan.connect(*self._key)
+        self._trying = True
+        self._due = ticks_add(ticks_ms(), TRY_MS)
+
+    def _fail(self):
+        self._failed += 1
+        if self._failed % _OFF_EVERY:
+            # Without it the ESP32 goes on by itself, and answers the next connect with an error.
+            self._wlan.disconnect()
+        else:
+            self._off()
+        self._later()
+
+    def _off(self):
+        try:  # noqa: SIM105 (there is no contextlib on a board)
+            self._wlan.active(False)
+        except OSError:
+            pass
+
+    def _later(self):
+        self._trying = False
+        self._due = ticks_add(ticks_ms(), self._wait)
+        self._wait = min(self._wait * 2, LAST_MS)

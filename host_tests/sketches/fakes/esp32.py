@@ -1,0 +1,13 @@
+"""esp32: the chips differ in which of these there is."""
+
+import bench
+
+if bench.raw_temperature is not None:
+
+    def raw_temperature():
+        return bench.raw_temperature
+
+else:
+
+    def mcu_temperature():
+        return bench.mcu_temperature

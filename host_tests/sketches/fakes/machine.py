@@ -1,0 +1,88 @@
+"""machine, as rp2 and esp32 have it and as far as the sketches need it."""
+
+import sys
+import time
+
+import bench
+
+
+class Pin:
+    IN = 0
+    OUT = 1
+    OPEN_DRAIN = 2
+    PULL_UP = 1
+
+    def __init__(self, name, mode=-1, pull=-1):
+        self.name = name
+        self.init(mode, pull)
+
+    def init(self, mode=-1, pull=-1):
+        pass
+
+    def value(self, on):
+        bench.pins[self.name] = on
+
+
+class ADC:
+    CORE_TEMP = 4
+
+    def __init__(self, channel):
+        self._channel = channel
+
+    def read_u16(self):
+        return bench.adc[self._channel]
+
+
+class I2C:
+    def __init__(self, number, *, sda, scl, freq=400000):
+        pass
+
+    def scan(self):
+        return list(bench.i2c)
+
+    def readfrom_mem(self, address, register, n):
+        return bytes(self._of(address)[register : register + n])
+
+    def readfrom_mem_into(self, address, register, buf):
+        registers = self._of(address)
+        for i in range(len(buf)):
+            buf[i] = registers[register + i]
+
+    def writeto_mem(self, address, register, buf):
+        self._of(address)[register] = buf[0]
+
+    def _of(self, address):
+        if address not in bench.i2c:
+            raise OSError(5)
+        return bench.i2c[address]
+
+
+class WDT:
+    def __init__(self, *, timeout):
+        bench.watch(timeout)
+
+    def feed(self):
+        bench.turn()
+
+
+class _Mem32:
+    def __setitem__(self, address, value):
+        bench.mem32[address] = value
+        bench.tell("mem32", hex(address), hex(value))
+
+
+mem32 = _Mem32()
+
+
+def unique_id():
+    return b"\xe6\x61\x0a\xff"
+
+
+def lightsleep(ms):
+    bench.slept.append(ms)
+    time.sleep_ms(ms)
+
+
+def deepsleep(ms):
+    bench.tell("deepsleep", ms)
+    sys.exit()

@@ -1,0 +1,239 @@
+"""SenML (RFC 8428) in JSON: a pack of readings, written into a buffer that is claimed once.
+
+    pack = Pack(b"pico-1", boot, 256)
+    temperature = label(b"temp", b"Cel")
+    ...
+    pack.begin(seq)
+    pack.number(temperature, 2254, 2)  # 22.54
+    client.publish(topic, pack.payload(), qos=1)
+
+Every pack names the device in its base name, and carries two records, "boot" and "seq": a
+receiver counts what was lost, came twice or out of order by `seq` within a device and a boot.
+"""
+
+from .wire import field, is_utf8, number
+
+_len = len
+
+_SEQ_MAX = 1073741823  # the largest small int on a 32-bit board
+_STEP = 8  # bytes by which the sizes of two payloads differ
+
+
+def label(name: "bytes | str", unit: "bytes | str" = b"") -> bytes:
+    """The beginning of a record, to be made once and given to the calls of a Pack: its name (of
+    A to Z, a to z, 0 to 9, and - : . / _, section 4.5.1) and its unit (section 12.1; none when
+    empty). ValueError for another name, or a unit that is not printable ASCII."""
+    name = field("name", name)
+    unit = field("unit", unit)
+    _check_name(name, 0)
+    for c in unit:
+        if not 32 < c < 127 or c in b'"\\':
+            raise ValueError(f"unit: not allowed: {unit!r}")
+    return b'{"n":"' + name + (b'","u":"' + unit if unit else b"") + b'"'
+
+
+class Pack:
+    """A pack of the device `name`, whose boot id is `boot` (0 to 1,073,741,823), of at most
+    `size` bytes.
+
+    It is a valid SenML pack after every call. A call that appends a record returns True, and
+    False when there is no room for it, or a value cannot be written: then nothing has changed.
+
+    ValueError for a name with other characters than `label` allows, or that does not begin with
+    a letter or a digit, and for a size that does not hold the name, boot, sequence number and
+    base time of a pack. Claims `size` bytes, and 20 more for each 8 of them past that on a 32-bit
+    board; from then on nothing is allocated, but for an int that is past 31 bits on a 32-bit
+    board, or a str.
+    """
+
+    def __init__(self, name: "bytes | str", boot: int, size: int = 256) -> None:
+        name = field("name", name)
+        _check_name(name, 1)
+        number("boot", boot, 0, _SEQ_MAX)
+        head = b'[{"bn":"' + name + b'/","n":"boot","v":' + str(boot).encode()
+        first = _len(head) + _len(_SEQ) + 3  # a pack with a number of one digit
+        # Ten digits of a sequence number, and a base time of 20.
+        number("size", size, first + 9 + _len(_BT) + 20, 65535)
+        self._size = size
+        self._head = _len(head)
+        self._first = first
+        # Through a memoryview: assigning a slice of the wrong length raises, never resizes.
+        self._buf = memoryview(bytearray(size))
+        self._buf[: self._head] = head
+        self._end = 0
+        # What is handed to publish: a slice costs heap, and these are made once.
+        self._views = [self._buf[: min(n, size)] for n in range(first, size + _STEP, _STEP)]
+        self.begin(0)
+
+    def begin(self, seq: int, time: "int | None" = None) -> None:
+        """Begin the pack anew, with the sequence number `seq` of 0 to 1,073,741,823, and the base
+        time `time`, in seconds since 1970, where the board knows it. ValueError for others."""
+        number("seq", seq, 0, _SEQ_MAX)
+        n = self._head
+        if time is not None:
+            number("time: digits", _size_of(time, 0), 1, 20)
+            n = self._put(n, _BT)
+            n += _size_of(time, 0)
+            _write(self._buf, n, time, 0)
+        n = self._put(n, _SEQ)
+        n += _size_of(seq, 0)
+        _write(self._buf, n, seq, 0)
+        self._end = self._put(n, b"}]")
+
+    def number(self, label: bytes, value: int, decimals: int = 0) -> bool:
+        """Append a record whose value is `value` / 10 ** `decimals`: 2254 and 2 are 22.54.
+
+        Of any int; receivers that hold numbers as IEEE 754 doubles have 53 bits of it (section
+        4.6 of RFC 7493 says so).
+        """
+        n = _size_of(value, decimals)
+        at = self._open(label, b',"v":', n)
+        if at:
+            _write(self._buf, at + n, value, decimals)
+        return at > 0
+
+    def flag(self, label: bytes, value: bool) -> bool:
+        """Append a record whose value is true or false."""
+        word = b"true" if value else b"false"
+        at = self._open(label, b',"vb":', _len(word))
+        if at:
+            self._put(at, word)
+        return at > 0
+
+    def text(self, label: bytes, value: "bytes | str") -> bool:
+        """Append a record whose value is a string: UTF-8 without U+0000, else ValueError."""
+        if isinstance(value, str):
+            value = value.encode()
+        if not is_utf8(value, 0, _len(value)):
+            raise ValueError(f"text: not allowed: {value!r} (not UTF-8, or U+0000)")
+        at = self._open(label, b',"vs":"', _escaped(value) + 1)
+        if at:
+            _write_text(self._buf, at, value)
+        return at > 0
+
+    def time(self, value: int, decimals: int = 0) -> bool:
+        """Give the record that was appended last its time, in seconds, `value` / 10 ** `decimals`
+        of them: relative to the base time, and to now where the pack has none, negative for the
+        past (section 4.5.3). Once a record."""
+        n = _size_of(value, decimals)
+        at = self._end - 2
+        if self._end + _len(_T) + n > self._size:
+            return False
+        at = self._put(at, _T) + n
+        _write(self._buf, at, value, decimals)
+        self._end = self._put(at, b"}]")
+        return True
+
+    def payload(self) -> memoryview:
+        """The pack, for `publish` to copy before the next call. Up to 7 blanks, which JSON allows
+        there, bring it to one of the sizes of which there is a slice."""
+        i = (self._end - self._first + _STEP - 1) // _STEP
+        view = self._views[i]
+        i = _len(view)
+        while i > self._end:
+            i -= 1
+            view[i] = 32
+        return view
+
+    def __len__(self) -> int:
+        """The size of the pack in bytes, without the blanks of `payload`."""
+        return self._end
+
+    def _open(self, label, kind, n):
+        """Append a record with room for a value of `n` bytes. Returns where that goes, 0 when
+        there is no room."""
+        at = self._end - 1  # the "]"
+        n += at + 1 + _len(label) + _len(kind)
+        if n + 2 > self._size:
+            return 0
+        self._buf[at] = 44  # a comma
+        at = self._put(self._put(at + 1, label), kind)
+        self._end = self._put(n, b"}]")
+        return at
+
+    def _put(self, at, what):
+        end = at + _len(what)
+        self._buf[at:end] = what
+        return end
+
+
+_SEQ = b'},{"n":"seq","v":'
+_BT = b',"bt":'
+_T = b',"t":'
+_HEX = b"0123456789abcdef"
+
+
+def _check_name(name, first):
+    """ValueError unless it is of the characters of a name, and of letters and digits up to
+    `first`."""
+    for i, c in enumerate(name):
+        letter = 48 <= c <= 57 or 65 <= c <= 90 or 97 <= c <= 122
+        if not letter and (i < first or c not in b"-:./_"):
+            break
+    else:
+        if name:
+            return
+    raise ValueError(f"name: not allowed: {name!r} (RFC 8428, section 4.5.1)")
+
+
+def _size_of(value, decimals):
+    """How many characters the number takes."""
+    n = (2 if value < 0 else 1) + (1 if decimals else 0)
+    if value > 0:  # the negative half reaches one further: of every small int it is small
+        value = -value
+    while value < -9 or decimals > 0:
+        value = (value + 9) // 10
+        decimals -= 1
+        n += 1
+    return n
+
+
+def _write(buf, at, value, decimals):
+    """Write the number so that it ends before `at`."""
+    n = -value if value > 0 else value
+    while True:
+        q = (n + 9) // 10
+        at -= 1
+        buf[at] = 48 + q * 10 - n
+        n = q
+        decimals -= 1
+        if decimals == 0:
+            at -= 1
+            buf[at] = 46  # the point; a digit comes before it in any case
+        elif decimals < 0 and not n:
+            break
+    if value < 0:
+        buf[at - 1] = 45
+
+
+def _escaped(value):
+    """How many bytes a string takes between its quotes (RFC 8259, section 7)."""
+    n = _len(value)
+    for c in value:
+        if c < 32:
+            n += 5
+        elif c == 34 or c == 92:
+            n += 1
+    return n
+
+
+def _write_text(buf, at, value):
+    """Write a string from `at` on, and its closing quote."""
+    for i in range(_len(value)):
+        c = value[i]
+        if c < 32:
+            at = _write_control(buf, at, c)
+            continue
+        if c == 34 or c == 92:
+            buf[at] = 92
+            at += 1
+        buf[at] = c
+        at += 1
+    buf[at] = 34
+
+
+def _write_control(buf, at, c):
+    buf[at : at + 4] = b"\\u00"
+    buf[at + 4] = 48 + (c >> 4)
+    buf[at + 5] = _HEX[c & 15]
+    return at + 6
