@@ -9,7 +9,6 @@ from station import Station
 from wifi import Wifi
 
 settings = load("wifi.ssid", "broker.host")
-chip = Chip()
 sensors = attached(
     one_wire=Pin(4),  # DS18B20, with 4.7 k to 3V3
     dht=Pin(15),  # DHT22
@@ -17,8 +16,8 @@ sensors = attached(
 )
 Station(
     settings,
-    chip,
-    [chip, *sensors],
+    Chip(),
+    sensors,
     led=Pin(2, Pin.OUT),
     wifi=Wifi(**settings["wifi"]),
 ).run()

@@ -10,7 +10,6 @@ from station import Station
 from wifi import Wifi
 
 settings = load("wifi.ssid", "broker.host")
-chip = Chip()
 sensors = attached(
     one_wire=Pin(3),  # DS18B20, with 4.7 k to 3V3
     dht=Pin(10),  # DHT22
@@ -18,8 +17,8 @@ sensors = attached(
 )
 Station(
     settings,
-    chip,
-    [chip, *sensors],
+    Chip(),
+    sensors,
     led=Pixel(Pin(8)),
     wifi=Wifi(**settings["wifi"]),
 ).run()

@@ -9,7 +9,6 @@ from settings import load
 from station import Station
 
 settings = load()  # `flatmq bridge`, at the other end, knows the broker
-chip = Chip(rp2350=True)
 sensors = attached(
     one_wire=Pin(22),  # DS18B20, with 4.7 k to 3V3
     dht=Pin(15),  # DHT22
@@ -17,8 +16,8 @@ sensors = attached(
 )
 Station(
     settings,
-    chip,
-    [chip, *sensors],
+    Chip(rp2350=True),
+    sensors,
     led=Pin("LED", Pin.OUT),
     link=stream_uart.usb(),
 ).run()

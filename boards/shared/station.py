@@ -28,9 +28,9 @@ _DAY = 86400
 
 
 class Station:
-    """`settings` are those of settings.load, `chip` is of chip_rp2 or chip_esp32, and `kind` the
-    first part of the name of a board that was not given one. `led` has value(on), or is None.
-    `wifi` is a Wifi, or None where there is a `link`. `pack` is the room for a pack, in bytes.
+    """`settings` are those of settings.load, `chip` is of chip_rp2 or chip_esp32 and read as the
+    first of the list of `sensors`. `led` has value(on), or is None. `wifi` is a Wifi, or None
+    where there is a `link`. `pack` is the room for a pack, in bytes.
 
     `seq` is the number of the last reading; it counts those as well that found no room, so that
     they are missed downstream. `failed` counts sensors that could not be read, or found no room
@@ -70,6 +70,7 @@ class Station:
         self._chip = chip
         self._watched = device["watchdog"]
         self._sensors = sensors
+        sensors.insert(0, chip)
         self._ready = bytearray(len(sensors))
         self._led = led
         self._wifi = wifi

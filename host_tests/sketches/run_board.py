@@ -1,7 +1,7 @@
-"""Starts a sketch as a board does: `run_board.py ROOT FAKES BOARD SETUP`.
+"""Starts a sketch as a board does: `run_board.py ROOT FAKES BOARD`.
 
 ROOT is a folder with what is on the board, and becomes its file system; FAKES are the modules
-that a board's firmware has. SETUP is Python for the bench, before the sketch starts.
+that a board's firmware has. Python for the bench, before the sketch starts, is in /setup.
 """
 
 import os
@@ -9,7 +9,7 @@ import sys
 
 import vfs
 
-root, fakes, board, setup = sys.argv[1:5]
+root, fakes, board = sys.argv[1:4]
 root = vfs.VfsPosix(root)
 fakes = vfs.VfsPosix(fakes)
 vfs.umount("/")
@@ -21,7 +21,8 @@ sys.path[:] = ["/fakes", ".frozen", "/lib", "/"]
 import bench  # noqa: E402
 
 bench.esp32 = board.startswith("esp32")
-exec(setup, bench.__dict__)
+with open("/setup") as f:
+    exec(f.read(), bench.__dict__)
 bench.listen()
 with open("/main.py") as f:
     source = f.read()

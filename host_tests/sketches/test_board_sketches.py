@@ -11,7 +11,7 @@ from typing import Any
 
 import bme280_registers
 import pytest
-from board_bench import BOARDS, Board, Watcher, switched_on
+from board_bench import BOARDS, Board, Watcher, library, switched_on
 
 from conftest import BROKERS, SharedBrokers
 from flatmq_tools.proxy import Proxy, Rules, Way
@@ -54,6 +54,7 @@ class Stand:
         self.port = port
         self._boards: list[Board] = []
         self._watchers: list[Watcher] = []
+        library()  # made before there are threads
 
     def device(self, name: str) -> str:
         """A name that no other test uses."""
