@@ -7,7 +7,14 @@ from conftest import SharedBrokers
 
 SCRIPTED = [
     pytest.param(module, name, id=f"{module}-{name}")
-    for module in ("publishing", "packing", "receiving", "receiving_in_pieces", "connection")
+    for module in (
+        "publishing",
+        "packing",
+        "receiving",
+        "receiving_in_pieces",
+        "connection",
+        "serial_line",
+    )
     for name in on_device.operations(module)
 ]
 

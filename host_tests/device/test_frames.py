@@ -45,6 +45,7 @@ MAY_BE_ON_HEAP = {
         "Store.static string 74",  # count
     },
     "stream_tcp": {"TCP.connect"},
+    "stream_uart": {"<module>"},  # once, when it is imported
     "wire": {"packet", "connect"},
 }
 

@@ -163,6 +163,29 @@ def powercut(results: Path, every: int) -> None:
 
 
 @main.command()
+@click.argument("port")
+@click.argument("broker", metavar="HOST:PORT")
+@click.option("--baud", type=click.IntRange(300), default=115200, show_default=True)
+@click.option("--tls", is_flag=True, help="To the broker, verified; the port is 8883 unless told.")
+@click.option(
+    "--ca",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Certificates to verify the broker by, in place of this machine's.",
+)
+def bridge(port: str, broker: str, baud: int, tls: bool, ca: Path | None) -> None:
+    """Connect a board without a network to a broker, over its serial PORT.
+
+    PORT is a device such as /dev/ttyACM0 or COM3, or a URL of pyserial. What the board prints is
+    shown. Ends with Ctrl-C.
+    """
+    from . import bridge as command
+
+    _exit(
+        lambda: command.main(port, broker, baud=baud, tls=tls, authority=ca), command.BridgeError
+    )
+
+
+@main.command()
 def size() -> None:
     """Show what each file of the client takes on a board's flash, as .mpy and as source."""
     from . import size as command

@@ -1,0 +1,167 @@
+"""A client, a serial line, a bridge and a broker in this process, with a clock of their own.
+
+The line does harm where it is told to. Time passes only where the client waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from unittest import mock
+
+from model_broker import Broker
+
+import flatmq.client
+from flatmq import Client, stream_uart
+from flatmq_tools.bridge.conversation import Conversation
+
+ROOM = 256  # bytes of the board's buffer
+UP, DOWN = "up", "down"
+Harm = Callable[[bytes], bytes]  # what becomes of the bytes of a direction
+
+
+class Board(stream_uart.Link):
+    """The link of a board whose UART is the simulated line."""
+
+    def __init__(self, line: Line, room: int = ROOM) -> None:
+        self._line = line
+        super().__init__(None, room)
+
+    def _attach(self, uart):
+        pass
+
+    def _read(self, buf):
+        taken = self._line.ring[: len(buf)]
+        del self._line.ring[: len(buf)]
+        buf[: len(taken)] = taken
+        return len(taken) or None
+
+    def _write(self, buf, at, n):
+        n = min(n, self._line.takes)
+        self._line.to_bridge(bytes(buf[at : at + n]))
+        return n or None
+
+    def _sleep(self, ms):
+        self._line.sleep(ms)
+
+
+class Line:
+    """The line, the bridge at its end and the clock. As an upstream it leads to `broker`."""
+
+    def __init__(self, broker: Broker, room: int = ROOM) -> None:
+        self.broker = broker
+        self.now = 1000  # ms
+        self.harm: dict[str, Harm] = {UP: bytes, DOWN: bytes}
+        self.ring = bytearray()  # what the board has not read
+        self.size = room
+        self.fullest = 0
+        self.takes = 1 << 20  # bytes that one write of the board gets rid of
+        self.printed = bytearray()
+        self.bridge = Conversation(self)
+        self.bridge.plugged(self.seconds)
+        self._connecting = False
+
+    # As the upstream
+
+    def open(self) -> None:
+        self.broker.connect()
+        self._connecting = True
+
+    def send(self, data: bytes) -> None:
+        self.broker.write(data, 0, len(data))
+
+    def close(self) -> None:
+        self.broker.close()
+        self._connecting = False
+
+    # What moves
+
+    @property
+    def seconds(self) -> float:
+        return self.now / 1000
+
+    def to_bridge(self, data: bytes) -> None:
+        data = self.harm[UP](data)
+        if data:
+            self.bridge.receive(data, self.seconds)
+        self.turn()
+
+    def turn(self) -> None:
+        """Carry out what the bridge and the broker have to do."""
+        if self._connecting:
+            self._connecting = False
+            self.bridge.opened(self.seconds)
+        buffer = bytearray(512)
+        while self.bridge.wants:
+            n = self.broker.readinto(buffer)
+            if not n:
+                break
+            self.bridge.send(bytes(buffer[:n]), self.seconds)
+        self.printed += self.bridge.text
+        self.bridge.text.clear()
+        data = bytes(self.bridge.out)
+        self.bridge.out.clear()
+        self.ring += self.harm[DOWN](data) if data else b""
+        self.fullest = max(self.fullest, len(self.ring))
+
+    def sleep(self, ms: int) -> None:
+        self.turn()
+        if self.ring:
+            return
+        end = self.now + ms
+        due = self.bridge.due
+        if due is not None and due * 1000 < end:
+            end = max(self.now, int(due * 1000) + 1)
+        self.now = end
+        self.bridge.tick(self.seconds)
+        self.turn()
+
+    def restart(self) -> None:
+        """The bridge is ended, and begun again."""
+        self.bridge.unplugged()
+        self.broker.close()
+        self.bridge = Conversation(self)
+        self.bridge.plugged(self.seconds)
+
+
+class World:
+    """A broker, a line and a client on it, which has a session that outlives its connections."""
+
+    def __init__(self, room: int = ROOM, **options) -> None:
+        self.broker = Broker()
+        self.line = Line(self.broker, room)
+        self.got: list[bytes] = []
+        self._room = room
+        self._options = options
+        self._clocks: list = []
+
+    def boot(self) -> None:
+        """The board begins anew."""
+        self.line.ring.clear()
+        self.link = Board(self.line, self._room)
+        self.client = Client(
+            b"b", link=self.link, clean_session=False, incoming=8, rx_size=256, **self._options
+        )
+        self.client.subscribe(b"in", lambda m: self.got.append(m.payload), 2)
+        self.client.start()
+
+    def __enter__(self) -> World:
+        for module in (flatmq.client, stream_uart):
+            clock = mock.patch.object(module, "ticks_ms", self.ticks)
+            clock.start()
+            self._clocks.append(clock)
+        self.boot()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for clock in self._clocks:
+            clock.stop()
+
+    def ticks(self) -> int:
+        return self.line.now & 0x3FFFFFFF
+
+    def until(self, what: str, condition: Callable[[], bool], seconds: int = 120) -> None:
+        """Polls until it is so; fails after that many seconds of the world's clock."""
+        end = self.line.now + 1000 * seconds
+        while not condition():
+            assert self.line.now < end, (what, self.client.state, self.client.error)
+            self.client.poll(1000)

@@ -1,0 +1,250 @@
+"""A real interpreter, a real terminal, the bridge, a real broker."""
+
+from __future__ import annotations
+
+import itertools
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+import pytest
+from ptys import DOWN, PATIENCE_MS, UP, Board, Bridge, bench
+from test_torture import Struck
+
+from flatmq import Client
+from flatmq_tools import broker
+
+WAYS = ["lose a byte", "flip a bit", "print", "drop"]
+DEADLINE = 60.0  # seconds for any one step; far above what a loaded machine needs
+_names = (f"board{n}" for n in itertools.count())
+
+
+@pytest.fixture(scope="module")
+def target() -> Iterator[broker.Broker]:
+    # In order, and without the 40 ms of a delayed acknowledgement.
+    with broker.mosquitto(extra="max_inflight_messages 0\nset_tcp_nodelay true") as running:
+        yield running
+
+
+class Desk:
+    """A client on the desk that talks to the board `name`."""
+
+    def __init__(self, target: broker.Broker) -> None:
+        self.name = next(_names)
+        self.got: list[tuple[int, bytes]] = []
+        self._everything: list[tuple[int, bytes]] = []
+        self.wills = 0
+        topic = self.name.encode()
+        self._in = topic + b"/in"
+        self.client = Client(
+            topic + b"-desk", target.host, target.port, tx_size=1 << 20, rx_size=1 << 16,
+            clean_session=False, inflight=64,
+        )  # fmt: skip
+        out = self.client.subscribe(topic + b"/out", self._take, 2)
+        will = self.client.subscribe(topic + b"/will", self._count_will, 2)
+        self.client.connect()
+        self.until("subscriptions", lambda: None not in (out.granted, will.granted))
+
+    def _take(self, message) -> None:
+        self.got.append((message.qos, message.payload))
+        self._everything.append(self.got[-1])
+
+    def _count_will(self, message) -> None:
+        self.wills += 1
+
+    def until(self, what: str, condition: Callable[[], bool]) -> None:
+        end = time.monotonic() + DEADLINE
+        while not condition():
+            self.client.poll(10)
+            assert time.monotonic() < end, what
+
+    def send(self, qos: int, payload: bytes) -> None:
+        assert self.client.publish(self._in, payload, qos) is not None
+
+    def answered(self) -> None:
+        """Waits until the board answers."""
+        count = len(self.got)
+
+        def has() -> bool:
+            self.send(0, b"there?")
+            self.client.poll(50)
+            return len(self.got) > count
+
+        self.until("the board", has)
+
+    def exchange(self, messages: list[tuple[int, bytes]]) -> None:
+        """Sends messages that were not sent before, and waits until they have come back as they
+        should."""
+        self.got.clear()
+        for qos, payload in messages:
+            self.send(qos, payload)
+        self.until(f"{len(messages)} messages", lambda: set(messages) <= set(self.got))
+        for qos in (1, 2):
+            wanted = [m for m in messages if m[0] == qos]
+            assert [m for m in dict.fromkeys(self.got) if m in wanted] == wanted
+
+    def twice(self) -> list[bytes]:
+        """What came more than once so far, though it was sent at QoS 2."""
+        counted = Counter(payload for qos, payload in self._everything if qos == 2)
+        return [payload for payload, count in counted.items() if count > 1]
+
+    def stop(self, board: Board, was_reset: bool = False) -> None:
+        """Has the board end, and looks at whether it ends well. One that was reset has forgotten
+        which QoS 2 messages it had."""
+        self.send(1, b"stop")
+        self.until("the end", lambda: not board.running)
+        assert board.wait(DEADLINE) == 0, board.told
+        self.client.disconnect()
+        assert was_reset or not self.twice()
+
+
+def test_every_qos_both_ways(target: broker.Broker) -> None:
+    desk = Desk(target)
+    with bench(target, "echo.py", desk.name, "1000") as (wire, board, bridge):
+        desk.answered()
+        every = bytes(range(256))
+        messages = [(qos, b"%d" % qos + every) for qos in (0, 1, 2)]
+        messages += [(qos, b"%d %d" % (qos, n)) for n in range(20) for qos in (1, 2)]
+        desk.exchange(messages)
+        desk.until("an end of the printing", lambda: "echo 42" in bridge.printed())
+        desk.stop(board)
+        # Nothing on the line that a console would take for a command.
+        assert min(wire.seen[DOWN]) >= 32
+        assert set(bytes(range(32))) & set(wire.seen[UP]) == {10, 13}, "of print() alone"
+    assert "losses 1 errors 0" in board.told or "losses 0 errors 0" in board.told
+    assert not desk.wills
+
+
+@pytest.mark.parametrize("direction", [UP, DOWN])
+@pytest.mark.parametrize("connecting", [False, True])
+def test_harm_at_every_byte(connecting: bool, direction: str, target: broker.Broker) -> None:
+    """Of what messages each way take at QoS 1 and 2, and of what it takes to connect as well; of
+    the latter at every third, as test_torture.py does it at each."""
+    step, least = (3, 150) if connecting else (1, 100)
+    desk = Desk(target)
+    with bench(target, "echo.py", desk.name, str(PATIENCE_MS)) as (wire, board, bridge):
+        desk.answered()
+        for n in itertools.count():
+            at = n * step
+            harm = Struck(WAYS[n % len(WAYS)], at)
+            wire.harm[direction] = harm
+            if connecting:
+                bridge.cut()
+            desk.exchange([(1, b"one %d" % at), (2, b"two %d \x03\xfa" % at)])
+            if not harm.done:
+                break
+        wire.harm[direction] = bytes
+        desk.stop(board)
+    assert at > least, at
+    assert bridge.pump.conversation.opens > least / step / 2
+
+
+def test_a_board_is_reset(target: broker.Broker) -> None:
+    """After any number of bytes; the broker hears of it, and the next life begins anew."""
+    desk = Desk(target)
+    with bench(target, "echo.py", desk.name, str(PATIENCE_MS)) as (wire, first, _):
+        board = first
+        for after in range(0, 160, 20):
+            desk.answered()
+            before = desk.wills
+            wire.harm[UP] = harm = Struck("tear", after)
+            desk.send(1, b"one")
+            desk.send(2, b"two \x03\xfa")
+            desk.until("the bytes", lambda harm=harm: harm.done)
+            board.reset()
+            wire.harm[UP] = bytes
+            board = Board(wire, "echo.py", desk.name, str(PATIENCE_MS))
+            desk.until("the will", lambda before=before: desk.wills > before)
+        desk.answered()
+        desk.stop(board, was_reset=True)
+    known = {b"there?", b"one", b"two \x03\xfa", b"stop"}
+    assert {payload for _, payload in desk.got} == known
+
+
+def test_a_bridge_ends_and_comes_back(target: broker.Broker) -> None:
+    """Also one that was killed, and could say nothing."""
+    desk = Desk(target)
+    messages = [(2, b"%s %d" % (when, n)) for n in range(6) for when in (b"1", b"2", b"3")]
+    with bench(target, "echo.py", desk.name, str(PATIENCE_MS)) as (wire, board, first):
+        bridge = first
+        desk.answered()
+        for n in range(6):
+            desk.send(*messages[3 * n])
+            desk.client.flush()
+            if n % 2:
+                wire.harm[DOWN] = lambda data: b""
+            bridge.stop()
+            wire.harm[DOWN] = bytes
+            desk.send(*messages[3 * n + 1])
+            bridge = Bridge(wire.port, target)
+            desk.send(*messages[3 * n + 2])
+        desk.until("all", lambda: set(messages) <= set(desk.got))
+        assert [m for m in desk.got if m[0] == 2] == messages
+        desk.stop(board)
+        bridge.stop()
+
+
+def test_a_port_is_unplugged(target: broker.Broker) -> None:
+    desk = Desk(target)
+    with bench(target, "echo.py", desk.name, str(PATIENCE_MS)) as (wire, board, bridge):
+        desk.answered()
+        before = desk.wills
+        wire.unplug()
+        desk.until("the will", lambda: desk.wills > before)
+        desk.until("the word", lambda: any("waiting for it" in text for _, text in bridge.lines))
+        wire.plug()
+        desk.exchange([(1, b"one"), (2, b"two")])
+        desk.stop(board)
+
+
+def test_a_broker_goes_and_comes_back() -> None:
+    with broker.mosquitto(persistence=True) as target:
+        desk = Desk(target)
+        with bench(target, "echo.py", desk.name, str(PATIENCE_MS)) as (_, board, bridge):
+            desk.answered()
+            target.kill()
+            desk.until("a refusal", lambda: any("no connection to" in t for _, t in bridge.lines))
+            target.restart()
+            desk.until("the broker", lambda: desk.client.connected)
+            desk.answered()
+            desk.stop(board)
+
+
+def test_a_slow_board_gets_no_more_than_it_takes(target: broker.Broker) -> None:
+    desk = Desk(target)
+    with bench(target, "echo.py", desk.name, "300", "10") as (wire, board, _):
+        desk.answered()
+        desk.exchange([(1 + n % 2, b"%d " % n + bytes(100)) for n in range(20)])
+        desk.stop(board)
+    assert 100 < wire.fullest <= 256
+
+
+def test_messages_larger_than_the_buffers(target: broker.Broker) -> None:
+    desk = Desk(target)
+    topic = desk.name.encode() + b"/large"
+    back: list[bytes] = []
+    with bench(target, "echo.py", desk.name, str(PATIENCE_MS)) as (_, board, _):
+        desk.answered()
+        desk.client.subscribe(topic + b"/out", lambda m: back.append(m.payload), 1)
+        payload = bytes(n * n >> 3 & 255 for n in range(20000))
+        desk.client.publish(topic, payload, 1)
+        desk.until("it", lambda: bool(back))
+        desk.stop(board)
+    assert back == [payload]
+
+
+def test_somebody_types_ctrl_c(target: broker.Broker) -> None:
+    """It stops the sketch, as without a bridge."""
+    desk = Desk(target)
+    with bench(target, "echo.py", desk.name, str(PATIENCE_MS)) as (wire, board, _):
+        desk.answered()
+        wire.type(b"\x03")
+        assert board.wait(DEADLINE) in (128 + signal.SIGINT, -signal.SIGINT, 1)
+
+
+def test_nothing_is_allocated(target: broker.Broker) -> None:
+    """Over the console, with a bridge and a broker: see proof.py of ../device."""
+    with bench(target, "prove.py", next(_names)) as (_, board, _):
+        assert board.wait(DEADLINE) == 0, board.told
+    assert board.told.split() == ["SEEN", "0", "0", "0"]

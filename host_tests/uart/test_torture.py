@@ -1,0 +1,107 @@
+"""A session on a line that does harm at every byte: in this process, with a clock of its own."""
+
+from __future__ import annotations
+
+import pytest
+from simulation import DOWN, UP, World
+
+PAYLOADS = [bytes(range(0, 64)), b"print me\r\n\x03\x04", bytes(range(200, 256)), b""]
+TEXT = b"Traceback (most recent call last):\r\n  caf\xc3\xa9\r\n"
+
+
+class Struck:
+    """Harm that is done once, at byte `at` of what passes."""
+
+    def __init__(self, way: str, at: int) -> None:
+        self.way = way
+        self.at = at
+        self.passed = 0
+        self.done = False
+        self._silent = False
+
+    def __call__(self, data: bytes) -> bytes:
+        if self._silent:
+            return b""
+        at = self.at - self.passed
+        self.passed += len(data)
+        if self.done or not 0 <= at < len(data):
+            return data
+        self.done = True
+        head, byte, tail = data[:at], data[at], data[at + 1 :]
+        match self.way:
+            case "lose a byte":
+                return head + tail
+            case "flip a bit":
+                return head + bytes((byte ^ 1 << at % 8,)) + tail
+            case "print":
+                return head + TEXT + data[at:]
+            case "tear":  # until `mend`
+                self._silent = True
+                return head
+            case "drop":
+                return head
+        raise AssertionError(self.way)
+
+    def mend(self) -> None:
+        self._silent = False
+
+
+WAYS = ["lose a byte", "flip a bit", "print", "tear"]
+
+
+def session(world: World, harm: Struck | None = None) -> None:
+    """Publishes at QoS 1 and 2 while the broker publishes, and looks at what arrived."""
+    client, broker = world.client, world.broker
+    world.until("subscription", lambda: client.connected or bool(harm and harm.done))
+    sent = [(b"out", qos, payload) for payload in PAYLOADS for qos in (1, 2)]
+    todo = list(sent)
+    for payload in PAYLOADS[:2]:
+        broker.send(payload)
+
+    def over() -> bool:
+        if harm and harm.done and world.line.now > 20_000:
+            harm.mend()
+        while todo and client.publish(todo[0][0], todo[0][2], todo[0][1]) is not None:
+            todo.pop(0)
+        return not todo and not client.pending and len(world.got) >= 2 and not broker.outgoing
+
+    world.until("the end", over)
+    assert world.got == PAYLOADS[:2]
+    assert [m for m in broker.taken if m[1] == 2] == [m for m in sent if m[1] == 2]
+    firsts = list(dict.fromkeys(m for m in broker.taken if m[1] == 1))
+    assert firsts == [m for m in sent if m[1] == 1]
+    assert world.line.fullest <= 256
+
+
+def test_a_session_without_harm() -> None:
+    with World() as world:
+        session(world)
+        assert world.client.stats.losses == 0
+        assert world.line.printed == b""
+        assert world.link.errors == world.line.bridge.bad == 0
+
+
+def struck(direction: str, way: str, at: int) -> World:
+    harm = Struck(way, at)
+    with World() as world:
+        world.line.harm[direction] = harm
+        session(world, harm)
+    return world
+
+
+def length(direction: str) -> int:
+    """Bytes of a session that nothing harms."""
+    harm = Struck("none", 1 << 30)
+    with World() as world:
+        world.line.harm[direction] = harm
+        session(world)
+    return harm.passed
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("direction", [UP, DOWN])
+def test_harm_at_every_byte(direction: str, way: str) -> None:
+    n = length(direction)
+    assert n > 300
+    for at in range(n):
+        struck(direction, way, at)

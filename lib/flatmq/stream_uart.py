@@ -1,0 +1,295 @@
+"""A serial line to `flatmq bridge`, as a link of the client: see docs/serial.md.
+
+    client = Client(b"pico-1", link=stream_uart.usb())
+    client = Client(b"pico-1", link=stream_uart.Link(UART(0, 115200)))
+
+What is lost on the line ends the connection, and the client makes a new one. Once that is there
+nothing is allocated.
+"""
+
+import errno
+import random
+import select
+import sys
+
+from .frames import ACK, ASK, BEGIN, CLOSE, DATA, HEAD, OPEN, PAYLOAD, SMALL, Decoder, Encoder
+from .port import const, ticks_add, ticks_diff, ticks_ms
+
+_AHEAD = const(2)  # frames that may be unacknowledged
+_TRIES = const(5)  # unanswered questions after which the bridge is taken to be gone
+_CLOSED = const(0)
+_OPENING = const(1)
+_OPEN = const(2)
+
+
+class Link:
+    """The line at a machine.UART, made with the `timeout` 0 that it has unless told otherwise.
+
+    room        bytes that the UART takes in while nobody reads: its `rxbuf`
+    patience    ms until the bridge is asked for an answer; then twice as long, five times in all
+
+    `errors` counts frames that came in torn or spoiled.
+    """
+
+    def __init__(self, uart, room: int = 256, patience: int = 300) -> None:
+        self.address: bool | None = None
+        self._tx = Encoder()
+        self._rx = Decoder()
+        self._hello = bytes((1, room >> 8, room & 255))
+        self._patience = patience
+        self._chunk = bytearray(64)
+        self._at = self._have = 0  # what of it is still to be looked at
+        self._sent = 0  # how much of the frame going out is on the line
+        self._state = _CLOSED
+        self._id = random.getrandbits(16)
+        self._seq = self._acked = self._wanted = 0
+        self._left = 0  # bytes of payload that the client has not read
+        self._owe = False  # an acknowledgement
+        self._asked = 0
+        self._due = 0
+        self._attach(uart)
+
+    @property
+    def errors(self) -> int:
+        """Frames that came in torn or spoiled so far."""
+        return self._rx.bad
+
+    def _attach(self, uart):
+        self._in = uart
+        self._out = uart
+        self._readable = select.poll()
+        self._readable.register(uart, select.POLLIN)
+
+    # As a link
+
+    def resolve(self) -> None:
+        """There is nothing to look up."""
+        self.address = True
+
+    def connect(self) -> None:
+        """Ask the bridge for a connection to its broker."""
+        self._id = self._id + 1 + random.getrandbits(15) & 0xFFFF
+        self._state = _OPENING
+        self._seq = self._acked = self._wanted = self._left = self._asked = 0
+        self._owe = False
+        self._due = ticks_ms()
+        self._tick()
+
+    def stream(self) -> "Link | None":
+        """This link once the bridge has connected, None before."""
+        self._turn()
+        if self._state == _CLOSED:
+            raise OSError(errno.ECONNREFUSED)
+        return self if self._state == _OPEN else None
+
+    def wait(self, ms: int, out: bool) -> None:
+        """Return when there is something to read, when `out` and there is room to write, or after
+        `ms` milliseconds."""
+        end = ticks_add(ticks_ms(), ms)
+        before = self._state
+        while True:
+            self._turn()
+            if self._left or self._state != before:
+                return
+            if out and self._state == _OPEN and self._has_room():
+                return
+            ms = ticks_diff(end, ticks_ms())
+            if ms <= 0:
+                return
+            self._sleep(ms)
+
+    def close(self) -> None:
+        """Tell the bridge, and take nothing more in."""
+        if self._state != _CLOSED:
+            self._flush()
+            self._fail()
+
+    # As a stream
+
+    def readinto(self, buf: memoryview) -> "int | None":
+        """Read what is there into `buf`; None when nothing is, 0 at the end."""
+        if not self._left:
+            self._turn()
+        n = min(self._left, len(buf))
+        if not n:
+            return 0 if self._state == _CLOSED else None
+        src = self._rx.buf
+        at = HEAD + self._rx.size - self._left
+        self._left -= n
+        i = 0
+        while i < n:
+            buf[i] = src[at]
+            at += 1
+            i += 1
+        return n
+
+    def write(self, buf: memoryview, off: int, n: int) -> "int | None":
+        """Write some of `n` bytes of `buf` from `off` on; None when there is no room for any."""
+        if not self._has_room():
+            self._turn()
+        if self._state != _OPEN:
+            raise OSError(errno.ECONNRESET)
+        if not self._has_room():
+            return None
+        n = min(n, PAYLOAD)
+        if self._seq == self._acked:
+            self._hear()
+        self._send(DATA, buf, off, n)
+        self._seq = self._seq + 1 & 255
+        return n
+
+    def _has_room(self):
+        return self._sent == self._tx.n and (self._seq - self._acked & 255) < _AHEAD
+
+    # Frames going out
+
+    def _send(self, kind, src, off, n):
+        head = self._tx.head
+        head[0] = kind
+        head[1] = self._id >> 8
+        head[2] = self._id & 255
+        head[3] = self._seq
+        head[4] = self._wanted
+        self._tx.frame(src, off, n)
+        self._sent = 0
+        self._owe = False
+        self._flush()
+
+    def _flush(self):
+        """Returns whether the last frame is on the line."""
+        if self._sent < self._tx.n:
+            self._sent += self._write(self._tx.out, self._sent, self._tx.n - self._sent) or 0
+        return self._sent == self._tx.n
+
+    def _fail(self):
+        self._state = _CLOSED
+        self._left = 0
+        self._send(CLOSE, self._hello, 0, 0)
+
+    def _tick(self):
+        """Send what is due, if the line is free."""
+        if not self._flush() or self._state == _CLOSED:
+            return
+        late = ticks_diff(ticks_ms(), self._due) >= 0
+        if self._state == _OPENING:
+            if late:
+                self._ask(OPEN, 3)
+        elif late and self._seq != self._acked and not self._left:  # else the answer may be there
+            if self._asked == _TRIES:
+                self._fail()
+            else:
+                self._ask(ASK, 0)
+        elif self._owe:
+            self._send(ACK, self._hello, 0, 0)
+
+    def _ask(self, kind, n):
+        self._due = ticks_add(ticks_ms(), self._patience << self._asked)
+        if self._asked < _TRIES:
+            self._asked += 1
+        self._send(kind, self._hello, 0, n)
+
+    # Frames coming in
+
+    def _turn(self):
+        """Take in what is there, up to a frame with payload, and send what is due."""
+        while not self._left:
+            if self._at == self._have:
+                n = self._read(self._chunk)
+                if not n:
+                    if n == 0:
+                        self._state = _CLOSED  # nobody is at the other end
+                    break
+                self._at = 0
+                self._have = n
+            self._at = self._rx.take(self._chunk, self._at, self._have)
+            if self._rx.size >= 0 and self._state != _CLOSED:
+                self._frame(self._rx.buf)
+        self._tick()
+
+    def _frame(self, head):
+        kind = head[0] - SMALL
+        if kind == BEGIN and self._state == _OPEN:
+            self._state = _CLOSED  # another bridge, which knows of no connection
+        if head[1] << 8 | head[2] != self._id:
+            return  # of a connection that is over
+        if kind == CLOSE:
+            self._state = _CLOSED
+        elif self._state == _OPENING:
+            if kind == OPEN:
+                self._state = _OPEN
+                self._hear()
+        elif kind == DATA or kind == ACK or kind == ASK:
+            self._follow(kind, head)
+
+    def _follow(self, kind, head):
+        n = head[4] - self._acked & 255
+        if head[3] != self._wanted or n > (self._seq - self._acked & 255):
+            self._fail()  # something was lost
+            return
+        self._acked = head[4]
+        self._hear()
+        if kind == DATA:
+            self._wanted = self._wanted + 1 & 255
+            self._left = self._rx.size
+        if kind != ACK:
+            self._owe = True
+
+    def _hear(self):
+        self._asked = 0
+        self._due = ticks_add(ticks_ms(), self._patience)
+
+    # The line
+
+    def _read(self, buf):
+        """Returns how many bytes were there, None for none, 0 when there is no line any more."""
+        n = self._in.any()
+        return self._in.readinto(buf, min(n, len(buf))) if n else None
+
+    def _write(self, buf, at, n):
+        """Returns how many bytes went out, None for none."""
+        return self._out.write(buf, at, n)
+
+    def _sleep(self, ms):
+        """Until something comes in, or it is time to ask."""
+        if self._state == _OPENING or self._seq != self._acked:
+            ms = min(ms, max(1, ticks_diff(self._due, ticks_ms())))
+        if self._sent < self._tx.n:
+            ms = 1
+        self._readable.ipoll(ms)
+
+
+class USB(Link):
+    """The line at standard input and output: USB on a board that has it there."""
+
+    def _attach(self, uart):
+        self._one = bytearray(1)
+        # Not sys.stdin itself, which makes "\r" a "\n".
+        super()._attach(sys.stdin.buffer)
+        self._out = sys.stdout.buffer
+        self._writable = select.poll()
+        self._writable.register(self._out, select.POLLOUT)
+
+    def _read(self, buf):
+        # A read of more than is there would block, and nothing tells how much that is.
+        n = 0
+        while n < len(buf) and self._is(self._readable):
+            if not self._in.readinto(self._one):
+                return n or 0
+            buf[n] = self._one[0]
+            n += 1
+        return n or None
+
+    def _write(self, buf, at, n):
+        return self._out.write(buf, at, n) if self._is(self._writable) else None
+
+    def _is(self, poll):
+        for _ in poll.ipoll(0):
+            return True
+        return False
+
+
+def usb(room: int = 0, patience: int = 300) -> USB:
+    """The link over USB serial, where a board's REPL is too. `room` is what the board's buffer of
+    standard input takes in, which is known where it is 0. print() works as ever: the bridge shows
+    it. So does Ctrl-C at a terminal: it is not in any frame."""
+    return USB(None, room or (512 if sys.platform == "rp2" else 256), patience)

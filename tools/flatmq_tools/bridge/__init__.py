@@ -1,0 +1,123 @@
+"""`flatmq bridge`: the way from a board's serial line to a broker."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import ssl
+import threading
+import time
+from pathlib import Path
+
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
+
+from .pump import Pump
+
+__all__ = ("BridgeError", "Pump", "address", "main", "tls_context")
+
+_REFRESH = 0.25  # seconds between two looks at the figures
+
+
+class BridgeError(RuntimeError):
+    """The bridge cannot begin; the text says what to do."""
+
+
+def address(text: str, tls: bool = False) -> tuple[str, int]:
+    """Host and port of "host", "host:port" or "[::1]:port"; the port is 1883 unless told, 8883
+    with TLS. Raises BridgeError."""
+    host, colon, port = text.rpartition(":")
+    if not colon or text.endswith("]") or (":" in host and not host.endswith("]")):
+        host, port = text, "8883" if tls else "1883"
+    number = int(port) if port.isascii() and port.isdigit() else 0
+    if not host.strip("[]") or not 0 < number < 65536:
+        raise BridgeError(f"the broker must be HOST or HOST:PORT, a port of 1 to 65535: {text}")
+    return host.strip("[]"), number
+
+
+def tls_context(authority: Path | None) -> ssl.SSLContext:
+    """TLS that verifies the broker, by the machine's authorities or by a file with others."""
+    try:
+        return ssl.create_default_context(cafile=str(authority) if authority else None)
+    except (OSError, ssl.SSLError) as error:
+        raise BridgeError(f"{authority}: no certificates in it: {error}") from error
+
+
+def readable(text: str) -> str:
+    """Text without what could command a terminal."""
+    return "".join(c if c.isprintable() else "\ufffd" for c in text.replace("\t", "    "))
+
+
+def figures(pump: Pump) -> str:
+    """The state in a line."""
+    talk = pump.conversation
+    if not pump.plugged:
+        state = "no port"
+    else:
+        state = {"closed": "no connection", "opening": "connecting", "open": "connected"}[
+            talk.state
+        ]
+    return (
+        f"{state} · up {talk.up:,} B · down {talk.down:,} B · {talk.frames:,} frames"
+        f" · {talk.bad} bad · {talk.opens} connections, {talk.lost} lost"
+    )
+
+
+async def _run(pump: Pump, live: Live | None) -> None:
+    task = asyncio.current_task()
+    assert task is not None
+    loop = asyncio.get_running_loop()
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGINT, signal.SIGTERM):
+            with contextlib.suppress(NotImplementedError):  # Windows
+                loop.add_signal_handler(number, task.cancel)
+
+    async def show() -> None:
+        while live:
+            live.update(Text(figures(pump), style="bold", no_wrap=True))
+            await asyncio.sleep(_REFRESH)
+
+    showing = loop.create_task(show())
+    try:
+        await pump.run()
+    finally:
+        showing.cancel()
+
+
+def main(
+    url: str,
+    broker: str,
+    *,
+    baud: int = 115200,
+    tls: bool = False,
+    authority: Path | None = None,
+    console: Console | None = None,
+) -> int:
+    """Bridges until it is interrupted. Raises BridgeError when it cannot begin."""
+    host, port = address(broker, tls)
+    console = console or Console()
+
+    def say(who: str, text: str) -> None:
+        line = Text(f"{time.strftime('%H:%M:%S')} {who:>6} | ", style="dim")
+        line.append(readable(text), style="not dim" if who == "board" else "")
+        console.print(line, soft_wrap=True, highlight=False)
+
+    context = tls_context(authority) if tls or authority else None
+    live = Live(console=console, auto_refresh=True, transient=True)
+    shown = console.is_terminal
+
+    async def run() -> Pump:
+        pump = Pump(url, baud, host, port, say, tls=context)
+        with contextlib.suppress(asyncio.CancelledError):
+            await _run(pump, live if shown else None)
+        return pump
+
+    with live if shown else contextlib.nullcontext():
+        try:
+            pump = asyncio.run(run())
+        except KeyboardInterrupt:  # where there are no signal handlers
+            return 0
+    console.print(figures(pump), highlight=False, soft_wrap=True)
+    return 0

@@ -1,0 +1,96 @@
+"""A serial port, or whatever pyserial has a URL for, read and written by threads of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import threading
+from collections.abc import Callable
+
+import serial
+
+_LOOK = 0.2  # seconds between two looks at whether the line is to be closed
+_STUCK = 5.0  # seconds that a write may take
+# What pyserial lets through when a device goes, besides its own.
+_GONE = (serial.SerialException, OSError, TypeError, ValueError)
+
+
+class LineError(RuntimeError):
+    """The line cannot be opened; the text says why."""
+
+
+class Line:
+    """An open line. Calls `received` with bytes, and `lost` once with the reason when it ends by
+    itself, both in the event loop."""
+
+    def __init__(
+        self, url: str, baud: int, received: Callable[[bytes], None], lost: Callable[[str], None]
+    ) -> None:
+        """Opens it, which may block. LineError when it cannot."""
+        try:
+            self._port = serial.serial_for_url(url, do_not_open=True)
+            self._port.baudrate = baud
+            self._port.timeout = _LOOK
+            self._port.write_timeout = _STUCK
+            if "://" not in url:
+                self._port.exclusive = True
+            self._port.open()
+        except _GONE as error:
+            raise LineError(str(error)) from error
+        self._received = received
+        self._lost = lost
+        self._closed = False
+        self._writes: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self._threads: list[threading.Thread] = []
+
+    def start(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Read from now on."""
+        self._loop = loop
+        self._threads = [
+            threading.Thread(target=self._guard, args=(work,), daemon=True)
+            for work in (self._read, self._write)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def write(self, data: bytes) -> None:
+        """Write it, in its turn."""
+        self._writes.put(data)
+
+    def close(self) -> None:
+        """End it; nothing is called any more. May block for a moment."""
+        self._closed = True
+        self._writes.put(None)
+        for thread in self._threads:
+            thread.join()
+        self._port.close()
+
+    def _guard(self, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except _GONE as error:
+            self._tell(self._on_lost, str(error) or type(error).__name__)
+
+    def _read(self) -> None:
+        while not self._closed:
+            data = self._port.read(1)
+            if data:
+                waiting = self._port.in_waiting
+                self._tell(self._on_data, data + (self._port.read(waiting) if waiting else b""))
+
+    def _write(self) -> None:
+        for data in iter(self._writes.get, None):
+            self._port.write(data)
+
+    def _tell(self, what: Callable, argument: object) -> None:
+        if not self._closed:
+            self._loop.call_soon_threadsafe(what, argument)
+
+    def _on_data(self, data: bytes) -> None:
+        if not self._closed:
+            self._received(data)
+
+    def _on_lost(self, reason: str) -> None:
+        if not self._closed:
+            self._closed = True
+            self._lost(reason)
