@@ -37,6 +37,7 @@ class EmulatedBoard:
     folder: where its flash is kept. air: what its Wi-Fi reaches the broker by, None for a board
     that is not to reach one. wifi: the network that is there. unplugs: a reset closes the
     connection, as it does with a board whose USB is its own; else it stays, as behind a USB-UART.
+    radio: whether it has a `network` at all.
     show_drive: called when its boot loader is asked for.
     """
 
@@ -47,6 +48,7 @@ class EmulatedBoard:
         air: Proxy | None = None,
         wifi: tuple[str, str] = ("net", "word"),
         unplugs: bool = False,
+        radio: bool = True,
         show_drive: Callable[[], None] = lambda: None,
     ) -> None:
         self.flash = folder / "flash.bin"
@@ -56,6 +58,7 @@ class EmulatedBoard:
         self._air = air
         self._wifi = wifi
         self._unplugs = unplugs
+        self._radio = radio
         self._show_drive = show_drive
         if air:
             air.refuse()  # nothing gets through before it has joined
@@ -114,6 +117,7 @@ class EmulatedBoard:
             [
                 *found, "-i", str(HERE / "boot.py"), str(self.flash), str(BLOCKS),
                 str(self._desk.getsockname()[1]), mode, *self._wifi,
+                "radio" if self._radio else "none",
             ],
             stdin=end, stdout=end, stderr=end, start_new_session=True,
             # Ctrl-C goes to whom the terminal controls. No more than a system call.

@@ -19,8 +19,10 @@ HERE = Path(__file__).parent
 DEVICE = HERE.parent / "device"
 HOME = "/hil"  # the folder on the board that all goes to; nothing else on it is changed
 REPEATS = 10  # of each operation, with the counter and with the heap locked
+SILENCE = 300.0  # seconds that the board may take for a step without a word
 MESSAGES = 100  # at each QoS
 JOIN_MS = 60_000  # until a Wi-Fi that does not let the board in is given up
+KEEPALIVE = 4  # s, while Wi-Fi is lost: it is noticed after three halves of it
 BURST = 60  # messages acknowledged before the reset
 SCRIPTED = ("publishing", "receiving", "receiving_in_pieces", "connection")
 _ASIDE = "main.py.aside"
@@ -59,7 +61,7 @@ class Suite:
         self._where = where
         self._say_ = say
         self._wrote = wrote
-        self._remote = Remote(where.port)
+        self._remote = Remote(where.port, SILENCE)
         self._token = f"hil-{secrets.token_hex(4)}"
         self._network = ""  # why there is none
 
@@ -136,12 +138,13 @@ class Suite:
 
     def _begin(self) -> None:
         """A board whose own program does not run meanwhile."""
-        (name,) = self._remote.run(
-            "import sys; i = sys.implementation; "
-            "print(getattr(i, '_machine', sys.platform), 'MicroPython', '%d.%d.%d' % i[1][:3])"
+        self.board = self._remote.check()
+        self._say(self.board)
+        (radio,) = self._remote.run(
+            "try:\n import network, socket\n print(1)\nexcept ImportError:\n print(0)\n"
         )
-        self.board = name
-        self._say(name)
+        if radio == "0":
+            self._network = "the board has no network"
         self._remote.run(
             f"import os\nif 'main.py' in os.listdir('/'): os.rename('/main.py', '/{_ASIDE}')\n"
         )
@@ -234,7 +237,7 @@ class Suite:
         ]
         if desk is None or self._where.broker is None:
             self._network = "BOARD_BROKER is not set"
-        else:
+        elif not self._network:
             with self._step("joining the network"):
                 self._network = "the board did not get to the broker"
                 self._fresh()
@@ -291,7 +294,8 @@ class Suite:
         assert self._where.wifi is not None
         ssid, password = self._where.wifi
         told = self._told(
-            f"import board_network as b; b.lose_wifi({self._there}, {ssid!r}, {password!r})"
+            "import board_network as b; "
+            f"b.lose_wifi({self._there}, {ssid!r}, {password!r}, {KEEPALIVE})"
         )
         lost = desk.missing("wifi", 10)
         self._row("loss of Wi-Fi noticed after", f"{int(told['noticed'][0][0]):,} ms")

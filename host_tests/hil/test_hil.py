@@ -46,6 +46,7 @@ def test_everything(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """On a board that goes away at each reset, with a program of its own on it."""
+    variables.setattr(suite, "KEEPALIVE", 1)
     document = tmp_path / "results.md"
     with (
         Proxy(mosquitto.host, mosquitto.port) as air,
@@ -107,6 +108,25 @@ def test_what_fails_is_a_row(
     assert "publishing.qos0: " in figure
     assert "heap lock refused" in figure
     assert "not the w0rd" not in printed + section
+
+
+def test_a_board_without_a_network(
+    tmp_path: Path,
+    variables: pytest.MonkeyPatch,
+    mosquitto: broker.Broker,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    variables.setattr(suite, "SCRIPTED", ())
+    document = tmp_path / "results.md"
+    with EmulatedBoard(tmp_path, radio=False) as board:
+        variables.setenv("BOARD_PORT", board.address)
+        variables.setenv("BOARD_WIFI", "net:word")
+        variables.setenv("BOARD_BROKER", mosquitto.address)
+        assert main(["--results", str(document)]) == 0, capsys.readouterr().out
+    rows = _rows(document.read_text())
+    not_run = [figure for figure, mark in rows.values() if mark == "not run"]
+    assert not_run == ["the board has no network"] * NETWORK_ROWS
+    assert rows["free heap before import"][1] == "ok"
 
 
 def test_without_a_network_its_rows_say_so() -> None:

@@ -10,6 +10,8 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
 from . import boards, connected, contents, settings
 from .remote import Remote
 
+SETTINGS = "/settings.json"
+
 
 def main(
     name: str,
@@ -21,17 +23,23 @@ def main(
     """Copies what has changed, and resets the board; returns 0.
 
     name: of the board. port: its address, None for the only one that is connected. sketch: a
-    folder, or one of boards/; None for the board's own. Raises BoardError, SettingsError,
-    ContentsError, CompileError, ConnectedError and RemoteError.
+    folder, or one of boards/; None for the board's own. overrides: settings, as KEY=VALUE;
+    without any, and without boards/settings.json, those on the board are kept. Raises BoardError,
+    SettingsError, ContentsError, CompileError, ConnectedError and RemoteError.
     """
     console = console or Console()
     board = boards.load(name)
     folder = contents.find_sketch(sketch or board.sketch)
+    overrides = list(overrides)
     files = contents.contents(folder, settings.load(overrides))
     address = connected.choose(port, name)
     console.print(f"{folder.name} goes to the {board.title} at {address}", highlight=False)
     with Remote(address) as remote:
         remote.enter(soft_reset=True)
+        remote.check()
+        if not (overrides or settings.is_own()) and remote.has(SETTINGS):
+            console.print("the settings on the board stay as they are")
+            files.pop(SETTINGS, None)
         put(remote, files, console)
         remote.reset()
     console.print(

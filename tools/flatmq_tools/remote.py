@@ -17,9 +17,10 @@ from types import TracebackType
 from mpremote.transport import TransportError, TransportExecError
 from mpremote.transport_serial import SerialTransport
 
-PATIENCE = 60.0  # seconds without a byte from the board until it is given up
+PATIENCE = 60.0  # seconds that a board may be silent, where nothing else is said
 RETURN = 120.0  # seconds that a board may need from its reset to its REPL
 _FIRST_TRY = 3.0  # seconds for the REPL to answer; doubles with each try
+OLDEST = (1, 26)  # MicroPython
 _CHUNK = 2048  # bytes of a file that go with one command
 
 # One round trip for all files: what is there, and how much room.
@@ -60,6 +61,11 @@ for _p in {paths!r}:
     except OSError:
         pass
 """
+_WHAT = """
+import sys
+i = sys.implementation
+print((getattr(i, "_machine", sys.platform),) + tuple(i[1][:2]))
+"""
 _RESET = "import time, machine; time.sleep_ms(100); machine.reset()"
 
 
@@ -70,21 +76,27 @@ class RemoteError(RuntimeError):
 class _Transport(SerialTransport):
     """mpremote's, which waits longer: emulators and first imports take their time."""
 
+    def __init__(self, address: str, patience: float) -> None:
+        self._patience = patience
+        super().__init__(address, timeout=patience)
+
     def read_until(
-        self, min_num_bytes, ending, timeout=PATIENCE, data_consumer=None, timeout_overall=None
+        self, min_num_bytes, ending, timeout=None, data_consumer=None, timeout_overall=None
     ):
+        timeout = timeout or self._patience
         return super().read_until(min_num_bytes, ending, timeout, data_consumer, timeout_overall)
 
-    def exec_raw(self, command, timeout=PATIENCE, data_consumer=None):
-        return super().exec_raw(command, timeout, data_consumer)
+    def exec_raw(self, command, timeout=None, data_consumer=None):
+        return super().exec_raw(command, timeout or self._patience, data_consumer)
 
 
 class Remote:
-    """A board whose REPL is at `address`; use it as a context manager. RemoteError says what
-    failed."""
+    """A board whose REPL is at `address`, and which may be silent for `patience` seconds while
+    it does something; use it as a context manager. RemoteError says what failed."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, patience: float = PATIENCE) -> None:
         self.address = address
+        self._patience = patience
         self._transport: _Transport | None = None
         self._was_open = False
 
@@ -122,7 +134,7 @@ class Remote:
                 # mpremote prints what it got instead of an answer.
                 with contextlib.redirect_stdout(io.StringIO()):
                     if self._transport is None:
-                        self._transport = _Transport(self.address, timeout=PATIENCE)
+                        self._transport = _Transport(self.address, self._patience)
                         self._was_open = True
                     self._transport.enter_raw_repl(soft_reset, timeout_overall=wait)
                     return
@@ -182,6 +194,19 @@ class Remote:
             raise RemoteError(f"{self.address}: the board fell silent ({error})") from error
         return lines
 
+    def check(self) -> str:
+        """The board and its MicroPython in words. RemoteError where that is too old for .mpy
+        files, or for the client."""
+        (line,) = self.run(_WHAT)
+        what, *version = ast.literal_eval(line)
+        told = ".".join(map(str, version))
+        if tuple(version) < OLDEST:
+            raise RemoteError(
+                f"MicroPython {told} is on the board; {'.'.join(map(str, OLDEST))} or later is "
+                "needed: `flatmq flash` puts it there"
+            )
+        return f"{what}, MicroPython {told}"
+
     def reset(self) -> None:
         """Resets the board as its button does, and leaves it to its main.py."""
         self.leave_for(_RESET)
@@ -205,7 +230,7 @@ class Remote:
         try:
             transport.exec_raw_no_follow(code)
             last = time.monotonic()
-            while time.monotonic() < last + PATIENCE:
+            while time.monotonic() < last + self._patience:
                 n = transport.serial.inWaiting()
                 if not n:
                     time.sleep(0.01)
@@ -257,6 +282,11 @@ class Remote:
                 "(`mpremote rm`), or flash it anew"
             )
         return changed
+
+    def has(self, path: str) -> bool:
+        """Whether there is a file at that path on the board."""
+        code = "import os\ntry:\n os.stat({!r})\n print(1)\nexcept OSError:\n print(0)"
+        return self.run(code.format(path)) == ["1"]
 
     def remove(self, paths: Iterable[str]) -> list[str]:
         """Removes those of the files that are there, and returns them."""

@@ -95,9 +95,10 @@ def exchange(host, port, token, qos, messages):
     numbers.client.disconnect()
 
 
-def lose_wifi(host, port, token, ssid, password):
+def lose_wifi(host, port, token, ssid, password, keepalive):
     """Five messages, Wi-Fi away, five more, and Wi-Fi back."""
-    numbers = Numbers(host, port, token + b"/wifi", 1, keepalive=4, timeout=3, retry_max_ms=2000)
+    options = {"keepalive": keepalive, "timeout": keepalive, "retry_max_ms": 2000}
+    numbers = Numbers(host, port, token + b"/wifi", 1, **options)
     for _ in range(5):
         numbers.offer()
     numbers.until("the first five", numbers.whole)

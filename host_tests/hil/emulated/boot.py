@@ -1,4 +1,6 @@
-"""What an emulated board runs before its REPL: `boot.py FLASH BLOCKS DESK MODE SSID PASSWORD`.
+"""What an emulated board runs before its REPL.
+
+    boot.py FLASH BLOCKS DESK MODE SSID PASSWORD RADIO
 
 Gives the interpreter what it lacks of a board: a littlefs at "/" in the file FLASH, `machine` and
 `network`. DESK is the port of the desk side (emulated_board.py). MODE "raw" is a soft reset by
@@ -12,7 +14,7 @@ import machine_of_board
 import network_of_board
 import vfs
 
-flash, blocks, desk, mode, ssid, password = sys.argv[1:7]
+flash, blocks, desk, mode, ssid, password, radio = sys.argv[1:8]
 BLOCK = 4096
 
 
@@ -47,7 +49,8 @@ def mounted(device):
 machine_of_board.desk = network_of_board.desk = machine_of_board.Desk(int(desk))
 network_of_board.known = (ssid, password)
 sys.modules["machine"] = machine_of_board
-sys.modules["network"] = network_of_board
+if radio == "radio":
+    sys.modules["network"] = network_of_board
 filesystem = mounted(Flash(flash, int(blocks)))
 vfs.umount("/")
 vfs.mount(filesystem, "/")

@@ -16,7 +16,7 @@ import pytest
 from click.testing import CliRunner, Result
 from serial.tools import list_ports
 
-from flatmq_tools import boards, cli, flash, logs
+from flatmq_tools import boards, cli, flash, logs, remote, settings
 from flatmq_tools.remote import Remote
 from hil.emulated_board import EmulatedBoard
 
@@ -140,10 +140,10 @@ class Log:
 @pytest.mark.parametrize("unplugs", [False, True])
 def test_logs_goes_on_over_resets(tmp_path: Path, unplugs: bool) -> None:
     with EmulatedBoard(tmp_path, unplugs=unplugs) as board:
-        with Remote(board.address) as remote:
-            remote.enter()
-            remote.write({"/main.py": b"import time\ntime.sleep_ms(700)\nprint('began')\n"})
-            remote.reset()
+        with Remote(board.address) as desk:
+            desk.enter()
+            desk.write({"/main.py": b"import time\ntime.sleep_ms(700)\nprint('began')\n"})
+            desk.reset()
         with Log(board.address) as log:
             for count in (1, 2):
                 _until("its word", lambda count=count: log.text.count("began") == count)
@@ -151,23 +151,24 @@ def test_logs_goes_on_over_resets(tmp_path: Path, unplugs: bool) -> None:
             _until("its word", lambda: log.text.count("began") == 3)
 
 
-def test_deploy(tmp_path: Path) -> None:
+def test_deploy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What it puts there runs; what is there already is not written again; an older source does
-    not hide what is new."""
+    not hide what is new; settings that were given once stay."""
+    monkeypatch.setattr(settings, "OWN", "absent.json")
     sketch = _sketch(tmp_path)
     with EmulatedBoard(tmp_path) as board:
         deploy = ("deploy", "pico_w", "--port", board.address, "--sketch", sketch)
-        with Remote(board.address) as remote:
-            remote.enter()
+        with Remote(board.address) as desk:
+            desk.enter()
             old = {"/lib/flatmq/__init__.py": b"1/0\n", "/helper.py": b"WORD = 'old'\n"}
-            remote.write({**old, "/mine.txt": b"kept"})
-        done = _run(*deploy)
+            desk.write({**old, "/mine.txt": b"kept"})
+        done = _run(*deploy, "--set", "wifi.ssid=home")
         assert done.exit_code == 0, done.output
         assert " 0 were there already" in done.output
-        with Remote(board.address) as remote:
-            remote.enter()
-            (there,) = remote.run("import os; print(sorted(os.listdir('/')))")
-            assert there == "['helper.mpy', 'lib', 'main.py', 'mine.txt']"
+        with Remote(board.address) as desk:
+            desk.enter()
+            (there,) = desk.run("import os; print(sorted(os.listdir('/')))")
+            assert there == "['helper.mpy', 'lib', 'main.py', 'mine.txt', 'settings.json']"
         with Log(board.address) as log:
             board.press_reset()
             _until("the sketch", lambda: "main 0." in log.text)
@@ -179,6 +180,12 @@ def test_deploy(tmp_path: Path) -> None:
         assert "1 files written" in done.output
         (wrote,) = re.findall(r"written, (\d+) bytes", done.output)
         assert int(wrote) < 100
+        with Remote(board.address) as desk:
+            desk.enter()
+            (ssid,) = desk.run(
+                "import json; print(json.load(open('/settings.json'))['wifi']['ssid'])"
+            )
+            assert ssid == "home"
 
 
 def test_deploy_says_when_there_is_no_room(tmp_path: Path) -> None:
@@ -188,9 +195,19 @@ def test_deploy_says_when_there_is_no_room(tmp_path: Path) -> None:
         done = _run("deploy", "pico_w", "--port", board.address, "--sketch", sketch)
         assert done.exit_code == 1
         assert "bytes of room" in done.output
-        with Remote(board.address) as remote:
-            remote.enter()
-            assert remote.run("import os; print(os.listdir('/'))") == ["[]"]
+        with Remote(board.address) as desk:
+            desk.enter()
+            assert desk.run("import os; print(os.listdir('/'))") == ["[]"]
+
+
+def test_deploy_does_not_take_an_old_micropython(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remote, "OLDEST", (9, 9))
+    with EmulatedBoard(tmp_path) as board:
+        done = _run("deploy", "pico", "--port", board.address, "--sketch", _sketch(tmp_path))
+    assert done.exit_code == 1
+    assert "9.9 or later is needed: `flatmq flash`" in done.output
 
 
 # flash by a boot drive
@@ -308,9 +325,9 @@ def test_flash_runs_esptool_and_says_which_button(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """The real one, at a port where no boot loader answers."""
-    settings = tmp_path / "esptool.cfg"
-    settings.write_text("[esptool]\nconnect_attempts = 1\n")
-    monkeypatch.setenv("ESPTOOL_CFGFILE", str(settings))
+    config = tmp_path / "esptool.cfg"
+    config.write_text("[esptool]\nconnect_attempts = 1\n")
+    monkeypatch.setenv("ESPTOOL_CFGFILE", str(config))
     file = tmp_path / "x.bin"
     file.write_bytes(b"\xe9" + b"\0" * 99)
     with socket.create_server(("127.0.0.1", 0)) as silent:
