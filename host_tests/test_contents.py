@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import shutil
 from pathlib import Path
 
 import pytest
 
-from flatmq_tools import bytecode, contents
+from flatmq_tools import boards, bytecode, contents
 
 MODULES = {
     "mine/main.py": "import helper\nimport wifi\n",
@@ -100,6 +101,29 @@ def test_a_traceback_on_the_board_names_the_module(sketch: Path) -> None:
     files = contents.contents(sketch, {})
     assert b"flatmq/wire.py" in files["/lib/flatmq/wire.mpy"]
     assert b"sensors/bme.py" in files["/lib/sensors/bme.mpy"]
+
+
+# Modules of MicroPython's firmware: built in, and frozen by ports/{rp2,esp32}/boards/manifest.py.
+FIRMWARE = {
+    *("array", "binascii", "errno", "esp32", "gc", "io", "json", "machine", "micropython"),
+    *("network", "os", "random", "rp2", "select", "socket", "struct", "sys", "time", "vfs"),
+    *("dht", "ds18x20", "neopixel", "onewire"),
+}
+
+
+@pytest.mark.parametrize("name", boards.names())
+def test_nothing_is_missing_on_a_board(name: str) -> None:
+    """Each board's own sketch, and whatever its files import."""
+    files = contents.contents(contents.find_sketch(boards.load(name).sketch), {}, source=True)
+    there = {path.removeprefix("/lib").lstrip("/").split("/")[0] for path in files}
+    for path in outside_of_the_client(files):
+        for node in ast.walk(ast.parse(files[path])):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            if isinstance(node, ast.ImportFrom) and not node.level:
+                names = [str(node.module)]
+            for module in names:
+                first = module.split(".")[0]
+                assert first in FIRMWARE or {first, f"{first}.py"} & there, f"{path}: {module}"
 
 
 def test_a_sketch_by_name_and_by_path(sketch: Path) -> None:

@@ -62,6 +62,9 @@ def run(image, program, port):
     """main.py, as MicroPython runs it; and then something is written, over a restart."""
     chip = mounted(image, int(program))
     publish("/board", port)
+    for name in os.listdir("/board/data"):
+        with open("/board/data/" + name, "ab") as file:
+            file.write(b"more")
     for number in range(50):
         with open("/board/log" + str(number % 3), "w") as file:
             file.write(str(number) * 300)
@@ -69,6 +72,12 @@ def run(image, program, port):
     vfs.mount(vfs.VfsLfs2(chip, progsize=int(program) or 32), "/board")
     with open("/board/log1") as file:
         assert file.read() == "49" * 300, "not what was written"
+    for name in os.listdir("/board/data"):
+        with open("/board/data/" + name, "rb") as file:
+            content = file.read()
+        size = int(name.split(".")[0])
+        assert len(content) == size + 4 and content.endswith(b"more"), name
+        assert all(content[i] == i & 255 for i in range(size)), name
     print("written")
 
 

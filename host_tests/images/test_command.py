@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -59,6 +60,16 @@ def test_settings_go_in(tmp_path: Path) -> None:
     )
     assert said.returncode == 0, said.stderr
     assert b'"ssid": "a home"' in out.read_bytes()
+
+
+def test_what_is_not_set_is_told(tmp_path: Path) -> None:
+    said = flatmq("esp32", "--set", "wifi.ssid=home", folder=tmp_path)
+    assert said.returncode == 0, said.stderr
+    assert "Not set: broker.host." in said.stdout
+
+
+def test_a_board_on_a_line_needs_no_network(tmp_path: Path) -> None:
+    assert "Not set" not in flatmq("pico", folder=tmp_path).stdout
 
 
 def test_the_same_input_the_same_bytes(tmp_path: Path) -> None:
@@ -118,3 +129,37 @@ def test_make_firmware_asks_for_it(name: str) -> None:
         check=True,
     )
     assert re.search(rf'flatmq image {name} --firmware "a download"$', found.stdout, re.MULTILINE)
+
+
+def documented() -> list[str]:
+    """The commands of docs/images.md."""
+    blocks = re.findall(r"```sh\n(.*?)```", (ROOT / "docs/images.md").read_text(), re.DOTALL)
+    return [line for block in blocks for line in block.splitlines()]
+
+
+def test_there_are_commands_to_run() -> None:
+    assert len(documented()) == 6
+
+
+@pytest.mark.parametrize("line", documented())
+def test_a_documented_command_runs_as_written(line: str, tmp_path: Path) -> None:
+    pico, esp32 = boards.load("pico_w"), boards.load("esp32")
+    download = downloads.uf2(pico, downloads.program(pico, 0x54321))
+    (tmp_path / "RPI_PICO_W.uf2").write_bytes(download)
+    (tmp_path / "ESP32_GENERIC.bin").write_bytes(downloads.esp32(esp32, 0x54321))
+    command, *arguments = shlex.split(line)
+    if command == "make":
+        made = subprocess.run(
+            [command, "--dry-run", *arguments],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        found = re.search(r"flatmq (image .*)", made.stdout)
+        assert found is not None
+        command, *arguments = shlex.split(f"flatmq {found[1]}")
+    assert (command, arguments.pop(0)) == ("flatmq", "image")
+    said = flatmq(*arguments, folder=tmp_path)
+    assert said.returncode == 0, said.stderr
+    assert list((tmp_path / "build").iterdir())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,15 +12,25 @@ from esptool import CHIP_DEFS
 
 import downloads
 from flatmq_tools import boards, image
-from flatmq_tools.image import filesystem, firmware
+from flatmq_tools.image import filesystem, firmware, romfs
 from making import files, listed, make, modules, on_board
 
 ESP32S = [name for name in boards.names() if boards.load(name).port == "esp32"]
+ESP32 = boards.load("esp32")
 SIZE = 0x54321  # of the firmware, from its place in flash on
 
 # What earlier firmware had: ports/esp32/partitions-4MiB.csv before MicroPython 1.26.
 WITH_VFS = downloads.PARTITIONS + "vfs,      data, fat,     0x200000, 0x200000,\n"
 ELSEWHERE = downloads.PARTITIONS + "vfs,      data, fat,     0x210000, 0x1F0000,\n"
+WITH_ROMFS = """\
+nvs,      data, nvs,     0x9000,  0x6000,
+phy_init, data, phy,     0xf000,  0x1000,
+factory,  app,  factory, 0x10000, 0x1D0000,
+romfs,    data, 0x8f,    0x1E0000, 0x20000,
+"""
+ROMFS_ELSEWHERE = WITH_ROMFS.replace("0x1E0000, 0x20000", "0x1D0000, 0x30000").replace(
+    "0x10000, 0x1D0000", "0x10000, 0x1C0000"
+)
 LARGER = downloads.PARTITIONS.replace("0x1F0000", "0x210000")
 
 
@@ -83,8 +94,52 @@ def test_a_partition_of_its_own_is_taken_where_it_is_the_same(tmp_path: Path) ->
     assert content[board.flash.filesystem - 0x1000 :] == filesystem.build(files(), board.flash)
 
 
+def with_romfs() -> boards.Board:
+    """ports/esp32/partitions-4MiB-romfs.csv, with a filesystem behind it."""
+    flash = replace(ESP32.flash, romfs=0x1E0000, romfs_size=0x20000)
+    return replace(ESP32, flash=flash)
+
+
+def test_a_romfs_goes_to_its_partition(tmp_path: Path) -> None:
+    board = with_romfs()
+    file = tmp_path / "download"
+    file.write_bytes(downloads.esp32(board, SIZE, partitions=WITH_ROMFS))
+    made = image.make(board, modules(), firmware_file=file, with_romfs=True)
+    content = bytes(board.flashing.offset) + made.image
+    stored = romfs.build({k: v for k, v in modules().items() if k not in made.files})
+    assert content[0x1E0000 : 0x1E0000 + len(stored)] == stored
+    assert content[board.flash.filesystem :] == filesystem.build(made.files, board.flash)
+    assert made.romfs == b""
+
+
+def test_a_romfs_lies_beside_a_filesystem_alone() -> None:
+    assert image.make(with_romfs(), modules(), with_romfs=True).romfs
+
+
+@pytest.mark.parametrize(
+    ("partitions", "size", "told"),
+    [
+        (downloads.PARTITIONS, SIZE, r"no romfs partition is in it, and .* has flash\.romfs"),
+        (
+            ROMFS_ELSEWHERE,
+            SIZE,
+            r"its romfs at 0x1d0000 to 0x200000, and flash\.romfs of .* says 0x1e0000 to 0x200000",
+        ),
+        (
+            WITH_ROMFS,
+            0x1DF100,
+            r"reaches up to 0x1e0100, and the romfs of esp32 starts at 0x1e0000, 256 bytes before",
+        ),
+    ],
+)
+def test_a_romfs_that_the_firmware_has_elsewhere(
+    partitions: str, size: int, told: str, tmp_path: Path
+) -> None:
+    with pytest.raises(image.ImageError, match=told):
+        make(with_romfs(), tmp_path, downloads.esp32(ESP32, size, partitions=partitions))
+
+
 Download = Callable[[], bytes]
-ESP32 = boards.load("esp32")
 S3 = boards.load("esp32_s3")
 WRONG: dict[str, tuple[str, Download, str]] = {
     "no firmware": (

@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 from adafruit_uf2 import uf2conv
+from littlefs import LittleFS, UserContext
 
 import boot_rom
 import downloads
 from flatmq_tools import boards, image
-from flatmq_tools.image import filesystem, uf2
+from flatmq_tools.image import filesystem, romfs, uf2
 from making import files, listed, make, modules, on_board
 
 PICOS = [name for name in boards.names() if boards.load(name).port == "rp2"]
@@ -23,17 +24,21 @@ SIZE = 0x54321  # of the firmware: ends within a page and within a sector
 
 @functools.cache
 def older(board: boards.Board) -> bytes:
-    """A flash that was in use: firmware, and a filesystem that was written many times more often
-    than the image's, so that littlefs takes what is left of it for newer."""
+    """A flash that was in use: another firmware, and the same image, of which every directory was
+    written so often that littlefs takes what is left of it for newer than a fresh one."""
     flash = board.flash
-    content = bytearray(downloads.noise(flash.size, "older"))
-    kept = {f"/lib/flatmq/{number}": b"old" * 100 for number in range(20)}
-    stored = filesystem.build(kept | {"/main.py": b"old"}, flash)
-    content[flash.filesystem :] = stored
-    # A revision of 2**30, in either block of every pair of a directory.
-    for at in range(flash.filesystem, flash.size, flash.block):
-        content[at : at + 4] = (1 << 30).to_bytes(4, "little")
-    return bytes(content)
+    context = UserContext(buffer=bytearray(filesystem.build(files(), flash)))
+    used = LittleFS(
+        context,
+        block_size=flash.block,
+        block_count=flash.filesystem_size // flash.block,
+        block_cycles=-1,
+    )
+    for folder, _, _ in list(used.walk("/")):
+        for number in range(60):
+            with used.open(f"{folder.rstrip('/')}/old", "w") as file:
+                file.write(str(number) * 200)
+    return downloads.noise(flash.filesystem, "older") + bytes(context.buffer)
 
 
 @pytest.mark.parametrize("name", PICOS)
@@ -113,7 +118,9 @@ def test_a_romfs_goes_to_its_partition(tmp_path: Path) -> None:
     board = replace(board, flash=flash)
     made = image.make(board, modules(), with_romfs=True)
     content, _ = boot_rom.copied(boot_rom.blocks(made.image), older(board), board.chip)
-    assert content[0x160000 : 0x160000 + len(made.romfs)] == made.romfs
+    stored = romfs.build({k: v for k, v in modules().items() if k not in made.files})
+    assert content[0x160000 : 0x160000 + len(stored)] == stored
+    assert made.romfs == b""
     file = tmp_path / "flash"
     file.write_bytes(content[flash.filesystem :])
     assert listed(on_board("files", file, flash.program)) == made.files
@@ -122,7 +129,7 @@ def test_a_romfs_goes_to_its_partition(tmp_path: Path) -> None:
 def test_a_romfs_that_does_not_fit() -> None:
     board = boards.load("pico_2_w")
     board = replace(board, flash=replace(board.flash, romfs=0x160000, romfs_size=0x1000))
-    with pytest.raises(image.romfs.RomfsError, match=r"\d\d,\d{3} bytes do not fit .* = 4,096"):
+    with pytest.raises(romfs.RomfsError, match=r"\d\d,\d{3} bytes do not fit .* = 4,096"):
         image.make(board, modules(), with_romfs=True)
 
 

@@ -10,12 +10,14 @@ from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, get_type_hints
 
+from . import folders
+
 if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib
 
-FOLDER = Path(__file__).parents[2] / "firmware"
+FOLDER = folders.find("firmware")
 
 CHIPS = {"rp2": ("rp2040", "rp2350"), "esp32": ("esp32", "esp32s3", "esp32c3")}
 METHODS = {"rp2": "uf2", "esp32": "esptool"}

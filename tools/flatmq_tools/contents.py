@@ -13,9 +13,9 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from . import bytecode
+from . import bytecode, folders
 
-SKETCHES = Path(__file__).parents[2] / "boards"
+SKETCHES = folders.find("boards")
 SHARED = "shared"
 MAIN = "main.py"
 

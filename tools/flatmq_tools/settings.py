@@ -9,7 +9,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-FOLDER = Path(__file__).parents[2] / "boards"
+from . import folders
+
+FOLDER = folders.find("boards")
 OWN = "settings.json"  # never committed
 EXAMPLE = "settings.example.json"  # has every key
 
@@ -36,7 +38,7 @@ def load(overrides: Iterable[str] = (), folder: Path = FOLDER) -> dict[str, Any]
         with contextlib.suppress(json.JSONDecodeError):
             value = json.loads(text)
         if example is not None:
-            known = _values(example)
+            known = values(example)
             if key not in known:
                 raise SettingsError(
                     f"--set {override}: no such setting; there are {', '.join(known)}"
@@ -69,12 +71,12 @@ def _read(file: Path) -> dict[str, Any] | None:
     return found
 
 
-def _values(table: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+def values(table: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     """Every key that has a value, with its tables before it."""
     found: dict[str, Any] = {}
     for key, value in table.items():
         if isinstance(value, dict):
-            found |= _values(value, f"{prefix}{key}.")
+            found |= values(value, f"{prefix}{key}.")
         else:
             found[prefix + key] = value
     return found

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
@@ -43,8 +45,10 @@ class Made:
     """In the flash; of a UF2, 0: it has its addresses in it."""
     files: dict[str, bytes]
     """In the filesystem."""
+    blocks: int
+    """Of the filesystem, that are in the image."""
     romfs: bytes
-    """b"" where none was asked for."""
+    """What is not in the image of the ROMFS that was asked for; else b""."""
     version: str
     """Of the firmware; "" where there is none."""
 
@@ -92,27 +96,31 @@ def make(
         data, blocks = b"", []
 
     offset = 0
+    used: Sequence[int] = range(flash.filesystem_size // flash.block)
     if board.flashing.method == "uf2":
+        used = filesystem.live(stored, flash)
         sectors = {
             flash.address + flash.filesystem + number * flash.block: _sector(stored, number)
-            for number in filesystem.live(stored, flash)
+            for number in used
         }
         if flash.romfs_size:
             for number in range(-(-len(rom) // flash.block)):
                 address = flash.address + flash.romfs + number * flash.block
                 sectors[address] = _sector(rom, number)
+            rom = b""
         image = uf2.image(board.flashing.family, sectors, blocks)
     elif data:
         offset = board.flashing.offset
         parts = {offset: data, flash.filesystem: stored}
         if rom and flash.romfs_size:
             parts[flash.romfs] = rom
+            rom = b""
         image = esp.merged(board, parts)
     else:
         offset = flash.filesystem
         image = stored
     suffix = ".uf2" if board.flashing.method == "uf2" else ".bin"
-    return Made(image, suffix, offset, files, rom, version)
+    return Made(image, suffix, offset, files, len(used), rom, version)
 
 
 def _sector(data: bytes, number: int) -> bytes:
@@ -140,7 +148,8 @@ def main(
         board = board.with_flash(_bytes(flash_size))
     folder = contents.find_sketch(sketch or board.sketch)
     with console.status(f"making an image for {board.title} ..."):
-        files = contents.contents(folder, settings.load(overrides))
+        chosen = settings.load(overrides)
+        files = contents.contents(folder, chosen)
         made = make(
             board,
             files,
@@ -153,18 +162,29 @@ def main(
         out = BUILD / f"{name}{'-filesystem' if alone else ''}{made.suffix}"
     _write(out, made.image)
     lines = _told(board, made, folder, out, alone)
-    if made.romfs and not board.flash.romfs_size:
+    if made.romfs:
         rom = out.with_name(f"{name}.romfs")
         _write(rom, made.romfs)
         lines += [
-            f"{rom}: {len(made.romfs):,} bytes: the modules. MicroPython's own firmware has no "
-            f"ROMFS partition on {board.title}; one that has takes the file with:",
+            f"{rom}: {len(made.romfs):,} bytes: the modules, for a firmware with a ROMFS partition"
+            f"{'' if board.flash.romfs_size else ', which the official one has not'}:",
             f"  mpremote romfs deploy {rom}",
         ]
+    lines += _missing(board, chosen)
     for line in lines:
         # Commands are there to be copied: no line is broken.
         console.print(line, markup=False, highlight=False, soft_wrap=True)
     return 0
+
+
+def _missing(board: boards.Board, chosen: dict[str, Any]) -> list[str]:
+    """What the board will not find the network without."""
+    wanted = ("wifi.ssid", "broker.host") if board.network == "wifi" else ()
+    values = settings.values(chosen)
+    empty = [key for key in wanted if values.get(key) == ""]
+    if not empty:
+        return []
+    return [f"Not set: {', '.join(empty)}. Set them in boards/settings.json or with --set."]
 
 
 def _bytes(size: str) -> int:
@@ -201,6 +221,8 @@ def _told(board: boards.Board, made: Made, sketch: Path, out: Path, alone: bool)
     else:
         lines.insert(1, f"  MicroPython {made.version}")
     if board.flashing.method == "uf2":
+        total = flash.filesystem_size // flash.block
+        lines.append(f"  {made.blocks} of the filesystem's {total} blocks are written")
         lines.append(f"{board.flashing.hint} Then copy it to the drive {board.flashing.drive}.")
     else:
         lines += [

@@ -24,10 +24,9 @@ class _Noting(UserContext):
 
 
 def _filesystem(flash: Flash, context: UserContext) -> LittleFS:
-    """With the numbers that MicroPython mounts with (extmod/vfs_lfsx.c: init_config).
-
-    The cache's size is not a matter of speed: a file that fits into it lies in its directory, and
-    whoever has a smaller one cannot read it.
+    """With the numbers that MicroPython mounts with (extmod/vfs_lfsx.c: init_config), so that the
+    board goes on as it would with a filesystem of its own: a file that fits into the cache lies in
+    its directory, for example.
     """
     return LittleFS(
         context=context,

@@ -75,12 +75,31 @@ def check_version(data: bytes) -> str:
     return text
 
 
-def _check_place(found: Place, board: Board) -> None:
-    expected = Place(board.flash.filesystem, board.flash.filesystem_size)
-    if found != expected:
+def _check_places(found: dict[str, Place], board: Board) -> None:
+    """found: "filesystem" and "romfs", those that are known."""
+    flash = board.flash
+    expected = {"filesystem": Place(flash.filesystem, flash.filesystem_size)}
+    if flash.romfs_size:
+        expected["romfs"] = Place(flash.romfs, flash.romfs_size)
+    for key, place in expected.items():
+        if key in found and found[key] != place:
+            raise FirmwareError(
+                f"it has its {key} at {found[key]}, and flash.{key} of {board.file} says {place}: "
+                f"is it the firmware for this board, {board.download}?"
+            )
+
+
+def _check_end(end: int, address: int, board: Board) -> None:
+    """end: where the firmware ends; address: where the flash is, in the numbers told."""
+    flash = board.flash
+    starts = {flash.filesystem: "filesystem"}
+    if flash.romfs_size:
+        starts[flash.romfs] = "romfs"
+    first = min(starts)
+    if end > first:
         raise FirmwareError(
-            f"it has its filesystem at {found}, and flash.filesystem of {board.file} says "
-            f"{expected}: is it the firmware for this board, {board.download}?"
+            f"it reaches up to {address + end:#x}, and the {starts[first]} of {board.name} starts "
+            f"at {address + first:#x}, {end - first:,} bytes before"
         )
 
 
@@ -100,15 +119,8 @@ def check_uf2(blocks: list[uf2.Block], board: Board) -> str:
         )
     program = _contiguous(found)
     text = check_version(program)
-    for place in block_devices(program, first, flash.address):
-        _check_place(place, board)
-    start = flash.address + flash.filesystem
-    inside = [a for a in found if a >= start and a < start + flash.filesystem_size]
-    if inside:
-        raise FirmwareError(
-            f"it reaches up to {last:#x}, and the filesystem of {board.name} starts at "
-            f"{start:#x}, {last - start:,} bytes before"
-        )
+    _check_places(block_devices(program, first, flash.address), board)
+    _check_end(last - flash.address, flash.address, board)
     return text
 
 
@@ -120,10 +132,14 @@ def _contiguous(found: dict[int, uf2.Block]) -> bytes:
     return bytes(data)
 
 
-def block_devices(program: bytes, start: int, flash: int) -> list[Place]:
-    """The filesystems that the firmware tells picotool of, MicroPython's alone.
+# What MicroPython calls them: ports/rp2/rp2_flash.c.
+DEVICES = {b"MicroPython": "filesystem", b"ROMFS": "romfs"}
 
-    start: the address of its first byte; flash: that of the flash. [] where it tells of none.
+
+def block_devices(program: bytes, start: int, flash: int) -> dict[str, Place]:
+    """The "filesystem" and the "romfs" that the firmware tells picotool of.
+
+    start: the address of its first byte; flash: that of the flash. {} where it tells of none.
     """
 
     def words(address: int, count: int) -> tuple[int, ...]:
@@ -137,8 +153,8 @@ def block_devices(program: bytes, start: int, flash: int) -> list[Place]:
         if header and header[0] == INFO_START and header[4] == INFO_END:
             break
     else:
-        return []
-    places = []
+        return {}
+    places = {}
     for pointer in range(header[1], header[2], 4):
         entry = words(pointer, 1)
         position = entry[0] - start if entry else -1
@@ -148,8 +164,8 @@ def block_devices(program: bytes, start: int, flash: int) -> list[Place]:
         if kind != BLOCK_DEVICE_TYPE or tag != MICROPYTHON_TAG:
             continue
         label = program[name - start :].partition(b"\0")[0] if name >= start else b""
-        if label == b"MicroPython":
-            places.append(Place(address - flash, size))
+        if label in DEVICES:
+            places[DEVICES[label]] = Place(address - flash, size)
     return places
 
 
@@ -172,18 +188,19 @@ def check_bin(data: bytes, board: Board) -> str:
     found = partitions(data[TABLE - board.flashing.offset :])
     if not found:
         raise FirmwareError(f"no partition table is in it, where {TABLE:#x} of the flash will be")
+    places = {}
     named = found.get("vfs") or found.get("ffat")
     if named is None:
         # ports/esp32/main.c: boardctrl_startup: MicroPython makes one of all that is left.
         end = max(place.end for place in found.values())
         named = Place(end, flash.size - end)
-    _check_place(named, board)
-    end = board.flashing.offset + len(data)
-    if end > flash.filesystem:
-        raise FirmwareError(
-            f"it reaches up to {end:#x}, and the filesystem of {board.name} starts at "
-            f"{flash.filesystem:#x}, {end - flash.filesystem:,} bytes before"
-        )
+    places["filesystem"] = named
+    if flash.romfs_size:
+        if "romfs" not in found:
+            raise FirmwareError(f"no romfs partition is in it, and {board.file} has flash.romfs")
+        places["romfs"] = found["romfs"]
+    _check_places(places, board)
+    _check_end(board.flashing.offset + len(data), 0, board)
     return text
 
 
