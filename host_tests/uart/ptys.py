@@ -127,9 +127,8 @@ class Wire:
             if not select.select([], [sink], [], 0.5)[1]:
                 break
             data = data[os.write(sink, data[:256]) :]
-        if direction == DOWN:
-            waiting = fcntl.ioctl(self.board_end, termios.FIONREAD, bytes(4))
-            self.fullest = max(self.fullest, int.from_bytes(waiting, sys.byteorder))
+        waiting = fcntl.ioctl(self.board_end, termios.FIONREAD, bytes(4))
+        self.fullest = max(self.fullest, int.from_bytes(waiting, sys.byteorder))
 
 
 _WITH_CONSOLE = (

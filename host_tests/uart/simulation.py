@@ -56,8 +56,7 @@ class Line:
         self.fullest = 0
         self.takes = 1 << 20  # bytes that one write of the board gets rid of
         self.printed = bytearray()
-        self.bridge = Conversation(self)
-        self.bridge.plugged(self.seconds)
+        self._plug()
         self._connecting = False
 
     # As the upstream
@@ -116,9 +115,18 @@ class Line:
         self.turn()
 
     def restart(self) -> None:
-        """The bridge is ended, and begun again."""
+        """The bridge is killed, and another one begun."""
         self.bridge.unplugged()
+        self._plug()
+        self.turn()
+
+    def hang_up(self) -> None:
+        """The broker ends the connection."""
         self.broker.close()
+        self.bridge.ended(self.seconds)
+        self.turn()
+
+    def _plug(self) -> None:
         self.bridge = Conversation(self)
         self.bridge.plugged(self.seconds)
 

@@ -217,7 +217,7 @@ def test_a_slow_board_gets_no_more_than_it_takes(target: broker.Broker) -> None:
         desk.answered()
         desk.exchange([(1 + n % 2, b"%d " % n + bytes(100)) for n in range(20)])
         desk.stop(board)
-    assert 100 < wire.fullest <= 256
+    assert 0 < wire.fullest <= 256
 
 
 def test_messages_larger_than_the_buffers(target: broker.Broker) -> None:

@@ -96,7 +96,7 @@ class Link:
             ms = ticks_diff(end, ticks_ms())
             if ms <= 0:
                 return
-            self._sleep(ms)
+            self._sleep(self._idle(ms))
 
     def close(self) -> None:
         """Tell the bridge, and take nothing more in."""
@@ -249,12 +249,15 @@ class Link:
         """Returns how many bytes went out, None for none."""
         return self._out.write(buf, at, n)
 
-    def _sleep(self, ms):
-        """Until something comes in, or it is time to ask."""
-        if self._state == _OPENING or self._seq != self._acked:
-            ms = min(ms, max(1, ticks_diff(self._due, ticks_ms())))
+    def _idle(self, ms):
+        """For how many of `ms` there is nothing to do, if nothing comes in."""
         if self._sent < self._tx.n:
-            ms = 1
+            return 1
+        if self._state == _OPENING or self._seq != self._acked:
+            return min(ms, max(1, ticks_diff(self._due, ticks_ms())))
+        return ms
+
+    def _sleep(self, ms):
         self._readable.ipoll(ms)
 
 

@@ -50,19 +50,19 @@ def readable(text: str) -> str:
     return "".join(c if c.isprintable() else "\ufffd" for c in text.replace("\t", "    "))
 
 
-def figures(pump: Pump) -> str:
-    """The state in a line."""
+def counts(pump: Pump) -> str:
+    """What has passed, in a line."""
     talk = pump.conversation
-    if not pump.plugged:
-        state = "no port"
-    else:
-        state = {"closed": "no connection", "opening": "connecting", "open": "connected"}[
-            talk.state
-        ]
     return (
-        f"{state} · up {talk.up:,} B · down {talk.down:,} B · {talk.frames:,} frames"
-        f" · {talk.bad} bad · {talk.opens} connections, {talk.lost} lost"
+        f"up {talk.up:,} B · down {talk.down:,} B · {talk.frames:,} frames · {talk.bad} bad"
+        f" · {talk.opens} connections, {talk.lost} lost"
     )
+
+
+def figures(pump: Pump) -> str:
+    """The state, and what has passed."""
+    state = {"closed": "no connection", "opening": "connecting", "open": "connected"}
+    return f"{state[pump.conversation.state] if pump.plugged else 'no port'} · {counts(pump)}"
 
 
 async def _run(pump: Pump, live: Live | None) -> None:
@@ -119,5 +119,5 @@ def main(
             pump = asyncio.run(run())
         except KeyboardInterrupt:  # where there are no signal handlers
             return 0
-    console.print(figures(pump), highlight=False, soft_wrap=True)
+    console.print(counts(pump), highlight=False, soft_wrap=True)
     return 0

@@ -80,9 +80,8 @@ class Pump:
         finally:
             if self._timer:
                 self._timer.cancel()
-            for task in self._tasks:
-                task.cancel()
-            await asyncio.gather(*self._tasks, return_exceptions=True)
+            if self._tasks:  # what the board sent last may still be on its way to the broker
+                await asyncio.wait(self._tasks, timeout=_FINISH)
 
     # The line
 
@@ -154,6 +153,7 @@ class _Upstream(asyncio.Protocol):
         self._pump: Pump | None = pump  # None once it is to end
         self._transport: asyncio.Transport | None = None
         self._task: asyncio.Task[None] | None = None
+        self._lost = asyncio.Event()
 
     def begin(self) -> None:
         assert self._pump is not None
@@ -169,7 +169,7 @@ class _Upstream(asyncio.Protocol):
                 lambda: self, host, port, ssl=pump.tls
             )
             await asyncio.wait_for(connecting, _CONNECT)
-        except (OSError, asyncio.TimeoutError) as error:
+        except (OSError, ValueError, asyncio.TimeoutError) as error:
             if self._pump:
                 pump.say("bridge", f"no connection to {host}:{port}: {error or 'no answer'}")
                 self._over()
@@ -210,8 +210,8 @@ class _Upstream(asyncio.Protocol):
     async def _part(self) -> None:
         assert self._transport is not None
         try:
-            await asyncio.sleep(_FINISH)
-        finally:
+            await asyncio.wait_for(self._lost.wait(), _FINISH)
+        except asyncio.TimeoutError:
             self._transport.abort()
 
     def _over(self) -> None:
@@ -233,6 +233,7 @@ class _Upstream(asyncio.Protocol):
         self._over()
 
     def connection_lost(self, error: Exception | None) -> None:
+        self._lost.set()
         self._over()
 
     def pause_writing(self) -> None:

@@ -1,0 +1,167 @@
+"""`flatmq bridge` as a user starts it, and ports that are no terminals."""
+
+from __future__ import annotations
+
+import os
+import pty
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import tty
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from ptys import Bridge
+from test_conversation import HELLO, frame
+from test_frames_on_a_line import decoded
+
+from conftest import SharedBrokers
+from flatmq.frames import ACK, BEGIN, CLOSE, DATA, OPEN, SMALL, Decoder
+from flatmq_tools.bridge import BridgeError, address, readable, tls_context
+
+CONNECT = b"\x10\x1b\0\4MQTT\4\xc2\0\0\0\1x\0\4user\0\6secret"
+SECONDS = 30.0
+
+
+class Board:
+    """Frames, at the other end of a file descriptor."""
+
+    def __init__(self, end: int) -> None:
+        self.end = end
+        self._decoder = Decoder()
+        self._frames: list[tuple[bytes, bytes]] = []
+
+    def send(self, data: bytes) -> None:
+        while data:
+            data = data[os.write(self.end, data) :]
+
+    def hear(self, kind: int) -> bytes:
+        """The payload of the next frame of that kind."""
+        while True:
+            while self._frames:
+                head, payload = self._frames.pop(0)
+                if head[0] - SMALL == kind:
+                    return payload
+            data = os.read(self.end, 4096)
+            assert data, "the line was closed"
+            self._frames += decoded(data, self._decoder)
+
+
+def run(*arguments: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "flatmq_tools.cli", "bridge", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+@contextmanager
+def terminal() -> Iterator[tuple[Board, str]]:
+    board, desk = pty.openpty()
+    tty.setraw(desk)
+    try:
+        yield Board(board), os.ttyname(desk)
+    finally:
+        os.close(board)
+        os.close(desk)
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+def test_it_bridges_shows_what_is_printed_and_ends(
+    how: signal.Signals, shared_brokers: SharedBrokers
+) -> None:
+    broker = shared_brokers.get("mosquitto", "shared")
+    with terminal() as (board, port):
+        process = run(port, broker.address)
+        board.hear(BEGIN)
+        board.send(b"booting \x1b[31m\r\n" + frame(OPEN, 7, HELLO))
+        board.hear(OPEN)
+        # What is left of a frame that lost its first byte has a password in it.
+        board.send(frame(DATA, 7, CONNECT)[1:] + b"\r\n" + frame(DATA, 7, CONNECT))
+        assert board.hear(DATA)[:1] == b"\x20"
+        process.send_signal(how)
+        board.hear(CLOSE)
+        told, _ = process.communicate(timeout=SECONDS)
+    assert process.returncode == 0, told
+    assert "board | booting \ufffd[31m\n" in told
+    assert f"connected to {broker.address}" in told
+    assert "1 connections, 0 lost" in told
+    assert "secret" not in told
+
+
+@pytest.mark.parametrize("wrong", ["", ":1883", "host:", "host:0", "host:70000", "host:mqtt"])
+def test_a_broker_has_to_be_named(wrong: str) -> None:
+    with pytest.raises(BridgeError, match="HOST"):
+        address(wrong)
+
+
+def test_a_wrong_broker_is_told_in_a_line() -> None:
+    process = run("/dev/null", "host:0")
+    told, _ = process.communicate(timeout=SECONDS)
+    assert process.returncode == 1
+    assert told.startswith("Error: the broker must be HOST")
+    assert "Traceback" not in told
+
+
+def test_addresses() -> None:
+    assert address("h") == ("h", 1883)
+    assert address("h", tls=True) == ("h", 8883)
+    assert address("10.0.0.1:99") == ("10.0.0.1", 99)
+    assert address("[::1]:99") == ("::1", 99)
+    assert address("[::1]") == ("::1", 1883)
+
+
+def test_tls_verifies(tmp_path) -> None:
+    context = tls_context(None)
+    assert context.verify_mode is ssl.CERT_REQUIRED
+    assert context.check_hostname
+    with pytest.raises(BridgeError):
+        tls_context(tmp_path / "missing.pem")
+    (tmp_path / "empty.pem").write_text("nothing")
+    with pytest.raises(BridgeError):
+        tls_context(tmp_path / "empty.pem")
+
+
+def test_what_commands_a_terminal_is_not_shown() -> None:
+    assert readable("a\tb\x1b]0;x\x07\u202e") == "a    b\ufffd]0;x\ufffd\ufffd"
+
+
+def test_a_port_may_be_a_socket(shared_brokers: SharedBrokers) -> None:
+    """As pyserial's URLs are."""
+    broker = shared_brokers.get("mosquitto", "shared")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        host, number = server.getsockname()
+        bridge = Bridge(f"socket://{host}:{number}", broker)
+        try:
+            end, _ = server.accept()
+            with end:
+                board = Board(end.fileno())
+                board.hear(BEGIN)
+                board.send(frame(OPEN, 7, HELLO))
+                board.hear(OPEN)
+                board.send(frame(DATA, 7, b"\xc0\x00"))  # no CONNECT: the broker hangs up
+                board.hear(ACK)
+                board.hear(CLOSE)
+        finally:
+            bridge.stop()
+
+
+def test_nobody_listens(shared_brokers: SharedBrokers) -> None:
+    """The board is told at once."""
+    with socket.socket() as taken, terminal() as (board, port):
+        taken.bind(("127.0.0.1", 0))
+
+        class Nobody:
+            host, port = taken.getsockname()
+
+        bridge = Bridge(port, Nobody)  # type: ignore[arg-type]
+        try:
+            board.hear(BEGIN)
+            board.send(frame(OPEN, 7, HELLO))
+            board.hear(CLOSE)
+        finally:
+            bridge.stop()

@@ -1,0 +1,245 @@
+"""What board and bridge do when one of them, or the line, does not do as it should."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from simulation import DOWN, ROOM, UP, World
+from test_frames_on_a_line import decoded, encoded
+from test_torture import TEXT, WAYS, Struck
+
+from flatmq.frames import CLOSE, DATA, OPEN, PAYLOAD, SMALL
+from flatmq_tools.bridge.conversation import LEAST_ROOM, Conversation
+
+HELLO = bytes((1, ROOM >> 8, ROOM & 255))
+
+
+class Broker:
+    """The upstream of a conversation by itself."""
+
+    def __init__(self) -> None:
+        self.opens = self.closes = 0
+        self.got = b""
+
+    def open(self) -> None:
+        self.opens += 1
+
+    def send(self, data: bytes) -> None:
+        self.got += data
+
+    def close(self) -> None:
+        self.closes += 1
+
+
+def frame(kind: int, who: int, payload: bytes = b"", seq: int = 0, ack: int = 0) -> bytes:
+    return encoded(bytes((kind, who >> 8, who & 255, seq, ack)), payload)
+
+
+def said(talk: Conversation) -> list[tuple[int, int]]:
+    """Kind and connection of the frames that a bridge has sent."""
+    found = [(head[0] - SMALL, head[1] << 8 | head[2]) for head, _ in decoded(bytes(talk.out))]
+    talk.out.clear()
+    return found
+
+
+def opened(who: int) -> tuple[Broker, Conversation]:
+    broker = Broker()
+    talk = Conversation(broker)
+    talk.receive(frame(OPEN, who, HELLO), 0)
+    talk.opened(0)
+    assert said(talk) == [(OPEN, who)]
+    return broker, talk
+
+
+def test_a_frame_of_an_old_connection_is_not_for_the_new_one() -> None:
+    broker, talk = opened(7)
+    talk.receive(frame(OPEN, 8, HELLO), 1)
+    talk.opened(1)
+    assert (broker.opens, broker.closes) == (2, 1)
+    talk.out.clear()
+    talk.receive(frame(DATA, 7, b"old"), 1)
+    assert broker.got == b""
+    assert said(talk) == [(CLOSE, 7)]
+    talk.receive(frame(CLOSE, 7), 1)
+    assert talk.state == "open"
+    talk.receive(frame(DATA, 8, b"new"), 1)
+    assert broker.got == b"new"
+
+
+def test_what_was_on_its_way_to_the_board_on_an_old_connection_is_not_for_the_new_one() -> None:
+    with World() as world:
+        passed = bytearray()
+
+        def note(data: bytes) -> bytes:
+            passed.extend(data)
+            return data
+
+        world.line.harm[DOWN] = note
+        world.broker.send(b"once")
+        world.until("the message", lambda: world.got == [b"once"] and not world.broker.outgoing)
+        old = bytes(passed[passed.index(b"\xfao") :])  # from OPENED on
+        world.line.hang_up()
+        world.until("the loss", lambda: world.client.stats.losses == 1)
+        world.until("the next one", lambda: world.client.connected)
+        world.until("quiet", lambda: not world.client.poll(10))
+        world.line.ring += old
+        world.until("all of it", lambda: not world.line.ring)
+        world.until("quiet", lambda: not world.client.poll(10))
+        assert (world.client.stats.losses, world.got) == (1, [b"once"])
+
+
+def test_a_connection_that_this_bridge_did_not_make_is_ended() -> None:
+    talk = Conversation(Broker())
+    talk.receive(frame(DATA, 5, b"x"), 0)
+    assert said(talk) == [(CLOSE, 5)]
+
+
+def test_an_echo_of_what_it_sent_is_nothing_to_a_bridge() -> None:
+    """As from a board that is at its prompt, or a line that is looped back."""
+    broker, talk = opened(7)
+    talk.send(b"MQTT", 0)
+    echo = bytes(talk.out)
+    talk.out.clear()
+    talk.receive(echo, 0)
+    assert (talk.state, bytes(talk.out), broker.got) == ("open", b"", b"")
+
+
+@pytest.mark.parametrize(
+    "hello", [b"", b"\x01", b"\x02\x01\x00", bytes((1, 0, LEAST_ROOM - 1)), HELLO + b"?"]
+)
+def test_a_board_that_is_not_understood_is_refused(hello: bytes) -> None:
+    broker = Broker()
+    talk = Conversation(broker)
+    talk.receive(frame(OPEN, 7, hello), 0)
+    assert said(talk) == [(CLOSE, 7)]
+    assert not broker.opens
+    assert b"another version" in talk.text
+
+
+@pytest.mark.parametrize("room", [LEAST_ROOM, 200, 256, 512, 2000])
+def test_a_board_that_does_not_read_gets_no_more_than_it_takes(room: int) -> None:
+    """Whatever the bytes are, and though the bridge asks whether it is there."""
+    broker = Broker()
+    talk = Conversation(broker)
+    talk.receive(frame(OPEN, 7, bytes((1, room >> 8, room & 255))), 0)
+    talk.opened(0)
+    talk.send(bytes(5000), 0)
+    talk.receive(frame(DATA, 7, b"1", 0), 0)
+    talk.receive(frame(DATA, 7, b"2", 1), 0)
+    ended = 0.0
+    while talk.due is not None:
+        ended = talk.due if talk.state == "open" else ended
+        talk.tick(talk.due)
+    assert talk.state == "closed"
+    assert 50 < ended < 100
+    assert LEAST_ROOM - 100 < len(talk.out) <= room
+
+
+def test_a_broker_that_does_not_read_has_the_board_wait() -> None:
+    broker, talk = opened(7)
+    talk.hold = True
+    talk.receive(frame(DATA, 7, b"1", 0) + frame(DATA, 7, b"2", 1), 0)
+    assert broker.got == b"12"
+    assert not talk.out
+    talk.hold = False
+    talk.tick(0)
+    ((head, _),) = decoded(bytes(talk.out))
+    assert head[4] == 2
+
+
+def test_a_board_without_a_bridge_goes_on_trying() -> None:
+    with World() as world:
+        world.line.harm = {UP: lambda data: b"", DOWN: lambda data: b""}
+        world.until("three tries", lambda: world.client.stats.losses >= 3)
+        world.line.harm = {UP: bytes, DOWN: bytes}
+        world.until("the bridge", lambda: world.client.connected)
+
+
+def test_a_bridge_that_is_gone_is_noticed() -> None:
+    """Within ten seconds of the next message, whatever the keep alive."""
+    with World(keepalive=0) as world:
+        world.until("the bridge", lambda: world.client.connected)
+        world.until("the acknowledgement", lambda: not world.client.pending)
+        world.line.harm = {UP: lambda data: b"", DOWN: lambda data: b""}
+        world.client.publish(b"t", b"x", 1)
+        began = world.line.now
+        world.until("the loss", lambda: not world.client.connected)
+        assert world.line.now - began <= 10_000
+
+
+def test_a_bridge_that_began_anew_says_so() -> None:
+    """Though the board has nothing to send, from which it would learn it."""
+    with World(keepalive=0) as world:
+        world.until("the bridge", lambda: world.client.connected)
+        world.until("quiet", lambda: not world.client.poll(1000))
+        world.line.restart()
+        world.client.poll(0)
+        assert world.client.stats.losses == 1
+        world.until("the bridge", lambda: world.client.connected)
+
+
+@given(st.integers(0, 0xFFFF), st.binary(min_size=1, max_size=300), st.integers(1, 80))
+def test_bytes_arrive_in_order_however_the_line_cuts_them(who, data, step) -> None:
+    broker, talk = opened(who)
+    pieces = [data[at : at + PAYLOAD] for at in range(0, len(data), PAYLOAD)]
+    line = b"print".join(frame(DATA, who, p, seq) for seq, p in enumerate(pieces))
+    for at in range(0, len(line), step):
+        talk.receive(line[at : at + step], 0)
+    assert broker.got == data
+
+
+payloads = st.binary(max_size=70)
+steps = st.one_of(
+    st.tuples(st.just("publish"), st.integers(1, 2), payloads),
+    st.tuples(st.just("send"), payloads),
+    st.tuples(st.just("poll"), st.integers(0, 400)),
+    st.tuples(st.just("harm"), st.sampled_from([UP, DOWN]), st.sampled_from(WAYS),
+              st.integers(0, 150)),
+    st.tuples(st.just("noise"), st.sampled_from([UP, DOWN]), st.binary(max_size=20)),
+    st.tuples(st.just("takes"), st.integers(0, 40)),
+    st.tuples(st.sampled_from(["restart", "hang up", "print"])),
+)  # fmt: skip
+
+
+@settings(max_examples=500)
+@given(st.lists(steps, min_size=5, max_size=40))
+def test_nothing_is_lost_or_doubled_whatever_happens(todo: list) -> None:
+    with World(inflight=16, tx_size=2048) as world:
+        client, line, broker = world.client, world.line, world.broker
+        world.until("the bridge", lambda: client.connected)
+        sent: list = []
+        wanted: list[bytes] = []
+        for i, (what, *how) in enumerate(todo):
+            match what, how:
+                case "publish", [qos, payload]:
+                    message = (b"t", qos, b"%d " % i + payload)
+                    if client.publish(b"t", message[2], qos) is not None:
+                        sent.append(message)
+                case "send", [payload] if len(broker.outgoing) < 4:
+                    wanted.append(b"%d " % i + payload)
+                    broker.send(wanted[-1])
+                case "poll", [ms]:
+                    client.poll(ms)
+                case "harm", [direction, way, at]:
+                    line.harm[direction] = Struck(way, at)
+                case "noise", [direction, data]:
+                    if direction == UP:
+                        line.to_bridge(data)
+                    else:
+                        line.ring += data
+                case "takes", [n]:
+                    line.takes = n
+                case "restart", _:
+                    line.restart()
+                case "hang up", _:
+                    line.hang_up()
+                case "print", _:
+                    line.to_bridge(TEXT)
+        line.takes = 1 << 20
+        line.harm = {UP: bytes, DOWN: bytes}
+        world.until("the end", lambda: not client.pending and not broker.outgoing)
+        assert world.got == wanted
+        assert [m for m in broker.taken if m[1] == 2] == [m for m in sent if m[1] == 2]
+        firsts = list(dict.fromkeys(m for m in broker.taken if m[1] == 1))
+        assert firsts == [m for m in sent if m[1] == 1]
