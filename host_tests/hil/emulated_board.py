@@ -153,6 +153,7 @@ class EmulatedBoard:
             if self._port in ready:
                 self._unplug()
                 self._client = self._port.accept()[0]
+                self._client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if self._client in ready:
                 self._hear()
             if self._terminal in ready:

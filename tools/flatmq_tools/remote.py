@@ -10,6 +10,7 @@ import ast
 import contextlib
 import hashlib
 import io
+import socket
 import time
 from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
@@ -79,6 +80,9 @@ class _Transport(SerialTransport):
     def __init__(self, address: str, patience: float) -> None:
         self._patience = patience
         super().__init__(address, timeout=patience)
+        line = getattr(self.serial, "_socket", None)
+        if isinstance(line, socket.socket):  # a command is several writes: 40 ms each otherwise
+            line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def read_until(
         self, min_num_bytes, ending, timeout=None, data_consumer=None, timeout_overall=None
