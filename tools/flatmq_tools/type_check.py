@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 from . import boards, bytecode
@@ -64,21 +63,18 @@ def start(stubs: Path, files: list[Path], folders: list[Path]) -> subprocess.Pop
         raise FileNotFoundError(f"{stubs}: the stubs are missing: `make lint` installs them")
     names = {file.name.removesuffix(".pyi") for file in stubs.iterdir() if file.suffix != ".py"}
     theirs = ",".join(f"{name}.*" for name in sorted(names) if name.isidentifier())
-    config = _CONFIG.format(
-        stubs=stubs,
-        path=":".join(map(str, [*folders, stubs])),
-        cache=ROOT / ".mypy_cache" / stubs.name,
-        theirs=theirs,
-    )
-    with tempfile.NamedTemporaryFile("w", suffix=".ini", delete=False) as file:
-        file.write(config)
+    cache = ROOT / ".mypy_cache" / stubs.name
+    cache.mkdir(parents=True, exist_ok=True)
+    config = cache / "mypy.ini"
+    path = ",".join(map(str, [*folders, stubs]))
+    config.write_text(_CONFIG.format(stubs=stubs, path=path, cache=cache, theirs=theirs))
     return subprocess.Popen(
-        [
-            "/bin/sh", "-c", '"$@"; status=$?; rm -f "$0"; exit $status', file.name,
-            sys.executable, "-m", "mypy", "--config-file", file.name, *map(str, files),
-        ],
-        cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-    )  # fmt: skip
+        [sys.executable, "-m", "mypy", "--config-file", str(config), *map(str, files)],
+        cwd=ROOT,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
 
 
 def main(folder: Path) -> int:
