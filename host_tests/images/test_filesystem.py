@@ -89,7 +89,8 @@ def test_it_says_of_itself_what_micropython_would(name: str, tmp_path: Path) -> 
     file = stored(board, tmp_path)
 
     def said() -> object:
-        context = UserContext(buffer=bytearray(file.read_bytes()))
+        context = UserContext(file.stat().st_size)
+        context.buffer[:] = file.read_bytes()
         return LittleFS(
             context,
             block_size=board.flash.block,

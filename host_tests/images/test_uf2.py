@@ -27,7 +27,8 @@ def older(board: boards.Board) -> bytes:
     """A flash that was in use: another firmware, and the same image, of which every directory was
     written so often that littlefs takes what is left of it for newer than a fresh one."""
     flash = board.flash
-    context = UserContext(buffer=bytearray(filesystem.build(files(), flash)))
+    context = UserContext(flash.filesystem_size)
+    context.buffer[:] = filesystem.build(files(), flash)
     used = LittleFS(
         context,
         block_size=flash.block,

@@ -19,7 +19,6 @@ def merged(board: Board, parts: dict[int, bytes]) -> bytes:
     """What goes to the board's flash from `board.flashing.offset` on. parts: offset -> bytes."""
     # The underscore is the name up to version 4, and later a warning.
     command = "merge_bin" if int(version("esptool").split(".")[0]) < 5 else "merge-bin"
-    option = command.replace("merge", "target").replace("bin", "offset")
     with tempfile.TemporaryDirectory(prefix="flatmq-esptool-") as name:
         folder = Path(name)
         arguments = []
@@ -31,7 +30,7 @@ def merged(board: Board, parts: dict[int, bytes]) -> bytes:
         process = subprocess.run(
             [
                 *(sys.executable, "-m", "esptool", "--chip", board.flashing.chip, command),
-                *("--output", str(output), f"--{option}", hex(board.flashing.offset)),
+                *("--output", str(output), "--target-offset", hex(board.flashing.offset)),
                 *arguments,
             ],
             capture_output=True,

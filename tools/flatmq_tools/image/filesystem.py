@@ -14,8 +14,9 @@ class FilesystemError(ValueError):
 class _Noting(UserContext):
     """Notes which blocks are read."""
 
-    def __init__(self, buffer: bytearray) -> None:
-        super().__init__(buffer=buffer)
+    def __init__(self, image: bytes) -> None:
+        super().__init__(len(image))
+        self.buffer[:] = image
         self.blocks: set[int] = set()
 
     def read(self, cfg, block: int, off: int, size: int) -> bytearray:
@@ -46,7 +47,7 @@ def build(files: dict[str, bytes], flash: Flash) -> bytes:
 
     files: absolute path -> bytes. FilesystemError where they need more room than there is.
     """
-    context = UserContext(buffer=bytearray(b"\xff" * flash.filesystem_size))
+    context = UserContext(flash.filesystem_size)
     filesystem = _filesystem(flash, context)
     filesystem.format()
     filesystem.mount()
@@ -74,7 +75,7 @@ def live(image: bytes, flash: Flash) -> list[int]:
     it writes it. Among these are blocks of which nothing is in use yet: each directory has two,
     and an old one with a higher revision must not be taken for the newer.
     """
-    context = _Noting(bytearray(image))
+    context = _Noting(image)
     filesystem = _filesystem(flash, context)
     filesystem.mount()
     for folder, _, names in filesystem.walk("/"):
