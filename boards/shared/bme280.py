@@ -47,13 +47,20 @@ class BME280:
     def read(self, pack) -> bool:
         """Hundredths of a degree, whole pascals, hundredths of a percent. OSError."""
         self._i2c.readfrom_mem_into(self._address, _DATA, self._data)
-        d = self._data
-        fine = fine_temperature(self.t, d[3] << 12 | d[4] << 4 | d[5] >> 4)
+        fine = fine_temperature(self.t, self._raw(3))
         done = pack.number(self._names[0], fine * 5 + 128 >> 8, 2)
-        value = pressure(self.p, fine, d[0] << 12 | d[1] << 4 | d[2] >> 4)
+        value = pressure(self.p, fine, self._raw(0))
         done = pack.number(self._names[1], value) and done
-        value = humidity(self.h, fine, d[6] << 8 | d[7])
-        return pack.number(self._names[2], value * 25 >> 8, 2) and done
+        value = self._humidity(fine) * 25 >> 8
+        return pack.number(self._names[2], value, 2) and done
+
+    def _humidity(self, fine):
+        return humidity(self.h, fine, self._data[6] << 8 | self._data[7])
+
+    def _raw(self, at):
+        """A number of 20 bits."""
+        d = self._data
+        return d[at] << 12 | d[at + 1] << 4 | d[at + 2] >> 4
 
 
 def fine_temperature(t, raw):
@@ -64,14 +71,14 @@ def fine_temperature(t, raw):
 
 def pressure(p, fine, raw):
     """Pa; 0 for calibration data that would have it divide by nothing."""
-    f = (fine >> 1) - 64000
-    square = (f >> 3) * (f >> 3)
-    offset = ((square >> 9) * p[5] + (f * p[4] << 1) >> 2) + (p[3] << 16)
-    scale = ((p[2] * (square >> 11) >> 3) + p[1] * (f >> 1)) >> 18
+    fine = (fine >> 1) - 64000
+    square = (fine >> 3) * (fine >> 3)
+    raw = 1048576 - raw
+    raw -= ((square >> 9) * p[5] + (fine * p[4] << 1) >> 2) + (p[3] << 16) >> 12
+    scale = ((p[2] * (square >> 11) >> 3) + p[1] * (fine >> 1)) >> 18
     scale = p[0] + (scale * p[0] >> 15)
     if scale <= 0:
         return 0
-    raw = 1048576 - raw - (offset >> 12)
     # raw * 6250 // scale, where the product would not be small
     raw = raw // scale * 6250 + (raw - raw // scale * scale) * 6250 // scale
     square = (raw >> 3) * (raw >> 3) >> 13

@@ -5,14 +5,15 @@ import machine
 
 from flatmq.senml import label
 
-KIND = "esp32"
-SPOOL_HEAD = 128  # 4 times the prog size of the file system
 _TIMEOUT = 30000  # ms: a name lookup may try several servers, some seconds each
 _RELEASED = 3600000  # ms
 
 
 class Chip:
     """The chip itself."""
+
+    kind = "esp32"
+    spool_head = 128  # 4 times the prog size of the file system
 
     def __init__(self) -> None:
         self._temperature = label("chip/temp", "Cel")

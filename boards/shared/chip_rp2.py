@@ -5,8 +5,6 @@ import machine
 from flatmq.port import ticks_add, ticks_diff, ticks_ms
 from flatmq.senml import label
 
-KIND = "pico"
-SPOOL_HEAD = 512  # 4 times the prog size of the file system
 _SLICE_MS = 4000  # of sleep between two feeds
 _CTRL = (0x40058000, 0x400D8000)  # the watchdog's control register: RP2040, RP2350
 _CLEAR = 0x3000  # what is written so much higher is cleared
@@ -19,6 +17,9 @@ class Chip:
     The watchdog is set to nearly as much as it can count: 8.3 s on the RP2040, 16.7 s on the
     RP2350. lwIP gives a name lookup up after some 7 s for each server that does not answer.
     """
+
+    kind = "pico"
+    spool_head = 512  # 4 times the prog size of the file system
 
     def __init__(self, rp2350: bool = False) -> None:
         self._adc = machine.ADC(machine.ADC.CORE_TEMP)

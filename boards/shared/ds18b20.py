@@ -25,13 +25,18 @@ class DS18B20:
         """Sixteenths of a degree, written as they are: four decimals. Raises what `ds18x20`
         does when one is gone, or a checksum wrong; those before it are written then."""
         done = True
-        for rom, name in self._all:
-            buf = self._bus.read_scratch(rom)
-            value = buf[1] << 8 | buf[0]
-            if value > 32767:
-                value -= 65536
-            done = pack.number(name, value * 625, 4) and done
+        for i in range(len(self._all)):
+            done = self._read(pack, i) and done
         return done
+
+    def _read(self, pack, i):
+        rom, name = self._all[i]
+        return pack.number(name, self._sixteenths(rom) * 625, 4)
+
+    def _sixteenths(self, rom):
+        buf = self._bus.read_scratch(rom)
+        value = buf[1] << 8 | buf[0]
+        return value - 65536 if value > 32767 else value
 
 
 def probe(pin) -> "DS18B20 | None":

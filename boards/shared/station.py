@@ -40,7 +40,7 @@ class Station:
     def __init__(self, settings, chip, sensors, led=None, wifi=None, link=None, pack=384) -> None:
         device = settings["device"]
         broker = settings["broker"]
-        name = device["name"] or _own_name(chip.KIND)
+        name = device["name"] or _own_name(chip.kind)
         self.name = name = name.encode()
         self.interval = device["interval"]
         self.seq = self.failed = self.refused = self.lost = 0
@@ -63,7 +63,7 @@ class Station:
         if device["spool"]:
             from flatmq.spool import Spool
 
-            self._spool = Spool(self.client, "/spool", head=chip.SPOOL_HEAD)
+            self._spool = Spool(self.client, "/spool", head=chip.spool_head)
         self.client.subscribe(base + b"cmd/#", self._on_command, 1)
         self.boot = next_boot()
         self._pack = Pack(name, self.boot, pack)
@@ -242,6 +242,8 @@ class Station:
         elif name == b"sleep" and value == 0:
             self._sleep = 0
             self._always_sleeps = False
+            if self._said_asleep:
+                self._greeted = 0
         elif name not in (b"identify", b"sleep"):
             return b"there is interval, led, identify, sleep"
         elif message.retain:  # would be obeyed again with each connection

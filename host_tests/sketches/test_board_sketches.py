@@ -11,10 +11,10 @@ from typing import Any
 
 import bme280_registers
 import pytest
-from board_bench import BOARDS, Board, Watcher, library, switched_on
+from board_bench import BOARDS, Board, Watcher, library, resolved, switched_on
 
 from conftest import BROKERS, SharedBrokers
-from flatmq_tools.proxy import Proxy, Rules, Way
+from flatmq_tools.proxy import Direction, Fault, Proxy, Rules, Way
 
 PICOS = ["pico", "pico_2", "pico_2_w", "pico_w"]
 ESP32S = ["esp32", "esp32_c3", "esp32_s3"]
@@ -67,7 +67,7 @@ class Stand:
             "wifi": {"ssid": "home", "password": "s3cret"},
             "broker": {"host": self.host, "port": port or self.port},
         }
-        board = Board(name, self._folder / device, settings, port or self.port)
+        board = Board(name, self._folder / (device or name), settings, port or self.port)
         self._boards.append(board)
         return board
 
@@ -89,6 +89,7 @@ class Stand:
     def close(self) -> None:
         for board in self._boards:
             board.kill()
+            print(board.name, *board.output)  # shown when the test fails
         for watcher in self._watchers:
             watcher.close()
 
@@ -118,6 +119,20 @@ def _together(names: list[str], check: Callable[[str], None]) -> None:
         thread.join()
     for name, error in failures.items():
         raise AssertionError(name) from error
+
+
+def on_boards(*names: str) -> Callable[[Callable[[str, Stand], None]], Callable[[Stand], None]]:
+    """Makes of a check for one board a test of several at once."""
+
+    def made(check: Callable[[str, Stand], None]) -> Callable[[Stand], None]:
+        def test(stand: Stand) -> None:
+            _together(list(names), lambda name: check(name, stand))
+
+        test.__name__ = check.__name__
+        test.__doc__ = check.__doc__
+        return test
+
+    return made
 
 
 def test_every_board_has_its_sketch() -> None:
@@ -191,7 +206,7 @@ def test_status_online_is_retained_and_the_will_says_offline(kind: str, stand: S
     assert watcher.retained("status") == b"offline"
 
 
-@pytest.mark.parametrize("name", ["pico_w", "esp32_s3", "pico"])
+@on_boards("pico_w", "esp32_s3", "pico")
 def test_commands_are_obeyed_and_bad_ones_refused(name: str, stand: Stand) -> None:
     board, watcher = stand.started(name, interval=86400)
     watcher.until("status", b"online")
@@ -225,8 +240,8 @@ def test_commands_are_obeyed_and_bad_ones_refused(name: str, stand: Stand) -> No
 def test_a_retained_command_is_obeyed_where_that_is_wanted(stand: Stand) -> None:
     device = stand.device("pico_w")
     watcher = stand.watcher(device)
-    for command, payload in (("interval", b"77"), ("sleep", b"10"), ("identify", b"")):
-        watcher._client.publish(f"dev/{device}/cmd/{command}", payload, 1, True).wait_for_publish()
+    for command, payload in (("interval", b"77"), ("sleep", b"10"), ("identify", b"5")):
+        watcher.send(command, payload, retain=True)
     board = stand.board("pico_w", device)
     board.boot(f"{ALONE};{SOON}")
     answers = {watcher.next("answer") for _ in range(3)}
@@ -236,10 +251,10 @@ def test_a_retained_command_is_obeyed_where_that_is_wanted(stand: Stand) -> None
         b"identify: refused: not retained",
     }
     for command in ("interval", "sleep", "identify"):
-        watcher._client.publish(f"dev/{device}/cmd/{command}", b"", 1, True)
+        watcher.send(command, retain=True)
 
 
-@pytest.mark.parametrize("name", ["pico_w", "esp32"])
+@on_boards("pico_w", "esp32")
 def test_wifi_lost_and_regained(name: str, stand: Stand) -> None:
     """The radio and the link go; what is read meanwhile waits, and comes in order."""
     quick = "import wifi as w; w.GRACE_MS = 200; w.TRY_MS = 300; w.FIRST_MS = 50; w.LAST_MS = 100"
@@ -271,7 +286,7 @@ def test_wifi_lost_and_regained(name: str, stand: Stand) -> None:
     assert last >= 1
 
 
-@pytest.mark.parametrize("name", ["pico_w", "esp32"])
+@on_boards("pico_w", "esp32")
 def test_the_radio_of_the_pico_does_not_sleep(name: str, stand: Stand) -> None:
     board, watcher = stand.started(name)
     watcher.pack()
@@ -329,35 +344,55 @@ def test_whoever_interrupts_the_sketch_is_not_reset(name: str, wanted: str, stan
     assert board.next() is None
 
 
+@pytest.mark.parametrize(
+    ("name", "own"), [("pico_w", "pico-e6610aff"), ("esp32", "esp32-e6610aff")]
+)
+def test_a_board_without_a_name_has_one(name: str, own: str, stand: Stand) -> None:
+    watcher = stand.watcher(own)
+    board = stand.board(name, "")
+    board.boot(f"{ALONE};{SOON}")
+    assert resolved(watcher.next("telemetry"))["seq"] == (1, None)
+
+
 def test_without_the_watchdog(stand: Stand) -> None:
     _, watcher = stand.started("pico_w", watchdog=False)
     assert watcher.pack()["seq"][0] == 1
 
 
-@pytest.mark.parametrize("name", ["pico_w", "esp32_c3", "pico"])
+@on_boards("pico_w", "esp32_c3", "pico")
 def test_deep_sleep_waits_until_all_is_acknowledged(name: str, stand: Stand) -> None:
-    puback = threading.Event()  # from here on the broker's PUBACKs are kept back
-    with Proxy(stand.host, stand.port, lambda _: Rules(watch=held)) as proxy:
+    """The acknowledgements are lost on the way, for some connections."""
+    lost = threading.Event()
+    lost.set()
+    count = itertools.count()
 
-        def held_(direction: str, first: int) -> None:
-            return None
+    def watch(direction: Direction, first: int) -> Fault | None:
+        if direction == "down" and first == 0x40 and lost.is_set():
+            if next(count) == 1:
+                lost.clear()
+            return "cut"
+        return None
 
-        assert held_
-        board, watcher = stand.started(name, port=proxy.port)
-        watcher.pack()
-        proxy.strike("stall")
-        watcher.send("sleep", b"1")
-        puback.set()
-        proxy.resume()
-        watcher.until("status", b"asleep")
+    with Proxy(stand.host, stand.port, lambda _: Rules(watch=watch)) as proxy:
+        board, watcher = stand.started(name, port=proxy.port, sleep=True)
         told = board.await_("deepsleep")
         assert 0 < int(told.split()[1]) <= 1000
         assert board.next() is None
+        assert proxy.accepted == 3
+        assert not lost.is_set()
+        assert watcher.pack()["seq"][0] == 1
+        watcher.until("status", b"asleep")
     assert watcher.retained("status") == b"asleep"
 
 
-def held(direction: str, first: int) -> None:
-    return None
+@on_boards("pico_w", "esp32_c3")
+def test_deep_sleep_when_it_is_asked_for(name: str, stand: Stand) -> None:
+    board, watcher = stand.started(name)
+    watcher.pack()
+    watcher.send("sleep", b"1")
+    watcher.until("status", b"asleep")
+    assert board.await_("deepsleep").split()[1] <= "1000"
+    assert board.next() is None
 
 
 def test_a_board_that_always_sleeps(stand: Stand) -> None:
@@ -372,7 +407,10 @@ def test_a_board_that_always_sleeps(stand: Stand) -> None:
         assert board.next() is None
         board.boot(f"{ALONE};{SOON}")
     assert boots == [boots[0], boots[0] + 1, boots[0] + 2]
-    assert watcher.command("sleep", b"0") in (b"done",)
+    watcher.send("sleep", b"0", retain=True)  # what a sleeping board is told it finds as it wakes
+    assert watcher.pack(lambda pack: pack["seq"][0] == 2)["boot"][0] > boots[2]
+    assert watcher.retained("status") == b"online"
+    watcher.send("sleep", retain=True)
 
 
 def test_a_reboot_has_another_boot_and_begins_at_1(stand: Stand) -> None:

@@ -33,6 +33,12 @@ class ADC:
         return bench.adc[self._channel]
 
 
+def _copy(registers, at, buf):  # of its own, so that no frame is on the heap
+    for i in range(len(buf)):
+        buf[i] = registers[at]
+        at += 1
+
+
 class I2C:
     def __init__(self, number, *, sda, scl, freq=400000):
         pass
@@ -44,12 +50,11 @@ class I2C:
         return bytes(self._of(address)[register : register + n])
 
     def readfrom_mem_into(self, address, register, buf):
-        registers = self._of(address)
-        for i in range(len(buf)):
-            buf[i] = registers[register + i]
+        _copy(self._of(address), register, buf)
 
     def writeto_mem(self, address, register, buf):
-        self._of(address)[register] = buf[0]
+        registers = self._of(address)
+        registers[register] = buf[0]
 
     def _of(self, address):
         if address not in bench.i2c:

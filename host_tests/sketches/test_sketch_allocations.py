@@ -1,0 +1,59 @@
+"""A turn of a sketch allocates nothing: its loop, its packs, and each sensor that it may have.
+
+The drivers that MicroPython brings are fakes here, which allocate nothing as the real ones do not
+for the calls that sketches make; see docs/sketches.md.
+"""
+
+from __future__ import annotations
+
+import ast
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from board_bench import HERE, SHARED
+
+import frames
+import on_device
+from flatmq_tools import bytecode
+
+OPERATIONS = HERE / "operations" / "station_loop.py"
+HEAP = "160k"
+# What runs when a sketch starts, connects, or is given a command.
+MAY_BE_ON_HEAP = {
+    "attached": {"attached"},
+    "bme280": {"BME280.__init__", "probe"},
+    "boot_id": {"next_boot"},
+    "ds18b20": {"DS18B20.__init__", "DS18B20.__init__.<genexpr>", "probe"},
+    "settings": {"load", "_check", "_read"},
+    "station": {"Station.__init__"},
+}
+
+
+@pytest.fixture(scope="module")
+def sketch() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="flatmq-sketch-") as name:
+        folder = Path(name)
+        fakes = (HERE / "fakes").glob("*.py")
+        for source in [*SHARED.glob("*.py"), *fakes, OPERATIONS]:
+            bytecode.compile_module(source, folder / f"{source.stem}.mpy", source.name)
+        yield folder
+
+
+def _operations() -> list[str]:
+    tree = ast.parse(OPERATIONS.read_text())
+    names = [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]
+    return [name for name in names if name[0] != "_"]
+
+
+@pytest.mark.parametrize("name", _operations())
+def test_a_turn_with(name: str, sketch: Path) -> None:
+    told = on_device.run("run_operation.py", "station_loop", name, "0", heap=HEAP, before=sketch)
+    assert told == ["0", "0", "0"]
+
+
+@pytest.mark.parametrize("module", sorted(path.stem for path in SHARED.glob("*.py")))
+def test_frames_of(module: str, sketch: Path) -> None:
+    found = frames.functions(sketch / f"{module}.mpy")
+    assert {f.name for f in found if f.on_heap} == MAY_BE_ON_HEAP.get(module, set())
