@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pty
+import select
 import signal
 import socket
 import ssl
@@ -40,11 +41,19 @@ class Board:
 
     def hear(self, kind: int) -> bytes:
         """The payload of the next frame of that kind."""
+        return self._next(kind)[1]
+
+    def hear_from(self, kind: int) -> int:
+        """The connection number of the next frame of that kind."""
+        head = self._next(kind)[0]
+        return head[1] << 8 | head[2]
+
+    def _next(self, kind: int) -> tuple[bytes, bytes]:
         while True:
             while self._frames:
                 head, payload = self._frames.pop(0)
                 if head[0] - SMALL == kind:
-                    return payload
+                    return head, payload
             data = os.read(self.end, 4096)
             assert data, "the line was closed"
             self._frames += decoded(data, self._decoder)
@@ -91,6 +100,29 @@ def test_it_bridges_shows_what_is_printed_and_ends(
     assert f"connected to {broker.address}" in told
     assert "1 connections, 0 lost" in told
     assert "secret" not in told
+
+
+def test_a_terminal_shows_the_state(shared_brokers: SharedBrokers) -> None:
+    broker = shared_brokers.get("mosquitto", "shared")
+    with terminal() as (board, port), terminal() as (screen, name):
+        with open(name, "r+b", buffering=0) as console:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "flatmq_tools.cli", "bridge", port, broker.address],
+                stdin=console,
+                stdout=console,
+                stderr=console,
+                env={**os.environ, "TERM": "xterm", "COLUMNS": "120"},
+            )
+        board.hear(BEGIN)
+        board.send(frame(OPEN, 7, HELLO))
+        shown = b""
+        while b"connected \xc2\xb7 up 0 B" not in shown:
+            shown += os.read(screen.end, 4096)
+        process.send_signal(signal.SIGINT)
+        while process.poll() is None:
+            if select.select([screen.end], [], [], 0.05)[0]:
+                os.read(screen.end, 4096)
+    assert process.returncode == 0
 
 
 @pytest.mark.parametrize("wrong", ["", ":1883", "host:", "host:0", "host:70000", "host:mqtt"])
@@ -151,7 +183,7 @@ def test_a_port_may_be_a_socket(shared_brokers: SharedBrokers) -> None:
 
 
 def test_nobody_listens(shared_brokers: SharedBrokers) -> None:
-    """The board is told at once."""
+    """The board is told at once, each time, and the user once."""
     with socket.socket() as taken, terminal() as (board, port):
         taken.bind(("127.0.0.1", 0))
 
@@ -161,7 +193,10 @@ def test_nobody_listens(shared_brokers: SharedBrokers) -> None:
         bridge = Bridge(port, Nobody)  # type: ignore[arg-type]
         try:
             board.hear(BEGIN)
-            board.send(frame(OPEN, 7, HELLO))
-            board.hear(CLOSE)
+            for who in (7, 8, 9):
+                board.send(frame(OPEN, who, HELLO))
+                while board.hear_from(CLOSE) != who:
+                    pass
         finally:
             bridge.stop()
+    assert sum("no connection to" in text for _, text in bridge.lines) == 1

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable
+
 import pytest
 from simulation import DOWN, UP, World
 
@@ -105,3 +108,65 @@ def test_harm_at_every_byte(direction: str, way: str) -> None:
     assert n > 300
     for at in range(n):
         struck(direction, way, at)
+
+
+class Stopped(Exception):
+    """The board has been reset."""
+
+
+class Once:
+    """Has something happen once, after `at` bytes of what passes were handed on."""
+
+    def __init__(self, at: int, hand_on: Callable[[bytes], object], then: Callable[[], None]):
+        self._left = at
+        self._hand_on = hand_on
+        self._then = then
+        self.done = False
+
+    def __call__(self, data: bytes) -> bytes:
+        if self.done or len(data) <= self._left:
+            self._left -= len(data)
+            return data
+        self.done = True
+        self._hand_on(data[: self._left])
+        self._then()
+        return data[self._left :]
+
+
+def _after(world: World, direction: str, at: int, then: Callable[[], None]) -> None:
+    line = world.line
+    if direction == UP:
+        line.harm[UP] = Once(at, lambda data: line.bridge.receive(data, line.seconds), then)
+    else:
+        line.harm[DOWN] = Once(at, line.ring.extend, then)
+
+
+@pytest.mark.parametrize("direction", [UP, DOWN])
+def test_another_bridge_at_every_byte(direction: str) -> None:
+    for at in range(length(direction)):
+        with World() as world:
+            _after(world, direction, at, world.line.restart)
+            session(world)
+
+
+@pytest.mark.parametrize("direction", [UP, DOWN])
+def test_a_reset_of_the_board_at_every_byte(direction: str) -> None:
+    """The next life has a connection of its own, and nothing of the former one gets into it."""
+
+    def stop() -> None:
+        raise Stopped
+
+    for at in range(length(direction)):
+        with World() as world:
+            _after(world, direction, at, stop)
+            with contextlib.suppress(Stopped):
+                session(world)
+            world.line.harm = {UP: bytes, DOWN: bytes}
+            taken = len(world.broker.taken)
+            world.got.clear()
+            world.boot()
+            world.client.publish(b"out", b"second life", 2)
+            world.until("the end", lambda w=world: not w.client.pending and not w.broker.outgoing)
+            assert world.broker.taken[taken:] == [(b"out", 2, b"second life")]
+            assert set(world.got) <= set(PAYLOADS[:2])
+            assert world.client.stats.losses == 0

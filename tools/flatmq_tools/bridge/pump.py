@@ -36,7 +36,8 @@ class Pump:
         self.received = self.written = 0  # bytes on the line
         self._where = (url, baud)
         self.broker = (host, port)
-        self.say = say
+        self._say = say
+        self._noted = ""
         self.tls = tls
         self._line: Line | None = None
         self._unplugged = asyncio.Event()
@@ -48,7 +49,6 @@ class Pump:
     async def run(self) -> None:
         """Bridges; comes back only by being cancelled."""
         loop = asyncio.get_running_loop()
-        missing = ""
         try:
             while True:
                 try:
@@ -56,13 +56,10 @@ class Pump:
                         Line, *self._where, self._on_bytes, self._on_unplugged
                     )
                 except LineError as error:
-                    if str(error) != missing:
-                        missing = str(error)
-                        self.say("bridge", f"{missing}; waiting for it")
+                    self.note(f"{error}; waiting for it")
                     await asyncio.sleep(RETRY)
                     continue
-                missing = ""
-                self.say("bridge", f"{self._where[0]} is open")
+                self.note(f"{self._where[0]} is open")
                 self._unplugged.clear()
                 self._line = line
                 self.plugged = True
@@ -86,7 +83,7 @@ class Pump:
     # The line
 
     def _on_unplugged(self, reason: str) -> None:
-        self.say("bridge", f"{self._where[0]} is gone: {reason}")
+        self.note(f"{self._where[0]} is gone: {reason}")
         self._unplugged.set()
 
     def _on_bytes(self, data: bytes) -> None:
@@ -112,6 +109,12 @@ class Pump:
         due = talk.due
         self._timer = loop.call_at(due, self.talk, Conversation.tick) if due is not None else None
 
+    def note(self, text: str) -> None:
+        """Says what happens, and not again what it said last: boards go on trying."""
+        if text != self._noted:
+            self._noted = text
+            self._say("bridge", text)
+
     def keep(self, task: asyncio.Task[None]) -> None:
         """Sees that a task ends with this pump at the latest."""
         self._tasks.add(task)
@@ -124,7 +127,7 @@ class Pump:
             # What is left of a frame that lost its beginning is nobody's to read.
             readable = line[line.rfind(b"\xfb") + 1 :].strip(b"\r")
             if readable and max(readable) < 0xFA:
-                self.say("board", readable.decode(errors="replace"))
+                self._say("board", readable.decode(errors="replace"))
         self._printed = bytearray(rest[-4096:])
 
     # The broker, as the conversation uses it
@@ -171,11 +174,11 @@ class _Upstream(asyncio.Protocol):
             await asyncio.wait_for(connecting, _CONNECT)
         except (OSError, ValueError, asyncio.TimeoutError) as error:
             if self._pump:
-                pump.say("bridge", f"no connection to {host}:{port}: {error or 'no answer'}")
+                pump.note(f"no connection to {host}:{port}: {error or 'no answer'}")
                 self._over()
             return
         if self._pump:
-            pump.say("bridge", f"the board is connected to {host}:{port}")
+            pump.note(f"the board is connected to {host}:{port}")
             pump.talk(Conversation.opened)
 
     def send(self, data: bytes) -> None:
@@ -199,7 +202,7 @@ class _Upstream(asyncio.Protocol):
                 self._task.cancel()
         elif not self._transport.is_closing():
             assert pump is not None
-            pump.say("bridge", "the connection has ended")
+            pump.note("the connection has ended")
             self.flow(True)
             if self._transport.can_write_eof():
                 self._transport.write_eof()
