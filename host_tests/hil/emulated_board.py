@@ -37,6 +37,7 @@ class EmulatedBoard:
     folder: where its flash is kept. air: what its Wi-Fi reaches the broker by, None for a board
     that is not to reach one. wifi: the network that is there. unplugs: a reset closes the
     connection, as it does with a board whose USB is its own; else it stays, as behind a USB-UART.
+    boots_ms: how long it takes to boot; what is sent to it meanwhile it gets later.
     radio: whether it has a `network` at all.
     show_drive: called when its boot loader is asked for.
     """
@@ -49,6 +50,7 @@ class EmulatedBoard:
         wifi: tuple[str, str] = ("net", "word"),
         unplugs: bool = False,
         radio: bool = True,
+        boots_ms: int = 0,
         show_drive: Callable[[], None] = lambda: None,
     ) -> None:
         self.flash = folder / "flash.bin"
@@ -59,6 +61,7 @@ class EmulatedBoard:
         self._wifi = wifi
         self._unplugs = unplugs
         self._radio = radio
+        self._boots_ms = boots_ms
         self._show_drive = show_drive
         if air:
             air.refuse()  # nothing gets through before it has joined
@@ -117,7 +120,7 @@ class EmulatedBoard:
             [
                 *found, "-i", str(HERE / "boot.py"), str(self.flash), str(BLOCKS),
                 str(self._desk.getsockname()[1]), mode, *self._wifi,
-                "radio" if self._radio else "none",
+                "radio" if self._radio else "none", str(self._boots_ms),
             ],
             stdin=end, stdout=end, stderr=end, start_new_session=True,
             # Ctrl-C goes to whom the terminal controls. No more than a system call.

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from flatmq_tools import broker, bytecode
+from flatmq_tools import broker, bytecode, remote
 from flatmq_tools.proxy import Proxy
 from flatmq_tools.remote import Remote, RemoteError
 from hil import suite
@@ -52,9 +52,9 @@ def test_everything(
         Proxy(mosquitto.host, mosquitto.port) as air,
         EmulatedBoard(tmp_path, air=air, wifi=("net", SECRET), unplugs=True) as board,
     ):
-        with Remote(board.address) as remote:
-            remote.enter()
-            remote.write({"/main.py": MAIN})
+        with Remote(board.address) as desk:
+            desk.enter()
+            desk.write({"/main.py": MAIN})
         variables.setenv("BOARD_PORT", board.address)
         variables.setenv("BOARD_WIFI", f"net:{SECRET}")
         variables.setenv("BOARD_BROKER", f"{air.host}:{air.port}")
@@ -63,11 +63,11 @@ def test_everything(
         printed = capsys.readouterr().out
         assert status == 0, printed
         assert board.resets >= 4
-        with Remote(board.address) as remote:
-            remote.enter()
-            (left,) = remote.run("import os; print(sorted(os.listdir('/')))")
+        with Remote(board.address) as desk:
+            desk.enter()
+            (left,) = desk.run("import os; print(sorted(os.listdir('/')))")
             assert left == "['main.py']"
-            assert not remote.different({"/main.py": MAIN})
+            assert not desk.different({"/main.py": MAIN})
     section = document.read_text()
     rows = _rows(section)
     assert len(rows) == 15
@@ -173,6 +173,21 @@ def test_a_port_where_nothing_answers() -> None:
         port = silent.getsockname()[1]
         with pytest.raises(RemoteError, match="does not answer"):
             Remote(f"socket://127.0.0.1:{port}").enter(patience=0.2)
+
+
+@pytest.mark.parametrize("soft_reset", [False, True])
+def test_a_board_that_boots_for_longer_than_a_try(
+    soft_reset: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It hears all tries at once then; the answers to the first ones are not taken for later
+    ones."""
+    monkeypatch.setattr(remote, "_FIRST_TRY", 0.1)
+    with EmulatedBoard(tmp_path, boots_ms=400) as board, Remote(board.address) as desk:
+        for _ in range(2):
+            desk.enter(soft_reset=soft_reset)
+            for n in range(5):
+                assert desk.run(f"print({n})") == [str(n)]
+            desk.reset()
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """What an emulated board runs before its REPL.
 
-    boot.py FLASH BLOCKS DESK MODE SSID PASSWORD RADIO
+    boot.py FLASH BLOCKS DESK MODE SSID PASSWORD RADIO MS
 
 Gives the interpreter what it lacks of a board: a littlefs at "/" in the file FLASH, `machine` and
 `network`. DESK is the port of the desk side (emulated_board.py). MODE "raw" is a soft reset by
@@ -9,12 +9,13 @@ mpremote, which does not run main.py.
 
 import os
 import sys
+import time
 
 import machine_of_board
 import network_of_board
 import vfs
 
-flash, blocks, desk, mode, ssid, password, radio = sys.argv[1:8]
+flash, blocks, desk, mode, ssid, password, radio, ms = sys.argv[1:9]
 BLOCK = 4096
 
 
@@ -55,6 +56,7 @@ filesystem = mounted(Flash(flash, int(blocks)))
 vfs.umount("/")
 vfs.mount(filesystem, "/")
 sys.path[:] = ["", ".frozen", "/lib"]
+time.sleep_ms(int(ms))
 machine_of_board.desk.ask("up")
 if mode != "raw" and "main.py" in os.listdir("/"):
     try:
