@@ -15,7 +15,8 @@ from test_torture import Struck
 from flatmq import Client
 from flatmq_tools import broker
 
-WAYS = ["lose a byte", "flip a bit", "print", "drop"]
+# A bit that makes a letter a control character would command the terminal: stop it, for instance.
+WAYS = ["lose a byte", "flip a low bit", "print", "drop"]
 DEADLINE = 60.0  # seconds for any one step; far above what a loaded machine needs
 _names = (f"board{n}" for n in itertools.count())
 

@@ -9,6 +9,7 @@ from simulation import DOWN, ROOM, UP, World
 from test_frames_on_a_line import decoded, encoded
 from test_torture import TEXT, WAYS, Struck
 
+from flatmq import stream_uart
 from flatmq.frames import CLOSE, DATA, OPEN, PAYLOAD, SMALL
 from flatmq_tools.bridge.conversation import LEAST_ROOM, Conversation
 
@@ -146,6 +147,16 @@ def test_a_broker_that_does_not_read_has_the_board_wait() -> None:
     talk.tick(0)
     ((head, _),) = decoded(bytes(talk.out))
     assert head[4] == 2
+
+
+@pytest.mark.parametrize(("room", "patience"), [(127, 300), (65536, 300), (256, 0)])
+def test_limits_of_a_link(room: int, patience: int) -> None:
+    class Nothing(stream_uart.Link):
+        def _attach(self, uart: object) -> None:
+            pass
+
+    with pytest.raises(ValueError, match=r"room|patience"):
+        Nothing(None, room, patience)
 
 
 def test_a_board_without_a_bridge_goes_on_trying() -> None:

@@ -14,6 +14,7 @@ import sys
 
 from .frames import ACK, ASK, BEGIN, CLOSE, DATA, HEAD, OPEN, PAYLOAD, SMALL, Decoder, Encoder
 from .port import const, ticks_add, ticks_diff, ticks_ms
+from .wire import number
 
 _AHEAD = const(2)  # frames that may be unacknowledged
 _TRIES = const(5)  # unanswered questions after which the bridge is taken to be gone
@@ -25,18 +26,21 @@ _OPEN = const(2)
 class Link:
     """The line at a machine.UART, made with the `timeout` 0 that it has unless told otherwise.
 
-    room        bytes that the UART takes in while nobody reads: its `rxbuf`
-    patience    ms until the bridge is asked for an answer; then twice as long, five times in all
+    room        bytes that the UART takes in while nobody reads: its `rxbuf`, 128 to 65,535
+    patience    ms until the bridge is asked for an answer, 1 to 60,000; then twice as long, five
+                times in all
 
-    `errors` counts frames that came in torn or spoiled.
+    `errors` counts frames that came in torn or spoiled. ValueError names a value out of its
+    limits.
     """
 
     def __init__(self, uart, room: int = 256, patience: int = 300) -> None:
         self.address: bool | None = None
         self._tx = Encoder()
         self._rx = Decoder()
+        number("room", room, 128, 65535)
         self._hello = bytes((1, room >> 8, room & 255))
-        self._patience = patience
+        self._patience = number("patience", patience, 1, 60000)
         self._chunk = bytearray(64)
         self._at = self._have = 0  # what of it is still to be looked at
         self._sent = 0  # how much of the frame going out is on the line
