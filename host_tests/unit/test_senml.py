@@ -55,7 +55,7 @@ def test_a_pack_as_it_is_documented() -> None:
 
 @given(st.integers(), st.integers(0, 40))
 def test_any_number(value: int, decimals: int) -> None:
-    pack = Pack(b"pico-1", 17, 65535)
+    pack = Pack(b"pico-1", 17, 1024)
     assert pack.number(X, value, decimals)
     v = one(pack)["v"]
     assert v == Decimal((value < 0, tuple(map(int, str(abs(value)))), -decimals))
@@ -63,7 +63,7 @@ def test_any_number(value: int, decimals: int) -> None:
 
 @given(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0")), st.booleans())
 def test_any_string(value: str, as_bytes: bool) -> None:
-    pack = Pack("pico-1", 17, 65535)
+    pack = Pack("pico-1", 17, 8192)
     assert pack.text(X, value.encode() if as_bytes else value)
     assert one(pack)["vs"] == value
     # As JSON has it written where it leaves the choice, but for the short forms of controls.
