@@ -26,7 +26,7 @@ SHARED = BOARDS / "shared"
 HEAP = "192k"  # of a 64-bit interpreter, with a sketch and its compiler
 ANSWER = 30.0  # seconds that anything may take on a loaded machine
 
-# In place of the serial line, which has tests of its own.
+# In place of the serial line, where standard input is that of the test.
 _LINE = """
 from flatmq.stream_tcp import TCP
 
@@ -58,9 +58,12 @@ def resolved(payload: bytes) -> dict[str, Any]:
 
 
 class Board:
-    """A board whose file system is `folder`; `boot` may be called again when it has ended."""
+    """A board whose file system is `folder`; `boot` may be called again when it has ended.
+    `serial`: `boot` is not for it, as its line is needed by the sketch."""
 
-    def __init__(self, name: str, folder: Path, settings: dict[str, Any], port: int) -> None:
+    def __init__(
+        self, name: str, folder: Path, settings: dict[str, Any], port: int, serial: bool = False
+    ) -> None:
         self.name = name
         self.folder = folder
         self.port = port
@@ -76,9 +79,10 @@ class Board:
             target = lib / entry.relative_to(library())
             target.parent.mkdir(exist_ok=True)
             target.write_bytes(entry.read_bytes())
-        line = lib / "flatmq" / "stream_uart.mpy"
-        line.unlink(missing_ok=True)
-        line.with_suffix(".py").write_text(_LINE.format(host=broker.LOOPBACK, port=port))
+        if not serial:
+            line = lib / "flatmq" / "stream_uart.mpy"
+            line.unlink()
+            line.with_suffix(".py").write_text(_LINE.format(host=broker.LOOPBACK, port=port))
 
     def boot(self, setup: str = "") -> None:
         """Switches it on, with `setup` for the bench."""

@@ -1,7 +1,8 @@
-"""Starts a sketch as a board does: `run_board.py ROOT FAKES BOARD`.
+"""Starts a sketch as a board does: `run_board.py ROOT FAKES BOARD [deaf]`.
 
 ROOT is a folder with what is on the board, and becomes its file system; FAKES are the modules
 that a board's firmware has. Python for the bench, before the sketch starts, is in /setup.
+A deaf one takes no lines from the test: its standard input is the sketch's.
 """
 
 import os
@@ -10,6 +11,7 @@ import sys
 import vfs
 
 root, fakes, board = sys.argv[1:4]
+deaf = sys.argv[4:] == ["deaf"]
 root = vfs.VfsPosix(root)
 fakes = vfs.VfsPosix(fakes)
 vfs.umount("/")
@@ -23,7 +25,8 @@ import bench  # noqa: E402
 bench.esp32 = board.startswith("esp32")
 with open("/setup") as f:
     exec(f.read(), bench.__dict__)
-bench.listen()
+if not deaf:
+    bench.listen()
 with open("/main.py") as f:
     source = f.read()
 exec(source, {"__name__": "__main__", "__file__": "/main.py"})

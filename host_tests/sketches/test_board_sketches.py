@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import bme280_registers
+import ptys
 import pytest
-from board_bench import BOARDS, Board, Watcher, library, resolved, switched_on
+from board_bench import ANSWER, BOARDS, HEAP, HERE, Board, Watcher, library, resolved, switched_on
 
 from conftest import BROKERS, SharedBrokers
 from flatmq_tools.proxy import Direction, Fault, Proxy, Rules, Way
@@ -60,14 +61,16 @@ class Stand:
         """A name that no other test uses."""
         return f"{name}-{next(_count)}"
 
-    def board(self, name: str, device: str, port: int = 0, **of_device: Any) -> Board:
+    def board(
+        self, name: str, device: str, port: int = 0, serial: bool = False, **of_device: Any
+    ) -> Board:
         """A board that is not switched on."""
         settings = {
             "device": {"name": device, "interval": 1, **of_device},
             "wifi": {"ssid": "home", "password": "s3cret"},
             "broker": {"host": self.host, "port": port or self.port},
         }
-        board = Board(name, self._folder / (device or name), settings, port or self.port)
+        board = Board(name, self._folder / (device or name), settings, port or self.port, serial)
         self._boards.append(board)
         return board
 
@@ -361,25 +364,24 @@ def test_without_the_watchdog(stand: Stand) -> None:
 
 @on_boards("pico_w", "esp32_c3", "pico")
 def test_deep_sleep_waits_until_all_is_acknowledged(name: str, stand: Stand) -> None:
-    """The acknowledgements are lost on the way, for some connections."""
-    lost = threading.Event()
-    lost.set()
-    count = itertools.count()
+    """The first acknowledgement is kept back, and then lost with its connection."""
+    kept_back = threading.Event()
 
     def watch(direction: Direction, first: int) -> Fault | None:
-        if direction == "down" and first == 0x40 and lost.is_set():
-            if next(count) == 1:
-                lost.clear()
-            return "cut"
+        if direction == "down" and first == 0x40 and not kept_back.is_set():
+            kept_back.set()
+            return "stall"
         return None
 
     with Proxy(stand.host, stand.port, lambda _: Rules(watch=watch)) as proxy:
         board, watcher = stand.started(name, port=proxy.port, sleep=True)
+        assert kept_back.wait(ANSWER)
+        turns = int(board.ask("turns"))
+        board.until(f"turns > {turns + 30}")  # it is awake
+        proxy.strike("cut")
         told = board.await_("deepsleep")
         assert 0 < int(told.split()[1]) <= 1000
         assert board.next() is None
-        assert proxy.accepted == 3
-        assert not lost.is_set()
         assert watcher.pack()["seq"][0] == 1
         watcher.until("status", b"asleep")
     assert watcher.retained("status") == b"asleep"
@@ -435,6 +437,14 @@ def test_a_sensor_that_fails_is_left_out(stand: Stand) -> None:
     assert watcher.pack(lambda pack: len(pack) == 3)["chip/temp"] == (Decimal("27.60"), "Cel")
 
 
+def test_a_sensor_that_could_not_measure_tells_nothing_old(stand: Stand) -> None:
+    """A BME280 keeps what it measured last in its registers."""
+    board, watcher = stand.started("pico_w", f"{ALONE};{ATTACHED};{SOON}")
+    assert "bme280/temp" in watcher.pack()
+    board.do("import machine; machine.I2C.writeto_mem = None")
+    watcher.pack(lambda pack: "bme280/temp" not in pack and "dht22/temp" in pack)
+
+
 def test_settings_that_are_missing_are_named(stand: Stand) -> None:
     board = stand.board("pico_w", stand.device("pico_w"))
     (board.folder / "settings.json").write_text('{"wifi": {"password": "s3cret"}}')
@@ -442,3 +452,29 @@ def test_settings_that_are_missing_are_named(stand: Stand) -> None:
         assert board.next() is None
     assert board.output[-1] == "SettingsError: /settings.json: wifi.ssid is missing\n"
     assert "s3cret" not in "".join(board.output)
+
+
+@pytest.mark.parametrize("name", WITHOUT_RADIO)
+def test_over_the_serial_line_and_the_bridge(
+    name: str, shared_brokers: SharedBrokers, stand: Stand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The link that main.py names, at a terminal; what the sketch prints goes between frames."""
+    device = stand.device(name)
+    watcher = stand.watcher(device)
+    board = stand.board(name, device, serial=True)
+    (board.folder / "setup").write_text(f"{ALONE};{SOON}")
+    monkeypatch.setattr(ptys, "HEAP", HEAP)
+    with ptys.bench(
+        shared_brokers.get("mosquitto", "shared"),
+        str(HERE / "run_board.py"),
+        str(board.folder),
+        str(HERE / "fakes"),
+        name,
+        "deaf",
+    ) as (_, process, bridge):
+        watcher.until("status", b"online")
+        assert watcher.command("led", b"on") == b"done"
+        assert watcher.pack(lambda pack: pack["seq"][0] > 1)["chip/temp"][0] == Decimal("27.60")
+        assert f"@watchdog {WATCHDOG[name]}" in bridge.printed()
+        process.reset()
+    watcher.until("status", b"offline")
