@@ -1,4 +1,5 @@
-# make demo · test · bench · soak · faults · fuzz · fuzz-long · powercut · firmware · lint · size · clean
+# make demo · test · bench · soak · faults · fuzz · fuzz-long · powercut · firmware · test-board ·
+# lint · size · clean
 #
 # Everything is installed into .venv; nothing else on the machine is touched, but for mosquitto,
 # which `make test`, `make bench` and `make soak` install with apt-get where they may.
@@ -9,8 +10,12 @@ BIN := $(VENV)/bin
 READINGS ?= 25
 MESSAGES ?= 1000000
 FUZZ_SECONDS ?= 60
+STUBS := micropython-esp32-stubs==1.28.0.post4 micropython-rp2-stubs==1.28.0.post4 \
+  micropython-unix-stubs==1.28.0.post1
+STDLIB_STUBS := micropython-stdlib-stubs==1.28.0.post6
 
-.PHONY: help demo test bench soak faults fuzz fuzz-long powercut firmware lint size clean mosquitto
+.PHONY: help demo test bench soak faults fuzz fuzz-long powercut firmware test-board lint size \
+  clean mosquitto
 
 help:
 	@echo "make demo    a board's sketch publishes, this machine receives: a look in a few seconds"
@@ -22,7 +27,8 @@ help:
 	@echo "make fuzz-long  ten million hostile packets by chance; writes docs/results.md"
 	@echo "make powercut  the spool's power cut at every write; writes docs/results.md"
 	@echo "make firmware BOARD=pico_w [FIRMWARE=file]  a board's image, in build/; SKETCH, SET=key=value, FLASH_SIZE"
-	@echo "make lint    ruff and mypy alone"
+	@echo "make test-board  the tests that need a board: BOARD_PORT, BOARD_WIFI, BOARD_BROKER, RESULTS"
+	@echo "make lint    ruff and mypy alone, the boards' types too"
 	@echo "make size    bytes of flash and memory that the client takes; writes docs/results.md"
 	@echo "make clean   removes .venv and what was built"
 
@@ -57,10 +63,14 @@ firmware: $(VENV)/image.stamp
 	@$(if $(BOARD),,echo "make firmware BOARD=...: one of" $(basename $(notdir $(wildcard firmware/*.toml))) >&2; exit 1)
 	@$(BIN)/flatmq image $(BOARD)$(if $(FIRMWARE), --firmware "$(FIRMWARE)")$(if $(SKETCH), --sketch "$(SKETCH)")$(if $(SET), --set "$(SET)")$(if $(FLASH_SIZE), --flash-size $(FLASH_SIZE))
 
-lint: $(VENV)/test.stamp
+test-board: $(VENV)/test.stamp
+	@PYTHONPATH=host_tests $(BIN)/python -m hil$(if $(RESULTS), --results $(RESULTS))
+
+lint: $(VENV)/test.stamp $(VENV)/stubs.stamp
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
+	@$(BIN)/python -m flatmq_tools.type_check $(VENV)/stubs
 
 size: $(VENV)/bench.stamp
 	@$(BIN)/flatmq size --results docs/results.md
@@ -73,6 +83,16 @@ clean:
 $(VENV)/%.stamp: pyproject.toml $(VENV)/made.stamp
 	@echo "installing what 'make $*' needs into $(VENV) ..."
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[$*]"
+	@touch $@
+
+# Each of them has modules of the same names.
+$(VENV)/stubs.stamp: Makefile $(VENV)/made.stamp
+	@echo "installing the types of MicroPython's ports into $(VENV)/stubs ..."
+	@rm -rf $(VENV)/stubs
+	@for stubs in $(STUBS); do \
+	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps \
+	    --target $(VENV)/stubs/$${stubs%%=*} $$stubs $(STDLIB_STUBS) || exit 1; \
+	done
 	@touch $@
 
 $(VENV)/made.stamp:

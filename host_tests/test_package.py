@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import tty
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -156,6 +157,8 @@ def test_wheel_has_both_packages(tmp_path: Path) -> None:
     done = subprocess.run(build, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     (wheel,) = tmp_path.glob("flatmq-*.whl")
+    typed = {"flatmq/py.typed", "flatmq/port.pyi"}
+    assert typed <= set(zipfile.ZipFile(wheel).namelist())
     where = subprocess.run(
         [sys.executable, "-I", "-c", f"import sys; sys.path.insert(0, {str(wheel)!r}); "
          "import flatmq, flatmq_tools; print(flatmq.__file__, flatmq_tools.__file__)"],

@@ -4,7 +4,7 @@
 def attached(one_wire=None, dht=None, i2c=None) -> list:
     """The sensors that answer: DS18B20 at the Pin `one_wire`, a DHT22 at `dht`, a BME280 on the
     bus `i2c`. Only the drivers of pins that are given are loaded."""
-    found = []
+    found: list = []
     if one_wire is not None:
         import ds18b20
 

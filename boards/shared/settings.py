@@ -5,7 +5,7 @@ import json
 PATH = "/settings.json"
 
 # A string is free text, a bool is true or false, and three numbers are the default and the limits.
-KEYS = {
+KEYS: dict[str, dict] = {
     "device": {
         "name": "",  # in topics and packs; made of the chip's own number when empty
         "interval": (60, 1, 86400),  # s between two readings

@@ -30,27 +30,30 @@ _DAY = 86400
 class Station:
     """`settings` are those of settings.load, `chip` is of chip_rp2 or chip_esp32 and read as the
     first of the list of `sensors`. `led` has value(on), or is None. `wifi` is a Wifi, or None
-    where there is a `link`. `pack` is the room for a pack, in bytes.
+    where there is a `link`. `pack` is the room for a pack in bytes; 0 is enough for three records
+    of each sensor.
 
     `seq` is the number of the last reading; it counts those as well that found no room, so that
     they are missed downstream. `failed` counts sensors that could not be read, or found no room
     in the pack, `refused` commands, `lost` readings.
     """
 
-    def __init__(self, settings, chip, sensors, led=None, wifi=None, link=None, pack=384) -> None:
+    def __init__(self, settings, chip, sensors, led=None, wifi=None, link=None, pack=0) -> None:
         device = settings["device"]
         broker = settings["broker"]
         name = device["name"] or _own_name(chip.kind)
         self.name = name = name.encode()
         self.interval = device["interval"]
         self.seq = self.failed = self.refused = self.lost = 0
+        sensors.insert(0, chip)
+        pack = pack or 128 + 144 * len(sensors)
         self.client = Client(
             name,
             broker["host"],
             broker["port"],
             user=broker["user"] or None,
             password=broker["password"] or None,
-            tx_size=2048,
+            tx_size=512 + 4 * pack,  # readings that wait for the broker
             rx_size=256,
             link=link,
         )
@@ -70,7 +73,6 @@ class Station:
         self._chip = chip
         self._watched = device["watchdog"]
         self._sensors = sensors
-        sensors.insert(0, chip)
         self._ready = bytearray(len(sensors))
         self._led = led
         self._wifi = wifi

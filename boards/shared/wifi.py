@@ -79,8 +79,8 @@ class Wifi:
     def _try(self):
         if not self._wlan.active():
             self._wlan.active(True)
-            if not self._power_save:
-                self._wlan.config(pm=self._wlan.PM_NONE)
+        if not self._power_save:
+            self._wlan.config(pm=self._wlan.PM_NONE)
         self._wlan.connect(*self._key)
         self._trying = True
         self._due = ticks_add(ticks_ms(), TRY_MS)

@@ -12,7 +12,7 @@ from typing import Any
 import bme280_registers
 import ptys
 import pytest
-from board_bench import BOARDS, HEAP, HERE, Board, Watcher, library, resolved, switched_on
+from board_bench import ANSWER, BOARDS, HEAP, HERE, Board, Watcher, library, resolved, switched_on
 
 from conftest import BROKERS, SharedBrokers
 from flatmq_tools.proxy import Direction, Fault, Proxy, Rules, Way
@@ -364,25 +364,24 @@ def test_without_the_watchdog(stand: Stand) -> None:
 
 @on_boards("pico_w", "esp32_c3", "pico")
 def test_deep_sleep_waits_until_all_is_acknowledged(name: str, stand: Stand) -> None:
-    """The acknowledgements are lost on the way, for some connections."""
-    lost = threading.Event()
-    lost.set()
-    count = itertools.count()
+    """The first acknowledgement is kept back, and then lost with its connection."""
+    kept_back = threading.Event()
 
     def watch(direction: Direction, first: int) -> Fault | None:
-        if direction == "down" and first == 0x40 and lost.is_set():
-            if next(count) == 1:
-                lost.clear()
-            return "cut"
+        if direction == "down" and first == 0x40 and not kept_back.is_set():
+            kept_back.set()
+            return "stall"
         return None
 
     with Proxy(stand.host, stand.port, lambda _: Rules(watch=watch)) as proxy:
         board, watcher = stand.started(name, port=proxy.port, sleep=True)
+        assert kept_back.wait(ANSWER)
+        turns = int(board.ask("turns"))
+        board.until(f"turns > {turns + 30}")  # it is awake
+        proxy.strike("cut")
         told = board.await_("deepsleep")
         assert 0 < int(told.split()[1]) <= 1000
         assert board.next() is None
-        assert proxy.accepted == 3
-        assert not lost.is_set()
         assert watcher.pack()["seq"][0] == 1
         watcher.until("status", b"asleep")
     assert watcher.retained("status") == b"asleep"
@@ -436,6 +435,14 @@ def test_a_sensor_that_fails_is_left_out(stand: Stand) -> None:
     assert len(watcher.pack()) == 9
     board.do("one_wire.clear(); dht = bytes(4) + b'x'; i2c.clear()")
     assert watcher.pack(lambda pack: len(pack) == 3)["chip/temp"] == (Decimal("27.60"), "Cel")
+
+
+def test_a_sensor_that_could_not_measure_tells_nothing_old(stand: Stand) -> None:
+    """A BME280 keeps what it measured last in its registers."""
+    board, watcher = stand.started("pico_w", f"{ALONE};{ATTACHED};{SOON}")
+    assert "bme280/temp" in watcher.pack()
+    board.do("import machine; machine.I2C.writeto_mem = None")
+    watcher.pack(lambda pack: "bme280/temp" not in pack and "dht22/temp" in pack)
 
 
 def test_settings_that_are_missing_are_named(stand: Stand) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from decimal import Decimal
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from conftest import ROOT
 from flatmq.senml import Pack, label
 
 X = label(b"x")
@@ -53,7 +55,7 @@ def test_a_pack_as_it_is_documented() -> None:
 
 @given(st.integers(), st.integers(0, 40))
 def test_any_number(value: int, decimals: int) -> None:
-    pack = Pack(b"pico-1", 17, 65535)
+    pack = Pack(b"pico-1", 17, 1024)
     assert pack.number(X, value, decimals)
     v = one(pack)["v"]
     assert v == Decimal((value < 0, tuple(map(int, str(abs(value)))), -decimals))
@@ -61,7 +63,7 @@ def test_any_number(value: int, decimals: int) -> None:
 
 @given(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0")), st.booleans())
 def test_any_string(value: str, as_bytes: bool) -> None:
-    pack = Pack("pico-1", 17, 65535)
+    pack = Pack("pico-1", 17, 8192)
     assert pack.text(X, value.encode() if as_bytes else value)
     assert one(pack)["vs"] == value
     # As JSON has it written where it leaves the choice, but for the short forms of controls.
@@ -188,3 +190,16 @@ def test_numbers_out_of_their_limits_name_themselves(seq: int, time: int | None)
 def test_boot_out_of_its_limits() -> None:
     with pytest.raises(ValueError, match=r"^boot: 1073741824, allowed is 0 to 1073741823$"):
         Pack(b"pico-1", 1 << 30)
+
+
+def test_what_the_documents_show() -> None:
+    text = (ROOT / "docs" / "telemetry.md").read_text()
+    (shown,) = re.findall(r"```json\n(.*?)\n```", text)
+    pack = Pack(b"pico-1", 17)
+    pack.begin(42)
+    pack.number(label("chip/temp", "Cel"), 2760, 2)
+    assert bytes(pack.payload()).decode().rstrip() == shown
+    (example,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    told: dict[str, Any] = {}
+    exec(example, told)
+    assert one(told["pack"]) == {"n": "pico-1/tank/level", "u": "m", "v": Decimal("1.234"), "t": 0}

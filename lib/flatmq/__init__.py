@@ -13,7 +13,7 @@ def _tcp(host, port):
     if MICROPYTHON:
         from . import stream_tcp as stream
     else:
-        from . import stream_cpython as stream  # type: ignore[no-redef]
+        from . import stream_cpython as stream
     return stream.TCP(host, port)
 
 

@@ -5,9 +5,10 @@ file systems the checksums of those who write here tell what was cut.
 """
 
 import os
-import sys
 
-if sys.implementation.name == "micropython":
+from .port import MICROPYTHON
+
+if MICROPYTHON:
 
     def access(path: str, mode: str):
         """Open a file."""

@@ -11,6 +11,10 @@ import select
 import socket
 import time
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # there is no typing on a board
+    from typing import Any
+
 
 class TCP:
     """A link to `host` and `port`. IPv4 is preferred where a name has both."""
@@ -18,9 +22,9 @@ class TCP:
     def __init__(self, host: str, port: int) -> None:
         self._host = host
         self._port = port
-        self.address: tuple | None = None
-        self._sock: socket.socket | None = None
-        self._poll: select.poll | None = None
+        self.address: Any = None
+        self._sock: Any = None
+        self._poll: Any = None
         self._mask = 0
 
     def resolve(self) -> None:

@@ -212,6 +212,84 @@ def size(results: Path | None) -> None:
     _exit(lambda: command.main(results), CompileError)
 
 
+@main.command("boards")
+def boards_() -> None:
+    """Show which boards are connected, and which there are."""
+    from . import boards, connected
+
+    _exit(connected.main, boards.BoardError)
+
+
+_port = click.option(
+    "--port",
+    metavar="ADDRESS",
+    help="Where the board is: /dev/ttyACM0, socket://HOST:PORT, rfc2217://HOST:PORT; the only "
+    "one that is connected where it is not given.",
+)
+
+
+@main.command()
+@click.argument("board")
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@_port
+@click.option(
+    "--drive",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Where the boot drive is mounted (RP2040, RP2350), if it is not found.",
+)
+def flash(board: str, file: Path, port: str | None, drive: Path | None) -> None:
+    """Write FILE, MicroPython or an image, to a BOARD's flash."""
+    from . import boards, connected, remote
+    from . import flash as command
+
+    _exit(
+        lambda: command.main(board, file, port, drive),
+        boards.BoardError,
+        connected.ConnectedError,
+        remote.RemoteError,
+        command.FlashError,
+    )
+
+
+@main.command()
+@click.argument("board")
+@_port
+@click.option("--sketch", help="A folder, or one of boards/; the board's own if not given.")
+@click.option(
+    "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="A setting; repeatable."
+)
+def deploy(board: str, port: str | None, sketch: str | None, overrides: tuple[str, ...]) -> None:
+    """Copy a sketch and the client to a BOARD that runs MicroPython, and start it."""
+    from . import boards, connected, contents, remote, settings
+    from . import deploy as command
+    from .bytecode import CompileError
+
+    _exit(
+        lambda: command.main(board, port, sketch, overrides),
+        boards.BoardError,
+        connected.ConnectedError,
+        contents.ContentsError,
+        remote.RemoteError,
+        settings.SettingsError,
+        CompileError,
+    )
+
+
+@main.command()
+@_port
+def logs(port: str | None) -> None:
+    """Show what a board prints, over its resets, until Ctrl-C."""
+    from . import boards, connected
+    from . import logs as command
+
+    _exit(
+        lambda: command.main(port),
+        boards.BoardError,
+        connected.ConnectedError,
+        command.LogsError,
+    )
+
+
 @main.command()
 @click.argument("board")
 @click.option(

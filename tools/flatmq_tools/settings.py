@@ -54,6 +54,11 @@ def load(overrides: Iterable[str] = (), folder: Path = FOLDER) -> dict[str, Any]
     return settings
 
 
+def is_own(folder: Path = FOLDER) -> bool:
+    """Whether there are settings of somebody's own, and not just the example."""
+    return (folder / OWN).is_file()
+
+
 def _read(file: Path) -> dict[str, Any] | None:
     try:
         found = json.loads(file.read_text(encoding="utf-8"))

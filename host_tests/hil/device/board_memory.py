@@ -1,0 +1,22 @@
+"""What the client takes of this board's heap: free bytes at each step, nothing else loaded."""
+
+import gc
+
+
+def _free():
+    gc.collect()
+    gc.collect()  # what the first one finalized
+    return gc.mem_free()
+
+
+def measure():
+    """Prints "@free STEP BYTES" lines."""
+    _free()  # whatever it takes itself
+    print("@free before", _free())
+    from flatmq import Client
+
+    print("@free imported", _free())
+    client = Client(b"board", link=object())
+    print("@free made", _free())
+    client.subscribe(b"board/#", print)
+    print("@free subscribed", _free())

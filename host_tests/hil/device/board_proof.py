@@ -1,0 +1,30 @@
+"""Which operations allocate on this board? The same ones as on the desk, counted by proof.py."""
+
+import gc
+import sys
+
+import proof
+
+try:
+    from time import ticks_ms
+except ImportError:
+    ticks_ms = None
+
+
+def prove(module, names, repeats, broker=None):
+    """Prints "@proof MODULE NAME KEPT REFUSED" for each operation of a module."""
+    proof.REPEATS = repeats
+    operations = __import__(module)
+    for name in names:
+        one = proof.Proof(broker)
+        try:
+            one.prove(getattr(operations, name))
+            print("@proof", module, name, one.asked, one.kept, int(one.refused))
+        except Exception as error:
+            gc.enable()
+            print("@failed", module, name, repr(error))
+        gc.collect()
+    del sys.modules[module]
+    client = sys.modules.get("flatmq.client")
+    if client:
+        client.ticks_ms = ticks_ms  # the scripted peer has put its own clock there

@@ -1,0 +1,367 @@
+"""The steps of `make test-board`: what each does on the board, and the rows that it gives."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import secrets
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from flatmq_tools import bytecode
+from flatmq_tools.remote import Remote, RemoteError
+
+from .desk import Desk
+
+HERE = Path(__file__).parent
+DEVICE = HERE.parent / "device"
+HOME = "/hil"  # the folder on the board that all goes to; nothing else on it is changed
+REPEATS = 10  # of each operation, with the counter and with the heap locked
+SILENCE = 300.0  # seconds that the board may take for a step without a word
+MESSAGES = 100  # at each QoS
+JOIN_MS = 60_000  # until a Wi-Fi that does not let the board in is given up
+KEEPALIVE = 4  # s, while Wi-Fi is lost: it is noticed after three halves of it
+BURST = 60  # messages acknowledged before the reset
+SCRIPTED = ("publishing", "receiving", "receiving_in_pieces", "connection")
+_ASIDE = "main.py.aside"
+
+
+@dataclass(frozen=True)
+class Where:
+    """What the board is to join and to reach; None for what there is not."""
+
+    port: str
+    wifi: tuple[str, str] | None = None  # name, password
+    broker: tuple[str, int] | None = None  # as the board reaches it
+    desk: tuple[str, int] | None = None  # as this machine does
+
+
+@dataclass(frozen=True)
+class Row:
+    """A line of the table. `ok` is None where nothing was run."""
+
+    what: str
+    figure: str
+    ok: bool | None = True
+
+
+class Suite:
+    """All steps with one board; `rows` is what came of them. `say` is told what goes on."""
+
+    def __init__(
+        self,
+        where: Where,
+        say: Callable[[str], None],
+        wrote: Callable[[int, int], None] = lambda done, size: None,
+    ) -> None:
+        self.rows: list[Row] = []
+        self.board = "a board"
+        self._where = where
+        self._say_ = say
+        self._wrote = wrote
+        self._remote = Remote(where.port, SILENCE)
+        self._token = f"hil-{secrets.token_hex(4)}"
+        self._network = ""  # why there is none
+
+    @property
+    def ok(self) -> bool:
+        """Whether every row that was run is as wanted."""
+        return all(row.ok is not False for row in self.rows)
+
+    def run(self) -> None:
+        """Does everything. RemoteError or DeskError when it cannot even begin."""
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(self._remote)
+            desk = None
+            if self._where.desk:
+                desk = stack.enter_context(Desk(*self._where.desk, self._token))
+            self._say("interrupting what runs on the board ...")
+            self._remote.enter()
+            stack.callback(self._leave)
+            self._begin()
+            self._deploy()
+            with self._step("free heap"):
+                self._memory()
+            with self._step("bytes per operation"):
+                self._proofs(SCRIPTED, "a scripted peer", None)
+            self.with_network(desk)
+
+    # Helpers
+
+    def _scrubbed(self, text: str) -> str:
+        wifi = self._where.wifi
+        return text.replace(wifi[1], "***") if wifi and wifi[1] else text
+
+    def _say(self, text: str) -> None:
+        self._say_(self._scrubbed(text))
+
+    def _row(self, what: str, figure: str, ok: bool | None = True) -> None:
+        row = Row(self._scrubbed(what), self._scrubbed(figure), ok)
+        self.rows.append(row)
+        mark = "not run" if ok is None else "ok" if ok else "FAILED"
+        self._say(f"{row.what}: {row.figure}  [{mark}]")
+
+    @contextlib.contextmanager
+    def _step(self, what: str) -> Iterator[None]:
+        """A step that fails is a row, and does not keep the others from being run."""
+        try:
+            yield
+        except RemoteError as error:
+            self._row(what, str(error).splitlines()[-1], False)
+            self._say(str(error))
+            self._fresh()
+
+    def _fresh(self) -> None:
+        """A board that has just been reset, with an empty heap."""
+        with contextlib.suppress(RemoteError):
+            self._remote.reset()
+        self._remote.enter()
+        self._remote.run(f"import sys; sys.path.insert(0, {HOME!r})")
+
+    def _told(self, code: str) -> dict[str, list[list[str]]]:
+        """What the lines that begin with @ tell, by their first word; the others are shown."""
+        told: dict[str, list[list[str]]] = {}
+
+        def hear(line: str) -> None:
+            if line.startswith("@"):
+                word, *rest = line[1:].split()
+                told.setdefault(word, []).append(rest)
+            elif line:
+                self._say(f"  {line}")
+
+        self._remote.run(code, hear)
+        return told
+
+    # Steps
+
+    def _begin(self) -> None:
+        """A board whose own program does not run meanwhile."""
+        self.board = self._remote.check()
+        self._say(self.board)
+        (radio,) = self._remote.run(
+            "try:\n import network, socket\n print(1)\nexcept ImportError:\n print(0)\n"
+        )
+        if radio == "0":
+            self._network = "the board has no network"
+        self._remote.run(
+            f"import os\nif 'main.py' in os.listdir('/'): os.rename('/main.py', '/{_ASIDE}')\n"
+        )
+        self._fresh()
+
+    def _leave(self) -> None:
+        """The board as it was. A folder that stays would be in nobody's way, and is said."""
+        try:
+            self._remote.enter()
+            self._remote.run(
+                "import os\n"
+                "def _clear(p):\n"
+                " for e in os.ilistdir(p):\n"
+                "  q = p + '/' + e[0]\n"
+                "  if e[1] & 0x4000: _clear(q)\n"
+                "  else: os.remove(q)\n"
+                " os.rmdir(p)\n"
+                f"if {HOME[1:]!r} in os.listdir('/'): _clear({HOME!r})\n"
+                f"if {_ASIDE!r} in os.listdir('/'): os.rename('/{_ASIDE}', '/main.py')\n"
+            )
+            self._remote.reset()
+        except RemoteError as error:
+            self._say(
+                f"the board could not be left as it was: its main.py is {_ASIDE} now, and "
+                f"{HOME} can be removed ({error})"
+            )
+
+    def _deploy(self) -> None:
+        files = compiled()
+        changed = self._remote.different(files)
+        size = sum(map(len, changed.values()))
+        self._say(f"deploying {len(changed)} files, {size:,} bytes ...")
+        done = 0
+
+        def moved(path: str, n: int) -> None:
+            nonlocal done
+            done += n
+            self._wrote(done, size)
+
+        self._remote.write(changed, moved)
+        left = self._remote.different(files)
+        client = sum(len(data) for path, data in files.items() if "/flatmq/" in path)
+        self._row(".mpy files of the client", f"{client:,} bytes of flash", not left)
+
+    def _memory(self) -> None:
+        told = self._told("import board_memory; board_memory.measure()")
+        free = {step: int(n) for step, n in told["free"]}
+        self._row("free heap before import", f"{free['before']:,} bytes")
+        for step, words in (
+            ("imported", "after `from flatmq import Client`"),
+            ("made", "after `Client(...)`, default sizes"),
+            ("subscribed", "after the first `subscribe`"),
+        ):
+            taken = free["before"] - free[step]
+            self._row(f"free heap {words}", f"{free[step]:,} bytes ({taken:,} taken)", taken > 0)
+
+    def _proofs(self, modules: tuple[str, ...], peer: str, broker: tuple[str, int] | None) -> None:
+        count = 0
+        bad = []
+        for module in modules:
+            names = operations(module)
+            told = self._told(
+                "import board_proof; "
+                f"board_proof.prove({module!r}, {names!r}, {REPEATS}, {broker!r})"
+            )
+            for _, name, asked, kept, refused in told.get("proof", []):
+                count += 1
+                if (int(asked), int(kept), refused) != (0, 0, "0"):
+                    words = ", heap lock refused" if refused == "1" else ""
+                    bad.append(f"{module}.{name}: {kept} bytes in {REPEATS}{words}")
+            for _, name, *what in told.get("failed", []):
+                bad.append(f"{module}.{name}: {' '.join(what)}")
+            missing = len(names) - len(told.get("proof", [])) - len(told.get("failed", []))
+            if missing:
+                bad.append(f"{module}: {missing} gave no answer")
+        figure = "; ".join(bad) if bad else f"0 in {count} operations, {2 * REPEATS} times each"
+        self._row(f"bytes per operation, {peer}", figure, not bad)
+
+    def with_network(self, desk: Desk | None) -> None:
+        """The steps that need one; rows that say why they were not run where there is none."""
+        steps: list[tuple[str, Callable[[Desk], None]]] = [
+            ("bytes per operation, a broker", self._socket_proofs),
+            *(
+                (f"out and back at QoS {qos}", lambda desk, qos=qos: self._exchange(desk, qos))
+                for qos in (0, 1, 2)
+            ),
+            ("Wi-Fi lost and regained", self._lose_wifi),
+            ("reset in a burst at QoS 1", self._reset_in_burst),
+            ("reset in a burst through the spool", self._reset_spooled),
+        ]
+        if desk is None or self._where.broker is None:
+            self._network = "BOARD_BROKER is not set"
+        elif not self._network:
+            with self._step("joining the network"):
+                self._network = "the board did not get to the broker"
+                self._fresh()
+                self._join(is_row=True)
+                host, port = self._where.broker
+                self._told(f"import board_network as b; b.reach({host!r}, {port})")
+                self._network = ""
+        for what, step in steps:
+            if self._network:
+                self._row(what, self._network, None)
+            elif what.startswith("Wi-Fi") and not self._where.wifi:
+                self._row(what, "BOARD_WIFI is not set", None)
+            elif desk:
+                with self._step(what):
+                    self._join()  # again, where there was a reset
+                    step(desk)
+
+    def _join(self, *, is_row: bool = False) -> None:
+        wifi = self._where.wifi
+        if wifi is None:
+            return
+        told = self._told(
+            f"import board_network as b; b.join({wifi[0]!r}, {wifi[1]!r}, {JOIN_MS})"
+        )
+        if is_row:
+            self._row("Wi-Fi joined after", f"{int(told['joined'][0][0]):,} ms")
+
+    @property
+    def _there(self) -> str:
+        """The arguments of everything that talks to the broker."""
+        assert self._where.broker is not None
+        host, port = self._where.broker
+        return f"{host!r}, {port}, {self._token.encode()!r}"
+
+    def _socket_proofs(self, desk: Desk) -> None:
+        self._proofs(("sockets",), "a broker", self._where.broker)
+
+    def _exchange(self, desk: Desk, qos: int) -> None:
+        told = self._told(
+            f"import board_network as b; b.exchange({self._there}, {qos}, {MESSAGES})"
+        )
+        _, back, wrong, ms = map(int, told["exchanged"][0])
+        topic = f"exchange{qos}"
+        lost = len(desk.missing(topic, MESSAGES))
+        repeated = desk.repeated(topic)
+        self._row(
+            f"out and back at QoS {qos}",
+            f"{MESSAGES} sent, {lost} lost, {repeated} repeated, {back} back, "
+            f"{wrong} out of order, {ms:,} ms",
+            (lost, wrong, back) == (0, 0, MESSAGES) and (qos == 1 or not repeated),
+        )
+
+    def _lose_wifi(self, desk: Desk) -> None:
+        assert self._where.wifi is not None
+        ssid, password = self._where.wifi
+        told = self._told(
+            "import board_network as b; "
+            f"b.lose_wifi({self._there}, {ssid!r}, {password!r}, {KEEPALIVE})"
+        )
+        lost = desk.missing("wifi", 10)
+        self._row("loss of Wi-Fi noticed after", f"{int(told['noticed'][0][0]):,} ms")
+        ms, back, wrong = map(int, told["recovered"][0])
+        self._row(
+            "Wi-Fi regained: everything sent after",
+            f"{ms:,} ms, {len(lost)} of 10 lost",
+            not lost and back == 10 and not wrong,
+        )
+
+    def _reset_in_burst(self, desk: Desk) -> None:
+        acknowledged, accepted = self._burst("burst", BURST)
+        lost = desk.missing("burst", acknowledged)
+        self._row(
+            "reset in a burst at QoS 1",
+            f"{acknowledged} acknowledged, {len(lost)} of them lost, "
+            f"{accepted - acknowledged} more were on their way",
+            not lost and accepted > acknowledged >= BURST,
+        )
+
+    def _reset_spooled(self, desk: Desk) -> None:
+        acknowledged, accepted = self._burst("spooled_burst", BURST)
+        self._join()
+        told = self._told(f"import board_network as b; b.drain({self._there})")
+        left = int(told["drained"][0][0])
+        lost = desk.missing("spooled", accepted)
+        self._row(
+            "reset in a burst through the spool",
+            f"{accepted} accepted, {len(lost)} of them lost, {left} sent after the reset",
+            not lost and left >= accepted - acknowledged > 0,
+        )
+
+    def _burst(self, function: str, messages: int) -> tuple[int, int]:
+        """Runs one that ends in a reset; returns how many messages were acknowledged, and
+        accepted, before it."""
+        self._remote.run_until_reset(
+            f"import board_network as b; b.{function}({self._there}, {messages})", self._say
+        )
+        self._remote.enter()
+        self._remote.run(f"import sys; sys.path.insert(0, {HOME!r})")
+        told = self._told("import board_network as b; b.state()")
+        acknowledged, accepted = map(int, told["state"][0])
+        return acknowledged, accepted
+
+
+def operations(module: str) -> list[str]:
+    """The operations of a module: its public functions."""
+    tree = ast.parse((DEVICE / "operations" / f"{module}.py").read_text())
+    return [
+        node.name
+        for node in tree.body
+        if isinstance(node, ast.FunctionDef) and not node.name.startswith("_")
+    ]
+
+
+def compiled() -> dict[str, bytes]:
+    """What goes to the board: path there, and .mpy."""
+    with tempfile.TemporaryDirectory(prefix="flatmq-hil-") as name:
+        folder = bytecode.compiled(Path(name))
+        helpers = [
+            DEVICE / f"{stem}.py" for stem in ("proof", "packets", "scripted_link", "reader")
+        ]
+        modules = [DEVICE / "operations" / f"{stem}.py" for stem in (*SCRIPTED, "sockets")]
+        for source in [*helpers, *modules, *(HERE / "device").glob("*.py")]:
+            bytecode.compile_module(source, folder / f"{source.stem}.mpy", source.name)
+        return {
+            f"{HOME}/{path.relative_to(folder)}": path.read_bytes()
+            for path in sorted(folder.rglob("*.mpy"))
+        }

@@ -1,0 +1,369 @@
+"""`flatmq boards`, `flash`, `deploy` and `logs`, with a board that is emulated."""
+
+from __future__ import annotations
+
+import io
+import re
+import shlex
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from click.testing import CliRunner, Result
+from serial.tools import list_ports
+
+from conftest import ROOT
+from flatmq_tools import boards, cli, flash, logs, remote, settings
+from flatmq_tools.remote import Remote
+from hil.emulated_board import EmulatedBoard
+
+RP2040, RP2350 = 0xE48BFF56, 0xE48BFF59
+PATIENCE = 60.0  # seconds until something that has to come is given up
+
+
+def _run(*arguments: object) -> Result:
+    return CliRunner(env={"COLUMNS": "200"}).invoke(cli.main, [str(each) for each in arguments])
+
+
+def _until(what: str, holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not holds():
+        assert time.monotonic() < deadline, f"{what} did not come"
+        time.sleep(0.02)
+
+
+@pytest.fixture
+def plugged(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Has pyserial list the ports (device, VID, PID) that it is called with, and no others."""
+
+    def plug(*ports: tuple[str, int | None, int | None]) -> None:
+        infos = [
+            SimpleNamespace(
+                device=device,
+                vid=vid,
+                pid=pid,
+                serial_number="e66",
+                product="Board",
+                description="",
+            )
+            for device, vid, pid in ports
+        ]
+        monkeypatch.setattr(list_ports, "comports", lambda: infos)
+
+    plug()
+    return plug
+
+
+# boards
+
+
+def test_boards_lists_what_is_connected_and_what_is_known(plugged: Callable[..., None]) -> None:
+    plugged(("/dev/ttyACM7", 0x2E8A, 0x0005), ("/dev/ttyS0", None, None), ("/dev/ttyUSB1", 1, 2))
+    shown = _run("boards").output
+    (pico,) = [line for line in shown.splitlines() if "/dev/ttyACM7" in line]
+    assert "2e8a:0005" in pico
+    assert "pico, pico_2, pico_2_w, pico_w" in pico
+    (stranger,) = [line for line in shown.splitlines() if "/dev/ttyUSB1" in line]
+    assert "0001:0002" in stranger
+    assert "?" in stranger
+    assert "/dev/ttyS0" not in shown
+    for name in boards.names():
+        assert boards.load(name).title in shown
+
+
+def test_without_a_port_the_only_board_is_taken(
+    plugged: Callable[..., None], tmp_path: Path
+) -> None:
+    plugged((str(tmp_path / "tty-pico"), 0x2E8A, 5), (str(tmp_path / "tty-esp"), 0x303A, 0x4001))
+    done = _run("deploy", "pico_w", "--sketch", _sketch(tmp_path))
+    assert "tty-pico: cannot be opened" in done.output
+
+
+def test_several_boards_are_listed(plugged: Callable[..., None]) -> None:
+    plugged(("/dev/ttyACM0", 0x2E8A, 5), ("/dev/ttyACM1", 0x2E8A, 5))
+    done = _run("logs")
+    assert done.exit_code == 1
+    assert "2 ports may be the board" in done.output
+    assert "--port /dev/ttyACM0" in done.output
+    assert "--port /dev/ttyACM1" in done.output
+
+
+def test_no_board_is_said_with_what_there_is(plugged: Callable[..., None]) -> None:
+    plugged(("/dev/ttyUSB1", 1, 2))
+    done = _run("logs")
+    assert done.exit_code == 1
+    assert "/dev/ttyUSB1 (0001:0002 Board)" in done.output
+
+
+DOCS = (ROOT / "docs" / "boards.md").read_text()
+COMMANDS = re.findall(r"^    flatmq (.*)$", DOCS, re.MULTILINE)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_commands_of_the_docs_are_understood(
+    command: str, plugged: Callable[..., None]
+) -> None:
+    """They end with what is missing here, a board or a file, and not in how they are written."""
+    done = _run(*shlex.split(command))
+    assert (done.exit_code, "Error: " in done.output) in ((0, False), (1, True)), done.output
+    assert "no such" not in done.output
+
+
+# deploy and logs
+
+MAIN = """\
+import flatmq, helper
+print("main", flatmq.__version__, flatmq.__file__, helper.__file__, helper.WORD)
+"""
+
+
+def _sketch(folder: Path) -> Path:
+    sketch = folder / "sketch"
+    sketch.mkdir(exist_ok=True)
+    (sketch / "main.py").write_text(MAIN)
+    (sketch / "helper.py").write_text("WORD = 'one'\n")
+    return sketch
+
+
+class Log:
+    """`flatmq logs` in a thread."""
+
+    def __init__(self, port: str) -> None:
+        self._out = io.BytesIO()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(
+            target=logs.main, args=(port, self._out), kwargs={"stop": self._stop.is_set}
+        )
+        self._thread.start()
+
+    @property
+    def text(self) -> str:
+        return self._out.getvalue().decode(errors="replace")
+
+    def __enter__(self) -> Log:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+
+COUNTS_ITS_BOOTS = b"""\
+import time
+try:
+    with open("/boots") as f:
+        n = int(f.read()) + 1
+except OSError:
+    n = 1
+with open("/boots", "w") as f:
+    f.write(str(n))
+while True:
+    print("boot", str(n) + ".")
+    time.sleep_ms(50)
+"""
+
+
+@pytest.mark.parametrize("unplugs", [False, True])
+def test_logs_goes_on_over_resets(tmp_path: Path, unplugs: bool) -> None:
+    with EmulatedBoard(tmp_path, unplugs=unplugs) as board:
+        with Remote(board.address) as desk:
+            desk.enter()
+            desk.write({"/main.py": COUNTS_ITS_BOOTS})
+            desk.reset()
+        with Log(board.address) as log:
+            for count in (1, 2):
+                _until("its word", lambda count=count: f"boot {count}." in log.text)
+                board.press_reset()
+            _until("its word", lambda: "boot 3." in log.text)
+
+
+def test_deploy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it puts there runs; what is there already is not written again; an older source does
+    not hide what is new; settings that were given once stay."""
+    monkeypatch.setattr(settings, "OWN", "absent.json")
+    sketch = _sketch(tmp_path)
+    with EmulatedBoard(tmp_path) as board:
+        deploy = ("deploy", "pico_w", "--port", board.address, "--sketch", sketch)
+        with Remote(board.address) as desk:
+            desk.enter()
+            old = {"/lib/flatmq/__init__.py": b"1/0\n", "/helper.py": b"WORD = 'old'\n"}
+            desk.write({**old, "/mine.txt": b"kept"})
+        done = _run(*deploy, "--set", "wifi.ssid=home")
+        assert done.exit_code == 0, done.output
+        assert " 0 were there already" in done.output
+        with Remote(board.address) as desk:
+            desk.enter()
+            (there,) = desk.run("import os; print(sorted(os.listdir('/')))")
+            assert there == "['helper.mpy', 'lib', 'main.py', 'mine.txt', 'settings.json']"
+        with Log(board.address) as log:
+            board.press_reset()
+            _until("the sketch", lambda: "main 0." in log.text)
+        words = re.search(r"main \S+ (\S+) (\S+) (\S+)", log.text)
+        assert words
+        assert words.groups() == ("/lib/flatmq/__init__.mpy", "helper.mpy", "one")
+        (sketch / "helper.py").write_text("WORD = 'two'\n")
+        done = _run(*deploy)
+        assert "1 files written" in done.output
+        (wrote,) = re.findall(r"written, (\d+) bytes", done.output)
+        assert int(wrote) < 100
+        with Remote(board.address) as desk:
+            desk.enter()
+            (ssid,) = desk.run(
+                "import json; print(json.load(open('/settings.json'))['wifi']['ssid'])"
+            )
+            assert ssid == "home"
+
+
+def test_deploy_says_when_there_is_no_room(tmp_path: Path) -> None:
+    sketch = _sketch(tmp_path)
+    (sketch / "main.py").write_text("#" * 500_000)
+    with EmulatedBoard(tmp_path) as board:
+        done = _run("deploy", "pico_w", "--port", board.address, "--sketch", sketch)
+        assert done.exit_code == 1
+        assert "bytes of room" in done.output
+        with Remote(board.address) as desk:
+            desk.enter()
+            assert desk.run("import os; print(os.listdir('/'))") == ["[]"]
+
+
+def test_deploy_does_not_take_an_old_micropython(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remote, "OLDEST", (9, 9))
+    with EmulatedBoard(tmp_path) as board:
+        done = _run("deploy", "pico", "--port", board.address, "--sketch", _sketch(tmp_path))
+    assert done.exit_code == 1
+    assert "9.9 or later is needed: `flatmq flash`" in done.output
+
+
+# flash by a boot drive
+
+
+def _uf2(*families: int) -> bytes:
+    """A UF2 file with a block for each family, by the format's description."""
+    blocks = [
+        struct.pack("<8I", 0x0A324655, 0x9E5D5157, 0x2000, 0x10000000, 256, i, 1, family).ljust(
+            508, b"\xa5"
+        )
+        + struct.pack("<I", 0x0AB16F30)
+        for i, family in enumerate(families)
+    ]
+    return b"".join(blocks)
+
+
+@pytest.fixture
+def drive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The boot drive of an RP2040, and no other."""
+    folder = tmp_path / "drives" / "RPI-RP2"
+    folder.mkdir(parents=True)
+    (folder / "INFO_UF2.TXT").write_text(
+        "UF2 Bootloader v3.0\nModel: Raspberry Pi RP2\nBoard-ID: RPI-RP2\n"
+    )
+    monkeypatch.setattr(flash, "_mounts", (tmp_path / "drives").iterdir)
+    yield folder
+
+
+def test_flash_copies_to_the_boot_drive(
+    tmp_path: Path, drive: Path, plugged: Callable[..., None]
+) -> None:
+    file = tmp_path / "image.uf2"
+    file.write_bytes(_uf2(*[RP2040] * 200))
+    done = _run("flash", "pico_w", file)
+    assert done.exit_code == 0, done.output
+    assert (drive / "image.uf2").read_bytes() == file.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("board", "name", "data", "words"),
+    [
+        ("pico_w", "x.uf2", _uf2(RP2350), "rp2350 (0xe48bff59); the Raspberry Pi Pico W"),
+        ("pico_w", "x.uf2", _uf2(RP2040, 0x1234), "unknown (0x1234)"),
+        ("pico_w", "x.uf2", _uf2(RP2040)[:-4] + b"gone", "block 0 is not whole"),
+        ("pico_w", "x.uf2", b"\0" * 700, "700 bytes are not blocks of 512"),
+        ("pico_w", "RPI_PICO-20260406.uf2", _uf2(RP2040), "for the Raspberry Pi Pico (pico)"),
+        ("pico_2_w", "x.uf2", _uf2(RP2350, 0xE48BFF57), "RP2350 is there. Hold BOOTSEL"),
+        ("esp32_s3", "x.bin", b"\xe9" + b"\0" * 99, "for esp32; the ESP32-S3"),
+        ("esp32_s3", "x.bin", b"\0" * 99, "no firmware for esp32s3"),
+    ],
+)  # fmt: skip
+def test_flash_does_not_take_what_does_not_fit(
+    board: str,
+    name: str,
+    data: bytes,
+    words: str,
+    tmp_path: Path,
+    drive: Path,
+    plugged: Callable[..., None],
+) -> None:
+    file = tmp_path / name
+    file.write_bytes(data)
+    done = _run("flash", board, file)
+    assert done.exit_code == 1
+    assert words in done.output
+    assert not (drive / name).exists()
+
+
+def test_flash_says_when_the_drive_does_not_take_it(
+    tmp_path: Path, drive: Path, plugged: Callable[..., None]
+) -> None:
+    file = tmp_path / "image.uf2"
+    file.write_bytes(_uf2(*[RP2040] * 200))
+    (drive / "image.uf2").symlink_to("/dev/full")
+    done = _run("flash", "pico", file)
+    assert done.exit_code == 1
+    assert "after 0 of 102,400 bytes. Unplug the board" in done.output
+
+
+def test_flash_asks_a_running_board_for_its_boot_drive(
+    tmp_path: Path, drive: Path, plugged: Callable[..., None]
+) -> None:
+    file = tmp_path / "image.uf2"
+    file.write_bytes(_uf2(RP2040))
+    hidden = drive.rename(tmp_path / "hidden")
+
+    def show() -> None:
+        hidden.rename(drive)
+
+    with EmulatedBoard(tmp_path, show_drive=show) as board:
+        done = _run("flash", "pico_w", file, "--port", board.address)
+    assert done.exit_code == 0, done.output
+    assert (drive / "image.uf2").read_bytes() == file.read_bytes()
+
+
+# flash by esptool
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "offset"),
+    [
+        ("esp32", b"\xe9" + b"\0" * 99, 0x1000),
+        ("esp32", b"\xff" * 0x1000 + b"\xe9" + b"\0" * 99, 0),
+        ("esp32_c3", b"\xe9" + b"\0" * 11 + b"\5\0" + b"\0" * 99, 0),
+        ("esp32_c3", b"\0" * 8 + b"littlefs" + b"\0" * 99, 0x200000),
+    ],
+    ids=["firmware", "a whole flash", "firmware at 0", "a filesystem"],
+)
+def test_where_it_goes_in_flash(name: str, data: bytes, offset: int, tmp_path: Path) -> None:
+    assert flash.esp_offset(boards.load(name), tmp_path / "x.bin", data) == offset
+
+
+def test_flash_runs_esptool_and_says_which_button(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The real one, at a port where no boot loader answers."""
+    config = tmp_path / "esptool.cfg"
+    config.write_text("[esptool]\nconnect_attempts = 1\n")
+    monkeypatch.setenv("ESPTOOL_CFGFILE", str(config))
+    file = tmp_path / "x.bin"
+    file.write_bytes(b"\xe9" + b"\0" * 99)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = f"socket://127.0.0.1:{silent.getsockname()[1]}"
+        done = _run("flash", "esp32", file, "--port", port)
+    assert done.exit_code == 1
+    assert "esptool could not flash it. Hold BOOT" in done.output
+    assert "No serial data received" in "".join(capfd.readouterr())

@@ -1,0 +1,85 @@
+"""Puts a sketch, the client and the settings on a board that runs MicroPython."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
+
+from . import boards, connected, contents, settings
+from .remote import Remote
+
+SETTINGS = "/settings.json"
+
+
+def main(
+    name: str,
+    port: str | None,
+    sketch: str | None,
+    overrides: Iterable[str],
+    console: Console | None = None,
+) -> int:
+    """Copies what has changed, and resets the board; returns 0.
+
+    name: of the board. port: its address, None for the only one that is connected. sketch: a
+    folder, or one of boards/; None for the board's own. overrides: settings, as KEY=VALUE;
+    without any, and without boards/settings.json, those on the board are kept. Raises BoardError,
+    SettingsError, ContentsError, CompileError, ConnectedError and RemoteError.
+    """
+    console = console or Console()
+    board = boards.load(name)
+    folder = contents.find_sketch(sketch or board.sketch)
+    overrides = list(overrides)
+    files = contents.contents(folder, settings.load(overrides))
+    address = connected.choose(port, name)
+    console.print(f"{folder.name} goes to the {board.title} at {address}", highlight=False)
+    with Remote(address) as remote:
+        remote.enter(soft_reset=True)
+        remote.check()
+        if not (overrides or settings.is_own()) and remote.has(SETTINGS):
+            console.print("the settings on the board stay as they are")
+            files.pop(SETTINGS, None)
+        put(remote, files, console)
+        remote.reset()
+    console.print(
+        f"the board starts anew; `flatmq logs --port {address}` shows what it says",
+        soft_wrap=True,
+        highlight=False,
+    )
+    return 0
+
+
+def put(remote: Remote, files: dict[str, bytes], console: Console) -> None:
+    """Writes those files that the board has not, with a progress bar, and removes what would be
+    imported in their place. RemoteError."""
+    remote.remove(shadows(files))
+    changed = remote.different(files)
+    size = sum(len(data) for data in changed.values())
+    columns = (BarColumn(), DownloadColumn(), TextColumn("{task.description}"))
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("", total=size)
+
+        def moved(path: str, n: int) -> None:
+            bar.update(task, advance=n, description=path)
+
+        # What starts the sketch comes last: a copy that is cut short leaves the old one.
+        remote.write(dict(sorted(changed.items(), key=lambda each: each[0] == "/main.py")), moved)
+    same = len(files) - len(changed)
+    console.print(
+        f"{len(changed)} files written, {size:,} bytes; {same} were there already",
+        highlight=False,
+    )
+
+
+def shadows(files: Iterable[str]) -> list[str]:
+    """The paths that MicroPython would import in place of those of `files`, or that a source of
+    the same name would leave behind: x.py for x.mpy, and the reverse."""
+    found = []
+    for path in files:
+        stem, _, suffix = path.rpartition(".")
+        if suffix == "mpy":
+            found.append(f"{stem}.py")
+        elif suffix == "py":
+            found.append(f"{stem}.mpy")
+    return found

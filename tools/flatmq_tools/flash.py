@@ -1,0 +1,234 @@
+"""Writes firmware, or an image with everything, to a board's flash."""
+
+from __future__ import annotations
+
+import contextlib
+import fnmatch
+import os
+import string
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TransferSpeedColumn
+
+from . import boards, connected
+from .boards import Board
+from .remote import Remote, RemoteError
+
+INFO = "INFO_UF2.TXT"  # what a boot drive has on it
+DRIVE = 20.0  # seconds until the boot drive has to be there after the board was asked for it
+_BLOCK = struct.Struct("<8I")  # the head of a UF2 block of 512 bytes
+_MAGIC = (0x0A324655, 0x9E5D5157)
+_END = 0x0AB16F30
+_HAS_FAMILY = 0x2000
+_ABSOLUTE = 0xE48BFF57  # RP2350: one block of any image, whatever runs
+_CHUNK = 32 * 1024
+# Byte 12 and 13 of an ESP firmware: esptool, "Firmware Image Format".
+_CHIP_IDS = {0: "esp32", 5: "esp32c3", 9: "esp32s3"}
+_ESP_MAGIC = 0xE9
+
+
+class FlashError(RuntimeError):
+    """It was not flashed; the text says what to do."""
+
+
+def main(
+    name: str,
+    file: Path,
+    port: str | None = None,
+    drive: Path | None = None,
+    console: Console | None = None,
+) -> int:
+    """Writes `file` to the board of that name; returns 0.
+
+    port: where it is connected, None for the only one. drive: the folder where its boot drive is
+    mounted, None to look for it. Raises BoardError, ConnectedError, RemoteError and FlashError.
+    """
+    console = console or Console()
+    board = boards.load(name)
+    try:
+        data = file.read_bytes()
+    except OSError as error:
+        raise FlashError(f"{file}: {error.strerror}") from error
+    _check_name(board, file)
+    if board.flashing.method == "uf2":
+        check_uf2(board, file, data)
+        folder = drive or _boot_drive(board, port, console)
+        copy(file, data, folder, console)
+    else:
+        offset = esp_offset(board, file, data)
+        address = connected.choose(port, name)
+        command = esptool_command(board, file, offset, address)
+        console.print(f"{file.name} goes to the {board.title} at {address}", highlight=False)
+        if subprocess.run(command, check=False).returncode:
+            raise FlashError(f"esptool could not flash it. {board.flashing.hint} Then try again.")
+    console.print(f"flashed: {board.title}", highlight=False)
+    return 0
+
+
+def _check_name(board: Board, file: Path) -> None:
+    """A download for another board would start, and not find its radio, or its files."""
+    if fnmatch.fnmatch(file.name, board.download):
+        return
+    for name in boards.names():
+        other = boards.load(name)
+        if fnmatch.fnmatch(file.name, other.download):
+            raise FlashError(
+                f"{file.name} is MicroPython for the {other.title} ({name}); the {board.title} "
+                f"takes {board.download}"
+            )
+
+
+# UF2
+
+
+def families(file: Path, data: bytes) -> set[int]:
+    """The family ids of a UF2 file's blocks. FlashError for a file that is none."""
+    found = set()
+    if not data or len(data) % 512:
+        raise FlashError(f"{file}: no UF2 file: {len(data):,} bytes are not blocks of 512")
+    for at in range(0, len(data), 512):
+        first, second, flags, *_, family = _BLOCK.unpack_from(data, at)
+        (end,) = struct.unpack_from("<I", data, at + 508)
+        if (first, second, end) != (*_MAGIC, _END):
+            raise FlashError(f"{file}: no UF2 file: block {at // 512} is not whole")
+        if flags & _HAS_FAMILY:
+            found.add(family)
+    return found
+
+
+def check_uf2(board: Board, file: Path, data: bytes) -> None:
+    """FlashError unless the file is for the chip of the board: another one would ignore it."""
+    wanted = board.flashing.family
+    found = families(file, data) - {_ABSOLUTE}
+    if found != {wanted}:
+        names = {
+            other.flashing.family: other.chip
+            for other in map(boards.load, boards.names())
+            if other.flashing.method == "uf2"
+        }
+        given = ", ".join(f"{names.get(each, 'unknown')} ({each:#x})" for each in sorted(found))
+        raise FlashError(
+            f"{file}: for the family {given or 'of no chip'}; the {board.title} takes "
+            f"{board.chip} ({wanted:#x}), as in {board.download}"
+        )
+
+
+def _mounts() -> Iterator[Path]:
+    """Folders where a drive may be mounted."""
+    if os.name == "nt":
+        yield from (Path(f"{letter}:/") for letter in string.ascii_uppercase)
+        return
+    for place in ("/media/*", "/media/*/*", "/run/media/*/*", "/Volumes/*", "/mnt/*"):
+        yield from sorted(Path("/").glob(place[1:]))
+
+
+def boot_drives(board: Board, mounts: Iterable[Path] | None = None) -> list[Path]:
+    """The mounted drives that are the boot loader of the board's chip."""
+    found = []
+    for folder in _mounts() if mounts is None else mounts:
+        with contextlib.suppress(OSError):
+            text = (folder / INFO).read_text(errors="replace")
+            if f"Board-ID: {board.flashing.drive}" in text:
+                found.append(folder)
+    return found
+
+
+def _boot_drive(board: Board, port: str | None, console: Console) -> Path:
+    """Where the boot drive is; a board that runs MicroPython is asked to show it."""
+    found = boot_drives(board)
+    if not found and _ask_for_drive(board, port, console):
+        deadline = time.monotonic() + DRIVE
+        while not found and time.monotonic() < deadline:
+            time.sleep(0.3)
+            found = boot_drives(board)
+    if len(found) > 1:
+        lines = "".join(f"\n  --drive {folder}" for folder in found)
+        raise FlashError(f"{len(found)} boot drives are there; say which one:{lines}")
+    if not found:
+        unmounted = Path("/dev/disk/by-label", board.flashing.drive)
+        if unmounted.exists():
+            raise FlashError(
+                f"the boot drive {board.flashing.drive} is not mounted: "
+                f"`udisksctl mount -b {unmounted}`, or mount it and say where: --drive FOLDER"
+            )
+        raise FlashError(
+            f"no boot drive {board.flashing.drive} is there. {board.flashing.hint} "
+            "It shows itself as a USB drive then; if it is mounted at an unusual place say "
+            "where: --drive FOLDER"
+        )
+    return found[0]
+
+
+def _ask_for_drive(board: Board, port: str | None, console: Console) -> bool:
+    """Has a board that runs MicroPython start its boot loader; False when there is none."""
+    try:
+        address = connected.choose(port, board.name)
+    except connected.ConnectedError:
+        if len([each for each in connected.find() if board.name in each.names]) > 1:
+            raise
+        return False
+    console.print(f"asking the board at {address} for its boot loader", highlight=False)
+    with Remote(address) as remote:
+        try:
+            remote.enter(patience=5)
+            remote.leave_for("import time, machine; time.sleep_ms(100); machine.bootloader()")
+        except RemoteError as error:
+            raise FlashError(f"{error} {board.flashing.hint}") from error
+    return True
+
+
+def copy(file: Path, data: bytes, drive: Path, console: Console) -> None:
+    """Copies it to the boot drive, which goes away as soon as it has the last block."""
+    target = drive / file.name
+    done = 0
+    columns = (BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    try:
+        with Progress(*columns, console=console) as bar, target.open("wb", buffering=0) as out:
+            task = bar.add_task("", total=len(data))
+            while done < len(data):
+                written = out.write(data[done : done + _CHUNK])
+                os.fsync(out.fileno())
+                done += written
+                bar.update(task, completed=done)
+    except OSError as error:
+        if done < len(data) - _CHUNK:  # the last ones may be taken without an answer
+            raise FlashError(
+                f"{drive}: {error.strerror} after {done:,} of {len(data):,} bytes. Unplug the "
+                "board and begin anew"
+            ) from error
+
+
+# esptool
+
+
+def esp_offset(board: Board, file: Path, data: bytes) -> int:
+    """Where in flash the file goes: firmware, an image of all the flash, or a filesystem.
+    FlashError for anything else, and for firmware of another chip."""
+    flashing = board.flashing
+    if data[8:16] == b"littlefs":
+        return board.flash.filesystem
+    for at, offset in ((0, flashing.offset), (flashing.offset, 0)):
+        if data[at : at + 1] == bytes((_ESP_MAGIC,)) and len(data) > at + 24:
+            number = int.from_bytes(data[at + 12 : at + 14], "little")
+            chip = _CHIP_IDS.get(number, f"chip number {number}")
+            if chip != board.chip:
+                raise FlashError(
+                    f"{file}: for {chip}; the {board.title} takes {board.chip}, as in "
+                    f"{board.download}"
+                )
+            return offset
+    raise FlashError(f"{file}: no firmware for {board.chip}, as in {board.download}")
+
+
+def esptool_command(board: Board, file: Path, offset: int, port: str) -> list[str]:
+    """What flashes it; esptool shows its own progress."""
+    return [
+        sys.executable, "-m", "esptool", "--chip", board.flashing.chip, "--port", port,
+        "--baud", "460800", "write-flash", hex(offset), str(file),
+    ]  # fmt: skip

@@ -1,0 +1,74 @@
+"""Shows what a board prints, over its resets, until Ctrl-C."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from typing import BinaryIO
+
+import serial
+from rich.console import Console
+
+from . import connected
+
+_BAUD = 115200
+_LOOK = 0.2  # seconds until it looks whether it is to stop
+_AGAIN = 0.3  # seconds between two tries to open the port
+
+
+class LogsError(RuntimeError):
+    """The port cannot be opened."""
+
+
+def main(
+    port: str | None,
+    out: BinaryIO | None = None,
+    console: Console | None = None,
+    stop: Callable[[], bool] = lambda: False,
+) -> int:
+    """Copies to `out` (standard output) what comes from the board at `port` (None: the only one
+    that is connected); a board that goes away is waited for. Returns 0 after Ctrl-C, or when
+    `stop` says so. ConnectedError, and LogsError where the port cannot be opened at first."""
+    out = out or sys.stdout.buffer
+    console = console or Console(stderr=True)
+    address = connected.choose(port)
+    try:
+        line = _opened(address)
+    except (OSError, ValueError) as error:
+        raise LogsError(
+            f"{address}: cannot be opened ({error}). Is the board plugged in, and no other "
+            "program at the port?"
+        ) from error
+    console.print(f"{address}: Ctrl-C ends it", style="dim", highlight=False)
+    try:
+        while not stop():
+            try:
+                data = line.read(max(1, line.in_waiting))
+                out.write(data)
+                out.flush()
+            except OSError:
+                line.close()
+                console.print("the board is gone; waiting for it", style="dim")
+                found = _again(address, stop)
+                if found is None:
+                    return 0
+                line = found
+    except KeyboardInterrupt:
+        console.print()
+    finally:
+        line.close()
+    return 0
+
+
+def _opened(address: str) -> serial.SerialBase:
+    return serial.serial_for_url(address, baudrate=_BAUD, timeout=_LOOK)
+
+
+def _again(address: str, stop: Callable[[], bool]) -> serial.SerialBase | None:
+    while not stop():
+        try:
+            return _opened(address)
+        except OSError:
+            time.sleep(_AGAIN)
+    return None
