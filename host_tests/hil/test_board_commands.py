@@ -281,10 +281,10 @@ def test_flash_copies_to_the_boot_drive(
 @pytest.mark.parametrize(
     ("board", "name", "data", "words"),
     [
-        ("pico_w", "x.uf2", _uf2(RP2350), "rp2350 (0xe48bff59); the Raspberry Pi Pico W"),
+        ("pico_w", "x.uf2", _uf2(RP2350), "rp2350-arm-s (0xe48bff59); the Raspberry Pi Pico W"),
         ("pico_w", "x.uf2", _uf2(RP2040, 0x1234), "unknown (0x1234)"),
-        ("pico_w", "x.uf2", _uf2(RP2040)[:-4] + b"gone", "block 0 is not whole"),
-        ("pico_w", "x.uf2", b"\0" * 700, "700 bytes are not blocks of 512"),
+        ("pico_w", "x.uf2", _uf2(RP2040)[:-4] + b"gone", "block 0 does not begin and end as one"),
+        ("pico_w", "x.uf2", b"\0" * 700, "700 bytes are no multiple of 512"),
         ("pico_w", "RPI_PICO-20260406.uf2", _uf2(RP2040), "for the Raspberry Pi Pico (pico)"),
         ("pico_2_w", "x.uf2", _uf2(RP2350, 0xE48BFF57), "RP2350 is there. Hold BOOTSEL"),
         ("esp32_s3", "x.bin", b"\xe9" + b"\0" * 99, "for esp32; the ESP32-S3"),

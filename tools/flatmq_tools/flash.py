@@ -6,7 +6,6 @@ import contextlib
 import fnmatch
 import os
 import string
-import struct
 import subprocess
 import sys
 import time
@@ -18,19 +17,12 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TransferSpeedColu
 
 from . import boards, connected
 from .boards import Board
+from .image import esp, firmware, uf2
 from .remote import Remote, RemoteError
 
 INFO = "INFO_UF2.TXT"  # what a boot drive has on it
 DRIVE = 20.0  # seconds until the boot drive has to be there after the board was asked for it
-_BLOCK = struct.Struct("<8I")  # the head of a UF2 block of 512 bytes
-_MAGIC = (0x0A324655, 0x9E5D5157)
-_END = 0x0AB16F30
-_HAS_FAMILY = 0x2000
-_ABSOLUTE = 0xE48BFF57  # RP2350: one block of any image, whatever runs
 _CHUNK = 32 * 1024
-# Byte 12 and 13 of an ESP firmware: esptool, "Firmware Image Format".
-_CHIP_IDS = {0: "esp32", 5: "esp32c3", 9: "esp32s3"}
-_ESP_MAGIC = 0xE9
 
 
 class FlashError(RuntimeError):
@@ -87,35 +79,18 @@ def _check_name(board: Board, file: Path) -> None:
 # UF2
 
 
-def families(file: Path, data: bytes) -> set[int]:
-    """The family ids of a UF2 file's blocks. FlashError for a file that is none."""
-    found = set()
-    if not data or len(data) % 512:
-        raise FlashError(f"{file}: no UF2 file: {len(data):,} bytes are not blocks of 512")
-    for at in range(0, len(data), 512):
-        first, second, flags, *_, family = _BLOCK.unpack_from(data, at)
-        (end,) = struct.unpack_from("<I", data, at + 508)
-        if (first, second, end) != (*_MAGIC, _END):
-            raise FlashError(f"{file}: no UF2 file: block {at // 512} is not whole")
-        if flags & _HAS_FAMILY:
-            found.add(family)
-    return found
-
-
 def check_uf2(board: Board, file: Path, data: bytes) -> None:
     """FlashError unless the file is for the chip of the board: another one would ignore it."""
     wanted = board.flashing.family
-    found = families(file, data) - {_ABSOLUTE}
+    try:
+        found = {block.family for block in uf2.read(data)} - {0, uf2.ABSOLUTE}
+    except uf2.Uf2Error as error:
+        raise FlashError(f"{file}: {error}") from error
     if found != {wanted}:
-        names = {
-            other.flashing.family: other.chip
-            for other in map(boards.load, boards.names())
-            if other.flashing.method == "uf2"
-        }
-        given = ", ".join(f"{names.get(each, 'unknown')} ({each:#x})" for each in sorted(found))
+        given = ", ".join(map(uf2.family_name, sorted(found)))
         raise FlashError(
             f"{file}: for the family {given or 'of no chip'}; the {board.title} takes "
-            f"{board.chip} ({wanted:#x}), as in {board.download}"
+            f"{uf2.family_name(wanted)}, as in {board.download}"
         )
 
 
@@ -214,9 +189,8 @@ def esp_offset(board: Board, file: Path, data: bytes) -> int:
     if data[8:16] == b"littlefs":
         return board.flash.filesystem
     for at, offset in ((0, flashing.offset), (flashing.offset, 0)):
-        if data[at : at + 1] == bytes((_ESP_MAGIC,)) and len(data) > at + 24:
-            number = int.from_bytes(data[at + 12 : at + 14], "little")
-            chip = _CHIP_IDS.get(number, f"chip number {number}")
+        chip = firmware.chip(data[at:])
+        if chip is not None:
             if chip != board.chip:
                 raise FlashError(
                     f"{file}: for {chip}; the {board.title} takes {board.chip}, as in "
@@ -230,5 +204,5 @@ def esptool_command(board: Board, file: Path, offset: int, port: str) -> list[st
     """What flashes it; esptool shows its own progress."""
     return [
         sys.executable, "-m", "esptool", "--chip", board.flashing.chip, "--port", port,
-        "--baud", "460800", "write-flash", hex(offset), str(file),
+        "--baud", "460800", esp.spelled("write-flash"), hex(offset), str(file),
     ]  # fmt: skip

@@ -15,10 +15,16 @@ class EsptoolError(RuntimeError):
     """esptool did not do it; the text has its words."""
 
 
+def spelled(command: str) -> str:
+    """A command of esptool, "write-flash": with underscores up to version 4, and from 5 on they
+    are a warning."""
+    old = int(version("esptool").split(".")[0]) < 5
+    return command.replace("-", "_") if old else command
+
+
 def merged(board: Board, parts: dict[int, bytes]) -> bytes:
     """What goes to the board's flash from `board.flashing.offset` on. parts: offset -> bytes."""
-    # The underscore is the name up to version 4, and later a warning.
-    command = "merge_bin" if int(version("esptool").split(".")[0]) < 5 else "merge-bin"
+    command = spelled("merge-bin")
     with tempfile.TemporaryDirectory(prefix="flatmq-esptool-") as name:
         folder = Path(name)
         arguments = []

@@ -26,6 +26,7 @@ MICROPYTHON_TAG = 0x504D  # "MP"
 # esptool: targets/*.py: IMAGE_CHIP_ID; the file's byte 12 (esp_image_header_t of ESP-IDF).
 CHIP_IDS = {0: "esp32", 2: "esp32s2", 5: "esp32c3", 9: "esp32s3", 13: "esp32c6", 16: "esp32h2"}
 IMAGE_MAGIC = 0xE9
+IMAGE_HEADER = 24  # bytes
 # ESP-IDF: partition tables: where they are, and an entry of one.
 TABLE = 0x8000
 TABLE_SIZE = 0xC00
@@ -172,17 +173,24 @@ def block_devices(program: bytes, start: int, flash: int) -> dict[str, Place]:
 # ESP32
 
 
+def chip(data: bytes) -> str | None:
+    """The chip that an ESP32's firmware is for; None where the file begins as none."""
+    if data[:1] != bytes([IMAGE_MAGIC]) or len(data) < IMAGE_HEADER:
+        return None
+    number = int.from_bytes(data[12:14], "little")
+    return CHIP_IDS.get(number, f"an unknown chip ({number})")
+
+
 def check_bin(data: bytes, board: Board) -> str:
     """The firmware's version. FirmwareError."""
-    if data[:1] != bytes([IMAGE_MAGIC]) or len(data) < TABLE:
+    named_chip = chip(data)
+    if named_chip is None or len(data) < TABLE:
         raise FirmwareError(
             f"it is no firmware for an ESP32: {len(data):,} bytes that begin with {data[:1].hex()}"
             f", not with {IMAGE_MAGIC:x}"
         )
-    number = int.from_bytes(data[12:14], "little")
-    chip = CHIP_IDS.get(number, f"an unknown chip ({number})")
-    if chip != board.chip:
-        raise FirmwareError(f"it is for {chip}, and the board has {board.chip}")
+    if named_chip != board.chip:
+        raise FirmwareError(f"it is for {named_chip}, and the board has {board.chip}")
     text = check_version(data)
     flash = board.flash
     found = partitions(data[TABLE - board.flashing.offset :])

@@ -22,10 +22,12 @@ MAGIC_END = struct.pack("<I", 0x0AB16F30)
 NOT_MAIN_FLASH = 0x00000001
 FAMILY = 0x00002000  # the header's last word is a family id
 
+ABSOLUTE = 0xE48BFF57  # of one block of any image for the RP2350, whatever runs
+
 # boot/uf2.h of the Pico SDK.
 FAMILIES = {
     0xE48BFF56: "rp2040",
-    0xE48BFF57: "absolute",
+    ABSOLUTE: "absolute",
     0xE48BFF58: "data",
     0xE48BFF59: "rp2350-arm-s",
     0xE48BFF5A: "rp2350-riscv",
