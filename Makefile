@@ -1,5 +1,5 @@
-# make demo · test · bench · soak · faults · fuzz · fuzz-long · powercut · firmware · test-board ·
-# lint · size · clean
+# make demo · test · bench · soak · faults · fuzz · fuzz-long · powercut · tools · firmware ·
+# flash · deploy · test-board · lint · size · clean
 #
 # Everything is installed into .venv; nothing else on the machine is touched, but for mosquitto,
 # which `make test`, `make bench` and `make soak` install with apt-get where they may.
@@ -14,8 +14,8 @@ STUBS := micropython-esp32-stubs==1.28.0.post4 micropython-rp2-stubs==1.28.0.pos
   micropython-unix-stubs==1.28.0.post1
 STDLIB_STUBS := micropython-stdlib-stubs==1.28.0.post6
 
-.PHONY: help demo test bench soak faults fuzz fuzz-long powercut firmware test-board lint size \
-  clean mosquitto
+.PHONY: help demo test bench soak faults fuzz fuzz-long powercut tools firmware flash deploy \
+  test-board lint size clean mosquitto
 
 help:
 	@echo "make demo    a board's sketch publishes, this machine receives: a look in a few seconds"
@@ -26,7 +26,10 @@ help:
 	@echo "make fuzz    hostile bytes, guided by coverage, for FUZZ_SECONDS=60"
 	@echo "make fuzz-long  ten million hostile packets by chance; writes docs/results.md"
 	@echo "make powercut  the spool's power cut at every write; writes docs/results.md"
+	@echo "make tools   the flatmq command, with all that it needs for boards, in $(BIN)"
 	@echo "make firmware BOARD=pico_w [FIRMWARE=file]  a board's image, in build/; SKETCH, SET=key=value, FLASH_SIZE"
+	@echo "make flash BOARD=pico_w   that image goes to the board; PORT where there are several"
+	@echo "make deploy BOARD=pico_w  sketch and client go to a board that runs MicroPython; PORT, SKETCH, SET"
 	@echo "make test-board  the tests that need a board: BOARD_PORT, BOARD_WIFI, BOARD_BROKER, RESULTS"
 	@echo "make lint    ruff and mypy alone, the boards' types too"
 	@echo "make size    bytes of flash and memory that the client takes; writes docs/results.md"
@@ -62,6 +65,17 @@ powercut: $(VENV)/demo.stamp
 firmware: $(VENV)/image.stamp
 	@$(if $(BOARD),,echo "make firmware BOARD=...: one of" $(basename $(notdir $(wildcard firmware/*.toml))) >&2; exit 1)
 	@$(BIN)/flatmq image $(BOARD)$(if $(FIRMWARE), --firmware "$(FIRMWARE)")$(if $(SKETCH), --sketch "$(SKETCH)")$(if $(SET), --set "$(SET)")$(if $(FLASH_SIZE), --flash-size $(FLASH_SIZE))
+
+flash: $(VENV)/boards.stamp
+	@$(if $(wildcard build/$(BOARD).*),,echo "make flash BOARD=...: make firmware BOARD=... FIRMWARE=... comes first" >&2; exit 1)
+	@$(BIN)/flatmq flash $(BOARD) $(firstword $(wildcard build/$(BOARD).*))$(if $(PORT), --port $(PORT))
+
+deploy: $(VENV)/boards.stamp
+	@$(if $(BOARD),,echo "make deploy BOARD=...: one of" $(basename $(notdir $(wildcard firmware/*.toml))) >&2; exit 1)
+	@$(BIN)/flatmq deploy $(BOARD)$(if $(PORT), --port $(PORT))$(if $(SKETCH), --sketch "$(SKETCH)")$(if $(SET), --set "$(SET)")
+
+tools: $(VENV)/boards.stamp
+	@echo "$(BIN)/flatmq is there; '. $(BIN)/activate' puts it on the PATH"
 
 test-board: $(VENV)/test.stamp
 	@PYTHONPATH=host_tests $(BIN)/python -m hil$(if $(RESULTS), --results $(RESULTS))

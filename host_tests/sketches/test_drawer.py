@@ -1,0 +1,100 @@
+"""The README's "From drawer to dashboard", as written: from a download to readings in a terminal.
+
+The address and the Wi-Fi are others, the download is made up, and the board is a MicroPython that
+runs what its boot loader would have put into flash.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+from pathlib import Path
+
+import pytest
+from board_bench import Board, switched_on
+from click.testing import CliRunner
+from littlefs import LittleFS, UserContext
+
+import boot_rom
+import downloads
+from conftest import ROOT, SharedBrokers
+from flatmq_tools import boards, cli, flash
+
+README = (ROOT / "README.md").read_text()
+ADDRESS = "192.168.1.10"
+
+
+def commands() -> list[str]:
+    """Those of the section, but for `make tools`, which has made what runs this."""
+    section = README.split("## From drawer to dashboard")[1].split("\n## ")[0]
+    (block,) = re.findall(r"```sh\n(.*?)```", section, re.DOTALL)
+    first, *others = block.splitlines()
+    assert first.startswith("make tools")
+    return others
+
+
+def files(image: bytes, board: boards.Board) -> dict[str, bytes]:
+    """What is in a filesystem: path -> bytes."""
+    context = UserContext(len(image))
+    context.buffer[:] = image
+    count = board.flash.filesystem_size // board.flash.block
+    filesystem = LittleFS(context, block_size=board.flash.block, block_count=count)
+    found = {}
+    for folder, _, names in filesystem.walk("/"):
+        for name in names:
+            path = f"{folder.rstrip('/')}/{name}"
+            with filesystem.open(path, "rb") as file:
+                found[path] = file.read()
+    return found
+
+
+def booted(board: Board, content: dict[str, bytes]) -> None:
+    """Puts that, and nothing else, on the board."""
+    shutil.rmtree(board.folder)
+    for path, data in content.items():
+        file = board.folder / path.lstrip("/")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(data)
+
+
+def test_the_readme_brings_a_board_to_a_dashboard(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shared_brokers: SharedBrokers
+) -> None:
+    broker = shared_brokers.get("mosquitto", "shared")
+    monkeypatch.chdir(tmp_path)
+    pico = boards.load("pico_w")
+    Path("RPI_PICO_W.uf2").write_bytes(downloads.uf2(pico, downloads.program(pico, 0x54321)))
+    drive = tmp_path / "drive"
+    drive.mkdir()
+    (drive / flash.INFO).write_text(
+        "UF2 Bootloader v2.0\nModel: Raspberry Pi\nBoard-ID: RPI-RP2\n"
+    )
+    monkeypatch.setattr(flash, "_mounts", lambda: iter([drive]))
+
+    told = {}
+    board = Board("pico_w", tmp_path / "board", {}, broker.port)
+    for line in commands():
+        name, *arguments = shlex.split(
+            line.replace(f"host={ADDRESS}", f"host={broker.host} --set broker.port={broker.port}")
+            .replace(ADDRESS, broker.address)
+        )  # fmt: skip
+        assert name == "flatmq"
+        if arguments[0] == "watch":
+            # As the boot ROM takes it, over a flash that holds what came before.
+            arriving = boot_rom.blocks((drive / "pico_w.uf2").read_bytes())
+            content, started = boot_rom.copied(arriving, bytes(pico.flash.size), pico.chip)
+            assert started
+            at, end = pico.flash.filesystem, pico.flash.filesystem_end
+            booted(board, files(content[at:end], pico))
+            with switched_on(board, "adc[4] = 14000"):
+                done = CliRunner().invoke(
+                    cli.main, [*arguments, "--packs", "1", "--seconds", "60"]
+                )
+        else:
+            done = CliRunner().invoke(cli.main, arguments)
+        assert done.exit_code == 0, f"{line}\n{done.output}"
+        told[arguments[0]] = done.output
+    assert "Pico W" in told["boards"]
+    assert "Not set" not in told["image"]
+    assert re.search(r"pico-\w+  .*27\.\d+ °C", told["watch"]), told["watch"]
