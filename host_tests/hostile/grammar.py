@@ -189,7 +189,7 @@ class Maker:
         elif kind == 3:  # the beginning of one and the end of another
             other = self.one(stream)
             p = p[: pick(len(p) + 1)] + other[pick(len(other) + 1) :]
-        elif kind == 4:  # cut off
+        elif kind == 4 and p:  # cut off
             del p[pick(len(p)) :]
         elif kind == 5 and p:  # a bit
             p[pick(len(p))] ^= 1 << pick(8)
