@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -190,6 +192,49 @@ def test_a_bridge_that_began_anew_says_so() -> None:
         world.until("the bridge", lambda: world.client.connected)
 
 
+def burst(world: World) -> None:
+    """More acknowledgements come in at a time than the client can answer before it has to write:
+    what it waits for, to write on, may lie behind what it cannot take in."""
+    client, broker = world.client, world.broker
+    for n in range(60):
+        assert client.publish(b"t", b"%d" % n, 2)
+    for n in range(4):
+        broker.send(b"%d" % n)
+    world.until("the end", lambda: not client.pending and not broker.outgoing)
+    assert broker.taken == [(b"t", 2, b"%d" % n) for n in range(60)]
+    assert world.got == [b"%d" % n for n in range(4)]
+
+
+@pytest.mark.parametrize("room", [256, 1024])
+@pytest.mark.parametrize("delay", [0, 1, 20])
+def test_a_burst_both_ways_does_not_stop_the_line(delay: int, room: int) -> None:
+    with World(room, keepalive=0, inflight=64, tx_size=4096) as world:
+        world.until("the bridge", lambda: world.client.connected)
+        world.line.delay = {UP: delay, DOWN: delay}
+        began = world.line.now
+        burst(world)
+        assert world.client.stats.losses == 0
+        assert world.line.now - began < 5000
+        assert world.line.fullest <= room
+
+
+@pytest.mark.parametrize("direction", [UP, DOWN])
+def test_a_loss_in_a_burst_is_noticed_within_seconds(direction: str) -> None:
+    """Wherever it is, and though no keep alive looks for it."""
+    for at in itertools.count(0, 11):
+        harm = Struck("lose a byte", at)
+        with World(keepalive=0, inflight=64, tx_size=4096) as world:
+            world.until("the bridge", lambda w=world: w.client.connected)
+            world.line.delay = {UP: 2, DOWN: 2}
+            world.line.harm[direction] = harm
+            began = world.line.now
+            burst(world)
+            assert world.line.now - began < 10_000
+        if not harm.done:
+            break
+    assert at > 1000
+
+
 @given(st.integers(0, 0xFFFF), st.binary(min_size=1, max_size=300), st.integers(1, 80))
 def test_bytes_arrive_in_order_however_the_line_cuts_them(who, data, step) -> None:
     broker, talk = opened(who)
@@ -209,6 +254,7 @@ steps = st.one_of(
               st.integers(0, 150)),
     st.tuples(st.just("noise"), st.sampled_from([UP, DOWN]), st.binary(max_size=20)),
     st.tuples(st.just("takes"), st.integers(0, 40)),
+    st.tuples(st.just("delay"), st.sampled_from([UP, DOWN]), st.integers(0, 50)),
     st.tuples(st.sampled_from(["restart", "hang up", "print"])),
 )  # fmt: skip
 
@@ -241,6 +287,8 @@ def test_nothing_is_lost_or_doubled_whatever_happens(todo: list) -> None:
                         line.ring += data
                 case "takes", [n]:
                     line.takes = n
+                case "delay", [direction, ms]:
+                    line.delay[direction] = ms
                 case "restart", _:
                     line.restart()
                 case "hang up", _:
