@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from unittest import mock
 
 import pytest
 from hypothesis import given, settings
@@ -179,6 +180,21 @@ def test_a_bridge_that_is_gone_is_noticed() -> None:
         began = world.line.now
         world.until("the loss", lambda: not world.client.connected)
         assert world.line.now - began <= 10_000
+
+
+def test_a_board_that_waits_for_its_next_try_sleeps() -> None:
+    """Though something was under way when the connection ended."""
+    with World(retry_ms=60_000) as world:
+        world.until("the bridge", lambda: world.client.connected)
+        world.line.harm[DOWN] = lambda data: b""
+        world.client.publish(b"t", b"x", 1)
+        world.client.poll(0)
+        world.line.harm[DOWN] = bytes
+        world.line.restart()
+        world.until("the loss", lambda: not world.client.connected)
+        with mock.patch.object(world.line, "sleep", wraps=world.line.sleep) as sleep:
+            world.client.poll(20_000)
+        assert sleep.call_count < 100
 
 
 def test_a_bridge_that_began_anew_says_so() -> None:

@@ -293,7 +293,7 @@ class Link:
         """For how many of `ms` there is nothing to do, if nothing comes in."""
         if self._sent < self._tx.n:
             return 1
-        if self._state == _OPENING or self._seq != self._acked:
+        if self._state == _OPENING or (self._state == _OPEN and self._seq != self._acked):
             return min(ms, max(1, ticks_diff(self._due, ticks_ms())))
         return ms
 
