@@ -1,22 +1,31 @@
 """A client, a serial line, a bridge and a broker in this process, with a clock of their own.
 
-The line does harm where it is told to. Time passes only where the client waits.
+The line does harm where it is told to, and is as slow as it is told to be. Time passes where the
+client waits, and a millisecond for each poll.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import binascii
+import random
+from collections import deque
+from collections.abc import Callable, Iterator
 from unittest import mock
 
 from model_broker import Broker
 
 import flatmq.client
-from flatmq import Client, stream_uart
+from flatmq import Client, frames, stream_uart
 from flatmq_tools.bridge.conversation import Conversation
 
 ROOM = 256  # bytes of the board's buffer
 UP, DOWN = "up", "down"
 Harm = Callable[[bytes], bytes]  # what becomes of the bytes of a direction
+
+
+def quick_crc(src: bytes, at: int, end: int, value: int) -> int:
+    """What `frames.crc` gives, as test_frames_on_a_line.py shows, in a fraction of its time."""
+    return binascii.crc_hqx(memoryview(src)[at:end], value)
 
 
 class Board(stream_uart.Link):
@@ -54,6 +63,8 @@ class Line:
         self.ring = bytearray()  # what the board has not read
         self.size = room
         self.fullest = 0
+        self.delay = {UP: 0, DOWN: 0}  # ms that bytes are under way
+        self._under_way: dict[str, deque[tuple[int, bytes]]] = {UP: deque(), DOWN: deque()}
         self.takes = 1 << 20  # bytes that one write of the board gets rid of
         self.printed = bytearray()
         self._plug()
@@ -79,13 +90,13 @@ class Line:
         return self.now / 1000
 
     def to_bridge(self, data: bytes) -> None:
-        data = self.harm[UP](data)
-        if data:
-            self.bridge.receive(data, self.seconds)
+        self._under_way[UP].append((self.now + self.delay[UP], self.harm[UP](data)))
         self.turn()
 
     def turn(self) -> None:
-        """Carry out what the bridge and the broker have to do."""
+        """Carry out what the line, the bridge and the broker have to do."""
+        for data in self._arrived(UP):
+            self.bridge.receive(data, self.seconds)
         if self._connecting:
             self._connecting = False
             self.bridge.opened(self.seconds)
@@ -99,18 +110,32 @@ class Line:
         self.bridge.text.clear()
         data = bytes(self.bridge.out)
         self.bridge.out.clear()
-        self.ring += self.harm[DOWN](data) if data else b""
+        if data:
+            self._under_way[DOWN].append((self.now + self.delay[DOWN], self.harm[DOWN](data)))
+        for data in self._arrived(DOWN):
+            self.ring += data
         self.fullest = max(self.fullest, len(self.ring))
+
+    def _arrived(self, direction: str) -> Iterator[bytes]:
+        way = self._under_way[direction]
+        while way and way[0][0] <= self.now:
+            data = way.popleft()[1]
+            if data:
+                yield data
 
     def sleep(self, ms: int) -> None:
         self.turn()
-        if self.ring:
-            return
+        if not self.ring:
+            self.lapse(ms)
+
+    def lapse(self, ms: int) -> None:
+        """Time passes, up to so much that something happens."""
         end = self.now + ms
         due = self.bridge.due
         if due is not None and due * 1000 < end:
             end = max(self.now, int(due * 1000) + 1)
-        self.now = end
+        arrivals = [way[0][0] for way in self._under_way.values() if way]
+        self.now = min([end, *arrivals])
         self.bridge.tick(self.seconds)
         self.turn()
 
@@ -140,7 +165,9 @@ class World:
         self.got: list[bytes] = []
         self._room = room
         self._options = options
-        self._clocks: list = []
+        # The same identifiers in every run, and others in each life of the board.
+        self._random = random.Random(1)
+        self._patches: list = []
 
     def boot(self) -> None:
         """The board begins anew."""
@@ -154,15 +181,17 @@ class World:
 
     def __enter__(self) -> World:
         for module in (flatmq.client, stream_uart):
-            clock = mock.patch.object(module, "ticks_ms", self.ticks)
-            clock.start()
-            self._clocks.append(clock)
+            self._patches.append(mock.patch.object(module, "ticks_ms", self.ticks))
+            self._patches.append(mock.patch.object(module, "random", self._random))
+        self._patches.append(mock.patch.object(frames, "crc", quick_crc))
+        for patch in self._patches:
+            patch.start()
         self.boot()
         return self
 
     def __exit__(self, *error: object) -> None:
-        for clock in self._clocks:
-            clock.stop()
+        for patch in self._patches:
+            patch.stop()
 
     def ticks(self) -> int:
         return self.line.now & 0x3FFFFFFF
@@ -173,3 +202,4 @@ class World:
         while not condition():
             assert self.line.now < end, (what, self.client.state, self.client.error)
             self.client.poll(1000)
+            self.line.lapse(1)

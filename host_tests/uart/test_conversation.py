@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+from unittest import mock
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -179,6 +182,21 @@ def test_a_bridge_that_is_gone_is_noticed() -> None:
         assert world.line.now - began <= 10_000
 
 
+def test_a_board_that_waits_for_its_next_try_sleeps() -> None:
+    """Though something was under way when the connection ended."""
+    with World(retry_ms=60_000) as world:
+        world.until("the bridge", lambda: world.client.connected)
+        world.line.harm[DOWN] = lambda data: b""
+        world.client.publish(b"t", b"x", 1)
+        world.client.poll(0)
+        world.line.harm[DOWN] = bytes
+        world.line.restart()
+        world.until("the loss", lambda: not world.client.connected)
+        with mock.patch.object(world.line, "sleep", wraps=world.line.sleep) as sleep:
+            world.client.poll(20_000)
+        assert sleep.call_count < 100
+
+
 def test_a_bridge_that_began_anew_says_so() -> None:
     """Though the board has nothing to send, from which it would learn it."""
     with World(keepalive=0) as world:
@@ -188,6 +206,49 @@ def test_a_bridge_that_began_anew_says_so() -> None:
         world.client.poll(0)
         assert world.client.stats.losses == 1
         world.until("the bridge", lambda: world.client.connected)
+
+
+def burst(world: World) -> None:
+    """More acknowledgements come in at a time than the client can answer before it has to write:
+    what it waits for, to write on, may lie behind what it cannot take in."""
+    client, broker = world.client, world.broker
+    for n in range(60):
+        assert client.publish(b"t", b"%d" % n, 2)
+    for n in range(4):
+        broker.send(b"%d" % n)
+    world.until("the end", lambda: not client.pending and not broker.outgoing)
+    assert broker.taken == [(b"t", 2, b"%d" % n) for n in range(60)]
+    assert world.got == [b"%d" % n for n in range(4)]
+
+
+@pytest.mark.parametrize("room", [256, 1024])
+@pytest.mark.parametrize("delay", [0, 1, 20])
+def test_a_burst_both_ways_does_not_stop_the_line(delay: int, room: int) -> None:
+    with World(room, keepalive=0, inflight=64, tx_size=4096) as world:
+        world.until("the bridge", lambda: world.client.connected)
+        world.line.delay = {UP: delay, DOWN: delay}
+        began = world.line.now
+        burst(world)
+        assert world.client.stats.losses == 0
+        assert world.line.now - began < 5000
+        assert world.line.fullest <= room
+
+
+@pytest.mark.parametrize("direction", [UP, DOWN])
+def test_a_loss_in_a_burst_is_noticed_within_seconds(direction: str) -> None:
+    """Wherever it is, and though no keep alive looks for it."""
+    for at in itertools.count(0, 11):
+        harm = Struck("lose a byte", at)
+        with World(keepalive=0, inflight=64, tx_size=4096) as world:
+            world.until("the bridge", lambda w=world: w.client.connected)
+            world.line.delay = {UP: 2, DOWN: 2}
+            world.line.harm[direction] = harm
+            began = world.line.now
+            burst(world)
+            assert world.line.now - began < 10_000
+        if not harm.done:
+            break
+    assert at > 1000
 
 
 @given(st.integers(0, 0xFFFF), st.binary(min_size=1, max_size=300), st.integers(1, 80))
@@ -209,6 +270,7 @@ steps = st.one_of(
               st.integers(0, 150)),
     st.tuples(st.just("noise"), st.sampled_from([UP, DOWN]), st.binary(max_size=20)),
     st.tuples(st.just("takes"), st.integers(0, 40)),
+    st.tuples(st.just("delay"), st.sampled_from([UP, DOWN]), st.integers(0, 50)),
     st.tuples(st.sampled_from(["restart", "hang up", "print"])),
 )  # fmt: skip
 
@@ -241,6 +303,8 @@ def test_nothing_is_lost_or_doubled_whatever_happens(todo: list) -> None:
                         line.ring += data
                 case "takes", [n]:
                     line.takes = n
+                case "delay", [direction, ms]:
+                    line.delay[direction] = ms
                 case "restart", _:
                     line.restart()
                 case "hang up", _:

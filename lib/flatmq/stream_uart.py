@@ -41,12 +41,18 @@ class Link:
         number("room", room, 128, 65535)
         self._hello = bytes((1, room >> 8, room & 255))
         self._patience = number("patience", patience, 1, 60000)
+        # What is taken in behind payload that the client does not read yet. That payload, and as
+        # much as the bridge sends without an acknowledgement: it keeps 105 bytes of `room` for
+        # frames without payload, and 9 of each frame are none.
+        self._kept = bytearray(room - 105 - 9 + PAYLOAD)
+        self._held = 0  # how much of it is in use; 0: what is unread is in the last frame
         self._chunk = bytearray(64)
         self._at = self._have = 0  # what of it is still to be looked at
         self._sent = 0  # how much of the frame going out is on the line
         self._state = _CLOSED
         self._id = random.getrandbits(16)
-        self._seq = self._acked = self._wanted = 0
+        self._seq = self._acked = 0
+        self._wanted = self._told = 0  # the DATA frame to come, and what the bridge hears of it
         self._left = 0  # bytes of payload that the client has not read
         self._owe = False  # an acknowledgement
         self._asked = 0
@@ -74,14 +80,15 @@ class Link:
         """Ask the bridge for a connection to its broker."""
         self._id = self._id + 1 + random.getrandbits(15) & 0xFFFF
         self._state = _OPENING
-        self._seq = self._acked = self._wanted = self._left = self._asked = 0
+        self._seq = self._acked = self._wanted = self._told = 0
+        self._left = self._held = self._asked = 0
         self._owe = False
         self._due = ticks_ms()
-        self._tick()
+        self._tick(False)
 
     def stream(self) -> "Link | None":
         """This link once the bridge has connected, None before."""
-        self._turn()
+        self._turn(False)
         if self._state == _CLOSED:
             raise OSError(errno.ECONNREFUSED)
         return self if self._state == _OPEN else None
@@ -92,7 +99,7 @@ class Link:
         end = ticks_add(ticks_ms(), ms)
         before = self._state
         while True:
-            self._turn()
+            self._turn(False)
             if self._left or self._state != before:
                 return
             if out and self._state == _OPEN and self._has_room():
@@ -113,24 +120,29 @@ class Link:
     def readinto(self, buf: memoryview) -> "int | None":
         """Read what is there into `buf`; None when nothing is, 0 at the end."""
         if not self._left:
-            self._turn()
+            self._turn(False)
         n = min(self._left, len(buf))
         if not n:
             return 0 if self._state == _CLOSED else None
-        src = self._rx.buf
-        at = HEAD + self._rx.size - self._left
+        src = self._kept if self._held else self._rx.buf
+        at = (self._held or HEAD + self._rx.size) - self._left
         self._left -= n
         i = 0
         while i < n:
             buf[i] = src[at]
             at += 1
             i += 1
+        if self._held and not self._left:
+            self._held = 0
+            self._told = self._wanted
+            self._owe = True
+            self._tick(False)
         return n
 
     def write(self, buf: memoryview, off: int, n: int) -> "int | None":
         """Write some of `n` bytes of `buf` from `off` on; None when there is no room for any."""
         if not self._has_room():
-            self._turn()
+            self._turn(True)
         if self._state != _OPEN:
             raise OSError(errno.ECONNRESET)
         if not self._has_room():
@@ -153,7 +165,7 @@ class Link:
         head[1] = self._id >> 8
         head[2] = self._id & 255
         head[3] = self._seq
-        head[4] = self._wanted
+        head[4] = self._told
         self._tx.frame(src, off, n)
         self._sent = 0
         self._owe = False
@@ -167,18 +179,19 @@ class Link:
 
     def _fail(self):
         self._state = _CLOSED
-        self._left = 0
+        self._left = self._held = 0
         self._send(CLOSE, self._hello, 0, 0)
 
-    def _tick(self):
-        """Send what is due, if the line is free."""
+    def _tick(self, heard):
+        """Send what is due, if the line is free. `heard`: all that came in was looked at, so that
+        an answer which is not there is late."""
         if not self._flush() or self._state == _CLOSED:
             return
         late = ticks_diff(ticks_ms(), self._due) >= 0
         if self._state == _OPENING:
             if late:
                 self._ask(OPEN, 3)
-        elif late and self._seq != self._acked and not self._left:  # else the answer may be there
+        elif late and heard and self._seq != self._acked:
             if self._asked == _TRIES:
                 self._fail()
             else:
@@ -194,21 +207,26 @@ class Link:
 
     # Frames coming in
 
-    def _turn(self):
-        """Take in what is there, up to a frame with payload, and send what is due."""
-        while not self._left:
+    def _turn(self, on):
+        """Take in what is there, up to a frame with payload, or all of it if `on`: the client may
+        have to write before it can read, and the room for that lie behind what it is to read.
+        Then send what is due."""
+        while on or not self._left:
             if self._at == self._have:
                 n = self._read(self._chunk)
                 if not n:
                     if n == 0:
                         self._state = _CLOSED  # nobody is at the other end
+                    on = True
                     break
                 self._at = 0
                 self._have = n
+            if self._left and not self._held:
+                self._keep(self._left)
             self._at = self._rx.take(self._chunk, self._at, self._have)
             if self._rx.size >= 0 and self._state != _CLOSED:
                 self._frame(self._rx.buf)
-        self._tick()
+        self._tick(on)
 
     def _frame(self, head):
         kind = head[0] - SMALL
@@ -227,16 +245,34 @@ class Link:
 
     def _follow(self, kind, head):
         n = head[4] - self._acked & 255
-        if head[3] != self._wanted or n > (self._seq - self._acked & 255):
-            self._fail()  # something was lost
+        if (
+            head[3] != self._wanted  # something was lost
+            or n > (self._seq - self._acked & 255)
+            or self._held + self._rx.size > len(self._kept)
+        ):
+            self._fail()
             return
         self._acked = head[4]
         self._hear()
         if kind == DATA:
             self._wanted = self._wanted + 1 & 255
-            self._left = self._rx.size
+            self._left += self._rx.size
+            if self._held:  # acknowledged once it is read: the bridge must not send more than fits
+                self._keep(self._rx.size)
+                return
+            self._told = self._wanted
         if kind != ACK:
             self._owe = True
+
+    def _keep(self, n):
+        """Put the last `n` bytes of the frame to what is kept."""
+        src = self._rx.buf
+        at = HEAD + self._rx.size
+        n = at - n
+        while n < at:
+            self._kept[self._held] = src[n]
+            self._held += 1
+            n += 1
 
     def _hear(self):
         self._asked = 0
@@ -257,7 +293,7 @@ class Link:
         """For how many of `ms` there is nothing to do, if nothing comes in."""
         if self._sent < self._tx.n:
             return 1
-        if self._state == _OPENING or self._seq != self._acked:
+        if self._state == _OPENING or (self._state == _OPEN and self._seq != self._acked):
             return min(ms, max(1, ticks_diff(self._due, ticks_ms())))
         return ms
 

@@ -217,10 +217,8 @@ class Conversation:
 
     def _send_queue(self, now: float) -> None:
         while self._queue:
-            n = min(PAYLOAD, len(self._queue))
             free = self._room - sum(self._unread)
-            while n and self._size(n) > free:
-                n -= 1
+            n = self._fits(free)
             if not n or (free < SIZE and n < min(PAYLOAD, len(self._queue)) and self._unread):
                 return  # rather a whole frame soon than a small one now
             if not self._unread:
@@ -232,9 +230,16 @@ class Conversation:
             self.down += n
             del self._queue[:n]
 
-    def _size(self, n: int) -> int:
-        """Bytes on the line of a frame with the first `n` of the queue, or a little more."""
-        return CONTROL + sum(2 if c < 32 or c >= 0xFA else 1 for c in self._queue[:n])
+    def _fits(self, free: int) -> int:
+        """How many bytes of the queue go into a frame of at most `free` bytes on the line."""
+        n = 0
+        free -= CONTROL
+        for c in self._queue[:PAYLOAD]:
+            free -= 2 if c < 32 or c >= 0xFA else 1
+            if free < 0:
+                break
+            n += 1
+        return n
 
     def _put(self, kind: int, n: int = 0, who: int | None = None) -> int:
         head = self._tx.head
