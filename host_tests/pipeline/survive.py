@@ -51,13 +51,16 @@ def appending(folder: Path, tell: Callable[[int], None]) -> None:
                 writer.trim(8)
 
 
+PREPARED = 10  # messages in it
+
+
 def prepared(folder: Path) -> None:
     """A log of four segments, of which three no longer grow."""
     with log.Writer(folder) as writer:
         for count in (3, 1, 4):
             fill(writer, count)
             writer.rotate()
-        fill(writer, 2)
+        fill(writer, PREPARED - 8)
 
 
 def landed(folder: Path, tell: Callable[[int], None]) -> None:
