@@ -1,5 +1,5 @@
-# make demo · test · bench · bench-pipeline · soak · faults · fuzz · fuzz-long · powercut · tools · firmware ·
-# flash · deploy · test-board · lint · size · clean
+# make demo · test · bench · bench-pipeline · soak · faults · fuzz · fuzz-long · powercut · tools ·
+# firmware · flash · deploy · test-board · lint · size · clean
 #
 # Everything is installed into .venv; nothing else on the machine is touched, but for mosquitto,
 # which `make test`, `make bench` and `make soak` install with apt-get where they may.

@@ -62,12 +62,12 @@ PREPARED = 10  # messages in it
 
 
 def prepared(folder: Path) -> None:
-    """A log of four segments, of which three no longer grow."""
+    """A log of three segments, of which two no longer grow."""
     with log.Writer(folder) as writer:
-        for count in (3, 1, 4):
+        for count in (3, 4):
             fill(writer, count)
             writer.rotate()
-        fill(writer, PREPARED - 8)
+        fill(writer, PREPARED - 7)
 
 
 def landed(folder: Path, tell: Callable[[int], None]) -> None:

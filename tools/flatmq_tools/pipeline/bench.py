@@ -21,7 +21,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from rich.console import Console
 from rich.table import Table
@@ -126,11 +126,10 @@ def paho(host: str, port: int, folder: Path, count: int) -> Figure:
         watch = _Watch()
         client.connect(host, port)
         while log.synced < count:
-            if client.socket() is None:
+            sock: Any = client.socket()
+            if sock is None:
                 raise BenchError("paho lost its connection")
-            select.select(
-                [client.socket()], [client.socket()] if client.want_write() else [], [], 1
-            )
+            select.select([sock], [sock] if client.want_write() else [], [], 1)
             before = -1
             while before != len(packets) < BATCH:  # as long as there is something to read
                 before = len(packets)
