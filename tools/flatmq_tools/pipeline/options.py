@@ -11,7 +11,6 @@ import hashlib
 import json
 import os
 import re
-import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -55,6 +54,7 @@ class Settings:
     filters: tuple[str, ...]
     qos: int
     client_id: str
+    """"": by the log's identity"""
     clean_session: bool
     username: str | None
     password: str | None = field(repr=False)
@@ -89,11 +89,11 @@ OPTIONS: dict[str, tuple[tuple[str, ...], str]] = {
         'a topic filter, or several: "a/#,b/+", or a JSON array where one has a comma',
     ),
     "qos": ((), f"0, 1 or 2, at the most; {QOS}"),
-    "clientId": ((), "1 to 65,535 bytes; from the machine, broker and filters"),
+    "clientId": ((), "1 to 65,535 bytes, its own for each query; by the log"),
     "cleanSession": ((), "true: the broker keeps nothing while the query is away; false"),
     "username": (("user",), "for the broker"),
     "password": ((), "for the broker"),
-    "localStorage": (("log",), "folder of the log, on the machine of the driver"),
+    "localStorage": (("log",), "folder of the log, on the machine of the driver; one in the home folder"),
     "logLimit": ((), f"bytes of the log, above which nothing is received; {LOG_LIMIT}"),
     "keepAlive": ((), f"s, 0 to 65,535, 0 turns it off; {KEEP_ALIVE}"),
     "connectionTimeout": ((), f"s, 0 to 65,535, 0 for the longest; {TIMEOUT}"),
@@ -282,13 +282,9 @@ class _Told:
         version = self._told.get("mqttVersion", "4").strip()
         if version not in _VERSIONS:
             raise self._bad("mqttVersion", "4 (3.1.1), 3 (3.1) or 0 (the default, 4)")
-        client_id = self._told.get("clientId")
-        if client_id is None:
-            # The same in each run, or what the broker keeps for the query would be lost.
-            known = json.dumps([socket.gethostname(), host, port, user, filters])
-            client_id = "flatmq-" + hashlib.sha256(known.encode()).hexdigest()[:16]
-        if not 1 <= len(client_id.encode()) <= (65535 if _VERSIONS[version] == 4 else 23):
-            most = "65,535" if _VERSIONS[version] == 4 else "23 in MQTT 3.1"
+        client_id = self._told.get("clientId", "")
+        most = 65535 if _VERSIONS[version] == 4 else 23
+        if "clientId" in self._told and not 1 <= len(client_id.encode()) <= most:
             raise self._bad("clientId", f"1 to {most} bytes")
         tls_files = Tls(
             self._file("caFile"),
@@ -313,7 +309,7 @@ class _Told:
             clean_session=self._flag("cleanSession", False),
             username=user,
             password=password,
-            folder=self._folder(client_id),
+            folder=self._folder(host, port, user, filters, client_id),
             keep_alive=self._number("keepAlive", KEEP_ALIVE, 0, 65535),
             timeout=self._number("connectionTimeout", TIMEOUT, 0, 65535) or 65535,
             version=_VERSIONS[version],
@@ -325,15 +321,14 @@ class _Told:
             remarks=remarks,
         )
 
-    def _folder(self, client_id: str) -> Path:
+    def _folder(self, *known: object) -> Path:
         told = self._told.get("localStorage")
         if told is not None:
             folder = Path(told.removeprefix("file://"))
-            if "://" in told.removeprefix("file://") or not told:
+            if "://" in str(told).removeprefix("file://") or not told:
                 raise self._bad("localStorage", "a folder on the machine of the driver")
             return folder.expanduser().absolute()
+        # The same in each run, or what the broker and the log keep for the query would be lost.
         state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
-        safe = re.sub(r"[^A-Za-z0-9._-]", "_", client_id)
-        if safe != client_id:
-            safe += "-" + hashlib.sha256(client_id.encode()).hexdigest()[:8]
-        return state / "flatmq" / "mqtt" / safe[:200]
+        name = hashlib.sha256(json.dumps(known).encode()).hexdigest()[:16]
+        return state / "flatmq" / "mqtt" / name

@@ -12,6 +12,7 @@ import contextlib
 import itertools
 import os
 import signal
+import ssl
 import sys
 import threading
 import time
@@ -37,7 +38,7 @@ from pyspark.sql.types import StructType
 
 from . import log
 from .ingest import Ingest
-from .options import OptionError, Settings, parse
+from .options import OptionError, Settings, Tls, parse
 
 LOCK_PATIENCE = 10.0  # s for the process before this one to let go of the log
 _STEP = 50  # ms that the receiving thread waits for bytes before it looks around
@@ -283,7 +284,7 @@ class Receiver:
         """Returns when connected, and nothing has come for `quietMs`. SourceError when there is
         no connection within `connectionTimeout`."""
         end = time.monotonic() + self._settings.timeout
-        while not self._ingest.connected:
+        while not self._ingest.subscribed:
             self.synced()
             if time.monotonic() > end:
                 host, port = self._settings.host, self._settings.port
@@ -319,8 +320,7 @@ def _ingest(settings: Settings, writer: log.Writer) -> Ingest:
     assert settings.host is not None
     return Ingest(
         writer,
-        settings.host,
-        settings.port,
+        (settings.host, settings.port),
         settings.filters,
         settings.qos,
         settings.client_id,
@@ -330,5 +330,20 @@ def _ingest(settings: Settings, writer: log.Writer) -> Ingest:
         keepalive=settings.keep_alive,
         version=settings.version,
         timeout=settings.timeout,
-        tls=settings.tls,
+        tls=_context(settings.tls),
     )
+
+
+def _context(tls: Tls | None) -> ssl.SSLContext | None:
+    if tls is None:
+        return None
+    try:
+        context = ssl.create_default_context(cafile=tls.ca_file)
+        if tls.ciphers:
+            context.set_ciphers(tls.ciphers)
+        if tls.cert_file:
+            context.load_cert_chain(tls.cert_file, tls.key_file, tls.key_password)
+    except (ssl.SSLError, OSError) as error:
+        files = ", ".join(filter(None, tls[:3]))
+        raise SourceError(f"TLS: {files}: {error}") from error
+    return context
