@@ -238,3 +238,38 @@ def run(
         command.RunError,
         JavaError,
     )
+
+
+@pipeline.command()
+@click.option(
+    "--messages", type=click.IntRange(100), default=50_000, show_default=True, help="In each run."
+)
+@click.option(
+    "--kills", type=click.IntRange(1), default=8, show_default=True, help="Of each part."
+)
+@click.option(
+    "--part",
+    "parts",
+    multiple=True,
+    type=click.Choice(["driver", "jvm", "source", "broker", "ingest"]),
+    help="Kill this one; repeatable. All, each in a run of its own, if not given.",
+)
+@click.option("--seed", type=int, help="Of the moments of the kills.")
+@click.option(
+    "--results",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="A file whose section on crashes is written anew.",
+)
+def crash(
+    messages: int, kills: int, parts: tuple[str, ...], seed: int | None, results: Path | None
+) -> None:
+    """Kill parts of the pipeline at work, and count what is missing or twice in the tables."""
+    from ..cli import _exit
+    from . import crash as command
+    from .java import JavaError
+
+    _exit(
+        lambda: command.main(messages, kills, parts or command.PARTS, results, seed),
+        command.CrashError,
+        JavaError,
+    )
