@@ -12,6 +12,7 @@ import flatmq
 
 from .broker import BrokerError
 from .interpreter import InterpreterError
+from .pipeline.cli import pipeline
 
 
 def _exit(run: Callable[[], int], *errors: type[Exception]) -> None:
@@ -340,6 +341,9 @@ def image(
         CompileError,
         *command.ERRORS,
     )
+
+
+main.add_command(pipeline)
 
 
 if __name__ == "__main__":

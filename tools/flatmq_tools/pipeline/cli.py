@@ -1,0 +1,275 @@
+"""The commands of `flatmq pipeline`."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import ssl
+import sys
+from pathlib import Path
+
+import click
+
+PASSWORD = "FLATMQ_PASSWORD"
+
+
+@click.group()
+def pipeline() -> None:
+    """From the broker to tables and a picture, on Spark."""
+    if sys.version_info < (3, 11) or importlib.util.find_spec("pyarrow") is None:
+        raise click.ClickException(
+            "the pipeline needs Python 3.11 or later, and: pip install 'flatmq[pipeline]'"
+        )
+
+
+def context(
+    tls: bool, ca: Path | None, cert: Path | None, key: Path | None
+) -> ssl.SSLContext | None:
+    """TLS that verifies the broker, and shows a certificate where one is given."""
+    if not (tls or ca or cert or key):
+        return None
+    if key and not cert:
+        raise click.ClickException("--key needs its certificate in --cert")
+    try:
+        made = ssl.create_default_context(cafile=str(ca) if ca else None)
+        if cert:
+            made.load_cert_chain(cert, key)
+    except (OSError, ssl.SSLError) as error:
+        raise click.ClickException(f"the certificates cannot be used: {error}") from error
+    return made
+
+
+_file = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+@pipeline.command()
+@click.argument("broker", metavar="HOST[:PORT]")
+@click.argument("target")
+@click.option(
+    "--filter",
+    "filters",
+    multiple=True,
+    default=("#",),
+    show_default=True,
+    help="A topic filter; repeatable.",
+)
+@click.option(
+    "--log",
+    "folder",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("flatmq-log"),
+    show_default=True,
+    help="The folder, on a disk of this machine, in which messages wait for landing.",
+)
+@click.option("--client-id", default="", help="The session's name; made of the log if not given.")
+@click.option("--qos", type=click.IntRange(0, 2), default=1, show_default=True)
+@click.option("--user", help=f"The password is taken from {PASSWORD} in the environment.")
+@click.option("--tls", is_flag=True, help="To the broker, verified; the port is 8883 unless told.")
+@click.option("--ca", type=_file, help="Certificates to verify the broker by.")
+@click.option("--cert", type=_file, help="A certificate to show to the broker,")
+@click.option("--key", type=_file, help="and its key, if that is in a file of its own.")
+@click.option(
+    "--every",
+    type=click.FloatRange(0.1, 86_400),
+    default=10.0,
+    show_default=True,
+    help="Seconds between two files.",
+)
+@click.option(
+    "--limit",
+    type=click.IntRange(1),
+    default=1024,
+    show_default=True,
+    help="MiB that may wait for landing; then the broker has to wait.",
+)
+@click.option(
+    "--segment",
+    type=click.IntRange(1, 2048),
+    default=64,
+    show_default=True,
+    help="MiB of messages in a file, at the most.",
+)
+@click.option("--keepalive", type=click.IntRange(0, 65_535), default=60, show_default=True)
+@click.option(
+    "--metrics",
+    metavar="TOPIC",
+    help="Publish counters to TOPIC/telemetry, and TOPIC/status, as a board.",
+)
+@click.option("--metrics-every", type=click.FloatRange(1, 86_400), default=10.0, show_default=True)
+@click.option("--seconds", type=click.FloatRange(0), help="End after so long.")
+def ingest(
+    broker: str, target: str, filters: tuple[str, ...], folder: Path, client_id: str, qos: int,
+    user: str | None, tls: bool, ca: Path | None, cert: Path | None, key: Path | None,
+    every: float, limit: int, segment: int, keepalive: int, metrics: str | None,
+    metrics_every: float, seconds: float | None,
+) -> None:  # fmt: skip
+    """Land what the broker at HOST has for us as Parquet files in TARGET.
+
+    TARGET is a folder, or any URL that fsspec knows (s3://..., with s3fs installed). A message is
+    acknowledged once it is synced to the log; a file appears in TARGET when it is whole. Ends
+    with SIGTERM or Ctrl-C, in good order; after SIGKILL starting again is all there is to do.
+    """
+    from ..bridge import BridgeError, address
+    from . import landing as command
+    from .ingest import Ingest, IngestError
+    from .log import MIB, LogError, Writer
+
+    try:
+        trust = context(tls, ca, cert, key)
+        where = address(broker, trust is not None)
+        with Writer(folder, limit * MIB, segment * MIB) as log:
+            worker = Ingest(
+                log, where, filters, qos, client_id, user=user,
+                password=os.environ.get(PASSWORD) if user else None, keepalive=keepalive,
+                tls=trust,
+            )  # fmt: skip
+            command.main(
+                worker, target, every_s=every, metrics=metrics, metrics_s=metrics_every,
+                seconds=seconds,
+            )  # fmt: skip
+    except (BridgeError, IngestError, LogError, command.LandingError, ValueError) as error:
+        raise click.ClickException(str(error)) from error
+
+
+def _pairs(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:
+    for one in given:
+        if "=" not in one:
+            raise click.BadParameter(f"{one}: NAME=VALUE is wanted")
+    return dict(one.split("=", 1) for one in given)
+
+
+@pipeline.command()
+@click.argument("out", type=click.Path(file_okay=False, path_type=Path))
+@click.option(
+    "--broker",
+    default="127.0.0.1:1883",
+    show_default=True,
+    envvar="BROKER",
+    help="host:port, or tcp://... or ssl://...",
+)
+@click.option(
+    "--filter",
+    "filters",
+    multiple=True,
+    default=("dev/#",),
+    show_default=True,
+    help="Topic filter; repeatable.",
+)
+@click.option(
+    "--option",
+    "options",
+    multiple=True,
+    metavar="NAME=VALUE",
+    callback=_pairs,
+    help='Option of format("mqtt"), such as username; repeatable.',
+)
+@click.option(
+    "--landed",
+    metavar="FOLDER",
+    help="Take the files that `flatmq pipeline ingest` lands, not the broker.",
+)
+@click.option(
+    "--job",
+    "jobs",
+    multiple=True,
+    type=click.Choice(["raw", "measurements", "windows", "health"]),
+    help="Do this one; repeatable. All, if not given.",
+)
+@click.option("--delta", is_flag=True, help="Write Delta tables too.")
+@click.option(
+    "--trigger",
+    type=click.FloatRange(0.0),
+    default=1.0,
+    show_default=True,
+    help="Seconds between two batches.",
+)
+@click.option(
+    "--health-every",
+    type=click.FloatRange(1.0),
+    default=60.0,
+    show_default=True,
+    help="Seconds between two snapshots of the health tables.",
+)
+@click.option("--seconds", type=click.FloatRange(0.0), help="End after that; else with Ctrl-C.")
+@click.option(
+    "--master",
+    default="local[2]",
+    show_default=True,
+    envvar="SPARK_MASTER",
+    help='As for spark-submit; "" under spark-submit itself.',
+)
+@click.option(
+    "--conf",
+    multiple=True,
+    metavar="NAME=VALUE",
+    callback=_pairs,
+    help="Configuration of Spark; repeatable.",
+)
+def run(
+    out: Path,
+    broker: str,
+    filters: tuple[str, ...],
+    options: dict[str, str],
+    landed: str | None,
+    jobs: tuple[str, ...],
+    delta: bool,
+    trigger: float,
+    health_every: float,
+    seconds: float | None,
+    master: str,
+    conf: dict[str, str],
+) -> None:
+    """Make tables in the folder OUT of what a broker sends: each message once, also after kills.
+
+    The password for `--option username=...` is taken from FLATMQ_PASSWORD in the environment.
+    """
+    import json
+
+    from ..cli import _exit
+    from . import run as command
+    from .java import JavaError
+
+    source = {"brokerUrl": broker, "filters": json.dumps(filters), **options}
+    if PASSWORD in os.environ and "username" in options:
+        source.setdefault("password", os.environ[PASSWORD])
+    plan = command.Plan(out, source, landed, jobs or command.JOBS, delta, trigger, health_every)
+    _exit(
+        lambda: command.main(plan, master=master or None, conf=conf, seconds=seconds),
+        command.RunError,
+        JavaError,
+    )
+
+
+@pipeline.command()
+@click.option(
+    "--messages", type=click.IntRange(100), default=50_000, show_default=True, help="In each run."
+)
+@click.option(
+    "--kills", type=click.IntRange(1), default=8, show_default=True, help="Of each part."
+)
+@click.option(
+    "--part",
+    "parts",
+    multiple=True,
+    type=click.Choice(["driver", "jvm", "source", "broker", "ingest"]),
+    help="Kill this one; repeatable. All, each in a run of its own, if not given.",
+)
+@click.option("--seed", type=int, help="Of the moments of the kills.")
+@click.option(
+    "--results",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="A file whose section on crashes is written anew.",
+)
+def crash(
+    messages: int, kills: int, parts: tuple[str, ...], seed: int | None, results: Path | None
+) -> None:
+    """Kill parts of the pipeline at work, and count what is missing or twice in the tables."""
+    from ..cli import _exit
+    from . import crash as command
+    from .java import JavaError
+
+    _exit(
+        lambda: command.main(messages, kills, parts or command.PARTS, results, seed),
+        command.CrashError,
+        JavaError,
+    )
