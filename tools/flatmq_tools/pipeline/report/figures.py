@@ -115,12 +115,18 @@ class Dead(NamedTuple):
 class Batch(NamedTuple):
     """A micro-batch, as Spark told its progress."""
 
+    query: str
     at: float
     seconds: float
     trigger: float | None
     rows: int
     spool: int | None
-    """Messages in the spool that were not in it."""
+    """Messages that were in the log, and not in this batch or one before."""
+
+    @property
+    def late(self) -> bool:
+        """It took longer than the trigger allows."""
+        return self.trigger is not None and self.seconds > self.trigger
 
 
 @dataclass
@@ -193,7 +199,8 @@ def of_messages(frame: DataFrame) -> Figures:
 
 def _asked(frame: DataFrame, health: Health) -> Figures:
     ends = frame.agg(
-        F.min("timestamp").alias("since"), F.max("timestamp").alias("until"), F.count("*").alias("n")
+        F.min("timestamp").alias("since"), F.max("timestamp").alias("until"),
+        F.count("*").alias("n"),
     ).collect()[0]  # fmt: skip
     if not ends.n:
         raise ReportError("there are no messages")
@@ -297,22 +304,22 @@ def batches(file: Path, start: datetime.datetime) -> list[Batch]:
             at = datetime.datetime.fromisoformat(said["timestamp"].replace("Z", "+00:00"))
             trigger = said.get("triggerMs")
             batch = Batch(
+                str(said.get("name") or "raw"),
                 (at - start).total_seconds(),
                 said["durationMs"].get("triggerExecution", said.get("batchDuration", 0)) / 1000,
                 None if trigger is None else trigger / 1000,
                 said["numInputRows"],
                 _spool(said),
             )
-            found[str(said.get("id", said.get("query"))), said["batchId"]] = batch
+            found[str(said.get("id")), said["batchId"]] = batch
         except (ValueError, KeyError, TypeError, AttributeError):
             continue
     return sorted(found.values())
 
 
 def _spool(said: dict[str, Any]) -> int | None:
-    """How far the newest offset of the first source is past the end of the batch."""
-    if isinstance(said.get("spool"), int):
-        return int(said["spool"])
+    """How far the newest offset of the log is past the end of the batch; None where the source
+    has no log."""
     source = next(iter(said.get("sources") or []), {})
     latest, end = (_offset(source.get(name)) for name in ("latestOffset", "endOffset"))
     return None if latest is None or end is None else max(latest - end, 0)
@@ -324,8 +331,8 @@ def _offset(said: Any) -> int | None:
             said = json.loads(said)
         except ValueError:
             return None
-    if isinstance(said, dict) and len(said) == 1:
-        said = next(iter(said.values()))
+    if isinstance(said, dict):
+        said = said.get("offset")
     return said if isinstance(said, int) else None
 
 

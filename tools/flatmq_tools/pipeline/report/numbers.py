@@ -49,9 +49,19 @@ def summary(figures: Figures) -> list[Number]:
                f"95 %: {milliseconds(p95)}, 99 %: {milliseconds(p99)}" if p50 is not None
                else "no pack has a time"),
         Number("reboots", count(reboots), _who(d.name for d in devices if d.reboots)),
-        Number("dead letters", count(dead), figures.dead[0].kind if dead else "every pack was read",
-               "bad" if dead else "good"),
+        Number("dead letters", count(dead),
+               figures.dead[0].kind if dead else "every pack was read", "bad" if dead else "good"),
+        _batches(figures),
     ]  # fmt: skip
+
+
+def _batches(figures: Figures) -> Number:
+    if not figures.batches:
+        return Number("batches", "–", "no progress was noted")  # noqa: RUF001
+    late = sum(batch.late for batch in figures.batches)
+    took = sorted(batch.seconds for batch in figures.batches)
+    note = f"median {duration(took[len(took) // 2])}, {count(late)} longer than the trigger"
+    return Number("batches", count(len(figures.batches)), note)
 
 
 def worst(devices: list[Device]) -> list[Device]:
