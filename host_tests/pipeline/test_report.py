@@ -238,6 +238,22 @@ def test_nothing_to_show_is_said(told: Figures) -> None:
     assert "no progress was noted" in page.page(calm, made)
 
 
+def test_long_names_are_told_apart(told: Figures) -> None:
+    """Boards of one fleet begin alike; the picture has room for what differs."""
+    boards = [
+        told.devices[-1]._replace(name=f"fleet-of-the-north-board-{n:04d}", lost=n)
+        for n in (7, 12)
+    ]
+    (loss,) = (
+        p
+        for p in pictures.pictures(Figures(told.since, told.until, 1, devices=boards))
+        if p.name == "loss"
+    )
+    assert "…board-0007<" in loss.svg
+    assert "…board-0012<" in loss.svg
+    assert "north" not in re.sub("aria-label=.[^>]*", "", loss.svg)
+
+
 def test_the_command(tmp_path: Path) -> None:
     """Without tables it says what makes them, before Spark is started."""
     done = CliRunner().invoke(
