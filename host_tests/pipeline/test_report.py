@@ -236,6 +236,9 @@ def test_nothing_to_show_is_said(told: Figures) -> None:
     ]
     assert "nothing was lost" in next(p.svg for p in made if p.name == "loss")
     assert "no progress was noted" in page.page(calm, made)
+    # One message has no span to be spread over.
+    single = Figures(told.since, told.since, 1, moments=[figures.Moment(0, 1, None, None, None)])
+    assert pictures.pictures(single)[0].says == "Messages per second over time, at most 1."
 
 
 def test_long_names_are_told_apart(told: Figures) -> None:

@@ -119,7 +119,7 @@ def _size(match: re.Match[str]) -> str:
 
 def _rate(axes: Axes, figures: Figures) -> str:
     rates = [
-        (m.at, m.messages / min(figures.step, figures.span - m.at))
+        (m.at, m.messages / (min(figures.step, figures.span - m.at) if m.at else figures.step))
         for m in _whole(figures.moments, figures.step, figures)
     ]
     times, values = _steps(rates, figures)
