@@ -432,10 +432,9 @@ def main(
                     on_kill=lambda task=task: progress.advance(task),  # type: ignore[misc]
                 )
             )
-    text = report(found, messages, kills)
-    print(text)
-    if results_path is not None:
-        results.write(results_path, "crash", text)
+            if results_path is not None:  # what is found is kept, should the next one fail
+                results.write(results_path, "crash", report(found, messages, kills))
+    print(report(found, messages, kills))
     return 0 if all(one.good for one in found) else 1
 
 
