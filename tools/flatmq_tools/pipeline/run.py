@@ -166,6 +166,7 @@ class Run:
             known = json.loads(progress.json)
             if known["batchId"] > self._seen.get(known["name"], -1):
                 self._seen[known["name"]] = known["batchId"]
+                known["triggerMs"] = round(self._plan.trigger * 1000)
                 self._progress.write(json.dumps(known) + "\n")
                 if known["name"] == "raw":
                     self.rows += known["numInputRows"]
@@ -176,15 +177,15 @@ class Run:
         folder = self._plan.out / "raw"
         if "health" not in self._plan.jobs or not any(folder.glob("batch=*")):
             return
-        known = health.Health(self._spark.read.parquet(str(folder)))
-        for name, table in (
-            ("health", known.boots),
-            ("devices", known.devices),
-            ("gaps", known.gaps),
-        ):
-            sinks.replace(table(), self._plan.out / name)
-            if self._plan.delta:
-                sinks.replace_delta(table(), self._plan.out / "delta" / name)
+        with health.Health(self._spark.read.parquet(str(folder))) as known:
+            for name, table in (
+                ("health", known.boots),
+                ("devices", known.devices),
+                ("gaps", known.gaps),
+            ):
+                sinks.replace(table(), self._plan.out / name)
+                if self._plan.delta:
+                    sinks.replace_delta(table(), self._plan.out / "delta" / name)
 
     def finish(self) -> None:
         """Works off what is there: first what came from the broker, for `_DRAIN` s at the most as
