@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.dataset as ds
 import pytest
-from mqtt import broker, publish, until
 
 from flatmq_tools.broker import Broker
 from flatmq_tools.pipeline import log
+from mqtt import broker, publish, until
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
