@@ -11,10 +11,10 @@ from typing import NamedTuple
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from messages import Message, at, frame, reading
 from pyspark.sql import Row, SparkSession
 
 from flatmq_tools.pipeline.jobs import health
+from messages import Message, at, frame, reading
 
 INTERVAL = 10  # s between two readings
 SILENCE = 5000

@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from messages import START, Message, frame, reading
 from PIL import Image
 from pyspark.sql import SparkSession
 from rich.console import Console
@@ -22,6 +21,7 @@ from rich.console import Console
 from flatmq_tools.cli import main
 from flatmq_tools.pipeline.report import command, figures, numbers, page, pictures, terminal
 from flatmq_tools.pipeline.report.figures import Figures
+from messages import START, Message, frame, reading
 
 PAPER, PAGE = (0xFF, 0xFF, 0xFF), (0xF4, 0xF6, 0xF8)
 

@@ -155,8 +155,8 @@ class Run:
             self._note(query)
             if not query.isActive:
                 error = query.exception()
-                reason = "it was stopped" if error is None else _reason(error)
-                raise RunError(f"the query {query.name} has ended: {reason}")
+                told = "it was stopped" if error is None else reason(error)
+                raise RunError(f"the query {query.name} has ended: {told}")
         if time.monotonic() - self._looked > self._plan.health_every:
             self.health()
             self._looked = time.monotonic()
@@ -245,14 +245,14 @@ def main(plan: Plan, *, master: str | None, conf: dict[str, str], seconds: float
             running.finish()
             running.stop()
         except PySparkException as error:
-            raise RunError(_reason(error)) from error
+            raise RunError(reason(error)) from error
         finally:
             spark.stop()
     console.print(f"{running.rows:,} messages more in {plan.out}/raw")
     return 0
 
 
-def _reason(error: PySparkException) -> str:
+def reason(error: PySparkException) -> str:
     """What a Spark error says, without the traces of Python and of Java."""
     lines = [line for line in str(error).splitlines() if line and not line[0].isspace()]
     known = [line for line in lines if _OWN.match(line)]
