@@ -131,6 +131,170 @@ def ingest(
         raise click.ClickException(str(error)) from error
 
 
+def _pairs(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:
+    for one in given:
+        if "=" not in one:
+            raise click.BadParameter(f"{one}: NAME=VALUE is wanted")
+    return dict(one.split("=", 1) for one in given)
+
+
+@pipeline.command()
+@click.argument("out", type=click.Path(file_okay=False, path_type=Path))
+@click.option(
+    "--broker",
+    default="127.0.0.1:1883",
+    show_default=True,
+    envvar="BROKER",
+    help="host:port, or tcp://... or ssl://...",
+)
+@click.option(
+    "--filter",
+    "filters",
+    multiple=True,
+    default=("dev/#",),
+    show_default=True,
+    help="Topic filter; repeatable.",
+)
+@click.option(
+    "--option",
+    "options",
+    multiple=True,
+    metavar="NAME=VALUE",
+    callback=_pairs,
+    help='Option of format("mqtt"), such as username; repeatable.',
+)
+@click.option(
+    "--landed",
+    metavar="FOLDER",
+    help="Take the files that `flatmq pipeline ingest` lands, not the broker.",
+)
+@click.option(
+    "--job",
+    "jobs",
+    multiple=True,
+    type=click.Choice(["raw", "measurements", "windows", "health"]),
+    help="Do this one; repeatable. All, if not given.",
+)
+@click.option("--delta", is_flag=True, help="Write Delta tables too.")
+@click.option(
+    "--trigger",
+    type=click.FloatRange(0.0),
+    default=1.0,
+    show_default=True,
+    help="Seconds between two batches.",
+)
+@click.option(
+    "--health-every",
+    type=click.FloatRange(1.0),
+    default=60.0,
+    show_default=True,
+    help="Seconds between two snapshots of the health tables.",
+)
+@click.option("--seconds", type=click.FloatRange(0.0), help="End after that; else with Ctrl-C.")
+@click.option(
+    "--master",
+    default="local[2]",
+    show_default=True,
+    envvar="SPARK_MASTER",
+    help='As for spark-submit; "" under spark-submit itself.',
+)
+@click.option(
+    "--conf",
+    multiple=True,
+    metavar="NAME=VALUE",
+    callback=_pairs,
+    help="Configuration of Spark; repeatable.",
+)
+def run(
+    out: Path,
+    broker: str,
+    filters: tuple[str, ...],
+    options: dict[str, str],
+    landed: str | None,
+    jobs: tuple[str, ...],
+    delta: bool,
+    trigger: float,
+    health_every: float,
+    seconds: float | None,
+    master: str,
+    conf: dict[str, str],
+) -> None:
+    """Make tables in the folder OUT of what a broker sends: each message once, also after kills.
+
+    The password for `--option username=...` is taken from FLATMQ_PASSWORD in the environment.
+    """
+    import json
+
+    from ..cli import _exit
+    from . import run as command
+    from .java import JavaError
+
+    source = {"brokerUrl": broker, "filters": json.dumps(filters), **options}
+    if PASSWORD in os.environ and "username" in options:
+        source.setdefault("password", os.environ[PASSWORD])
+    plan = command.Plan(out, source, landed, jobs or command.JOBS, delta, trigger, health_every)
+    _exit(
+        lambda: command.main(plan, master=master or None, conf=conf, seconds=seconds),
+        command.RunError,
+        JavaError,
+    )
+
+
+@pipeline.command()
+@click.option(
+    "--messages", type=click.IntRange(100), default=50_000, show_default=True, help="In each run."
+)
+@click.option(
+    "--kills", type=click.IntRange(1), default=8, show_default=True, help="Of each part."
+)
+@click.option(
+    "--part",
+    "parts",
+    multiple=True,
+    type=click.Choice(["driver", "jvm", "source", "broker", "ingest"]),
+    help="Kill this one; repeatable. All, each in a run of its own, if not given.",
+)
+@click.option("--seed", type=int, help="Of the moments of the kills.")
+@click.option(
+    "--results",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="A file whose section on crashes is written anew.",
+)
+def crash(
+    messages: int, kills: int, parts: tuple[str, ...], seed: int | None, results: Path | None
+) -> None:
+    """Kill parts of the pipeline at work, and count what is missing or twice in the tables."""
+    from ..cli import _exit
+    from . import crash as command
+    from .java import JavaError
+
+    _exit(
+        lambda: command.main(messages, kills, parts or command.PARTS, results, seed),
+        command.CrashError,
+        JavaError,
+    )
+
+
+@pipeline.command()
+@click.argument("out", type=click.Path(path_type=Path))
+@click.option(
+    "--tables",
+    required=True,
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="The folder that `flatmq pipeline run` writes to.",
+)
+@click.option("--master", default="local[2]", show_default=True, help="As for spark-submit.")
+def report(out: Path, tables: Path, master: str) -> None:
+    """Write OUT/report.html, with pictures of what the fleet sent, and print its numbers.
+
+    The pictures are in the page, and beside it as PNG. OUT may be a file that ends in .html.
+    """
+    from ..cli import _exit
+    from .report import command
+
+    _exit(lambda: command.main(out, tables, master), *command.ERRORS)
+
+
 @pipeline.command()
 @click.option(
     "--messages", type=click.IntRange(1_000, 10_000_000), default=200_000, show_default=True

@@ -1,0 +1,68 @@
+"""The report in the terminal: the numbers of the page, as tables."""
+
+from __future__ import annotations
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from . import numbers
+from .figures import Device, Figures
+
+MOST = 15
+_HEADS = ("status", "silent for", "received", "lost", "twice", "reordered", "delay", "reboots")
+# What is left out where the terminal has fewer columns.
+_NEEDS = {"received": 100, "reordered": 100, "status": 76, "twice": 76}
+_STYLES = {"bad": "bold red", "odd": "bold yellow", "good": "green", "": "bold"}
+
+
+def show(figures: Figures, console: Console) -> None:
+    """Prints them."""
+    table = Table(box=box.SIMPLE, show_header=False)
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(justify="right", no_wrap=True)
+    table.add_column(style="dim", overflow="fold")
+    for each in numbers.summary(figures):
+        table.add_row(each.name, _text(each.text, _STYLES[each.mood]), _text(each.note))
+    console.print(table)
+    worst = [
+        d for d in numbers.worst(figures.devices)
+        if d.silent or d.lost or d.duplicates or d.reordered or d.reboots
+    ]  # fmt: skip
+    if not worst:
+        return
+    table = Table(box=box.SIMPLE, title="Devices that need a look", title_justify="left")
+    table.add_column("device", overflow="fold")
+    heads = [head for head in _HEADS if console.width >= _NEEDS.get(head, 0)]
+    for head in heads:
+        left = head == "status"
+        table.add_column(head, justify="left" if left else "right", no_wrap=True)
+    for device in worst[:MOST]:
+        cells = _cells(device)
+        table.add_row(Text(device.name), *(cells[head] for head in heads))
+    if len(worst) > MOST:
+        table.caption = f"{MOST} of {numbers.count(len(worst))}"
+    console.print(table)
+
+
+def _cells(of: Device) -> dict[str, Text]:
+    return {
+        "status": _text(of.status or ""),
+        "silent for": _text(numbers.duration(of.silent_s), "bold yellow" if of.silent else ""),
+        "received": _text(numbers.count(of.received)),
+        "lost": _text(numbers.count(of.lost), "bold red" if of.lost else "dim"),
+        "twice": _text(numbers.count(of.duplicates)),
+        "reordered": _text(numbers.count(of.reordered)),
+        "delay": _text(numbers.milliseconds(of.p50)),
+        "reboots": _text(numbers.count(of.reboots)),
+    }
+
+
+def _text(text: str, style: str = "") -> Text:
+    return Text(_plain(text), style=style)
+
+
+def _plain(text: str) -> str:
+    """Some terminals have no narrow blank."""
+    return text.replace("\N{NARROW NO-BREAK SPACE}", " ")
