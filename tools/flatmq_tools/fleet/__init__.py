@@ -126,5 +126,5 @@ def table(total: truth.Summary, figures: Figures) -> Table:
         shown.add_row(
             "CPU", f"{figures.run_cpu / figures.run:.0%}", f"of a core; {each:.0f} µs a reading"
         )
-        shown.add_row("late", f"{figures.late * 1000:,.0f} ms", "a reading, at the most")
+        shown.add_row("late", f"{figures.late * 1000:,.0f} ms", "the loop, at the most")
     return shown

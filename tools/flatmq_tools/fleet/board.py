@@ -21,7 +21,9 @@ PATIENCE = 10.0  # seconds that a reboot waits for acknowledgements, and a drop-
 AGAIN = 0.005  # seconds to the next look while it waits
 BACKLOG = 10.0  # seconds of readings that there is room for while the broker is away
 FOREVER = 3_600_000  # ms
-RETRY_MAX_MS = 8000
+RETRY_MS = 250
+RETRY_MAX_MS = 5000
+BOOT = 0.2  # seconds that a board has no network after its start
 TEMPERATURE = label(b"chip/temp", b"Cel")
 
 
@@ -65,14 +67,15 @@ class Board:
         self.commands = 0  # received, and ignored
         self.over = False  # no reading comes any more
         self.closed = False
-        self.late = 0.0  # seconds that a reading came after its time, at the most
         self.timer = math.inf  # when the loop looks at the client next
 
     # From a start to its end
 
-    def start(self) -> None:
-        """Boot: a new client, which begins to connect. It takes no readings before `measure`."""
+    def start(self, seconds: float = 0.0) -> None:
+        """Boot: a new client, which can connect after so long. The first one takes no readings
+        before `measure`."""
         self.link = Link(self._loop.selector, self._loop.address, self)
+        self.link.down_until = time.monotonic() + seconds
         held = max(8, min(255, math.ceil(self._rate * BACKLOG) + 2))
         user, password = self._login
         self.client = client = Client(
@@ -84,6 +87,7 @@ class Board:
             inflight=held,
             subscriptions=1,
             incoming=1,
+            retry_ms=RETRY_MS,
             retry_max_ms=RETRY_MAX_MS,
             link=self.link,
         )
@@ -98,7 +102,7 @@ class Board:
         self._told = 0  # the connection on which the status was published
         self._was = client.state
         self._asleep = False
-        self.losing = False  # on purpose
+        self.losing = seconds > 0  # on purpose
         client.start()
         self._poll()
 
@@ -175,7 +179,7 @@ class Board:
             return True
         self._off()
         if turn.before == plan.REBOOT:
-            self.start()
+            self.start(BOOT)
             self.boots.append(self.boot)
         return True
 
@@ -187,8 +191,6 @@ class Board:
         self._loop.changed(self, self._was, "offline")
 
     def _read(self, what: str) -> None:
-        due = self._began + self._phase + self._taken / self._rate
-        self.late = max(self.late, time.monotonic() - due)
         self._taken += 1
         boot = self.boot
         boot.readings += 1

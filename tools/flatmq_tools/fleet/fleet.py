@@ -56,7 +56,7 @@ class Figures:
     run: float = 0.0
     run_cpu: float = 0.0
     late: float = 0.0
-    """That a reading came after its time, at the most."""
+    """By which the loop came after a time that was set, at the most."""
     errors: dict[str, int] = field(default_factory=dict)
     """Why connections ended, and how often."""
 
@@ -174,6 +174,7 @@ class Fleet:
         # A collection looks at everything there is: most of it stays to the end.
         gc.collect()
         gc.freeze()
+        self._loop.late = 0.0
         began, cpu = time.monotonic(), time.process_time()
         for board in self._boards:
             board.measure(began)
@@ -196,7 +197,7 @@ class Fleet:
             self.interrupted = True
         self.figures.run = min(time.monotonic() - began, self.settings.seconds)
         self.figures.run_cpu = time.process_time() - cpu
-        self.figures.late = max(board.late for board in self._boards)
+        self.figures.late = self._loop.late
         gc.unfreeze()
 
     def _close(self, show: Callable[[str, float], None]) -> None:

@@ -18,6 +18,8 @@ class Loop:
         self.selector = selectors.DefaultSelector()
         self._timers: list[tuple[float, int, Callable[[], None]]] = []
         self._order = itertools.count()
+        self.late = 0.0
+        """Seconds by which something came after its time, at the most."""
         self.online = 0
         """Boards that are."""
         self.on_change: Callable[[Any, str, str], None] | None = None
@@ -42,6 +44,8 @@ class Loop:
         now = time.monotonic()
         # What these set is for the next turn: sockets have theirs in between.
         due = []
+        if timers:
+            self.late = max(self.late, now - timers[0][0])
         while timers and timers[0][0] <= now:
             due.append(heapq.heappop(timers)[2])
         for what in due:
