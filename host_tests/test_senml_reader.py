@@ -53,6 +53,10 @@ def test_a_record_of_base_fields_alone_says_nothing() -> None:
 @pytest.mark.parametrize(
     ("pack", "why"),
     [
+        ('[{"n":"a","v":1' + "0" * 400 + "}]", "not a number"),
+        ('[{"n":"a","v":1e308,"bv":1e308}]', "double"),
+        ('[{"n":"a","s":-1e308,"bs":-1e308}]', "double"),
+        ('[{"n":"a","v":1,"t":1e308,"bt":1e308}]', "double"),
         (b"\xff", "not JSON"),
         (b"", "not JSON"),
         ("[" * 100_000, "not JSON"),

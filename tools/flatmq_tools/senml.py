@@ -1,10 +1,14 @@
-"""What does a SenML pack say? Resolves its records (RFC 8428, section 4.6), from JSON."""
+"""What does a SenML pack say? Resolves its records (RFC 8428, section 4.6), from JSON.
+
+`senml_cbor` reads the other encoding, and has the same rules from here.
+"""
 
 from __future__ import annotations
 
 import json
 import math
 import re
+import reprlib
 import time
 from typing import Any, NamedTuple
 
@@ -37,12 +41,17 @@ class Record(NamedTuple):
 def resolve(pack: bytes | str, now: float | None = None) -> list[Record]:
     """The records of a pack in their order. `now` is what relative times are relative to, in
     seconds since 1970: the clock, unless given. PackError."""
-    if now is None:
-        now = time.time()
     try:
         records = json.loads(pack, parse_constant=_refuse)
     except (ValueError, RecursionError) as error:
         raise PackError(f"not JSON: {error}") from error
+    return resolve_records(records, now)
+
+
+def resolve_records(records: object, now: float | None = None) -> list[Record]:
+    """As `resolve`, of a pack that is decoded: a list of dicts, by the labels of JSON."""
+    if now is None:
+        now = time.time()
     if not isinstance(records, list) or not records:
         raise PackError("not an array of records")
     base: dict[str, Any] = {}
@@ -71,8 +80,8 @@ def _check(record: object) -> None:
         raise PackError("not an object")
     for key, value in record.items():
         number = isinstance(value, (int, float)) and not isinstance(value, bool)
-        if key in NUMBERS and not (number and math.isfinite(value)):
-            raise PackError(f"{key} = {value!r}: not a number")
+        if key in NUMBERS and not (number and _is_finite(value)):
+            raise PackError(f"{key} = {reprlib.repr(value)}: not a number")
         if key in TEXTS and not isinstance(value, str):
             raise PackError(f"{key} = {value!r}: not a text")
         if key == "vb" and not isinstance(value, bool):
@@ -85,6 +94,14 @@ def _check(record: object) -> None:
         raise PackError(f"bver = {record['bver']}: {VERSION} is known")
     if sum(key in record for key in VALUES) > 1:
         raise PackError("more than one value")
+
+
+def _is_finite(value: float) -> bool:
+    """Whether an IEEE 754 double holds it; an int may be past that."""
+    try:
+        return math.isfinite(value)
+    except OverflowError:
+        return False
 
 
 def _resolved(fields: dict[str, Any], now: float) -> Record | None:
@@ -100,6 +117,9 @@ def _resolved(fields: dict[str, Any], now: float) -> Record | None:
     if not NAME.fullmatch(name):
         raise PackError(f"name = {name!r}: not allowed")
     at = fields.get("bt", 0) + fields.get("t", 0)
+    for what, number in (("v + bv", value), ("s + bs", total), ("t + bt", at)):
+        if isinstance(number, (int, float)) and not _is_finite(number):
+            raise PackError(f"{what}: past what a double holds")
     if at < RELATIVE:
         at += now
     return Record(name, fields.get("u", fields.get("bu", "")), at, value, total)

@@ -1,0 +1,66 @@
+"""What are the columns of a message, and which messages have a topic that filters match?"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+MESSAGE = {
+    "topic": "string",
+    "payload": "binary",
+    "timestamp": "timestamp",  # when it was received
+    "qos": "int",
+    "retain": "boolean",
+    "dup": "boolean",
+    "offset": "bigint",  # in its log, from 0
+}
+TELEMETRY = ("dev/+/telemetry",)
+STATUS = ("dev/+/status",)
+
+
+class ColumnsError(ValueError):
+    """It is no table of messages; the text names the column."""
+
+
+def messages(frame: DataFrame) -> DataFrame:
+    """The columns of a message, in their order and with their types; others are left out.
+    ColumnsError for one that is missing or has another type."""
+    there = dict(frame.dtypes)
+    for name, kind in MESSAGE.items():
+        if name not in there:
+            raise ColumnsError(
+                f"no column {name}: messages have {', '.join(MESSAGE)}; "
+                f"this has {', '.join(there) or 'none'}"
+            )
+        if there[name] != kind:
+            raise ColumnsError(f"column {name} is {there[name]}: a message's is {kind}")
+    return frame.select(*MESSAGE)
+
+
+def matched(topic: Column, filters: Sequence[str]) -> Column:
+    """Whether the topic name matches one of these topic filters (MQTT 3.1.1, section 4.7)."""
+    if not filters:
+        raise ValueError("filters: at least one")
+    return reduce(Column.__or__, (topic.rlike(pattern(filt)) for filt in filters))
+
+
+def pattern(filt: str) -> str:
+    """A regular expression, of Java and of Python, for the names that a topic filter matches."""
+    levels = filt.split("/")
+    if any(set(level) & {"+", "#"} and len(level) > 1 for level in levels) or "#" in levels[:-1]:
+        raise ValueError(f"{filt}: no topic filter")
+    # Section 4.7.2: a leading wildcard does not reach $SYS and the like.
+    start = r"^(?!\$)" if levels[0] in "+#" and levels[0] else "^"
+    deep = levels[-1] == "#"
+    parts = [
+        r"[^/]*" if level == "+" else re.escape(level) for level in levels[: -1 if deep else None]
+    ]
+    if deep:  # "a/#" matches "a" too (section 4.7.1.2)
+        end = "(?:/[\\s\\S]*)?" if parts else "[\\s\\S]*"
+    else:
+        end = ""
+    return start + "/".join(parts) + end + r"(?![\s\S])"

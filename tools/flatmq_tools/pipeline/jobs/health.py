@@ -1,0 +1,281 @@
+"""How are the boards? What was lost, came twice, late or out of order, who restarted or went
+silent, and what their status says.
+
+Of the raw table, as a batch: whether a number is lost is known when all that came is there. What
+is counted is what docs/telemetry.md says can be. A copy is told from its first by `offset` where
+they arrived at the same time.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Sequence
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from .columns import STATUS, TELEMETRY, matched, messages
+from .measurements import packs as parsed
+
+FAR = 1000
+"""Boots that are further apart were not counted up from one to the other: new flash."""
+QUIET = 3
+"""A board is silent after so many times its usual interval."""
+_STATUS = 32  # characters of a status that are kept
+_BOOT = ("device", "boot")
+
+
+class HealthError(ValueError):
+    """The frame is none that this is known of; the text says what to do."""
+
+
+class Health:
+    """The packs of some messages with what they show, for the tables `boots`, `devices` and
+    `gaps`; hold it where several are wanted.
+
+    messages      the columns of a message; a batch
+    telemetry, status
+                  topic filters of packs and of statuses; the second level names the device
+    now           until when silence is counted; the newest message, if not given
+    silent_after  s without a pack after which a board is silent; 3 of its usual intervals (the
+                  median), if not given, or of the fleet's for a board that was heard only once
+    """
+
+    def __init__(
+        self, frame: DataFrame, telemetry: Sequence[str] = TELEMETRY,
+        status: Sequence[str] = STATUS, now: datetime.datetime | None = None,
+        silent_after: float | None = None,
+    ) -> None:  # fmt: skip
+        if frame.isStreaming:
+            raise HealthError(
+                "health is of a batch: of the raw table, or in foreachBatch what is there by then"
+            )
+        self._messages = messages(frame)
+        newest = F.lit(now) if now is not None else F.max("timestamp")
+        self._now = F.broadcast(self._messages.agg(newest.alias("now")))
+        self._after = silent_after
+        self._status = self._newest_status(status)
+        self.packs = self._marked(parsed(frame, telemetry))
+        """One row a pack that came: device, boot, seq, timestamp, offset, delay (ms; null where
+        the pack has no time of its own), and copy, reordered."""
+
+    def _newest_status(self, filters: Sequence[str]) -> DataFrame:
+        newest = F.struct("timestamp", "offset")
+        text = F.substring(F.decode("payload", "UTF-8"), 1, _STATUS)
+        told = F.max_by(F.struct(text.alias("status"), F.col("timestamp").alias("since")), newest)
+        return (
+            self._messages.where(matched(F.col("topic"), filters))
+            .groupBy(F.split("topic", "/")[1].alias("device"))
+            .agg(told.alias("told"))
+            .select(
+                "device",
+                F.when(F.col("told.status") != "", F.col("told.status")).alias("status"),
+                F.col("told.since").alias("status_since"),
+            )
+        )
+
+    def _marked(self, packs: DataFrame) -> DataFrame:
+        arrival = ("timestamp", "offset")
+        same = Window.partitionBy(*_BOOT, "seq").orderBy(*arrival)
+        before = Window.partitionBy(*_BOOT).orderBy(*arrival).rowsBetween(
+            Window.unboundedPreceding, -1
+        )  # fmt: skip
+        delay = (F.unix_micros("timestamp") - F.unix_micros("time")) / 1000
+        return (
+            packs.where("reason is null and boot is not null")
+            .select(
+                *_BOOT, "seq", *arrival, F.when(F.col("told"), delay).alias("delay"),
+                (F.row_number().over(same) > 1).alias("copy"),
+            )
+            .withColumn(
+                "reordered",
+                ~F.col("copy") & F.coalesce(F.col("seq") < F.max("seq").over(before), F.lit(False)),
+            )
+        )  # fmt: skip
+
+    def _first(self) -> DataFrame:
+        return self.packs.where(~F.col("copy"))
+
+    def _boots(self) -> DataFrame:
+        """Per boot, without what is known of the device."""
+        once = ~F.col("copy")
+        delays = F.percentile_approx(F.when(once, F.col("delay")), [0.5, 0.95, 0.99], 10_000)
+        boots = self.packs.groupBy(*_BOOT).agg(
+            F.min("timestamp").alias("first"),
+            F.max("timestamp").alias("last"),
+            F.count_if(once).alias("received"),
+            F.min("seq").alias("lowest"),
+            F.max("seq").alias("highest"),
+            F.count_if("copy").alias("duplicates"),
+            F.count_if("reordered").alias("reordered"),
+            delays.alias("delays"),
+        )
+        # Boots count up, whatever order their readings came in.
+        of_device = Window.partitionBy("device").orderBy("boot")
+        step = F.col("boot") - F.lag("boot").over(of_device)
+        starts = F.when(step.isNull(), 0).when(step > FAR, 1).otherwise(step)
+        # Whoever heard an earlier boot was there when this one began, with number 1.
+        whole = F.col("starts") > 0
+        missing = F.col("highest") - F.col("lowest") + 1 - F.col("received")
+        head = F.greatest(F.col("lowest") - 1, F.lit(0))
+        return (
+            boots.withColumn("starts", starts)
+            .withColumn("lost", missing + F.when(whole, head).otherwise(0))
+            .withColumn("unheard", F.when(whole, 0).otherwise(head))
+        )
+
+    def boots(self) -> DataFrame:
+        """See `health`."""
+        return (
+            self._boots()
+            .join(self._known(), "device")
+            .select(
+                *_BOOT, "first", "last", "received", "lost", "unheard", "duplicates", "reordered",
+                *_percentiles("delays"), F.col("starts").alias("reboots"), "silent_s", "silent",
+                "status",
+            )
+        )  # fmt: skip
+
+    def _known(self) -> DataFrame:
+        """Per device with packs: its last one, how long it is silent, and its status."""
+        intervals = self._intervals()
+        last = self.packs.groupBy("device").agg(F.max("timestamp").alias("heard"))
+        return (
+            last.join(intervals, "device")
+            .join(self._status, "device", "left")
+            .crossJoin(self._now)
+            .select(
+                "device", "heard", "usual_s", "status", "status_since",
+                _seconds("heard", "now").alias("silent_s"),
+                (
+                    (_seconds("heard", "now") > F.col("after_s"))
+                    & ~F.col("status").eqNullSafe("asleep")
+                ).alias("silent"),
+            )
+        )  # fmt: skip
+
+    def _arrivals(self) -> DataFrame:
+        """The first arrivals with the one before, of any boot: since, until."""
+        order = Window.partitionBy("device").orderBy("timestamp", "offset")
+        return self._first().select(
+            *_BOOT,
+            F.lag("timestamp").over(order).alias("since"),
+            F.col("timestamp").alias("until"),
+        )
+
+    def _intervals(self) -> DataFrame:
+        """Per device: usual_s, the median time between packs, and after_s, when it is silent."""
+        own = self._arrivals().groupBy("device").agg(
+            F.percentile_approx(_seconds("since", "until"), 0.5, 10_000).alias("usual_s")
+        )  # fmt: skip
+        if self._after is not None:
+            return own.withColumn("after_s", F.lit(float(self._after)))
+        fleet = own.agg(F.percentile_approx("usual_s", 0.5, 10_000).alias("fleet_s"))
+        after = QUIET * F.coalesce("usual_s", "fleet_s")
+        return own.crossJoin(F.broadcast(fleet)).select(
+            "device", "usual_s", after.alias("after_s")
+        )
+
+    def devices(self) -> DataFrame:
+        """One row a device that sent a pack or a status: device, boots (that were heard),
+        reboots, first, heard (the last pack), received, lost, unheard, duplicates, reordered,
+        delay_p50, delay_p95, delay_p99 (ms), usual_s (the median interval), silent_s, silent,
+        status, status_since."""
+        delays = self._first().groupBy("device").agg(
+            F.percentile_approx("delay", [0.5, 0.95, 0.99], 10_000).alias("delays")
+        )  # fmt: skip
+        sums = self._boots().groupBy("device").agg(
+            F.count("*").alias("boots"), F.sum("starts").alias("reboots"),
+            F.min("first").alias("first"),
+            *(F.sum(c).alias(c) for c in ("received", "lost", "unheard", "duplicates", "reordered")),
+        )  # fmt: skip
+        packs = sums.join(delays, "device").join(
+            self._known().drop("status", "status_since"), "device"
+        )
+        joined = packs.join(self._status, "device", "full")
+        counts = ("boots", "reboots", "received", "lost", "unheard", "duplicates", "reordered")
+        zero = {name: F.coalesce(F.col(name), F.lit(0)).alias(name) for name in counts}
+        return joined.select(
+            "device", zero["boots"], zero["reboots"], "first", "heard", zero["received"],
+            zero["lost"], zero["unheard"], zero["duplicates"], zero["reordered"],
+            *_percentiles("delays"), "usual_s", "silent_s",
+            F.coalesce("silent", F.lit(False)).alias("silent"), "status", "status_since",
+        )  # fmt: skip
+
+    def gaps(self) -> DataFrame:
+        """What is missing, and when: device, boot, kind, since, until, missing.
+
+        "lost": `missing` numbers, between the arrivals of the one before (of the boot before,
+        where they are its first) and the one after. "silent": longer without a pack than a silent
+        board may be; `missing` is null. The last ends now.
+        """
+        arrival = Window.partitionBy("device").orderBy("boot", "seq")
+        before = {c: F.lag(c).over(arrival) for c in ("boot", "seq", "timestamp")}
+        same = F.col("boot") == F.col("before.boot")
+        missing = F.when(same, F.col("seq") - F.col("before.seq") - 1).otherwise(F.col("seq") - 1)
+        lost = (
+            self._first()
+            .withColumn("before", F.struct(*(value.alias(c) for c, value in before.items())))
+            .where("before.boot is not null")
+            .withColumn("missing", missing)
+            .where("missing > 0")
+            .select(
+                *_BOOT, F.lit("lost").alias("kind"),
+                F.least("before.timestamp", "timestamp").alias("since"),
+                F.greatest("before.timestamp", "timestamp").alias("until"), "missing",
+            )
+        )  # fmt: skip
+        newest = F.max_by("boot", F.struct("timestamp", "offset")).alias("boot")
+        open_end = (
+            self._first()
+            .groupBy("device")
+            .agg(newest, F.max("timestamp").alias("since"))
+            .crossJoin(self._now)
+            .withColumnRenamed("now", "until")
+            # One that is asleep is not silent; whether it slept before is not known.
+            .join(self._status, "device", "left")
+            .where("not (status <=> 'asleep')")
+            .select(*_BOOT, "since", "until")
+        )
+        silent = (
+            self._arrivals()
+            .union(open_end)
+            .join(self._intervals(), "device")
+            .where(_seconds("since", "until") > F.col("after_s"))
+            .select(
+                *_BOOT, F.lit("silent").alias("kind"), "since", "until",
+                F.lit(None).cast("bigint").alias("missing"),
+            )
+        )  # fmt: skip
+        return lost.union(silent)
+
+
+def health(frame: DataFrame, **options: object) -> DataFrame:
+    """One row a boot of a device, of messages; options as for `Health`.
+
+    Columns: device, boot, first, last (arrivals), received (readings, each once), lost (numbers
+    missing below the largest), unheard (numbers below the first that came, where it may have
+    begun before anybody listened), duplicates (copies), reordered (came after a larger one),
+    delay_p50, delay_p95, delay_p99 (ms from the pack's time to its arrival; null without one),
+    reboots (starts since the boot before, those that told nothing included), and of the device:
+    silent_s (since its last pack), silent (for longer than it may), status (null if it told none).
+    """
+    return Health(frame, **options).boots()  # type: ignore[arg-type]
+
+
+def devices(frame: DataFrame, **options: object) -> DataFrame:
+    """One row a device: `Health.devices`."""
+    return Health(frame, **options).devices()  # type: ignore[arg-type]
+
+
+def gaps(frame: DataFrame, **options: object) -> DataFrame:
+    """What is missing, and when: `Health.gaps`."""
+    return Health(frame, **options).gaps()  # type: ignore[arg-type]
+
+
+def _seconds(since: str, until: str) -> Column:
+    return (F.unix_micros(until) - F.unix_micros(since)) / 1e6
+
+
+def _percentiles(column: str) -> list[Column]:
+    return [F.col(column)[n].alias(f"delay_p{p}") for n, p in enumerate((50, 95, 99))]

@@ -1,0 +1,47 @@
+"""What did each quantity do, minute by minute? Windows of event time, per device and quantity."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+PERCENTILES = (0.5, 0.95, 0.99)
+_ACCURACY = 10_000
+
+
+def windows(
+    measurements: DataFrame, size: str = "1 minute", slide: str | None = None,
+    late: str = "10 minutes",
+) -> DataFrame:  # fmt: skip
+    """Windows of `size` over the time of the readings, one beginning every `slide` (`size`, if
+    not given); of the numbers, as texts and flags have no mean.
+
+    Columns: device, quantity, unit, start, end, count, min, max, mean, p50, p95, p99. A
+    percentile is a value that was measured, by nearest rank; exact up to 10,000 different values
+    in a window.
+
+    Of a stream, a window comes out (mode "append") when the newest reading is `late` past its
+    end, and readings that come later than that are not in it: those that a board kept on flash
+    for long. Of the measurements table, as a batch, everything is in it.
+    """
+    numbers = measurements.where("value is not null")
+    if numbers.isStreaming:
+        numbers = numbers.withWatermark("time", late)
+    window = F.window("time", size, slide) if slide else F.window("time", size)
+    percentiles = F.percentile_approx("value", list(PERCENTILES), _ACCURACY)
+    return (
+        numbers.groupBy("device", "quantity", "unit", window.alias("window"))
+        .agg(
+            F.count("*").alias("count"),
+            F.min("value").alias("min"),
+            F.max("value").alias("max"),
+            F.mean("value").alias("mean"),
+            percentiles.alias("percentiles"),
+        )
+        .select(
+            "device", "quantity", "unit",
+            F.col("window.start").alias("start"), F.col("window.end").alias("end"),
+            "count", "min", "max", "mean",
+            *(F.col("percentiles")[n].alias(f"p{p * 100:.0f}") for n, p in enumerate(PERCENTILES)),
+        )
+    )  # fmt: skip

@@ -1,0 +1,284 @@
+"""How do messages get from the broker into the log? By the chunk: appended, synced, acknowledged.
+
+An ordinary client hands each message to a handler and acknowledges it by itself. Here one loop
+looks at every PUBLISH of a chunk that was read, up to 256 KiB of them, and the bytes between the
+first and the last go to the log as they are, in one record. What is not a PUBLISH at QoS 0 or 1
+that keeps every rule goes the client's ordinary way, which also knows what to refuse.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from flatmq import Client
+from flatmq.message import Message
+from flatmq.wire import get_length, is_name, put_length
+
+from .log import Writer
+
+CHUNK = 256 * 1024  # bytes that one read takes at the most
+DELAY_MS = 5  # that a message waits for others to be synced with, at the most
+AT_ONCE = 10  # messages to acknowledge that are synced at once: a broker may have 20 in flight
+_MUCH = 1 << 20  # bytes to sync, or of acknowledgements to send
+_NAMES = 100_000  # topic names that are remembered as valid
+
+# What the loop does by the first byte of a packet: the bytes of a packet identifier, or nothing.
+_OTHER = 255
+_WAY = bytearray([_OTHER] * 256)
+for _first in (0x30, 0x31):
+    _WAY[_first] = 0
+for _first in (0x32, 0x33, 0x3A, 0x3B):
+    _WAY[_first] = 2
+_ANSWERED = 2  # Router: a subscription that waits for nothing
+
+
+class BulkClient(Client):
+    """A client that appends every message it receives to a `log`, whatever its topic, and sends
+    no acknowledgement before what it acknowledges is synced.
+
+    A message larger than `rx_size`, and each at QoS 2, is a record of its own. It reads nothing
+    while the log is full: the broker keeps what it cannot send. OSError of the disk comes out of
+    `poll`, before anything was acknowledged; calling again goes on where that was.
+    """
+
+    def __init__(
+        self,
+        log: Writer,
+        client_id: bytes | str,
+        host: str = "",
+        port: int = 1883,
+        *,
+        delay_ms: int = DELAY_MS,
+        **options: Any,
+    ) -> None:
+        options.setdefault("rx_size", CHUNK)
+        options.setdefault("incoming", 65535)
+        super().__init__(client_id, host, port, **options)
+        self.log = log
+        self.messages = 0
+        """Messages appended since the client was made."""
+        self.remembered = False
+        """Whether the broker, where it has the session, has the subscriptions as they are."""
+        self._delay_ns = delay_ms * 1_000_000
+        self._names: set[bytes] = set()
+        self._data: bytes | None = None  # a copy of what is to be parsed, and two bytes more,
+        self._base = 0  # and where in the buffer it begins
+        self._held: list[bytes] = []  # packet identifiers of what is not synced
+        self._acks: list[bytes] = []  # PUBACKs of what is
+        self._acks_size = 0
+        self._since = 0  # ns: when the oldest message was appended that is not synced; 0: none
+        self._unsynced = 0  # bytes
+        self._large = bytearray()  # a message that comes in pieces,
+        self._head = 0  # and where in it the payload begins
+
+    @property
+    def waits(self) -> bool:
+        """Whether it must not read on: the log is full, or the broker takes no answers."""
+        return self.log.full or self._acks_size > _MUCH
+
+    def poll(self, ms: int = 0) -> bool:
+        """As `Client.poll`, and sync what has waited for long enough."""
+        if self._since:
+            left = self._since + self._delay_ns - time.monotonic_ns()
+            ms = min(ms, max(0, -(-left // 1_000_000)))
+        moved = super().poll(ms)
+        if self._since and time.monotonic_ns() - self._since >= self._delay_ns:
+            self.commit()
+            self.flush()
+        return moved
+
+    def flush(self) -> None:
+        """As `Client.flush`, and send the acknowledgements of what is synced, in one write."""
+        s = self._session
+        # Of QoS 2, of what was too large for a chunk, of what came right behind CONNACK.
+        if s.answers and self._since:
+            self.commit()
+        if self._acks and self.state == "online":
+            if s.left or (s.feed and s.feed.begun):
+                super().flush()  # what has begun is finished first
+            if not s.left and not (s.feed and s.feed.begun) and self.state == "online":
+                s.plain = False
+                s.src = memoryview(b"".join(self._acks))
+                s.out = 0
+                s.left = self._acks_size
+                self._acks.clear()
+                self._acks_size = 0
+        super().flush()
+
+    def commit(self) -> None:
+        """Sync the log, and have what that makes safe acknowledged by the next `flush`."""
+        self.log.sync()
+        self._since = self._unsynced = 0
+        if self._held:
+            self._acks.append(b"\x40\2" + b"\x40\2".join(self._held))
+            self._acks_size += 4 * len(self._held)
+            self._held.clear()
+
+    def _append(self, body: Any, count: int) -> None:
+        self.log.append(body, count, time.time_ns() // 1000)
+        self.messages += count
+        self._unsynced += len(body)
+        if not self._since:
+            self._since = time.monotonic_ns()
+
+    # Connecting
+
+    def _lost(self, kind, detail=None, code=0):
+        # The broker sends again what it gets no acknowledgement of: by its identifier it would
+        # mean something else on the next connection.
+        self._held.clear()
+        self._acks.clear()
+        self._acks_size = 0
+        self._data = None
+        self._large.clear()
+        return super()._lost(kind, detail, code)
+
+    def forget(self) -> None:
+        """The broker has a new session, without a subscription: told before any is asked for."""
+        self.remembered = False
+
+    def _on_connack(self, flags, code):
+        if not flags and not code:
+            self.forget()
+        elif not code and self.remembered and self._router:
+            # To subscribe again would bring every retained message again.
+            for s in self._router._slots:
+                if s and s.granted is None:
+                    s.wait = _ANSWERED
+        return super()._on_connack(flags, code)
+
+    # Receiving
+
+    def _shift(self):
+        n = self._have - self._at
+        to = self._rx_size - n
+        self._buf[to : self._rx_size] = self._buf[self._at : self._have]
+        self._at = self._start = to
+        self._have = self._rx_size
+
+    def _receive(self):
+        if self.state != "online":
+            return super()._receive()
+        if self._at == self._have or self._cut:
+            if self.waits:
+                # Nothing is read, so silence says nothing about the link.
+                self._heard = self._now
+                self._asked = False
+                return False
+            if self._cut:
+                self._shift()
+            n = self._fill() if self._stream else None
+            if not n:
+                return False if n is None else self._lost("closed", "read")
+            self._at = self._start
+            self._have = self._rx_size + n
+            self._heard = self._now
+            self._asked = self._cut = False
+        self._data = None
+        self._busy = True
+        try:
+            n = self._piece() if self._more else self._at
+            while n > 0:
+                self._at = n
+                if n < self._have:
+                    n = self._publishes()
+                    self._at = n
+                if n >= self._have:
+                    self._start = self._rx_size
+                    break
+                n = self._packet()
+            else:
+                self._cut = n == 0
+        finally:
+            self._busy = False
+            self._data = None
+        if len(self._held) >= AT_ONCE or self._unsynced >= _MUCH:
+            self.commit()
+        self.flush()
+        return True
+
+    def _publishes(self):
+        """Append the messages from here on, up to the first packet that is something else, cut,
+        or breaks a rule. Returns where that begins."""
+        if self._data is None:
+            self._base = self._at
+            self._data = bytes(memoryview(self._buf)[self._at : self._have + 2])
+        data = self._data
+        have = len(data) - 2
+        start = at = self._at - self._base
+        way = _WAY
+        names = self._names
+        pids: list[bytes] = []
+        hold = pids.append
+        count = 0
+        while at < have:
+            number = way[data[at]]
+            if number == _OTHER:
+                break
+            n = data[at + 1]
+            if n < 128:
+                e = at + 2
+            else:
+                n = get_length(data, at + 1, have)
+                if n < 0:
+                    break
+                e = at + (n & 3) + 2
+                n >>= 2
+            end = e + n
+            if end > have:
+                break
+            t = e + 2
+            e = t + (data[e] << 8 | data[e + 1])
+            if e + number > end:
+                break
+            name = data[t:e]
+            if name not in names:
+                if not is_name(name, 0, e - t):
+                    break
+                if len(names) >= _NAMES:
+                    names.clear()
+                names.add(name)
+            if number:
+                pid = data[e : e + 2]
+                if pid == b"\0\0":
+                    break
+                hold(pid)
+            count += 1
+            at = end
+        if count:
+            self._append(memoryview(data)[start:at], count)
+            self.stats.received += count
+            self._held += pids
+        return self._base + at
+
+    def _load(self):
+        if not self._router:
+            router = super()._load()
+            router._find = self._found
+        return self._router
+
+    def _found(self, m: Message) -> None:
+        """Every message has the same handler, also one of a subscription of earlier days."""
+        self._router._routes[0] = self._take
+        self._router._count = 1
+
+    def _take(self, m: Message) -> None:
+        """The handler for what goes the ordinary way."""
+        if m.offset == 0:
+            head = 0x30 | m.dup << 3 | m.qos << 1 | m.retain
+            number = self._router._pid if m.qos else 0
+            name = m.topic
+            n = 2 + len(name) + (2 if number else 0) + m.total
+            header = bytearray(5)
+            header[0] = head
+            self._large = header[: put_length(header, 1, n)]
+            self._large += len(name).to_bytes(2, "big") + name
+            if number:
+                self._large += number.to_bytes(2, "big")
+            self._head = len(self._large)
+        del self._large[self._head + m.offset :]  # a piece comes again that could not be appended
+        self._large += memoryview(m.buf)[m.at : m.end]
+        if m.last:
+            self._append(self._large, 1)
+            self._large = bytearray()

@@ -1,0 +1,60 @@
+"""A SparkSession that finds Java, this interpreter, and `format("mqtt")`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+import flatmq
+
+from . import java
+
+_CONF = {
+    # Nothing listens on, or is looked for at, another address than loopback.
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.log.level": "ERROR",
+    "spark.ui.showConsoleProgress": "false",
+}
+# On one machine a batch is small, and each shuffle partition costs a task and files of state.
+_LOCAL = {"spark.sql.shuffle.partitions": "2", "spark.ui.enabled": "false"}
+
+
+def session(
+    master: str | None = "local[2]", name: str = "flatmq", **conf: str | int | bool
+) -> SparkSession:
+    """The running SparkSession, or a new one.
+
+    master  as for spark-submit; None leaves it to spark-submit. On another than "local" the
+            executors need flatmq installed too
+    conf    more configuration, with "__" for the dot: spark__sql__shuffle__partitions=8
+
+    Its Python is this interpreter, its Java that of `java.home`, and its ports are on loopback
+    alone, unless `conf` says otherwise. JavaError where there is no Java.
+    """
+    os.environ["JAVA_HOME"] = str(java.home())
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    os.environ["PYTHONPATH"] = os.pathsep.join(_path())
+    builder = SparkSession.builder.appName(name)
+    local = master is not None and master.startswith("local")
+    if master is not None:
+        builder = builder.master(master)
+        for key, value in (_CONF | _LOCAL if local else _CONF).items():
+            builder = builder.config(key, value)
+    for option, told in conf.items():
+        text = str(told).lower() if isinstance(told, bool) else str(told)
+        builder = builder.config(option.replace("__", "."), text)
+    return builder.getOrCreate()
+
+
+def _path() -> list[str]:
+    """PYTHONPATH of the workers: where this process has flatmq, its tools and the source from,
+    also in a checkout that is not installed."""
+    own = [str(Path(__file__).parents[2]), str(Path(flatmq.__file__).parents[1])]
+    there = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    return list(dict.fromkeys([*own, *filter(None, there)]))

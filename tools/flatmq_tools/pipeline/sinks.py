@@ -1,0 +1,169 @@
+"""Tables that have every batch once, whoever reads them, also after kills.
+
+Spark writes a batch again after a crash: what a sink writes has to be the whole of a batch or
+nothing, and nothing the second time.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+OWNER = "_query.json"
+_QUERY_ID = "sql.streaming.queryId"  # the local property in which Spark has it
+
+Transform = Callable[[DataFrame], DataFrame]
+
+
+class SinkError(RuntimeError):
+    """A batch cannot be written; the text says why, and what to do."""
+
+
+class Sink(Protocol):
+    """A table that takes a batch."""
+
+    def has(self, query: str, batch_id: int, spark: SparkSession) -> bool:
+        """Whether the batch of that query is in it already."""
+
+    def write(self, rows: DataFrame, query: str, batch_id: int) -> None:
+        """Adds the batch, whole or not at all."""
+
+
+class Parquet:
+    """A folder with a folder `batch=N` of Parquet files for each batch: a path, or a URL that
+    Hadoop knows.
+
+    A batch is written under a hidden name and renamed, so it is there whole or not, and its files
+    never change. That needs a file system that renames a folder in one step: a local one, NFS,
+    HDFS. On an object store use Delta.
+    """
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = str(folder)
+        self._mine = ""
+
+    def has(self, query: str, batch_id: int, spark: SparkSession) -> bool:
+        if self._mine != query:
+            self._own(query, spark)
+            self._mine = query
+        files, path = _hadoop(spark, self._batch(batch_id))
+        return bool(files.exists(path))
+
+    def write(self, rows: DataFrame, query: str, batch_id: int) -> None:
+        spark = rows.sparkSession
+        hidden = f"{self.folder}/.batch={batch_id}-{uuid.uuid4().hex}"
+        rows.write.parquet(hidden)
+        files, old = _hadoop(spark, hidden)
+        _, new = _hadoop(spark, self._batch(batch_id))
+        if files.exists(new) or not files.rename(old, new):
+            raise SinkError(f"{self._batch(batch_id)} is there: does another query write here?")
+
+    def _batch(self, batch_id: int) -> str:
+        return f"{self.folder}/batch={batch_id}"
+
+    def _own(self, query: str, spark: SparkSession) -> None:
+        """Claims the folder for a query, whose batches alone are numbered from 0, and removes
+        what earlier runs of it left unfinished."""
+        files, path = _hadoop(spark, f"{self.folder}/{OWNER}")
+        if files.exists(path):
+            with_bytes = files.open(path)
+            try:
+                text = bytes(with_bytes.readAllBytes()).decode()
+            finally:
+                with_bytes.close()
+            owner = json.loads(text)["query"]
+            if owner != query:
+                raise SinkError(
+                    f"{self.folder} is of query {owner}, and this is {query}: go on with the "
+                    "checkpoint of that one, or name another folder"
+                )
+        else:
+            files, draft = _hadoop(spark, f"{self.folder}/.{OWNER}-{uuid.uuid4().hex}")
+            stream = files.create(draft)
+            stream.write(json.dumps({"query": query}).encode())
+            stream.close()
+            files.rename(draft, path)
+        for left in files.globStatus(_hadoop(spark, f"{self.folder}/.batch=*")[1]):
+            files.delete(left.getPath(), True)
+
+
+class Delta:
+    """A Delta table, written with `deltalake` by the process of the driver.
+
+    The batch's number goes into the table's log in the same step as its rows. A batch passes
+    through the driver's memory: bound it with maxOffsetsPerTrigger.
+
+    folder            a path, or a URL that deltalake knows
+    storage_options   what deltalake wants for that
+    """
+
+    def __init__(self, folder: str | Path, storage_options: dict[str, str] | None = None) -> None:
+        self.folder = str(folder)
+        self._storage = storage_options
+
+    def has(self, query: str, batch_id: int, spark: SparkSession) -> bool:
+        from deltalake import DeltaTable
+
+        if not DeltaTable.is_deltatable(self.folder, self._storage):
+            return False
+        table = DeltaTable(self.folder, storage_options=self._storage)
+        last = table.transaction_version(query)
+        return last is not None and last >= batch_id
+
+    def write(self, rows: DataFrame, query: str, batch_id: int) -> None:
+        from deltalake import CommitProperties, Transaction, write_deltalake
+
+        table = rows.toArrow()
+        write_deltalake(
+            self.folder,
+            table.cast(pa.schema([_in_utc(column) for column in table.schema])),
+            mode="append",
+            storage_options=self._storage,
+            commit_properties=CommitProperties(app_transactions=[Transaction(query, batch_id)]),
+        )
+
+
+def into(*tables: tuple[Transform, Sequence[Sink]]) -> Callable[[DataFrame, int], None]:
+    """What `writeStream.foreachBatch` takes: writes what each function makes of a batch into each
+    of its sinks, unless it is there already."""
+
+    def write(batch: DataFrame, batch_id: int) -> None:
+        spark = batch.sparkSession
+        query = spark.sparkContext.getLocalProperty(_QUERY_ID)
+        if not query:
+            raise SinkError("a sink writes batches of a streaming query: use foreachBatch")
+        wanted = [
+            (function, [sink for sink in sinks if not sink.has(query, batch_id, spark)])
+            for function, sinks in tables
+        ]
+        several = sum(len(sinks) for _, sinks in wanted) > 1
+        if several:
+            batch.persist()
+        try:
+            for function, sinks in wanted:
+                for sink in sinks:
+                    sink.write(function(batch), query, batch_id)
+        finally:
+            if several:
+                batch.unpersist()
+
+    return write
+
+
+def _hadoop(spark: SparkSession, path: str) -> tuple[Any, Any]:
+    """The file system of a path, and the path, as objects of the JVM."""
+    found = spark._jvm.org.apache.hadoop.fs.Path(path)  # type: ignore[union-attr]
+    return found.getFileSystem(spark._jsc.hadoopConfiguration()), found
+
+
+def _in_utc(column: pa.Field) -> pa.Field:
+    """Delta knows times in UTC alone, and Arrow calls them by the zone of the session."""
+    if pa.types.is_timestamp(column.type) and column.type.tz is not None:
+        return column.with_type(pa.timestamp("us", "UTC"))
+    return column

@@ -1,0 +1,349 @@
+"""`spark.readStream.format("mqtt")`, and `spark.read`: what it gives, and how it keeps it.
+
+A query's reader lives in one Python process beside the driver's JVM. A thread there receives into
+the log (see `log`), and nothing is acknowledged to the broker before it is on the disk. Offsets
+are those of the log, so that any batch can be read again, which Spark does after each crash.
+`commit` trims the log.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import signal
+import ssl
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    InputPartition,
+)
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from . import log
+from .ingest import Ingest
+from .options import OptionError, Settings, Tls, parse
+
+LOCK_PATIENCE = 10.0  # s for the process before this one to let go of the log
+_STEP = 50  # ms that the receiving thread waits for bytes before it looks around
+# CONNACK return codes (section 3.2.2.3) that another try will not change: the version, the client
+# identifier, the user or password, no right.
+_FOR_GOOD = (1, 2, 4, 5)
+_ROWS = 20_000  # of a partition, at least, unless minPartitions says otherwise
+
+SCHEMA: StructType = from_arrow_schema(log.SCHEMA)
+
+
+class SourceError(RuntimeError):
+    """The source cannot go on; the text says why, and what to do."""
+
+
+class MqttSource(DataSource):
+    """Messages of an MQTT broker, with the columns of `log.SCHEMA`; `options.OPTIONS` has what
+    may be told. Errors of `options.parse` come out of `load()`."""
+
+    @classmethod
+    def name(cls) -> str:
+        """What stands in `format(...)`."""
+        return "mqtt"
+
+    def schema(self) -> StructType:
+        """The columns."""
+        parse(self.options, streaming=False)
+        return SCHEMA
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Of `spark.read`."""
+        return BatchReader(parse(self.options, streaming=False), schema)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """Of `spark.readStream`."""
+        return StreamReader(parse(self.options), schema)
+
+
+class Range(InputPartition):
+    """Messages of a log: those from offset `start` up to `end`."""
+
+    def __init__(self, folder: Path, start: int, end: int) -> None:
+        super().__init__(None)
+        self.folder = folder
+        self.start = start
+        self.end = end
+
+
+def ranges(folder: Path, start: int, end: int, least: int) -> list[InputPartition]:
+    """The offsets from `start` up to `end` in parts of equal size: `least` of them, or as many as
+    there are processors where `least` is 0 and there is enough to do."""
+    rows = end - start
+    parts = max(1, min(rows, least or min(os.cpu_count() or 1, rows // _ROWS)))
+    cuts = [start + rows * i // parts for i in range(parts + 1)]
+    return [Range(folder, a, b) for a, b in itertools.pairwise(cuts)]
+
+
+class _Reading:
+    """What an executor does with a part. All that is pickled and sent to it: no password."""
+
+    def __init__(self, schema: StructType) -> None:
+        unknown = [f.simpleString() for f in schema if f not in SCHEMA.fields]
+        if unknown or not len(schema):
+            raise OptionError(
+                f"schema: {', '.join(unknown) or 'empty'}; there is {SCHEMA.simpleString()}, "
+                "of which any may be left out"
+            )
+        self._schema = schema
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_schema": self._schema}
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The messages of a part, as Arrow batches. Has no side effects."""
+        if not isinstance(partition, Range) or partition.start == partition.end:
+            return
+        folder = partition.folder
+        if not folder.exists():
+            raise SourceError(
+                f"{folder} is not here: the log is on the machine of the driver. With executors "
+                "on others, `flatmq pipeline ingest` lands files that Spark's own source reads"
+            )
+        schema = to_arrow_schema(self._schema, timezone="UTC")
+        for batch in log.read(folder, partition.start, partition.end):
+            columns = [batch.column(name) for name in schema.names]
+            yield pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+class BatchReader(_Reading, DataSourceReader):
+    """What `spark.read` gives: what is in the log, after what the broker has for this client was
+    received. Without a broker: what is in the log, also while a query uses it."""
+
+    def __init__(self, settings: Settings, schema: StructType) -> None:
+        super().__init__(schema)
+        self._settings = settings
+
+    def partitions(self) -> list[InputPartition]:
+        """Receives until nothing has come for `quietMs`, and says what is there then."""
+        settings = self._settings
+        if settings.host is None:
+            if not settings.folder.is_dir():
+                raise SourceError(f"{settings.folder}: there is no log")
+            first, after = log.bounds(settings.folder)
+        else:
+            receiver = Receiver(settings)
+            try:
+                receiver.wait_until_quiet()
+                first, after = receiver.writer.first_offset, receiver.synced()
+            finally:
+                receiver.stop()
+        return ranges(settings.folder, first, after, settings.min_partitions)
+
+
+class StreamReader(_Reading, SupportsTriggerAvailableNow, DataSourceStreamReader):
+    """What `spark.readStream` gives. Connects when it is first asked, and not when it is made:
+    Spark makes one more, only to send it to the executors."""
+
+    def __init__(self, settings: Settings, schema: StructType) -> None:
+        super().__init__(schema)
+        self._settings = settings
+        self._receiver: Receiver | None = None
+        self._target: int | None = None  # Trigger.AvailableNow goes no further
+
+    def _receiving(self) -> Receiver:
+        if self._receiver is None:
+            # Spark ends the process of a query that was stopped with this, and no call of `stop`.
+            with contextlib.suppress(ValueError):  # not the main thread
+                signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+            self._receiver = Receiver(self._settings)
+        return self._receiver
+
+    def _offset(self, offset: int) -> dict[str, Any]:
+        return {"log": self._receiving().writer.id, "offset": offset}
+
+    def _known(self, offset: dict[str, Any]) -> int:
+        """What a checkpoint says, if this log can go on from there; SourceError otherwise."""
+        writer = self._receiving().writer
+        at = int(offset["offset"])
+        if offset.get("log") != writer.id or at > writer.synced:
+            raise SourceError(
+                f"the checkpoint goes on at message {at} of another log than the one in "
+                f"{writer.folder}: name its folder in localStorage, or start with a new checkpoint"
+            )
+        if at < writer.first_offset:
+            raise SourceError(
+                f"the checkpoint goes on at message {at}, and the log in {writer.folder} begins "
+                f"with {writer.first_offset}: it was trimmed for another checkpoint"
+            )
+        return at
+
+    def initialOffset(self) -> dict[str, Any]:
+        """Where a new query begins: with all that the log has."""
+        return self._offset(self._receiving().writer.first_offset)
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """`maxOffsetsPerTrigger`, if it was given."""
+        most = self._settings.max_offsets
+        return ReadMaxRows(most) if most else ReadAllAvailable()
+
+    def latestOffset(
+        self, start: dict[str, Any] | None = None, limit: ReadLimit | None = None
+    ) -> dict[str, Any]:
+        """The offset after the last message that is on the disk, or a lower one by the limit."""
+        end = self._receiving().synced()
+        if self._target is not None:
+            end = min(end, self._target)
+        if start is not None:
+            at = self._known(start)
+            if isinstance(limit, ReadMaxRows):
+                end = min(end, at + limit.max_rows)
+            end = max(end, at)
+        return self._offset(end)
+
+    def reportLatestOffset(self) -> dict[str, Any]:
+        """The same without the limit, for the query's progress."""
+        return self._offset(self._receiving().synced())
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Receives what the broker has for this client; that is what is available now."""
+        self._receiving().wait_until_quiet()
+        self._target = self._receiving().synced()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        """The parts of a batch. After a crash it is the first that is called."""
+        first, after = self._known(start), self._known(end)
+        if first == after:
+            return []
+        return ranges(self._settings.folder, first, after, self._settings.min_partitions)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Spark is done with what lies before `end`, and the log need not keep it."""
+        self._receiving().writer.trim(self._known(end))
+
+    def stop(self) -> None:
+        """Ends the receiving. Called at the end of the process too."""
+        receiver, self._receiver = self._receiver, None
+        if receiver is not None:
+            receiver.stop()
+
+
+class Receiver:
+    """A thread that receives from the broker into the log of these settings."""
+
+    def __init__(self, settings: Settings) -> None:
+        for remark in settings.remarks:
+            print(f"mqtt: {remark}", file=sys.stderr, flush=True)
+        self._settings = settings
+        self.writer = _opened(settings)
+        self._ending = threading.Event()
+        self._failed: BaseException | None = None
+        try:
+            self._ingest = _ingest(settings, self.writer)
+        except BaseException:
+            self.writer.close()
+            raise
+        self._thread = threading.Thread(target=self._run, name="mqtt", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        parent = os.getppid()
+        try:
+            self._ingest.start()
+            while not self._ending.is_set():
+                self._ingest.poll(_STEP)
+                if os.getppid() != parent:  # the JVM was killed, and nobody will read this
+                    os._exit(1)
+            self._ingest.stop()
+        except BaseException as error:
+            self._failed = error
+
+    def synced(self) -> int:
+        """The offset after the last message that is on the disk. SourceError when receiving has
+        ended, or the broker refuses the client."""
+        if self._failed is not None:
+            raise SourceError(f"receiving has ended: {self._failed!r}") from self._failed
+        error = self._ingest.error
+        if error is not None and error.kind == "refused" and error.code in _FOR_GOOD:
+            host, port = self._settings.host, self._settings.port
+            raise SourceError(f"{host}:{port} refuses the client: {error}")
+        return self.writer.synced
+
+    def wait_until_quiet(self) -> None:
+        """Returns when connected, and nothing has come for `quietMs`. SourceError when there is
+        no connection within `connectionTimeout`."""
+        end = time.monotonic() + self._settings.timeout
+        while not self._ingest.subscribed:
+            self.synced()
+            if time.monotonic() > end:
+                host, port = self._settings.host, self._settings.port
+                raise SourceError(f"no connection to {host}:{port}: {self._ingest.error}")
+            time.sleep(_STEP / 1000)
+        seen, since = self.synced(), time.monotonic()
+        while time.monotonic() - since < self._settings.quiet / 1000:
+            time.sleep(_STEP / 1000)
+            if self.synced() != seen:
+                seen, since = self.synced(), time.monotonic()
+
+    def stop(self) -> None:
+        """Disconnects, and lets go of the log."""
+        self._ending.set()
+        self._thread.join()
+        self.writer.close()
+
+
+def _opened(settings: Settings) -> log.Writer:
+    """The log, to be written. The process of the query before may have it for a moment yet."""
+    end = time.monotonic() + LOCK_PATIENCE
+    while True:
+        try:
+            return log.Writer(settings.folder, limit_bytes=settings.log_limit)
+        except log.LogError as error:
+            in_use = isinstance(error.__cause__, OSError)
+            if not in_use or time.monotonic() > end:
+                raise
+        time.sleep(_STEP / 1000)
+
+
+def _ingest(settings: Settings, writer: log.Writer) -> Ingest:
+    assert settings.host is not None
+    return Ingest(
+        writer,
+        (settings.host, settings.port),
+        settings.filters,
+        settings.qos,
+        settings.client_id,
+        clean_session=settings.clean_session,
+        user=settings.username,
+        password=settings.password,
+        keepalive=settings.keep_alive,
+        version=settings.version,
+        timeout=settings.timeout,
+        tls=_context(settings.tls),
+    )
+
+
+def _context(tls: Tls | None) -> ssl.SSLContext | None:
+    if tls is None:
+        return None
+    try:
+        context = ssl.create_default_context(cafile=tls.ca_file)
+        if tls.ciphers:
+            context.set_ciphers(tls.ciphers)
+        if tls.cert_file:
+            context.load_cert_chain(tls.cert_file, tls.key_file, tls.key_password)
+    except (ssl.SSLError, OSError) as error:
+        files = ", ".join(filter(None, tls[:3]))
+        raise SourceError(f"TLS: {files}: {error}") from error
+    return context

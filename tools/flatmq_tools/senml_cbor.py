@@ -1,0 +1,58 @@
+"""What does a SenML pack in CBOR say? (RFC 8428, section 6) The rules are those of `senml`."""
+
+from __future__ import annotations
+
+import base64
+import io
+from decimal import Decimal
+
+import cbor2
+
+from .senml import PackError, Record, resolve_records
+
+# Table 4. Labels that are not in it are texts in CBOR too.
+LABELS = {
+    -1: "bver", -2: "bn", -3: "bt", -4: "bu", -5: "bv", -6: "bs",
+    0: "n", 1: "u", 2: "v", 3: "vs", 4: "vb", 5: "s", 6: "t", 7: "ut", 8: "vd",
+}  # fmt: skip
+SELF_DESCRIBED = b"\xd9\xd9\xf7"  # a tag that says no more than "CBOR" (RFC 8949, 3.4.6)
+
+
+def is_cbor(pack: bytes) -> bool:
+    """Whether it can be nothing but CBOR: it begins with an array, or with the tag for CBOR.
+    JSON begins with "[" or a blank, which are no arrays in CBOR."""
+    return pack[:1] >= b"\x80" and (pack[0] <= 0x9F or pack.startswith(SELF_DESCRIBED))
+
+
+def resolve(pack: bytes, now: float | None = None) -> list[Record]:
+    """The records of a pack in CBOR, as `senml.resolve` gives those of one in JSON: a data value
+    is base64url without padding there too. PackError."""
+    file = io.BytesIO(pack.removeprefix(SELF_DESCRIBED))
+    try:
+        records = cbor2.load(file)
+    except (cbor2.CBORError, ArithmeticError, ValueError, TypeError, RecursionError) as error:
+        raise PackError(f"not CBOR: {error}") from error
+    if file.tell() < len(file.getbuffer()):
+        raise PackError("not CBOR: bytes follow the array")
+    if not isinstance(records, list):
+        raise PackError("not an array of records")
+    return resolve_records([_labelled(record, n) for n, record in enumerate(records)], now)
+
+
+def _labelled(record: object, number: int) -> object:
+    """A record by the labels, and with the values, that JSON has for it."""
+    if not isinstance(record, dict):
+        return record
+    fields = {}
+    for label, value in record.items():
+        key = LABELS.get(label, label) if type(label) is int else label
+        if not isinstance(key, str) or (isinstance(label, str) and key in LABELS.values()):
+            raise PackError(f"record {number}: {label!r}: no label of SenML in CBOR")
+        if isinstance(value, Decimal):  # a decimal fraction (section 6)
+            value = float(value)  # noqa: PLW2901
+        elif key == "vd":
+            if not isinstance(value, bytes):
+                raise PackError(f"record {number}: vd: not bytes")
+            value = base64.urlsafe_b64encode(value).rstrip(b"=").decode()  # noqa: PLW2901
+        fields[key] = value
+    return fields

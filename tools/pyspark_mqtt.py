@@ -1,0 +1,8 @@
+"""Where Spark finds `format("mqtt")`: it imports what is named pyspark_* and has a DefaultSource.
+
+Nothing else is here, as each Spark session of this Python imports it once.
+"""
+
+from flatmq_tools.pipeline.source import MqttSource as DefaultSource
+
+__all__ = ["DefaultSource"]
