@@ -12,6 +12,7 @@ import flatmq
 
 from .broker import BrokerError
 from .interpreter import InterpreterError
+from .pipeline.cli import pipeline
 
 
 def _exit(run: Callable[[], int], *errors: type[Exception]) -> None:
@@ -29,6 +30,9 @@ def _exit(run: Callable[[], int], *errors: type[Exception]) -> None:
 @click.version_option(flatmq.__version__, prog_name="flatmq")
 def main() -> None:
     """The desk side of flatmq, an MQTT client for MicroPython."""
+
+
+main.add_command(pipeline)
 
 
 @main.command()

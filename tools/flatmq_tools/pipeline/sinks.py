@@ -119,10 +119,9 @@ class Delta:
     def write(self, rows: DataFrame, query: str, batch_id: int) -> None:
         from deltalake import CommitProperties, Transaction, write_deltalake
 
-        table = rows.toArrow()
         write_deltalake(
             self.folder,
-            table.cast(pa.schema([_in_utc(column) for column in table.schema])),
+            _table(rows),
             mode="append",
             storage_options=self._storage,
             commit_properties=CommitProperties(app_transactions=[Transaction(query, batch_id)]),
@@ -154,6 +153,46 @@ def into(*tables: tuple[Transform, Sequence[Sink]]) -> Callable[[DataFrame, int]
                 batch.unpersist()
 
     return write
+
+
+def replace(rows: DataFrame, folder: str | Path) -> None:
+    """Has the Parquet table in `folder` be these rows alone. Readers see the old table or the new
+    one, or none for the moment between two renames."""
+    spark, name = rows.sparkSession, str(folder).rstrip("/")
+    parent, _, last = name.rpartition("/")
+    files, table = _hadoop(spark, name)
+    for left in files.globStatus(_hadoop(spark, f"{parent}/.{last}-*")[1]):
+        files.delete(left.getPath(), True)
+    mark = uuid.uuid4().hex
+    _, new = _hadoop(spark, f"{parent}/.{last}-new-{mark}")
+    _, old = _hadoop(spark, f"{parent}/.{last}-old-{mark}")
+    rows.write.parquet(str(new))
+    if files.exists(table) and not files.rename(table, old):
+        raise SinkError(f"{name} cannot be renamed")
+    if not files.rename(new, table):
+        raise SinkError(f"{name} cannot be made: does another process write it?")
+    files.delete(old, True)
+
+
+def replace_delta(
+    rows: DataFrame, folder: str | Path, storage_options: dict[str, str] | None = None
+) -> None:
+    """Has the Delta table in `folder` be these rows alone, in one step."""
+    from deltalake import write_deltalake
+
+    write_deltalake(
+        str(folder),
+        _table(rows),
+        mode="overwrite",
+        schema_mode="overwrite",
+        storage_options=storage_options,
+    )
+
+
+def _table(rows: DataFrame) -> pa.Table:
+    """The rows, in this process, with the types that Delta has."""
+    table = rows.toArrow()
+    return table.cast(pa.schema([_in_utc(column) for column in table.schema]))
 
 
 def _hadoop(spark: SparkSession, path: str) -> tuple[Any, Any]:

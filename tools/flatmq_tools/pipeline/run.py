@@ -1,0 +1,258 @@
+"""`flatmq pipeline run`: messages become tables, in one folder, until it is told to end.
+
+    OUT/raw  measurements  dead_letters  windows      grow by a folder `batch=N` a batch
+    OUT/health  devices  gaps                         are written anew now and then, from raw
+    OUT/delta/...                                     the same as Delta tables, if wanted
+    OUT/log                                           what was received and is not in raw yet
+    OUT/checkpoints  progress.jsonl                   where each query is, and how it does
+
+The table raw is fed by the broker, or by the files that `flatmq pipeline ingest` lands; the others
+by the files of raw and of measurements. So each of them can be removed, with its checkpoint, and
+is made again from what it is made of.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+from rich.console import Console
+
+from . import sinks
+from .jobs import columns, health, measurements, raw, windows
+from .session import session
+
+JOBS = ("raw", "measurements", "windows", "health")
+_LOOK = 0.25  # s between two looks at the queries
+_DRAIN = 60.0  # s
+_OWN = re.compile(r"flatmq_tools\.[\w.]+: ")  # an error of ours, in a trace
+_FOREVER = "36500d"  # a file that is older than others is a batch like any other
+
+_MESSAGE = ", ".join(f"`{name}` {kind}" for name, kind in columns.MESSAGE.items())
+
+
+class RunError(RuntimeError):
+    """A query has failed, or cannot be started; the text says which, and why."""
+
+
+@dataclass
+class Plan:
+    """What is to be run."""
+
+    out: Path
+    """The folder of all tables."""
+    source: dict[str, str] = field(default_factory=dict)
+    """Options of format("mqtt"); localStorage is OUT/log unless it says otherwise."""
+    landed: str | None = None
+    """In place of the broker: the folder or URL where an ingest lands files."""
+    jobs: Sequence[str] = JOBS
+    delta: bool = False
+    """Delta tables beside those of Parquet."""
+    trigger: float = 1.0
+    """s between two batches"""
+    health_every: float = 60.0
+    """s between two snapshots of the health tables; one is made at the end in any case."""
+
+
+class Run:
+    """The queries of a plan, running in a session."""
+
+    def __init__(self, spark: SparkSession, plan: Plan) -> None:
+        unknown = set(plan.jobs) - set(JOBS)
+        if unknown:
+            raise RunError(
+                f"{', '.join(sorted(unknown))}: no such job; there are {', '.join(JOBS)}"
+            )
+        self._spark = spark
+        self._plan = plan
+        self._seen: dict[str, int] = {}  # the last batch of each query that was noted
+        self._looked = time.monotonic()
+        self.rows = 0
+        """Messages that are in the table raw since the start."""
+        plan.out.mkdir(parents=True, exist_ok=True)
+        self._progress = (plan.out / "progress.jsonl").open("a", encoding="utf-8")
+        self._queries = [
+            query
+            for job, start in (
+                ("raw", self._raw),
+                ("measurements", self._measurements),
+                ("windows", self._windows),
+            )
+            if job in plan.jobs
+            for query in [start()]
+        ]
+
+    # The queries
+
+    def _raw(self) -> StreamingQuery:
+        plan = self._plan
+        if plan.landed is not None:
+            frame = self._files(plan.landed, _MESSAGE)
+        else:
+            told = {"localStorage": str(plan.out / "log"), **plan.source}
+            frame = self._spark.readStream.format("mqtt").options(**told).load()
+        return self._start("raw", frame, (raw.raw, self._sinks("raw")))
+
+    def _measurements(self) -> StreamingQuery:
+        frame = self._files(self._table("raw"), _MESSAGE)
+        packs = measurements.once(measurements.packs(frame))
+        return self._start(
+            "measurements",
+            packs,
+            (measurements.values, self._sinks("measurements")),
+            (measurements.dead, self._sinks("dead_letters")),
+        )
+
+    def _windows(self) -> StreamingQuery:
+        # Of no message there is the schema, too.
+        none = self._spark.createDataFrame([], _MESSAGE)
+        schema = measurements.measurements(none).schema
+        values = self._files(self._table("measurements"), schema)
+        return self._start("windows", windows.windows(values), (_same, self._sinks("windows")))
+
+    def _start(
+        self, name: str, frame: DataFrame, *tables: tuple[sinks.Transform, Sequence[sinks.Sink]]
+    ) -> StreamingQuery:
+        return (
+            frame.writeStream.queryName(name)
+            .foreachBatch(sinks.into(*tables))
+            .option("checkpointLocation", str(self._plan.out / "checkpoints" / name))
+            .trigger(processingTime=f"{round(self._plan.trigger * 1000)} milliseconds")
+            .start()
+        )
+
+    def _files(self, folder: str, schema: Any) -> DataFrame:
+        reader = self._spark.readStream.schema(schema).option("maxFileAge", _FOREVER)
+        return reader.parquet(folder)
+
+    def _table(self, name: str) -> str:
+        """The batches of a table, as a file source finds them: none may be there yet."""
+        (self._plan.out / name).mkdir(exist_ok=True)
+        return f"{self._plan.out}/{name}/batch=*"
+
+    def _sinks(self, name: str) -> list[sinks.Sink]:
+        found: list[sinks.Sink] = [sinks.Parquet(self._plan.out / name)]
+        if self._plan.delta:
+            found.append(sinks.Delta(self._plan.out / "delta" / name))
+        return found
+
+    # While they run
+
+    def look(self) -> None:
+        """Notes the progress of the queries, and makes the health tables when they are due.
+        RunError when a query has ended."""
+        for query in self._queries:
+            self._note(query)
+            if not query.isActive:
+                error = query.exception()
+                reason = "it was stopped" if error is None else _reason(error)
+                raise RunError(f"the query {query.name} has ended: {reason}")
+        if time.monotonic() - self._looked > self._plan.health_every:
+            self.health()
+            self._looked = time.monotonic()
+
+    def _note(self, query: StreamingQuery) -> None:
+        for progress in query.recentProgress:
+            known = json.loads(progress.json)
+            if known["batchId"] > self._seen.get(known["name"], -1):
+                self._seen[known["name"]] = known["batchId"]
+                self._progress.write(json.dumps(known) + "\n")
+                if known["name"] == "raw":
+                    self.rows += known["numInputRows"]
+        self._progress.flush()
+
+    def health(self) -> None:
+        """Makes the tables health, devices and gaps anew, from what is in raw."""
+        folder = self._plan.out / "raw"
+        if "health" not in self._plan.jobs or not any(folder.glob("batch=*")):
+            return
+        known = health.Health(self._spark.read.parquet(str(folder)))
+        for name, table in (
+            ("health", known.boots),
+            ("devices", known.devices),
+            ("gaps", known.gaps),
+        ):
+            sinks.replace(table(), self._plan.out / name)
+            if self._plan.delta:
+                sinks.replace_delta(table(), self._plan.out / "delta" / name)
+
+    def finish(self) -> None:
+        """Works off what is there: first what came from the broker, for `_DRAIN` s at the most as
+        it may send on, then what is made of it."""
+        end = time.monotonic() + _DRAIN
+        for query in self._queries:
+            if query.name == "raw":
+                idle = 0
+                while idle < 2 and time.monotonic() < end:
+                    self.look()
+                    told = query.status
+                    busy = told["isDataAvailable"] or told["isTriggerActive"]
+                    idle = 0 if busy else idle + 1
+                    time.sleep(_LOOK + (0 if busy else self._plan.trigger))
+                self.look()
+                query.stop()
+            else:
+                query.processAllAvailable()
+                self._note(query)
+        self.health()
+
+    def stop(self) -> None:
+        """Stops the queries; a batch that is under way is done again by the next run."""
+        for query in self._queries:
+            query.stop()
+        self._progress.close()
+
+
+def _same(frame: DataFrame) -> DataFrame:
+    return frame
+
+
+def main(plan: Plan, *, master: str | None, conf: dict[str, str], seconds: float | None) -> int:
+    """Runs the plan for so many seconds, or until SIGTERM or SIGINT, and says how it goes.
+
+    At the end what came is worked off. RunError when a query fails: what it had not finished is
+    done by the next run.
+    """
+    ending = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: ending.set())
+    console = Console(stderr=True)
+    with console.status("starting Spark ...") as status:
+        spark = session(master, "flatmq pipeline", **conf)
+        try:
+            running = Run(spark, plan)
+            status.update("waiting for messages ...")
+            since = time.monotonic()
+            while not ending.is_set():
+                passed = time.monotonic() - since
+                if seconds is not None and passed > seconds:
+                    break
+                running.look()
+                status.update(f"{running.rows:,} messages in {plan.out}/raw after {passed:,.0f} s")
+                ending.wait(_LOOK)
+            status.update("working off what is there ...")
+            running.finish()
+            running.stop()
+        except PySparkException as error:
+            raise RunError(_reason(error)) from error
+        finally:
+            spark.stop()
+    console.print(f"{running.rows:,} messages more in {plan.out}/raw")
+    return 0
+
+
+def _reason(error: PySparkException) -> str:
+    """What a Spark error says, without the traces of Python and of Java."""
+    lines = [line for line in str(error).splitlines() if line and not line[0].isspace()]
+    known = [line for line in lines if _OWN.match(line)]
+    return known[-1] if known else "\n".join(lines[:3])
