@@ -1,16 +1,134 @@
-"""`flatmq pipeline ...`: each of its commands is a module of its own; this is their front."""
+"""The commands of `flatmq pipeline`."""
 
 from __future__ import annotations
 
+import importlib.util
 import os
+import ssl
+import sys
 from pathlib import Path
 
 import click
+
+PASSWORD = "FLATMQ_PASSWORD"
 
 
 @click.group()
 def pipeline() -> None:
     """From the broker to tables and a picture, on Spark."""
+    if sys.version_info < (3, 11) or importlib.util.find_spec("pyarrow") is None:
+        raise click.ClickException(
+            "the pipeline needs Python 3.11 or later, and: pip install 'flatmq[pipeline]'"
+        )
+
+
+def context(
+    tls: bool, ca: Path | None, cert: Path | None, key: Path | None
+) -> ssl.SSLContext | None:
+    """TLS that verifies the broker, and shows a certificate where one is given."""
+    if not (tls or ca or cert or key):
+        return None
+    if key and not cert:
+        raise click.ClickException("--key needs its certificate in --cert")
+    try:
+        made = ssl.create_default_context(cafile=str(ca) if ca else None)
+        if cert:
+            made.load_cert_chain(cert, key)
+    except (OSError, ssl.SSLError) as error:
+        raise click.ClickException(f"the certificates cannot be used: {error}") from error
+    return made
+
+
+_file = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+@pipeline.command()
+@click.argument("broker", metavar="HOST[:PORT]")
+@click.argument("target")
+@click.option(
+    "--filter",
+    "filters",
+    multiple=True,
+    default=("#",),
+    show_default=True,
+    help="A topic filter; repeatable.",
+)
+@click.option(
+    "--log",
+    "folder",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("flatmq-log"),
+    show_default=True,
+    help="The folder, on a disk of this machine, in which messages wait for landing.",
+)
+@click.option("--client-id", default="", help="The session's name; made of the log if not given.")
+@click.option("--qos", type=click.IntRange(0, 2), default=1, show_default=True)
+@click.option("--user", help=f"The password is taken from {PASSWORD} in the environment.")
+@click.option("--tls", is_flag=True, help="To the broker, verified; the port is 8883 unless told.")
+@click.option("--ca", type=_file, help="Certificates to verify the broker by.")
+@click.option("--cert", type=_file, help="A certificate to show to the broker,")
+@click.option("--key", type=_file, help="and its key, if that is in a file of its own.")
+@click.option(
+    "--every",
+    type=click.FloatRange(0.1, 86_400),
+    default=10.0,
+    show_default=True,
+    help="Seconds between two files.",
+)
+@click.option(
+    "--limit",
+    type=click.IntRange(1),
+    default=1024,
+    show_default=True,
+    help="MiB that may wait for landing; then the broker has to wait.",
+)
+@click.option(
+    "--segment",
+    type=click.IntRange(1, 2048),
+    default=64,
+    show_default=True,
+    help="MiB of messages in a file, at the most.",
+)
+@click.option("--keepalive", type=click.IntRange(0, 65_535), default=60, show_default=True)
+@click.option(
+    "--metrics",
+    metavar="TOPIC",
+    help="Publish counters to TOPIC/telemetry, and TOPIC/status, as a board.",
+)
+@click.option("--metrics-every", type=click.FloatRange(1, 86_400), default=10.0, show_default=True)
+@click.option("--seconds", type=click.FloatRange(0), help="End after so long.")
+def ingest(
+    broker: str, target: str, filters: tuple[str, ...], folder: Path, client_id: str, qos: int,
+    user: str | None, tls: bool, ca: Path | None, cert: Path | None, key: Path | None,
+    every: float, limit: int, segment: int, keepalive: int, metrics: str | None,
+    metrics_every: float, seconds: float | None,
+) -> None:  # fmt: skip
+    """Land what the broker at HOST has for us as Parquet files in TARGET.
+
+    TARGET is a folder, or any URL that fsspec knows (s3://..., with s3fs installed). A message is
+    acknowledged once it is synced to the log; a file appears in TARGET when it is whole. Ends
+    with SIGTERM or Ctrl-C, in good order; after SIGKILL starting again is all there is to do.
+    """
+    from ..bridge import BridgeError, address
+    from . import landing as command
+    from .ingest import Ingest, IngestError
+    from .log import MIB, LogError, Writer
+
+    try:
+        trust = context(tls, ca, cert, key)
+        where = address(broker, trust is not None)
+        with Writer(folder, limit * MIB, segment * MIB) as log:
+            worker = Ingest(
+                log, where, filters, qos, client_id, user=user,
+                password=os.environ.get(PASSWORD) if user else None, keepalive=keepalive,
+                tls=trust,
+            )  # fmt: skip
+            command.main(
+                worker, target, every_s=every, metrics=metrics, metrics_s=metrics_every,
+                seconds=seconds,
+            )  # fmt: skip
+    except (BridgeError, IngestError, LogError, command.LandingError, ValueError) as error:
+        raise click.ClickException(str(error)) from error
 
 
 def _pairs(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:

@@ -1,18 +1,17 @@
 """A board of the pipeline's demo: `demo_sketch.py HOST PORT NAME READINGS`.
 
 The Station of boards/shared as a board runs it, in a real MicroPython, with a reading a second;
-its chip is this machine, read by the sensor of boards/host. At the end it says what it did, and sleeps. Runs in the folder
-in which its boot id is kept, with lib, boards/shared and boards/host to import from.
+its chip is this machine, read by the sensor of boards/host. At the end it says what it did, and
+sleeps. Runs in the folder in which its boot id is kept, with lib, boards/shared and boards/host
+to import from. FLATMQ_USER and FLATMQ_PASSWORD of the environment are for the broker.
 """
 
+import os
 import sys
 
-try:
-    import machine
-except ImportError:
-    sys.modules["machine"] = sys  # Station asks it for a name alone, and gets one here
+sys.modules["machine"] = sys  # Station asks it for a name alone, and gets one here
 
-import boot_id
+import boot_id  # noqa: E402
 
 _next_boot = boot_id.next_boot
 boot_id.next_boot = lambda: _next_boot("boot_id")  # on a board it is in /
@@ -59,7 +58,12 @@ def main():
     host, port, name, readings = sys.argv[1:5]
     settings = {
         "device": {"name": name, "interval": 1, "spool": False, "watchdog": False, "sleep": False},
-        "broker": {"host": host, "port": int(port), "user": None, "password": None},
+        "broker": {
+            "host": host,
+            "port": int(port),
+            "user": os.getenv("FLATMQ_USER"),
+            "password": os.getenv("FLATMQ_PASSWORD"),
+        },
     }
     chip = Machine()
     station = Station(settings, chip, [])

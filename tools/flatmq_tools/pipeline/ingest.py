@@ -22,6 +22,7 @@ from .tls import TLS
 
 TURN_MS = 100  # that a turn of a thread may wait
 _FULL_MS = 20  # between two looks at a log that is full
+_TROUBLE_S = 1.0  # between two tries to append to a disk that has no room
 _PATIENCE_MS = 2000  # for the broker to take what is to be said before the end
 
 
@@ -98,6 +99,8 @@ class Ingest:
         self._thread: threading.Thread | None = None
         self._over = threading.Event()
         self._failure: BaseException | None = None
+        self.trouble: OSError | None = None
+        """Why the disk did not take the last message; see `turn`."""
 
     def _noted(self) -> dict[str, Any]:
         """What the broker was last asked for, where it was this one, and the same session."""
@@ -179,9 +182,22 @@ class Ingest:
     def _turn(self) -> None:
         try:
             while not self._over.is_set():
-                self.poll(TURN_MS)
+                self.turn(TURN_MS)
         except BaseException as error:
             self._failure = error
+
+    def turn(self, ms: int) -> bool:
+        """As `poll`, but when the disk does not take a message, for want of room most likely, wait
+        a second: `trouble` says why. LogError when nobody knows what of the log would last."""
+        try:
+            moved = self.poll(ms)
+        except OSError as error:
+            self.trouble = error
+            self._over.wait(_TROUBLE_S)
+            return False
+        if moved:
+            self.trouble = None
+        return moved
 
     def check(self) -> None:
         """IngestError when the thread has failed."""

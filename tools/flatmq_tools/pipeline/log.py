@@ -216,7 +216,7 @@ class Writer:
             found = path.read_text().strip()
             if found:
                 return found
-        made = secrets.token_hex(4)
+        made = secrets.token_hex(8)
         draft = path.with_suffix(".new")
         draft.write_text(made + "\n")
         draft.replace(path)
@@ -249,7 +249,7 @@ class Writer:
         path = self.folder / f"{first:020d}{SUFFIX}"
         flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
         file = os.open(path, flags, 0o644)
-        _sync_folder(self.folder)
+        sync_folder(self.folder)
         old, self._file = self._file, file
         if old >= 0:
             os.close(old)
@@ -368,7 +368,7 @@ class Writer:
         self.close()
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
     """Have the names in a folder outlive a power cut."""
     file = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
     try:

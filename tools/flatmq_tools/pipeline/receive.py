@@ -33,6 +33,32 @@ for _first in (0x32, 0x33, 0x3A, 0x3B):
 _ANSWERED = 2  # Router: a subscription that waits for nothing
 
 
+class _Identifiers(list[int]):
+    """Those of a Router's QoS 2 messages, which is asked for one at every step. Here it knows at
+    once: a broker without a limit has thousands in flight."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__([0] * size)
+        self._at: dict[int, int] = {}
+        self._free = list(range(size - 1, -1, -1))
+
+    def __contains__(self, pid: object) -> bool:
+        return pid in self._at if pid else bool(self._free)
+
+    def index(self, pid: int, *_: Any) -> int:
+        return self._at[pid] if pid else self._free[-1]
+
+    def __setitem__(self, i: Any, pid: Any) -> None:
+        old = self[i]
+        if old:
+            del self._at[old]
+            self._free.append(i)
+        if pid:
+            self._at[pid] = i
+            self._free.remove(i) if self._free[-1] != i else self._free.pop()
+        super().__setitem__(i, pid)
+
+
 class BulkClient(Client):
     """A client that appends every message it receives to a `log`, whatever its topic, and sends
     no acknowledgement before what it acknowledges is synced.
@@ -256,6 +282,7 @@ class BulkClient(Client):
         if not self._router:
             router = super()._load()
             router._find = self._found
+            router._ids = _Identifiers(len(router._ids))
         return self._router
 
     def _found(self, m: Message) -> None:

@@ -1,0 +1,258 @@
+"""How do messages get from the log to where Spark finds them? As Parquet files that rotate.
+
+Each segment of the log becomes one file, of the same name. It is written under a name that Spark
+and others pass over, then renamed, and only then the segment goes: after a SIGKILL at any point
+the same file is made again, or found to be there.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+
+import fsspec
+import pyarrow.parquet as pq
+from fsspec.implementations.local import LocalFileSystem
+from rich.console import Console
+
+from flatmq.senml import Pack, label
+
+from .ingest import Ingest
+from .log import SCHEMA, LogError, Segment, Writer, read, sync_folder
+
+COMPRESSION = "zstd"
+_LOOK_S = 0.5  # between two looks for segments that closed because they were large
+_TROUBLE_S = 5.0  # before another try, where the target cannot be written
+_TURN_MS = 200
+_EPOCH = 1_577_836_800  # s: 2020, from which the boot ids of the metrics count
+
+
+class LandingError(RuntimeError):
+    """The target cannot be used; the text says why."""
+
+
+class Landing:
+    """Lands the closed segments of a `log` in `target`: a folder, or any URL that fsspec knows.
+
+    A file is named `LOG-OFFSET.parquet`, by the identity of the log and the offset of its first
+    message: several logs land in one folder. The columns are those of `log.SCHEMA`. Raises
+    LandingError for a URL of which nothing is known.
+    """
+
+    def __init__(self, log: Writer, target: str) -> None:
+        self.log = log
+        self.target = target
+        try:
+            self.fs, self.root = fsspec.core.url_to_fs(target)
+            self.fs.makedirs(self.root, exist_ok=True)
+        except (ImportError, ValueError, OSError) as error:
+            raise LandingError(f"nothing can land in {target}: {error}") from error
+        self._is_local = isinstance(self.fs, LocalFileSystem)
+        self.messages = 0
+        """Messages landed since this was made."""
+        self.files = 0
+        """Files written since this was made."""
+
+    def land(self) -> int:
+        """Land every segment that no longer grows, oldest first. Returns how many messages that
+        were. OSError when the target cannot be written, LogError when a segment is damaged; the
+        log keeps then what is not landed."""
+        before = self.messages
+        for segment, after in self.log.closed():
+            name = f"{self.log.id}-{segment.first:020d}.parquet"
+            if not self.fs.exists(f"{self.root}/{name}"):
+                self._write(segment, after, name)
+                self.messages += after - segment.first
+                self.files += 1
+            self.log.trim(after)
+        return self.messages - before
+
+    def _write(self, segment: Segment, after: int, name: str) -> None:
+        draft = f"{self.root}/.{name}.inprogress"
+        final = f"{self.root}/{name}"
+        with self.fs.open(draft, "wb") as file:
+            with pq.ParquetWriter(file, SCHEMA, compression=COMPRESSION) as parquet:
+                for batch in read(self.log.folder, segment.first, after):
+                    parquet.write_batch(batch)
+            if self._is_local:
+                file.flush()
+                os.fsync(file.fileno())
+        if self._is_local:
+            os.replace(draft, final)  # mv of fsspec copies where it need not
+            sync_folder(Path(self.root))
+        else:
+            self.fs.mv(draft, final)
+
+
+class Service:
+    """An ingest whose log lands every so many seconds, `run` until `stop` is called.
+
+    every_s    s between two files, while there is something to land
+    metrics    a topic: the status goes to TOPIC/status as that of a board, and the counters as a
+               SenML pack to TOPIC/telemetry, every `metrics_s` seconds
+    """
+
+    def __init__(
+        self,
+        ingest: Ingest,
+        landing: Landing,
+        *,
+        every_s: float = 10.0,
+        metrics: str | None = None,
+        metrics_s: float = 10.0,
+        console: Console | None = None,
+    ) -> None:
+        self.ingest = ingest
+        self.landing = landing
+        self._every_s = every_s
+        self._console = console or Console(stderr=True)
+        self._over = threading.Event()
+        self._ended = threading.Event()
+        self._said = ""
+        self._metrics = Metrics(ingest, landing, metrics, metrics_s) if metrics else None
+
+    def stop(self) -> None:
+        """Have `run` end. May be called from a signal handler."""
+        self._over.set()
+
+    def run(self) -> None:
+        """Receive and land. Raises what the ingest cannot go on after."""
+        lander = threading.Thread(target=self._land, name="landing")
+        self.ingest.start()
+        lander.start()
+        try:
+            while not self._over.is_set():
+                self.ingest.turn(_TURN_MS)
+                self._say(self._state())
+                if self._metrics:
+                    self._metrics.tick()
+            if self._metrics:
+                self._metrics.bye()
+            self.ingest.stop()
+        finally:
+            self._over.set()
+            self._ended.set()
+            lander.join()
+
+    def _state(self) -> str:
+        """What a person should know, in a line."""
+        ingest = self.ingest
+        where = "{}:{}".format(*ingest.broker)
+        if ingest.trouble:
+            return f"the disk takes nothing, so nothing is acknowledged: {ingest.trouble}"
+        if ingest.log.full:
+            return f"the log in {ingest.log.folder} is full: the broker has to wait"
+        if ingest.subscribed:
+            return f"receiving from {where} into {self.landing.target}"
+        if ingest.connected:
+            return f"subscribing at {where}"
+        error = ingest.error
+        return f"no connection to {where}: {error.detail}" if error else f"connecting to {where}"
+
+    def _say(self, text: str) -> None:
+        if text != self._said:
+            self._said = text
+            self._console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    def _land(self) -> None:
+        log = self.ingest.log
+        due = time.monotonic() + self._every_s
+        last = False
+        while not last:
+            self._ended.wait(min(_LOOK_S, self._every_s))
+            last = self._ended.is_set()
+            try:
+                if last or time.monotonic() >= due:
+                    due = time.monotonic() + self._every_s
+                    log.rotate()
+                self.landing.land()
+            except (OSError, LogError) as error:
+                text = f"nothing lands in {self.landing.target}: {error}"
+                self._console.print(text, markup=False, highlight=False, soft_wrap=True)
+                self._ended.wait(_TROUBLE_S)
+
+
+class Metrics:
+    """What the service tells of itself, as a board does: see docs/telemetry.md."""
+
+    NAMES = (
+        ("received", b"count"), ("landed", b"count"), ("files", b"count"), ("log", b"B"),
+        ("connects", b"count"), ("full", b""),
+    )  # fmt: skip
+
+    def __init__(self, ingest: Ingest, landing: Landing, topic: str, every_s: float) -> None:
+        self._ingest = ingest
+        self._landing = landing
+        self._topic = topic
+        self._every_s = every_s
+        self._due = 0.0
+        self._connects = 0
+        self._seq = 0
+        name = topic.rpartition("/")[2]
+        boot = max(1, int(time.time()) - _EPOCH) & 0x3FFFFFFF
+        self._pack = Pack(name, boot, 512)
+        self._labels = [label("ingest/" + name, unit) for name, unit in self.NAMES]
+        ingest.client.set_will(f"{topic}/status", b"offline", qos=1, retain=True)
+
+    def tick(self) -> None:
+        """Publish what is due; nothing while not subscribed."""
+        client = self._ingest.client
+        if not self._ingest.subscribed:
+            return
+        if client.stats.connects != self._connects:
+            if client.publish(f"{self._topic}/status", b"online", 1, True) is None:
+                return
+            self._connects = client.stats.connects
+        if time.monotonic() < self._due:
+            return
+        self._due = time.monotonic() + self._every_s
+        self._seq += 1
+        log = self._ingest.log
+        values = (
+            client.messages, self._landing.messages, self._landing.files, log.size,
+            client.stats.connects, int(log.full),
+        )  # fmt: skip
+        self._pack.begin(self._seq)
+        for what, value in zip(self._labels, values, strict=True):
+            self._pack.number(what, value)
+        client.publish(f"{self._topic}/telemetry", self._pack.payload(), 1)
+
+    def bye(self) -> None:
+        """Say that it ends in good order."""
+        client = self._ingest.client
+        if client.connected:
+            client.publish(f"{self._topic}/status", b"offline", 1, True)
+            client.wait(1000)
+
+
+def main(
+    ingest: Ingest,
+    target: str,
+    *,
+    every_s: float,
+    metrics: str | None,
+    metrics_s: float,
+    seconds: float | None,
+) -> int:
+    """Receive and land until SIGTERM, Ctrl-C, or for so many seconds; then everything that was
+    received is landed. LandingError, and what `Service.run` raises."""
+    console = Console(stderr=True)
+    landing = Landing(ingest.log, target)
+    service = Service(
+        ingest, landing, every_s=every_s, metrics=metrics, metrics_s=metrics_s, console=console
+    )
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: service.stop())
+    if seconds is not None:
+        end = threading.Timer(seconds, service.stop)
+        end.daemon = True
+        end.start()
+    service.run()
+    console.print(
+        f"{ingest.client.messages:,} messages received, {landing.messages:,} landed in "
+        f"{landing.files:,} files", highlight=False,
+    )  # fmt: skip
+    return 0
