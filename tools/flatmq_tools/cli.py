@@ -32,9 +32,6 @@ def main() -> None:
     """The desk side of flatmq, an MQTT client for MicroPython."""
 
 
-main.add_command(pipeline)
-
-
 @main.command()
 @click.option(
     "--readings",
@@ -420,6 +417,9 @@ def image(
         CompileError,
         *command.ERRORS,
     )
+
+
+main.add_command(pipeline)
 
 
 if __name__ == "__main__":

@@ -221,7 +221,7 @@ def run(
 ) -> None:
     """Make tables in the folder OUT of what a broker sends: each message once, also after kills.
 
-    A password is best told as FLATMQ_PASSWORD in the environment.
+    The password for `--option username=...` is taken from FLATMQ_PASSWORD in the environment.
     """
     import json
 
@@ -230,12 +230,47 @@ def run(
     from .java import JavaError
 
     source = {"brokerUrl": broker, "filters": json.dumps(filters), **options}
-    if "FLATMQ_PASSWORD" in os.environ:
-        source.setdefault("password", os.environ["FLATMQ_PASSWORD"])
+    if PASSWORD in os.environ and "username" in options:
+        source.setdefault("password", os.environ[PASSWORD])
     plan = command.Plan(out, source, landed, jobs or command.JOBS, delta, trigger, health_every)
     _exit(
         lambda: command.main(plan, master=master or None, conf=conf, seconds=seconds),
         command.RunError,
+        JavaError,
+    )
+
+
+@pipeline.command()
+@click.option(
+    "--messages", type=click.IntRange(100), default=50_000, show_default=True, help="In each run."
+)
+@click.option(
+    "--kills", type=click.IntRange(1), default=8, show_default=True, help="Of each part."
+)
+@click.option(
+    "--part",
+    "parts",
+    multiple=True,
+    type=click.Choice(["driver", "jvm", "source", "broker", "ingest"]),
+    help="Kill this one; repeatable. All, each in a run of its own, if not given.",
+)
+@click.option("--seed", type=int, help="Of the moments of the kills.")
+@click.option(
+    "--results",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="A file whose section on crashes is written anew.",
+)
+def crash(
+    messages: int, kills: int, parts: tuple[str, ...], seed: int | None, results: Path | None
+) -> None:
+    """Kill parts of the pipeline at work, and count what is missing or twice in the tables."""
+    from ..cli import _exit
+    from . import crash as command
+    from .java import JavaError
+
+    _exit(
+        lambda: command.main(messages, kills, parts or command.PARTS, results, seed),
+        command.CrashError,
         JavaError,
     )
 

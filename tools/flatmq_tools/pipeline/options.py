@@ -93,7 +93,10 @@ OPTIONS: dict[str, tuple[tuple[str, ...], str]] = {
     "cleanSession": ((), "true: the broker keeps nothing while the query is away; false"),
     "username": (("user",), "for the broker"),
     "password": ((), "for the broker"),
-    "localStorage": (("log",), "folder of the log, on the machine of the driver; one in the home folder"),
+    "localStorage": (
+        ("log",),
+        "folder of the log, on the machine of the driver; one in the home folder",
+    ),
     "logLimit": ((), f"bytes of the log, above which nothing is received; {LOG_LIMIT}"),
     "keepAlive": ((), f"s, 0 to 65,535, 0 turns it off; {KEEP_ALIVE}"),
     "connectionTimeout": ((), f"s, 0 to 65,535, 0 for the longest; {TIMEOUT}"),

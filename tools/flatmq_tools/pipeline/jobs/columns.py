@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from functools import reduce
 
 from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
 
 MESSAGE = {
     "topic": "string",
@@ -59,8 +58,7 @@ def pattern(filt: str) -> str:
     parts = [
         r"[^/]*" if level == "+" else re.escape(level) for level in levels[: -1 if deep else None]
     ]
+    end = ""
     if deep:  # "a/#" matches "a" too (section 4.7.1.2)
-        end = "(?:/[\\s\\S]*)?" if parts else "[\\s\\S]*"
-    else:
-        end = ""
+        end = r"(?:/[\s\S]*)?" if parts else r"[\s\S]*"
     return start + "/".join(parts) + end + r"(?![\s\S])"

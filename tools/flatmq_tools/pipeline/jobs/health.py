@@ -23,6 +23,7 @@ QUIET = 3
 """A board is silent after so many times its usual interval."""
 _STATUS = 32  # characters of a status that are kept
 _BOOT = ("device", "boot")
+_COUNTS = ("received", "lost", "unheard", "duplicates", "reordered")
 
 
 class HealthError(ValueError):
@@ -87,10 +88,9 @@ class Health:
                 *_BOOT, "seq", *arrival, F.when(F.col("told"), delay).alias("delay"),
                 (F.row_number().over(same) > 1).alias("copy"),
             )
-            .withColumn(
-                "reordered",
-                ~F.col("copy") & F.coalesce(F.col("seq") < F.max("seq").over(before), F.lit(False)),
-            )
+            .withColumn("highest", F.max("seq").over(before))
+            .withColumn("reordered", F.expr("not copy and seq < coalesce(highest, 0)"))
+            .drop("highest")
         )  # fmt: skip
 
     def _first(self) -> DataFrame:
@@ -187,13 +187,13 @@ class Health:
         sums = self._boots().groupBy("device").agg(
             F.count("*").alias("boots"), F.sum("starts").alias("reboots"),
             F.min("first").alias("first"),
-            *(F.sum(c).alias(c) for c in ("received", "lost", "unheard", "duplicates", "reordered")),
+            *(F.sum(name).alias(name) for name in _COUNTS),
         )  # fmt: skip
         packs = sums.join(delays, "device").join(
             self._known().drop("status", "status_since"), "device"
         )
         joined = packs.join(self._status, "device", "full")
-        counts = ("boots", "reboots", "received", "lost", "unheard", "duplicates", "reordered")
+        counts = ("boots", "reboots", *_COUNTS)
         zero = {name: F.coalesce(F.col(name), F.lit(0)).alias(name) for name in counts}
         return joined.select(
             "device", zero["boots"], zero["reboots"], "first", "heard", zero["received"],

@@ -38,7 +38,8 @@ _PACK = pa.struct(
         ("reason", pa.string()),
     ]
 )
-_PARSED = """array<struct<device: string, boot: bigint, seq: bigint, time: timestamp, told: boolean,
+_PARSED = """array<struct<
+    device: string, boot: bigint, seq: bigint, time: timestamp, told: boolean,
     records: array<struct<quantity: string, unit: string, time: timestamp, value: double,
         text: string, flag: boolean, total: double>>,
     reason: string>>"""
@@ -79,7 +80,8 @@ def packs(frame: DataFrame, filters: Sequence[str] = TELEMETRY) -> DataFrame:
     said = F.explode(arrow_udf(_said, _PARSED)("topic", "payload", F.unix_micros("timestamp")))
     rows = messages(frame).where(matched(F.col("topic"), filters)).withColumn("said", said)
     reading = F.concat_ws("/", "said.boot", "said.seq", "said.device")
-    message = F.concat_ws("/", F.lit("#"), F.unix_micros("timestamp"), "offset", "topic")
+    arrival = F.concat_ws("/", F.unix_micros("timestamp"), "offset", "topic")
+    message = F.concat_ws("#", arrival, "said.device")
     return rows.select(
         "said.*",
         F.when(F.col("said.boot").isNotNull(), reading).otherwise(message).alias("identity"),
@@ -94,7 +96,8 @@ def once(packs: DataFrame, within: str = _WITHIN) -> DataFrame:
 
     Of a stream, a copy is known for `within` after the first one came: the state holds the
     identities of that time, about 100 B each. By the time of arrival: so no pack is late, however
-    long a board kept it.
+    long a board kept it. What comes from a log or a file that lies `within` behind the newest is
+    late, and not in: Spark counts it as dropped by the watermark.
     """
     if packs.isStreaming:
         marked = packs.withWatermark("timestamp", within)
@@ -103,12 +106,14 @@ def once(packs: DataFrame, within: str = _WITHIN) -> DataFrame:
     return packs.groupBy("identity").agg(first).select("first.*")
 
 
-def values(packs: DataFrame) -> DataFrame:
-    """One row a value, with the columns of `measurements`."""
-    rows = packs.where("reason is null").withColumn("record", F.explode("records"))
+def values(packs: DataFrame, marked: bool = False) -> DataFrame:
+    """One row a value, with the columns of `measurements`. `marked` adds the identity of the
+    pack and the position in it: `windows` drops copies by them."""
+    rows = packs.where("reason is null").select("*", F.posexplode("records"))
     return rows.select(
-        "device", "boot", "seq", "record.quantity", "record.unit", "record.time", "record.value",
-        "record.text", "record.flag", "record.total", "topic", F.col("timestamp").alias("received"),
+        "device", "boot", "seq", "col.quantity", "col.unit", "col.time", "col.value", "col.text",
+        "col.flag", "col.total", "topic", F.col("timestamp").alias("received"),
+        *((["identity", F.col("pos").alias("position")]) if marked else ()),
     )  # fmt: skip
 
 
@@ -220,8 +225,8 @@ def _by_device(records: list[senml.Record], topic: str) -> list[_Pack]:
 
     A device is what stands before "/boot" and "/seq" (docs/telemetry.md). Of packs without these
     it is the name in the topic dev/NAME/..., where the names of the records begin with it, else
-    what is up to the last ":" of a URN (RFC 9039), up to the first "/" of another name, or the
-    name in the topic.
+    the urn:dev of a name (RFC 9039), what is before the first "/" of another, or the name in the
+    topic.
     """
     numbers: dict[str, dict[str, senml.Record]] = {}
     for record in records:
@@ -256,8 +261,8 @@ def _device(name: str, known: dict[str, dict[str, senml.Record]], topic: str) ->
     told = _TOPIC.match(topic)
     if told and name.startswith(told[1] + "/"):
         return told[1]
-    if name.startswith("urn:"):
-        return name.rpartition(":")[0]
+    if name.startswith("urn:dev:"):
+        return ":".join(name.split(":")[:4])
     before, slash, _ = name.partition("/")
     return before if slash else told[1] if told else ""
 

@@ -7,6 +7,7 @@ from pyspark.sql import functions as F
 
 PERCENTILES = (0.5, 0.95, 0.99)
 _ACCURACY = 10_000
+MARKS = ("identity", "position")
 
 
 def windows(
@@ -23,10 +24,19 @@ def windows(
     Of a stream, a window comes out (mode "append") when the newest reading is `late` past its
     end, and readings that come later than that are not in it: those that a board kept on flash
     for long. Of the measurements table, as a batch, everything is in it.
+
+    Spark allows one watermark a stream, and `once` has taken it: give this one the stream of the
+    measurements table, or `values(packs(messages), marked=True)`, of which it drops the copies by
+    itself: the state then holds the values of a window and of `late`.
     """
     numbers = measurements.where("value is not null")
     if numbers.isStreaming:
         numbers = numbers.withWatermark("time", late)
+    if {*MARKS} <= {*numbers.columns}:
+        if numbers.isStreaming:
+            numbers = numbers.dropDuplicatesWithinWatermark([*MARKS])
+        else:
+            numbers = numbers.dropDuplicates([*MARKS])
     window = F.window("time", size, slide) if slide else F.window("time", size)
     percentiles = F.percentile_approx("value", list(PERCENTILES), _ACCURACY)
     return (

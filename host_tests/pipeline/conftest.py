@@ -1,0 +1,79 @@
+"""What the tests of the pipeline share: one SparkSession, as starting it takes seconds."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if sys.version_info < (3, 11):
+    collect_ignore_glob = ["*"]
+
+if TYPE_CHECKING:
+    from messages import Message
+    from pyspark.sql import DataFrame, SparkSession
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    from pyspark.sql import SparkSession
+
+    java = shutil.which("java")
+    assert java is not None
+    os.environ["JAVA_HOME"] = str(Path(java).resolve().parents[1])
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    session = (
+        SparkSession.builder.master("local[2]")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.log.level", "ERROR")
+        .config("spark.sql.shuffle.partitions", 2)
+        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1")
+        .getOrCreate()
+    )
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def streamed(spark: SparkSession, tmp_path: Path) -> Callable[..., list[object]]:
+    """Runs a job on a stream, a batch for each list of messages; returns the rows that come."""
+    from messages import SCHEMA, rows
+
+    def run(job: Callable[[DataFrame], DataFrame], batches: list[list[Message]]) -> list[object]:
+        files = tmp_path / "messages"
+        offset = 0
+        for n, batch in enumerate(batches):
+            # One file each, older than the next: Spark takes them in the order of their times.
+            spark.createDataFrame(rows(batch, offset), SCHEMA).coalesce(1).write.parquet(
+                str(tmp_path / str(n))
+            )
+            (part,) = (tmp_path / str(n)).glob("*.parquet")
+            files.mkdir(exist_ok=True)
+            target = part.rename(files / f"{n}.parquet")
+            os.utime(target, (1000 + n, 1000 + n))
+            offset += len(batch)
+        stream = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1)
+        query = (
+            job(stream.parquet(str(files)))
+            .writeStream.format("memory")
+            .queryName("found")
+            .outputMode("append")
+            .trigger(availableNow=True)
+            .start()
+        )
+        try:
+            assert query.awaitTermination(60)
+            return list(spark.table("found").collect())
+        finally:
+            query.stop()
+
+    return run

@@ -1,0 +1,244 @@
+"""Messages as measurements: what the packs say, no reading twice, and what is none, with why."""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Callable
+
+import cbor2
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from messages import START, Message, at, frame, reading
+from pyspark.sql import DataFrame, SparkSession
+from test_senml_cbor import OF_THE_RFC
+
+from flatmq.topic import is_filter, matches
+from flatmq_tools.pipeline.jobs import columns, measurements
+from flatmq_tools.pipeline.jobs.raw import raw
+
+COLUMNS = [
+    "device", "boot", "seq", "quantity", "unit", "time", "value", "text", "flag", "total",
+    "topic", "received",
+]  # fmt: skip
+
+
+def told(table: DataFrame) -> list[tuple[object, ...]]:
+    """device, boot, seq, quantity, unit, seconds after START, value, text, flag."""
+    assert table.columns == COLUMNS
+    found = table.orderBy("received", "device", "quantity", "time").collect()
+    return [
+        (r.device, r.boot, r.seq, r.quantity, r.unit, utc(r.time).timestamp() - START.timestamp(),
+         r.value, r.text, r.flag)
+        for r in found
+    ]  # fmt: skip
+
+
+def utc(local: datetime.datetime) -> datetime.datetime:
+    """Spark gives a time of this machine, without its zone."""
+    return local.astimezone(datetime.timezone.utc)
+
+
+def test_every_kind_of_pack(spark: SparkSession) -> None:
+    of_a_pack = Message(
+        "dev/pico-1/telemetry",
+        b'[{"bn":"pico-1/","n":"boot","v":7},{"n":"seq","v":12},{"n":"door","vb":false},'
+        b'{"n":"says","vs":"hi"},{"n":"raw","vd":"aGk"},'
+        b'{"n":"lid/temp","u":"Cel","v":2,"t":-3}]  ',
+        10,
+    )
+    in_cbor = cbor2.dumps(
+        [{-2: "esp/", -3: int(START.timestamp()) + 4, 0: "boot", 2: 1}, {0: "seq", 2: 5},
+         {0: "temp", 1: "Cel", 2: 1.5}]
+    )  # fmt: skip
+    table = frame(
+        spark,
+        [
+            of_a_pack,
+            reading("pico-2", 3, 9, 11.5, time=8),
+            Message("dev/esp/telemetry", in_cbor, 12),
+            Message("dev/plain/telemetry", b'[{"n":"plain/level","u":"m","v":1}]', 13),
+            Message("dev/bare/telemetry", b'[{"n":"level","v":1}]', 14),
+            Message("dev/pico-1/status", b"online", 15),
+        ],
+    )
+    of_the_first = ("pico-1", 7, 12)
+    assert told(measurements.measurements(table)) == [
+        (*of_the_first, "door", "", 10, None, None, False),
+        (*of_the_first, "lid/temp", "Cel", 7, 2.0, None, None),
+        (*of_the_first, "raw", "", 10, None, "aGk", None),
+        (*of_the_first, "says", "", 10, None, "hi", None),
+        ("pico-2", 3, 9, "chip/temp", "Cel", 8, 21.5, None, None),
+        ("esp", 1, 5, "temp", "Cel", 4, 1.5, None, None),
+        ("plain", None, None, "level", "m", 13, 1.0, None, None),
+        ("bare", None, None, "level", "", 14, 1.0, None, None),
+    ]
+    assert measurements.dead_letters(table).count() == 0
+
+
+def test_packs_of_the_rfc(spark: SparkSession) -> None:
+    """Of section 5.1: one reading, several with relative times, several devices, and a sum."""
+    gateway = b"""[{"bn":"2001:db8::2/","bt":1.320078429e+09,"n":"temperature","u":"Cel","v":27.2},
+                   {"n":"humidity","u":"%RH","v":80},
+                   {"bn":"2001:db8::3/","n":"energy","u":"J","s":5}]"""
+    table = frame(
+        spark,
+        [
+            Message("a", b'[{"n":"urn:dev:ow:10e2073a01080063","u":"Cel","v":23.1}]', 1),
+            Message("a/b", OF_THE_RFC, 2),
+            Message("a/b/c", gateway, 3),
+            Message("other", b"no pack, and nobody asked for it", 4),
+        ],
+    )
+    found = measurements.measurements(table, filters=["a/#"]).orderBy("received", "time").collect()
+    assert [(r.device, r.quantity, r.unit, r.value, r.total) for r in found[:2]] == [
+        ("urn:dev:ow:10e2073a01080063", "urn:dev:ow:10e2073a01080063", "Cel", 23.1, None),
+        ("urn:dev:ow:10e2073a0108006", "current", "A", 1.2, None),
+    ]
+    currents = [r for r in found if r.quantity == "current"]
+    moment = datetime.datetime(2010, 6, 8, 18, 1, 16, 1000, tzinfo=datetime.timezone.utc)
+    assert [r.value for r in currents] == [1.2, 1.3, 1.4, 1.5, 1.6, 1.7]
+    assert [utc(r.time) for r in currents] == [
+        moment - datetime.timedelta(seconds=n) for n in (5, 4, 3, 2, 1, 0)
+    ]
+    assert {(r.device, r.quantity, r.value, r.total) for r in found[-3:]} == {
+        ("2001:db8::2", "temperature", 27.2, None),
+        ("2001:db8::2", "humidity", 80.0, None),
+        ("2001:db8::3", "energy", None, 5.0),
+    }
+
+
+DEAD = [
+    (b"", "not JSON"),
+    (b"online", "not JSON"),
+    (b"\xff\xfe", "not JSON"),
+    (b'[{"n":"a","v":1}', "not JSON"),
+    (b"{}", "not an array of records"),
+    (b'[{"n":"a","v":"1"}]', "record 0: v = '1': not a number"),
+    (b'[{"n":"a","v":1' + b"0" * 400 + b"}]", "not a number"),
+    (b'[{"n":"a","v":1e308,"bv":1e308}]', "past what a double holds"),
+    (b'[{"n":"a","v":1},{"n":"","v":1}]', "record 1: name = ''"),
+    (b'[{"n":"a","v":1,"t":1e15}]', "time: not within the years 1 to 9999"),
+    (b'[{"n":"a","v":1,"t":-1e12}]', "time: not within the years 1 to 9999"),
+    (b"\x81\xa1", "not CBOR"),
+]
+
+
+def test_dead_letters_are_whole_and_say_why(spark: SparkSession) -> None:
+    good = reading("a", 1, 1, 100)
+    messages = [
+        Message("dev/a/telemetry", payload, n, qos=n % 3) for n, (payload, _) in enumerate(DEAD)
+    ]
+    table = frame(spark, [*messages, good])
+    packs = measurements.packs(table).persist()
+    dead = measurements.dead(packs)
+    assert dead.columns == [*columns.MESSAGE, "reason"]
+    for n, (row, (payload, why)) in enumerate(
+        zip(dead.orderBy("offset").collect(), DEAD, strict=True)
+    ):
+        assert (bytes(row.payload), row.offset, row.qos) == (payload, n, n % 3)
+        assert utc(row.timestamp) == at(n)
+        assert why in row.reason
+    counts = {row.kind: row["count"] for row in measurements.counted(dead).collect()}
+    assert sum(counts.values()) == len(DEAD)
+    assert counts["time: not within the years 1 to 9999"] == 2
+    assert counts["v =: not a number"] == 2
+    # One that is no pack hurts no other.
+    assert [row[:3] for row in told(measurements.values(packs))] == [("a", 1, 1)]
+    packs.unpersist()
+
+
+def test_no_reading_twice_and_none_without_identity_lost(spark: SparkSession) -> None:
+    twice = reading("a", 1, 1, 5)
+    bare = Message("dev/b/telemetry", b'[{"n":"b/level","v":1}]', 6)
+    found = told(
+        measurements.measurements(
+            frame(
+                spark,
+                [
+                    twice,
+                    twice._replace(at=7.0),
+                    reading("a", 2, 1, 8),
+                    reading("b", 1, 1, 8.5),
+                    bare,
+                    bare,
+                    bare._replace(at=9.0),
+                ],
+            )
+        )
+    )
+    assert [(device, boot, seq, time) for device, boot, seq, _, _, time, *_ in found] == [
+        ("a", 1, 1, 5), ("b", None, None, 6), ("b", None, None, 6), ("a", 2, 1, 8),
+        ("b", 1, 1, 8.5), ("b", None, None, 9),
+    ]  # fmt: skip
+
+
+Run = Callable[[Callable[[DataFrame], DataFrame], list[list[Message]]], list[object]]
+
+
+def test_a_stream_drops_copies_and_keeps_what_comes_late(streamed: Run) -> None:
+    """A copy is known in a later batch, and after the watermark has passed other readings; what a
+    board kept for an hour is in, though its time is long past."""
+    batches = [
+        [reading("a", 1, 1, 0), reading("a", 1, 1, 1)],
+        [reading("a", 1, 1, 30), reading("a", 1, 2, 60)],
+        [reading("a", 1, 3, 3600)],
+        [reading("a", 1, 4, 3601, time=10), reading("a", 1, 3, 3602)],
+    ]
+    found = streamed(measurements.measurements, batches)
+    assert sorted((r.seq, utc(r.received)) for r in found) == [  # type: ignore[attr-defined]
+        (1, at(0)), (2, at(60)), (3, at(3600)), (4, at(3601)),
+    ]  # fmt: skip
+
+
+def test_raw_is_every_message(spark: SparkSession) -> None:
+    table = frame(spark, [Message("x", b"\x00"), Message("x", b"\x00"), Message("y", b"")])
+    more = table.selectExpr("'more' as more", *reversed(table.columns))
+    assert raw(more).columns == list(columns.MESSAGE)
+    assert sorted((r.offset, bytes(r.payload)) for r in raw(more).collect()) == [
+        (0, b"\x00"), (1, b"\x00"), (2, b""),
+    ]  # fmt: skip
+
+
+def test_another_table_is_named_as_such(spark: SparkSession) -> None:
+    table = frame(spark, [])
+    with pytest.raises(columns.ColumnsError, match="no column payload"):
+        raw(table.drop("payload"))
+    with pytest.raises(columns.ColumnsError, match="column qos is bigint"):
+        measurements.packs(table.selectExpr("* except (qos)", "bigint(qos) as qos"))
+
+
+level = st.sampled_from(["", "a", "b", "+", "$SYS", "a.b", "é"])
+topics = st.lists(level.filter(lambda one: one != "+"), min_size=1, max_size=4).map("/".join)
+filters = st.builds(
+    lambda levels, deep: "/".join([*levels, *(["#"] * deep)]),
+    st.lists(level, max_size=4), st.booleans(),
+)  # fmt: skip
+
+
+@given(filters.filter(lambda f: is_filter(f.encode(), 0, len(f.encode()))), topics.filter(bool))
+def test_topics_match_as_in_the_client(filt: str, topic: str) -> None:
+    encoded = topic.encode()
+    found = re.match(columns.pattern(filt), topic) is not None
+    assert found == bool(matches(filt.encode(), bytearray(encoded), 0, len(encoded)))
+
+
+def test_what_is_no_filter() -> None:
+    for filt in ("a+/b", "#/a", "a/b#"):
+        with pytest.raises(ValueError, match="no topic filter"):
+            columns.pattern(filt)
+
+
+def test_filters_mean_the_same_to_spark(spark: SparkSession) -> None:
+    """Java's regular expressions are not Python's."""
+    names = ["dev/a/telemetry", "dev/a/telemetry\n", "dev/a/b/telemetry", "dev//telemetry", "$S/a"]
+    table = frame(spark, [Message(name, b"x") for name in names])
+    for filt, found in {
+        "dev/+/telemetry": {0, 3},
+        "dev/#": {0, 1, 2, 3},
+        "#": {0, 1, 2, 3},
+        "$S/+": {4},
+    }.items():
+        rows = table.where(columns.matched(table["topic"], [filt])).collect()
+        assert {row.offset for row in rows} == found

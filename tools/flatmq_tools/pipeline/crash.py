@@ -1,0 +1,488 @@
+"""Does every message get into the tables once, whoever is killed? `flatmq pipeline crash` tries.
+
+Numbered readings are published at QoS 1 while `flatmq pipeline run` makes tables of them. Again
+and again one of the parts is ended with SIGKILL, at any moment, and started anew. At the end the
+tables are read by three readers and counted. Needs Linux, for its /proc.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+from rich.progress import Progress
+
+from flatmq import Client
+
+from .. import results
+from ..broker import Broker, mosquitto
+
+PARTS = ("driver", "jvm", "source", "broker", "ingest")
+ABOUT = {
+    "driver": "the Python process of `flatmq pipeline run`",
+    "jvm": "Spark itself, the child of the driver",
+    "source": 'the process of format("mqtt") that receives, a child of the JVM',
+    "broker": "mosquitto with persistence",
+    "ingest": "`flatmq pipeline ingest`, whose files Spark reads",
+}
+TOPIC = b"dev/crash/telemetry"
+# Nothing may be dropped by the broker, or the count would be of its limits.
+_MOSQUITTO = "max_queued_messages 0\nmax_inflight_messages 0\nset_tcp_nodelay true"
+_PATIENCE = 180.0  # s for anything to happen
+_STILL = 60.0  # s without a message more, after which there will be none
+_LOOK = 0.05  # s
+_RANDOM = 1.5  # s after the first messages of a start, within which it is killed
+_RATE = 1500  # messages a second while they are let go
+_JAVA = "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1"  # starts sooner
+
+
+class CrashError(RuntimeError):
+    """The run cannot go on; the text says what was waited for."""
+
+
+@dataclass
+class Count:
+    """What one reader found in one table."""
+
+    missing: int
+    twice: int
+
+
+@dataclass
+class Result:
+    """What a run has shown."""
+
+    parts: Sequence[str]
+    messages: int
+    kills: int
+    again: int
+    """Messages that the broker delivered again, each with an offset of its own in raw."""
+    seconds: float
+    counts: dict[str, Count] = field(default_factory=dict)
+    """By table and reader."""
+
+    @property
+    def good(self) -> bool:
+        """Whether nothing is missing and nothing is there twice, for any reader."""
+        return bool(self.counts) and not any(c.missing or c.twice for c in self.counts.values())
+
+
+# Processes
+
+
+def _children(pid: int) -> Iterator[int]:
+    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+        with contextlib.suppress(OSError):
+            yield from map(int, task.read_text().split())
+
+
+def family(pid: int) -> list[int]:
+    """The process, and all that descend from it."""
+    found = [pid]
+    for parent in found:
+        found += _children(parent)
+    return found
+
+
+def _command(pid: int) -> str:
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+    return ""
+
+
+def _alive(pid: int) -> bool:
+    """Whether it runs; one that is dead and was not waited for does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def _until(what: str, ready: Callable[[], object], patience: float = _PATIENCE) -> None:
+    end = time.monotonic() + patience
+    while not ready():
+        if time.monotonic() > end:
+            raise CrashError(f"after {patience:g} s: {what}")
+        time.sleep(_LOOK)
+
+
+class _Program:
+    """A command of `flatmq pipeline`, which is started again after each end."""
+
+    def __init__(self, folder: Path, name: str, *arguments: str) -> None:
+        self._arguments = arguments
+        self._log = folder / f"{name}.txt"
+        self.starts = 0
+        self.start()
+
+    def start(self) -> None:
+        path = [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]
+        with self._log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "flatmq_tools.cli", "pipeline", *self._arguments],
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, path))},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+        self.starts += 1
+
+    def find(self, word: str) -> int | None:
+        """A descendant whose command line has that word."""
+        return next((p for p in family(self.process.pid)[1:] if word in _command(p)), None)
+
+    def kill(self, pid: int) -> None:
+        """Kills it, or one of its descendants, waits until all of them are gone, as they have to
+        be by themselves then, and starts it anew."""
+        family_then = family(self.process.pid)
+        os.kill(pid, signal.SIGKILL)
+        # Without the one that was killed the driver has to end by itself, with an error.
+        _until(f"{self.tail()}\nstill runs without process {pid}", self._over)
+        _until(
+            f"processes left behind: {[p for p in family_then if _alive(p)]}",
+            lambda: not any(map(_alive, family_then)),
+        )
+        self.start()
+
+    def _over(self) -> bool:
+        return self.process.poll() is not None
+
+    def end(self) -> None:
+        """Ends it as an administrator would; CrashError when it fails."""
+        self.process.send_signal(signal.SIGTERM)
+        _until(f"{self.tail()}\ndoes not end with SIGTERM", self._over)
+        if self.process.returncode:
+            raise CrashError(f"{self.tail()}\nended with status {self.process.returncode}")
+
+    def stop(self) -> None:
+        for pid in reversed(family(self.process.pid)):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self.process.wait()
+
+    def tail(self) -> str:
+        """The end of what it has written, for an error."""
+        with contextlib.suppress(OSError):
+            return "\n".join(self._log.read_text(errors="replace").splitlines()[-15:])
+        return ""
+
+
+class _Publisher:
+    """Publishes readings numbered from 1 in a thread, as far as it is let."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._client = Client(
+            b"crash-publisher",
+            broker.host,
+            broker.port,
+            clean_session=False,
+            tx_size=1 << 16,
+            inflight=100,
+            retry_max_ms=500,
+        )
+        self._client.connect(10_000)
+        self._let = 0
+        self.sent = 0
+        """How many the broker has acknowledged, or will have."""
+        self._ending = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def let(self, messages: int) -> None:
+        """Has it publish up to that number."""
+        self._let = messages
+
+    @property
+    def done(self) -> bool:
+        """Whether all that it was let are acknowledged."""
+        return self.sent == self._let and not self._client.pending
+
+    def _run(self) -> None:
+        while not self._ending.is_set():
+            self._client.poll(5)
+            for _ in range(_RATE * 5 // 1000):
+                if self.sent == self._let:
+                    break
+                n = self.sent + 1
+                pack = (
+                    b'[{"bn":"crash/","n":"boot","v":1},{"n":"seq","v":%d},'
+                    b'{"n":"chip/temp","u":"Cel","v":20.5}]' % n
+                )
+                if self._client.publish(TOPIC, pack, 1) is None:
+                    break
+                self.sent = n
+        self._client.disconnect()
+
+    def stop(self) -> None:
+        self._ending.set()
+        self._thread.join()
+
+
+# A run
+
+
+class _Stage:
+    """Everything that a run needs, in one folder."""
+
+    def __init__(self, folder: Path, kills: Iterable[str], trigger: float) -> None:
+        kills = set(kills)
+        self.folder = folder
+        self.out = folder / "out"
+        self._stack = contextlib.ExitStack()
+        try:
+            self.broker = mosquitto(persistence="broker" in kills, extra=_MOSQUITTO)
+            self._stack.callback(self.broker.stop)
+            fed: list[str]
+            if "ingest" in kills:
+                (folder / "landed").mkdir()
+                self.ingest = self._program(
+                    "ingest", self.broker.address, str(folder / "landed"),
+                    "--log", str(folder / "log"), "--filter", "dev/#", "--every", "0.5",
+                )  # fmt: skip
+                fed = ["--landed", str(folder / "landed")]
+            else:
+                fed = ["--broker", self.broker.address, "--filter", "dev/#"]
+            self.driver = self._program(
+                "run", str(self.out), *fed, "--job", "raw", "--job", "measurements", "--delta",
+                "--trigger", str(trigger), "--conf", _JAVA,
+            )  # fmt: skip
+            log = folder / "log" if "ingest" in kills else self.out / "log"
+            _until(
+                "there is no subscription",
+                lambda: (log / "subscribed.json").exists() or self._failed(),
+            )
+            self.publisher = _Publisher(self.broker)
+            self._stack.callback(self.publisher.stop)
+        except BaseException:
+            self.close()
+            raise
+
+    def _program(self, *arguments: str) -> _Program:
+        program = _Program(self.folder, arguments[0], *arguments)
+        self._stack.callback(program.stop)
+        return program
+
+    def _failed(self) -> bool:
+        """False; CrashError when the driver has ended without being killed."""
+        if self.driver.process.poll() is not None:
+            raise CrashError(f"{self.driver.tail()}\nended by itself")
+        return False
+
+    def kill(self, part: str) -> None:
+        """Ends that part with SIGKILL and starts it anew."""
+        if part == "broker":
+            self.broker.restart()
+        elif part == "ingest":
+            self.ingest.kill(self.ingest.process.pid)
+        else:
+            word = {"jvm": "org.apache.spark.deploy", "source": "python_streaming_source_runner"}
+            pid: int | None = self.driver.process.pid
+            if part in word:
+                _until(f"there is no {part}", lambda: self.driver.find(word[part]))
+                pid = self.driver.find(word[part])
+            assert pid is not None
+            self.driver.kill(pid)
+
+    def wait_for_more(self) -> None:
+        """Returns when messages have come to raw since this was called."""
+        before = self.landed()
+        _until("nothing comes to raw", lambda: self.landed() > before or self._failed())
+
+    def settle(self) -> None:
+        """Returns when raw has all that was published, or has not grown for long."""
+        seen, since = -1, time.monotonic()
+        while time.monotonic() - since < _STILL:
+            landed = self.landed()
+            if landed != seen:
+                seen, since = landed, time.monotonic()
+            if landed >= self.publisher.sent and self._numbers() == self.publisher.sent:
+                return
+            time.sleep(_LOOK)
+
+    def _numbers(self) -> int:
+        rows = ds.dataset(self.out / "raw", format="parquet").to_table(["payload"])
+        return len({_number(payload) for payload in rows["payload"].to_pylist()})
+
+    def landed(self) -> int:
+        """Messages in raw, about: batches may come in between."""
+        with contextlib.suppress(OSError):
+            return int(ds.dataset(self.out / "raw", format="parquet").count_rows())
+        return 0
+
+    def close(self) -> None:
+        self._stack.close()
+
+
+def run(
+    kills: Sequence[str],
+    messages: int,
+    spark: SparkSession,
+    *,
+    trigger: float = 0.5,
+    seed: int | None = None,
+    on_kill: Callable[[], None] = lambda: None,
+) -> Result:
+    """Publishes so many messages, kills these parts in their order, and counts.
+
+    kills    names of PARTS, each as often as it is to be killed; "ingest" not beside others
+    spark    reads the tables at the end
+    trigger  s between two batches
+    seed     of the moments of the kills
+    CrashError when something does not start, go on or end; BrokerError.
+    """
+    moments = random.Random(seed)
+    since = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="flatmq-crash-") as folder:
+        stage = _Stage(Path(folder), kills, trigger)
+        try:
+            for number, part in enumerate(kills):
+                stage.publisher.let(messages * (number + 1) // (len(kills) + 1))
+                stage.wait_for_more()
+                time.sleep(moments.uniform(0, _RANDOM))
+                stage.kill(part)
+                on_kill()
+            stage.publisher.let(messages)
+            _until("the broker does not take what is published", lambda: stage.publisher.done)
+            stage.settle()
+            stage.driver.end()
+            counts, again = _counted(stage.out, messages, spark)
+        finally:
+            stage.close()
+    return Result(kills, messages, len(kills), again, time.monotonic() - since, counts)
+
+
+def _counted(out: Path, messages: int, spark: SparkSession) -> tuple[dict[str, Count], int]:
+    """What each reader finds in each table, and how many messages the broker sent again."""
+    raw, values = ["payload", "offset"], ["seq"]
+    counts = {}
+    again = 0
+    for table, columns in (("raw", raw), ("measurements", values)):
+        delta = DeltaTable(str(out / "delta" / table))
+        readers: dict[str, pa.Table] = {
+            "Parquet, pyarrow": ds.dataset(out / table, format="parquet").to_table(columns),
+            "Parquet, Spark": spark.read.parquet(str(out / table)).select(columns).toArrow(),
+            "Delta, deltalake": delta.to_pyarrow_table(columns=columns),
+            "Delta, Spark": spark.read.parquet(*delta.file_uris()).select(columns).toArrow(),
+        }
+        for reader, rows in readers.items():
+            if table == "raw":
+                numbers = [_number(payload) for payload in rows["payload"].to_pylist()]
+                rows_twice = _twice(rows["offset"].to_pylist())
+                again = max(again, _twice(numbers) - rows_twice)
+            else:
+                numbers = rows["seq"].to_pylist()
+                rows_twice = _twice(numbers)
+            missing = len(set(range(1, messages + 1)) - set(numbers))
+            counts[f"{table}: {reader}"] = Count(missing, rows_twice)
+    return counts, again
+
+
+def _number(payload: bytes) -> int:
+    found = re.search(rb'"seq","v":(\d+)', payload)
+    return int(found.group(1)) if found else 0
+
+
+def _twice(values: Iterable[int]) -> int:
+    return sum(n - 1 for n in Counter(values).values())
+
+
+# The command
+
+
+def main(
+    messages: int, kills: int, parts: Sequence[str], results_path: Path | None, seed: int | None
+) -> int:
+    """Kills each part so often in a run of its own, prints what was found, and writes the section
+    "crash" where a file is given. Returns 1 when a message is missing, or there twice."""
+    from .session import session
+
+    spark = session("local[2]", "flatmq crash")
+    found = []
+    with Progress() as progress:
+        for part in parts:
+            task = progress.add_task(f"kill -9: {part}", total=kills)
+            found.append(
+                run(
+                    [part] * kills,
+                    messages,
+                    spark,
+                    seed=seed,
+                    on_kill=lambda task=task: progress.advance(task),  # type: ignore[misc]
+                )
+            )
+    text = report(found, messages, kills)
+    print(text)
+    if results_path is not None:
+        results.write(results_path, "crash", text)
+    return 0 if all(one.good for one in found) else 1
+
+
+def report(found: Sequence[Result], messages: int, kills: int) -> str:
+    """The section of docs/results.md on these runs."""
+    rows = []
+    for one in found:
+        by_table = {
+            form: [c for name, c in one.counts.items() if form in name]
+            for form in ("Parquet, pyarrow", "Parquet, Spark", "Delta, deltalake", "Delta, Spark")
+        }
+        rows.append(
+            [
+                one.parts[0],
+                results.number(one.messages),
+                results.number(one.kills),
+                *(
+                    f"{sum(c.missing for c in counts)} · {sum(c.twice for c in counts)}"
+                    for counts in by_table.values()
+                ),
+                results.number(one.again),
+                results.number(one.seconds),
+            ]
+        )
+    return "\n\n".join(
+        [
+            "## Crashes of the pipeline",
+            f"`flatmq pipeline crash --messages {messages} --kills {kills}`: numbered readings at "
+            "QoS 1 from mosquitto through `flatmq pipeline run` into the tables raw and "
+            "measurements, while one part is ended with SIGKILL at a random moment of a batch, "
+            "again and again. Killed are: "
+            + "; ".join(f"{part}, {ABOUT[part]}" for part in PARTS if part in _parts(found))
+            + ". In the columns of the readers: missing · twice, raw and measurements together; "
+            "raw has a message twice if an offset is there twice, measurements a reading if its "
+            "number is. What a broker delivers again has another offset in raw, and is dropped "
+            "from measurements; how often that was is in the last column but one.",
+            results.table(
+                [
+                    "killed",
+                    "messages",
+                    "kills",
+                    "Parquet, pyarrow",
+                    "Parquet, Spark",
+                    "Delta, deltalake",
+                    "Delta, Spark",
+                    "delivered again",
+                    "s",
+                ],
+                rows,
+            ),
+        ]
+    )
+
+
+def _parts(found: Sequence[Result]) -> set[str]:
+    return {part for one in found for part in one.parts}
