@@ -1,0 +1,1 @@
+"""The pipeline from broker to tables, on Spark. A package, for its conftest is not the only one."""
