@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,23 +20,13 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    from pyspark.sql import SparkSession
+    from flatmq_tools.pipeline.session import session as made
 
-    java = shutil.which("java")
-    assert java is not None
-    os.environ["JAVA_HOME"] = str(Path(java).resolve().parents[1])
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    session = (
-        SparkSession.builder.master("local[2]")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.log.level", "ERROR")
-        .config("spark.sql.shuffle.partitions", 2)
-        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1")
-        .getOrCreate()
+    session = made(
+        name="flatmq tests",
+        # For so few rows, compiling a plan takes longer than interpreting it.
+        spark__sql__codegen__wholeStage=False,
+        spark__driver__extraJavaOptions="-XX:TieredStopAtLevel=1",
     )
     yield session
     session.stop()

@@ -6,12 +6,13 @@ from __future__ import annotations
 import datetime
 import math
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from messages import Message, at, frame, reading
-from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import Row, SparkSession
 
 from flatmq_tools.pipeline.jobs import health
 
@@ -62,7 +63,8 @@ class Maker:
         head = True
         for seq, (fate, delay) in enumerate(zip(fates, delays, strict=True), 1):
             self.now += INTERVAL
-            if silent and seq == len(fates):
+            heard = made.arrivals or self.board.boots
+            if silent and heard and seq == len(fates):
                 self.now += SILENCE
                 self.board.silences += 1
             arrival = (seq, float(delay), self.now)
@@ -104,7 +106,7 @@ fates = st.lists(
 
 @st.composite
 def histories(draw: st.DrawFn) -> list[tuple[int, list[str], list[int], bool]]:
-    """For each boot: starts since the one before, fates, delays in ms, and a silence at its end."""
+    """For each boot: starts since the one before, fates, delays in ms, a silence at its end."""
     boots = []
     for _ in range(draw(st.integers(1, 4))):
         of_boot = draw(fates)
@@ -136,24 +138,51 @@ def boards() -> list[Maker]:
     return made
 
 
+OTHERS = [
+    # Of an older boot, after the newer began. Then flash that was written anew.
+    reading("flash", 3, 1, 0), reading("flash", 6, 1, 20), reading("flash", 3, 2, 21),
+    reading("flash", 700_000, 2, 40), reading("flash", 700_000, 2, 41),
+    reading("no-clock", 1, 1, 5), reading("ahead", 1, 1, 5, time=9),
+    reading("torn", 1, 1, 1), reading("torn", 1, 3, 3),
+    reading("torn", 1, 2, 2)._replace(payload=b'[{"bn":"torn/","n":"boot","v":1},{"n":"seq"'),
+]  # fmt: skip
+
+
+class Tables(NamedTuple):
+    """What Spark says of all boards."""
+
+    boots: dict[tuple[str, int], Row]
+    devices: dict[str, Row]
+    gaps: list[Row]
+    end: float
+
+
 @pytest.fixture(scope="module")
-def fleet(spark: SparkSession, boards: list[Maker]) -> DataFrame:
+def tables(spark: SparkSession, boards: list[Maker]) -> Tables:
     messages = [message for maker in boards for message in maker.messages()]
+    end = max(message.at for message in messages)
     # Boards arrive among each other, each in its own order.
-    table = frame(spark, sorted(messages, key=lambda message: message.at))
-    return table.persist()
+    table = frame(spark, sorted([*messages, *OTHERS], key=lambda message: message.at)).persist()
+    found = health.Health(table, silent_after=SILENT_AFTER, now=at(end))
+    found.packs.persist()
+    return Tables(
+        {(row.device, row.boot): row for row in found.boots().collect()},
+        {row.device: row for row in found.devices().collect()},
+        found.gaps().collect(),
+        end,
+    )
 
 
 def nearest_rank(values: list[float], part: float) -> float:
     return sorted(values)[math.ceil(part * len(values) - 1e-9) - 1]
 
 
-def test_boots_are_as_they_were_made(fleet: DataFrame, boards: list[Maker]) -> None:
-    found = {(row.device, row.boot): row for row in health.health(fleet).collect()}
-    assert len(found) == sum(len(maker.board.boots) for maker in boards)
+def test_boots_are_as_they_were_made(tables: Tables, boards: list[Maker]) -> None:
+    others = 3 + 1 + 1 + 1
+    assert len(tables.boots) == sum(len(maker.board.boots) for maker in boards) + others
     for maker in boards:
         for made in maker.board.boots:
-            row = found[maker.board.name, made.boot]
+            row = tables.boots[maker.board.name, made.boot]
             told = (row.lost, row.unheard, row.duplicates, row.reordered, row.reboots)
             expected = (made.lost, made.unheard, made.duplicates, made.reordered, made.reboots)
             assert told == expected, made
@@ -164,28 +193,46 @@ def test_boots_are_as_they_were_made(fleet: DataFrame, boards: list[Maker]) -> N
                 assert row[name] == pytest.approx(nearest_rank(delays, part)), (name, made)
 
 
-def test_devices_are_the_sums_of_their_boots(fleet: DataFrame, boards: list[Maker]) -> None:
-    found = {row.device: row for row in health.devices(fleet).collect()}
-    assert found.keys() == {maker.board.name for maker in boards}
+def test_devices_are_the_sums_of_their_boots(tables: Tables, boards: list[Maker]) -> None:
     for maker in boards:
-        row, boots = found[maker.board.name], maker.board.boots
+        row, boots = tables.devices[maker.board.name], maker.board.boots
         assert row.boots == len(boots)
         for name in ("lost", "unheard", "duplicates", "reordered", "reboots"):
             assert row[name] == sum(getattr(made, name) for made in boots), (name, maker.board)
 
 
-def test_gaps_add_up_and_silences_are_found(fleet: DataFrame, boards: list[Maker]) -> None:
-    end = max(message.at for maker in boards for message in maker.messages())
-    options = {"silent_after": SILENT_AFTER, "now": at(end)}
-    found = health.gaps(fleet, **options).collect()
+def test_gaps_add_up_and_silences_are_found(tables: Tables, boards: list[Maker]) -> None:
     for maker in boards:
-        own = [row for row in found if row.device == maker.board.name]
+        own = [row for row in tables.gaps if row.device == maker.board.name]
         lost = sum(made.lost for made in maker.board.boots)
         assert sum(row.missing for row in own if row.kind == "lost") == lost, maker.board
         assert all(row.since <= row.until for row in own)
         last = max(message.at for message in maker.messages())
-        silences = maker.board.silences + (end - last > SILENT_AFTER)
+        silences = maker.board.silences + (tables.end - last > SILENT_AFTER)
         assert sum(row.kind == "silent" for row in own) == silences, maker.board
+        assert tables.devices[maker.board.name].silent == (tables.end - last > SILENT_AFTER)
+
+
+def test_boots_by_number_and_not_by_arrival(tables: Tables) -> None:
+    """What a board kept of an older boot comes after the newer began; flash that was written anew
+    counts from anywhere; boots that told nothing started all the same."""
+    found = {boot: row for (device, boot), row in tables.boots.items() if device == "flash"}
+    assert {boot: row.reboots for boot, row in found.items()} == {3: 0, 6: 3, 700_000: 1}
+    assert [found[boot].lost for boot in (3, 6, 700_000)] == [0, 0, 1]
+    assert found[3].reordered == 0
+    assert tables.devices["flash"].reboots == 4
+
+
+def test_delays_need_a_time_of_the_board(tables: Tables) -> None:
+    assert tables.boots["no-clock", 1].delay_p50 is None
+    assert tables.boots["ahead", 1].delay_p50 == -4000
+
+
+def test_what_is_no_pack_is_lost(tables: Tables) -> None:
+    row = tables.boots["torn", 1]
+    assert (row.received, row.lost) == (2, 1)
+    (gap,) = (row for row in tables.gaps if row.device == "torn" and row.kind == "lost")
+    assert (gap.missing, gap.until - gap.since) == (1, datetime.timedelta(seconds=2))
 
 
 def by_device(rows: list[Row]) -> dict[str, Row]:
@@ -202,7 +249,8 @@ def test_status_and_silence(spark: SparkSession) -> None:
         return [reading(device, 1, n + 1, n * 10.0) for n in range(until // 10 + 1)]
 
     messages = [
-        status("fine", "offline", 0, retain=True), status("fine", "online", 1), *steady("fine", 200),
+        status("fine", "offline", 0, retain=True), status("fine", "online", 1),
+        *steady("fine", 200),
         status("stuck", "online", 1), *steady("stuck", 160),
         status("dead", "online", 1), *steady("dead", 100), status("dead", "offline", 115),
         status("sleeper", "online", 1), *steady("sleeper", 50), status("sleeper", "asleep", 51),
@@ -224,45 +272,6 @@ def test_status_and_silence(spark: SparkSession) -> None:
     assert (found["stuck"].silent_s, found["stuck"].usual_s) == (40, 10)
     assert (found["mute"].received, found["mute"].silent_s, found["mute"].heard) == (0, None, None)
     assert found["dead"].status_since == at(115).astimezone().replace(tzinfo=None)
-    # Another limit, and another now.
-    patient = health.devices(table, silent_after=60, now=at(205)).collect()
-    assert {row.device for row in patient if row.silent} == {"dead"}
-    assert by_device(patient)["fine"].silent_s == 5
-
-
-def test_boots_by_number_and_not_by_arrival(spark: SparkSession) -> None:
-    """What a board kept of an older boot comes after the newer began; flash that was written anew
-    counts from anywhere; boots that told nothing started all the same."""
-    table = frame(
-        spark,
-        [
-            reading("a", 3, 1, 0), reading("a", 6, 1, 20), reading("a", 3, 2, 21),
-            reading("a", 700_000, 2, 40), reading("a", 700_000, 2, 41),
-        ],
-    )  # fmt: skip
-    found = {row.boot: row for row in health.health(table).collect()}
-    assert {boot: row.reboots for boot, row in found.items()} == {3: 0, 6: 3, 700_000: 1}
-    assert [found[boot].lost for boot in (3, 6, 700_000)] == [0, 0, 1]
-    assert found[3].reordered == 0
-    assert health.devices(table).collect()[0].reboots == 4
-
-
-def test_delays_need_a_time_of_the_board(spark: SparkSession) -> None:
-    table = frame(spark, [reading("a", 1, 1, 5), reading("b", 1, 1, 5, time=9)])
-    found = by_device(health.health(table).collect())
-    assert found["a"].delay_p50 is None
-    assert found["b"].delay_p50 == -4000  # its clock is ahead
-
-
-def test_what_is_no_pack_is_lost(spark: SparkSession) -> None:
-    torn = reading("a", 1, 2, 2)._replace(payload=b'[{"bn":"a/","n":"boot","v":1},{"n":"seq"')
-    table = frame(spark, [reading("a", 1, 1, 1), torn, reading("a", 1, 3, 3)])
-    (row,) = health.health(table).collect()
-    assert (row.received, row.lost) == (2, 1)
-    (gap,) = health.gaps(table, silent_after=60).collect()
-    assert (gap.kind, gap.missing, gap.until - gap.since) == (
-        "lost", 1, datetime.timedelta(seconds=2),
-    )  # fmt: skip
 
 
 def test_a_stream_has_no_health(spark: SparkSession, tmp_path: object) -> None:

@@ -81,8 +81,9 @@ def test_of_a_stream(streamed: Callable[..., list[object]]) -> None:
             reading("a", 1, 2, 171, temperature=200),
             reading("a", 1, 3, 172, time=59, temperature=400),
         ],
-        [reading("a", 1, 7, 200)],  # by now the first window is over: 3:20 - 2:00 > 1:00
-        [reading("a", 1, 4, 201, time=58, temperature=9999), reading("a", 1, 8, 600)],
+        [reading("a", 1, 7, 200)],  # the first window is over: 3:20 - 2:00 > 1:00,
+        [reading("a", 1, 10, 201)],  # which counts from the batch after
+        [reading("a", 1, 4, 202, time=58, temperature=9999), reading("a", 1, 8, 600)],
         [reading("a", 1, 9, 601)],
     ]
     found = of(streamed(job, batches))
@@ -90,5 +91,5 @@ def test_of_a_stream(streamed: Callable[..., list[object]]) -> None:
     assert (first["count"], first["min"], first["max"], first["p50"]) == (3, 1.0, 4.0, 2.0)
     # The copy of 2:51 has the time of its arrival, as its pack has none, and is dropped by name.
     assert {key: row["count"] for key, row in found.items()} == {
-        ("a", 0.0): 3, ("a", 120.0): 1, ("a", 180.0): 1,
+        ("a", 0.0): 3, ("a", 120.0): 1, ("a", 180.0): 2,
     }  # fmt: skip

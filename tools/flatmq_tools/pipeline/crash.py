@@ -114,11 +114,13 @@ def _alive(pid: int) -> bool:
         return False
 
 
-def _until(what: str, ready: Callable[[], object], patience: float = _PATIENCE) -> None:
-    end = time.monotonic() + patience
+def _until(what: str | Callable[[], str], ready: Callable[[], object]) -> None:
+    """CrashError with `what`, which may be asked only then, when it is not ready in time."""
+    end = time.monotonic() + _PATIENCE
     while not ready():
         if time.monotonic() > end:
-            raise CrashError(f"after {patience:g} s: {what}")
+            told = what if isinstance(what, str) else what()
+            raise CrashError(f"after {_PATIENCE:g} s: {told}")
         time.sleep(_LOOK)
 
 
@@ -153,9 +155,9 @@ class _Program:
         family_then = family(self.process.pid)
         os.kill(pid, signal.SIGKILL)
         # Without the one that was killed the driver has to end by itself, with an error.
-        _until(f"{self.tail()}\nstill runs without process {pid}", self._over)
+        _until(lambda: f"{self.tail()}\nstill runs without process {pid}", self._over)
         _until(
-            f"processes left behind: {[p for p in family_then if _alive(p)]}",
+            lambda: f"processes left behind: {[p for p in family_then if _alive(p)]}",
             lambda: not any(map(_alive, family_then)),
         )
         self.start()
@@ -166,7 +168,7 @@ class _Program:
     def end(self) -> None:
         """Ends it as an administrator would; CrashError when it fails."""
         self.process.send_signal(signal.SIGTERM)
-        _until(f"{self.tail()}\ndoes not end with SIGTERM", self._over)
+        _until(lambda: f"{self.tail()}\ndoes not end with SIGTERM", self._over)
         if self.process.returncode:
             raise CrashError(f"{self.tail()}\nended with status {self.process.returncode}")
 
@@ -302,7 +304,10 @@ class _Stage:
     def wait_for_more(self) -> None:
         """Returns when messages have come to raw since this was called."""
         before = self.landed()
-        _until("nothing comes to raw", lambda: self.landed() > before or self._failed())
+        _until(
+            lambda: f"{self.driver.tail()}\nnothing comes to raw",
+            lambda: self.landed() > before or self._failed(),
+        )
 
     def settle(self) -> None:
         """Returns when raw has all that was published, or has not grown for long."""

@@ -166,6 +166,7 @@ class Run:
             known = json.loads(progress.json)
             if known["batchId"] > self._seen.get(known["name"], -1):
                 self._seen[known["name"]] = known["batchId"]
+                known["triggerMs"] = round(self._plan.trigger * 1000)
                 self._progress.write(json.dumps(known) + "\n")
                 if known["name"] == "raw":
                     self.rows += known["numInputRows"]

@@ -1,0 +1,357 @@
+"""The report's pictures: each as an SVG that takes the page's colours, and as a PNG."""
+
+from __future__ import annotations
+
+import datetime
+import io
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import matplotlib
+from matplotlib import ticker
+from matplotlib.axes import Axes
+from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+from matplotlib.figure import Figure
+
+from . import numbers
+from .figures import Device, Figures, step
+
+WIDTH, HEIGHT = 4.3, 2.6  # inches: as wide as a phone, so that its texts are read there
+_DPI = 220
+MOST = 14
+"""Boards in a picture; those with most to show."""
+
+# The colours of the PNG, which an SVG has by name: the page says what they are, by day and night.
+COLOURS = {
+    "ink": "#1b2430", "muted": "#66707d", "grid": "#e3e7ec", "paper": "#ffffff",
+    "blue": "#2463d6", "teal": "#0d8f83", "amber": "#c97a06", "red": "#d13438",
+    "violet": "#7a4fd0", "quiet": "#c5ccd6",
+}  # fmt: skip
+
+_STYLE = {
+    "font.family": "sans-serif", "font.sans-serif": ["DejaVu Sans"], "font.size": 9.5,
+    "svg.fonttype": "none", "axes.spines.top": False, "axes.spines.right": False,
+    "axes.spines.left": False, "axes.edgecolor": COLOURS["quiet"], "axes.grid": True,
+    "axes.grid.axis": "y", "axes.axisbelow": True, "grid.color": COLOURS["grid"],
+    "grid.linewidth": 0.8, "text.color": COLOURS["ink"], "axes.labelcolor": COLOURS["muted"],
+    "xtick.color": COLOURS["muted"], "ytick.color": COLOURS["muted"], "xtick.labelsize": 9,
+    "ytick.labelsize": 9, "xtick.major.size": 3, "ytick.major.size": 0, "lines.linewidth": 1.7,
+    "lines.solid_capstyle": "round", "legend.frameon": False, "legend.fontsize": 9,
+    "legend.handlelength": 1.2, "legend.columnspacing": 1.2, "figure.facecolor": COLOURS["paper"],
+    "axes.facecolor": "none", "axes.titlesize": 11, "axes.titleweight": "bold",
+    "axes.titlelocation": "left", "axes.xmargin": 0.02,
+}  # fmt: skip
+
+
+class Picture(NamedTuple):
+    """A picture with what stands around it."""
+
+    name: str
+    title: str
+    says: str
+    """The picture in a sentence, for those who do not see it."""
+    svg: str
+    png: bytes
+
+
+class _Plot(NamedTuple):
+    name: str
+    title: str
+    draw: Callable[[Axes, Figures], str]
+    """Draws, and returns what it says."""
+    height: Callable[[Figures], float] = lambda _: HEIGHT
+
+
+def pictures(figures: Figures) -> list[Picture]:
+    """Those for which there is something to draw."""
+    made = []
+    for plot in _PLOTS:
+        if plot.name in ("batches", "spool") and not figures.batches:
+            continue
+        if plot.name == "spool" and all(batch.spool is None for batch in figures.batches):
+            continue
+        made.append(_made(plot, figures))
+    return made
+
+
+def _made(plot: _Plot, figures: Figures) -> Picture:
+    with matplotlib.rc_context({**_STYLE, "svg.hashsalt": plot.name}):
+        figure = Figure(figsize=(WIDTH, plot.height(figures)), layout="constrained")
+        axes = figure.add_subplot()
+        says = plot.draw(axes, figures)
+        svg = io.StringIO()
+        nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+        figure.savefig(svg, format="svg", transparent=True, metadata=nothing)
+        figure.suptitle(plot.title, x=0.01, ha="left", fontsize=11, fontweight="bold")
+        png = io.BytesIO()
+        figure.savefig(png, format="png", dpi=_DPI, metadata={"Software": None})
+    return Picture(
+        plot.name, plot.title, says, _for_page(svg.getvalue(), plot, says), png.getvalue()
+    )
+
+
+def _for_page(svg: str, plot: _Plot, says: str) -> str:
+    """The SVG as a part of the page: as wide as there is room, in the page's colours, with names
+    that no other picture has."""
+    svg = svg[svg.index("<svg") :]
+    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.S)
+    box = re.search(r'viewBox="[^"]+"', svg)
+    assert box is not None
+    label = says.replace("&", "and").replace("<", "").replace('"', "")
+    svg = re.sub(r"<svg[^>]*>", f'<svg {box[0]} role="img" aria-label="{label}">', svg, count=1)
+    svg = re.sub(r'\bid="', f'id="{plot.name}-', svg)
+    svg = re.sub(r'(url\(|xlink:href=")#', rf"\1#{plot.name}-", svg).replace("xlink:href", "href")
+    svg = re.sub(r"font(-family)?: ?[^;\"]*'?DejaVu Sans'?[^;\"]*", _size, svg)
+    for name, colour in COLOURS.items():
+        svg = svg.replace(colour, f"var(--{name})")
+    return svg.strip()
+
+
+def _size(match: re.Match[str]) -> str:
+    """A font without its family: the page has its own."""
+    found = re.search(r"([\d.]+)px", match[0])
+    return f"font-size: {found[1]}px" if found else ""
+
+
+# The pictures
+
+
+def _rate(axes: Axes, figures: Figures) -> str:
+    times = [_time(figures, m.at) for m in figures.moments]
+    rates = [m.messages / figures.step for m in figures.moments]
+    axes.fill_between(times, rates, step="post", color=COLOURS["blue"], alpha=0.18, linewidth=0)
+    axes.step(times, rates, where="post", color=COLOURS["blue"])
+    axes.set_ylim(bottom=0)
+    _in_time(axes, figures)
+    most = max(rates, default=0)
+    return f"Messages per second over time, at most {numbers.decimal(most)}."
+
+
+def _seen(axes: Axes, figures: Figures) -> str:
+    times = [_time(figures, h.at) for h in figures.heard]
+    known = [h.known for h in figures.heard]
+    heard = [h.heard for h in figures.heard]
+    axes.fill_between(times, known, step="post", color=COLOURS["quiet"], alpha=0.6, linewidth=0,
+                      label="known, not heard")  # fmt: skip
+    axes.fill_between(times, heard, step="post", color=COLOURS["teal"], linewidth=0, label="heard")
+    axes.set_ylim(0, max([*known, 1]) * 1.05)
+    axes.yaxis.set_major_locator(ticker.MaxNLocator(5, integer=True))
+    _legend(axes)
+    _in_time(axes, figures)
+    silent = sum(d.silent for d in figures.devices)
+    return f"Boards heard from over time; {len(figures.devices)} are known, {silent} silent now."
+
+
+def _loss(axes: Axes, figures: Figures) -> str:
+    worst = sorted((d for d in figures.devices if d.lost), key=lambda d: (-d.lost, d.name))[:MOST]
+    if not worst:
+        return _nothing(axes, "nothing was lost", "No reading was lost.")
+    _bars(axes, worst, [d.lost for d in worst], COLOURS["red"],
+          [f"{numbers.count(d.lost)}  ({numbers.percent(d.loss)})" for d in worst])  # fmt: skip
+    first = worst[0]
+    return f"Lost readings by board; most at {first.name}: {first.lost}."
+
+
+def _delays(axes: Axes, figures: Figures) -> str:
+    told = [m for m in figures.moments if m.p50 is not None]
+    if not told:
+        return _nothing(axes, "no pack has a time of its own", "No delay is known.")
+    times = [_time(figures, m.at) for m in told]
+    for name, label, colour in (
+        ("p99", "99 %", "violet"),
+        ("p95", "95 %", "blue"),
+        ("p50", "median", "teal"),
+    ):
+        axes.plot(times, [getattr(m, name) for m in told], color=COLOURS[colour], label=label)
+    lowest = min(min(m.p50, m.p95, m.p99) for m in told)  # type: ignore[type-var]
+    if lowest > 0:  # type: ignore[operator]
+        axes.set_yscale("log")
+    else:
+        axes.set_yscale("symlog", linthresh=10)
+    axes.yaxis.set_major_formatter(ticker.FuncFormatter(lambda ms, _: numbers.milliseconds(ms)))
+    axes.yaxis.set_minor_formatter(ticker.NullFormatter())
+    axes.yaxis.set_minor_locator(ticker.NullLocator())
+    low, high = axes.get_ylim()
+    if lowest > 0 and high / low < 100:  # type: ignore[operator]
+        axes.yaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
+    _legend(axes, 3)
+    _in_time(axes, figures)
+    median = numbers.milliseconds(figures.delays[0])
+    return f"Delay from a pack's time to its arrival; the median is {median}."
+
+
+def _gaps(axes: Axes, figures: Figures) -> str:
+    boards = _with_gaps(figures)
+    if not boards:
+        return _nothing(axes, "no gap", "No gap and no silence.")
+    rows = {name: row for row, name in enumerate(boards)}
+    for gap in figures.gaps:
+        if gap.device not in rows:
+            continue
+        row, colour = rows[gap.device], COLOURS["red" if gap.kind == "lost" else "amber"]
+        begin, end = _time(figures, gap.since), _time(figures, gap.until)
+        if gap.kind == "silent":
+            axes.plot(
+                [begin, end],
+                [row, row],
+                color=colour,
+                linewidth=5,
+                solid_capstyle="butt",
+                alpha=0.55,
+            )
+        else:
+            axes.plot([begin, end], [row, row], color=colour, linewidth=2.2)
+            axes.plot([begin], [row], color=colour, marker="|", markersize=9, markeredgewidth=1.8)
+    for reboot in figures.reboots:
+        if reboot.device in rows:
+            axes.plot([_time(figures, reboot.at)], [rows[reboot.device]], color=COLOURS["violet"],
+                      marker="^", markersize=5.5, linestyle="none")  # fmt: skip
+    for kind, style in _KINDS.items():
+        axes.plot([], [], label=kind, **style)
+    axes.set_yticks(range(len(boards)), boards)
+    axes.set_ylim(len(boards) - 0.4, -0.6)
+    axes.grid(axis="x")
+    _legend(axes, 3)
+    _in_time(axes, figures)
+    return f"When readings are missing and boards silent, of the {len(boards)} boards with most."
+
+
+_KINDS: dict[str, dict[str, Any]] = {
+    "lost": {"color": COLOURS["red"], "linewidth": 2.2},
+    "silent": {"color": COLOURS["amber"], "linewidth": 5, "alpha": 0.55},
+    "reboot": {"color": COLOURS["violet"], "marker": "^", "markersize": 5.5, "linestyle": "none"},
+}
+
+
+def _with_gaps(figures: Figures) -> list[str]:
+    """The boards of the timeline: those that are missing most, then those silent for longest."""
+    weight: dict[str, tuple[int, float]] = {}
+    for gap in figures.gaps:
+        missing, silence = weight.get(gap.device, (0, 0.0))
+        silent = gap.until - gap.since if gap.kind == "silent" else 0.0
+        weight[gap.device] = (missing + (gap.missing or 0), silence + silent)
+    by_lost = sorted(weight, key=lambda name: (-weight[name][0], name))
+    by_silence = sorted(weight, key=lambda name: (-weight[name][1], name))
+    chosen = dict.fromkeys(n for n in by_silence[: MOST // 2] if weight[n][1] > 0)
+    chosen |= dict.fromkeys(by_lost)
+    return sorted(list(chosen)[:MOST])
+
+
+def _gaps_height(figures: Figures) -> float:
+    return HEIGHT if not figures.gaps else max(HEIGHT, 1.0 + 0.23 * len(_with_gaps(figures)))
+
+
+def _loss_height(figures: Figures) -> float:
+    return max(HEIGHT, 0.4 + 0.23 * min(sum(d.lost > 0 for d in figures.devices), MOST))
+
+
+def _reboots(axes: Axes, figures: Figures) -> str:
+    total = sum(reboot.starts for reboot in figures.reboots)
+    if not total:
+        return _nothing(axes, "no reboot", "No board restarted.")
+    width = max(figures.wide, step(figures.span / 40))
+    starts: dict[int, int] = {}
+    for reboot in figures.reboots:
+        n = int(reboot.at // width)
+        starts[n] = starts.get(n, 0) + reboot.starts
+    days = width / 86400
+    axes.bar([_time(figures, n * width) for n in starts], list(starts.values()), width=days * 0.85,
+             align="edge", color=COLOURS["violet"])  # fmt: skip
+    axes.yaxis.set_major_locator(ticker.MaxNLocator(4, integer=True))
+    _in_time(axes, figures)
+    return f"Reboots over time, {total} in all."
+
+
+def _batches(axes: Axes, figures: Figures) -> str:
+    colours = {"raw": "blue", "measurements": "teal", "windows": "violet"}
+    queries = list(dict.fromkeys(batch.query for batch in figures.batches))
+    over = 0
+    for query in sorted(queries, key=lambda q: list(colours).index(q) if q in colours else 9):
+        own = [batch for batch in figures.batches if batch.query == query]
+        over += sum(batch.late for batch in own)
+        axes.plot(
+            [_time(figures, b.at) for b in own], [b.seconds for b in own], label=query,
+            color=COLOURS[colours.get(query, "muted")],
+            **({"linewidth": 0.9} if len(own) > 150 else {"marker": ".", "linewidth": 1.3}),
+        )  # fmt: skip
+    triggers = {b.trigger for b in figures.batches if b.trigger}
+    for trigger in triggers:
+        axes.axhline(trigger, color=COLOURS["amber"], linestyle=(0, (4, 3)), linewidth=1.4)
+    if triggers:
+        axes.plot(
+            [], [], color=COLOURS["amber"], linestyle=(0, (4, 3)), linewidth=1.4, label="trigger"
+        )
+    axes.set_ylim(bottom=0)
+    axes.yaxis.set_major_formatter(ticker.FuncFormatter(lambda s, _: numbers.duration(s)))
+    _legend(axes, 2 if len(queries) > 2 else 4)
+    _in_time(axes, figures)
+    return f"Time that each batch took; {over} of {len(figures.batches)} longer than the trigger."
+
+
+def _spool(axes: Axes, figures: Figures) -> str:
+    told = [batch for batch in figures.batches if batch.spool is not None]
+    times = [_time(figures, batch.at) for batch in told]
+    depth = [batch.spool or 0 for batch in told]
+    axes.fill_between(times, depth, color=COLOURS["amber"], alpha=0.2, linewidth=0)
+    axes.plot(times, depth, color=COLOURS["amber"], linewidth=1.1)
+    axes.set_ylim(0, max([*depth, 1]) * 1.08)
+    axes.yaxis.set_major_locator(ticker.MaxNLocator(5, integer=True))
+    _in_time(axes, figures)
+    return f"Messages that waited in the log, at most {max(depth)}."
+
+
+_PLOTS = (
+    _Plot("rate", "Messages per second", _rate),
+    _Plot("devices", "Devices heard", _seen),
+    _Plot("loss", "Lost readings by device", _loss, _loss_height),
+    _Plot("gaps", "Gaps and silences", _gaps, _gaps_height),
+    _Plot("delay", "Delay", _delays),
+    _Plot("reboots", "Reboots", _reboots),
+    _Plot("batches", "Batch time against trigger", _batches),
+    _Plot("spool", "Spool depth", _spool),
+)
+
+
+def _bars(
+    axes: Axes, devices: Sequence[Device], lengths: Sequence[float], colour: str,
+    texts: Sequence[str],
+) -> None:  # fmt: skip
+    rows = range(len(devices))
+    axes.barh(rows, lengths, color=colour, height=0.62)
+    for row, length, text in zip(rows, lengths, texts, strict=True):
+        axes.annotate(text, (length, row), xytext=(4, 0), textcoords="offset points", va="center")
+    axes.set_yticks(rows, [device.name for device in devices])
+    axes.tick_params(axis="y", labelcolor=COLOURS["ink"])
+    axes.set_ylim(max(len(devices), 5) - 0.4, -0.6)
+    axes.set_xlim(0, max(lengths) * 1.45)
+    axes.grid(axis="y", visible=False)
+    axes.set_xticks([])
+    axes.spines["bottom"].set_visible(False)
+
+
+def _nothing(axes: Axes, text: str, says: str) -> str:
+    axes.set_axis_off()
+    axes.text(
+        0.5, 0.5, text, ha="center", va="center", color=COLOURS["muted"], transform=axes.transAxes
+    )
+    return says
+
+
+def _legend(axes: Axes, columns: int = 4) -> None:
+    axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=columns, borderaxespad=0.1)
+
+
+def _in_time(axes: Axes, figures: Figures) -> None:
+    """The x axis is time, the same in all pictures."""
+    span = max(figures.span, figures.step)
+    axes.set_xlim(_time(figures, -0.01 * span), _time(figures, 1.01 * span))
+    locator = AutoDateLocator(minticks=3, maxticks=6, tz=datetime.timezone.utc)
+    axes.xaxis.set_major_locator(locator)
+    axes.xaxis.set_major_formatter(
+        ConciseDateFormatter(locator, tz=datetime.timezone.utc, show_offset=False)
+    )
+
+
+def _time(figures: Figures, after: float) -> Any:
+    return figures.since + datetime.timedelta(seconds=after)
