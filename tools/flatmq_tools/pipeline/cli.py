@@ -285,10 +285,25 @@ def crash(
     show_default=True,
     help="Boards in a real MicroPython.",
 )
+@click.option(
+    "--ingests",
+    type=click.IntRange(1, 100),
+    default=1,
+    show_default=True,
+    help="Processes that share the messages by $share.",
+)
 @click.option("--seconds", type=click.FloatRange(3), default=30.0, show_default=True)
 @click.option("--seed", type=int, default=1, show_default=True, help="Of what goes wrong.")
 @click.option("--user", help=f"The password is taken from {PASSWORD} in the environment.")
-def demo(out: Path, devices: int, real: int, seconds: float, seed: int, user: str | None) -> None:
+def demo(
+    out: Path,
+    devices: int,
+    real: int,
+    ingests: int,
+    seconds: float,
+    seed: int,
+    user: str | None,
+) -> None:
     """Have boards publish, run everything up to the report, and hold OUT's tables against what
     the boards did.
 
@@ -300,7 +315,7 @@ def demo(out: Path, devices: int, real: int, seconds: float, seed: int, user: st
     from . import demo as command
 
     _exit(
-        lambda: command.main(out, devices, real, seconds, seed, user),
+        lambda: command.main(out, devices, real, ingests, seconds, seed, user),
         command.DemoError,
         CompileError,
         *ERRORS,
