@@ -276,6 +276,26 @@ def crash(
 
 
 @pipeline.command()
+@click.argument("out", type=click.Path(path_type=Path))
+@click.option(
+    "--tables",
+    required=True,
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="The folder that `flatmq pipeline run` writes to.",
+)
+@click.option("--master", default="local[2]", show_default=True, help="As for spark-submit.")
+def report(out: Path, tables: Path, master: str) -> None:
+    """Write OUT/report.html, with pictures of what the fleet sent, and print its numbers.
+
+    The pictures are in the page, and beside it as PNG. OUT may be a file that ends in .html.
+    """
+    from ..cli import _exit
+    from .report import command
+
+    _exit(lambda: command.main(out, tables, master), *command.ERRORS)
+
+
+@pipeline.command()
 @click.argument("out", type=click.Path(file_okay=False, path_type=Path))
 @click.option("--devices", type=click.IntRange(1, 60_000), default=200, show_default=True)
 @click.option(

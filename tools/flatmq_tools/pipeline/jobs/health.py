@@ -40,12 +40,13 @@ class Health:
     now           until when silence is counted; the newest message, if not given
     silent_after  s without a pack after which a board is silent; 3 of its usual intervals (the
                   median), if not given, or of the fleet's for a board that was heard only once
+    packs         what `measurements.packs` makes of the messages, where that is there already
     """
 
     def __init__(
         self, frame: DataFrame, telemetry: Sequence[str] = TELEMETRY,
         status: Sequence[str] = STATUS, now: datetime.datetime | None = None,
-        silent_after: float | None = None,
+        silent_after: float | None = None, packs: DataFrame | None = None,
     ) -> None:  # fmt: skip
         if frame.isStreaming:
             raise HealthError(
@@ -56,7 +57,7 @@ class Health:
         self._now = F.broadcast(self._messages.agg(newest.alias("now")))
         self._after = silent_after
         self._status = self._newest_status(status)
-        self.packs = self._marked(parsed(frame, telemetry))
+        self.packs = self._marked(parsed(frame, telemetry) if packs is None else packs)
         """One row a pack that came: device, boot, seq, timestamp, offset, delay (ms; null where
         the pack has no time of its own), and copy, reordered."""
 

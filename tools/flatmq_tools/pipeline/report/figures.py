@@ -188,16 +188,17 @@ def _is_hidden(path: Path) -> bool:
 def of_messages(frame: DataFrame) -> Figures:
     """What messages say, those of a batch. ReportError where there are none."""
     kept = frame.persist()
-    health = Health(kept)
+    packs = measurements.packs(kept).persist()
+    health = Health(kept, packs=packs)
     health.packs = health.packs.persist()
     try:
-        return _asked(kept, health)
+        return _asked(kept, packs, health)
     finally:
-        health.packs.unpersist()
-        kept.unpersist()
+        for each in (health.packs, packs, kept):
+            each.unpersist()
 
 
-def _asked(frame: DataFrame, health: Health) -> Figures:
+def _asked(frame: DataFrame, packs: DataFrame, health: Health) -> Figures:
     ends = frame.agg(
         F.min("timestamp").alias("since"), F.max("timestamp").alias("until"),
         F.count("*").alias("n"),
@@ -221,11 +222,9 @@ def _asked(frame: DataFrame, health: Health) -> Figures:
         Reboot(r.device, r.boot, _after(r["first"], start), r.reboots)
         for r in health.boots().where("reboots > 0").orderBy("first").collect()
     ]
-    packs = measurements.packs(frame).persist()
     figures.newest = _newest(packs, start)
     counted = measurements.counted(measurements.dead(packs))
     figures.dead = [Dead(row.kind, row["count"]) for row in counted.collect()]
-    packs.unpersist()
     return figures
 
 

@@ -19,7 +19,7 @@ from .figures import Device, Figures, step
 
 WIDTH, HEIGHT = 4.3, 2.6  # inches: as wide as a phone, so that its texts are read there
 _DPI = 220
-MOST = 14
+MOST = 12
 """Boards in a picture; those with most to show."""
 
 # The colours of the PNG, which an SVG has by name: the page says what they are, by day and night.
@@ -30,14 +30,14 @@ COLOURS = {
 }  # fmt: skip
 
 _STYLE = {
-    "font.family": "sans-serif", "font.sans-serif": ["DejaVu Sans"], "font.size": 9.5,
+    "font.family": "sans-serif", "font.sans-serif": ["DejaVu Sans"], "font.size": 10.5,
     "svg.fonttype": "none", "axes.spines.top": False, "axes.spines.right": False,
     "axes.spines.left": False, "axes.edgecolor": COLOURS["quiet"], "axes.grid": True,
     "axes.grid.axis": "y", "axes.axisbelow": True, "grid.color": COLOURS["grid"],
     "grid.linewidth": 0.8, "text.color": COLOURS["ink"], "axes.labelcolor": COLOURS["muted"],
-    "xtick.color": COLOURS["muted"], "ytick.color": COLOURS["muted"], "xtick.labelsize": 9,
-    "ytick.labelsize": 9, "xtick.major.size": 3, "ytick.major.size": 0, "lines.linewidth": 1.7,
-    "lines.solid_capstyle": "round", "legend.frameon": False, "legend.fontsize": 9,
+    "xtick.color": COLOURS["muted"], "ytick.color": COLOURS["muted"], "xtick.labelsize": 10,
+    "ytick.labelsize": 10, "xtick.major.size": 3, "ytick.major.size": 0, "lines.linewidth": 1.7,
+    "lines.solid_capstyle": "round", "legend.frameon": False, "legend.fontsize": 10,
     "legend.handlelength": 1.2, "legend.columnspacing": 1.2, "figure.facecolor": COLOURS["paper"],
     "axes.facecolor": "none", "axes.titlesize": 11, "axes.titleweight": "bold",
     "axes.titlelocation": "left", "axes.xmargin": 0.02,

@@ -11,7 +11,7 @@ from . import numbers
 from .figures import Figures
 
 MOST = 15
-_HEADS = ("silent for", "received", "lost", "twice", "reordered", "delay 50 %", "95 %", "reboots")
+_HEADS = ("silent for", "received", "lost", "twice", "reordered", "delay", "reboots")
 _STYLES = {"bad": "bold red", "odd": "bold yellow", "good": "green", "": "bold"}
 
 
@@ -33,8 +33,8 @@ def show(figures: Figures, console: Console) -> None:
     if not worst:
         return
     table = Table(box=box.SIMPLE, title="Devices that need a look", title_justify="left")
-    table.add_column("device", overflow="fold")
-    table.add_column("status")
+    table.add_column("device", no_wrap=True)
+    table.add_column("status", no_wrap=True)
     for head in _HEADS:
         table.add_column(head, justify="right", no_wrap=True)
     for d in worst[:MOST]:

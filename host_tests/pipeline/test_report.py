@@ -1,0 +1,292 @@
+"""The report: its numbers are those of the messages, the same on the page and in the terminal; it
+needs nothing but itself, and a phone shows it."""
+
+from __future__ import annotations
+
+import datetime
+import html.parser
+import io
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from messages import START, Message, frame, reading
+from PIL import Image
+from pyspark.sql import SparkSession
+from rich.console import Console
+
+from flatmq_tools.cli import main
+from flatmq_tools.pipeline.report import command, figures, numbers, page, pictures, terminal
+from flatmq_tools.pipeline.report.figures import Figures
+
+PAPER, PAGE = (0xFF, 0xFF, 0xFF), (0xF4, 0xF6, 0xF8)
+
+
+def messages() -> list[Message]:
+    """Ten minutes of three boards that send every 10 s, and what befalls them."""
+    sent = []
+    for n in range(60):
+        when = n * 10.0
+        if n not in (20, 21, 40):
+            sent.append(reading("steady", 1, n + 1, when + 0.5, time=when, temperature=2000 + n))
+        if n < 30:  # a reboot at 15, then silence
+            boot, seq = (4, n + 1) if n < 15 else (5, n - 14)
+            sent.append(reading("silent", boot, seq, when + 1))
+        if n < 6:
+            sent.append(reading("asleep", 9, n + 1, when + 2, time=when))
+    sent.append(reading("steady", 1, 6, 55))  # twice
+    sent.append(Message("dev/asleep/status", b"asleep", 53, retain=True))
+    sent.append(Message("dev/silent/status", b"<script>", 54, retain=True))
+    sent.append(Message("dev/steady/telemetry", b"torn", 56))
+    return sorted(sent, key=lambda message: message.at)
+
+
+PROGRESS = [
+    {"id": "q", "name": "raw", "batchId": n, "timestamp": f"2026-03-01T12:0{n}:00.000Z",
+     "numInputRows": 20, "durationMs": {"triggerExecution": 400 + 500 * (n == 3)},
+     "triggerMs": 500, "sources": [{"endOffset": {"log": "x", "offset": 20 * n},
+                                    "latestOffset": {"log": "x", "offset": 20 * n + 7 * n}}]}
+    for n in range(6)
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the jobs leave behind."""
+    folder = tmp_path_factory.mktemp("tables")
+    table = frame(spark, messages())
+    table.where("offset < 50").write.parquet(str(folder / "raw" / "batch=0"))
+    table.where("offset >= 50").write.parquet(str(folder / "raw" / "batch=1"))
+    # Of a batch that is being written; it is not there yet.
+    table.write.parquet(str(folder / "raw" / ".batch=2"))
+    lines = [json.dumps(each) for each in [*PROGRESS, PROGRESS[0]]]
+    (folder / "progress.jsonl").write_text("\n".join([*lines, lines[0][:30]]))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def told(spark: SparkSession, tables: Path) -> Figures:
+    return figures.of_tables(spark, tables)
+
+
+def test_the_figures_are_those_of_the_messages(told: Figures) -> None:
+    sent = messages()
+    assert (told.messages, told.span) == (len(sent), 590)
+    assert told.since == START + datetime.timedelta(seconds=0.5)
+    assert sum(moment.messages for moment in told.moments) == len(sent)
+    found = {device.name: device for device in told.devices}
+    assert found.keys() == {"steady", "silent", "asleep"}
+    steady, silent, asleep = found["steady"], found["silent"], found["asleep"]
+    assert (steady.received, steady.lost, steady.duplicates, steady.p50) == (57, 3, 1, 500)
+    assert (silent.received, silent.reboots, silent.silent, silent.p50) == (30, 1, True, None)
+    assert silent.silent_s == 590.5 - 291
+    assert (asleep.status, asleep.silent, asleep.p50) == ("asleep", False, 2000)
+    assert sorted((gap.kind, gap.device, gap.missing) for gap in told.gaps) == [
+        ("lost", "steady", 1), ("lost", "steady", 2), ("silent", "silent", None),
+    ]  # fmt: skip
+    assert [(r.device, r.boot, r.at, r.starts) for r in told.reboots] == [("silent", 5, 150.5, 1)]
+    assert [(v.device, v.value) for v in told.newest] == [
+        ("asleep", 21.5), ("silent", 21.5), ("steady", 20.59),
+    ]  # fmt: skip
+    assert told.dead == [figures.Dead("not JSON: Expecting value", 1)]
+    assert told.delays == (500, 2000, 2000)
+    # Boards send every 10 s: one is heard where it is in 30 s.
+    assert told.wide == 30
+    assert [(h.heard, h.known) for h in told.heard[:3]] == [(3, 3), (3, 3), (2, 3)]
+    assert told.heard[-1][1:] == (1, 3)
+
+
+def test_batches_and_what_waited(told: Figures) -> None:
+    """Each once, also where a line is torn or there twice."""
+    assert [(b.seconds, b.trigger, b.rows, b.spool) for b in told.batches] == [
+        (0.9 if n == 3 else 0.4, 0.5, 20, 7 * n) for n in range(6)
+    ]
+    assert [batch.late for batch in told.batches].index(True) == 3
+
+
+class Read(html.parser.HTMLParser):
+    """The page as its reader has it: the words, the rows of tables, and what it asks for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.wants: list[str] = []
+        self.rows: list[list[str]] = []
+        self.tiles: list[list[str]] = []
+        self._into: list[str] | None = None
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.wants += [v or "" for k, v in attrs if k in ("src", "href", "srcset", "data")]
+        if tag == "tr":
+            self.rows.append([])
+        if ("class", "tile") in [(k, (v or "").split(" ")[0]) for k, v in attrs]:
+            self.tiles.append([])
+        if tag in ("td", "th"):
+            self.rows[-1].append("")
+            self._into = self.rows[-1]
+        if tag in ("dt", "dd"):
+            self.tiles[-1].append("")
+            self._into = self.tiles[-1]
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in ("td", "th", "dt", "dd"):
+            self._into = None
+
+    def handle_data(self, data: str) -> None:
+        if self._into is not None:
+            self._into[-1] += data
+
+
+@pytest.fixture(scope="module")
+def written(told: Figures, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return command.written(told, tmp_path_factory.mktemp("report"))
+
+
+def test_the_page_says_so(told: Figures, written: Path) -> None:
+    read = Read()
+    text = written.read_text(encoding="utf-8")
+    read.feed(text)
+    assert [tuple(tile) for tile in read.tiles] == [
+        (number.name, number.text, number.note) for number in numbers.summary(told)
+    ]
+    tiles = {name: number for name, number, _ in read.tiles}
+    assert tiles["messages"] == str(len(messages()))
+    assert (tiles["lost"], tiles["duplicates"]) == ("3", "1")
+    assert (tiles["silent"], tiles["reboots"]) == ("1", "1")
+    assert (tiles["dead letters"], tiles["batches"]) == ("1", "6")
+    rows = {row[0]: row for row in read.rows if len(row) == 13}
+    assert rows["steady"][3:8] == ["57", "3", "5\N{NARROW NO-BREAK SPACE}%", "1", "0"]
+    assert rows["silent"][1] == "<script>"
+    assert list(rows)[:2] == ["device", "silent"]  # who is silent needs a look first
+    assert ["steady", "chip/temp", "20.59\N{NARROW NO-BREAK SPACE}°C"] in [
+        row[:3] for row in read.rows
+    ]
+
+
+def test_it_needs_nothing_else(written: Path) -> None:
+    text = written.read_text(encoding="utf-8")
+    read = Read()
+    read.feed(text)
+    assert not {"script", "link", "iframe", "img", "object"} & {*read.tags}
+    assert all(want.startswith("#") for want in read.wants)
+    assert "url(" not in re.sub(r"url\(#[\w-]+\)", "", text)
+    assert "@import" not in text
+    assert 'name="viewport"' in text
+
+
+def test_every_picture_is_there_as_both(told: Figures, written: Path) -> None:
+    text = written.read_text(encoding="utf-8")
+    made = pictures.pictures(told)
+    assert [picture.name for picture in made] == [
+        "rate", "devices", "loss", "gaps", "delay", "reboots", "batches", "spool",
+    ]  # fmt: skip
+    names = re.findall(r'\bid="([^"]+)"', text)
+    assert len(names) == len(set(names))
+    for picture in made:
+        assert picture.svg in text
+        # It has the colours of the page, and no other: by day and by night.
+        assert not re.findall(r"#[0-9a-f]{6}", picture.svg)
+        assert {*re.findall(r"var\((--\w+)\)", picture.svg)} <= {*re.findall(r"(--\w+):", text)}
+        with Image.open(written.with_name(f"{picture.name}.png")) as image:
+            assert image.width > 900
+            assert len(image.convert("RGB").getcolors(1 << 24)) > 20  # type: ignore[arg-type]
+    loss = next(picture for picture in made if picture.name == "loss")
+    assert "steady" in loss.svg
+    assert "3 " in loss.svg
+
+
+def test_the_terminal_says_the_same(told: Figures) -> None:
+    out = io.StringIO()
+    terminal.show(told, Console(file=out, width=100))
+    lines = [re.split(r"\s{2,}", line.strip()) for line in out.getvalue().splitlines()]
+    for number in numbers.summary(told):
+        text = number.text.replace("\N{NARROW NO-BREAK SPACE}", " ")
+        assert [number.name, text] in [line[:2] for line in lines]
+    steady = next(line for line in lines if line[0] == "steady")
+    assert "57" in steady and "3" in steady
+
+
+def test_nothing_to_show_is_said(told: Figures) -> None:
+    calm = Figures(told.since, told.until, 1)
+    made = pictures.pictures(calm)
+    assert [picture.name for picture in made] == [
+        "rate",
+        "devices",
+        "loss",
+        "gaps",
+        "delay",
+        "reboots",
+    ]
+    assert "nothing was lost" in next(p.svg for p in made if p.name == "loss")
+    assert "no progress was noted" in page.page(calm, made)
+
+
+def test_the_command(tmp_path: Path) -> None:
+    """Without tables it says what makes them, before Spark is started."""
+    done = CliRunner().invoke(
+        main, ["pipeline", "report", str(tmp_path), "--tables", str(tmp_path)]
+    )
+    assert done.exit_code == 1
+    assert "flatmq pipeline run" in done.output
+
+
+def test_a_folder_without_messages(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "raw").mkdir()
+    with pytest.raises(figures.ReportError, match="no messages"):
+        figures.of_tables(spark, tmp_path)
+    with pytest.raises(figures.ReportError, match="no messages"):
+        figures.of_messages(frame(spark, []))
+
+
+def test_delta_is_read_as_parquet_is(spark: SparkSession, tables: Path, tmp_path: Path) -> None:
+    import pyarrow.parquet
+    from deltalake import DeltaTable, write_deltalake
+
+    for batch in (0, 1):
+        part = pyarrow.parquet.read_table(tables / "raw" / f"batch={batch}", partitioning=None)
+        write_deltalake(tmp_path / "raw", part, mode="append")
+    # What it no longer has is on the disk all the same.
+    part = pyarrow.parquet.read_table(tables / "raw" / "batch=0", partitioning=None)
+    write_deltalake(tmp_path / "raw", part, mode="append")
+    DeltaTable(tmp_path / "raw").restore(1)
+    assert figures.table(spark, tmp_path / "raw").count() == len(messages())
+
+
+def browsers() -> list[str]:
+    found = (shutil.which(name) for name in ("chromium", "chromium-browser", "google-chrome"))
+    return [browser for browser in found if browser][:1]
+
+
+def test_a_phone_and_a_desk_show_it(written: Path, tmp_path: Path) -> None:
+    """Where there is a browser: nothing sticks out at the side, and the cards are there."""
+    for browser in browsers():
+        for width, columns in ((390, 1), (1400, 3)):
+            shot = tmp_path / f"{width}.png"
+            options = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run",
+                       "--disable-background-networking", "--hide-scrollbars"]  # fmt: skip
+            subprocess.run(
+                [browser, *options, f"--user-data-dir={tmp_path / str(width)}",
+                 f"--window-size={width},4200", f"--screenshot={shot}", written.as_uri()],
+                check=True, capture_output=True, timeout=120,
+            )  # fmt: skip
+            with Image.open(shot) as image:
+                seen = image.convert("RGB")
+            assert seen.width == width
+            right = seen.crop((width - 10, 0, width, seen.height))
+            assert right.getcolors() == [(10 * seen.height, PAGE)]
+            assert cards(seen) == columns
+
+
+def cards(seen: Image.Image) -> int:
+    """How many pictures are beside each other: runs of the cards' white, at the most."""
+    most = 0
+    for y in range(0, seen.height, 5):
+        row = [seen.getpixel((x, y)) == PAPER for x in range(seen.width)]
+        runs = re.findall("1{300,}", "".join("01"[paper] for paper in row))
+        most = max(most, len(runs))
+    return most
