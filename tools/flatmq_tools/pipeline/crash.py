@@ -41,6 +41,7 @@ ABOUT = {
     "broker": "mosquitto with persistence",
     "ingest": "`flatmq pipeline ingest`, whose files Spark reads",
 }
+READERS = ("Parquet, pyarrow", "Parquet, Spark", "Delta, deltalake", "Delta, Spark")
 TOPIC = b"dev/crash/telemetry"
 # Nothing may be dropped by the broker, or the count would be of its limits.
 _MOSQUITTO = "max_queued_messages 0\nmax_inflight_messages 0\nset_tcp_nodelay true"
@@ -366,13 +367,13 @@ def run(
             _until("the broker does not take what is published", lambda: stage.publisher.done)
             stage.settle()
             stage.driver.end()
-            counts, again = _counted(stage.out, messages, spark)
+            counts, again = counted(stage.out, messages, spark)
         finally:
             stage.close()
     return Result(kills, messages, len(kills), again, time.monotonic() - since, counts)
 
 
-def _counted(out: Path, messages: int, spark: SparkSession) -> tuple[dict[str, Count], int]:
+def counted(out: Path, messages: int, spark: SparkSession) -> tuple[dict[str, Count], int]:
     """What each reader finds in each table, and how many messages the broker sent again."""
     raw, values = ["payload", "offset"], ["seq"]
     counts = {}
@@ -443,8 +444,8 @@ def report(found: Sequence[Result], messages: int, kills: int) -> str:
     rows = []
     for one in found:
         by_table = {
-            form: [c for name, c in one.counts.items() if form in name]
-            for form in ("Parquet, pyarrow", "Parquet, Spark", "Delta, deltalake", "Delta, Spark")
+            reader: [count for name, count in one.counts.items() if name.endswith(f": {reader}")]
+            for reader in READERS
         }
         rows.append(
             [
@@ -476,10 +477,7 @@ def report(found: Sequence[Result], messages: int, kills: int) -> str:
                     "killed",
                     "messages",
                     "kills",
-                    "Parquet, pyarrow",
-                    "Parquet, Spark",
-                    "Delta, deltalake",
-                    "Delta, Spark",
+                    *READERS,
                     "delivered again",
                     "s",
                 ],

@@ -11,6 +11,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 VERSIONS = (17, 21, 25)
+SYSTEM = (
+    "/usr/lib/jvm/*",
+    "/Library/Java/JavaVirtualMachines/*/Contents/Home",
+    "/opt/homebrew/opt/openjdk*/libexec/openjdk.jdk/Contents/Home",
+)
+"""Where systems put a JAVA_HOME."""
 # Spark passes this always, and a runtime without the module would not start.
 _FLAG = "--add-modules=jdk.incubator.vector"
 _TIMEOUT = 60  # s
@@ -100,9 +106,5 @@ def _candidates() -> Iterator[Path]:
     on_path = shutil.which("java")
     if on_path:
         yield Path(on_path).resolve().parents[1]
-    for pattern in (
-        "/usr/lib/jvm/*",
-        "/Library/Java/JavaVirtualMachines/*/Contents/Home",
-        "/opt/homebrew/opt/openjdk*/libexec/openjdk.jdk/Contents/Home",
-    ):
+    for pattern in SYSTEM:
         yield from sorted(p for p in Path("/").glob(pattern[1:]) if (p / "bin" / "java").exists())

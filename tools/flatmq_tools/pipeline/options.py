@@ -132,6 +132,7 @@ _VERSIONS = {"0": 4, "4": 4, "3.1.1": 4, "3": 3, "3.1": 3}
 _YES = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
 _BY_NAME = {alias.lower(): name for name, (more, _) in OPTIONS.items() for alias in (name, *more)}
+_SPELT = {alias.lower(): alias for name, (more, _) in OPTIONS.items() for alias in (name, *more)}
 _UNUSED = {name.lower(): name for name in WITHOUT_MEANING}
 
 
@@ -155,16 +156,16 @@ def parse(given: Mapping[str, str], *, streaming: bool = True) -> Settings:
             raise OptionError(_unknown(key))
         name = _BY_NAME[low]
         if told.get(name, value) != value:
-            raise OptionError(f"{names[name]} and {key}: two values for one option, {name}")
+            raise OptionError(
+                f"{names[name]} and {_SPELT[low]}: two values for one option, {name}"
+            )
         told[name] = value
-        names[name] = key
+        names[name] = _SPELT[low]
     return _Told(told, names).settings(streaming, tuple(remarks))
 
 
 def _unknown(key: str) -> str:
-    known = {**{alias: alias for alias in _BY_NAME}, **_UNUSED}
-    for name, (more, _) in OPTIONS.items():
-        known.update((alias.lower(), alias) for alias in (name, *more))
+    known = {**_SPELT, **_UNUSED}
     near = difflib.get_close_matches(key.lower(), known, n=1, cutoff=0.5)
     hint = f"did you mean {known[near[0]]}?" if near else f"there are {', '.join(OPTIONS)}"
     return f"{key}: no such option; {hint}"

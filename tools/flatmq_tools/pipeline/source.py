@@ -41,6 +41,7 @@ from .ingest import Ingest
 from .options import OptionError, Settings, Tls, parse
 
 LOCK_PATIENCE = 10.0  # s for the process before this one to let go of the log
+_SEGMENT = 64 * log.MIB
 _STEP = 50  # ms that the receiving thread waits for bytes before it looks around
 # CONNACK return codes (section 3.2.2.3) that another try will not change: the version, the client
 # identifier, the user or password, no right.
@@ -308,7 +309,9 @@ def _opened(settings: Settings) -> log.Writer:
     end = time.monotonic() + LOCK_PATIENCE
     while True:
         try:
-            return log.Writer(settings.folder, limit_bytes=settings.log_limit)
+            # A segment goes when all of it was committed: several must find room.
+            segment = min(_SEGMENT, settings.log_limit // 8)
+            return log.Writer(settings.folder, settings.log_limit, segment)
         except log.LogError as error:
             in_use = isinstance(error.__cause__, OSError)
             if not in_use or time.monotonic() > end:

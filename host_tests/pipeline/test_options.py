@@ -1,0 +1,151 @@
+"""Options of format("mqtt"): what they mean, and what is said about a bad one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from flatmq_tools.pipeline.options import OptionError, parse
+
+BASIC = {"brokerUrl": "tcp://broker:1884", "topic": "a/#"}
+
+
+def test_little_is_needed() -> None:
+    settings = parse(BASIC)
+    assert (settings.host, settings.port, settings.tls) == ("broker", 1884, None)
+    assert (settings.filters, settings.qos, settings.clean_session) == (("a/#",), 1, False)
+    assert (settings.keep_alive, settings.timeout, settings.version) == (60, 30, 4)
+    assert settings.max_offsets is None and settings.remarks == ()
+
+
+def test_the_same_options_have_the_same_log_and_others_another() -> None:
+    other = {**BASIC, "topic": "b/#"}
+    assert parse(BASIC).folder == parse(BASIC).folder != parse(other).folder
+
+
+@pytest.mark.parametrize(
+    ("url", "host", "port", "tls"),
+    [
+        ("tcp://b", "b", 1883, False),
+        ("b:1900", "b", 1900, False),
+        ("mqtt://[::1]:1", "::1", 1, False),
+        ("ssl://b", "b", 8883, True),
+        ("mqtts://b:9/", "b", 9, True),
+    ],
+)
+def test_broker_urls(url: str, host: str, port: int, tls: bool) -> None:
+    settings = parse({"path": url, "topic": "t"})
+    assert (settings.host, settings.port, settings.tls is not None) == (host, port, tls)
+
+
+def test_user_and_password_in_the_url_and_beside_it() -> None:
+    there = {"brokerUrl": "tcp://al%40x:s3%2Fc@b", "topic": "t"}
+    assert (parse(there).username, parse(there).password) == ("al@x", "s3/c")
+    assert parse({**there, "username": "bob"}).username == "bob"
+    assert "s3/c" not in repr(parse(there))
+
+
+@pytest.mark.parametrize(
+    ("text", "filters"),
+    [
+        ("a/#", ("a/#",)),
+        ("a/#, b/+", ("a/#", "b/+")),
+        ('["a,b", "c"]', ("a,b", "c")),
+        ("$share/group/a/#", ("$share/group/a/#",)),
+    ],
+)
+def test_filters(text: str, filters: tuple[str, ...]) -> None:
+    assert parse({"host": "b", "filters": text}).filters == filters
+
+
+def test_what_bahir_has_means_the_same_here(tmp_path: Path) -> None:
+    settings = parse(
+        {
+            "path": "tcp://b:1883",
+            "topic": "t",
+            "clientId": "some-client",
+            "QoS": "2",
+            "cleanSession": "true",
+            "localStorage": str(tmp_path),
+            "username": "al",
+            "password": "pw",
+            "connectionTimeout": "7",
+            "keepAlive": "9",
+            "mqttVersion": "3",
+        }
+    )
+    assert (settings.client_id, settings.qos, settings.clean_session) == ("some-client", 2, True)
+    assert (settings.username, settings.password, settings.folder) == ("al", "pw", tmp_path)
+    assert (settings.timeout, settings.keep_alive, settings.version) == (7, 9, 3)
+
+
+@pytest.mark.parametrize("name", ["maxInflight", "AUTORECONNECT", "persistence", "ssl.protocol"])
+def test_what_has_no_meaning_here_is_taken_and_said(name: str) -> None:
+    (remark,) = parse({**BASIC, name: "5"}).remarks
+    assert name.lower() in remark.lower() and "'5'" in remark and "no effect" in remark
+
+
+def test_both_values_of_mqtt_version_and_its_default() -> None:
+    told = {text: parse({**BASIC, "mqttVersion": text}).version for text in ("0", "4", "3.1")}
+    assert told == {"0": 4, "4": 4, "3.1": 3}
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"tpic": "x"}, ["tpic", "no such option", "topic"]),
+        ({"maxOffsetPerTrigger": "1"}, ["did you mean maxOffsetsPerTrigger"]),
+        ({"zzz": "1"}, ["zzz", "no such option", "brokerUrl"]),
+        ({"qos": "3"}, ["qos", "'3'", "from 0 to 2"]),
+        ({"QoS": "one"}, ["qos", "'one'", "from 0 to 2"]),
+        ({"keepAlive": "65536"}, ["keepAlive", "'65536'", "65535"]),
+        ({"cleanSession": "maybe"}, ["cleanSession", "'maybe'", "true or false"]),
+        ({"maxOffsetsPerTrigger": "0"}, ["maxOffsetsPerTrigger", "'0'", "from 1"]),
+        ({"logLimit": "5"}, ["logLimit", "'5'", "1048576"]),
+        ({"mqttVersion": "5"}, ["mqttVersion", "'5'", "3.1.1"]),
+        ({"clientId": ""}, ["clientId", "''", "65535"]),
+        ({"mqttVersion": "3.1", "clientId": "x" * 24}, ["clientId", "23"]),
+        ({"filters": "b"}, ["topic", "filters", "two values"]),
+        ({"topic": "a/#/b"}, ["topic", "'a/#/b'", "topic filter"]),
+        ({"topic": "[1]"}, ["topic", "1", "topic filter"]),
+        ({"topic": "[]"}, ["topic", "at least one"]),
+        ({"brokerUrl": "ws://b"}, ["brokerUrl", "ws://b", "WebSocket"]),
+        ({"brokerUrl": "tcp://b:99999"}, ["brokerUrl", "tcp://b:99999", "65535"]),
+        ({"brokerUrl": "b:0"}, ["brokerUrl", "65535"]),
+        ({"host": "b"}, ["brokerUrl and host"]),
+        ({"brokerUrl": "ssl://b", "tls": "false"}, ["tls", "ssl://"]),
+        ({"caFile": "x.pem"}, ["caFile", "No such file"]),
+        ({"localStorage": "s3://bucket"}, ["localStorage", "s3://bucket", "driver"]),
+        ({"password": "pw"}, ["username is missing"]),
+    ],
+)
+def test_a_bad_option_is_named_with_its_value_and_limits(
+    given: dict[str, str], words: list[str]
+) -> None:
+    with pytest.raises(OptionError) as error:
+        parse({**BASIC, **given})
+    assert all(word in str(error.value) for word in words), str(error.value)
+
+
+def test_a_key_store_of_java_is_refused_with_the_way_out(tmp_path: Path) -> None:
+    store = tmp_path / "trust.jks"
+    store.write_bytes(b"\xfe\xed\xfe\xed")
+    with pytest.raises(OptionError, match=r"ssl\.trust\.store.*keytool"):
+        parse({"brokerUrl": "ssl://b", "topic": "t", "ssl.trust.store": str(store)})
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [({}, "brokerUrl is missing"), ({"host": "b"}, "topic is missing")],
+)
+def test_what_is_missing(given: dict[str, str], words: str) -> None:
+    with pytest.raises(OptionError, match=words):
+        parse(given)
+
+
+def test_read_needs_no_broker_where_there_is_a_log(tmp_path: Path) -> None:
+    there = {"localStorage": str(tmp_path)}
+    assert parse(there, streaming=False).host is None
+    with pytest.raises(OptionError, match="brokerUrl"):
+        parse(there)

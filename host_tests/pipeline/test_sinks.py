@@ -1,0 +1,124 @@
+"""Tables that have each batch once: what a crash leaves behind at any point, and is done again."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow.dataset as ds
+import pytest
+from mqtt import until
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Batches = Callable[[int], None]
+
+
+@pytest.fixture
+def batches(spark: SparkSession, tmp_path: Path) -> Batches:
+    """Runs the query until it has had so many batches, of a row each; the last is done anew when
+    its commit is missing."""
+    from flatmq_tools.pipeline.sinks import Delta, Parquet, into
+
+    (tmp_path / "in").mkdir()
+
+    def run(wanted: int, checkpoint: str = "checkpoint") -> None:
+        for n in range(wanted):
+            (tmp_path / "in" / f"{n}.txt").write_text(f"{n}\n")
+        stream = spark.readStream.schema("value string").option("maxFilesPerTrigger", 1)
+        query = (
+            stream.text(str(tmp_path / "in"))
+            .selectExpr("value", "current_timestamp() AS at")
+            .writeStream.foreachBatch(
+                into((lambda rows: rows, [Parquet(tmp_path / "p"), Delta(tmp_path / "d")]))
+            )
+            .option("checkpointLocation", str(tmp_path / checkpoint))
+            .trigger(availableNow=True)
+            .start()
+        )
+        until(lambda: not query.isActive)
+        if query.exception() is not None:
+            raise query.exception()  # type: ignore[misc]
+
+    return run
+
+
+def _found(folder: Path, spark: SparkSession) -> list[list[str]]:
+    """The values that each reader finds."""
+    from deltalake import DeltaTable
+
+    parquet = ds.dataset(folder / "p", format="parquet").to_table()
+    delta = DeltaTable(str(folder / "d"))
+    by_spark = [
+        spark.read.parquet(str(folder / "p")).select("value").toArrow(),
+        spark.read.parquet(*delta.file_uris()).select("value").toArrow(),
+    ]
+    tables = [parquet, delta.to_pyarrow_table(), *by_spark]
+    return [sorted(table["value"].to_pylist()) for table in tables]
+
+
+def _uncommit(folder: Path, batch: int) -> None:
+    """As after a crash before Spark noted that the batch was done."""
+    (folder / "checkpoint" / "commits" / str(batch)).unlink()
+    (folder / "checkpoint" / "commits" / f".{batch}.crc").unlink()
+
+
+def test_a_batch_that_is_done_again_is_there_once(
+    spark: SparkSession, tmp_path: Path, batches: Batches
+) -> None:
+    batches(2)
+    before = sorted((tmp_path / "p").rglob("*.parquet"))
+    _uncommit(tmp_path, 1)
+    batches(3)
+    assert _found(tmp_path, spark) == [["0", "1", "2"]] * 4
+    assert set(before) < set((tmp_path / "p").rglob("*.parquet"))  # no reader saw one go
+
+    # One sink had the batch when the crash came, and the other was in the middle of it.
+    shutil.move(tmp_path / "p" / "batch=2", tmp_path / "p" / ".batch=2-left")
+    assert _found(tmp_path, spark) == [["0", "1"], ["0", "1", "2"]] * 2
+    _uncommit(tmp_path, 2)
+    batches(3)
+    assert _found(tmp_path, spark) == [["0", "1", "2"]] * 4
+    assert not list((tmp_path / "p").glob(".batch=*"))
+
+
+def test_another_query_is_kept_out_of_the_folder(
+    spark: SparkSession, tmp_path: Path, batches: Batches
+) -> None:
+    batches(1)
+    with pytest.raises(Exception, match=r"is of query .* name another folder"):
+        batches(1, checkpoint="another")
+    assert _found(tmp_path, spark) == [["0"]] * 4
+
+
+def test_a_snapshot_takes_the_place_of_the_one_before(spark: SparkSession, tmp_path: Path) -> None:
+    from deltalake import DeltaTable
+
+    from flatmq_tools.pipeline.sinks import replace, replace_delta
+
+    (tmp_path / ".now-new-left").mkdir()
+    for rows in (5, 3):
+        replace(spark.range(rows), tmp_path / "now")
+        replace_delta(spark.range(rows), tmp_path / "delta")
+    assert ds.dataset(tmp_path / "now", format="parquet").count_rows() == 3
+    assert DeltaTable(str(tmp_path / "delta")).to_pyarrow_table().num_rows == 3
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["delta", "now"]
+
+
+def test_times_are_in_utc_whatever_the_zone_of_the_session(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    from deltalake import DeltaTable
+
+    from flatmq_tools.pipeline.sinks import replace_delta
+
+    spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
+    try:
+        replace_delta(spark.sql("SELECT timestamp_seconds(86400) AS at"), tmp_path)
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
+    (at,) = DeltaTable(str(tmp_path)).to_pyarrow_table()["at"].to_pylist()
+    assert at.isoformat() == "1970-01-02T00:00:00+00:00"

@@ -1,0 +1,336 @@
+"""format("mqtt"): from a real broker into Spark, each message once."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import socket
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.dataset as ds
+import pytest
+from mqtt import broker, publish, until
+
+from flatmq_tools.broker import Broker
+from flatmq_tools.pipeline import log
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from flatmq_tools.pipeline.source import StreamReader
+
+
+@pytest.fixture(scope="module")
+def there() -> Iterator[Broker]:
+    with broker() as running:
+        yield running
+
+
+def _stream(spark: SparkSession, there: Broker, folder: Path, **options: Any) -> DataFrame:
+    reader = spark.readStream.format("mqtt").option("localStorage", str(folder / "log"))
+    reader = reader.options(topic=f"{folder.name}/#", **options)
+    return reader.load(f"tcp://{there.address}")
+
+
+def _start(frame: DataFrame, folder: Path, **trigger: Any) -> StreamingQuery:
+    from flatmq_tools.pipeline.sinks import Delta, Parquet, into
+
+    tables = [Parquet(folder / "parquet"), Delta(folder / "delta")]
+    writer = frame.writeStream.foreachBatch(into((lambda rows: rows, tables)))
+    writer = writer.option("checkpointLocation", str(folder / "checkpoint"))
+    return writer.trigger(**(trigger or {"processingTime": "0 seconds"})).start()
+
+
+def _subscribed(folder: Path) -> bool:
+    return (folder / "log" / "subscribed.json").exists()
+
+
+def _count(folder: Path) -> int:
+    there = folder / "parquet"
+    return ds.dataset(there, format="parquet").count_rows() if there.exists() else 0
+
+
+def _numbered(folder: Path, numbers: range) -> list[tuple[str, bytes]]:
+    return [(f"{folder.name}/{n % 3}", b"%d" % n) for n in numbers]
+
+
+def test_the_columns_are_there_without_register_and_without_a_broker(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        nobody = Broker("127.0.0.1", closed.getsockname()[1])
+        columns = _stream(spark, nobody, tmp_path).dtypes
+    assert columns == [
+        ("topic", "string"),
+        ("payload", "binary"),
+        ("timestamp", "timestamp"),
+        ("qos", "int"),
+        ("retain", "boolean"),
+        ("dup", "boolean"),
+        ("offset", "bigint"),
+    ]
+    assert not (tmp_path / "log").exists()
+
+
+def test_a_bad_option_comes_out_of_load(
+    spark: SparkSession, there: Broker, tmp_path: Path
+) -> None:
+    with pytest.raises(Exception, match=r"tpic: no such option; did you mean topic\?"):
+        _stream(spark, there, tmp_path, tpic="x")
+    with pytest.raises(Exception, match="qos = '3': a whole number from 0 to 2"):
+        spark.read.format("mqtt").options(host="b", topic="t", QoS=3).load()
+
+
+def test_from_a_broker_to_parquet_and_delta_over_a_restart(
+    spark: SparkSession, there: Broker, tmp_path: Path
+) -> None:
+    from deltalake import DeltaTable
+
+    publish(there, [(f"{tmp_path.name}/kept", b"retained")], retain=True)
+    frame = _stream(spark, there, tmp_path, qos=2, maxOffsetsPerTrigger=200)
+    query = _start(frame, tmp_path)
+    until(lambda: _subscribed(tmp_path), query)
+    for qos in (0, 1, 2):
+        publish(there, _numbered(tmp_path, range(qos * 200, qos * 200 + 200)), qos)
+    until(lambda: _count(tmp_path) >= 601, query)
+    assert max(progress["numInputRows"] for progress in query.recentProgress) <= 200
+    query.stop()
+    # While nobody is there the broker keeps them, and sends them when the query is back.
+    publish(there, _numbered(tmp_path, range(600, 900)))
+    query = _start(frame, tmp_path)
+    until(lambda: _count(tmp_path) >= 901, query)
+    query.stop()
+
+    readers = {
+        "pyarrow": ds.dataset(tmp_path / "parquet", format="parquet").to_table(),
+        "Spark": spark.read.parquet(str(tmp_path / "parquet")).drop("batch").toArrow(),
+        "deltalake": DeltaTable(str(tmp_path / "delta")).to_pyarrow_table(),
+    }
+    for name, table in readers.items():
+        rows = {row.pop("offset"): row for row in table.to_pylist()}
+        assert sorted(rows) == list(range(901)) and len(table) == 901, name
+        for row in rows.values():
+            row.pop("timestamp")
+        wanted = Counter(
+            (topic, payload, min(int(payload) // 200, 2) if int(payload) < 600 else 1, False)
+            for topic, payload in _numbered(tmp_path, range(900))
+        )
+        wanted[f"{tmp_path.name}/kept", b"retained", 1, True] = 1
+        found = Counter(
+            (row["topic"], row["payload"], row["qos"], row["retain"]) for row in rows.values()
+        )
+        assert found == wanted, name
+
+
+def _word_count(spark: SparkSession, form: str, url: str, folder: Path) -> StreamingQuery:
+    """A program for Bahir's source, as people have it: but for the name of the format nothing of
+    it is told here."""
+    lines = (
+        spark.readStream.format(form)
+        .option("topic", "mytopic")
+        .option("localStorage", str(folder / "paho"))
+        .option("clientId", "some-client-id")
+        .option("QoS", 2)
+        .option("persistence", "file")
+        .option("cleanSession", "false")
+        .option("connectionTimeout", 30)
+        .option("keepAlive", 60)
+        .option("mqttVersion", 0)
+        .option("maxInflight", 60)
+        .option("autoReconnect", "true")
+        .load(url)
+        .selectExpr("topic", "CAST(payload AS STRING) AS value", "timestamp")
+    )
+    counts = lines.selectExpr("explode(split(value, ' ')) AS word").groupBy("word").count()
+    writer = counts.writeStream.outputMode("complete").format("memory").queryName("word_counts")
+    return writer.option("checkpointLocation", str(folder / "checkpoint")).start()
+
+
+def test_a_user_of_bahirs_source_changes_the_format_name(
+    spark: SparkSession, there: Broker, tmp_path: Path
+) -> None:
+    bahir = "org.apache.bahir.sql.streaming.mqtt.MQTTStreamSourceProvider"
+    with pytest.raises(Exception, match=r"(?i)org\.apache\.bahir"):
+        _word_count(spark, bahir, f"tcp://{there.address}", tmp_path)
+    query = _word_count(spark, "mqtt", f"tcp://{there.address}", tmp_path)
+    until((tmp_path / "paho" / "subscribed.json").exists, query)
+    publish(there, [("mytopic", b"to be or not to be"), ("mytopic", b"be")])
+
+    def counts() -> dict[str, int]:
+        return {row["word"]: row["count"] for row in spark.table("word_counts").collect()}
+
+    until(lambda: sum(counts().values()) >= 7, query)
+    query.stop()
+    assert counts() == {"to": 2, "be": 3, "or": 1, "not": 1}
+
+
+def test_read_takes_what_waits_and_a_log_that_is_in_use(
+    spark: SparkSession, there: Broker, tmp_path: Path
+) -> None:
+    options = {
+        "brokerUrl": f"tcp://{there.address}",
+        "topic": f"{tmp_path.name}/#",
+        "localStorage": str(tmp_path / "log"),
+        "quietMs": "300",
+    }
+    messages = spark.read.format("mqtt").options(**options)
+    assert messages.load().count() == 0
+    publish(there, _numbered(tmp_path, range(50)))
+    assert messages.load().select("offset").toArrow()["offset"].to_pylist() == list(range(50))
+    with log.Writer(tmp_path / "log"):
+        kept = spark.read.format("mqtt").option("localStorage", str(tmp_path / "log"))
+        assert kept.schema("payload binary, topic string").load().dtypes == [
+            ("payload", "binary"),
+            ("topic", "string"),
+        ]
+        assert kept.option("minPartitions", 4).load().count() == 50
+    with pytest.raises(Exception, match="schema: id:bigint; there is struct<topic:string"):
+        kept.schema("id long, topic string").load().count()
+
+
+def test_available_now_takes_what_the_broker_has_and_ends(
+    spark: SparkSession, there: Broker, tmp_path: Path
+) -> None:
+    frame = _stream(spark, there, tmp_path, maxOffsetsPerTrigger=30, quietMs=300)
+    for numbers in (range(0), range(100)):  # at first there is no session to keep anything
+        publish(there, _numbered(tmp_path, numbers))
+        query = _start(frame, tmp_path, availableNow=True)
+        until(lambda query=query: not query.isActive, query)
+        assert query.exception() is None
+    assert _count(tmp_path) == 100
+
+
+def test_a_checkpoint_does_not_go_on_with_another_log(
+    spark: SparkSession, there: Broker, tmp_path: Path
+) -> None:
+    query = _start(_stream(spark, there, tmp_path), tmp_path)
+    until(lambda: query.recentProgress, query)
+    query.stop()
+    (tmp_path / "log").rename(tmp_path / "old")
+    query = _start(_stream(spark, there, tmp_path), tmp_path)
+    until(lambda: query.exception() is not None)
+    assert "of another log than the one in" in str(query.exception())
+
+
+def test_a_broker_that_refuses_ends_the_query_with_its_reason(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    with broker(users={"alice": "s3cret"}) as guarded:
+        frame = _stream(spark, guarded, tmp_path, username="alice", password="wr0ng")
+        query = _start(frame, tmp_path)
+        until(lambda: query.exception() is not None)
+        assert f"{guarded.address} refuses the client" in str(query.exception())
+        assert "wr0ng" not in str(query.exception())
+
+
+# A reader by itself, as Spark calls it
+
+
+@pytest.fixture
+def signals() -> Iterator[None]:
+    """A reader takes SIGTERM for itself, in the process that Spark made for it."""
+    before = signal.getsignal(signal.SIGTERM)
+    yield
+    signal.signal(signal.SIGTERM, before)
+
+
+def _reader(there: Broker, folder: Path, **options: str) -> StreamReader:
+    from flatmq_tools.pipeline.options import parse
+    from flatmq_tools.pipeline.source import SCHEMA, StreamReader
+
+    given = {"topic": f"{folder.name}/#", "localStorage": str(folder / "log")}
+    return StreamReader(parse({"path": f"tcp://{there.address}", **given, **options}), SCHEMA)
+
+
+def test_making_a_reader_does_nothing_and_the_executors_get_no_password(
+    there: Broker, tmp_path: Path
+) -> None:
+    reader = _reader(there, tmp_path, username="al", password="s3cret")
+    assert b"s3cret" not in pickle.dumps(reader)
+    assert not (tmp_path / "log").exists()
+
+
+def test_a_full_log_has_the_broker_wait_until_spark_has_committed(
+    signals: None, there: Broker, tmp_path: Path
+) -> None:
+    reader = _reader(there, tmp_path, logLimit=str(1 << 20))
+    start = reader.initialOffset()
+    until(lambda: _subscribed(tmp_path))
+    numbers = range(300)
+    publish(there, [(f"{tmp_path.name}/x", b"%d " % n + bytes(10_000)) for n in numbers])
+    seen = []
+    while len(seen) < len(numbers):
+        end = reader.latestOffset(start, reader.getDefaultReadLimit())
+        if end == start:
+            continue
+        for part in reader.partitions(start, end):
+            for batch in reader.read(part):
+                seen += [int(payload.split()[0]) for payload in batch["payload"].to_pylist()]
+        # One more record than the limit is taken, and a record is up to 256 KiB.
+        size = sum(path.stat().st_size for path in (tmp_path / "log").glob("*.log"))
+        assert size <= (1 << 20) + (1 << 18) + 20_000
+        reader.commit(end)
+        start = end
+    reader.stop()
+    assert seen == list(numbers)
+    first, after = log.bounds(tmp_path / "log")
+    assert after == 300 and first > 200
+
+
+def test_a_limit_below_the_start_never_goes_back(
+    signals: None, there: Broker, tmp_path: Path
+) -> None:
+    from pyspark.sql.streaming.datasource import ReadMaxRows
+
+    reader = _reader(there, tmp_path)
+    start = reader.initialOffset()
+    until(lambda: _subscribed(tmp_path))
+    publish(there, _numbered(tmp_path, range(10)))
+    until(lambda: reader.latestOffset()["offset"] == 10)
+    four = reader.latestOffset(start, ReadMaxRows(4))
+    assert four["offset"] == 4
+    assert reader.latestOffset(four, ReadMaxRows(4))["offset"] == 8
+    assert reader.partitions(four, four) == []
+    reader.stop()
+
+
+def test_a_second_query_on_one_log_is_told_who_has_it(
+    signals: None, there: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from flatmq_tools.pipeline import source
+
+    monkeypatch.setattr(source, "LOCK_PATIENCE", 0.1)
+    with log.Writer(tmp_path / "log"), pytest.raises(log.LogError) as error:
+        _reader(there, tmp_path).initialOffset()
+    assert f"{tmp_path / 'log'} is in use by process {os.getpid()}" in str(error.value)
+
+
+def test_the_log_is_waited_for_while_the_query_before_ends(
+    signals: None, there: Broker, tmp_path: Path
+) -> None:
+    before = log.Writer(tmp_path / "log")
+    ending = threading.Timer(0.3, before.close)
+    ending.start()
+    reader = _reader(there, tmp_path)
+    assert reader.initialOffset()["log"] == before.id
+    reader.stop()
+    ending.join()
+
+
+def test_what_has_no_meaning_is_said_when_the_query_begins(
+    signals: None, there: Broker, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reader = _reader(there, tmp_path, maxInflight="60", autoReconnect="true")
+    assert capsys.readouterr().err == ""
+    reader.initialOffset()
+    reader.stop()
+    first, second = capsys.readouterr().err.splitlines()
+    assert "mqtt: maxInflight = '60': no effect" in first
+    assert "mqtt: autoReconnect = 'true': no effect" in second
