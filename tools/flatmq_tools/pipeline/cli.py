@@ -340,3 +340,19 @@ def demo(
         CompileError,
         *ERRORS,
     )
+
+
+@pipeline.command()
+@click.argument("tables", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option(
+    "--document",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="A file whose section of these figures is written anew: docs/scale.md.",
+)
+def scale(tables: Path, document: Path | None) -> None:
+    """Measure, and calculate what fleets of other sizes need. TABLES are those of a demo."""
+    from ..cli import _exit
+    from ..fleet import ERRORS
+    from . import scale as command
+
+    _exit(lambda: command.main(tables, document), command.ScaleError, *ERRORS)
