@@ -13,6 +13,8 @@ from hypothesis import HealthCheck, settings
 
 from flatmq_tools import broker, bytecode, interpreter
 
+collect_ignore = [] if sys.version_info >= (3, 11) else ["pipeline"]
+
 ROOT = Path(__file__).parents[1]
 HERE = Path(__file__).parent
 LIB = ROOT / "lib"

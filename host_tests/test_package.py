@@ -158,7 +158,9 @@ def test_wheel_has_both_packages(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     (wheel,) = tmp_path.glob("flatmq-*.whl")
     typed = {"flatmq/py.typed", "flatmq/port.pyi"}
-    assert typed <= set(zipfile.ZipFile(wheel).namelist())
+    names = set(zipfile.ZipFile(wheel).namelist())
+    assert typed <= names
+    assert "pyspark_mqtt.py" in names  # where Spark looks for format("mqtt")
     where = subprocess.run(
         [sys.executable, "-I", "-c", f"import sys; sys.path.insert(0, {str(wheel)!r}); "
          "import flatmq, flatmq_tools; print(flatmq.__file__, flatmq_tools.__file__)"],

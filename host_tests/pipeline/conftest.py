@@ -14,8 +14,9 @@ if sys.version_info < (3, 11):
     collect_ignore_glob = ["*"]
 
 if TYPE_CHECKING:
-    from messages import Message
     from pyspark.sql import DataFrame, SparkSession
+
+    from messages import Message
 
 
 @pytest.fixture(scope="session")

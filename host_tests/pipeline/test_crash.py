@@ -66,4 +66,4 @@ def test_the_report_says_what_was_found() -> None:
     assert not one.good
     text = crash.report([one], 50_000, 8)
     assert "| jvm | 50,000 | 8 | 0 · 0 | 0 · 0 | 0 · 0 | 7 · 5 | 20 | 99 |" in text
-    assert "flatmq pipeline crash --messages 50000 --kills 8" in text
+    assert "flatmq pipeline crash --messages 50000 --kills 8 --part jvm`" in text

@@ -11,10 +11,10 @@ from typing import NamedTuple
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from messages import Message, at, frame, reading
 from pyspark.sql import Row, SparkSession
 
 from flatmq_tools.pipeline.jobs import health
+from messages import Message, at, frame, reading
 
 INTERVAL = 10  # s between two readings
 SILENCE = 5000
@@ -163,14 +163,13 @@ def tables(spark: SparkSession, boards: list[Maker]) -> Tables:
     end = max(message.at for message in messages)
     # Boards arrive among each other, each in its own order.
     table = frame(spark, sorted([*messages, *OTHERS], key=lambda message: message.at)).persist()
-    found = health.Health(table, silent_after=SILENT_AFTER, now=at(end))
-    found.packs.persist()
-    return Tables(
-        {(row.device, row.boot): row for row in found.boots().collect()},
-        {row.device: row for row in found.devices().collect()},
-        found.gaps().collect(),
-        end,
-    )
+    with health.Health(table, silent_after=SILENT_AFTER, now=at(end)) as found:
+        return Tables(
+            {(row.device, row.boot): row for row in found.boots().collect()},
+            {row.device: row for row in found.devices().collect()},
+            found.gaps().collect(),
+            end,
+        )
 
 
 def nearest_rank(values: list[float], part: float) -> float:

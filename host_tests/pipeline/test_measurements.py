@@ -10,13 +10,13 @@ import cbor2
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from messages import START, Message, at, frame, reading
 from pyspark.sql import DataFrame, SparkSession
-from test_senml_cbor import OF_THE_RFC
 
 from flatmq.topic import is_filter, matches
 from flatmq_tools.pipeline.jobs import columns, measurements
 from flatmq_tools.pipeline.jobs.raw import raw
+from messages import START, Message, at, frame, reading
+from test_senml_cbor import OF_THE_RFC
 
 COLUMNS = [
     "device", "boot", "seq", "quantity", "unit", "time", "value", "text", "flag", "total",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow.dataset as ds
 import pytest
+
 from mqtt import until
 
 if TYPE_CHECKING:

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.dataset as ds
 import pytest
-from mqtt import broker, publish, until
 
 from flatmq_tools.broker import Broker
 from flatmq_tools.pipeline import log
+from mqtt import broker, publish, until
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -52,8 +52,14 @@ def _subscribed(folder: Path) -> bool:
 
 
 def _count(folder: Path) -> int:
-    there = folder / "parquet"
-    return ds.dataset(there, format="parquet").count_rows() if there.exists() else 0
+    """Rows that are in both tables."""
+    from deltalake import DeltaTable
+
+    parquet, delta = folder / "parquet", str(folder / "delta")
+    if not parquet.exists() or not DeltaTable.is_deltatable(delta):
+        return 0
+    rows = ds.dataset(parquet, format="parquet").count_rows()
+    return min(rows, DeltaTable(delta).to_pyarrow_dataset().count_rows())
 
 
 def _numbered(folder: Path, numbers: range) -> list[tuple[str, bytes]]:

@@ -9,10 +9,10 @@ from collections.abc import Callable
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from messages import START, Message, frame, reading
 from pyspark.sql import DataFrame, SparkSession
 
 from flatmq_tools.pipeline.jobs import measurements, windows
+from messages import START, Message, frame, reading
 
 HUNDREDTHS = st.integers(-4000, 8500)
 

@@ -115,11 +115,18 @@ def _alive(pid: int) -> bool:
         return False
 
 
-def _until(what: str | Callable[[], str], ready: Callable[[], object]) -> None:
-    """CrashError with `what`, which may be asked only then, when it is not ready in time."""
-    end = time.monotonic() + _PATIENCE
+def _until(
+    what: str | Callable[[], str],
+    ready: Callable[[], object],
+    moves: Callable[[], object] = lambda: None,
+) -> None:
+    """CrashError with `what`, which may be asked only then, when it is not ready in time; time
+    begins anew whenever what `moves` returns is another."""
+    seen, since = moves(), time.monotonic()
     while not ready():
-        if time.monotonic() > end:
+        if moves() != seen:
+            seen, since = moves(), time.monotonic()
+        if time.monotonic() - since > _PATIENCE:
             told = what if isinstance(what, str) else what()
             raise CrashError(f"after {_PATIENCE:g} s: {told}")
         time.sleep(_LOOK)
@@ -302,6 +309,15 @@ class _Stage:
             assert pid is not None
             self.driver.kill(pid)
 
+    def wait_for_publisher(self) -> None:
+        """Returns when all that was let is acknowledged."""
+        publisher = self.publisher
+        _until(
+            "the broker does not take what is published",
+            lambda: publisher.done,
+            lambda: publisher.sent,
+        )
+
     def wait_for_more(self) -> None:
         """Returns when messages have come to raw since this was called."""
         before = self.landed()
@@ -358,13 +374,15 @@ def run(
         stage = _Stage(Path(folder), kills, trigger)
         try:
             for number, part in enumerate(kills):
+                # The kills are spread over the messages.
+                stage.wait_for_publisher()
                 stage.publisher.let(messages * (number + 1) // (len(kills) + 1))
                 stage.wait_for_more()
                 time.sleep(moments.uniform(0, _RANDOM))
                 stage.kill(part)
                 on_kill()
             stage.publisher.let(messages)
-            _until("the broker does not take what is published", lambda: stage.publisher.done)
+            stage.wait_for_publisher()
             stage.settle()
             stage.driver.end()
             counts, again = counted(stage.out, messages, spark)
@@ -432,10 +450,9 @@ def main(
                     on_kill=lambda task=task: progress.advance(task),  # type: ignore[misc]
                 )
             )
-    text = report(found, messages, kills)
-    print(text)
-    if results_path is not None:
-        results.write(results_path, "crash", text)
+            if results_path is not None:  # what is found is kept, should the next one fail
+                results.write(results_path, "crash", report(found, messages, kills))
+    print(report(found, messages, kills))
     return 0 if all(one.good for one in found) else 1
 
 
@@ -460,12 +477,15 @@ def report(found: Sequence[Result], messages: int, kills: int) -> str:
                 results.number(one.seconds),
             ]
         )
+    only = "".join(f" --part {part}" for part in PARTS if part in _parts(found))
+    if len(_parts(found)) == len(PARTS):
+        only = ""
     return "\n\n".join(
         [
             "## Crashes of the pipeline",
-            f"`flatmq pipeline crash --messages {messages} --kills {kills}`: numbered readings at "
-            "QoS 1 from mosquitto through `flatmq pipeline run` into the tables raw and "
-            "measurements, while one part is ended with SIGKILL at a random moment of a batch, "
+            f"`flatmq pipeline crash --messages {messages} --kills {kills}{only}`: numbered "
+            "readings at QoS 1 from mosquitto through `flatmq pipeline run` into the tables raw "
+            "and measurements, while one part is ended with SIGKILL at a random moment of a batch, "
             "again and again. Killed are: "
             + "; ".join(f"{part}, {ABOUT[part]}" for part in PARTS if part in _parts(found))
             + ". In the columns of the readers: missing · twice, raw and measurements together; "

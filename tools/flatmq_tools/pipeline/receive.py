@@ -90,10 +90,12 @@ class BulkClient(Client):
         self._names: set[bytes] = set()
         self._data: bytes | None = None  # a copy of what is to be parsed, and two bytes more,
         self._base = 0  # and where in the buffer it begins
-        self._held: list[bytes] = []  # packet identifiers of what is not synced
-        self._acks: list[bytes] = []  # PUBACKs of what is
+        # PUBACK and PUBREC, in the order of the messages (section 4.6): of what is not synced,
+        self._held: list[bytes] = []
+        self._held_size = 0
+        self._acks: list[bytes] = []  # and of what is
         self._acks_size = 0
-        self._since = 0  # ns: when the oldest message was appended that is not synced; 0: none
+        self._since = 0  # ns: since when something is to be synced, or held; 0: nothing is
         self._unsynced = 0  # bytes
         self._large = bytearray()  # a message that comes in pieces,
         self._head = 0  # and where in it the payload begins
@@ -117,9 +119,6 @@ class BulkClient(Client):
     def flush(self) -> None:
         """As `Client.flush`, and send the acknowledgements of what is synced, in one write."""
         s = self._session
-        # Of QoS 2, of what was too large for a chunk, of what came right behind CONNACK.
-        if s.answers and self._since:
-            self.commit()
         if self._acks and self.state == "online":
             if s.left or (s.feed and s.feed.begun):
                 super().flush()  # what has begun is finished first
@@ -137,9 +136,10 @@ class BulkClient(Client):
         self.log.sync()
         self._since = self._unsynced = 0
         if self._held:
-            self._acks.append(b"\x40\2" + b"\x40\2".join(self._held))
-            self._acks_size += 4 * len(self._held)
+            self._acks += self._held
+            self._acks_size += self._held_size
             self._held.clear()
+            self._held_size = 0
 
     def _append(self, body: Any, count: int) -> None:
         self.log.append(body, count, time.time_ns() // 1000)
@@ -155,7 +155,7 @@ class BulkClient(Client):
         # mean something else on the next connection.
         self._held.clear()
         self._acks.clear()
-        self._acks_size = 0
+        self._held_size = self._acks_size = 0
         self._data = None
         self._large.clear()
         return super()._lost(kind, detail, code)
@@ -219,7 +219,7 @@ class BulkClient(Client):
         finally:
             self._busy = False
             self._data = None
-        if len(self._held) >= AT_ONCE or self._unsynced >= _MUCH:
+        if self._held_size >= 4 * AT_ONCE or self._unsynced >= _MUCH:
             self.commit()
         self.flush()
         return True
@@ -275,15 +275,31 @@ class BulkClient(Client):
         if count:
             self._append(memoryview(data)[start:at], count)
             self.stats.received += count
-            self._held += pids
+            if pids:
+                self._held.append(b"\x40\2" + b"\x40\2".join(pids))
+                self._held_size += 4 * len(pids)
         return self._base + at
 
     def _load(self):
         if not self._router:
             router = super()._load()
             router._find = self._found
+            router._answer = self._hold
             router._ids = _Identifiers(len(router._ids))
         return self._router
+
+    def _hold(self) -> None:
+        """In place of `Router._answer`: the acknowledgement waits for the sync."""
+        router = self._router
+        qos, pid = router.message.qos, router._pid
+        if not qos:
+            return
+        if qos == 2 and pid not in router._ids:
+            router._ids[router._ids.index(0)] = pid
+        self._held.append(bytes((0x30 + 0x10 * qos, 2, pid >> 8, pid & 255)))
+        self._held_size += 4
+        if not self._since:  # one that came again, of which nothing was appended
+            self._since = time.monotonic_ns()
 
     def _found(self, m: Message) -> None:
         """Every message has the same handler, also one of a subscription of earlier days."""
@@ -307,5 +323,5 @@ class BulkClient(Client):
         del self._large[self._head + m.offset :]  # a piece comes again that could not be appended
         self._large += memoryview(m.buf)[m.at : m.end]
         if m.last:
-            self._append(self._large, 1)
+            self._append(bytes(self._large), 1)
             self._large = bytearray()

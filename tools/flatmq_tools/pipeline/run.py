@@ -155,8 +155,8 @@ class Run:
             self._note(query)
             if not query.isActive:
                 error = query.exception()
-                reason = "it was stopped" if error is None else _reason(error)
-                raise RunError(f"the query {query.name} has ended: {reason}")
+                told = "it was stopped" if error is None else reason(error)
+                raise RunError(f"the query {query.name} has ended: {told}")
         if time.monotonic() - self._looked > self._plan.health_every:
             self.health()
             self._looked = time.monotonic()
@@ -177,15 +177,15 @@ class Run:
         folder = self._plan.out / "raw"
         if "health" not in self._plan.jobs or not any(folder.glob("batch=*")):
             return
-        known = health.Health(self._spark.read.parquet(str(folder)))
-        for name, table in (
-            ("health", known.boots),
-            ("devices", known.devices),
-            ("gaps", known.gaps),
-        ):
-            sinks.replace(table(), self._plan.out / name)
-            if self._plan.delta:
-                sinks.replace_delta(table(), self._plan.out / "delta" / name)
+        with health.Health(self._spark.read.parquet(str(folder))) as known:
+            for name, table in (
+                ("health", known.boots),
+                ("devices", known.devices),
+                ("gaps", known.gaps),
+            ):
+                sinks.replace(table(), self._plan.out / name)
+                if self._plan.delta:
+                    sinks.replace_delta(table(), self._plan.out / "delta" / name)
 
     def finish(self) -> None:
         """Works off what is there: first what came from the broker, for `_DRAIN` s at the most as
@@ -245,14 +245,14 @@ def main(plan: Plan, *, master: str | None, conf: dict[str, str], seconds: float
             running.finish()
             running.stop()
         except PySparkException as error:
-            raise RunError(_reason(error)) from error
+            raise RunError(reason(error)) from error
         finally:
             spark.stop()
     console.print(f"{running.rows:,} messages more in {plan.out}/raw")
     return 0
 
 
-def _reason(error: PySparkException) -> str:
+def reason(error: PySparkException) -> str:
     """What a Spark error says, without the traces of Python and of Java."""
     lines = [line for line in str(error).splitlines() if line and not line[0].isspace()]
     known = [line for line in lines if _OWN.match(line)]

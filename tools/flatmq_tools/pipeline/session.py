@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -13,12 +14,14 @@ import flatmq
 from . import java
 
 _CONF = {
-    # Nothing listens on, or is looked for at, another address than loopback.
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.session.timeZone": "UTC",
     "spark.log.level": "ERROR",
     "spark.ui.showConsoleProgress": "false",
+}
+# Nothing listens on, or is looked for at, another address than loopback.
+_LOOPBACK = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
 }
 # On one machine a batch is small, and each shuffle partition costs a task and files of state.
 _LOCAL = {"spark.sql.shuffle.partitions": "2", "spark.ui.enabled": "false"}
@@ -33,18 +36,24 @@ def session(
             executors need flatmq installed too
     conf    more configuration, with "__" for the dot: spark__sql__shuffle__partitions=8
 
-    Its Python is this interpreter, its Java that of `java.home`, and its ports are on loopback
-    alone, unless `conf` says otherwise. JavaError where there is no Java.
+    Its Python is this interpreter and its Java that of `java.home`. With a `master` on this
+    machine its ports are on loopback alone, unless `conf` says otherwise. JavaError where there is
+    no Java.
     """
     os.environ["JAVA_HOME"] = str(java.home())
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     os.environ["PYTHONPATH"] = os.pathsep.join(_path())
     builder = SparkSession.builder.appName(name)
-    local = master is not None and master.startswith("local")
     if master is not None:
         builder = builder.master(master)
-        for key, value in (_CONF | _LOCAL if local else _CONF).items():
+        known = dict(_CONF)
+        if re.match(r"local\b|spark://(localhost|127\.0\.0\.1)\b", master):
+            os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+            known |= _LOOPBACK
+        if master.startswith("local"):
+            known |= _LOCAL
+        for key, value in known.items():
             builder = builder.config(key, value)
     for option, told in conf.items():
         text = str(told).lower() if isinstance(told, bool) else str(told)

@@ -13,10 +13,21 @@ class TLSStream(Stream):
     _sock: ssl.SSLSocket
 
     def readinto(self, buf: bytearray) -> int | None:
+        # A read gives a TLS record at the most, and of many brokers each holds but a message.
+        view = memoryview(buf)
+        have = 0
         try:
-            return self._sock.recv_into(buf)
+            while have < len(view):
+                n = self._sock.recv_into(view[have:])
+                if not n:
+                    break
+                have += n
         except (ssl.SSLWantReadError, ssl.SSLWantWriteError, BlockingIOError, InterruptedError):
-            return None
+            return have or None
+        except OSError:
+            if not have:
+                raise
+        return have
 
     def write(self, buf: memoryview, off: int, n: int) -> int | None:
         try:

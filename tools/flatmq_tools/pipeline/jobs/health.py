@@ -32,7 +32,7 @@ class HealthError(ValueError):
 
 class Health:
     """The packs of some messages with what they show, for the tables `boots`, `devices` and
-    `gaps`; hold it where several are wanted.
+    `gaps`. As a context manager it keeps the packs in between: where several are wanted.
 
     messages      the columns of a message; a batch
     telemetry, status
@@ -60,6 +60,13 @@ class Health:
         self.packs = self._marked(parsed(frame, telemetry) if packs is None else packs)
         """One row a pack that came: device, boot, seq, timestamp, offset, delay (ms; null where
         the pack has no time of its own), and copy, reordered."""
+
+    def __enter__(self) -> Health:
+        self.packs = self.packs.persist()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.packs.unpersist()
 
     def _newest_status(self, filters: Sequence[str]) -> DataFrame:
         newest = F.struct("timestamp", "offset")

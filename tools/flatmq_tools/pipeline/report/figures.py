@@ -109,7 +109,7 @@ class Dead(NamedTuple):
     """Dead letters of a kind."""
 
     kind: str
-    count: int
+    messages: int
 
 
 class Batch(NamedTuple):
@@ -189,13 +189,12 @@ def of_messages(frame: DataFrame) -> Figures:
     """What messages say, those of a batch. ReportError where there are none."""
     kept = frame.persist()
     packs = measurements.packs(kept).persist()
-    health = Health(kept, packs=packs)
-    health.packs = health.packs.persist()
     try:
-        return _asked(kept, packs, health)
+        with Health(kept, packs=packs) as health:
+            return _asked(kept, packs, health)
     finally:
-        for each in (health.packs, packs, kept):
-            each.unpersist()
+        packs.unpersist()
+        kept.unpersist()
 
 
 def _asked(frame: DataFrame, packs: DataFrame, health: Health) -> Figures:
@@ -241,7 +240,7 @@ def _over_time(figures: Figures, frame: DataFrame, health: Health) -> None:
         p50, p95, p99 = delays.get(n, (None, None, None))
         figures.moments.append(Moment(n * figures.step, counts.get(n, 0), p50, p95, p99))
     whole = told.agg(delay).collect()[0].parts
-    figures.delays = tuple(whole) if whole else (None, None, None)  # type: ignore[assignment]
+    figures.delays = tuple(whole) if whole else (None, None, None)
     wide = health.packs.groupBy("device").agg(
         F.collect_set(_bucket(start, figures.wide)).alias("all")
     )  # fmt: skip
@@ -319,7 +318,7 @@ def batches(file: Path, start: datetime.datetime) -> list[Batch]:
 def _spool(said: dict[str, Any]) -> int | None:
     """How far the newest offset of the log is past the end of the batch; None where the source
     has no log."""
-    source = next(iter(said.get("sources") or []), {})
+    source: dict[str, Any] = next(iter(said.get("sources") or []), {})
     latest, end = (_offset(source.get(name)) for name in ("latestOffset", "endOffset"))
     return None if latest is None or end is None else max(latest - end, 0)
 

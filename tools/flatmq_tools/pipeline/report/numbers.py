@@ -28,7 +28,7 @@ def summary(figures: Figures) -> list[Number]:
     silent = sum(d.silent for d in devices)
     unheard = sum(d.unheard for d in devices)
     reboots = sum(d.reboots for d in devices)
-    dead = sum(each.count for each in figures.dead)
+    dead = sum(each.messages for each in figures.dead)
     p50, p95, p99 = figures.delays
     most = max((m.messages / figures.step for m in figures.moments), default=0.0)
     mean = figures.messages / figures.span if figures.span else 0.0

@@ -90,7 +90,7 @@ def _newest(figures: Figures) -> str:
 
 
 def _dead(figures: Figures) -> str:
-    rows = [[("", each.kind), ("n", numbers.count(each.count))] for each in figures.dead]
+    rows = [[("", each.kind), ("n", numbers.count(each.messages))] for each in figures.dead]
     return _table("Dead letters", ("reason", "n:messages"), rows, len(rows)) if rows else ""
 
 

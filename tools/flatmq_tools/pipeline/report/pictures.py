@@ -29,7 +29,7 @@ COLOURS = {
     "violet": "#7a4fd0", "quiet": "#c5ccd6",
 }  # fmt: skip
 
-_STYLE = {
+_STYLE: dict[Any, Any] = {
     "font.family": "sans-serif", "font.sans-serif": ["DejaVu Sans"], "font.size": 10.5,
     "svg.fonttype": "none", "axes.spines.top": False, "axes.spines.right": False,
     "axes.spines.left": False, "axes.edgecolor": COLOURS["quiet"], "axes.grid": True,

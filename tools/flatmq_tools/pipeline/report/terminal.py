@@ -45,7 +45,7 @@ def show(figures: Figures, console: Console) -> None:
         table.add_row(
             Text(d.name), _text(d.status or ""), silent, _text(numbers.count(d.received)), lost,
             str(d.duplicates), str(d.reordered), _text(numbers.milliseconds(d.p50)),
-            _text(numbers.milliseconds(d.p95)), str(d.reboots),
+            str(d.reboots),
         )  # fmt: skip
     if len(worst) > MOST:
         table.caption = f"{MOST} of {numbers.count(len(worst))}"

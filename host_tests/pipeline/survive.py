@@ -1,0 +1,154 @@
+"""Does a thing survive SIGKILL at any point? `points` has it killed at every line, one by one.
+
+As a program it is the one that is killed: it forks for each point, as long as one is reached.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import peer
+from flatmq_tools.pipeline import landing, log
+
+FILES = (log.__file__, landing.__file__)
+# Only reads, and line by line: to die there is to die before it.
+PASSED_OVER = frozenset(
+    ["_records", "_bodies", "add", "batch", "__missing__", "_is_whole", "_end"]
+)
+
+
+def batch(first: int, count: int) -> bytes:
+    return b"".join(
+        peer.publish(b"t/%d" % (i % 3), b"%d" % i, qos=i % 3, pid=i % 65535 + 1)
+        for i in range(first, first + count)
+    )
+
+
+def fill(writer: log.Writer, count: int) -> None:
+    writer.append(batch(writer.next_offset, count), count, 1_700_000_000_000_000)
+
+
+def appending(folder: Path, tell: Callable[[int], None]) -> None:
+    """Appends, and tells what is synced as soon as it is."""
+    with log.Writer(folder, segment_bytes=200) as writer:
+        for i in range(4):
+            fill(writer, 1)
+            fill(writer, 2)
+            if i % 2:
+                writer.sync()
+                tell(writer.synced)
+            if i == 2:
+                writer.rotate()
+            if i == 3:
+                writer.trim(8)
+
+
+PREPARED = 10  # messages in it
+
+
+def prepared(folder: Path) -> None:
+    """A log of four segments, of which three no longer grow."""
+    with log.Writer(folder) as writer:
+        for count in (3, 1, 4):
+            fill(writer, count)
+            writer.rotate()
+        fill(writer, PREPARED - 8)
+
+
+def landed(folder: Path, tell: Callable[[int], None]) -> None:
+    """Lands them."""
+    with log.Writer(folder) as writer:
+        work = landing.Landing(writer, str(folder.with_suffix(".out")))
+        writer.rotate()
+        tell(work.land())
+
+
+def points(what: str, folder: Path) -> Iterator[tuple[int, list[int]]]:
+    """Has `what` killed at each point, in a folder named by the number of the point. Yields how
+    the process ended, as `Popen.returncode`, and what it had told. The last was not killed."""
+    done = subprocess.run(
+        [sys.executable, __file__, what, str(folder)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+        timeout=300,
+    )
+    for line in done.stdout.splitlines():
+        status, told = json.loads(line)
+        yield status, told
+
+
+def _kill_at(point: int) -> Callable[[FrameType, str, Any], Any]:
+    """What to trace with, to be killed before that line."""
+    left = point
+
+    def enter(frame: FrameType, _event: str, _arg: Any) -> Any:
+        code = frame.f_code
+        if code.co_filename not in FILES or code.co_name in PASSED_OVER:
+            return None
+
+        def line(_frame: FrameType, event: str, _arg: Any) -> Any:
+            nonlocal left
+            if event in ("line", "return"):
+                if not left:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                left -= 1
+            return line
+
+        return line
+
+    return enter
+
+
+def _child(work: Callable[[Path, Callable[[int], None]], None], folder: Path, told: int,
+           point: int) -> None:  # fmt: skip
+    def tell(value: int) -> None:
+        os.write(told, b"%d\n" % value)
+
+    sys.settrace(_kill_at(point))
+    work(folder, tell)
+    sys.settrace(None)
+
+
+def main(what: str, parent: Path) -> None:
+    """Tells a line of JSON for each point: the status, and what was told."""
+    work = {"appending": appending, "landed": landed}[what]
+    # What is written outlives the process, synced or not: there is no need to wait for the disk.
+    log._sync = lambda _: None
+    log.sync_folder = landing.sync_folder = lambda _: None
+    os.fsync = lambda _: None
+    status, point = -signal.SIGKILL, 0
+    while status:
+        folder = parent / str(point)
+        if what == "landed":
+            prepared(folder)
+        reads, writes = os.pipe()
+        pid = os.fork()
+        if not pid:
+            ended = 1
+            try:
+                _child(work, folder, writes, point)
+                ended = 0
+            finally:
+                os._exit(ended)
+        os.close(writes)
+        with open(reads) as pipe:
+            told = [int(line) for line in pipe]
+        status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        if status > 0:
+            raise SystemExit(f"point {point}: ended with {status}")
+        print(json.dumps([status, told]), flush=True)
+        point += 1
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]))

@@ -1,0 +1,304 @@
+"""What does the log keep, whatever happens to it?"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import peer
+from flatmq_tools.pipeline import log
+from survive import points
+
+TIME = 1_700_000_000_123_456
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quick_disk() -> Iterator[None]:
+    """What is seen here is the same without waiting for the disk."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(log, "_sync", lambda _: None)
+        patch.setattr(log, "sync_folder", lambda _: None)
+        yield
+
+
+def batch(first: int, count: int) -> bytes:
+    """PUBLISH packets, each of which tells its offset."""
+    return b"".join(
+        peer.publish(b"t/%d" % (i % 3), b"%d" % i, qos=i % 3, pid=i % 65535 + 1, retain=i % 2 > 0)
+        for i in range(first, first + count)
+    )
+
+
+def append(writer: log.Writer, count: int) -> None:
+    first = writer.next_offset
+    assert writer.append(batch(first, count), count, TIME + first) == first
+
+
+def payloads(folder: Path, start: int, end: int) -> list[bytes]:
+    return [p for b in log.read(folder, start, end) for p in b["payload"].to_pylist()]
+
+
+def numbers(start: int, end: int) -> list[bytes]:
+    return [b"%d" % i for i in range(start, end)]
+
+
+# What is read
+
+
+def test_columns(tmp_path: Path) -> None:
+    with log.Writer(tmp_path) as writer:
+        writer.append(peer.publish("ü".encode(), b"\xff\0", 1, 7, retain=True, dup=True), 1, TIME)
+        writer.append(peer.publish(b"t", b"x" * 200) + peer.publish(b"t", b"", 2, 8), 2, TIME + 5)
+    (found,) = log.read(tmp_path, 0, 3)
+    assert found.schema == log.SCHEMA
+    assert [column.to_pylist() for column in found.columns[:2]] == [
+        ["ü", "t", "t"],
+        [b"\xff\0", b"x" * 200, b""],
+    ]
+    assert found["timestamp"].cast("int64").to_pylist() == [TIME, TIME + 5, TIME + 5]
+    assert [column.to_pylist() for column in found.columns[3:]] == [
+        [1, 0, 2],
+        [True, False, False],
+        [True, False, False],
+        [0, 1, 2],
+    ]
+
+
+def test_a_slice_begins_and_ends_within_records(tmp_path: Path) -> None:
+    with log.Writer(tmp_path, segment_bytes=300) as writer:
+        for count in (1, 7, 30, 2, 40):
+            append(writer, count)
+        assert len(log.segments(tmp_path)) > 2
+    for start in range(0, 80, 3):
+        for end in range(start, 81, 7):
+            assert payloads(tmp_path, start, end) == numbers(start, end)
+
+
+def test_more_than_is_there(tmp_path: Path) -> None:
+    with log.Writer(tmp_path, segment_bytes=1) as writer:
+        for _ in range(3):
+            append(writer, 10)
+        writer.trim(10)
+        with pytest.raises(log.LogError, match="before message 30"):
+            payloads(tmp_path, 12, 31)
+        with pytest.raises(log.LogError, match="begins with 10: 9 was trimmed"):
+            payloads(tmp_path, 9, 11)
+    with pytest.raises(log.LogError, match="nothing"):
+        payloads(tmp_path / "none", 0, 1)
+    assert log.bounds(tmp_path / "none") == (0, 0)
+
+
+def test_a_large_log_comes_in_several_batches(tmp_path: Path) -> None:
+    with log.Writer(tmp_path) as writer:
+        for _ in range(10):
+            append(writer, 10_000)
+    sizes = [b.num_rows for b in log.read(tmp_path, 5, 99_999)]
+    assert sum(sizes) == 99_994
+    assert max(sizes) <= 40_000
+
+
+# Any sequence of calls
+
+CALLS = st.lists(
+    st.one_of(
+        st.tuples(st.just("append"), st.integers(1, 40)),
+        st.tuples(st.just("trim"), st.integers(0, 200)),
+        st.tuples(st.sampled_from(["sync", "rotate", "reopen", "torn"]), st.integers(0, 400)),
+    ),
+    max_size=40,
+)
+
+
+@given(calls=CALLS, segment_bytes=st.sampled_from([1, 200, 1000, 1 << 20]))
+def test_any_sequence_of_calls(calls: list[tuple[str, int]], segment_bytes: int) -> None:
+    with tempfile.TemporaryDirectory() as name, contextlib.ExitStack() as stack:
+        folder = Path(name)
+
+        def opened() -> log.Writer:
+            return stack.enter_context(log.Writer(folder, segment_bytes=segment_bytes))
+
+        writer = opened()
+        kept = end = 0
+        for call, n in calls:
+            if call == "append":
+                append(writer, n)
+                end += n
+            elif call == "trim":
+                writer.trim(n)
+                # A segment goes only as a whole, and never what was not asked for.
+                assert kept <= writer.first_offset <= max(kept, n)
+                kept = writer.first_offset
+            elif call == "sync":
+                writer.sync()
+                assert writer.synced == end
+            elif call == "rotate":
+                writer.rotate()
+                assert log.segments(folder)[-1].first == end
+            else:
+                writer.close()
+                if call == "torn":  # what a write leaves that was cut by a power cut
+                    record = log.HEADER + len(batch(end, 9))
+                    with log.Writer(folder) as torn:
+                        path = log.segments(folder)[-1].path
+                        before = path.stat().st_size
+                        torn.append(batch(end, 9), 9, TIME)
+                    os.truncate(path, before + n % record)
+                writer = opened()
+            assert (writer.first_offset, writer.next_offset) == (kept, end)
+            assert log.bounds(folder) == (kept, end)
+            assert writer.size == sum(s.path.stat().st_size for s in log.segments(folder))
+        assert payloads(folder, kept, end) == numbers(kept, end)
+        closed = [(s.first, after) for s, after in writer.closed()]
+        assert all(payloads(folder, a, b) == numbers(a, b) for a, b in closed)
+
+
+# Damage
+
+
+def test_a_torn_tail_at_every_byte(tmp_path: Path) -> None:
+    with log.Writer(tmp_path) as writer:
+        for count in (2, 1, 3):
+            append(writer, count)
+    (segment,) = log.segments(tmp_path)
+    data = segment.path.read_bytes()
+    ends = [0]
+    for first, count in ((0, 2), (2, 1), (3, 3)):
+        ends.append(ends[-1] + log.HEADER + len(batch(first, count)))
+    assert ends[-1] == len(data)
+    for size in range(len(data)):
+        for rest in (b"", bytes(40)):  # the file may have grown before its bytes were there
+            segment.path.write_bytes(data[:size] + rest)
+            whole = sum(end <= size for end in ends) - 1
+            messages = (0, 2, 3, 6)[whole]
+            assert log.bounds(tmp_path) == (0, messages)
+            with log.Writer(tmp_path) as writer:
+                assert (writer.next_offset, writer.size) == (messages, ends[whole])
+                append(writer, 4)
+            assert payloads(tmp_path, 0, messages + 4) == numbers(0, messages + 4)
+
+
+def test_a_wrong_bit_anywhere_in_the_last_record(tmp_path: Path) -> None:
+    with log.Writer(tmp_path) as writer:
+        append(writer, 2)
+        good = writer.size
+        append(writer, 3)
+    (segment,) = log.segments(tmp_path)
+    data = segment.path.read_bytes()
+    for at in range(good, len(data)):
+        for bit in range(8):
+            spoiled = bytearray(data)
+            spoiled[at] ^= 1 << bit
+            segment.path.write_bytes(spoiled)
+            assert log.bounds(tmp_path) == (0, 2)
+            with pytest.raises(log.LogError, match="before message 2"):
+                payloads(tmp_path, 0, 5)
+        with log.Writer(tmp_path) as writer:
+            assert (writer.next_offset, writer.size) == (2, good)
+
+
+def test_damage_before_the_last_segment_is_told(tmp_path: Path) -> None:
+    with log.Writer(tmp_path, segment_bytes=1) as writer:
+        for _ in range(3):
+            append(writer, 2)
+    path = log.segments(tmp_path)[1].path
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+    assert payloads(tmp_path, 0, 2) == numbers(0, 2)
+    assert payloads(tmp_path, 4, 6) == numbers(4, 6)
+    with pytest.raises(log.LogError, match="damaged, or ends, before message 2"):
+        payloads(tmp_path, 0, 6)
+
+
+# Limits and locks
+
+
+def test_full_until_something_is_trimmed(tmp_path: Path) -> None:
+    with log.Writer(tmp_path, limit_bytes=1000, segment_bytes=300) as writer:
+        while not writer.full:
+            append(writer, 5)
+        assert 1000 <= writer.size < 1000 + log.HEADER + len(batch(0, 5)) * 2
+        writer.trim(writer.next_offset)
+        assert not writer.full
+        writer.rotate()
+        writer.trim(writer.next_offset)
+        assert writer.size == 0
+
+
+def test_a_second_user_is_told_whose_it_is(tmp_path: Path) -> None:
+    with log.Writer(tmp_path) as writer:
+        append(writer, 3)
+        code = f"from flatmq_tools.pipeline import log; log.Writer({str(tmp_path)!r})"
+        done = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 1
+        assert f"the log in {tmp_path} is in use by process {os.getpid()}" in done.stderr
+        with pytest.raises(log.LogError, match="in use"):
+            log.Writer(tmp_path)
+        append(writer, 1)
+    with log.Writer(tmp_path) as writer:
+        assert writer.next_offset == 4
+
+
+def test_an_identity_for_good(tmp_path: Path) -> None:
+    found = set()
+    for name in ("a", "a", "b"):
+        with log.Writer(tmp_path / name) as writer:
+            found.add(writer.id)
+    assert len(found) == 2
+
+
+def test_a_disk_that_takes_only_a_part(tmp_path: Path) -> None:
+    """As with no room: then nothing was appended, and later it goes on."""
+    code = f"""
+import resource, signal
+from flatmq_tools.pipeline import log
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+with log.Writer({str(tmp_path)!r}) as writer:
+    writer.append(b"\\x30\\x04\\0\\1t1", 1, 1)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, resource.RLIM_INFINITY))
+    for _ in range(2):
+        try:
+            writer.append(b"\\x30\\x7f\\0\\1t" + bytes(124), 1, 1)
+            raise SystemExit("it was taken")
+        except OSError:
+            assert writer.next_offset == 1
+    resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
+    writer.append(b"\\x30\\x04\\0\\1t2", 1, 1)
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+    assert payloads(tmp_path, 0, 2) == [b"1", b"2"]
+
+
+# SIGKILL
+
+
+def test_sigkill_at_every_line(tmp_path: Path) -> None:
+    """Whatever the writer is at: what was synced is there, and nothing but what was appended."""
+    count = 0
+    for status, told in points("appending", tmp_path):
+        folder = tmp_path / str(count)
+        count += 1
+        synced = max(told, default=0)
+        with log.Writer(folder, segment_bytes=200) as writer:
+            assert synced <= writer.next_offset <= synced + 6
+            assert payloads(folder, writer.first_offset, writer.next_offset) == numbers(
+                writer.first_offset, writer.next_offset
+            )
+            append(writer, 1)
+        if status == 0:
+            assert synced == 12
+        else:
+            assert status == -signal.SIGKILL
+    assert count > 100, "there is a point for every line"

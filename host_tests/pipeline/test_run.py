@@ -1,0 +1,76 @@
+"""`flatmq pipeline run`: from a broker to all tables, and what it says when it cannot."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pytest
+
+from mqtt import broker, publish, until
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def _pack(device: str, seq: int) -> tuple[str, bytes]:
+    text = (
+        f'[{{"bn":"{device}/","n":"boot","v":7}},{{"n":"seq","v":{seq}}},'
+        f'{{"n":"chip/temp","u":"Cel","v":2{seq}.5}}]'
+    )
+    return f"dev/{device}/telemetry", text.encode()
+
+
+def _rows(folder: Path) -> list[dict[str, object]]:
+    return ds.dataset(folder, format="parquet").to_table().to_pylist()
+
+
+def test_from_a_broker_to_every_table(spark: SparkSession, tmp_path: Path) -> None:
+    from deltalake import DeltaTable
+
+    from flatmq_tools.pipeline.run import Plan, Run
+
+    with broker() as there:
+        source = {"brokerUrl": there.address, "topic": "dev/#"}
+        running = Run(spark, Plan(tmp_path, source, delta=True, trigger=0.1))
+        until(lambda: (tmp_path / "log" / "subscribed.json").exists() or running.look())
+        sent = [_pack("a", n) for n in (1, 2, 4)] + [_pack("b", n) for n in (1, 1, 2)]
+        publish(there, [*sent, ("dev/c/telemetry", b"no pack"), ("dev/a/status", b"online")])
+        until(lambda: running.look() or running.rows >= 8)
+        running.finish()
+        running.stop()
+
+    assert Counter(row["payload"] for row in _rows(tmp_path / "raw"))[sent[3][1]] == 2
+    assert len(_rows(tmp_path / "raw")) == 8
+    measured = {
+        (row["device"], row["seq"]): row["value"] for row in _rows(tmp_path / "measurements")
+    }
+    assert measured == {
+        ("a", 1): 21.5, ("a", 2): 22.5, ("a", 4): 24.5, ("b", 1): 21.5, ("b", 2): 22.5,
+    }  # fmt: skip
+    (dead,) = _rows(tmp_path / "dead_letters")
+    assert dead["payload"] == b"no pack" and "not JSON" in str(dead["reason"])
+    health = {
+        row["device"]: (row["lost"], row["duplicates"]) for row in _rows(tmp_path / "health")
+    }
+    assert health == {"a": (1, 0), "b": (0, 1)}
+    for name in ("raw", "measurements", "dead_letters", "health", "devices", "gaps"):
+        table: pa.Table = DeltaTable(str(tmp_path / "delta" / name)).to_pyarrow_table()
+        assert table.num_rows == len(_rows(tmp_path / name)), name
+    assert (tmp_path / "windows").is_dir()
+    assert '"name": "raw"' in (tmp_path / "progress.jsonl").read_text()
+
+
+def test_what_fails_is_said_in_a_line(spark: SparkSession, tmp_path: Path) -> None:
+    from pyspark.errors import PySparkException
+
+    from flatmq_tools.pipeline.run import Plan, Run, RunError, reason
+
+    with pytest.raises(PySparkException) as error:
+        Run(spark, Plan(tmp_path / "a", {"brokerUrl": "b", "topic": "t", "qso": "1"}))
+    assert reason(error.value).endswith("OptionError: qso: no such option; did you mean qos?")
+    with pytest.raises(RunError, match="row: no such job; there are raw, measurements"):
+        Run(spark, Plan(tmp_path / "b", jobs=["row"]))
