@@ -216,6 +216,13 @@ def test_the_terminal_says_the_same(told: Figures) -> None:
     }  # fmt: skip
 
 
+@pytest.mark.parametrize("width", [60, 80, 100])
+def test_no_terminal_cuts_a_number(told: Figures, width: int) -> None:
+    out = io.StringIO()
+    terminal.show(told, Console(file=out, width=width))
+    assert "…" not in out.getvalue()
+
+
 def test_nothing_to_show_is_said(told: Figures) -> None:
     calm = Figures(told.since, told.until, 1)
     made = pictures.pictures(calm)

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.functions import ArrowUDFType, arrow_udf
+from pyspark.sql.functions import arrow_udf
 
 from ... import senml, senml_cbor
 from .columns import MESSAGE, TELEMETRY, matched, messages
@@ -77,7 +77,8 @@ def packs(frame: DataFrame, filters: Sequence[str] = TELEMETRY) -> DataFrame:
     `payload` kept.
     """
     # Of three columns alone: the others need not go through Python.
-    parse = arrow_udf(_said, _PARSED, ArrowUDFType.SCALAR)
+    # Its kind is known by the types of its arguments; PySpark's own types do not know that.
+    parse = arrow_udf(_said, _PARSED)  # type: ignore[call-overload]
     said = F.explode(parse("topic", "payload", F.unix_micros("timestamp")))
     rows = messages(frame).where(matched(F.col("topic"), filters)).withColumn("said", said)
     reading = F.concat_ws("/", "said.boot", "said.seq", "said.device")

@@ -8,10 +8,12 @@ from rich.table import Table
 from rich.text import Text
 
 from . import numbers
-from .figures import Figures
+from .figures import Device, Figures
 
 MOST = 15
-_HEADS = ("silent for", "received", "lost", "twice", "reordered", "delay", "reboots")
+_HEADS = ("status", "silent for", "received", "lost", "twice", "reordered", "delay", "reboots")
+# What is left out where the terminal has fewer columns.
+_NEEDS = {"received": 100, "reordered": 100, "status": 76, "twice": 76}
 _STYLES = {"bad": "bold red", "odd": "bold yellow", "good": "green", "": "bold"}
 
 
@@ -22,9 +24,7 @@ def show(figures: Figures, console: Console) -> None:
     table.add_column(justify="right", no_wrap=True)
     table.add_column(style="dim", overflow="fold")
     for each in numbers.summary(figures):
-        table.add_row(
-            each.name, Text(_plain(each.text), style=_STYLES[each.mood]), _text(each.note)
-        )
+        table.add_row(each.name, _text(each.text, _STYLES[each.mood]), _text(each.note))
     console.print(table)
     worst = [
         d for d in numbers.worst(figures.devices)
@@ -33,27 +33,34 @@ def show(figures: Figures, console: Console) -> None:
     if not worst:
         return
     table = Table(box=box.SIMPLE, title="Devices that need a look", title_justify="left")
-    table.add_column("device", no_wrap=True)
-    table.add_column("status", no_wrap=True)
-    for head in _HEADS:
-        table.add_column(head, justify="right", no_wrap=True)
-    for d in worst[:MOST]:
-        silent = Text(
-            _plain(numbers.duration(d.silent_s)), style="bold yellow" if d.silent else ""
-        )
-        lost = Text(_plain(numbers.count(d.lost)), style="bold red" if d.lost else "dim")
-        table.add_row(
-            Text(d.name), _text(d.status or ""), silent, _text(numbers.count(d.received)), lost,
-            str(d.duplicates), str(d.reordered), _text(numbers.milliseconds(d.p50)),
-            str(d.reboots),
-        )  # fmt: skip
+    table.add_column("device", overflow="fold")
+    heads = [head for head in _HEADS if console.width >= _NEEDS.get(head, 0)]
+    for head in heads:
+        left = head == "status"
+        table.add_column(head, justify="left" if left else "right", no_wrap=True)
+    for device in worst[:MOST]:
+        cells = _cells(device)
+        table.add_row(Text(device.name), *(cells[head] for head in heads))
     if len(worst) > MOST:
         table.caption = f"{MOST} of {numbers.count(len(worst))}"
     console.print(table)
 
 
-def _text(text: str) -> Text:
-    return Text(_plain(text))
+def _cells(of: Device) -> dict[str, Text]:
+    return {
+        "status": _text(of.status or ""),
+        "silent for": _text(numbers.duration(of.silent_s), "bold yellow" if of.silent else ""),
+        "received": _text(numbers.count(of.received)),
+        "lost": _text(numbers.count(of.lost), "bold red" if of.lost else "dim"),
+        "twice": _text(numbers.count(of.duplicates)),
+        "reordered": _text(numbers.count(of.reordered)),
+        "delay": _text(numbers.milliseconds(of.p50)),
+        "reboots": _text(numbers.count(of.reboots)),
+    }
+
+
+def _text(text: str, style: str = "") -> Text:
+    return Text(_plain(text), style=style)
 
 
 def _plain(text: str) -> str:
