@@ -1,5 +1,5 @@
-# make demo · pipeline · test · bench · soak · faults · fuzz · fuzz-long · powercut · tools ·
-# firmware · flash · deploy · test-board · lint · size · clean
+# make demo · pipeline · test · bench · bench-pipeline · soak · faults · fuzz · fuzz-long ·
+# powercut · tools · firmware · flash · deploy · test-board · lint · size · clean
 #
 # Everything is installed into .venv; nothing else on the machine is touched, but for mosquitto,
 # which `make test`, `make bench` and `make soak` install with apt-get where they may.
@@ -14,14 +14,15 @@ STUBS := micropython-esp32-stubs==1.28.0.post4 micropython-rp2-stubs==1.28.0.pos
   micropython-unix-stubs==1.28.0.post1
 STDLIB_STUBS := micropython-stdlib-stubs==1.28.0.post6
 
-.PHONY: help demo pipeline test bench soak faults fuzz fuzz-long powercut tools firmware flash deploy \
-  test-board lint size clean mosquitto
+.PHONY: help demo pipeline test bench bench-pipeline soak faults fuzz fuzz-long powercut tools \
+  firmware flash deploy test-board lint size clean mosquitto
 
 help:
 	@echo "make demo    a board's sketch publishes, this machine receives: a look in a few seconds"
 	@echo "make pipeline  200 boards, the ingest, Spark's jobs, the report, in two minutes; BROKER, SPARK_MASTER"
 	@echo "make test    lint, types and every test"
 	@echo "make bench   flatmq beside other clients; writes docs/results.md"
+	@echo "make bench-pipeline  the ingest beside paho-mqtt; writes docs/results.md"
 	@echo "make soak    a million messages each way over a link that breaks; writes docs/results.md"
 	@echo "make faults  every fault there is a scenario for; writes docs/results.md"
 	@echo "make fuzz    hostile bytes, guided by coverage, for FUZZ_SECONDS=60"
@@ -47,6 +48,9 @@ test: mosquitto lint
 
 bench: $(VENV)/bench.stamp mosquitto
 	@$(BIN)/flatmq bench
+
+bench-pipeline: $(VENV)/pipeline.stamp $(VENV)/bench.stamp mosquitto
+	@$(BIN)/flatmq pipeline bench --results docs/results.md
 
 # The results keep the figures of the full number, with a broker of ours; all else is a look.
 soak: $(VENV)/soak.stamp mosquitto

@@ -1,1 +1,1 @@
-"""The pipeline from broker to tables, on Spark. A package, for its conftest is not the only one."""
+"""From the broker to tables, on Spark. A package, as its conftest is not the only one."""

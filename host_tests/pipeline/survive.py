@@ -18,11 +18,18 @@ from typing import Any
 import peer
 from flatmq_tools.pipeline import landing, log
 
-FILES = (log.__file__, landing.__file__)
-# Only reads, and line by line: to die there is to die before it.
-PASSED_OVER = frozenset(
-    ["_records", "_bodies", "add", "batch", "__missing__", "_is_whole", "_end"]
-)
+# In which functions there is a point at every line. What only reads is left out.
+_APPENDING = [
+    "_locked", "_identity", "_recover", "_begin", "append", "_write", "sync", "_sync", "rotate",
+    "_rotate", "trim", "close", "_close",
+]  # fmt: skip
+WHERE = {
+    "appending": {log.__file__: frozenset(_APPENDING)},
+    "landed": {
+        log.__file__: frozenset(["trim"]),
+        landing.__file__: frozenset(["__init__", "land", "_write"]),
+    },
+}
 
 
 def batch(first: int, count: int) -> bytes:
@@ -55,12 +62,12 @@ PREPARED = 10  # messages in it
 
 
 def prepared(folder: Path) -> None:
-    """A log of four segments, of which three no longer grow."""
+    """A log of three segments, of which two no longer grow."""
     with log.Writer(folder) as writer:
-        for count in (3, 1, 4):
+        for count in (3, 4):
             fill(writer, count)
             writer.rotate()
-        fill(writer, PREPARED - 8)
+        fill(writer, PREPARED - 7)
 
 
 def landed(folder: Path, tell: Callable[[int], None]) -> None:
@@ -87,13 +94,13 @@ def points(what: str, folder: Path) -> Iterator[tuple[int, list[int]]]:
         yield status, told
 
 
-def _kill_at(point: int) -> Callable[[FrameType, str, Any], Any]:
+def _kill_at(what: str, point: int) -> Callable[[FrameType, str, Any], Any]:
     """What to trace with, to be killed before that line."""
     left = point
 
     def enter(frame: FrameType, _event: str, _arg: Any) -> Any:
         code = frame.f_code
-        if code.co_filename not in FILES or code.co_name in PASSED_OVER:
+        if code.co_name not in WHERE[what].get(code.co_filename, ()):
             return None
 
         def line(_frame: FrameType, event: str, _arg: Any) -> Any:
@@ -109,19 +116,18 @@ def _kill_at(point: int) -> Callable[[FrameType, str, Any], Any]:
     return enter
 
 
-def _child(work: Callable[[Path, Callable[[int], None]], None], folder: Path, told: int,
-           point: int) -> None:  # fmt: skip
+def _child(what: str, folder: Path, told: int, point: int) -> None:
     def tell(value: int) -> None:
         os.write(told, b"%d\n" % value)
 
-    sys.settrace(_kill_at(point))
+    work = {"appending": appending, "landed": landed}[what]
+    sys.settrace(_kill_at(what, point))
     work(folder, tell)
     sys.settrace(None)
 
 
 def main(what: str, parent: Path) -> None:
     """Tells a line of JSON for each point: the status, and what was told."""
-    work = {"appending": appending, "landed": landed}[what]
     # What is written outlives the process, synced or not: there is no need to wait for the disk.
     log._sync = lambda _: None
     log.sync_folder = landing.sync_folder = lambda _: None
@@ -136,7 +142,7 @@ def main(what: str, parent: Path) -> None:
         if not pid:
             ended = 1
             try:
-                _child(work, folder, writes, point)
+                _child(what, folder, writes, point)
                 ended = 0
             finally:
                 os._exit(ended)

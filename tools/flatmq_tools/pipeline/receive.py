@@ -90,10 +90,11 @@ class BulkClient(Client):
         self._names: set[bytes] = set()
         self._data: bytes | None = None  # a copy of what is to be parsed, and two bytes more,
         self._base = 0  # and where in the buffer it begins
-        # PUBACK and PUBREC, in the order of the messages (section 4.6): of what is not synced,
+        # PUBACK, PUBREC and PUBCOMP, in the order in which they fell due (section 4.6): while what
+        # was before them is not synced,
         self._held: list[bytes] = []
         self._held_size = 0
-        self._acks: list[bytes] = []  # and of what is
+        self._acks: list[bytes] = []  # and since it is
         self._acks_size = 0
         self._since = 0  # ns: since when something is to be synced, or held; 0: nothing is
         self._unsynced = 0  # bytes
@@ -285,6 +286,7 @@ class BulkClient(Client):
             router = super()._load()
             router._find = self._found
             router._answer = self._hold
+            router.pubrel = self._release
             router._ids = _Identifiers(len(router._ids))
         return self._router
 
@@ -296,9 +298,19 @@ class BulkClient(Client):
             return
         if qos == 2 and pid not in router._ids:
             router._ids[router._ids.index(0)] = pid
-        self._held.append(bytes((0x30 + 0x10 * qos, 2, pid >> 8, pid & 255)))
+        self._hold_one(0x30 + 0x10 * qos, pid)
+
+    def _release(self, pid: int) -> None:
+        """In place of `Router.pubrel`: PUBCOMP keeps behind the PUBREC that may be held."""
+        ids = self._router._ids
+        if pid in ids:
+            ids[ids.index(pid)] = 0
+        self._hold_one(0x70, pid)
+
+    def _hold_one(self, first: int, pid: int) -> None:
+        self._held.append(bytes((first, 2, pid >> 8, pid & 255)))
         self._held_size += 4
-        if not self._since:  # one that came again, of which nothing was appended
+        if not self._since:  # nothing was appended
             self._since = time.monotonic_ns()
 
     def _found(self, m: Message) -> None:
