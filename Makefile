@@ -1,5 +1,5 @@
-# make demo · test · bench · bench-pipeline · soak · faults · fuzz · fuzz-long · powercut · tools ·
-# firmware · flash · deploy · test-board · lint · size · clean
+# make demo · pipeline · test · bench · bench-pipeline · soak · faults · fuzz · fuzz-long ·
+# powercut · tools · firmware · flash · deploy · test-board · lint · size · clean
 #
 # Everything is installed into .venv; nothing else on the machine is touched, but for mosquitto,
 # which `make test`, `make bench` and `make soak` install with apt-get where they may.
@@ -14,11 +14,12 @@ STUBS := micropython-esp32-stubs==1.28.0.post4 micropython-rp2-stubs==1.28.0.pos
   micropython-unix-stubs==1.28.0.post1
 STDLIB_STUBS := micropython-stdlib-stubs==1.28.0.post6
 
-.PHONY: help demo test bench bench-pipeline soak faults fuzz fuzz-long powercut tools firmware \
-  flash deploy test-board lint size clean mosquitto
+.PHONY: help demo pipeline test bench bench-pipeline soak faults fuzz fuzz-long powercut tools \
+  firmware flash deploy test-board lint size clean mosquitto
 
 help:
 	@echo "make demo    a board's sketch publishes, this machine receives: a look in a few seconds"
+	@echo "make pipeline  200 boards, the ingest, Spark's jobs, the report, in two minutes; BROKER, SPARK_MASTER"
 	@echo "make test    lint, types and every test"
 	@echo "make bench   flatmq beside other clients; writes docs/results.md"
 	@echo "make bench-pipeline  the ingest beside paho-mqtt; writes docs/results.md"
@@ -38,6 +39,9 @@ help:
 
 demo: $(VENV)/demo.stamp
 	@$(BIN)/flatmq demo --readings $(READINGS)
+
+pipeline: $(VENV)/py311.stamp $(VENV)/demo.stamp $(VENV)/pipeline.stamp
+	@$(BIN)/flatmq pipeline demo build/pipeline
 
 test: mosquitto lint
 	@$(BIN)/pytest
@@ -101,6 +105,11 @@ clean:
 $(VENV)/%.stamp: pyproject.toml $(VENV)/made.stamp
 	@echo "installing what 'make $*' needs into $(VENV) ..."
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[$*]"
+	@touch $@
+
+$(VENV)/py311.stamp: $(VENV)/made.stamp
+	@$(BIN)/python -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "the pipeline needs Python 3.11 or later: make clean, then make pipeline PYTHON=..." >&2; exit 1; }
 	@touch $@
 
 # Each of them has modules of the same names.

@@ -305,7 +305,7 @@ class _Embedded(_Child):
             "id = 0",
             "[router]",
             "id = 0",
-            "max_connections = 100",
+            "max_connections = 20000",
             "max_outgoing_packet_count = 200",
             "max_segment_size = 10485760",
             "max_segment_count = 10",

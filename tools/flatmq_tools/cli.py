@@ -180,6 +180,82 @@ def watch(broker: str, user: str | None, seconds: float | None, packs: int | Non
     _exit(watched, brokers.BrokerError, command.WatchError)
 
 
+_share = click.FloatRange(0, 1)
+_often = click.FloatRange(0)
+
+
+@main.command()
+@click.argument("broker")
+@click.option("--devices", type=click.IntRange(1, 60_000), default=1000, show_default=True)
+@click.option(
+    "--rate",
+    type=click.FloatRange(0, 1000, min_open=True),
+    default=1.0,
+    show_default=True,
+    help="Readings a second of each board.",
+)
+@click.option(
+    "--seconds", type=click.FloatRange(0, 604_800, min_open=True), default=30.0, show_default=True
+)
+@click.option("--seed", type=int, help="To have the same again: the same troubles, and names.")
+@click.option(
+    "--truth",
+    type=click.Path(dir_okay=False, writable=True, path_type=Path),
+    help="A file for what each board really did: a line of JSON for each of its boots.",
+)
+@click.option(
+    "--prefix", default="sim", show_default=True, help="What the boards' names begin with."
+)
+@click.option("--user", help="The password is taken from FLATMQ_PASSWORD in the environment.")
+@click.option("--calm", is_flag=True, help="Nothing goes wrong but what is asked for below.")
+@click.option("--lost", type=_share, help="Readings that are never published. [0.005]")
+@click.option("--duplicated", type=_share, help="Readings that are published twice. [0.005]")
+@click.option("--reordered", type=_share, help="Readings published after the next. [0.002]")
+@click.option("--drop-outs", type=_often, help="A board and minute. [0.2]")
+@click.option("--reboots", type=_often, help="A board and minute. [0.1]")
+@click.option("--silent", type=_share, help="Boards that stop. [0.02]")
+@click.option("--clocks", type=_share, help="Boards whose clock is wrong. [0.02]")
+def fleet(
+    broker: str,
+    devices: int,
+    rate: float,
+    seconds: float,
+    seed: int | None,
+    truth: Path | None,
+    prefix: str,
+    user: str | None,
+    calm: bool,
+    **troubles: float | None,
+) -> None:
+    """Simulate boards that publish to BROKER (host or host:port), and have their troubles.
+
+    Each is a client of its own, with a will, a status and packs as the sketches have them.
+    """
+    import dataclasses
+    import secrets
+
+    from . import broker as brokers
+    from . import fleet as command
+    from .fleet import plan
+
+    asked = {name: value for name, value in troubles.items() if value is not None}
+    settings = command.Settings(
+        devices,
+        rate,
+        seconds,
+        secrets.randbelow(1_000_000) if seed is None else seed,
+        prefix,
+        dataclasses.replace(plan.CALM if calm else plan.Troubles(), **asked),
+        user,
+    )
+
+    def run() -> int:
+        target = brokers.external(broker)
+        return command.main(target.host, target.port, settings, truth)
+
+    _exit(run, *command.ERRORS)
+
+
 @main.command()
 @click.argument("port")
 @click.argument("broker", metavar="HOST:PORT")

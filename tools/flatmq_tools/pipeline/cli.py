@@ -323,3 +323,66 @@ def bench(
         command.main(messages, rounds, only, strict, results)
     except (BrokerError, command.BenchError) as error:
         raise click.ClickException(str(error)) from error
+
+
+@pipeline.command()
+@click.argument("out", type=click.Path(file_okay=False, path_type=Path))
+@click.option("--devices", type=click.IntRange(1, 60_000), default=200, show_default=True)
+@click.option(
+    "--real",
+    type=click.IntRange(0, 20),
+    default=1,
+    show_default=True,
+    help="Boards in a real MicroPython.",
+)
+@click.option(
+    "--ingests",
+    type=click.IntRange(1, 100),
+    default=1,
+    show_default=True,
+    help="Processes that share the messages by $share.",
+)
+@click.option("--seconds", type=click.FloatRange(3), default=30.0, show_default=True)
+@click.option("--seed", type=int, default=1, show_default=True, help="Of what goes wrong.")
+@click.option("--user", help=f"The password is taken from {PASSWORD} in the environment.")
+def demo(
+    out: Path,
+    devices: int,
+    real: int,
+    ingests: int,
+    seconds: float,
+    seed: int,
+    user: str | None,
+) -> None:
+    """Have boards publish, run everything up to the report, and hold OUT's tables against what
+    the boards did.
+
+    A broker and Spark are started here; BROKER and SPARK_MASTER name others.
+    """
+    from ..bytecode import CompileError
+    from ..cli import _exit
+    from ..fleet import ERRORS
+    from . import demo as command
+
+    _exit(
+        lambda: command.main(out, devices, real, ingests, seconds, seed, user),
+        command.DemoError,
+        CompileError,
+        *ERRORS,
+    )
+
+
+@pipeline.command()
+@click.argument("tables", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option(
+    "--document",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="A file whose section of these figures is written anew: docs/scale.md.",
+)
+def scale(tables: Path, document: Path | None) -> None:
+    """Measure, and calculate what fleets of other sizes need. TABLES are those of a demo."""
+    from ..cli import _exit
+    from ..fleet import ERRORS
+    from . import scale as command
+
+    _exit(lambda: command.main(tables, document), command.ScaleError, *ERRORS)

@@ -1,0 +1,136 @@
+"""`make pipeline`: it says that all is well when it is, and only then."""
+
+from __future__ import annotations
+
+import copy
+import io
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+import flatmq
+from flatmq_tools import interpreter
+from flatmq_tools.fleet import compare, plan, truth
+from flatmq_tools.pipeline.demo import Demo, Landed
+
+ROOT = Path(__file__).parents[2]
+DEADLINE = 600  # seconds, of a machine that is busy
+
+
+def run(*arguments: object, **variables: str) -> subprocess.CompletedProcess[str]:
+    environment = interpreter.environment(Path(flatmq.__file__).parents[1], ROOT / "tools")
+    for name in ("BROKER", "SPARK_MASTER"):
+        environment.pop(name, None)
+    return subprocess.run(
+        [sys.executable, "-m", "flatmq_tools.cli", "pipeline", "demo", *map(str, arguments)],
+        env={**environment, "COLUMNS": "200", **variables},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE,
+        check=False,
+    )
+
+
+def test_everything_that_boards_send_is_in_the_tables(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    done = run(out, "--devices", 15, "--seconds", 5, "--seed", 4)
+    assert done.returncode == 0, done.stdout + done.stderr
+    last = done.stdout.splitlines()[-1]
+    told = re.fullmatch(
+        r"sent (\d+), landed (\d+); lost (\d+), found (\d+); "
+        r"duplicated (\d+), found (\d+): they agree",
+        last,
+    )
+    assert told, done.stdout
+    sent, landed, lost, lost_found, twice, twice_found = map(int, told.groups())
+    assert sent == landed > 15 * 4
+    assert (lost, twice) == (lost_found, twice_found)
+    boots = truth.read(out / "truth.jsonl")
+    assert any("-mpy-" in boot.device for boot in boots)  # one of them is a real MicroPython
+    assert sum(boot.published + len(boot.duplicated) for boot in boots) == sent
+    assert (
+        "<img" in (out / "report.html").read_text() or "<svg" in (out / "report.html").read_text()
+    )
+    assert json.loads((out / "progress.jsonl").read_text().splitlines()[0])["name"]
+
+
+def test_a_folder_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "mine").write_text("precious")
+    done = run(tmp_path)
+    assert done.returncode == 1
+    assert f"{tmp_path} is there, and not of a demo" in done.stderr
+    assert os.listdir(tmp_path) == ["mine"]
+
+
+def test_a_broker_that_is_not_there_is_one_line(tmp_path: Path) -> None:
+    done = run(tmp_path / "out", BROKER="127.0.0.1:1")
+    assert done.returncode == 1
+    assert done.stderr.splitlines() == ["Error: no broker answers at 127.0.0.1:1"]
+
+
+BOOTS = [
+    truth.Boot("a", 1, readings=6, published=5, acknowledged=5, lost=[3], duplicated=[4],
+               ended=100.0),
+    truth.Boot("b", 7, readings=2, published=2, acknowledged=2, end=plan.STUCK, ended=80.0),
+]  # fmt: skip
+GOOD = Landed(
+    messages=8,
+    readings=7,
+    dead=0,
+    seen={("a", 1): compare.Seen(5, 1, 1, 0), ("b", 7): compare.Seen(2, 0, 0, 0)},
+    silent={"b"},
+)
+
+
+def verdict(landed: Landed, out: Path) -> tuple[int, str, str]:
+    shown = io.StringIO()
+    demo = Demo(out, console=Console(file=shown, width=120))
+    return (*demo._verdict(BOOTS, landed, 100.0), shown.getvalue())
+
+
+def test_tables_that_agree(tmp_path: Path) -> None:
+    status, line, shown = verdict(GOOD, tmp_path)
+    assert status == 0
+    assert "sent 8, landed 8; lost 1, found 1; duplicated 1, found 1: they agree" in line
+    assert "WRONG" not in shown
+
+
+def _seen(**fields: int) -> Callable[[Landed], None]:
+    def change(landed: Landed) -> None:
+        for name, value in fields.items():
+            setattr(landed.seen["a", 1], name, value)
+
+    return change
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda landed: setattr(landed, "messages", 7),
+        lambda landed: setattr(landed, "messages", 9),
+        lambda landed: setattr(landed, "readings", 8),
+        lambda landed: setattr(landed, "dead", 1),
+        lambda landed: setattr(landed, "silent", set()),
+        lambda landed: setattr(landed, "silent", {"a", "b"}),
+        lambda landed: landed.seen.pop(("b", 7)),
+        lambda landed: landed.seen.update({("a", 2): compare.Seen(1)}),
+        _seen(readings=4),
+        _seen(duplicates=0),
+        _seen(lost=0),
+        _seen(reordered=1),
+    ],
+)
+def test_tables_that_do_not(change: Callable[[Landed], None], tmp_path: Path) -> None:
+    landed = copy.deepcopy(GOOD)
+    change(landed)
+    status, line, _ = verdict(landed, tmp_path)
+    assert status == 1
+    assert "THEY DISAGREE" in line

@@ -1,0 +1,214 @@
+"""How does a fleet run? It connects, takes its readings, waits for what is on its way, ends."""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import random
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from .board import PATIENCE, Board
+from .limits import raise_open_files
+from .loop import Loop
+from .plan import CALM, REBOOT, Plan, Troubles
+from .truth import Boot
+
+AT_ONCE = 64  # connections that are being made at a time: a broker's queue has room for so many
+RAMP_PATIENCE = 20.0  # seconds in which at least one board more has to come online
+GRACE = 30.0  # seconds after its time in which everything has to be acknowledged
+STEP = 0.25  # seconds between two looks at how far it is
+
+
+class FleetError(RuntimeError):
+    """The fleet cannot run; the text says what to do."""
+
+
+@dataclass
+class Settings:
+    """What a fleet is."""
+
+    devices: int = 1000
+    rate: float = 1.0
+    """Readings a second of each board."""
+    seconds: float = 30.0
+    seed: int = 0
+    prefix: str = "sim"
+    troubles: Troubles = CALM
+    user: str | None = None
+    password: str | None = None
+    grace: float = GRACE
+
+    @property
+    def readings(self) -> int:
+        """Of each board."""
+        return int(self.rate * self.seconds + 1e-9)
+
+
+@dataclass
+class Figures:
+    """What it took. Seconds."""
+
+    connect: float = 0.0
+    connect_cpu: float = 0.0
+    run: float = 0.0
+    run_cpu: float = 0.0
+    late: float = 0.0
+    """By which the loop came after a time that was set, at the most."""
+    errors: dict[str, int] = field(default_factory=dict)
+    """Why connections ended, and how often."""
+
+
+class Fleet:
+    """A fleet that publishes to `host` and `port`. LimitError, FleetError."""
+
+    def __init__(self, host: str, port: int, settings: Settings) -> None:
+        if settings.readings < 1:
+            raise FleetError("not one reading: --rate times --seconds is below 1")
+        raise_open_files(settings.devices)
+        self.settings = settings
+        self.figures = Figures()
+        self.interrupted = False
+        self._finished = False
+        try:
+            found = socket.getaddrinfo(host, port, 0, socket.SOCK_STREAM)
+        except OSError as error:
+            raise FleetError(f"{host}: no such host ({error})") from error
+        self._loop = Loop(min(found, key=lambda each: each[0] != socket.AF_INET))
+        self._loop.on_change = self._changed
+        self._connecting: set[Board] = set()
+        first = random.Random(settings.seed).randrange(1, 1 << 29)
+        digits = max(4, len(str(settings.devices)))
+        login = (settings.user, settings.password)
+        self._boards = [
+            Board(
+                self._loop,
+                f"{settings.prefix}-{number:0{digits}}",
+                number,
+                first + number * 1000,
+                settings.rate,
+                Plan(settings.seed, number, settings.readings, settings.rate, settings.troubles),
+                login,
+            )
+            for number in range(1, settings.devices + 1)
+        ]
+
+    @property
+    def online(self) -> int:
+        """Boards that are."""
+        return self._loop.online
+
+    @property
+    def boots(self) -> list[Boot]:
+        """What was done so far."""
+        return [boot for board in self._boards for boot in board.boots]
+
+    @property
+    def taken(self) -> int:
+        """Readings so far."""
+        return sum(boot.readings for board in self._boards for boot in board.boots)
+
+    @property
+    def complete(self) -> bool:
+        """Whether everything that was planned was done, and all that was published, acknowledged,
+        but for what reboots lost while the broker was away."""
+        return self._finished and all(
+            boot.published == boot.acknowledged or boot.end == REBOOT for boot in self.boots
+        )
+
+    def run(self, show: Callable[[str, float], None] = lambda what, share: None) -> None:
+        """Runs it to its end; Ctrl-C has it end early. `show` is called several times a second
+        with what it does and how much of that is done, 0 to 1. FleetError when not all of them
+        come online at first."""
+        try:
+            self._connect(show)
+            self._measure(show)
+            self._close(show)
+        finally:
+            for board in self._boards:
+                if board.link is not None:
+                    board.link.close()
+            self._loop.close()
+
+    def _changed(self, board: Board, was: str, now: str) -> None:
+        if now == "online":
+            self._connecting.discard(board)
+        client = board.client
+        if now == "waiting" and client is not None and client.error and not board.losing:
+            error = f"{client.error.kind}: {client.error.detail}"
+            self.figures.errors[error] = self.figures.errors.get(error, 0) + 1
+
+    def _connect(self, show: Callable[[str, float], None]) -> None:
+        began, cpu = time.monotonic(), time.process_time()
+        waiting = iter(self._boards)
+        best, heard = 0, began
+        while self.online < len(self._boards):
+            room = AT_ONCE - len(self._connecting)
+            for board in itertools.islice(waiting, max(room, 0)):
+                self._connecting.add(board)
+                board.start()
+            self._loop.turn(time.monotonic() + STEP)
+            now = time.monotonic()
+            if self.online > best:
+                best, heard = self.online, now
+            refused = self._refused()
+            if refused or now - heard > RAMP_PATIENCE:
+                why = refused or max(
+                    self.figures.errors, key=self.figures.errors.__getitem__, default="no answer"
+                )
+                raise FleetError(f"{best:,} of {len(self._boards):,} boards came online: {why}")
+            show("connecting", self.online / len(self._boards))
+        self.figures.connect = time.monotonic() - began
+        self.figures.connect_cpu = time.process_time() - cpu
+
+    def _refused(self) -> str:
+        """What a broker said that does not let a board in."""
+        for board in self._connecting:
+            if board.client and board.client.error and board.client.error.kind == "refused":
+                return str(board.client.error.detail)
+        return ""
+
+    def _measure(self, show: Callable[[str, float], None]) -> None:
+        # A collection looks at everything there is: most of it stays to the end.
+        gc.collect()
+        gc.freeze()
+        self._loop.late = 0.0
+        began, cpu = time.monotonic(), time.process_time()
+        for board in self._boards:
+            board.measure(began)
+        end = began + self.settings.seconds
+        # A reading that is late is taken all the same; a board that waits for its reboot, too.
+        limit = end + PATIENCE + self.settings.grace
+        try:
+            next_show = began
+            while True:
+                self._loop.turn(min(next_show, limit))
+                now = time.monotonic()
+                if now >= next_show:
+                    next_show = now + STEP
+                    show("publishing", min(1.0, (now - began) / self.settings.seconds))
+                    if now >= limit:
+                        break
+                    if now >= end and all(board.over for board in self._boards):
+                        break
+        except KeyboardInterrupt:
+            self.interrupted = True
+        self.figures.run = min(time.monotonic() - began, self.settings.seconds)
+        self.figures.run_cpu = time.process_time() - cpu
+        self.figures.late = self._loop.late
+        gc.unfreeze()
+
+    def _close(self, show: Callable[[str, float], None]) -> None:
+        limit = time.monotonic() + self.settings.grace
+        stopped = [board.stop() for board in self._boards]
+        self._finished = all(stopped) and not self.interrupted
+        left = list(self._boards)
+        while left and time.monotonic() < limit:
+            left = [board for board in left if not board.close()]
+            if left:
+                self._loop.turn(min(limit, time.monotonic() + 0.02))
+                show("closing", 1 - len(left) / len(self._boards))
+        for board in left:
+            board.close(now=True)

@@ -1,0 +1,32 @@
+"""May this process have so many connections open?"""
+
+from __future__ import annotations
+
+try:
+    import resource
+except ImportError:  # Windows, which has no such limit
+    resource = None  # type: ignore[assignment]
+
+BESIDE = 64  # files that a process has open beside its connections
+
+
+class LimitError(RuntimeError):
+    """It may not, and cannot change that by itself; the text has the number that is needed."""
+
+
+def raise_open_files(connections: int) -> None:
+    """Raises the soft limit of open files where it is too low. LimitError when the hard limit is
+    too low as well."""
+    if resource is None:
+        return
+    needed = connections + BESIDE
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY or soft >= needed:
+        return
+    if hard != resource.RLIM_INFINITY and hard < needed:
+        raise LimitError(
+            f"{connections:,} connections need {needed:,} open files, and {hard:,} are allowed: "
+            f"have the limit raised (`ulimit -n {needed}` as root, or LimitNOFILE= of a service), "
+            f"or take {max(hard - BESIDE, 1):,} at the most"
+        )
+    resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))

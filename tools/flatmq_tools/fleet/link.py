@@ -1,0 +1,131 @@
+"""How do a thousand clients share one loop? By a link that waits for nothing, and says what for.
+
+A client waits by `link.wait`. This one notes for how long, and returns: the loop waits for all of
+them at once, and polls the one whose socket, or time, it is.
+"""
+
+from __future__ import annotations
+
+import errno
+import selectors
+import socket
+import time
+from typing import Any
+
+READ = selectors.EVENT_READ
+WRITE = selectors.EVENT_WRITE
+
+
+class Link:
+    """A link and its stream to `address`, as socket.getaddrinfo gives them. The selector tells
+    `owner` of its socket."""
+
+    def __init__(self, selector: selectors.BaseSelector, address: tuple, owner: Any) -> None:
+        self.address: tuple | None = address
+        self._found = address
+        self._selector = selector
+        self._owner = owner
+        self._sock: socket.socket | None = None
+        self._events = 0
+        self._readable = False
+        self._connected = False
+        self.down_until = 0.0
+        """By the monotonic clock: before that nothing can be connected."""
+        self.due_ms = 0
+        """For how long the client had nothing to do, when it was polled last."""
+
+    # What the client calls
+
+    def resolve(self) -> None:
+        """The name was looked up once for all."""
+        self.address = self._found
+
+    def connect(self) -> None:
+        """Begin to connect."""
+        if time.monotonic() < self.down_until:
+            raise OSError(errno.ENETUNREACH, "drop-out")
+        family, _, _, _, where = self._found
+        self._sock = sock = socket.socket(family, socket.SOCK_STREAM)
+        sock.setblocking(False)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        error = sock.connect_ex(where)
+        if error not in (0, errno.EINPROGRESS, errno.EWOULDBLOCK):
+            raise OSError(error, "connect")
+        self._events = WRITE
+        self._selector.register(sock, WRITE, self._owner)
+
+    def stream(self) -> Link | None:
+        """Itself once it is connected."""
+        if not self._connected:
+            return None
+        assert self._sock is not None
+        error = self._sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if error:
+            raise OSError(error, "connect")
+        self._watch(READ)
+        return self
+
+    def wait(self, ms: int, out: bool) -> None:
+        """Note that there is nothing to do for that long."""
+        self.due_ms = ms
+
+    def readinto(self, buf: memoryview) -> int | None:
+        """Read what is there; None without a system call while the selector has told nothing."""
+        if not self._readable:
+            return None
+        if self._sock is None:
+            return 0
+        try:
+            n = self._sock.recv_into(buf)
+        except (BlockingIOError, InterruptedError):
+            n = -1
+        self._readable = n == len(buf)  # else the selector tells of more
+        return None if n < 0 else n
+
+    def write(self, buf: Any, off: int, n: int) -> int | None:
+        """Write `n` bytes from `off` on; None when there is no room for any."""
+        if self._sock is None:
+            raise OSError(errno.ENOTCONN, "cut")
+        taken: int | None
+        try:
+            taken = self._sock.send(memoryview(buf)[off : off + n])
+        except (BlockingIOError, InterruptedError):
+            taken = None
+        if taken != n:
+            self._watch(READ | WRITE)
+        return taken
+
+    def close(self) -> None:
+        """Close the socket."""
+        sock = self._sock
+        self._sock = None
+        self._readable = self._connected = False
+        if sock is not None:
+            if self._events:
+                self._selector.unregister(sock)
+                self._events = 0
+            sock.close()
+
+    # What the loop and the board call
+
+    def ready(self, events: int) -> None:
+        """The selector has told so of the socket. Poll the client next."""
+        if events & READ:
+            self._readable = True
+        if events & WRITE:
+            if self._events == WRITE:
+                self._connected = True
+            else:
+                self._watch(READ)
+
+    def cut(self, seconds: float) -> None:
+        """Close the socket under the client's feet; it cannot connect for so long."""
+        self.down_until = time.monotonic() + seconds
+        self.close()
+        self._readable = True  # the end
+
+    def _watch(self, events: int) -> None:
+        if events != self._events:
+            assert self._sock is not None
+            self._selector.modify(self._sock, events, self._owner)
+            self._events = events

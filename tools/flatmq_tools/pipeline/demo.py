@@ -1,0 +1,417 @@
+"""Does what boards send arrive in the tables, all of it, and is what went wrong found there?
+
+A broker, a fleet of simulated boards, boards in a real MicroPython, the ingest, Spark's jobs and
+the report, each as a user starts it; at the end the tables are held against the truth.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from .. import broker as brokers
+from .. import fleet, interpreter
+from ..bytecode import compiled
+from ..fleet import compare, plan, truth
+from ..fleet.fleet import Fleet
+
+ROOT = Path(__file__).parents[3]
+SHARED = ROOT / "boards" / "shared"
+HOST = ROOT / "boards" / "host"
+HEAP_KB = 128
+START = 180.0  # seconds that the ingest, and Spark, may take to start
+END = 300.0  # and to work off what is there
+LINE_EVERY = 2.0
+LAND_EVERY = 2
+QUIET = 8.0  # seconds without a new file after which nothing more is expected
+SHOWN = 10  # differences
+# Often enough that each shows in half a minute.
+TROUBLES = plan.Troubles(
+    lost=0.01, duplicated=0.01, reordered=0.005, drop_outs=0.5, reboots=0.3, silent=0.03,
+    clocks=0.03,
+)  # fmt: skip
+
+
+class DemoError(RuntimeError):
+    """It cannot run, or a part of it has failed; the text says which, and has its last words."""
+
+
+class Child:
+    """A process of the demo, called `name`, whose words go to a file. In a session of its own: a
+    Ctrl-C is for this process, which then ends the others in their order."""
+
+    def __init__(self, name: str, command: list[str], out: Path, **options: object) -> None:
+        self.name = name
+        self.log = out / f"{name}.log"
+        with self.log.open("wb") as log:
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
+                start_new_session=True, **options,  # type: ignore[call-overload]
+            )  # fmt: skip
+
+    @property
+    def text(self) -> str:
+        """What it has written."""
+        return self.log.read_text(errors="replace")
+
+    def check(self) -> None:
+        """DemoError when it has ended."""
+        if self._process.poll() is not None:
+            raise self.failure(f"has ended with status {self._process.returncode}")
+
+    def failure(self, what: str) -> DemoError:
+        """What went wrong, with its last words."""
+        return DemoError(f"{self.name} {what}:\n" + "\n".join(self.text.splitlines()[-8:]))
+
+    def wait(self, seconds: float, ask: bool = False) -> None:
+        """Until it has ended; `ask`: have it end. DemoError when it does not, or not well."""
+        if ask and self._process.poll() is None:
+            self._process.terminate()
+        try:
+            status = self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            raise self.failure(f"did not end within {seconds:g} s") from None
+        if status:
+            raise self.failure(f"has ended with status {status}")
+
+    def kill(self) -> None:
+        """End it, and what it has started."""
+        if self._process.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+
+
+@dataclass
+class Landed:
+    """What is in the tables of the boards of this run."""
+
+    messages: int = 0
+    """Readings as they arrived, copies too."""
+    readings: int = 0
+    """Rows of measurements, of the one value that each reading has."""
+    dead: int = 0
+    seen: dict[compare.Key, compare.Seen] = field(default_factory=dict)
+    """By the health table."""
+    silent: set[str] = field(default_factory=set)
+
+
+@dataclass
+class Demo:
+    """A run whose tables go to `out`."""
+
+    out: Path
+    devices: int = 200
+    real: int = 1
+    ingests: int = 1
+    """Several share the messages: the broker must know $share."""
+    seconds: float = 30.0
+    seed: int = 1
+    user: str | None = None
+    console: Console = field(default_factory=Console)
+    troubles: plan.Troubles = TROUBLES
+
+    def __post_init__(self) -> None:
+        self.prefix = f"demo-{os.getpid():x}-{int(time.time()):x}"
+        self._children: list[Child] = []
+
+    def run(self, target: brokers.Broker) -> int:
+        """0 when the tables agree with the truth. DemoError, FleetError."""
+        try:
+            boots, ended = self._live(target)
+            truth.write(self.out / "truth.jsonl", boots)
+            status, line = self._verdict(boots, self._landed(), ended)
+            self._say("making the report ...")
+            self._start(
+                "report", "pipeline", "report", str(self.out), "--tables", str(self.out)
+            ).wait(END)
+        finally:
+            for child in reversed(self._children):
+                child.kill()
+        self._say(f"tables, report and the words of each part: {self.out}")
+        self.console.print(line, highlight=False, soft_wrap=True)
+        return status
+
+    # The parts
+
+    def _say(self, text: str) -> None:
+        self.console.print(text, highlight=False, soft_wrap=True)
+
+    def _start(self, name: str, *arguments: str) -> Child:
+        """A command of `flatmq`, as a process."""
+        child = Child(name, [sys.executable, "-m", "flatmq_tools.cli", *arguments], self.out)
+        self._children.append(child)
+        return child
+
+    def _until(self, what: Callable[[], bool], child: Child) -> None:
+        end = time.monotonic() + START
+        while not what():
+            child.check()
+            if time.monotonic() > end:
+                raise child.failure(f"is not ready after {START:g} s")
+            time.sleep(0.1)
+
+    def _live(self, target: brokers.Broker) -> tuple[list[truth.Boot], float]:
+        """Has everything run; returns what the boards did, and when the last of them ended."""
+        out, landed = self.out, self.out / "landed"
+        landed.mkdir()
+        login = ["--user", self.user] if self.user else []
+        self._say(f"the {target.kind} broker at {target.address}")
+        # One filter: the embedded broker mixes the filters of a group up.
+        share = f"$share/{self.prefix}/" if self.ingests > 1 else ""
+        ingests = [
+            self._start(
+                f"ingest-{n}", "pipeline", "ingest", target.address, str(landed),
+                "--log", str(out / f"wait-{n}"), "--client-id", f"{self.prefix}-ingest-{n}",
+                "--filter", f"{share}dev/#", "--every", str(LAND_EVERY), *login,
+            )
+            for n in range(1, self.ingests + 1)
+        ]  # fmt: skip
+        self._say("starting the ingest, and Spark ...")
+        jobs = self._start(
+            "jobs", "pipeline", "run", str(out), "--landed", str(landed), "--health-every", "15"
+        )
+        for ingest in ingests:
+            self._until(partial(_receives, ingest), ingest)
+        self._until((out / "checkpoints" / "raw").exists, jobs)
+        with self._boards(target) as real:
+            made = Fleet(
+                target.host, target.port,
+                fleet.Settings(
+                    self.devices, 1.0, self.seconds, self.seed, f"{self.prefix}-sim",
+                    self.troubles, self.user, os.environ.get(fleet.PASSWORD),
+                ),
+            )  # fmt: skip
+            shown = [0.0]
+
+            def show(what: str, share: float) -> None:
+                if time.monotonic() - shown[0] > LINE_EVERY:
+                    shown[0] = time.monotonic()
+                    self._say(
+                        f"{what:<10} {share:4.0%}  {made.online:,} online  {made.taken:,} readings"
+                        f"  {len(list(landed.glob('*.parquet')))} files landed"
+                    )
+                    for child in self._children:
+                        if child not in real:
+                            child.check()
+
+            made.run(show)
+            ended = time.time()
+            boots = made.boots + [self._told(board, name) for board, name in real.items()]
+        if not made.complete:
+            self._say("the fleet: not all that was published was acknowledged")
+        self._say("working off what is there ...")
+        self._await(truth.summary(boots))
+        for ingest in ingests:
+            ingest.wait(END, ask=True)
+        jobs.wait(END, ask=True)
+        return boots, ended
+
+    def _await(self, total: truth.Summary) -> None:
+        """Until the ingests have landed what was sent, or land nothing new: what the broker has
+        not handed on yet would stay in its session."""
+        counted: dict[Path, int] = {}
+        patience = time.monotonic() + QUIET
+        while time.monotonic() < patience:
+            for file in (self.out / "landed").glob("[!.]*.parquet"):
+                if file not in counted:
+                    patience = time.monotonic() + QUIET
+                    topics = pq.read_table(file, columns=["topic"])["topic"].to_pylist()
+                    counted[file] = sum(map(self._is_mine, topics))
+            if sum(counted.values()) >= total.published + total.duplicated:
+                return
+            time.sleep(0.1)
+
+    def _is_mine(self, topic: str) -> bool:
+        """Whether it is of a reading of these boards."""
+        return topic.startswith(f"dev/{self.prefix}-") and topic.endswith("/telemetry")
+
+    @contextlib.contextmanager
+    def _boards(self, target: brokers.Broker) -> Iterator[dict[Child, str]]:
+        """The boards in a real MicroPython, by their names."""
+        command = interpreter.command(f"{HEAP_KB}k")
+        if command is None:
+            raise DemoError(interpreter.MISSING)
+        readings = max(3, int(self.seconds))
+        with tempfile.TemporaryDirectory(prefix="flatmq-pipeline-") as folder:
+            library = compiled(Path(folder))
+            environment = interpreter.environment(library, SHARED, HOST)
+            if self.user:
+                environment["FLATMQ_USER"] = self.user
+            else:
+                environment.pop(fleet.PASSWORD, None)
+            real = {}
+            for number in range(1, self.real + 1):
+                name = f"{self.prefix}-mpy-{number}"
+                place = Path(folder) / name
+                place.mkdir()
+                script = str(Path(__file__).with_name("demo_sketch.py"))
+                child = Child(
+                    f"micropython-{number}",
+                    [*command, script, target.host, str(target.port), name, str(readings)],
+                    self.out, cwd=place, env=environment,
+                )  # fmt: skip
+                self._children.append(child)
+                real[child] = name
+            yield real
+
+    def _told(self, board: Child, name: str) -> truth.Boot:
+        """What a board says that it did, at its end."""
+        board.wait(START)
+        for line in board.text.splitlines():
+            word, *numbers = line.split()
+            if word == "@told":
+                boot, readings, lost, pending = map(int, numbers)
+                if lost or pending:
+                    raise board.failure("could not tell all of its readings")
+                return truth.Boot(
+                    name, boot, readings=readings, published=readings, acknowledged=readings
+                )
+        raise board.failure("has not told what it did")
+
+    # The tables
+
+    def _landed(self) -> Landed:
+        """Read with pyarrow, as another tool would."""
+        mine = Landed()
+
+        def rows(name: str, *columns: str) -> list[dict[str, object]]:
+            files = sorted((self.out / name).glob("**/[!._]*.parquet"))
+            inside = [f for f in files if not any(p.startswith(".") for p in f.parts)]
+            if not inside:
+                return []
+            table = ds.dataset(inside, format="parquet").to_table(columns=list(columns))
+            return list(table.to_pylist())
+
+        def count(name: str) -> int:
+            return sum(self._is_mine(str(row["topic"])) for row in rows(name, "topic"))
+
+        mine.messages = count("raw")
+        mine.readings = count("measurements")
+        mine.dead = count("dead_letters")
+        for row in rows("health", "device", "boot", "received", "duplicates", "lost", "reordered"):
+            device = str(row["device"])
+            if device.startswith(self.prefix):
+                mine.seen[device, int(str(row["boot"]))] = compare.Seen(
+                    *(int(str(row[c])) for c in ("received", "duplicates", "lost", "reordered"))
+                )
+        mine.silent = {
+            str(row["device"])
+            for row in rows("devices", "device", "silent")
+            if row["silent"] and str(row["device"]).startswith(self.prefix)
+        }
+        return mine
+
+    def _verdict(self, boots: list[truth.Boot], landed: Landed, ended: float) -> tuple[int, str]:
+        """Shows what the tables say beside what was done; an exit status, and the last line."""
+        total = truth.summary(boots)
+        copies = total.duplicated
+        sent = total.published + copies
+        gaps = sum(boot.gaps for boot in boots)
+        found = {
+            name: sum(getattr(each, name) for each in landed.seen.values())
+            for name in ("duplicates", "lost", "reordered")
+        }
+        # What the boards did on purpose, and what the network may have added to it.
+        open_, again = total.unacknowledged, total.again
+        # Of several ingests nobody knows whose message came first.
+        order = self.ingests == 1
+        # A board that fell silent just now is not yet silent for long enough.
+        silent = {boot.device for boot in boots if boot.end in (plan.DEAD, plan.STUCK)}
+        surely = {
+            boot.device
+            for boot in boots
+            if boot.device in silent and boot.end != plan.REBOOT and ended - boot.ended > 6
+        }
+        rows = [
+            ("messages sent", sent - open_, sent + again, landed.messages, "landed, in raw"),
+            ("readings", total.published - open_, total.published, landed.readings,
+             "in measurements, once each"),
+            ("lost", gaps - open_, gaps + open_, found["lost"], "found in health"),
+            ("duplicated", copies - open_, copies + again, found["duplicates"], "found in health"),
+            ("out of order", total.reordered - open_ if order else 0,
+             total.reordered + again if order else sent, found["reordered"], "found in health"),
+            ("boots", total.boots, total.boots, len(landed.seen), "found in health"),
+            ("silent boards", len(surely), len(silent), len(landed.silent), "found in health"),
+            ("dead letters", 0, 0, landed.dead, "in dead_letters"),
+        ]  # fmt: skip
+        table = Table(box=box.SIMPLE)
+        for head in ("", "the boards", "the tables"):
+            table.add_column(head, justify="right" if head else "left")
+        table.add_column("", no_wrap=True)
+        wrong = compare.differences(boots, landed.seen, order)
+        if not surely <= landed.silent <= silent:
+            wrong.append(
+                f"silent: {sorted(landed.silent - silent)} are not, "
+                f"{sorted(surely - landed.silent)} are missing"
+            )
+        for name, least, most, is_, where in rows:
+            did = f"{least:,}" if least == most else f"{least:,} to {most:,}"
+            good = least <= is_ <= most
+            table.add_row(name, did, f"{is_:,}", where if good else f"{where}  WRONG")
+            if not good:
+                wrong.append(f"{name}: {is_:,}, not {did}")
+        self.console.print(table)
+        for line in wrong[:SHOWN]:
+            self._say(line)
+        if len(wrong) > SHOWN:
+            self._say(f"... and {len(wrong) - SHOWN} more")
+        verdict = "they agree" if not wrong else f"THEY DISAGREE in {len(wrong)} points"
+        line = (
+            f"[bold]sent {sent:,}, landed {landed.messages:,}; "
+            f"lost {gaps:,}, found {found['lost']:,}; "
+            f"duplicated {copies:,}, found {found['duplicates']:,}: {verdict}[/]"
+        )
+        return (1 if wrong else 0), line
+
+
+def _receives(ingest: Child) -> bool:
+    return "receiving from" in ingest.text
+
+
+def main(
+    out: Path,
+    devices: int = 200,
+    real: int = 1,
+    ingests: int = 1,
+    seconds: float = 30.0,
+    seed: int = 1,
+    user: str | None = None,
+    console: Console | None = None,
+) -> int:
+    """Runs the demo; its tables, its report and the words of each part go to the folder `out`,
+    whose content of an earlier demo is removed.
+
+    $BROKER (host:port) names a broker that runs already, $SPARK_MASTER a Spark. Returns 0 when
+    the tables say what the boards did, 1 when they do not. DemoError, BrokerError, FleetError.
+    """
+    if not SHARED.is_dir():
+        raise DemoError("the sketches of boards/ are missing: run it in a checkout of flatmq")
+    mark = out / ".flatmq-demo"
+    if out.exists() and any(out.iterdir()):
+        if not mark.exists():
+            raise DemoError(f"{out} is there, and not of a demo: name another folder")
+        shutil.rmtree(out)
+    out.mkdir(parents=True, exist_ok=True)
+    mark.touch()
+    address = os.environ.get("BROKER")
+    with brokers.external(address) if address else brokers.embedded() as target:
+        return Demo(out, devices, real, ingests, seconds, seed, user, console or Console()).run(
+            target
+        )
