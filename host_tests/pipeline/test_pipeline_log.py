@@ -228,9 +228,12 @@ def test_full_until_something_is_trimmed(tmp_path: Path) -> None:
         while not writer.full:
             append(writer, 5)
         assert 1000 <= writer.size < 1000 + log.HEADER + len(batch(0, 5)) * 2
-        writer.trim(writer.next_offset)
+        writer.trim(writer.next_offset - 1)
         assert not writer.full
-        writer.rotate()
+        append(writer, 100)  # more than the limit at once
+        assert writer.full
+        writer.trim(writer.next_offset - 1)
+        assert writer.full
         writer.trim(writer.next_offset)
         assert writer.size == 0
 

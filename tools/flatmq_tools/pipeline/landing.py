@@ -209,16 +209,16 @@ class Metrics:
         if time.monotonic() < self._due:
             return
         self._due = time.monotonic() + self._every_s
-        self._seq += 1
         log = self._ingest.log
         values = (
             client.messages, self._landing.messages, self._landing.files, log.size,
             client.stats.connects, int(log.full),
         )  # fmt: skip
-        self._pack.begin(self._seq)
+        self._pack.begin(self._seq + 1)
         for what, value in zip(self._labels, values, strict=True):
             self._pack.number(what, value)
-        client.publish(f"{self._topic}/telemetry", self._pack.payload(), 1)
+        if client.publish(f"{self._topic}/telemetry", self._pack.payload(), 1) is not None:
+            self._seq += 1
 
     def bye(self) -> None:
         """Say that it ends in good order."""

@@ -165,7 +165,7 @@ class Writer:
     """The one who appends to the log in `folder`, which is made where it is missing.
 
     limit_bytes    above which the log is `full`; the batch that reaches it is still taken
-    segment_bytes  above which a new segment is begun
+    segment_bytes  above which a new segment is begun; at a quarter of `limit_bytes` it is anyway
 
     Raises LogError when another process, or another Writer, has the log open, and when segments
     are missing in between. `trim`, `rotate` and the properties may be used from other threads
@@ -180,7 +180,7 @@ class Writer:
     ) -> None:
         self.folder = Path(folder)
         self.limit_bytes = limit_bytes
-        self.segment_bytes = segment_bytes
+        self.segment_bytes = min(segment_bytes, max(1, limit_bytes // 4))
         self.folder.mkdir(parents=True, exist_ok=True)
         self._guard = threading.Lock()
         self._lock = self._locked()
@@ -340,8 +340,11 @@ class Writer:
             return [(segment, after.first) for segment, after in pairs]
 
     def trim(self, before_offset: int) -> None:
-        """Remove the segments, but for the last, whose messages all lie before an offset."""
+        """Remove the segments whose messages all lie before an offset; the last one only when the
+        log is full."""
         with self._guard:
+            if self.full and self.next_offset <= before_offset:
+                self._rotate()
             while len(self._segments) > 1 and self._segments[1].first <= before_offset:
                 segment = self._segments[0]
                 segment.path.unlink(missing_ok=True)
