@@ -236,6 +236,25 @@ def test_nothing_to_show_is_said(told: Figures) -> None:
     ]
     assert "nothing was lost" in next(p.svg for p in made if p.name == "loss")
     assert "no progress was noted" in page.page(calm, made)
+    # One message has no span to be spread over.
+    single = Figures(told.since, told.since, 1, moments=[figures.Moment(0, 1, None, None, None)])
+    assert pictures.pictures(single)[0].says == "Messages per second over time, at most 1."
+
+
+def test_long_names_are_told_apart(told: Figures) -> None:
+    """Boards of one fleet begin alike; the picture has room for what differs."""
+    boards = [
+        told.devices[-1]._replace(name=f"fleet-of-the-north-board-{n:04d}", lost=n)
+        for n in (7, 12)
+    ]
+    (loss,) = (
+        p
+        for p in pictures.pictures(Figures(told.since, told.until, 1, devices=boards))
+        if p.name == "loss"
+    )
+    assert "…board-0007<" in loss.svg
+    assert "…board-0012<" in loss.svg
+    assert "north" not in re.sub("aria-label=.[^>]*", "", loss.svg)
 
 
 def test_the_command(tmp_path: Path) -> None:

@@ -131,36 +131,6 @@ def ingest(
         raise click.ClickException(str(error)) from error
 
 
-@pipeline.command()
-@click.option(
-    "--messages", type=click.IntRange(1_000, 10_000_000), default=200_000, show_default=True
-)
-@click.option("--rounds", type=click.IntRange(1, 100), default=3, show_default=True)
-@click.option(
-    "--only",
-    multiple=True,
-    metavar="PART",
-    help="flatmq, paho, ceiling, landing or reading; repeatable.",
-)
-@click.option("--strict", is_flag=True, help="Fail when the goal is missed.")
-@click.option(
-    "--results",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="A document whose section on the pipeline is written anew.",
-)
-def bench(
-    messages: int, rounds: int, only: tuple[str, ...], strict: bool, results: Path | None
-) -> None:  # fmt: skip
-    """Measure the ingest beside paho-mqtt, and beside what no client could beat."""
-    from ..broker import BrokerError
-    from . import bench as command
-
-    try:
-        command.main(messages, rounds, only, strict, results)
-    except (BrokerError, command.BenchError) as error:
-        raise click.ClickException(str(error)) from error
-
-
 def _pairs(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:
     for one in given:
         if "=" not in one:
@@ -323,6 +293,36 @@ def report(out: Path, tables: Path, master: str) -> None:
     from .report import command
 
     _exit(lambda: command.main(out, tables, master), *command.ERRORS)
+
+
+@pipeline.command()
+@click.option(
+    "--messages", type=click.IntRange(1_000, 10_000_000), default=200_000, show_default=True
+)
+@click.option("--rounds", type=click.IntRange(1, 100), default=3, show_default=True)
+@click.option(
+    "--only",
+    multiple=True,
+    metavar="PART",
+    help="flatmq, paho, ceiling, landing or reading; repeatable.",
+)
+@click.option("--strict", is_flag=True, help="Fail when the goal is missed.")
+@click.option(
+    "--results",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="A document whose section on the pipeline is written anew.",
+)
+def bench(
+    messages: int, rounds: int, only: tuple[str, ...], strict: bool, results: Path | None
+) -> None:  # fmt: skip
+    """Measure the ingest beside paho-mqtt, and beside what no client could beat."""
+    from ..broker import BrokerError
+    from . import bench as command
+
+    try:
+        command.main(messages, rounds, only, strict, results)
+    except (BrokerError, command.BenchError) as error:
+        raise click.ClickException(str(error)) from error
 
 
 @pipeline.command()

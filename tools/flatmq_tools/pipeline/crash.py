@@ -485,8 +485,8 @@ def report(found: Sequence[Result], messages: int, kills: int) -> str:
             "## Crashes of the pipeline",
             f"`flatmq pipeline crash --messages {messages} --kills {kills}{only}`: numbered "
             "readings at QoS 1 from mosquitto through `flatmq pipeline run` into the tables raw "
-            "and measurements, while one part is ended with SIGKILL at a random moment of a "
-            "batch, again and again. Killed are: "
+            "and measurements, while one part is ended with SIGKILL at a random moment of a batch "
+            "again and again. Killed are: "
             + "; ".join(f"{part}, {ABOUT[part]}" for part in PARTS if part in _parts(found))
             + ". In the columns of the readers: missing · twice, raw and measurements together; "
             "raw has a message twice if an offset is there twice, measurements a reading if its "

@@ -230,8 +230,11 @@ class StreamReader(_Reading, SupportsTriggerAvailableNow, DataSourceStreamReader
         return ranges(self._settings.folder, first, after, self._settings.min_partitions)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Spark is done with what lies before `end`, and the log need not keep it."""
-        self._receiving().writer.trim(self._known(end))
+        """Spark is done with what lies before `end`, and the log need not keep it. After a crash
+        it says again what it said before."""
+        writer = self._receiving().writer
+        if end.get("log") == writer.id:
+            writer.trim(int(end["offset"]))
 
     def stop(self) -> None:
         """Ends the receiving. Called at the end of the process too."""

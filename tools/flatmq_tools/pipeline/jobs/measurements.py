@@ -129,7 +129,7 @@ def dead(packs: DataFrame) -> DataFrame:
 def counted(dead: DataFrame) -> DataFrame:
     """How many dead letters there are for each `kind` of reason, with the newest of them:
     kind, count, newest. A kind is a reason without what differs from message to message."""
-    kind = F.regexp_replace(F.col("reason"), r"^record \d+: |(?<==) .*?(?=:)|: line.*", "")
+    kind = F.regexp_replace(F.col("reason"), r"^record \d+: | = .*?(?=:)|: line.*", "")
     return (
         dead.groupBy(kind.alias("kind"))
         .agg(F.count("*").alias("count"), F.max("timestamp").alias("newest"))

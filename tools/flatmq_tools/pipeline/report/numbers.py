@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from .figures import Device, Figures, Value
@@ -79,13 +80,13 @@ def statuses(devices: list[Device]) -> str:
     )
 
 
-def _who(names: object, most: int = 2) -> str:
-    every = list(names)  # type: ignore[call-overload]
+def _who(names: Iterable[str]) -> str:
+    every = list(names)
     if not every:
         return "none"
-    return ", ".join(every[:most]) + (
-        f" and {count(len(every) - most)} more" if every[most:] else ""
-    )
+    shown = every[: 2 if len(", ".join(every[:2])) <= 24 else 1]
+    more = len(every) - len(shown)
+    return ", ".join(shown) + (f" and {count(more)} more" if more else "")
 
 
 def value(of: Value) -> str:

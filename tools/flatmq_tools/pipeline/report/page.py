@@ -80,7 +80,7 @@ def _number(number: int, mood: str = "") -> tuple[str, str]:
 
 
 def _newest(figures: Figures) -> str:
-    heads = ("device", "quantity", "n:value", "n:before the end")
+    heads = ("device", "quantity", "n:value", "n:ago")
     rows = [
         [("", v.device), ("", v.quantity), ("n", numbers.value(v)),
          ("n", numbers.duration(max(figures.span - v.at, 0)))]

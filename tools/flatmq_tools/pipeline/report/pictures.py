@@ -118,20 +118,22 @@ def _size(match: re.Match[str]) -> str:
 
 
 def _rate(axes: Axes, figures: Figures) -> str:
-    times = [_time(figures, m.at) for m in figures.moments]
-    rates = [m.messages / figures.step for m in figures.moments]
-    axes.fill_between(times, rates, step="post", color=COLOURS["blue"], alpha=0.18, linewidth=0)
-    axes.step(times, rates, where="post", color=COLOURS["blue"])
+    rates = [
+        (m.at, m.messages / (min(figures.step, figures.span - m.at) if m.at else figures.step))
+        for m in _whole(figures.moments, figures.step, figures)
+    ]
+    times, values = _steps(rates, figures)
+    axes.fill_between(times, values, step="post", color=COLOURS["blue"], alpha=0.18, linewidth=0)
+    axes.step(times, values, where="post", color=COLOURS["blue"])
     axes.set_ylim(bottom=0)
     _in_time(axes, figures)
-    most = max(rates, default=0)
-    return f"Messages per second over time, at most {numbers.decimal(most)}."
+    return f"Messages per second over time, at most {numbers.decimal(max(values, default=0))}."
 
 
 def _seen(axes: Axes, figures: Figures) -> str:
-    times = [_time(figures, h.at) for h in figures.heard]
-    known = [h.known for h in figures.heard]
-    heard = [h.heard for h in figures.heard]
+    whole = _whole(figures.heard, figures.wide, figures)
+    times, known = _steps([(h.at, h.known) for h in whole], figures)
+    _, heard = _steps([(h.at, h.heard) for h in whole], figures)
     axes.fill_between(times, known, step="post", color=COLOURS["quiet"], alpha=0.6, linewidth=0,
                       label="known, not heard")  # fmt: skip
     axes.fill_between(times, heard, step="post", color=COLOURS["teal"], linewidth=0, label="heard")
@@ -141,6 +143,17 @@ def _seen(axes: Axes, figures: Figures) -> str:
     _in_time(axes, figures)
     silent = sum(d.silent for d in figures.devices)
     return f"Boards heard from over time; {len(figures.devices)} are known, {silent} silent now."
+
+
+def _whole(stretches: Sequence[Any], width: float, figures: Figures) -> list[Any]:
+    """Without a last one that is cut short by the end: less happens in it."""
+    return [s for s in stretches if not s.at or figures.span - s.at >= 0.8 * width]
+
+
+def _steps(points: list[tuple[float, float]], figures: Figures) -> tuple[list[Any], list[float]]:
+    """Times and values, of which the last one holds to the end."""
+    ends = [*points, (figures.span, points[-1][1])] if points else []
+    return [_time(figures, at) for at, _ in ends], [value for _, value in ends]
 
 
 def _loss(axes: Axes, figures: Figures) -> str:
@@ -164,21 +177,39 @@ def _delays(axes: Axes, figures: Figures) -> str:
         ("p50", "median", "teal"),
     ):
         axes.plot(times, [getattr(m, name) for m in told], color=COLOURS[colour], label=label)
-    lowest = min(min(m.p50, m.p95, m.p99) for m in told)  # type: ignore[type-var]
-    if lowest > 0:  # type: ignore[operator]
-        axes.set_yscale("log")
-    else:
-        axes.set_yscale("symlog", linthresh=10)
-    axes.yaxis.set_major_formatter(ticker.FuncFormatter(lambda ms, _: numbers.milliseconds(ms)))
-    axes.yaxis.set_minor_formatter(ticker.NullFormatter())
-    axes.yaxis.set_minor_locator(ticker.NullLocator())
-    low, high = axes.get_ylim()
-    if lowest > 0 and high / low < 100:  # type: ignore[operator]
-        axes.yaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
+    _delay_axis(axes, [ms for m in told for ms in (m.p50, m.p95, m.p99) if ms is not None])
     _legend(axes, 3)
     _in_time(axes, figures)
     median = numbers.milliseconds(figures.delays[0])
     return f"Delay from a pack's time to its arrival; the median is {median}."
+
+
+_DELAYS = {
+    1: "1 ms", 10: "10 ms", 100: "100 ms", 1e3: "1 s", 1e4: "10 s", 6e4: "1 min", 6e5: "10 min",
+    3.6e6: "1 h", 3.6e7: "10 h", 8.64e7: "1 d", 8.64e8: "10 d",
+}  # fmt: skip
+_FEW = {10, 1e3, 6e4, 3.6e6, 8.64e7}
+
+
+def _delay_axis(axes: Axes, delays: Sequence[float]) -> None:
+    """Logarithmic, in units that people use; from below 0 on where a clock is ahead."""
+    if min(delays) > 0:
+        axes.set_yscale("log")
+    else:
+        axes.set_yscale("symlog", linthresh=10)
+    low, high = axes.get_ylim()
+    ticks = [ms for ms in _DELAYS if low <= ms <= high]
+    if len(ticks) > 5:
+        ticks = [ms for ms in ticks if ms in _FEW]
+    axes.yaxis.set_major_formatter(
+        ticker.FuncFormatter(lambda ms, _: _DELAYS.get(ms) or numbers.milliseconds(ms))
+    )
+    if len(ticks) > 1:
+        below = [-ms for ms in _DELAYS if low <= -ms <= high][-3:]
+        axes.yaxis.set_major_locator(ticker.FixedLocator([*below, *ticks]))
+    elif low > 0:
+        axes.yaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
+    axes.yaxis.set_minor_locator(ticker.NullLocator())
 
 
 def _gaps(axes: Axes, figures: Figures) -> str:
@@ -209,10 +240,10 @@ def _gaps(axes: Axes, figures: Figures) -> str:
                       marker="^", markersize=5.5, linestyle="none")  # fmt: skip
     for kind, style in _KINDS.items():
         axes.plot([], [], label=kind, **style)
-    axes.set_yticks(range(len(boards)), boards)
+    axes.set_yticks(range(len(boards)), _short(boards))
     axes.set_ylim(len(boards) - 0.4, -0.6)
     axes.grid(axis="x")
-    _legend(axes, 3)
+    axes.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=3, borderaxespad=0.1)
     _in_time(axes, figures)
     return f"When readings are missing and boards silent, of the {len(boards)} boards with most."
 
@@ -285,7 +316,7 @@ def _batches(axes: Axes, figures: Figures) -> str:
     axes.set_ylim(bottom=0)
     axes.yaxis.set_major_formatter(ticker.FuncFormatter(lambda s, _: numbers.duration(s)))
     _legend(axes, 2 if len(queries) > 2 else 4)
-    _in_time(axes, figures)
+    _in_time(axes, figures, max(b.at + b.seconds for b in figures.batches))
     return f"Time that each batch took; {over} of {len(figures.batches)} longer than the trigger."
 
 
@@ -297,7 +328,7 @@ def _spool(axes: Axes, figures: Figures) -> str:
     axes.plot(times, depth, color=COLOURS["amber"], linewidth=1.1)
     axes.set_ylim(0, max([*depth, 1]) * 1.08)
     axes.yaxis.set_major_locator(ticker.MaxNLocator(5, integer=True))
-    _in_time(axes, figures)
+    _in_time(axes, figures, max(b.at + b.seconds for b in figures.batches))
     return f"Messages that waited in the log, at most {max(depth)}."
 
 
@@ -321,7 +352,7 @@ def _bars(
     axes.barh(rows, lengths, color=colour, height=0.62)
     for row, length, text in zip(rows, lengths, texts, strict=True):
         axes.annotate(text, (length, row), xytext=(4, 0), textcoords="offset points", va="center")
-    axes.set_yticks(rows, [device.name for device in devices])
+    axes.set_yticks(rows, _short([device.name for device in devices]))
     axes.tick_params(axis="y", labelcolor=COLOURS["ink"])
     axes.set_ylim(max(len(devices), 5) - 0.4, -0.6)
     axes.set_xlim(0, max(lengths) * 1.45)
@@ -338,19 +369,43 @@ def _nothing(axes: Axes, text: str, says: str) -> str:
     return says
 
 
+def _short(names: Sequence[str], most: int = 14) -> list[str]:
+    """Names without words that all begin with, where they are long; what is longer still loses
+    its beginning, as boards' numbers are at the end."""
+    longest = max(map(len, names))
+    if longest <= most:
+        return list(names)
+    same = 0
+    while len(names) > 1 and all(name[: same + 1] == names[0][: same + 1] for name in names):
+        same += 1
+    words = [n + 1 for n in range(same) if names[0][n] in "-_:./"]
+    cut = next((n for n in words if longest - n < most), words[-1] if words else 0)
+    return [_tail("…" * (cut > 0) + name[cut:], most) for name in names]
+
+
+def _tail(name: str, most: int) -> str:
+    return name if len(name) <= most else "…" + name[-(most - 1) :]
+
+
 def _legend(axes: Axes, columns: int = 4) -> None:
     axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=columns, borderaxespad=0.1)
 
 
-def _in_time(axes: Axes, figures: Figures) -> None:
-    """The x axis is time, the same in all pictures."""
-    span = max(figures.span, figures.step)
+def _in_time(axes: Axes, figures: Figures, last: float = 0.0) -> None:
+    """The x axis is time: that of the messages, or on to `last`."""
+    span = max(figures.span, figures.step, last)
     axes.set_xlim(_time(figures, -0.01 * span), _time(figures, 1.01 * span))
-    locator = AutoDateLocator(minticks=3, maxticks=6, tz=datetime.timezone.utc)
+    utc = datetime.timezone.utc
+    locator = AutoDateLocator(minticks=3, maxticks=5, tz=utc)
     axes.xaxis.set_major_locator(locator)
+    day, minute, second = "%d %b", "%H:%M", "%H:%M:%S"
     axes.xaxis.set_major_formatter(
-        ConciseDateFormatter(locator, tz=datetime.timezone.utc, show_offset=False)
-    )
+        ConciseDateFormatter(
+            locator, tz=utc, show_offset=False,
+            formats=["%Y", "%b", day, minute, minute, second],
+            zero_formats=["%Y", "%Y", "%b", day, minute, second],
+        )
+    )  # fmt: skip
 
 
 def _time(figures: Figures, after: float) -> Any:
