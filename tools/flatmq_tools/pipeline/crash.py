@@ -436,6 +436,8 @@ def main(
     "crash" where a file is given. Returns 1 when a message is missing, or there twice."""
     from .session import session
 
+    # What was started ends with this, also when it is told to end.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     spark = session("local[2]", "flatmq crash")
     found = []
     with Progress() as progress:
