@@ -16,12 +16,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def test_each_part_is_killed_and_every_message_is_there_once(spark: SparkSession) -> None:
-    found = crash.run(["source", "jvm", "driver"], 3000, spark, seed=1)
-    assert len(found.counts) == 8
-    assert found.good, found
-
-
 def _tables(out: Path, numbers: list[int], offsets: list[int]) -> None:
     packs = [b'[{"bn":"crash/","n":"seq","v":%d}]' % n for n in numbers]
     raw = pa.table({"payload": pa.array(packs, pa.binary()), "offset": offsets})

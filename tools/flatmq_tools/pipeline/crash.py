@@ -189,7 +189,7 @@ class _Program:
     def tail(self) -> str:
         """The end of what it has written, for an error."""
         with contextlib.suppress(OSError):
-            return "\n".join(self._log.read_text(errors="replace").splitlines()[-15:])
+            return "\n".join(self._log.read_text(errors="replace").splitlines()[-60:])
         return ""
 
 
