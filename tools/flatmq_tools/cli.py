@@ -2,28 +2,14 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import click
 
 import flatmq
 
-from .broker import BrokerError
-from .interpreter import InterpreterError
+from .ending import end
 from .pipeline.cli import pipeline
-
-
-def _exit(run: Callable[[], int], *errors: type[Exception]) -> None:
-    """Ends with what `run` returns; an error that a user can mend is one line, not a trace."""
-    try:
-        status = run()
-    except Exception as error:
-        if not isinstance(error, (BrokerError, InterpreterError, *errors)):
-            raise
-        raise click.ClickException(str(error)) from error
-    sys.exit(status)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -48,7 +34,7 @@ def demo(readings: int) -> None:
     from . import demo as command
     from .bytecode import CompileError
 
-    _exit(lambda: command.main(readings), command.DemoError, CompileError)
+    end(lambda: command.main(readings), command.DemoError, CompileError)
 
 
 @main.command()
@@ -73,7 +59,7 @@ def bench(rounds: int, only: tuple[str, ...], quick: bool, strict: bool, results
     """Measure flatmq beside other clients, in one run on this machine."""
     from . import bench as command
 
-    _exit(
+    end(
         lambda: command.main(
             rounds=rounds, only=only, quick=quick, strict=strict, results=results
         ),
@@ -126,7 +112,7 @@ def soak(
     from . import soak as command
     from .bytecode import CompileError
 
-    _exit(
+    end(
         lambda: command.main(
             messages,
             seed=seed,
@@ -160,7 +146,7 @@ def powercut(results: Path, every: int) -> None:
     """Cut the power of a spool at every write to its flash, and measure the wear."""
     from . import powercut as command
 
-    _exit(lambda: command.main(results, every), command.PowerCutError)
+    end(lambda: command.main(results, every), command.PowerCutError)
 
 
 @main.command()
@@ -177,7 +163,7 @@ def watch(broker: str, user: str | None, seconds: float | None, packs: int | Non
         target = brokers.external(broker)
         return command.main(target.host, target.port, user, seconds, packs)
 
-    _exit(watched, brokers.BrokerError, command.WatchError)
+    end(watched, brokers.BrokerError, command.WatchError)
 
 
 _share = click.FloatRange(0, 1)
@@ -253,7 +239,7 @@ def fleet(
         target = brokers.external(broker)
         return command.main(target.host, target.port, settings, truth)
 
-    _exit(run, *command.ERRORS)
+    end(run, *command.ERRORS)
 
 
 @main.command()
@@ -274,9 +260,7 @@ def bridge(port: str, broker: str, baud: int, tls: bool, ca: Path | None) -> Non
     """
     from . import bridge as command
 
-    _exit(
-        lambda: command.main(port, broker, baud=baud, tls=tls, authority=ca), command.BridgeError
-    )
+    end(lambda: command.main(port, broker, baud=baud, tls=tls, authority=ca), command.BridgeError)
 
 
 @main.command()
@@ -286,7 +270,7 @@ def size(results: Path | None) -> None:
     from . import size as command
     from .bytecode import CompileError
 
-    _exit(lambda: command.main(results), CompileError)
+    end(lambda: command.main(results), CompileError)
 
 
 @main.command("boards")
@@ -294,7 +278,7 @@ def boards_() -> None:
     """Show which boards are connected, and which there are."""
     from . import boards, connected
 
-    _exit(connected.main, boards.BoardError)
+    end(connected.main, boards.BoardError)
 
 
 _port = click.option(
@@ -319,7 +303,7 @@ def flash(board: str, file: Path, port: str | None, drive: Path | None) -> None:
     from . import boards, connected, remote
     from . import flash as command
 
-    _exit(
+    end(
         lambda: command.main(board, file, port, drive),
         boards.BoardError,
         connected.ConnectedError,
@@ -341,7 +325,7 @@ def deploy(board: str, port: str | None, sketch: str | None, overrides: tuple[st
     from . import deploy as command
     from .bytecode import CompileError
 
-    _exit(
+    end(
         lambda: command.main(board, port, sketch, overrides),
         boards.BoardError,
         connected.ConnectedError,
@@ -359,7 +343,7 @@ def logs(port: str | None) -> None:
     from . import boards, connected
     from . import logs as command
 
-    _exit(
+    end(
         lambda: command.main(port),
         boards.BoardError,
         connected.ConnectedError,
@@ -403,7 +387,7 @@ def image(
     from . import image as command
     from .bytecode import CompileError
 
-    _exit(
+    end(
         lambda: command.main(
             board,
             firmware_file=firmware,

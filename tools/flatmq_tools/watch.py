@@ -17,8 +17,8 @@ from flatmq import Client, MQTTError
 from flatmq.message import Message
 
 from . import senml
+from .password import PASSWORD
 
-PASSWORD = "FLATMQ_PASSWORD"
 FILTERS = ["dev/+/status", "dev/+/telemetry"]
 TURN_MS = 200
 PATIENCE_MS = 10_000  # for the broker, and for its word on the subscription

@@ -11,11 +11,11 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 from rich.table import Table
 
+from ..password import PASSWORD
 from . import truth
 from .fleet import Figures, Fleet, FleetError, Settings
 from .limits import LimitError
 
-PASSWORD = "FLATMQ_PASSWORD"
 ERRORS = (FleetError, LimitError)
 LINE_EVERY = 5.0  # seconds, where there is no terminal to draw on
 

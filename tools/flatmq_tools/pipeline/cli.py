@@ -10,7 +10,8 @@ from pathlib import Path
 
 import click
 
-PASSWORD = "FLATMQ_PASSWORD"
+from ..ending import end
+from ..password import PASSWORD
 
 
 @click.group()
@@ -225,7 +226,6 @@ def run(
     """
     import json
 
-    from ..cli import _exit
     from . import run as command
     from .java import JavaError
 
@@ -233,7 +233,7 @@ def run(
     if PASSWORD in os.environ and "username" in options:
         source.setdefault("password", os.environ[PASSWORD])
     plan = command.Plan(out, source, landed, jobs or command.JOBS, delta, trigger, health_every)
-    _exit(
+    end(
         lambda: command.main(plan, master=master or None, conf=conf, seconds=seconds),
         command.RunError,
         JavaError,
@@ -264,11 +264,10 @@ def crash(
     messages: int, kills: int, parts: tuple[str, ...], seed: int | None, results: Path | None
 ) -> None:
     """Kill parts of the pipeline at work, and count what is missing or twice in the tables."""
-    from ..cli import _exit
     from . import crash as command
     from .java import JavaError
 
-    _exit(
+    end(
         lambda: command.main(messages, kills, parts or command.PARTS, results, seed),
         command.CrashError,
         JavaError,
@@ -289,10 +288,9 @@ def report(out: Path, tables: Path, master: str) -> None:
 
     The pictures are in the page, and beside it as PNG. OUT may be a file that ends in .html.
     """
-    from ..cli import _exit
     from .report import command
 
-    _exit(lambda: command.main(out, tables, master), *command.ERRORS)
+    end(lambda: command.main(out, tables, master), *command.ERRORS)
 
 
 @pipeline.command()
@@ -360,11 +358,10 @@ def demo(
     A broker and Spark are started here; BROKER and SPARK_MASTER name others.
     """
     from ..bytecode import CompileError
-    from ..cli import _exit
     from ..fleet import ERRORS
     from . import demo as command
 
-    _exit(
+    end(
         lambda: command.main(out, devices, real, ingests, seconds, seed, user),
         command.DemoError,
         CompileError,
@@ -381,8 +378,7 @@ def demo(
 )
 def scale(tables: Path, document: Path | None) -> None:
     """Measure, and calculate what fleets of other sizes need. TABLES are those of a demo."""
-    from ..cli import _exit
     from ..fleet import ERRORS
     from . import scale as command
 
-    _exit(lambda: command.main(tables, document), command.ScaleError, *ERRORS)
+    end(lambda: command.main(tables, document), command.ScaleError, *ERRORS)

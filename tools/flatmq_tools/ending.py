@@ -1,0 +1,22 @@
+"""How does a command end? With a status, or with an error that a user can mend, in one line."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+import click
+
+from .broker import BrokerError
+from .interpreter import InterpreterError
+
+
+def end(run: Callable[[], int], *errors: type[Exception]) -> None:
+    """Ends with what `run` returns; one of `errors` is one line, not a trace."""
+    try:
+        status = run()
+    except Exception as error:
+        if not isinstance(error, (BrokerError, InterpreterError, *errors)):
+            raise
+        raise click.ClickException(str(error)) from error
+    sys.exit(status)

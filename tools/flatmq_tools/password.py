@@ -1,0 +1,3 @@
+"""Where does the password for a broker come from? The environment: a command line is seen."""
+
+PASSWORD = "FLATMQ_PASSWORD"
