@@ -295,16 +295,17 @@ def report(out: Path, tables: Path, master: str) -> None:
 
 @pipeline.command()
 @click.option(
-    "--messages", type=click.IntRange(1_000, 10_000_000), default=200_000, show_default=True
+    "--messages", type=click.IntRange(1_000, 10_000_000), default=500_000, show_default=True
 )
 @click.option("--rounds", type=click.IntRange(1, 100), default=3, show_default=True)
 @click.option(
     "--only",
     multiple=True,
     metavar="PART",
-    help="flatmq, paho, ceiling, landing or reading; repeatable.",
+    help="A row of the tables: flatmq, paho, ceiling, landing, reading; source, source-paho, "
+    "files, jobs, log. Repeatable.",
 )
-@click.option("--strict", is_flag=True, help="Fail when the goal is missed.")
+@click.option("--strict", is_flag=True, help="Fail when a goal is missed.")
 @click.option(
     "--results",
     type=click.Path(dir_okay=False, path_type=Path),
@@ -312,15 +313,27 @@ def report(out: Path, tables: Path, master: str) -> None:
 )
 def bench(
     messages: int, rounds: int, only: tuple[str, ...], strict: bool, results: Path | None
-) -> None:  # fmt: skip
-    """Measure the ingest beside paho-mqtt, and beside what no client could beat."""
+) -> None:
+    """Measure the pipeline and its parts: ours, with paho-mqtt, and what none could beat."""
+    if any(importlib.util.find_spec(name) is None for name in ("paho", "psutil")):
+        raise click.ClickException("the measurements need: pip install 'flatmq[pipeline,bench]'")
     from ..broker import BrokerError
-    from . import bench as command
+    from .bench import command
+    from .bench.figures import BenchError
+    from .java import JavaError
 
-    try:
-        command.main(messages, rounds, only, strict, results)
-    except (BrokerError, command.BenchError) as error:
-        raise click.ClickException(str(error)) from error
+    unknown = set(only) - set(command.PARTS)
+    if unknown:
+        raise click.BadParameter(
+            f"{', '.join(sorted(unknown))}: there are {', '.join(command.PARTS)}",
+            param_hint="--only",
+        )
+    end(
+        lambda: command.main(messages, rounds, only, strict, results),
+        BrokerError,
+        BenchError,
+        JavaError,
+    )
 
 
 @pipeline.command()
