@@ -232,11 +232,11 @@ CHAINS: dict[str, Callable[[SparkSession, broker.Broker, Path, int], Chain]] = {
     "log": from_log,
 }
 LABELS = {
-    "source": 'format("mqtt"), raw table',
-    "source-paho": "the same, paho-mqtt in our client's place",
-    "files": "ingest, files, Spark's file source, raw table",
-    "jobs": 'format("mqtt"), raw table, table of measurements',
-    "log": "the log read by Spark, no sink",
+    "source": '`format("mqtt")`, and the table raw',
+    "source-paho": "the same with paho-mqtt in our client's place",
+    "files": "`flatmq pipeline ingest`, Spark's source of files, and the table raw",
+    "jobs": '`format("mqtt")`, the table raw, and the table of measurements that is made of it',
+    "log": "the ceiling: what the ingest has written, read by Spark with no sink",
 }
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from rich.console import Console
-from rich.table import Table
+from rich.markdown import Markdown
 
 from ... import broker, results
 from . import chains, receivers
@@ -141,7 +141,7 @@ def rows(found: Mapping[str, Sequence[Figure]]) -> list[list[str]]:
         rate = statistics.median(f.rate for f in figures)
         made.append(
             [
-                receivers.LABELS[name],
+                name,
                 results.number(rate),
                 f"{each:.2f}",
                 results.number(1e6 / each),
@@ -157,7 +157,7 @@ def chain_rows(found: Mapping[str, Sequence[Chain]]) -> list[list[str]]:
     """A row of the table for each pipeline: the medians."""
     made = []
     for name, figures in found.items():
-        cells = [chains.LABELS[name], results.number(rate(figures))]
+        cells = [name, results.number(rate(figures))]
         for part in (None, *chains.PARTS):
             cells.append(f"{statistics.median(chain.each_us(part) for chain in figures):.2f}")
         made.append(cells)
@@ -182,21 +182,10 @@ def main(count: int, rounds: int, only: Sequence[str], strict: bool, path: Path 
     with console.status("") as status:
         found = measure(count, rounds, only, status.update)
         ends = measure_chains(count, rounds, only, status.update)
-    title = f"{count:,} messages of about 110 bytes at QoS 1, medians of {rounds}"
-    for head, lines in ((HEAD, rows(found)), (CHAIN_HEAD, chain_rows(ends))):
-        if lines:
-            table = Table(title=title)
-            for i, name in enumerate(head):
-                table.add_column(name, justify="right" if i else "left")
-            for line in lines:
-                table.add_row(*line)
-            console.print(table)
-    told = list(_told(found, ends))
-    for _, text in told:
-        console.print(text, highlight=False)
+    console.print(Markdown(section(found, ends, count, rounds)))
     if path is not None:
         results.write(path, NAME, section(found, ends, count, rounds))
-    if strict and not all(met for met, _ in told):
+    if strict and not all(met for met, _ in _told(found, ends)):
         raise BenchError("a goal is missed")
     return 0
 
@@ -232,14 +221,20 @@ def section(
         parts += [
             "From end to end: from the start of the query until a reader of the Parquet folder "
             "finds all rows, with `local[2]` and a trigger of 1 s. CPU time per row, system calls "
-            "included, is that of every process; the receiver is the process that appends, syncs "
-            "and acknowledges.",
+            "included, is that of every process; the receiver is the one that appends, syncs and "
+            "acknowledges.",
             results.table(CHAIN_HEAD, chain_rows(ends)),
+            _legend(chains.LABELS, ends),
         ]
     if found:
         parts += [
             "The ingest alone: each message is appended, synced and then acknowledged. CPU time "
-            "is that of the receiver's process.",
+            "is that of one process.",
             results.table(HEAD, rows(found)),
+            _legend(receivers.LABELS, found),
         ]
     return "\n\n".join([*parts, *(text for _, text in _told(found, ends))])
+
+
+def _legend(labels: Mapping[str, str], names: Iterable[str]) -> str:
+    return "\n".join(f"- {name}: {labels[name]}" for name in names)

@@ -97,11 +97,11 @@ RECEIVERS: dict[str, Callable[[str, int, Path, int], Figure]] = {
     "reading": reading,
 }
 LABELS = {
-    "flatmq": "broker to log: flatmq",
-    "paho": "broker to log: paho-mqtt",
-    "ceiling": "a socket to the log, nobody looks at the bytes",
-    "landing": "log to Parquet",
-    "reading": "log to Arrow, no sink",
+    "flatmq": "the ingest, from the broker to its log",
+    "paho": "the same with paho-mqtt",
+    "ceiling": "the same bytes from a socket to the log: nobody looks at them",
+    "landing": "the log to Parquet",
+    "reading": "the log to Arrow, no sink",
 }
 FROM_BROKER = ("flatmq", "paho")
 
