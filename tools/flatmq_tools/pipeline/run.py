@@ -7,7 +7,7 @@
     OUT/checkpoints  progress.jsonl                   where each query is, and how it does
 
 The table raw is fed by the broker, or by the files that `flatmq pipeline ingest` lands; the others
-by the files of raw and of measurements. So each of them can be removed, with its checkpoint, and
+by the batches of raw and of measurements. So each of them can be removed, with its checkpoint, and
 is made again from what it is made of.
 """
 
@@ -26,15 +26,17 @@ from typing import Any
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.types import StructType
 from rich.console import Console
 
-from . import sinks
+from . import batches, sinks
 from .jobs import columns, health, measurements, raw, windows
 from .session import session
 
 JOBS = ("raw", "measurements", "windows", "health")
 _LOOK = 0.25  # s between two looks at the queries
 _DRAIN = 60.0  # s
+_HEALTH_SHARE = 10  # times what a snapshot of the health tables took pass before the next one
 _OWN = re.compile(r"flatmq_tools\.[\w.]+: ")  # an error of ours, in a trace
 _FOREVER = "36500d"  # a file that is older than others is a batch like any other
 
@@ -61,7 +63,8 @@ class Plan:
     trigger: float = 1.0
     """s between two batches"""
     health_every: float = 60.0
-    """s between two snapshots of the health tables; one is made at the end in any case."""
+    """s between two snapshots of the health tables, and more where one takes more than a tenth of
+    that; one is made at the end in any case."""
 
 
 class Run:
@@ -76,7 +79,7 @@ class Run:
         self._spark = spark
         self._plan = plan
         self._seen: dict[str, int] = {}  # the last batch of each query that was noted
-        self._looked = time.monotonic()
+        self._due = time.monotonic() + plan.health_every
         self.rows = 0
         """Messages that are in the table raw since the start."""
         plan.out.mkdir(parents=True, exist_ok=True)
@@ -104,7 +107,7 @@ class Run:
         return self._start("raw", frame, (raw.raw, self._sinks("raw")))
 
     def _measurements(self) -> StreamingQuery:
-        frame = self._files(self._table("raw"), _MESSAGE)
+        frame = self._follow("raw", _MESSAGE)
         packs = measurements.once(measurements.packs(frame))
         return self._start(
             "measurements",
@@ -117,7 +120,7 @@ class Run:
         # Of no message there is the schema, too.
         none = self._spark.createDataFrame([], _MESSAGE)
         schema = measurements.measurements(none).schema
-        values = self._files(self._table("measurements"), schema)
+        values = self._follow("measurements", schema)
         return self._start("windows", windows.windows(values), (_same, self._sinks("windows")))
 
     def _start(
@@ -135,10 +138,8 @@ class Run:
         reader = self._spark.readStream.schema(schema).option("maxFileAge", _FOREVER)
         return reader.parquet(folder)
 
-    def _table(self, name: str) -> str:
-        """The batches of a table, as a file source finds them: none may be there yet."""
-        (self._plan.out / name).mkdir(exist_ok=True)
-        return f"{self._plan.out}/{name}/batch=*"
+    def _follow(self, name: str, schema: str | StructType) -> DataFrame:
+        return batches.follow(self._spark, str(self._plan.out.absolute() / name), schema)
 
     def _sinks(self, name: str) -> list[sinks.Sink]:
         found: list[sinks.Sink] = [sinks.Parquet(self._plan.out / name)]
@@ -157,9 +158,11 @@ class Run:
                 error = query.exception()
                 told = "it was stopped" if error is None else reason(error)
                 raise RunError(f"the query {query.name} has ended: {told}")
-        if time.monotonic() - self._looked > self._plan.health_every:
+        begun = time.monotonic()
+        if begun > self._due:
             self.health()
-            self._looked = time.monotonic()
+            took = time.monotonic() - begun
+            self._due = begun + max(self._plan.health_every, _HEALTH_SHARE * took)
 
     def _note(self, query: StreamingQuery) -> None:
         for progress in query.recentProgress:
