@@ -241,6 +241,28 @@ def run(
 
 
 @pipeline.command()
+@click.argument("tables", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option(
+    "--keep",
+    type=click.IntRange(1, 8760),
+    default=168,
+    show_default=True,
+    help="Hours that old files stay, for whoever reads them now.",
+)
+@click.option(
+    "--target", type=click.IntRange(1, 4096), default=256, show_default=True, help="MiB of a file."
+)
+def compact(tables: Path, keep: int, target: int) -> None:
+    """Make few files of the many that a Delta table has: TABLES is OUT/delta of a run.
+
+    Readers and the run go on meanwhile.
+    """
+    from . import compact as command
+
+    end(lambda: command.main(tables, keep, target), command.CompactError)
+
+
+@pipeline.command()
 @click.option(
     "--messages", type=click.IntRange(100), default=50_000, show_default=True, help="In each run."
 )
