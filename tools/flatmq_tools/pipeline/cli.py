@@ -274,12 +274,25 @@ def crash(
     )
 
 
+def _local(_: click.Context, __: click.Parameter, given: str) -> Path:
+    """A folder of this machine."""
+    if "://" in given:
+        raise click.BadParameter(
+            f"{given} is a URL, and the report reads folders of this machine: mount it, or copy "
+            "raw/ and progress.jsonl of it"
+        )
+    if not Path(given).is_dir():
+        raise click.BadParameter(f"{given}: no such folder")
+    return Path(given)
+
+
 @pipeline.command()
 @click.argument("out", type=click.Path(path_type=Path))
 @click.option(
     "--tables",
     required=True,
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    metavar="FOLDER",
+    callback=_local,
     help="The folder that `flatmq pipeline run` writes to.",
 )
 @click.option("--master", default="local[2]", show_default=True, help="As for spark-submit.")

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import bisect
 import datetime
 import json
 import math
 from dataclasses import dataclass, field
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -19,8 +22,10 @@ from ..jobs.health import Health
 RAW = "raw"
 PROGRESS = "progress.jsonl"
 _BUCKETS = 120  # at most, over the time that a picture shows
+_FEW = 3
 _STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200)  # s
 _DAY = 86400
+_SECONDS = 200_000  # at most, for which arrivals are fetched one by one
 GAPS = 2000
 """The most gaps that are fetched, those with most missing first."""
 NEWEST = 500
@@ -121,7 +126,7 @@ class Batch(NamedTuple):
     trigger: float | None
     rows: int
     spool: int | None
-    """Messages that were in the log, and not in this batch or one before."""
+    """Messages that were received, and not in this batch or one before."""
 
     @property
     def late(self) -> bool:
@@ -158,11 +163,31 @@ class Figures:
 def of_tables(spark: SparkSession, folder: Path) -> Figures:
     """What the tables in `folder` say: raw/ (Parquet, in whatever subfolders, or Delta), and
     progress.jsonl if it is there. ReportError."""
-    figures = of_messages(table(spark, folder / RAW))
+    raw = table(spark, folder / RAW)
+    figures = of_messages(raw)
     progress = folder / PROGRESS
     if progress.exists():
         figures.batches = batches(progress, figures.since)
+        if all(batch.spool is None for batch in figures.batches):
+            _waited(figures, raw)
     return figures
+
+
+def _waited(figures: Figures, raw: DataFrame) -> None:
+    """The depth of the spool where Spark read files, of which it tells no offsets: what was
+    received when a batch began, without what is in the table with it. Of the table's end all is
+    known, so that progress may begin anywhere."""
+    width = max(1.0, figures.span / _SECONDS)
+    came = raw.groupBy(_bucket(figures.since, width).alias("n")).count().collect()
+    received = list(accumulate(count for _, count in sorted((r.n, r["count"]) for r in came)))
+    ends = sorted((r.n + 1) * width for r in came)
+    taken = figures.messages
+    for n, batch in reversed([*enumerate(figures.batches)]):
+        if batch.query == RAW:
+            known = bisect.bisect_right(ends, batch.at)
+            waits = (received[known - 1] if known else 0) - taken
+            figures.batches[n] = batch._replace(spool=max(waits, 0))
+            taken -= batch.rows
 
 
 def table(spark: SparkSession, folder: Path) -> DataFrame:
@@ -187,14 +212,13 @@ def _is_hidden(path: Path) -> bool:
 
 def of_messages(frame: DataFrame) -> Figures:
     """What messages say, those of a batch. ReportError where there are none."""
-    kept = frame.persist()
-    packs = measurements.packs(kept).persist()
+    # Parsed once, and kept on the disk: a driver has 1 GB of memory unless told otherwise.
+    packs = measurements.packs(frame).persist(StorageLevel.DISK_ONLY)
     try:
-        with Health(kept, packs=packs) as health:
-            return _asked(kept, packs, health)
+        with Health(frame, packs=packs) as health:
+            return _asked(frame, packs, health)
     finally:
         packs.unpersist()
-        kept.unpersist()
 
 
 def _asked(frame: DataFrame, packs: DataFrame, health: Health) -> Figures:
@@ -206,7 +230,9 @@ def _asked(frame: DataFrame, packs: DataFrame, health: Health) -> Figures:
         raise ReportError("there are no messages")
     figures = Figures(_utc(ends.since), _utc(ends.until), ends.n)
     start = figures.since
-    figures.step = step(figures.span / _BUCKETS)
+    # So long that some messages come in each, where there are few.
+    few = min(_FEW * figures.span / figures.messages, figures.span / 10)
+    figures.step = step(max(figures.span / _BUCKETS, few))
     rows = health.devices().collect()
     figures.devices = sorted((_device(row, start) for row in rows), key=lambda d: d.name)
     usual = sorted(row.usual_s for row in rows if row.usual_s is not None)
