@@ -89,6 +89,7 @@ def test_the_figures_are_those_of_the_messages(told: Figures) -> None:
     assert sorted((gap.kind, gap.device, gap.missing) for gap in told.gaps) == [
         ("lost", "steady", 1), ("lost", "steady", 2), ("silent", "silent", None),
     ]  # fmt: skip
+    assert told.gappy == 2
     assert [(r.device, r.boot, r.at, r.starts) for r in told.reboots] == [("silent", 5, 150.5, 1)]
     assert [(v.device, v.value) for v in told.newest] == [
         ("asleep", 21.5), ("silent", 21.5), ("steady", 20.59),

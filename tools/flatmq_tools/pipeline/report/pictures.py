@@ -147,7 +147,7 @@ def _seen(axes: Axes, figures: Figures) -> str:
                       label="silent then")  # fmt: skip
     axes.fill_between(times, heard, step="post", color=COLOURS["teal"], linewidth=0, label="seen")
     axes.set_ylim(0, max([*known, 1]) * 1.05)
-    axes.yaxis.set_major_locator(ticker.MaxNLocator(5, integer=True))
+    _counts(axes, 5)
     _legend(axes)
     _in_time(axes, figures)
     silent = sum(d.silent for d in figures.devices)
@@ -307,7 +307,7 @@ def _reboots(axes: Axes, figures: Figures) -> str:
     days = width / 86400
     axes.bar([_time(figures, n * width) for n in starts], list(starts.values()), width=days * 0.85,
              align="edge", color=COLOURS["violet"])  # fmt: skip
-    axes.yaxis.set_major_locator(ticker.MaxNLocator(4, integer=True))
+    _counts(axes, 4)
     _in_time(axes, figures)
     return f"Reboots over time, {total} in all."
 
@@ -360,7 +360,7 @@ def _spool(axes: Axes, figures: Figures) -> str:
     axes.fill_between(times, depth, color=COLOURS["amber"], alpha=0.2, linewidth=0)
     axes.plot(times, depth, color=COLOURS["amber"], linewidth=1.1)
     axes.set_ylim(0, max([*depth, 1]) * 1.08)
-    axes.yaxis.set_major_locator(ticker.MaxNLocator(5, integer=True))
+    _counts(axes, 5)
     _in_time(axes, figures, max(b.at + b.seconds for b in figures.batches))
     return f"Messages that waited in the log, at most {max(depth)}."
 
@@ -378,7 +378,7 @@ def _of_lost(figures: Figures) -> str:
 
 
 def _of_gaps(figures: Figures) -> str:
-    return _most_of(len({gap.device for gap in figures.gaps}))
+    return _most_of(figures.gappy)
 
 
 def _most_of(boards: int) -> str:
@@ -446,6 +446,12 @@ def _short(names: Sequence[str], most: int = 14) -> list[str]:
 
 def _tail(name: str, most: int) -> str:
     return name if len(name) <= most else "…" + name[-(most - 1) :]
+
+
+def _counts(axes: Axes, ticks: int) -> None:
+    """The y axis counts."""
+    axes.yaxis.set_major_locator(ticker.MaxNLocator(ticks, integer=True))
+    axes.yaxis.set_major_formatter(ticker.FuncFormatter(lambda n, _: numbers.count(round(n))))
 
 
 def _legend(axes: Axes, columns: int = 4) -> None:
