@@ -357,7 +357,7 @@ def test_a_broker_that_runs_already(broker: Broker) -> None:
     found = brokers.external(broker.address)
     assert (found.kind, found.port) == ("external", broker.port)
     for wrong in ("127.0.0.1:http", "127.0.0.1:0", ":1883", "127.0.0.1:65536"):
-        with pytest.raises(brokers.BrokerError, match="BROKER must be"):
+        with pytest.raises(brokers.BrokerError, match="broker must be HOST"):
             brokers.external(wrong)
     with pytest.raises(brokers.BrokerError, match="no broker answers"):
         brokers.external(f"127.0.0.1:{brokers.free_port()}")

@@ -20,6 +20,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
 from rich.table import Table
 
 from flatmq_tools import results
+from flatmq_tools.address import AddressError, address
 from flatmq_tools.remote import RemoteError
 
 from .desk import DeskError
@@ -38,14 +39,12 @@ class UsageError(ValueError):
 
 def _address(name: str, text: str) -> tuple[str, int]:
     """The address in numbers: a board that looks up a name may wait for long."""
-    host, colon, port = text.rpartition(":")
-    if not colon or not port.isdecimal():
-        host, port = text, "1883"
     try:
-        found = socket.getaddrinfo(host, int(port), socket.AF_INET, socket.SOCK_STREAM)
-    except (OSError, OverflowError) as error:
+        host, port = address(text)
+        found = socket.getaddrinfo(host, port, socket.AF_INET, socket.SOCK_STREAM)
+    except (AddressError, OSError) as error:
         raise UsageError(f"{name}={text}: {error}") from error
-    return str(found[0][4][0]), int(port)
+    return str(found[0][4][0]), port
 
 
 def where(environment: Mapping[str, str]) -> Where:

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import datetime
-import ipaddress
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 from fake_link import Bench, fake_clock
 
 import peer
 from flatmq import Client, MQTTError
 from flatmq_tools import broker
 from flatmq_tools.pipeline import log
-from flatmq_tools.pipeline.cli import context
 from flatmq_tools.pipeline.ingest import Ingest, IngestError
+from flatmq_tools.trust import context
+from mqtt import certificate
 
 PATIENCE = 60
 UNLIMITED = "max_queued_messages 0\nmax_inflight_messages 0"
@@ -257,47 +252,17 @@ def test_a_session_that_was_lost_before_the_suback(writer: log.Writer) -> None:
 # TLS
 
 
-def certificate(folder: Path) -> tuple[Path, Path]:
-    """A certificate for 127.0.0.1 that is its own authority, and its key."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test")])
-    now = datetime.datetime.now(datetime.timezone.utc)
-    address = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(days=1))
-        .not_valid_after(now + datetime.timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([address]), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    cert_file, key_file = folder / "cert.pem", folder / "key.pem"
-    cert_file.write_bytes(made.public_bytes(serialization.Encoding.PEM))
-    key_file.write_bytes(
-        key.private_bytes(
-            serialization.Encoding.PEM,
-            serialization.PrivateFormat.PKCS8,
-            serialization.NoEncryption(),
-        )
-    )
-    return cert_file, key_file
-
-
 def test_tls(writer: log.Writer, tmp_path: Path) -> None:
     cert, key = certificate(tmp_path)
     port = broker.free_port()
     listener = f"listener {port} 127.0.0.1\ncertfile {cert}\nkeyfile {key}\n{UNLIMITED}"
     with broker.mosquitto(extra=listener) as server:
         where = (server.host, port)
-        stranger = Ingest(writer, where, ["t"], tls=context(True, None, None, None))
+        stranger = Ingest(writer, where, ["t"], tls=context(True))
         with pytest.raises(MQTTError) as error:
             stranger.start(3000)
         assert "CERTIFICATE_VERIFY_FAILED" in str(error.value.detail)
-        trusted = Ingest(writer, where, ["t"], tls=context(False, cert, None, None))
+        trusted = Ingest(writer, where, ["t"], tls=context(False, cert))
         trusted.start(PATIENCE * 1000)
         publisher = Client(b"publisher", *address(server), tx_size=1 << 20, inflight=200)
         publisher.connect()

@@ -77,6 +77,76 @@ def test_every_kind_of_pack(spark: SparkSession) -> None:
     assert measurements.dead_letters(table).count() == 0
 
 
+def told_twice(payload: bytes, at: int | None) -> tuple[object, object]:
+    """What a message says, read at once where that can be, and through `senml`."""
+    both = []
+    for take in ("take", "_resolve"):
+        columns_ = measurements._Columns()
+        if take == "take":
+            columns_.take("dev/a/telemetry", payload, at)
+        else:
+            columns_._resolve("dev/a/telemetry", payload, at)
+            columns_.messages.append(len(columns_.ends) - 1)
+        both.append(columns_.array().to_pylist())
+    return both[0], both[1]
+
+
+words = st.text(st.sampled_from("ab1-:./_ %"), max_size=4) | st.sampled_from(["boot", "x/seq"])
+digits = st.integers(-2, 1 << 62).map(str) | st.from_regex(r"[-0-9.eE]{1,4}", fullmatch=True)
+times = st.none() | digits | st.sampled_from(["268435455", "268435456.5", "1772366400", "1e400"])
+records = st.tuples(words, st.none() | words, digits, times)
+
+
+def as_written(
+    device: str, boot: str, base: str | None, seq: str, of: list[tuple[str, str | None, str, str]],
+    end: str,
+) -> bytes:  # fmt: skip
+    told_base = "" if base is None else f',"bt":{base}'
+    parts = [f'{{"bn":"{device}/","n":"boot","v":{boot}{told_base}}}', f'{{"n":"seq","v":{seq}}}']
+    for name, unit, value, at_ in of:
+        more = "" if unit is None else f'"u":"{unit}",'
+        then = "" if at_ is None else f',"t":{at_}'
+        parts.append(f'{{"n":"{name}",{more}"v":{value}{then}}}')
+    return f"[{','.join(parts)}]{end}".encode()
+
+
+@given(
+    st.builds(
+        as_written, words, digits, times, digits, st.lists(records, max_size=3),
+        st.sampled_from(["", "  ", "\n", "x", "\x00"]),
+    ),
+    st.none() | st.integers(0, 1 << 51),
+    st.none() | st.tuples(st.integers(0, 80), st.sampled_from(b' "\\{}[],:a0\xe9')),
+)  # fmt: skip
+def test_what_is_read_at_once_says_the_same(
+    payload: bytes, received: int | None, other: tuple[int, int] | None
+) -> None:
+    """Packs as boards write them, and such as differ from that a little."""
+    if other is not None and other[0] < len(payload):
+        payload = payload[: other[0]] + bytes([other[1]]) + payload[other[0] + 1 :]
+    at_once, resolved = told_twice(payload, received)
+    assert at_once == resolved
+
+
+def test_packs_of_boards_are_read_at_once() -> None:
+    for time in (None, 5):
+        payload = reading("pico-1", 7, 12, 6, time).payload
+        assert measurements._Columns()._taken(payload, 0)
+    at_once, resolved = told_twice(reading("pico-1", 7, 12, 6, 5).payload, 0)
+    assert at_once == resolved
+    assert at_once[0][0]["records"][0]["value"] == 21.5  # type: ignore[index]
+
+
+def test_a_pack_is_as_old_as_its_newest_record(spark: SparkSession) -> None:
+    start = int(START.timestamp())
+    payload = (
+        b'[{"bn":"p/","n":"boot","v":1,"bt":%d},{"n":"seq","v":1},{"n":"a","v":1,"t":-60},'
+        b'{"n":"b","v":1,"t":0.75}]' % start
+    )
+    (row,) = measurements.packs(frame(spark, [Message("dev/p/telemetry", payload, 1)])).collect()
+    assert (row.told, utc(row.time).timestamp() - start) == (True, 0.75)
+
+
 def test_packs_of_the_rfc(spark: SparkSession) -> None:
     """Of section 5.1: one reading, several with relative times, several devices, and a sum."""
     gateway = b"""[{"bn":"2001:db8::2/","bt":1.320078429e+09,"n":"temperature","u":"Cel","v":27.2},

@@ -70,6 +70,13 @@ def test_a_folder_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["mine"]
 
 
+def test_a_folder_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    done = run(tmp_path / "file" / "out")
+    assert done.returncode == 1
+    assert done.stderr == f"Error: {tmp_path}/file/out cannot be written: Not a directory\n"
+
+
 def test_a_broker_that_is_not_there_is_one_line(tmp_path: Path) -> None:
     done = run(tmp_path / "out", BROKER="127.0.0.1:1")
     assert done.returncode == 1

@@ -3,6 +3,7 @@ needs nothing but itself, and a phone shows it."""
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import html.parser
 import io
@@ -88,6 +89,7 @@ def test_the_figures_are_those_of_the_messages(told: Figures) -> None:
     assert sorted((gap.kind, gap.device, gap.missing) for gap in told.gaps) == [
         ("lost", "steady", 1), ("lost", "steady", 2), ("silent", "silent", None),
     ]  # fmt: skip
+    assert told.gappy == 2
     assert [(r.device, r.boot, r.at, r.starts) for r in told.reboots] == [("silent", 5, 150.5, 1)]
     assert [(v.device, v.value) for v in told.newest] == [
         ("asleep", 21.5), ("silent", 21.5), ("steady", 20.59),
@@ -217,10 +219,45 @@ def test_the_terminal_says_the_same(told: Figures) -> None:
 
 
 @pytest.mark.parametrize("width", [60, 80, 100])
-def test_no_terminal_cuts_a_number(told: Figures, width: int) -> None:
+def test_no_terminal_cuts_a_number_or_a_name(told: Figures, width: int) -> None:
+    """A name has its line, and what matters less is left out where there is no room."""
+    long = "fleet-of-the-north-board-0001"
+    boards = [told.devices[-1]._replace(name=long, lost=3), *told.devices[1:]]
     out = io.StringIO()
-    terminal.show(told, Console(file=out, width=width))
+    terminal.show(dataclasses.replace(told, devices=boards), Console(file=out, width=width))
     assert "…" not in out.getvalue()
+    assert long in out.getvalue()
+    (heads,) = (line.split() for line in out.getvalue().splitlines() if " device " in line)
+    assert {"silent", "lost"} <= {*heads}
+
+
+def test_many_batches_are_drawn_as_few_points(told: Figures) -> None:
+    """A day of them, and the longest is not passed over."""
+    first = told.batches[0]
+    many = [first._replace(at=float(n), seconds=0.5 + 9 * (n == 777)) for n in range(86_400)]
+    drawn = pictures._thinned(many, lambda batch: batch.seconds)
+    assert len(drawn) <= pictures.POINTS + 1
+    assert max(batch.seconds for batch in drawn) == 9.5
+
+
+def test_the_depth_is_known_where_spark_reads_files(
+    spark: SparkSession, told: Figures, tables: Path
+) -> None:
+    """It tells no offsets then: what had come when a batch began, and is not in the table with
+    it. What the first progress was of may be missing."""
+    batch = told.batches[0]._replace(spool=None)
+    last = sum(message.at > 300 for message in messages())
+    batches = [
+        batch._replace(at=at, rows=n) for at, n in ((300.0, 10), (400.0, 15), (800.0, last))
+    ]
+    asked = dataclasses.replace(told, batches=batches)
+    figures._waited(asked, figures.table(spark, tables / "raw"))
+    at_300, at_400 = (sum(message.at < at for message in messages()) for at in (300, 400))
+    total = len(messages())
+    assert [b.spool for b in asked.batches] == [
+        at_300 - (total - last - 15), at_400 - (total - last), 0,
+    ]  # fmt: skip
+    assert at_300 - (total - last - 15) > 0
 
 
 def test_nothing_to_show_is_said(told: Figures) -> None:
@@ -264,6 +301,10 @@ def test_the_command(tmp_path: Path) -> None:
     )
     assert done.exit_code == 1
     assert "flatmq pipeline run" in done.output
+    for tables, words in (("s3://bucket/tables", "is a URL"), ("nowhere", "no such folder")):
+        done = CliRunner().invoke(main, ["pipeline", "report", str(tmp_path), "--tables", tables])
+        assert done.exit_code == 2
+        assert words in done.output
 
 
 def test_a_folder_without_messages(spark: SparkSession, tmp_path: Path) -> None:

@@ -21,7 +21,9 @@ from test_frames_on_a_line import decoded
 
 from conftest import SharedBrokers
 from flatmq.frames import ACK, BEGIN, CLOSE, DATA, OPEN, SMALL, Decoder
-from flatmq_tools.bridge import BridgeError, address, readable, tls_context
+from flatmq_tools.address import AddressError, address
+from flatmq_tools.bridge import readable
+from flatmq_tools.trust import TrustError, context
 
 CONNECT = b"\x10\x1b\0\4MQTT\4\xc2\0\0\0\1x\0\4user\0\6secret"
 SECONDS = 30.0
@@ -127,7 +129,7 @@ def test_a_terminal_shows_the_state(shared_brokers: SharedBrokers) -> None:
 
 @pytest.mark.parametrize("wrong", ["", ":1883", "host:", "host:0", "host:70000", "host:mqtt"])
 def test_a_broker_has_to_be_named(wrong: str) -> None:
-    with pytest.raises(BridgeError, match="HOST"):
+    with pytest.raises(AddressError, match="HOST"):
         address(wrong)
 
 
@@ -144,18 +146,20 @@ def test_addresses() -> None:
     assert address("h", tls=True) == ("h", 8883)
     assert address("10.0.0.1:99") == ("10.0.0.1", 99)
     assert address("[::1]:99") == ("::1", 99)
-    assert address("[::1]") == ("::1", 1883)
+    assert address("[::1]") == address("::1") == ("::1", 1883)
 
 
 def test_tls_verifies(tmp_path) -> None:
-    context = tls_context(None)
-    assert context.verify_mode is ssl.CERT_REQUIRED
-    assert context.check_hostname
-    with pytest.raises(BridgeError):
-        tls_context(tmp_path / "missing.pem")
+    assert context(False) is None
+    trust = context(True)
+    assert trust.verify_mode is ssl.CERT_REQUIRED
+    assert trust.check_hostname
     (tmp_path / "empty.pem").write_text("nothing")
-    with pytest.raises(BridgeError):
-        tls_context(tmp_path / "empty.pem")
+    for name in ("missing.pem", "empty.pem"):
+        with pytest.raises(TrustError, match=name):
+            context(True, tmp_path / name)
+    with pytest.raises(TrustError, match="--cert"):
+        context(True, key=tmp_path / "empty.pem")
 
 
 def test_what_commands_a_terminal_is_not_shown() -> None:

@@ -5,7 +5,6 @@ What each of them does differently from the standard is in docs/brokers.md.
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
 import json
 import os
@@ -20,6 +19,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import IO
+
+from .address import AddressError
+from .address import address as parsed
 
 LOOPBACK = "127.0.0.1"
 START_TIMEOUT = 20.0  # seconds until a broker must accept connections
@@ -379,15 +381,10 @@ def external(address: str) -> Broker:
 
     An IPv6 address stands in brackets: `[::1]:1883`.
     """
-    host, colon, port = address.rpartition(":")
-    if not colon or address.endswith("]"):
-        host, port = address, "1883"
-    number = 0
-    with contextlib.suppress(ValueError):
-        number = int(port)
-    if not host or not 0 < number < 65536:
-        raise BrokerError(f"BROKER must be host or host:port with a port of 1 to 65535: {address}")
-    broker = Broker(host.strip("[]"), number)
+    try:
+        broker = Broker(*parsed(address))
+    except AddressError as error:
+        raise BrokerError(str(error)) from error
     if not broker.running:
         raise BrokerError(f"no broker answers at {broker.address}")
     return broker

@@ -8,6 +8,7 @@ import click
 
 import flatmq
 
+from . import common_options
 from .ending import end
 from .pipeline.cli import pipeline
 
@@ -48,13 +49,7 @@ def demo(readings: int) -> None:
 @click.option("--only", multiple=True, metavar="CLIENT", help="Measure this client; repeatable.")
 @click.option("--quick", is_flag=True, help="A short look: printed, not written to the results.")
 @click.option("--strict", is_flag=True, help="Fail when a target of flatmq is missed.")
-@click.option(
-    "--results",
-    type=click.Path(dir_okay=False, path_type=Path),
-    default=Path("docs/results.md"),
-    show_default=True,
-    help="The file that the tables go to.",
-)
+@common_options.RESULTS
 def bench(rounds: int, only: tuple[str, ...], quick: bool, strict: bool, results: Path) -> None:
     """Measure flatmq beside other clients, in one run on this machine."""
     from . import bench as command
@@ -97,11 +92,7 @@ def bench(rounds: int, only: tuple[str, ...], quick: bool, strict: bool, results
     show_default=True,
     help="Of MicroPython, in KB.",
 )
-@click.option(
-    "--results",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="A file whose section on the soak is written anew.",
-)
+@common_options.results("A file whose section on the soak is written anew.")
 def soak(
     messages: int, seed: int | None, kilobytes: int, client: str, heap: int, results: Path | None
 ) -> None:
@@ -128,13 +119,7 @@ def soak(
 
 
 @main.command()
-@click.option(
-    "--results",
-    type=click.Path(dir_okay=False, path_type=Path),
-    default=Path("docs/results.md"),
-    show_default=True,
-    help="The file that the tables go to.",
-)
+@common_options.RESULTS
 @click.option(
     "--every",
     type=click.IntRange(1, 100),
@@ -151,7 +136,7 @@ def powercut(results: Path, every: int) -> None:
 
 @main.command()
 @click.argument("broker")
-@click.option("--user", help="The password is taken from FLATMQ_PASSWORD in the environment.")
+@common_options.USER
 @click.option("--seconds", type=click.FloatRange(0), help="Watch for so long; else until Ctrl-C.")
 @click.option("--packs", type=click.IntRange(1), help="End when so many packs have come.")
 def watch(broker: str, user: str | None, seconds: float | None, packs: int | None) -> None:
@@ -192,7 +177,7 @@ _often = click.FloatRange(0)
 @click.option(
     "--prefix", default="sim", show_default=True, help="What the boards' names begin with."
 )
-@click.option("--user", help="The password is taken from FLATMQ_PASSWORD in the environment.")
+@common_options.USER
 @click.option("--calm", is_flag=True, help="Nothing goes wrong but what is asked for below.")
 @click.option("--lost", type=_share, help="Readings that are never published. [0.005]")
 @click.option("--duplicated", type=_share, help="Readings that are published twice. [0.005]")
@@ -246,12 +231,7 @@ def fleet(
 @click.argument("port")
 @click.argument("broker", metavar="HOST:PORT")
 @click.option("--baud", type=click.IntRange(300), default=115200, show_default=True)
-@click.option("--tls", is_flag=True, help="To the broker, verified; the port is 8883 unless told.")
-@click.option(
-    "--ca",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Certificates to verify the broker by, in place of this machine's.",
-)
+@common_options.tls
 def bridge(port: str, broker: str, baud: int, tls: bool, ca: Path | None) -> None:
     """Connect a board without a network to a broker, over its serial PORT.
 
@@ -260,11 +240,11 @@ def bridge(port: str, broker: str, baud: int, tls: bool, ca: Path | None) -> Non
     """
     from . import bridge as command
 
-    end(lambda: command.main(port, broker, baud=baud, tls=tls, authority=ca), command.BridgeError)
+    end(lambda: command.main(port, broker, baud=baud, tls=tls, authority=ca), *command.ERRORS)
 
 
 @main.command()
-@click.option("--results", type=click.Path(path_type=Path), help="A document for the table.")
+@common_options.results("A document for the table.")
 def size(results: Path | None) -> None:
     """Show what each file of the client takes of a board's flash and memory."""
     from . import size as command
@@ -316,9 +296,7 @@ def flash(board: str, file: Path, port: str | None, drive: Path | None) -> None:
 @click.argument("board")
 @_port
 @click.option("--sketch", help="A folder, or one of boards/; the board's own if not given.")
-@click.option(
-    "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="A setting; repeatable."
-)
+@common_options.settings("A setting; repeatable.")
 def deploy(board: str, port: str | None, sketch: str | None, overrides: tuple[str, ...]) -> None:
     """Copy a sketch and the client to a BOARD that runs MicroPython, and start it."""
     from . import boards, connected, contents, remote, settings
@@ -355,17 +333,11 @@ def logs(port: str | None) -> None:
 @click.argument("board")
 @click.option(
     "--firmware",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=common_options.FILE,
     help="MicroPython's download for the board; without it, the filesystem alone is made.",
 )
 @click.option("--sketch", help="A folder with a main.py, or the name of one in boards/.")
-@click.option(
-    "--set",
-    "overrides",
-    multiple=True,
-    metavar="KEY=VALUE",
-    help="As in wifi.ssid=home; repeatable.",
-)
+@common_options.settings("As in wifi.ssid=home; repeatable.")
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="The file to write.")
 @click.option("--filesystem-only", is_flag=True, help="Leave the firmware out; it is checked.")
 @click.option("--romfs", is_flag=True, help="The modules go into a ROMFS image.")

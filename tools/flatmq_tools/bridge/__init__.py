@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
-import ssl
 import threading
 import time
 from pathlib import Path
@@ -14,35 +13,15 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from ..address import AddressError, address
+from ..trust import TrustError, context
 from .pump import Pump
 
-__all__ = ("BridgeError", "Pump", "address", "main", "tls_context")
+ERRORS = (AddressError, TrustError)
+
+__all__ = ("ERRORS", "Pump", "main")
 
 _REFRESH = 0.25  # seconds between two looks at the figures
-
-
-class BridgeError(RuntimeError):
-    """The bridge cannot begin; the text says what to do."""
-
-
-def address(text: str, tls: bool = False) -> tuple[str, int]:
-    """Host and port of "host", "host:port" or "[::1]:port"; the port is 1883 unless told, 8883
-    with TLS. Raises BridgeError."""
-    host, colon, port = text.rpartition(":")
-    if not colon or text.endswith("]") or (":" in host and not host.endswith("]")):
-        host, port = text, "8883" if tls else "1883"
-    number = int(port) if port.isascii() and port.isdigit() else 0
-    if not host.strip("[]") or not 0 < number < 65536:
-        raise BridgeError(f"the broker must be HOST or HOST:PORT, a port of 1 to 65535: {text}")
-    return host.strip("[]"), number
-
-
-def tls_context(authority: Path | None) -> ssl.SSLContext:
-    """TLS that verifies the broker, by the machine's authorities or by a file with others."""
-    try:
-        return ssl.create_default_context(cafile=str(authority) if authority else None)
-    except (OSError, ssl.SSLError) as error:
-        raise BridgeError(f"{authority}: no certificates in it: {error}") from error
 
 
 def readable(text: str) -> str:
@@ -95,7 +74,7 @@ def main(
     authority: Path | None = None,
     console: Console | None = None,
 ) -> int:
-    """Bridges until it is interrupted. Raises BridgeError when it cannot begin."""
+    """Bridges until it is interrupted. Raises AddressError, TrustError."""
     host, port = address(broker, tls)
     console = console or Console()
 
@@ -104,12 +83,12 @@ def main(
         line.append(readable(text), style="not dim" if who == "board" else "")
         console.print(line, soft_wrap=True, highlight=False)
 
-    context = tls_context(authority) if tls or authority else None
+    trust = context(tls, authority)
     live = Live(console=console, auto_refresh=True, transient=True)
     shown = console.is_terminal
 
     async def run() -> Pump:
-        pump = Pump(url, baud, host, port, say, tls=context)
+        pump = Pump(url, baud, host, port, say, tls=trust)
         with contextlib.suppress(asyncio.CancelledError):
             await _run(pump, live if shown else None)
         return pump

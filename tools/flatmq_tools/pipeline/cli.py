@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import ssl
 import sys
 from pathlib import Path
 
 import click
 
+from .. import common_options
+from ..common_options import FILE
 from ..ending import end
 from ..password import PASSWORD
 
@@ -23,37 +24,10 @@ def pipeline() -> None:
         )
 
 
-def context(
-    tls: bool, ca: Path | None, cert: Path | None, key: Path | None
-) -> ssl.SSLContext | None:
-    """TLS that verifies the broker, and shows a certificate where one is given."""
-    if not (tls or ca or cert or key):
-        return None
-    if key and not cert:
-        raise click.ClickException("--key needs its certificate in --cert")
-    try:
-        made = ssl.create_default_context(cafile=str(ca) if ca else None)
-        if cert:
-            made.load_cert_chain(cert, key)
-    except (OSError, ssl.SSLError) as error:
-        raise click.ClickException(f"the certificates cannot be used: {error}") from error
-    return made
-
-
-_file = click.Path(exists=True, dir_okay=False, path_type=Path)
-
-
 @pipeline.command()
 @click.argument("broker", metavar="HOST[:PORT]")
 @click.argument("target")
-@click.option(
-    "--filter",
-    "filters",
-    multiple=True,
-    default=("#",),
-    show_default=True,
-    help="A topic filter; repeatable.",
-)
+@common_options.filters("#")
 @click.option(
     "--log",
     "folder",
@@ -64,11 +38,10 @@ _file = click.Path(exists=True, dir_okay=False, path_type=Path)
 )
 @click.option("--client-id", default="", help="The session's name; made of the log if not given.")
 @click.option("--qos", type=click.IntRange(0, 2), default=1, show_default=True)
-@click.option("--user", help=f"The password is taken from {PASSWORD} in the environment.")
-@click.option("--tls", is_flag=True, help="To the broker, verified; the port is 8883 unless told.")
-@click.option("--ca", type=_file, help="Certificates to verify the broker by.")
-@click.option("--cert", type=_file, help="A certificate to show to the broker,")
-@click.option("--key", type=_file, help="and its key, if that is in a file of its own.")
+@common_options.USER
+@common_options.tls
+@click.option("--cert", type=FILE, help="A certificate to show to the broker,")
+@click.option("--key", type=FILE, help="and its key, if that is in a file of its own.")
 @click.option(
     "--every",
     type=click.FloatRange(0.1, 86_400),
@@ -110,7 +83,8 @@ def ingest(
     acknowledged once it is synced to the log; a file appears in TARGET when it is whole. Ends
     with SIGTERM or Ctrl-C, in good order; after SIGKILL starting again is all there is to do.
     """
-    from ..bridge import BridgeError, address
+    from ..address import address
+    from ..trust import context
     from . import landing as command
     from .ingest import Ingest, IngestError
     from .log import MIB, LogError, Writer
@@ -128,15 +102,8 @@ def ingest(
                 worker, target, every_s=every, metrics=metrics, metrics_s=metrics_every,
                 seconds=seconds,
             )  # fmt: skip
-    except (BridgeError, IngestError, LogError, command.LandingError, ValueError) as error:
+    except (IngestError, LogError, command.LandingError, ValueError) as error:
         raise click.ClickException(str(error)) from error
-
-
-def _pairs(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:
-    for one in given:
-        if "=" not in one:
-            raise click.BadParameter(f"{one}: NAME=VALUE is wanted")
-    return dict(one.split("=", 1) for one in given)
 
 
 @pipeline.command()
@@ -148,21 +115,9 @@ def _pairs(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> dic
     envvar="BROKER",
     help="host:port, or tcp://... or ssl://...",
 )
-@click.option(
-    "--filter",
-    "filters",
-    multiple=True,
-    default=("dev/#",),
-    show_default=True,
-    help="Topic filter; repeatable.",
-)
-@click.option(
-    "--option",
-    "options",
-    multiple=True,
-    metavar="NAME=VALUE",
-    callback=_pairs,
-    help='Option of format("mqtt"), such as username; repeatable.',
+@common_options.filters("dev/#")
+@common_options.pairs(
+    "--option", "options", 'Option of format("mqtt"), such as username; repeatable.'
 )
 @click.option(
     "--landed",
@@ -192,20 +147,8 @@ def _pairs(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> dic
     help="Seconds between two snapshots of the health tables.",
 )
 @click.option("--seconds", type=click.FloatRange(0.0), help="End after that; else with Ctrl-C.")
-@click.option(
-    "--master",
-    default="local[2]",
-    show_default=True,
-    envvar="SPARK_MASTER",
-    help='As for spark-submit; "" under spark-submit itself.',
-)
-@click.option(
-    "--conf",
-    multiple=True,
-    metavar="NAME=VALUE",
-    callback=_pairs,
-    help="Configuration of Spark; repeatable.",
-)
+@common_options.master('As for spark-submit; "" under spark-submit itself.', "SPARK_MASTER")
+@common_options.pairs("--conf", "conf", "Configuration of Spark; repeatable.")
 def run(
     out: Path,
     broker: str,
@@ -277,11 +220,7 @@ def compact(tables: Path, keep: int, target: int) -> None:
     help="Kill this one; repeatable. All, each in a run of its own, if not given.",
 )
 @click.option("--seed", type=int, help="Of the moments of the kills.")
-@click.option(
-    "--results",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="A file whose section on crashes is written anew.",
-)
+@common_options.results("A file whose section on crashes is written anew.")
 def crash(
     messages: int, kills: int, parts: tuple[str, ...], seed: int | None, results: Path | None
 ) -> None:
@@ -296,15 +235,28 @@ def crash(
     )
 
 
+def _local(_: click.Context, __: click.Parameter, given: str) -> Path:
+    """A folder of this machine."""
+    if "://" in given:
+        raise click.BadParameter(
+            f"{given} is a URL, and the report reads folders of this machine: mount it, or copy "
+            "raw/ and progress.jsonl of it"
+        )
+    if not Path(given).is_dir():
+        raise click.BadParameter(f"{given}: no such folder")
+    return Path(given)
+
+
 @pipeline.command()
 @click.argument("out", type=click.Path(path_type=Path))
 @click.option(
     "--tables",
     required=True,
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    metavar="FOLDER",
+    callback=_local,
     help="The folder that `flatmq pipeline run` writes to.",
 )
-@click.option("--master", default="local[2]", show_default=True, help="As for spark-submit.")
+@common_options.master("As for spark-submit.")
 def report(out: Path, tables: Path, master: str) -> None:
     """Write OUT/report.html, with pictures of what the fleet sent, and print its numbers.
 
@@ -328,11 +280,7 @@ def report(out: Path, tables: Path, master: str) -> None:
     "files, jobs, log. Repeatable.",
 )
 @click.option("--strict", is_flag=True, help="Fail when a goal is missed.")
-@click.option(
-    "--results",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="A document whose section on the pipeline is written anew.",
-)
+@common_options.results("A document whose section on the pipeline is written anew.")
 def bench(
     messages: int, rounds: int, only: tuple[str, ...], strict: bool, results: Path | None
 ) -> None:
@@ -377,7 +325,7 @@ def bench(
 )
 @click.option("--seconds", type=click.FloatRange(3), default=30.0, show_default=True)
 @click.option("--seed", type=int, default=1, show_default=True, help="Of what goes wrong.")
-@click.option("--user", help=f"The password is taken from {PASSWORD} in the environment.")
+@common_options.USER
 def demo(
     out: Path,
     devices: int,

@@ -41,6 +41,8 @@ LINE_EVERY = 2.0
 LAND_EVERY = 2
 QUIET = 8.0  # seconds without a new file after which nothing more is expected
 SHOWN = 10  # differences
+# A cluster's shuffles have 200 parts unless told, and these batches are small.
+_CLUSTER = ("--conf", "spark.sql.shuffle.partitions=4")
 # Often enough that each shows in half a minute.
 TROUBLES = plan.Troubles(
     lost=0.01, duplicated=0.01, reordered=0.005, drop_outs=0.5, reboots=0.3, silent=0.03,
@@ -185,8 +187,9 @@ class Demo:
         ]  # fmt: skip
         self._say("starting the ingest, and Spark ...")
         jobs = self._start(
-            "jobs", "pipeline", "run", str(out), "--landed", str(landed), "--health-every", "15"
-        )
+            "jobs", "pipeline", "run", str(out), "--landed", str(landed), "--health-every", "15",
+            *(_CLUSTER if _has_cluster() else ()),
+        )  # fmt: skip
         for ingest in ingests:
             self._until(partial(_receives, ingest), ingest)
         self._until((out / "checkpoints" / "raw").exists, jobs)
@@ -381,6 +384,10 @@ class Demo:
         return (1 if wrong else 0), line
 
 
+def _has_cluster() -> bool:
+    return not os.environ.get("SPARK_MASTER", "local").startswith("local")
+
+
 def _receives(ingest: Child) -> bool:
     return "receiving from" in ingest.text
 
@@ -404,12 +411,15 @@ def main(
     if not SHARED.is_dir():
         raise DemoError("the sketches of boards/ are missing: run it in a checkout of flatmq")
     mark = out / ".flatmq-demo"
-    if out.exists() and any(out.iterdir()):
-        if not mark.exists():
-            raise DemoError(f"{out} is there, and not of a demo: name another folder")
-        shutil.rmtree(out)
-    out.mkdir(parents=True, exist_ok=True)
-    mark.touch()
+    try:
+        if out.exists() and any(out.iterdir()):
+            if not mark.exists():
+                raise DemoError(f"{out} is there, and not of a demo: name another folder")
+            shutil.rmtree(out)
+        out.mkdir(parents=True, exist_ok=True)
+        mark.touch()
+    except OSError as error:
+        raise DemoError(f"{out} cannot be written: {error.strerror}") from error
     address = os.environ.get("BROKER")
     with brokers.external(address) if address else brokers.embedded() as target:
         return Demo(out, devices, real, ingests, seconds, seed, user, console or Console()).run(

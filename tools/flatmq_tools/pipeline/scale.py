@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,10 +22,14 @@ from rich.console import Console
 
 from .. import broker as brokers
 from .. import fleet, results
+from ..fleet import plan
 from ..fleet.fleet import Fleet
 
 NAME = "scale"
 DEVICES = 1000
+CROWD = 5000
+SHARING = 200
+INGESTS = 2
 SECONDS = 20.0
 PATIENCE = 30.0  # seconds
 FLEETS = (10_000, 1_000_000, 100_000_000)
@@ -70,6 +75,22 @@ class Costs:
     """Seconds of the broker's CPU, a connection with its subscription and its status."""
 
 
+@dataclass
+class Tried:
+    """What parts did that are more than one, or many."""
+
+    boards: int
+    """At one broker, each with its own connection, of one process;"""
+    rate: float
+    """readings that they published a second,"""
+    boards_cpu: float
+    """in so much of a core."""
+    sent: int
+    """Readings of the boards whose messages ingests shared,"""
+    shares: tuple[int, ...]
+    """and how many of them each landed."""
+
+
 def sizes(tables: Path) -> Sizes:
     """Of the folder that a demo has filled. ScaleError when there is nothing in it."""
     landed = list((tables / "landed").glob("[!.]*.parquet"))
@@ -107,55 +128,116 @@ def _memory(pid: int) -> int:
     return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
 
+class _Ingest:
+    """A process that lands what a broker has for it; ends with the block."""
+
+    def __init__(self, target: brokers.Broker, folder: Path, name: str, filt: str) -> None:
+        self.landed = folder / f"{name}-landed"
+        self._log = folder / f"{name}.txt"
+        with self._log.open("wb") as words:
+            self._process = subprocess.Popen(
+                [
+                    sys.executable, "-m", "flatmq_tools.cli", "pipeline", "ingest",
+                    target.address, str(self.landed), "--log", str(folder / name), "--filter",
+                    filt, "--client-id", name, "--every", "1",
+                ],
+                stdin=subprocess.DEVNULL, stdout=words, stderr=words,
+            )  # fmt: skip
+        self.pid = self._process.pid
+        end = time.monotonic() + PATIENCE
+        while "receiving from" not in self._log.read_text():
+            if self._process.poll() is not None or time.monotonic() > end:
+                self.close()
+                raise ScaleError(f"the ingest did not start: {self._log.read_text()}")
+            time.sleep(0.05)
+
+    def readings(self) -> int:
+        """Of boards, in the files that it has landed."""
+        files = self.landed.glob("[!.]*.parquet")
+        topics = (pq.read_table(file, columns=["topic"])["topic"].to_pylist() for file in files)
+        return sum(topic.endswith("/telemetry") for of in topics for topic in of)
+
+    def close(self) -> None:
+        """It lands what it has before it ends."""
+        self._process.terminate()
+        self._process.wait(PATIENCE)
+
+
+def _broker() -> brokers.Broker:
+    return brokers.mosquitto(extra="max_queued_messages 0\nmax_inflight_messages 0")
+
+
 def costs(devices: int = DEVICES, seconds: float = SECONDS) -> Costs:
     """Has a fleet publish once a second each through a mosquitto to an ingest."""
     with (
         tempfile.TemporaryDirectory(prefix="flatmq-scale-") as folder,
-        brokers.mosquitto(extra="max_queued_messages 0\nmax_inflight_messages 0") as target,
+        _broker() as target,
+        closing(_Ingest(target, Path(folder), "ingest", "dev/#")) as ingest,
     ):
         broker = target._process.pid  # type: ignore[attr-defined]
-        log = Path(folder) / "ingest.log"
-        with log.open("wb") as words:
-            ingest = subprocess.Popen(
-                [
-                    sys.executable, "-m", "flatmq_tools.cli", "pipeline", "ingest", target.address,
-                    f"{folder}/landed", "--log", f"{folder}/wait", "--filter", "dev/#",
-                ],
-                stdin=subprocess.DEVNULL, stdout=words, stderr=words,
-            )  # fmt: skip
-        try:
-            end = time.monotonic() + PATIENCE
-            while "receiving from" not in log.read_text():
-                if ingest.poll() is not None or time.monotonic() > end:
-                    raise ScaleError(f"the ingest did not start: {log.read_text()}")
-                time.sleep(0.05)
-            memory, cpu = _memory(broker), _cpu(broker)
-            made = Fleet(target.host, target.port, fleet.Settings(devices, 1.0, seconds, 1))
-            at: dict[str, tuple[float, float, int]] = {}
+        memory, cpu = _memory(broker), _cpu(broker)
+        made = Fleet(target.host, target.port, fleet.Settings(devices, 1.0, seconds, 1))
+        at: dict[str, tuple[float, float, int]] = {}
 
-            def show(what: str, share: float) -> None:
-                at.setdefault(what, (_cpu(broker), _cpu(ingest.pid), _memory(broker)))
+        def show(what: str, share: float) -> None:
+            at.setdefault(what, (_cpu(broker), _cpu(ingest.pid), _memory(broker)))
 
-            made.run(show)
-            first, last = at["publishing"], at.get("closing", ())
-            if not last:
-                raise ScaleError("the fleet ended too fast to be measured")
-            readings = sum(boot.readings for boot in made.boots)
-            return Costs(
-                devices,
-                (first[2] - memory) / devices,
-                (last[0] - first[0]) / readings,
-                (last[1] - first[1]) / readings,
-                made.figures.run_cpu / readings,
-                (first[0] - cpu) / devices,
+        made.run(show)
+        first, last = at["publishing"], at.get("closing", ())
+        if not last:
+            raise ScaleError("the fleet ended too fast to be measured")
+        readings = sum(boot.readings for boot in made.boots)
+        return Costs(
+            devices,
+            (first[2] - memory) / devices,
+            (last[0] - first[0]) / readings,
+            (last[1] - first[1]) / readings,
+            made.figures.run_cpu / readings,
+            (first[0] - cpu) / devices,
+        )
+
+
+def tried(
+    crowd: int = CROWD, devices: int = SHARING, ingests: int = INGESTS, seconds: float = SECONDS
+) -> Tried:
+    """Has a crowd of boards publish to one mosquitto, and several ingests share what others
+    send to it. ScaleError where not all was acknowledged, or each reading landed once."""
+    with (
+        tempfile.TemporaryDirectory(prefix="flatmq-scale-") as name,
+        _broker() as target,
+        ExitStack() as stack,
+    ):
+        many = Fleet(target.host, target.port, fleet.Settings(crowd, 1.0, seconds, 1, "crowd"))
+        many.run()
+        if not many.complete:
+            raise ScaleError(f"of {crowd:,} boards not all was acknowledged")
+        each = [
+            stack.enter_context(
+                closing(_Ingest(target, Path(name), f"ingest-{n}", "$share/scale/dev/#"))
             )
-        finally:
-            ingest.terminate()
-            ingest.wait(PATIENCE)
+            for n in range(1, ingests + 1)
+        ]
+        settings = fleet.Settings(devices, 1.0, seconds, 1, "sharing", plan.CALM)
+        few = Fleet(target.host, target.port, settings)
+        few.run()
+        sent = sum(boot.published for boot in few.boots)
+        end = time.monotonic() + PATIENCE
+        while sum(shares := [ingest.readings() for ingest in each]) < sent:
+            if time.monotonic() > end:
+                break
+            time.sleep(0.5)
+    if sum(shares) != sent:
+        raise ScaleError(f"{sent:,} readings were shared, and {sum(shares):,} landed")
+    taken = sum(boot.readings for boot in many.boots)
+    return Tried(
+        crowd, taken / many.figures.run, many.figures.run_cpu / many.figures.run, sent,
+        tuple(shares),
+    )  # fmt: skip
 
 
-def text(size: Sizes, cost: Costs) -> str:
+def text(size: Sizes, cost: Costs, more: Tried) -> str:
     """The measured figures, and what they make of fleets of three sizes, as Markdown."""
+    landed = " and ".join(f"{share:,}" for share in more.shares)
     measured = results.table(
         ["measured", "", "how"],
         [
@@ -168,6 +250,10 @@ def text(size: Sizes, cost: Costs) -> str:
             ["ingest, CPU", f"{cost.ingest * 1e6:.0f} µs a message",
              f"at {cost.rate:,.0f} a second, where nothing comes in bulk"],
             ["boards, CPU", f"{cost.boards * 1e6:.0f} µs a reading", "where they are simulated"],
+            [f"{more.boards:,} boards at one broker", f"{more.rate:,.0f} readings a second",
+             f"all acknowledged, with {more.boards_cpu:.0%} of a core for the boards"],
+            [f"{len(more.shares)} ingests share one broker's messages", landed,
+             f"of {more.sent:,} readings, each landed once"],
             ["landed", f"{size.landed:.0f} B a message", f"Parquet, {size.messages:,} messages"],
             ["raw", f"{size.raw:.0f} B a message", "Parquet, as Spark writes it"],
             ["measurements", f"{size.measurements:.0f} B a message", "a value each"],
@@ -214,7 +300,7 @@ def _bytes(n: float) -> str:
 def main(tables: Path, document: Path | None, console: Console | None = None) -> int:
     """Prints the figures; `document` has its section of them written anew. ScaleError."""
     console = console or Console()
-    section = text(sizes(tables), costs())
+    section = text(sizes(tables), costs(), tried())
     console.print(section, markup=False, highlight=False, soft_wrap=True)
     if document is not None:
         results.write(document, NAME, section)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Sequence
 
+from pyspark import StorageLevel
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
@@ -62,7 +63,7 @@ class Health:
         the pack has no time of its own), and copy, reordered."""
 
     def __enter__(self) -> Health:
-        self.packs = self.packs.persist()
+        self.packs = self.packs.persist(StorageLevel.DISK_ONLY)  # of however many there are
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import bisect
 import datetime
 import json
 import math
 from dataclasses import dataclass, field
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -19,10 +22,15 @@ from ..jobs.health import Health
 RAW = "raw"
 PROGRESS = "progress.jsonl"
 _BUCKETS = 120  # at most, over the time that a picture shows
+_FEW = 3
 _STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200)  # s
 _DAY = 86400
+_PACK = ("device", "boot", "seq", "time", "told", "records", "reason", "timestamp", "offset")
+_SECONDS = 200_000  # at most, for which arrivals are fetched one by one
 GAPS = 2000
-"""The most gaps that are fetched, those with most missing first."""
+"""The most gaps that are fetched, those with most missing first,"""
+GAP_DEVICES = 20
+"""of so many devices that lost most, and so many that were silent for longest."""
 NEWEST = 500
 """The most values that are fetched, the newest first."""
 
@@ -121,7 +129,7 @@ class Batch(NamedTuple):
     trigger: float | None
     rows: int
     spool: int | None
-    """Messages that were in the log, and not in this batch or one before."""
+    """Messages that were received, and not in this batch or one before."""
 
     @property
     def late(self) -> bool:
@@ -142,6 +150,9 @@ class Figures:
     heard: list[Heard] = field(default_factory=list)
     devices: list[Device] = field(default_factory=list)
     gaps: list[Gap] = field(default_factory=list)
+    """Of the devices that have most,"""
+    gappy: int = 0
+    """of so many that have any."""
     reboots: list[Reboot] = field(default_factory=list)
     newest: list[Value] = field(default_factory=list)
     dead: list[Dead] = field(default_factory=list)
@@ -158,11 +169,31 @@ class Figures:
 def of_tables(spark: SparkSession, folder: Path) -> Figures:
     """What the tables in `folder` say: raw/ (Parquet, in whatever subfolders, or Delta), and
     progress.jsonl if it is there. ReportError."""
-    figures = of_messages(table(spark, folder / RAW))
+    raw = table(spark, folder / RAW)
+    figures = of_messages(raw)
     progress = folder / PROGRESS
     if progress.exists():
         figures.batches = batches(progress, figures.since)
+        if all(batch.spool is None for batch in figures.batches):
+            _waited(figures, raw)
     return figures
+
+
+def _waited(figures: Figures, raw: DataFrame) -> None:
+    """The depth of the spool where Spark read files, of which it tells no offsets: what was
+    received when a batch began, without what is in the table with it. Of the table's end all is
+    known, so that progress may begin anywhere."""
+    width = max(1.0, figures.span / _SECONDS)
+    came = raw.groupBy(_bucket(figures.since, width).alias("n")).count().collect()
+    received = list(accumulate(count for _, count in sorted((r.n, r["count"]) for r in came)))
+    ends = sorted((r.n + 1) * width for r in came)
+    taken = figures.messages
+    for n, batch in reversed([*enumerate(figures.batches)]):
+        if batch.query == RAW:
+            known = bisect.bisect_right(ends, batch.at)
+            waits = (received[known - 1] if known else 0) - taken
+            figures.batches[n] = batch._replace(spool=max(waits, 0))
+            taken -= batch.rows
 
 
 def table(spark: SparkSession, folder: Path) -> DataFrame:
@@ -187,14 +218,13 @@ def _is_hidden(path: Path) -> bool:
 
 def of_messages(frame: DataFrame) -> Figures:
     """What messages say, those of a batch. ReportError where there are none."""
-    kept = frame.persist()
-    packs = measurements.packs(kept).persist()
+    # Parsed once, and kept on the disk: a driver has 1 GB of memory unless told otherwise.
+    packs = measurements.packs(frame).select(*_PACK).persist(StorageLevel.DISK_ONLY)
     try:
-        with Health(kept, packs=packs) as health:
-            return _asked(kept, packs, health)
+        with Health(frame, packs=packs) as health:
+            return _asked(frame, packs, health)
     finally:
         packs.unpersist()
-        kept.unpersist()
 
 
 def _asked(frame: DataFrame, packs: DataFrame, health: Health) -> Figures:
@@ -206,25 +236,50 @@ def _asked(frame: DataFrame, packs: DataFrame, health: Health) -> Figures:
         raise ReportError("there are no messages")
     figures = Figures(_utc(ends.since), _utc(ends.until), ends.n)
     start = figures.since
-    figures.step = step(figures.span / _BUCKETS)
+    # So long that some messages come in each, where there are few.
+    few = min(_FEW * figures.span / figures.messages, figures.span / 10)
+    figures.step = step(max(figures.span / _BUCKETS, few))
     rows = health.devices().collect()
     figures.devices = sorted((_device(row, start) for row in rows), key=lambda d: d.name)
     usual = sorted(row.usual_s for row in rows if row.usual_s is not None)
     often = usual[len(usual) // 2] if usual else 0.0
     figures.wide = max(step(3 * often), figures.step)
     _over_time(figures, frame, health)
-    figures.gaps = [
-        Gap(r.device, r.kind, _after(r.since, start), _after(r.until, start), r.missing)
-        for r in health.gaps().orderBy(F.desc_nulls_last("missing"), "since").limit(GAPS).collect()
-    ]
+    _gaps(figures, health.gaps())
     figures.reboots = [
         Reboot(r.device, r.boot, _after(r["first"], start), r.reboots)
         for r in health.boots().where("reboots > 0").orderBy("first").collect()
     ]
     figures.newest = _newest(packs, start)
-    counted = measurements.counted(measurements.dead(packs))
+    counted = measurements.counted(packs.where("reason is not null"))
     figures.dead = [Dead(row.kind, row["count"]) for row in counted.collect()]
     return figures
+
+
+def _gaps(figures: Figures, gaps: DataFrame) -> None:
+    """All gaps of the devices that have most."""
+    kept = gaps.persist(StorageLevel.DISK_ONLY)
+    try:
+        silence = (F.unix_micros("until") - F.unix_micros("since")) / 1e6
+        of = kept.groupBy("device").agg(
+            F.sum(F.coalesce("missing", F.lit(0))).alias("missing"),
+            F.sum(F.when(F.col("kind") == "silent", silence).otherwise(0.0)).alias("silent"),
+        )
+        rows = of.collect()
+        figures.gappy = len(rows)
+        chosen = set()
+        for name in ("missing", "silent"):
+            most = sorted(rows, key=lambda r: (-r[name], r.device))[:GAP_DEVICES]
+            chosen |= {row.device for row in most if row[name]}
+        found = kept.where(F.col("device").isin(sorted(chosen)))
+        order = (F.desc_nulls_last("missing"), "since")
+        figures.gaps = [
+            Gap(r.device, r.kind, _after(r.since, figures.since), _after(r.until, figures.since),
+                r.missing)
+            for r in found.orderBy(*order).limit(GAPS).collect()
+        ]  # fmt: skip
+    finally:
+        kept.unpersist()
 
 
 def _over_time(figures: Figures, frame: DataFrame, health: Health) -> None:
@@ -267,7 +322,9 @@ def step(at_least: float) -> float:
 def _newest(packs: DataFrame, start: datetime.datetime) -> list[Value]:
     last = F.max_by(F.struct("unit", "value", "text", "flag", "time"), "time").alias("last")
     rows = (
-        measurements.values(packs)
+        packs.where("reason is null")
+        .select("device", F.explode("records").alias("record"))
+        .select("device", "record.*")
         .where("coalesce(string(value), text, string(flag)) is not null")
         .groupBy("device", "quantity")
         .agg(last)

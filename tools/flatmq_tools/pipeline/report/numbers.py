@@ -114,7 +114,7 @@ def percent(part: float) -> str:
 
 
 def milliseconds(ms: float | None) -> str:
-    """12 ms, 1.4 s, 2 h 0 min."""
+    """12 ms, 1.4 s, 2 h."""
     if ms is None:
         return "–"  # noqa: RUF001
     if abs(ms) < 1000:
@@ -122,8 +122,13 @@ def milliseconds(ms: float | None) -> str:
     return ("−" if ms < 0 else "") + duration(abs(ms) / 1000)  # noqa: RUF001
 
 
+def silence(seconds: float | None) -> str:
+    """As `duration`, to a tenth of a second: what is shorter says nothing of a board."""
+    return duration(None if seconds is None else round(seconds, 1))
+
+
 def duration(seconds: float | None) -> str:
-    """1.4 s, 2 min 5 s, 3 h 0 min, 2 d 4 h."""
+    """1.4 s, 2 min 5 s, 3 h, 2 d 4 h."""
     if seconds is None:
         return "–"  # noqa: RUF001
     if seconds < 60:
@@ -133,5 +138,5 @@ def duration(seconds: float | None) -> str:
         per = {"d": 24, "h": 60, "min": 60}[big]
         if whole >= per * size:
             above, below = divmod(whole // size, per)
-            return f"{above}{_THIN}{big} {below}{_THIN}{small}"
+            return f"{above}{_THIN}{big}" + (f" {below}{_THIN}{small}" if below else "")
     return f"{whole}{_THIN}s"

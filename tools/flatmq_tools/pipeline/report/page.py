@@ -22,12 +22,16 @@ def page(figures: Figures, pictures: Sequence[Picture]) -> str:
     named = {number.name: number.text for number in summary}
     tables = [_devices(figures), '<div class="two">', _newest(figures), _dead(figures), "</div>"]
     return string.Template(_TEMPLATE.read_text(encoding="utf-8")).substitute(
-        title=f"{named['messages']} messages from {named['devices']} devices",
+        title=f"{_some(named['messages'], 'message')} from {_some(named['devices'], 'device')}",
         when=_when(figures),
         tiles="\n".join(map(_tile, summary)),
         pictures="\n".join(map(_picture, pictures)),
         tables="\n".join(tables),
     )
+
+
+def _some(number: str, what: str) -> str:
+    return f"{number} {what}" if number == "1" else f"{number} {what}s"
 
 
 def _when(figures: Figures) -> str:
@@ -45,7 +49,8 @@ def _tile(number: numbers.Number) -> str:
 
 
 def _picture(picture: Picture) -> str:
-    return f'<figure class="card"><h2>{_safe(picture.title)}</h2>\n{picture.svg}\n</figure>'
+    note = f" <small>{_safe(picture.note)}</small>" if picture.note else ""
+    return f'<figure class="card"><h2>{_safe(picture.title)}{note}</h2>\n{picture.svg}\n</figure>'
 
 
 def _devices(figures: Figures) -> str:
@@ -63,7 +68,7 @@ def _device(of: Device) -> list[tuple[str, str]]:
     return [
         ("", of.name),
         ("", of.status or "–"),  # noqa: RUF001
-        ("n odd" if of.silent else "n", numbers.duration(of.silent_s)),
+        ("n odd" if of.silent else "n", numbers.silence(of.silent_s)),
         ("n", numbers.count(of.received)),
         _number(of.lost, "bad"),
         ("n bad" if of.lost else "n zero", numbers.percent(of.loss) if of.lost else "0"),
@@ -83,7 +88,7 @@ def _newest(figures: Figures) -> str:
     heads = ("device", "quantity", "n:value", "n:ago")
     rows = [
         [("", v.device), ("", v.quantity), ("n", numbers.value(v)),
-         ("n", numbers.duration(max(figures.span - v.at, 0)))]
+         ("n", numbers.silence(max(figures.span - v.at, 0)))]
         for v in figures.newest[:MOST_VALUES]
     ]  # fmt: skip
     return _table("Newest values", heads, rows, len(figures.newest))
@@ -106,8 +111,10 @@ def _table(
         for row in rows
     )
     more = f'<p class="more">{numbers.count(len(rows))} of {numbers.count(of)}</p>'
-    return f"""<section class="card"><h2>{_safe(title)}</h2>
-<div class="wide"><table><thead><tr>{head}</tr></thead>
+    name = _safe(title)
+    return f"""<section class="card"><h2>{name}</h2>
+<div class="wide" tabindex="0" role="region" aria-label="{name}">
+<table><thead><tr>{head}</tr></thead>
 <tbody>
 {body}
 </tbody></table></div>{more if of > len(rows) else ""}</section>"""

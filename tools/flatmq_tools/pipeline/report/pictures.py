@@ -15,12 +15,15 @@ from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 from matplotlib.figure import Figure
 
 from . import numbers
-from .figures import Device, Figures, step
+from .figures import Batch, Device, Figures, step
 
 WIDTH, HEIGHT = 4.3, 2.6  # inches: as wide as a phone, so that its texts are read there
+LOW = 0.9  # inches, where there is nothing to draw
 _DPI = 220
 MOST = 12
 """Boards in a picture; those with most to show."""
+POINTS = 300
+"""Points of a line, at most about so many."""
 
 # The colours of the PNG, which an SVG has by name: the page says what they are, by day and night.
 COLOURS = {
@@ -49,6 +52,8 @@ class Picture(NamedTuple):
 
     name: str
     title: str
+    note: str
+    """What an axis counts, or how many of how many are shown; may be empty."""
     says: str
     """The picture in a sentence, for those who do not see it."""
     svg: str
@@ -60,6 +65,7 @@ class _Plot(NamedTuple):
     title: str
     draw: Callable[[Axes, Figures], str]
     """Draws, and returns what it says."""
+    note: Callable[[Figures], str] = lambda _: ""
     height: Callable[[Figures], float] = lambda _: HEIGHT
 
 
@@ -84,10 +90,13 @@ def _made(plot: _Plot, figures: Figures) -> Picture:
         nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
         figure.savefig(svg, format="svg", transparent=True, metadata=nothing)
         figure.suptitle(plot.title, x=0.01, ha="left", fontsize=11, fontweight="bold")
+        note = plot.note(figures)
+        if note:
+            figure.supxlabel(note, x=0.99, ha="right", fontsize=9, color=COLOURS["muted"])
         png = io.BytesIO()
         figure.savefig(png, format="png", dpi=_DPI, metadata={"Software": None})
     return Picture(
-        plot.name, plot.title, says, _for_page(svg.getvalue(), plot, says), png.getvalue()
+        plot.name, plot.title, note, says, _for_page(svg.getvalue(), plot, says), png.getvalue()
     )
 
 
@@ -135,14 +144,16 @@ def _seen(axes: Axes, figures: Figures) -> str:
     times, known = _steps([(h.at, h.known) for h in whole], figures)
     _, heard = _steps([(h.at, h.heard) for h in whole], figures)
     axes.fill_between(times, known, step="post", color=COLOURS["quiet"], alpha=0.6, linewidth=0,
-                      label="known, not heard")  # fmt: skip
-    axes.fill_between(times, heard, step="post", color=COLOURS["teal"], linewidth=0, label="heard")
+                      label="silent then")  # fmt: skip
+    axes.fill_between(times, heard, step="post", color=COLOURS["teal"], linewidth=0, label="seen")
     axes.set_ylim(0, max([*known, 1]) * 1.05)
-    axes.yaxis.set_major_locator(ticker.MaxNLocator(5, integer=True))
+    _counts(axes, 5)
     _legend(axes)
     _in_time(axes, figures)
     silent = sum(d.silent for d in figures.devices)
-    return f"Boards heard from over time; {len(figures.devices)} are known, {silent} silent now."
+    return (
+        f"Boards seen and silent over time; {len(figures.devices)} are known, {silent} silent now."
+    )
 
 
 def _whole(stretches: Sequence[Any], width: float, figures: Figures) -> list[Any]:
@@ -248,6 +259,11 @@ def _gaps(axes: Axes, figures: Figures) -> str:
     return f"When readings are missing and boards silent, of the {len(boards)} boards with most."
 
 
+def _reboots_in(figures: Figures) -> float:
+    """Seconds that a bar stands for."""
+    return max(figures.wide, step(figures.span / 40))
+
+
 _KINDS: dict[str, dict[str, Any]] = {
     "lost": {"color": COLOURS["red"], "linewidth": 2.2},
     "silent": {"color": COLOURS["amber"], "linewidth": 5, "alpha": 0.55},
@@ -270,18 +286,20 @@ def _with_gaps(figures: Figures) -> list[str]:
 
 
 def _gaps_height(figures: Figures) -> float:
-    return HEIGHT if not figures.gaps else max(HEIGHT, 1.0 + 0.23 * len(_with_gaps(figures)))
+    boards = len(_with_gaps(figures))
+    return max(HEIGHT, 1.0 + 0.23 * boards) if boards else LOW
 
 
 def _loss_height(figures: Figures) -> float:
-    return max(HEIGHT, 0.4 + 0.23 * min(sum(d.lost > 0 for d in figures.devices), MOST))
+    boards = min(sum(d.lost > 0 for d in figures.devices), MOST)
+    return max(LOW, 0.4 + 0.23 * boards) if boards else LOW
 
 
 def _reboots(axes: Axes, figures: Figures) -> str:
     total = sum(reboot.starts for reboot in figures.reboots)
     if not total:
         return _nothing(axes, "no reboot", "No board restarted.")
-    width = max(figures.wide, step(figures.span / 40))
+    width = _reboots_in(figures)
     starts: dict[int, int] = {}
     for reboot in figures.reboots:
         n = int(reboot.at // width)
@@ -289,7 +307,7 @@ def _reboots(axes: Axes, figures: Figures) -> str:
     days = width / 86400
     axes.bar([_time(figures, n * width) for n in starts], list(starts.values()), width=days * 0.85,
              align="edge", color=COLOURS["violet"])  # fmt: skip
-    axes.yaxis.set_major_locator(ticker.MaxNLocator(4, integer=True))
+    _counts(axes, 4)
     _in_time(axes, figures)
     return f"Reboots over time, {total} in all."
 
@@ -299,8 +317,9 @@ def _batches(axes: Axes, figures: Figures) -> str:
     queries = list(dict.fromkeys(batch.query for batch in figures.batches))
     over = 0
     for query in sorted(queries, key=lambda q: list(colours).index(q) if q in colours else 9):
-        own = [batch for batch in figures.batches if batch.query == query]
-        over += sum(batch.late for batch in own)
+        every = [batch for batch in figures.batches if batch.query == query]
+        over += sum(batch.late for batch in every)
+        own = _thinned(every, lambda batch: batch.seconds)
         axes.plot(
             [_time(figures, b.at) for b in own], [b.seconds for b in own], label=query,
             color=COLOURS[colours.get(query, "muted")],
@@ -320,27 +339,69 @@ def _batches(axes: Axes, figures: Figures) -> str:
     return f"Time that each batch took; {over} of {len(figures.batches)} longer than the trigger."
 
 
+def _thinned(every: list[Batch], of: Callable[[Batch], float]) -> list[Batch]:
+    """Of the batches of each stretch of time the one with the most, where there are many."""
+    if len(every) <= POINTS:
+        return every
+    width = (every[-1].at - every[0].at) / POINTS or 1.0
+    most: dict[int, Batch] = {}
+    for batch in every:
+        n = int((batch.at - every[0].at) // width)
+        if n not in most or of(batch) > of(most[n]):
+            most[n] = batch
+    return list(most.values())
+
+
 def _spool(axes: Axes, figures: Figures) -> str:
-    told = [batch for batch in figures.batches if batch.spool is not None]
+    every = [batch for batch in figures.batches if batch.spool is not None]
+    told = _thinned(every, lambda batch: batch.spool or 0)
     times = [_time(figures, batch.at) for batch in told]
     depth = [batch.spool or 0 for batch in told]
     axes.fill_between(times, depth, color=COLOURS["amber"], alpha=0.2, linewidth=0)
     axes.plot(times, depth, color=COLOURS["amber"], linewidth=1.1)
     axes.set_ylim(0, max([*depth, 1]) * 1.08)
-    axes.yaxis.set_major_locator(ticker.MaxNLocator(5, integer=True))
+    _counts(axes, 5)
     _in_time(axes, figures, max(b.at + b.seconds for b in figures.batches))
     return f"Messages that waited in the log, at most {max(depth)}."
 
 
+def _has_delays(figures: Figures) -> bool:
+    return any(moment.p50 is not None for moment in figures.moments)
+
+
+def _stretch(figures: Figures) -> str:
+    return f"in each {numbers.duration(figures.wide)}"
+
+
+def _of_lost(figures: Figures) -> str:
+    return _most_of(sum(d.lost > 0 for d in figures.devices))
+
+
+def _of_gaps(figures: Figures) -> str:
+    return _most_of(figures.gappy)
+
+
+def _most_of(boards: int) -> str:
+    return f"the {MOST} of {numbers.count(boards)} boards with most" if boards > MOST else ""
+
+
+def _how_delayed(figures: Figures) -> str:
+    return "from a pack's newest record to its arrival" if _has_delays(figures) else ""
+
+
+def _each_reboots(figures: Figures) -> str:
+    return f"in each {numbers.duration(_reboots_in(figures))}" if figures.reboots else ""
+
+
 _PLOTS = (
     _Plot("rate", "Messages per second", _rate),
-    _Plot("devices", "Devices heard", _seen),
-    _Plot("loss", "Lost readings by device", _loss, _loss_height),
-    _Plot("gaps", "Gaps and silences", _gaps, _gaps_height),
-    _Plot("delay", "Delay", _delays),
-    _Plot("reboots", "Reboots", _reboots),
+    _Plot("devices", "Devices seen and silent", _seen, _stretch),
+    _Plot("loss", "Lost readings by device", _loss, _of_lost, _loss_height),
+    _Plot("gaps", "Gaps and silences", _gaps, _of_gaps, _gaps_height),
+    _Plot("delay", "Delay", _delays, _how_delayed, lambda f: HEIGHT if _has_delays(f) else LOW),
+    _Plot("reboots", "Reboots", _reboots, _each_reboots, lambda f: HEIGHT if f.reboots else LOW),
     _Plot("batches", "Batch time against trigger", _batches),
-    _Plot("spool", "Spool depth", _spool),
+    _Plot("spool", "Spool depth", _spool, lambda _: "messages received, and in no batch yet"),
 )
 
 
@@ -354,7 +415,7 @@ def _bars(
         axes.annotate(text, (length, row), xytext=(4, 0), textcoords="offset points", va="center")
     axes.set_yticks(rows, _short([device.name for device in devices]))
     axes.tick_params(axis="y", labelcolor=COLOURS["ink"])
-    axes.set_ylim(max(len(devices), 5) - 0.4, -0.6)
+    axes.set_ylim(len(devices) - 0.4, -0.6)
     axes.set_xlim(0, max(lengths) * 1.45)
     axes.grid(axis="y", visible=False)
     axes.set_xticks([])
@@ -385,6 +446,12 @@ def _short(names: Sequence[str], most: int = 14) -> list[str]:
 
 def _tail(name: str, most: int) -> str:
     return name if len(name) <= most else "…" + name[-(most - 1) :]
+
+
+def _counts(axes: Axes, ticks: int) -> None:
+    """The y axis counts."""
+    axes.yaxis.set_major_locator(ticker.MaxNLocator(ticks, integer=True))
+    axes.yaxis.set_major_formatter(ticker.FuncFormatter(lambda n, _: numbers.count(round(n))))
 
 
 def _legend(axes: Axes, columns: int = 4) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rich import box
 from rich.console import Console
+from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
@@ -12,8 +13,9 @@ from .figures import Device, Figures
 
 MOST = 15
 _HEADS = ("status", "silent for", "received", "lost", "twice", "reordered", "delay", "reboots")
-# What is left out where the terminal has fewer columns.
-_NEEDS = {"received": 100, "reordered": 100, "status": 76, "twice": 76}
+# What is left out, in this order, where names do not fit beside it.
+_LESS = ("reordered", "received", "twice", "reboots", "status", "delay")
+_NAME = 40  # characters of a name in a line
 _STYLES = {"bad": "bold red", "odd": "bold yellow", "good": "green", "": "bold"}
 
 
@@ -32,9 +34,21 @@ def show(figures: Figures, console: Console) -> None:
     ]  # fmt: skip
     if not worst:
         return
+    heads = list(_HEADS)
+    unbounded = console.options.update_width(1000)
+    table = _needy(worst, heads)
+    for head in _LESS:
+        if Measurement.get(console, unbounded, table).maximum <= console.width:
+            break
+        heads.remove(head)
+        table = _needy(worst, heads)
+    console.print(table)
+
+
+def _needy(worst: list[Device], heads: list[str]) -> Table:
+    """The first of these devices, with a column for each of `heads`."""
     table = Table(box=box.SIMPLE, title="Devices that need a look", title_justify="left")
-    table.add_column("device", overflow="fold")
-    heads = [head for head in _HEADS if console.width >= _NEEDS.get(head, 0)]
+    table.add_column("device", overflow="fold", max_width=_NAME)
     for head in heads:
         left = head == "status"
         table.add_column(head, justify="left" if left else "right", no_wrap=True)
@@ -43,13 +57,13 @@ def show(figures: Figures, console: Console) -> None:
         table.add_row(Text(device.name), *(cells[head] for head in heads))
     if len(worst) > MOST:
         table.caption = f"{MOST} of {numbers.count(len(worst))}"
-    console.print(table)
+    return table
 
 
 def _cells(of: Device) -> dict[str, Text]:
     return {
         "status": _text(of.status or ""),
-        "silent for": _text(numbers.duration(of.silent_s), "bold yellow" if of.silent else ""),
+        "silent for": _text(numbers.silence(of.silent_s), "bold yellow" if of.silent else ""),
         "received": _text(numbers.count(of.received)),
         "lost": _text(numbers.count(of.lost), "bold red" if of.lost else "dim"),
         "twice": _text(numbers.count(of.duplicates)),

@@ -1,0 +1,22 @@
+"""Which host and which port does an address name?"""
+
+from __future__ import annotations
+
+PORT = 1883
+TLS_PORT = 8883
+
+
+class AddressError(ValueError):
+    """It names no broker; the text says what would."""
+
+
+def address(text: str, tls: bool = False) -> tuple[str, int]:
+    """Host and port of "host", "host:port", "::1", "[::1]" or "[::1]:port"; the port is 1883
+    unless told, 8883 with TLS. AddressError."""
+    host, colon, port = text.rpartition(":")
+    if not colon or text.endswith("]") or (":" in host and not host.endswith("]")):
+        host, port = text, str(TLS_PORT if tls else PORT)
+    number = int(port) if port.isascii() and port.isdigit() else 0
+    if not host.strip("[]") or not 0 < number < 65536:
+        raise AddressError(f"the broker must be HOST or HOST:PORT, a port of 1 to 65535: {text}")
+    return host.strip("[]"), number
