@@ -74,3 +74,16 @@ def test_what_fails_is_said_in_a_line(spark: SparkSession, tmp_path: Path) -> No
     assert reason(error.value).endswith("OptionError: qso: no such option; did you mean qos?")
     with pytest.raises(RunError, match="row: no such job; there are raw, measurements"):
         Run(spark, Plan(tmp_path / "b", jobs=["row"]))
+
+
+def test_the_innermost_cause_is_told(spark: SparkSession, tmp_path: Path) -> None:
+    from flatmq_tools.pipeline.run import Plan, Run, RunError
+
+    (tmp_path / "landed").mkdir()
+    (tmp_path / "landed" / "torn.parquet").write_bytes(b"PAR1 and no end")
+    running = Run(spark, Plan(tmp_path / "out", landed=str(tmp_path / "landed"), jobs=["raw"]))
+    with pytest.raises(RunError, match=r"the query raw has ended: ") as error:
+        until(running.look)
+    running.stop()
+    *_, cause = str(error.value).splitlines()
+    assert cause.startswith("caused by java.") and "torn.parquet is not a Parquet file" in cause

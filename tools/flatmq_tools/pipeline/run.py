@@ -36,6 +36,8 @@ JOBS = ("raw", "measurements", "windows", "health")
 _LOOK = 0.25  # s between two looks at the queries
 _DRAIN = 60.0  # s
 _OWN = re.compile(r"flatmq_tools\.[\w.]+: ")  # an error of ours, in a trace
+_CAUSED = "Caused by: "  # a line of a trace of Java
+_TRACE = "Traceback (most recent call last):"
 _FOREVER = "36500d"  # a file that is older than others is a batch like any other
 
 _MESSAGE = ", ".join(f"`{name}` {kind}" for name, kind in columns.MESSAGE.items())
@@ -253,7 +255,30 @@ def main(plan: Plan, *, master: str | None, conf: dict[str, str], seconds: float
 
 
 def reason(error: PySparkException) -> str:
-    """What a Spark error says, without the traces of Python and of Java."""
+    """What a Spark error says, without the traces of Python and of Java; in a last line what
+    caused it, innermost."""
     lines = [line for line in str(error).splitlines() if line and not line[0].isspace()]
     known = [line for line in lines if _OWN.match(line)]
-    return known[-1] if known else "\n".join(lines[:3])
+    if known:
+        return known[-1]
+    said = "\n".join(lines[:3])
+    cause = _cause(error)
+    return said if cause in said else f"{said}\ncaused by {cause}"
+
+
+def _cause(error: BaseException) -> str:
+    """The innermost cause in a line; empty where none is told."""
+    texts: list[str] = []
+    at: BaseException | None = error
+    while at is not None:
+        texts += [str(at), str(getattr(at, "_stackTrace", ""))]
+        at = getattr(at, "_cause", None)
+    lines = [line for text in texts for line in text.splitlines() if line]
+    found = [n for n, line in enumerate(lines) if line.startswith(_CAUSED)]
+    if not found:
+        return ""
+    cause = lines[found[-1]].removeprefix(_CAUSED)
+    if cause.endswith(_TRACE):  # of Python, whose error is in the line that ends its trace
+        rest = lines[found[-1] + 1 :]
+        cause = next((line for line in rest if not line[0].isspace()), cause)
+    return cause
