@@ -101,7 +101,8 @@ def family(pid: int) -> list[int]:
     return found
 
 
-def _command(pid: int) -> str:
+def command(pid: int) -> str:
+    """The process's program and arguments; empty where there is none."""
     with contextlib.suppress(OSError):
         return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
     return ""
@@ -155,7 +156,7 @@ class _Program:
 
     def find(self, word: str) -> int | None:
         """A descendant whose command line has that word."""
-        return next((p for p in family(self.process.pid)[1:] if word in _command(p)), None)
+        return next((p for p in family(self.process.pid)[1:] if word in command(p)), None)
 
     def kill(self, pid: int) -> None:
         """Kills it, or one of its descendants, waits until all of them are gone, as they have to
