@@ -56,8 +56,45 @@ def test_the_count_finds_what_is_wrong(
 def test_the_report_says_what_was_found() -> None:
     counts = {f"raw: {reader}": crash.Count(0, 0) for reader in crash.READERS}
     counts["raw: Delta, Spark"] = crash.Count(7, 5)
-    one = crash.Result(["jvm"] * 8, 50_000, 8, 20, 99.0, counts)
+    one = crash.Result(["jvm"] * 8, 50_000, 8, 20, 99.0, counts, 3)
     assert not one.good
     text = crash.report([one], 50_000, 8)
-    assert "| jvm | 50,000 | 8 | 0 · 0 | 0 · 0 | 0 · 0 | 7 · 5 | 20 | 99 |" in text
+    assert "| jvm | 50,000 | 8 | 0 · 0 | 0 · 0 | 0 · 0 | 7 · 5 | 20 | 3 | 99 |" in text
     assert "flatmq pipeline crash --messages 50000 --kills 8 --part jvm`" in text
+
+
+_START = "1: mosquitto version 2.0.11 running\n"
+_PUBLISHED = (
+    "1: Received PUBLISH from crash-publisher (d0, q1, r0, m{}, 'dev/a', ... (93 bytes))\n"
+)
+_SENT = "1: Sending PUBLISH to ingest (d0, q1, r0, m{}, 'dev/a', ... (93 bytes))\n"
+_ANSWERED = "1: Sending PUBACK to crash-publisher (m{}, rc0)\n"
+_TAKEN = "1: Received PUBACK from ingest (Mid: {}, RC:0)\n"
+
+
+@pytest.mark.parametrize(
+    ("lines", "lost"),
+    [
+        ([(_PUBLISHED, 7), (_ANSWERED, 7)], 7),
+        ([(_PUBLISHED, 7), (_SENT, 2), (_ANSWERED, 7)], 7),
+        ([(_PUBLISHED, 7), (_SENT, 2), (_ANSWERED, 7), (_TAKEN, 1)], 7),
+        ([(_PUBLISHED, 7), (_SENT, 2), (_ANSWERED, 7), (_TAKEN, 2)], None),
+        ([(_PUBLISHED, 7)], None),
+        ([(_PUBLISHED, 7), (_ANSWERED, 7), (_PUBLISHED, 8)], None),
+        ([], None),
+    ],
+)
+def test_the_broker_is_held_to_what_its_receiver_acknowledged(
+    lines: list[tuple[str, int]], lost: int | None
+) -> None:
+    before = _START + _PUBLISHED.format(6) + _ANSWERED.format(6)
+    log = before + _START + "".join(line.format(number) for line, number in lines)
+    assert crash.last_words(log) == lost
+
+
+def test_what_the_broker_lost_is_not_missing_and_anything_else_is(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    _tables(tmp_path, [1, 4], [0, 1])
+    counts, _ = crash.counted(tmp_path, 4, spark, lost={2})
+    assert {count.missing for count in counts.values()} == {1}

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import threading
+import time
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,7 +14,8 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
 
-from mqtt import broker, publish, until
+from flatmq_tools.pipeline import crash
+from mqtt import PATIENCE, broker, publish, until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -74,3 +79,50 @@ def test_what_fails_is_said_in_a_line(spark: SparkSession, tmp_path: Path) -> No
     assert reason(error.value).endswith("OptionError: qso: no such option; did you mean qos?")
     with pytest.raises(RunError, match="row: no such job; there are raw, measurements"):
         Run(spark, Plan(tmp_path / "b", jobs=["row"]))
+
+
+def test_the_innermost_cause_is_told(spark: SparkSession, tmp_path: Path) -> None:
+    from flatmq_tools.pipeline.run import Plan, Run, RunError
+
+    (tmp_path / "landed").mkdir()
+    (tmp_path / "landed" / "torn.parquet").write_bytes(b"PAR1 and no end")
+    running = Run(spark, Plan(tmp_path / "out", landed=str(tmp_path / "landed"), jobs=["raw"]))
+    with pytest.raises(RunError, match=r"the query raw has ended: ") as error:
+        until(running.look)
+    running.stop()
+    *_, cause = str(error.value).splitlines()
+    assert cause.startswith("caused by java.") and "torn.parquet is not a Parquet file" in cause
+
+
+def _hold_up_the_next_source(held: list[int]) -> None:
+    """Stops the process of a source that starts now, as a machine does that is too busy."""
+    end = time.monotonic() + PATIENCE
+    while not held and time.monotonic() < end:
+        for pid in crash.family(os.getpid()):
+            if "python_streaming_source_runner" in crash.command(pid):
+                os.kill(pid, signal.SIGSTOP)
+                held.append(pid)
+
+
+def test_a_source_that_starts_too_slowly_is_started_again(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    from flatmq_tools.pipeline.run import Plan, Run
+
+    held: list[int] = []
+    busy = threading.Thread(target=_hold_up_the_next_source, args=[held])
+    busy.start()
+    with broker() as there:
+        source = {"brokerUrl": there.address, "topic": "dev/#"}
+        running = Run(spark, Plan(tmp_path, source, jobs=["raw"], trigger=0.1))
+        try:
+            until(lambda: running.look() or (tmp_path / "log" / "subscribed.json").exists())
+            busy.join()
+            publish(there, [_pack("a", 1)])
+            raw = tmp_path / "raw"
+            until(lambda: running.look() or (raw.exists() and _rows(raw)))
+        finally:
+            for pid in held:
+                os.kill(pid, signal.SIGKILL)
+            running.stop()
+    assert [row["payload"] for row in _rows(raw)] == [_pack("a", 1)[1]]

@@ -38,6 +38,12 @@ _LOOK = 0.25  # s between two looks at the queries
 _DRAIN = 60.0  # s
 _HEALTH_SHARE = 10  # times what a snapshot of the health tables took pass before the next one
 _OWN = re.compile(r"flatmq_tools\.[\w.]+: ")  # an error of ours, in a trace
+# Spark gives the process of a source 10 s to start: on a busy machine that is too short. It has
+# done nothing by then.
+_LATE = "Python worker failed to connect back"
+_STARTS = 5  # of a query, until it is given up
+_CAUSED = "Caused by: "  # a line of a trace of Java
+_TRACE = "Traceback (most recent call last):"
 _FOREVER = "36500d"  # a file that is older than others is a batch like any other
 
 _MESSAGE = ", ".join(f"`{name}` {kind}" for name, kind in columns.MESSAGE.items())
@@ -84,16 +90,10 @@ class Run:
         """Messages that are in the table raw since the start."""
         plan.out.mkdir(parents=True, exist_ok=True)
         self._progress = (plan.out / "progress.jsonl").open("a", encoding="utf-8")
-        self._queries = [
-            query
-            for job, start in (
-                ("raw", self._raw),
-                ("measurements", self._measurements),
-                ("windows", self._windows),
-            )
-            if job in plan.jobs
-            for query in [start()]
-        ]
+        ways = {"raw": self._raw, "measurements": self._measurements, "windows": self._windows}
+        self._ways = {job: start for job, start in ways.items() if job in plan.jobs}
+        self._queries = {job: start() for job, start in self._ways.items()}
+        self._starts = dict.fromkeys(self._ways, 1)
 
     # The queries
 
@@ -152,12 +152,15 @@ class Run:
     def look(self) -> None:
         """Notes the progress of the queries, and makes the health tables when they are due.
         RunError when a query has ended."""
-        for query in self._queries:
+        for job, query in self._queries.items():
             self._note(query)
             if not query.isActive:
                 error = query.exception()
                 told = "it was stopped" if error is None else reason(error)
-                raise RunError(f"the query {query.name} has ended: {told}")
+                if _LATE not in told or self._starts[job] >= _STARTS:
+                    raise RunError(f"the query {job} has ended: {told}")
+                self._queries[job] = self._ways[job]()
+                self._starts[job] += 1
         begun = time.monotonic()
         if begun > self._due:
             self.health()
@@ -194,25 +197,25 @@ class Run:
         """Works off what is there: first what came from the broker, for `_DRAIN` s at the most as
         it may send on, then what is made of it."""
         end = time.monotonic() + _DRAIN
-        for query in self._queries:
-            if query.name == "raw":
+        for job in self._queries:
+            if job == "raw":
                 idle = 0
                 while idle < 2 and time.monotonic() < end:
                     self.look()
-                    told = query.status
+                    told = self._queries[job].status
                     busy = told["isDataAvailable"] or told["isTriggerActive"]
                     idle = 0 if busy else idle + 1
                     time.sleep(_LOOK + (0 if busy else self._plan.trigger))
                 self.look()
-                query.stop()
+                self._queries[job].stop()
             else:
-                query.processAllAvailable()
-                self._note(query)
+                self._queries[job].processAllAvailable()
+                self._note(self._queries[job])
         self.health()
 
     def stop(self) -> None:
         """Stops the queries; a batch that is under way is done again by the next run."""
-        for query in self._queries:
+        for query in self._queries.values():
             query.stop()
         self._progress.close()
 
@@ -256,7 +259,30 @@ def main(plan: Plan, *, master: str | None, conf: dict[str, str], seconds: float
 
 
 def reason(error: PySparkException) -> str:
-    """What a Spark error says, without the traces of Python and of Java."""
+    """What a Spark error says, without the traces of Python and of Java; in a last line what
+    caused it, innermost."""
     lines = [line for line in str(error).splitlines() if line and not line[0].isspace()]
     known = [line for line in lines if _OWN.match(line)]
-    return known[-1] if known else "\n".join(lines[:3])
+    if known:
+        return known[-1]
+    said = "\n".join(lines[:3])
+    cause = _cause(error)
+    return said if cause in said else f"{said}\ncaused by {cause}"
+
+
+def _cause(error: BaseException) -> str:
+    """The innermost cause in a line; empty where none is told."""
+    texts: list[str] = []
+    at: BaseException | None = error
+    while at is not None:
+        texts += [str(at), str(getattr(at, "_stackTrace", ""))]
+        at = getattr(at, "_cause", None)
+    lines = [line for text in texts for line in text.splitlines() if line]
+    found = [n for n, line in enumerate(lines) if line.startswith(_CAUSED)]
+    if not found:
+        return ""
+    cause = lines[found[-1]].removeprefix(_CAUSED)
+    if cause.endswith(_TRACE):  # of Python, whose error is in the line that ends its trace
+        rest = lines[found[-1] + 1 :]
+        cause = next((line for line in rest if not line[0].isspace()), cause)
+    return cause
