@@ -350,13 +350,23 @@ class _Stage:
         elif part == "ingest":
             self.ingest.kill(self.ingest.process.pid)
         else:
-            word = {"jvm": "org.apache.spark.deploy", "source": "python_streaming_source_runner"}
-            found: int | None = self.driver.process.pid
-            if part in word:
-                _until(f"there is no {part}", lambda: self.driver.find(word[part]))
-                found = self.driver.find(word[part])
+            find = {
+                "driver": lambda: self.driver.process.pid,
+                "jvm": lambda: self.driver.find("org.apache.spark.deploy"),
+                "source": self._source,
+            }[part]
+            _until(f"there is no {part}", find)
+            found = find()
             assert found is not None
             self.driver.kill(found)
+
+    def _source(self) -> int | None:
+        """Of the processes of sources the one that receives: it has the log."""
+        with contextlib.suppress(OSError, ValueError):
+            pid = int((self.out / "log" / "lock").read_text())
+            if pid in family(self.driver.process.pid):
+                return pid
+        return None
 
     def wait_for_publisher(self) -> None:
         """Returns when all that was let is acknowledged."""
