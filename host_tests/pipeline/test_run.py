@@ -126,3 +126,37 @@ def test_a_source_that_starts_too_slowly_is_started_again(
                 os.kill(pid, signal.SIGKILL)
             running.stop()
     assert [row["payload"] for row in _rows(raw)] == [_pack("a", 1)[1]]
+
+
+def test_landed_files_go_when_they_are_in_raw(spark: SparkSession, tmp_path: Path) -> None:
+    from flatmq_tools.pipeline.bench.messages import fill
+    from flatmq_tools.pipeline.landing import Landing
+    from flatmq_tools.pipeline.log import Writer
+    from flatmq_tools.pipeline.run import Plan, Run
+
+    landed = tmp_path / "landed"
+    plan = Plan(tmp_path / "out", landed=str(landed), clean=True, jobs=["raw"], trigger=0.1)
+    with Writer(tmp_path / "log") as log:
+        landing = Landing(log, str(landed))
+        running = Run(spark, plan)
+        for n in range(1, 5):
+            fill(log, 10)
+            log.rotate()
+            landing.land()
+            if n == 1:
+                (first,) = landed.glob("*.parquet")
+            until(lambda n=n: running.look() or running.rows == 10 * n)  # type: ignore[misc]
+        until(lambda: running.look() or not first.exists())
+        running.finish()
+        running.stop()
+    assert len(_rows(tmp_path / "out" / "raw")) == 40
+
+
+def test_only_landed_files_can_be_removed(tmp_path: Path) -> None:
+    from click.testing import CliRunner
+
+    from flatmq_tools.pipeline import cli
+
+    result = CliRunner().invoke(cli.pipeline, ["run", str(tmp_path), "--clean"])
+    assert result.exit_code == 2
+    assert "--clean is for what --landed names" in result.output

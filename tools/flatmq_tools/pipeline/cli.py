@@ -124,6 +124,7 @@ def ingest(
     metavar="FOLDER",
     help="Take the files that `flatmq pipeline ingest` lands, not the broker.",
 )
+@click.option("--clean", is_flag=True, help="Remove landed files once they are in the table raw.")
 @click.option(
     "--job",
     "jobs",
@@ -155,6 +156,7 @@ def run(
     filters: tuple[str, ...],
     options: dict[str, str],
     landed: str | None,
+    clean: bool,
     jobs: tuple[str, ...],
     delta: bool,
     trigger: float,
@@ -175,7 +177,11 @@ def run(
     source = {"brokerUrl": broker, "filters": json.dumps(filters), **options}
     if PASSWORD in os.environ and "username" in options:
         source.setdefault("password", os.environ[PASSWORD])
-    plan = command.Plan(out, source, landed, jobs or command.JOBS, delta, trigger, health_every)
+    if clean and landed is None:
+        raise click.UsageError("--clean is for what --landed names")
+    plan = command.Plan(
+        out, source, landed, clean, jobs or command.JOBS, delta, trigger, health_every
+    )
     end(
         lambda: command.main(plan, master=master or None, conf=conf, seconds=seconds),
         command.RunError,

@@ -21,7 +21,6 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -45,6 +44,7 @@ _STARTS = 5  # of a query, until it is given up
 _CAUSED = "Caused by: "  # a line of a trace of Java
 _TRACE = "Traceback (most recent call last):"
 _FOREVER = "36500d"  # a file that is older than others is a batch like any other
+_REMOVED = "30d"  # for which the name of a file is known, where they are removed
 
 _MESSAGE = ", ".join(f"`{name}` {kind}" for name, kind in columns.MESSAGE.items())
 
@@ -63,6 +63,8 @@ class Plan:
     """Options of format("mqtt"); localStorage is OUT/log unless it says otherwise."""
     landed: str | None = None
     """In place of the broker: the folder or URL where an ingest lands files."""
+    clean: bool = False
+    """Remove landed files once they are in the table raw."""
     jobs: Sequence[str] = JOBS
     delta: bool = False
     """Delta tables beside those of Parquet."""
@@ -100,7 +102,7 @@ class Run:
     def _raw(self) -> StreamingQuery:
         plan = self._plan
         if plan.landed is not None:
-            frame = self._files(plan.landed, _MESSAGE)
+            frame = self._files(plan.landed)
         else:
             told = {"localStorage": str(plan.out / "log"), **plan.source}
             frame = self._spark.readStream.format("mqtt").options(**told).load()
@@ -134,8 +136,10 @@ class Run:
             .start()
         )
 
-    def _files(self, folder: str, schema: Any) -> DataFrame:
-        reader = self._spark.readStream.schema(schema).option("maxFileAge", _FOREVER)
+    def _files(self, folder: str) -> DataFrame:
+        reader = self._spark.readStream.schema(_MESSAGE).option("maxFileAge", _FOREVER)
+        if self._plan.clean:
+            reader = reader.option("cleanSource", "delete").option("maxFileAge", _REMOVED)
         return reader.parquet(folder)
 
     def _follow(self, name: str, schema: str | StructType) -> DataFrame:
