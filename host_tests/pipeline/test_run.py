@@ -20,6 +20,8 @@ from mqtt import PATIENCE, broker, publish, until
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from flatmq_tools.pipeline.run import Run
+
 
 def _pack(device: str, seq: int) -> tuple[str, bytes]:
     text = (
@@ -150,6 +152,40 @@ def test_landed_files_go_when_they_are_in_raw(spark: SparkSession, tmp_path: Pat
         running.finish()
         running.stop()
     assert len(_rows(tmp_path / "out" / "raw")) == 40
+
+
+def _sizes(running: Run, raw: Path, rows: int) -> list[int]:
+    """Of the batches that came, when there are so many rows in them."""
+    until(lambda: running.look() or (raw.exists() and len(_rows(raw)) == rows))
+    running.stop()
+    batches = len(list(raw.glob("batch=*")))
+    return [size for n in range(batches) if (size := len(_rows(raw / f"batch={n}")))]
+
+
+def test_a_batch_is_bounded(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What has come while Spark was away does not come in one."""
+    from flatmq_tools.pipeline import run
+    from flatmq_tools.pipeline.bench.messages import fill
+    from flatmq_tools.pipeline.landing import Landing
+    from flatmq_tools.pipeline.log import Writer
+
+    monkeypatch.setattr(run, "_ROWS", 10)
+    monkeypatch.setattr(run, "_BYTES", 1)
+    with broker() as there, Writer(tmp_path / "kept") as log:
+        out = tmp_path / "out"
+        with Writer(out / "log") as waiting:
+            fill(waiting, 25)
+        for n in (3, 4):
+            fill(log, n)
+            log.rotate()
+        Landing(log, str(tmp_path / "landed")).land()
+        source = {"brokerUrl": there.address, "topic": "dev/#"}
+        plan = run.Plan(out, source, jobs=["raw"], trigger=0.1)
+        assert _sizes(run.Run(spark, plan), out / "raw", 25) == [10, 10, 5]
+        plan = run.Plan(tmp_path / "b", landed=str(tmp_path / "landed"), jobs=["raw"])
+        assert _sizes(run.Run(spark, plan), tmp_path / "b" / "raw", 7) == [3, 4]
 
 
 def test_only_landed_files_can_be_removed(tmp_path: Path) -> None:

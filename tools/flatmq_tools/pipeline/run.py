@@ -43,6 +43,10 @@ _LATE = "Python worker failed to connect back"
 _STARTS = 5  # of a query, until it is given up
 _CAUSED = "Caused by: "  # a line of a trace of Java
 _TRACE = "Traceback (most recent call last):"
+# Of a batch of raw, at the most: what has come while Spark was away is worked off in several, as a
+# batch passes through the driver's memory on its way to a Delta table.
+_ROWS = 1_000_000
+_BYTES = 64 << 20  # of landed files, at 30 B a message or so; one file in any case
 _FOREVER = "36500d"  # a file that is older than others is a batch like any other
 _REMOVED = "30d"  # for which the name of a file is known, where they are removed
 
@@ -104,7 +108,11 @@ class Run:
         if plan.landed is not None:
             frame = self._files(plan.landed)
         else:
-            told = {"localStorage": str(plan.out / "log"), **plan.source}
+            told = {
+                "localStorage": str(plan.out / "log"),
+                "maxOffsetsPerTrigger": str(_ROWS),
+                **plan.source,
+            }
             frame = self._spark.readStream.format("mqtt").options(**told).load()
         return self._start("raw", frame, (raw.raw, self._sinks("raw")))
 
@@ -138,6 +146,7 @@ class Run:
 
     def _files(self, folder: str) -> DataFrame:
         reader = self._spark.readStream.schema(_MESSAGE).option("maxFileAge", _FOREVER)
+        reader = reader.option("maxBytesPerTrigger", _BYTES)
         if self._plan.clean:
             reader = reader.option("cleanSource", "delete").option("maxFileAge", _REMOVED)
         return reader.parquet(folder)
