@@ -98,3 +98,18 @@ def test_what_the_broker_lost_is_not_missing_and_anything_else_is(
     _tables(tmp_path, [1, 4], [0, 1])
     counts, _ = crash.counted(tmp_path, 4, spark, lost={2})
     assert {count.missing for count in counts.values()} == {1}
+
+
+@pytest.mark.parametrize(
+    ("kills", "messages"),
+    [(["source", "jvm", "driver"], 3000), (["ingest", "ingest"], 2000), (["broker"] * 2, 2000)],
+    ids=["spark", "ingest", "broker"],
+)
+def test_each_part_is_killed_and_every_message_is_there_once(
+    kills: list[str], messages: int, spark: SparkSession
+) -> None:
+    killed = []
+    found = crash.run(kills, messages, spark, seed=1, on_kill=lambda: killed.append(1))
+    assert len(killed) == len(kills)
+    assert len(found.counts) == 8 and found.good
+    assert found.lost <= kills.count("broker")
