@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,12 +13,12 @@ from typing import Any, NamedTuple
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from .. import progress
 from ..jobs import measurements
 from ..jobs.columns import MESSAGE
 from ..jobs.health import Health
 
 RAW = "raw"
-PROGRESS = "progress.jsonl"
 _BUCKETS = 120  # at most, over the time that a picture shows
 _STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200)  # s
 _DAY = 86400
@@ -157,11 +158,9 @@ class Figures:
 
 def of_tables(spark: SparkSession, folder: Path) -> Figures:
     """What the tables in `folder` say: raw/ (Parquet, in whatever subfolders, or Delta), and
-    progress.jsonl if it is there. ReportError."""
+    what `progress` keeps of the batches, if anything. ReportError."""
     figures = of_messages(table(spark, folder / RAW))
-    progress = folder / PROGRESS
-    if progress.exists():
-        figures.batches = batches(progress, figures.since)
+    figures.batches = batches(progress.lines(folder), figures.since)
     return figures
 
 
@@ -292,11 +291,11 @@ def _device(row: Any, start: datetime.datetime) -> Device:
     )  # fmt: skip
 
 
-def batches(file: Path, start: datetime.datetime) -> list[Batch]:
-    """The micro-batches of progress.jsonl: one StreamingQueryProgress of Spark a line, and in it
+def batches(lines: Iterable[str], start: datetime.datetime) -> list[Batch]:
+    """The micro-batches of `progress`: one StreamingQueryProgress of Spark a line, and in it
     "triggerMs", the interval. A line that is torn, as of a kill, is passed over."""
     found: dict[tuple[str, int], Batch] = {}
-    for line in file.read_text(encoding="utf-8").splitlines():
+    for line in lines:
         try:
             said = json.loads(line)
             at = datetime.datetime.fromisoformat(said["timestamp"].replace("Z", "+00:00"))
