@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +16,7 @@ import pytest
 from deltalake import write_deltalake
 
 from flatmq_tools.pipeline import crash
+from mqtt import until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -98,3 +104,48 @@ def test_what_the_broker_lost_is_not_missing_and_anything_else_is(
     _tables(tmp_path, [1, 4], [0, 1])
     counts, _ = crash.counted(tmp_path, 4, spark, lost={2})
     assert {count.missing for count in counts.values()} == {1}
+
+
+@pytest.mark.parametrize(
+    ("kills", "messages"),
+    [(["source", "jvm", "driver"], 3000), (["ingest", "ingest"], 2000), (["broker"] * 2, 2000)],
+    ids=["spark", "ingest", "broker"],
+)
+def test_each_part_is_killed_and_every_message_is_there_once(
+    kills: list[str], messages: int, spark: SparkSession
+) -> None:
+    killed = []
+    found = crash.run(kills, messages, spark, seed=1, on_kill=lambda: killed.append(1))
+    assert len(killed) == len(kills)
+    assert len(found.counts) == 8 and found.good
+    assert found.lost <= kills.count("broker")
+
+
+def test_a_run_that_is_told_to_end_leaves_nothing_behind() -> None:
+    """Told more than once: `timeout` tells it twice."""
+    command = ["crash", "--messages", "100", "--kills", "1", "--part", "jvm"]
+    program = subprocess.Popen(
+        [sys.executable, "-m", "flatmq_tools.cli", "pipeline", *command],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    seen: set[int] = set()
+
+    def under_way() -> bool:
+        seen.update(crash.family(program.pid))
+        runs = [pid for pid in seen if "pipeline run" in crash.command(pid)]
+        theirs = [pid for run in runs for pid in crash.family(run)]
+        return any("org.apache.spark.deploy" in crash.command(pid) for pid in theirs)
+
+    try:
+        until(under_way)
+        seen.update(crash.family(program.pid))
+        until(lambda: program.send_signal(signal.SIGTERM) or program.poll() is not None)
+        assert program.returncode == 143
+        until(lambda: not any(crash.alive(pid) for pid in seen))
+    finally:
+        for pid in filter(crash.alive, seen):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +16,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
 
+from flatmq_tools.broker import Broker
 from flatmq_tools.pipeline import crash
 from mqtt import PATIENCE, broker, publish, until
 
@@ -50,6 +53,7 @@ def test_from_a_broker_to_every_table(spark: SparkSession, tmp_path: Path) -> No
         running.finish()
         running.stop()
 
+    assert running.rows == 8
     assert Counter(row["payload"] for row in _rows(tmp_path / "raw"))[sent[3][1]] == 2
     assert len(_rows(tmp_path / "raw")) == 8
     measured = {
@@ -94,6 +98,41 @@ def test_the_innermost_cause_is_told(spark: SparkSession, tmp_path: Path) -> Non
     running.stop()
     *_, cause = str(error.value).splitlines()
     assert cause.startswith("caused by java.") and "torn.parquet is not a Parquet file" in cause
+
+
+def _job(spark: SparkSession, folder: Path, there: Broker, done: Callable[[Run], object]) -> int:
+    """The table raw, until that is so; returns how many messages are said to be more."""
+    from flatmq_tools.pipeline.run import Plan, Run
+
+    source = {"brokerUrl": there.address, "topic": "dev/#"}
+    running = Run(spark, Plan(folder, source, jobs=["raw"], trigger=0.1))
+    try:
+        until(lambda: running.look() or done(running))
+        running.finish()
+    finally:
+        running.stop()
+    return running.rows
+
+
+def test_what_is_more_is_what_was_not_there_before(spark: SparkSession, tmp_path: Path) -> None:
+    raw, commits = tmp_path / "raw", tmp_path / "checkpoints" / "raw" / "commits"
+
+    def uncommit() -> Path:
+        """As after a crash before Spark noted that the last batch was done. Returns its folder."""
+        last = max(int(commit.name) for commit in commits.glob("[0-9]*"))
+        (commits / str(last)).unlink()
+        (commits / f".{last}.crc").unlink()
+        return raw / f"batch={last}"
+
+    with broker() as there:
+        subscribed = tmp_path / "log" / "subscribed.json"
+        assert _job(spark, tmp_path, there, lambda _: subscribed.exists()) == 0
+        publish(there, [_pack("a", n) for n in range(3)])
+        assert _job(spark, tmp_path, there, lambda _: len(_rows(raw)) >= 3) == 3
+        before = uncommit()
+        assert _job(spark, tmp_path, there, lambda _: list(commits.glob(before.name[6:]))) == 0
+        shutil.rmtree(uncommit())
+        assert _job(spark, tmp_path, there, lambda _: len(_rows(raw)) >= 3) == 3
 
 
 def _hold_up_the_next_source(held: list[int]) -> None:

@@ -115,7 +115,7 @@ def command(pid: int) -> str:
     return ""
 
 
-def _alive(pid: int) -> bool:
+def alive(pid: int) -> bool:
     """Whether it runs; one that is dead and was not waited for does not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
@@ -173,8 +173,8 @@ class _Program:
         # Without the one that was killed the driver has to end by itself, with an error.
         _until(lambda: f"{self.tail()}\nstill runs without process {pid}", self._over)
         _until(
-            lambda: f"processes left behind: {[p for p in family_then if _alive(p)]}",
-            lambda: not any(map(_alive, family_then)),
+            lambda: f"processes left behind: {[p for p in family_then if alive(p)]}",
+            lambda: not any(map(alive, family_then)),
         )
         self.start()
 
@@ -503,26 +503,37 @@ def main(
     "crash" where a file is given. Returns 1 when a message is missing, or there twice."""
     from .session import session
 
-    # What was started ends with this, also when it is told to end.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    spark = session("local[2]", "flatmq crash")
+    signal.signal(signal.SIGTERM, _end)
     found = []
-    with Progress() as progress:
-        for part in parts:
-            task = progress.add_task(f"kill -9: {part}", total=kills)
-            found.append(
-                run(
-                    [part] * kills,
-                    messages,
-                    spark,
-                    seed=seed,
-                    on_kill=lambda task=task: progress.advance(task),  # type: ignore[misc]
+    try:
+        spark = session("local[2]", "flatmq crash")
+        with Progress() as progress:
+            for part in parts:
+                task = progress.add_task(f"kill -9: {part}", total=kills)
+                found.append(
+                    run(
+                        [part] * kills,
+                        messages,
+                        spark,
+                        seed=seed,
+                        on_kill=lambda task=task: progress.advance(task),  # type: ignore[misc]
+                    )
                 )
-            )
-            if results_path is not None:  # what is found is kept, should the next one fail
-                results.write(results_path, "crash", report(found, messages, kills))
+                if results_path is not None:  # what is found is kept, should the next one fail
+                    results.write(results_path, "crash", report(found, messages, kills))
+    finally:
+        for pid in family(os.getpid())[1:]:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
     print(report(found, messages, kills))
     return 0 if all(one.good for one in found) else 1
+
+
+def _end(*_: object) -> None:
+    """Has what was started end with this process, which is told so: once, as `timeout` tells it
+    twice, and the second would end the clearing up."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    sys.exit(143)
 
 
 def report(found: Sequence[Result], messages: int, kills: int) -> str:

@@ -22,6 +22,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pyarrow.dataset as ds
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -30,6 +31,7 @@ from rich.console import Console
 
 from . import batches, sinks
 from .jobs import columns, health, measurements, raw, windows
+from .progress import Progress
 from .session import session
 
 JOBS = ("raw", "measurements", "windows", "health")
@@ -95,7 +97,8 @@ class Run:
         self.rows = 0
         """Messages that are in the table raw since the start."""
         plan.out.mkdir(parents=True, exist_ok=True)
-        self._progress = (plan.out / "progress.jsonl").open("a", encoding="utf-8")
+        self._progress = Progress(plan.out)
+        self._before = {folder.name for folder in (plan.out / "raw").glob("batch=*")}
         ways = {"raw": self._raw, "measurements": self._measurements, "windows": self._windows}
         self._ways = {job: start for job, start in ways.items() if job in plan.jobs}
         self._queries = {job: start() for job, start in self._ways.items()}
@@ -183,13 +186,21 @@ class Run:
     def _note(self, query: StreamingQuery) -> None:
         for progress in query.recentProgress:
             known = json.loads(progress.json)
-            if known["batchId"] > self._seen.get(known["name"], -1):
+            # A query that begins tells of its next batch before there is one.
+            begun = "addBatch" in known["durationMs"]
+            if begun and known["batchId"] > self._seen.get(known["name"], -1):
                 self._seen[known["name"]] = known["batchId"]
                 known["triggerMs"] = round(self._plan.trigger * 1000)
-                self._progress.write(json.dumps(known) + "\n")
+                self._progress.write(json.dumps(known))
                 if known["name"] == "raw":
-                    self.rows += known["numInputRows"]
-        self._progress.flush()
+                    self.rows += self._written(known["batchId"])
+
+    def _written(self, batch: int) -> int:
+        """Messages of a batch of raw, unless it was there before and was only done again."""
+        folder = self._plan.out / "raw" / f"batch={batch}"
+        if folder.name in self._before or not folder.is_dir():
+            return 0
+        return int(ds.dataset(folder, format="parquet").count_rows())
 
     def health(self) -> None:
         """Makes the tables health, devices and gaps anew, from what is in raw."""

@@ -142,7 +142,12 @@ def into(*tables: tuple[Transform, Sequence[Sink]]) -> Callable[[DataFrame, int]
             (function, [sink for sink in sinks if not sink.has(query, batch_id, spark)])
             for function, sinks in tables
         ]
-        several = sum(len(sinks) for _, sinks in wanted) > 1
+        count = sum(len(sinks) for _, sinks in wanted)
+        if not count:
+            # Killed after the last of them, before Spark noted it. What the query keeps as its
+            # state has to come of this batch again, or Spark ends the query, now and each time.
+            batch.write.format("noop").mode("overwrite").save()
+        several = count > 1
         if several:
             batch.persist()
         try:
