@@ -7,8 +7,10 @@ import io
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -24,13 +26,20 @@ ROOT = Path(__file__).parents[2]
 DEADLINE = 600  # seconds, of a machine that is busy
 
 
-def run(*arguments: object, **variables: str) -> subprocess.CompletedProcess[str]:
-    environment = interpreter.environment(Path(flatmq.__file__).parents[1], ROOT / "tools")
+COMMAND = [sys.executable, "-m", "flatmq_tools.cli", "pipeline", "demo"]
+
+
+def environment(**variables: str) -> dict[str, str]:
+    made = interpreter.environment(Path(flatmq.__file__).parents[1], ROOT / "tools")
     for name in ("BROKER", "SPARK_MASTER"):
-        environment.pop(name, None)
+        made.pop(name, None)
+    return {**made, "COLUMNS": "200", "PYTHONUNBUFFERED": "1", **variables}
+
+
+def run(*arguments: object, **variables: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "flatmq_tools.cli", "pipeline", "demo", *map(str, arguments)],
-        env={**environment, "COLUMNS": "200", **variables},
+        [*COMMAND, *map(str, arguments)],
+        env=environment(**variables),
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -60,6 +69,31 @@ def test_everything_that_boards_send_is_in_the_tables(tmp_path: Path) -> None:
         "<img" in (out / "report.html").read_text() or "<svg" in (out / "report.html").read_text()
     )
     assert json.loads((out / "progress.jsonl").read_text().splitlines()[0])["name"]
+
+
+def test_who_ends_it_ends_its_processes(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    with subprocess.Popen(
+        [*COMMAND, str(out)], env=environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE
+    ) as demo:
+        assert demo.stdout is not None
+        for line in demo.stdout:
+            if b"starting the ingest" in line:
+                break
+        end = time.monotonic() + DEADLINE
+        while f"run {out} --landed" not in processes():
+            assert demo.poll() is None and time.monotonic() < end
+            time.sleep(0.1)
+        demo.terminate()
+        assert demo.wait(DEADLINE) == 128 + signal.SIGTERM
+    assert str(out) not in processes()
+
+
+def processes() -> str:
+    """The command lines of all that run."""
+    return subprocess.run(
+        ["ps", "-eww", "-o", "args"], capture_output=True, text=True, check=True
+    ).stdout
 
 
 def test_a_folder_of_somebody_else_is_left_alone(tmp_path: Path) -> None:

@@ -420,6 +420,9 @@ def main(
         mark.touch()
     except OSError as error:
         raise DemoError(f"{out} cannot be written: {error.strerror}") from error
+    # Whoever ends it ends its processes with it.
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda which, _: sys.exit(128 + which))
     address = os.environ.get("BROKER")
     with brokers.external(address) if address else brokers.embedded() as target:
         return Demo(out, devices, real, ingests, seconds, seed, user, console or Console()).run(

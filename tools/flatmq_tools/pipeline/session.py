@@ -58,7 +58,7 @@ def session(
         builder = builder.config(option.replace("__", "."), text)
     spark = builder.getOrCreate()
     context = spark.sparkContext
-    if context.master.startswith("local") and not context.getConf().contains(_SHUFFLE):
+    if (context.master or "").startswith("local") and not context.getConf().contains(_SHUFFLE):
         spark.conf.set(_SHUFFLE, _LOCAL[_SHUFFLE])  # it was left to spark-submit, which has 200
     return spark
 

@@ -9,7 +9,7 @@ they arrived at the same time.
 from __future__ import annotations
 
 import datetime
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from pyspark import StorageLevel
 from pyspark.sql import Column, DataFrame, Window
@@ -61,13 +61,26 @@ class Health:
         self.packs = self._marked(parsed(frame, telemetry) if packs is None else packs)
         """One row a pack that came: device, boot, seq, timestamp, offset, delay (ms; null where
         the pack has no time of its own), and copy, reordered."""
+        self._kept: dict[str, DataFrame] | None = None
 
     def __enter__(self) -> Health:
         self.packs = self.packs.persist(StorageLevel.DISK_ONLY)  # of however many there are
+        self._kept = {}
         return self
 
     def __exit__(self, *_: object) -> None:
+        for frame in (self._kept or {}).values():
+            frame.unpersist()
+        self._kept = None
         self.packs.unpersist()
+
+    def _once(self, name: str, make: Callable[[], DataFrame]) -> DataFrame:
+        """What several tables are made of: as a context manager, made once."""
+        if self._kept is None:
+            return make()
+        if name not in self._kept:
+            self._kept[name] = make().persist()
+        return self._kept[name]
 
     def _newest_status(self, filters: Sequence[str]) -> DataFrame:
         newest = F.struct("timestamp", "offset")
@@ -107,6 +120,9 @@ class Health:
 
     def _boots(self) -> DataFrame:
         """Per boot, without what is known of the device."""
+        return self._once("boots", self._made_boots)
+
+    def _made_boots(self) -> DataFrame:
         once = ~F.col("copy")
         delays = F.percentile_approx(F.when(once, F.col("delay")), [0.5, 0.95, 0.99], 10_000)
         boots = self.packs.groupBy(*_BOOT).agg(
@@ -174,6 +190,9 @@ class Health:
 
     def _intervals(self) -> DataFrame:
         """Per device: usual_s, the median time between packs, and after_s, when it is silent."""
+        return self._once("intervals", self._made_intervals)
+
+    def _made_intervals(self) -> DataFrame:
         own = self._arrivals().groupBy("device").agg(
             F.percentile_approx(_seconds("since", "until"), 0.5, 10_000).alias("usual_s")
         )  # fmt: skip
