@@ -22,7 +22,7 @@ help:
 	@echo "make pipeline  200 boards, the ingest, Spark's jobs, the report, in two minutes; BROKER, SPARK_MASTER"
 	@echo "make test    lint, types and every test"
 	@echo "make bench   flatmq beside other clients; writes docs/results.md"
-	@echo "make bench-pipeline  the ingest beside paho-mqtt; writes docs/results.md"
+	@echo "make bench-pipeline  broker to Parquet, by part, beside paho-mqtt; writes docs/results.md"
 	@echo "make soak    a million messages each way over a link that breaks; writes docs/results.md"
 	@echo "make faults  every fault there is a scenario for; writes docs/results.md"
 	@echo "make fuzz    hostile bytes, guided by coverage, for FUZZ_SECONDS=60"

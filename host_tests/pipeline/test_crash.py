@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +16,7 @@ import pytest
 from deltalake import write_deltalake
 
 from flatmq_tools.pipeline import crash
+from mqtt import until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -56,8 +62,90 @@ def test_the_count_finds_what_is_wrong(
 def test_the_report_says_what_was_found() -> None:
     counts = {f"raw: {reader}": crash.Count(0, 0) for reader in crash.READERS}
     counts["raw: Delta, Spark"] = crash.Count(7, 5)
-    one = crash.Result(["jvm"] * 8, 50_000, 8, 20, 99.0, counts)
+    one = crash.Result(["jvm"] * 8, 50_000, 8, 20, 99.0, counts, 3)
     assert not one.good
     text = crash.report([one], 50_000, 8)
-    assert "| jvm | 50,000 | 8 | 0 · 0 | 0 · 0 | 0 · 0 | 7 · 5 | 20 | 99 |" in text
+    assert "| jvm | 50,000 | 8 | 0 · 0 | 0 · 0 | 0 · 0 | 7 · 5 | 20 | 3 | 99 |" in text
     assert "flatmq pipeline crash --messages 50000 --kills 8 --part jvm`" in text
+
+
+_START = "1: mosquitto version 2.0.11 running\n"
+_PUBLISHED = (
+    "1: Received PUBLISH from crash-publisher (d0, q1, r0, m{}, 'dev/a', ... (93 bytes))\n"
+)
+_SENT = "1: Sending PUBLISH to ingest (d0, q1, r0, m{}, 'dev/a', ... (93 bytes))\n"
+_ANSWERED = "1: Sending PUBACK to crash-publisher (m{}, rc0)\n"
+_TAKEN = "1: Received PUBACK from ingest (Mid: {}, RC:0)\n"
+
+
+@pytest.mark.parametrize(
+    ("lines", "lost"),
+    [
+        ([(_PUBLISHED, 7), (_ANSWERED, 7)], 7),
+        ([(_PUBLISHED, 7), (_SENT, 2), (_ANSWERED, 7)], 7),
+        ([(_PUBLISHED, 7), (_SENT, 2), (_ANSWERED, 7), (_TAKEN, 1)], 7),
+        ([(_PUBLISHED, 7), (_SENT, 2), (_ANSWERED, 7), (_TAKEN, 2)], None),
+        ([(_PUBLISHED, 7)], None),
+        ([(_PUBLISHED, 7), (_ANSWERED, 7), (_PUBLISHED, 8)], None),
+        ([], None),
+    ],
+)
+def test_the_broker_is_held_to_what_its_receiver_acknowledged(
+    lines: list[tuple[str, int]], lost: int | None
+) -> None:
+    before = _START + _PUBLISHED.format(6) + _ANSWERED.format(6)
+    log = before + _START + "".join(line.format(number) for line, number in lines)
+    assert crash.last_words(log) == lost
+
+
+def test_what_the_broker_lost_is_not_missing_and_anything_else_is(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    _tables(tmp_path, [1, 4], [0, 1])
+    counts, _ = crash.counted(tmp_path, 4, spark, lost={2})
+    assert {count.missing for count in counts.values()} == {1}
+
+
+@pytest.mark.parametrize(
+    ("kills", "messages"),
+    [(["source", "jvm", "driver"], 3000), (["ingest", "ingest"], 2000), (["broker"] * 2, 2000)],
+    ids=["spark", "ingest", "broker"],
+)
+def test_each_part_is_killed_and_every_message_is_there_once(
+    kills: list[str], messages: int, spark: SparkSession
+) -> None:
+    killed = []
+    found = crash.run(kills, messages, spark, seed=1, on_kill=lambda: killed.append(1))
+    assert len(killed) == len(kills)
+    assert len(found.counts) == 8 and found.good
+    assert found.lost <= kills.count("broker")
+
+
+def test_a_run_that_is_told_to_end_leaves_nothing_behind() -> None:
+    """Told more than once: `timeout` tells it twice."""
+    command = ["crash", "--messages", "100", "--kills", "1", "--part", "jvm"]
+    program = subprocess.Popen(
+        [sys.executable, "-m", "flatmq_tools.cli", "pipeline", *command],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    seen: set[int] = set()
+
+    def under_way() -> bool:
+        seen.update(crash.family(program.pid))
+        runs = [pid for pid in seen if "pipeline run" in crash.command(pid)]
+        theirs = [pid for run in runs for pid in crash.family(run)]
+        return any("org.apache.spark.deploy" in crash.command(pid) for pid in theirs)
+
+    try:
+        until(under_way)
+        seen.update(crash.family(program.pid))
+        until(lambda: program.send_signal(signal.SIGTERM) or program.poll() is not None)
+        assert program.returncode == 143
+        until(lambda: not any(crash.alive(pid) for pid in seen))
+    finally:
+        for pid in filter(crash.alive, seen):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)

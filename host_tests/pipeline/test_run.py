@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import signal
+import threading
+import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,10 +16,14 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
 
-from mqtt import broker, publish, until
+from flatmq_tools.broker import Broker
+from flatmq_tools.pipeline import crash
+from mqtt import PATIENCE, broker, publish, until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from flatmq_tools.pipeline.run import Run
 
 
 def _pack(device: str, seq: int) -> tuple[str, bytes]:
@@ -43,6 +53,7 @@ def test_from_a_broker_to_every_table(spark: SparkSession, tmp_path: Path) -> No
         running.finish()
         running.stop()
 
+    assert running.rows == 8
     assert Counter(row["payload"] for row in _rows(tmp_path / "raw"))[sent[3][1]] == 2
     assert len(_rows(tmp_path / "raw")) == 8
     measured = {
@@ -74,3 +85,153 @@ def test_what_fails_is_said_in_a_line(spark: SparkSession, tmp_path: Path) -> No
     assert reason(error.value).endswith("OptionError: qso: no such option; did you mean qos?")
     with pytest.raises(RunError, match="row: no such job; there are raw, measurements"):
         Run(spark, Plan(tmp_path / "b", jobs=["row"]))
+
+
+def test_the_innermost_cause_is_told(spark: SparkSession, tmp_path: Path) -> None:
+    from flatmq_tools.pipeline.run import Plan, Run, RunError
+
+    (tmp_path / "landed").mkdir()
+    (tmp_path / "landed" / "torn.parquet").write_bytes(b"PAR1 and no end")
+    running = Run(spark, Plan(tmp_path / "out", landed=str(tmp_path / "landed"), jobs=["raw"]))
+    with pytest.raises(RunError, match=r"the query raw has ended: ") as error:
+        until(running.look)
+    running.stop()
+    *_, cause = str(error.value).splitlines()
+    assert cause.startswith("caused by java.") and "torn.parquet is not a Parquet file" in cause
+
+
+def _job(spark: SparkSession, folder: Path, there: Broker, done: Callable[[Run], object]) -> int:
+    """The table raw, until that is so; returns how many messages are said to be more."""
+    from flatmq_tools.pipeline.run import Plan, Run
+
+    source = {"brokerUrl": there.address, "topic": "dev/#"}
+    running = Run(spark, Plan(folder, source, jobs=["raw"], trigger=0.1))
+    try:
+        until(lambda: running.look() or done(running))
+        running.finish()
+    finally:
+        running.stop()
+    return running.rows
+
+
+def test_what_is_more_is_what_was_not_there_before(spark: SparkSession, tmp_path: Path) -> None:
+    raw, commits = tmp_path / "raw", tmp_path / "checkpoints" / "raw" / "commits"
+
+    def uncommit() -> Path:
+        """As after a crash before Spark noted that the last batch was done. Returns its folder."""
+        last = max(int(commit.name) for commit in commits.glob("[0-9]*"))
+        (commits / str(last)).unlink()
+        (commits / f".{last}.crc").unlink()
+        return raw / f"batch={last}"
+
+    with broker() as there:
+        subscribed = tmp_path / "log" / "subscribed.json"
+        assert _job(spark, tmp_path, there, lambda _: subscribed.exists()) == 0
+        publish(there, [_pack("a", n) for n in range(3)])
+        assert _job(spark, tmp_path, there, lambda _: len(_rows(raw)) >= 3) == 3
+        before = uncommit()
+        assert _job(spark, tmp_path, there, lambda _: list(commits.glob(before.name[6:]))) == 0
+        shutil.rmtree(uncommit())
+        assert _job(spark, tmp_path, there, lambda _: len(_rows(raw)) >= 3) == 3
+
+
+def _hold_up_the_next_source(held: list[int]) -> None:
+    """Stops the process of a source that starts now, as a machine does that is too busy."""
+    end = time.monotonic() + PATIENCE
+    while not held and time.monotonic() < end:
+        for pid in crash.family(os.getpid()):
+            if "python_streaming_source_runner" in crash.command(pid):
+                os.kill(pid, signal.SIGSTOP)
+                held.append(pid)
+
+
+def test_a_source_that_starts_too_slowly_is_started_again(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    from flatmq_tools.pipeline.run import Plan, Run
+
+    held: list[int] = []
+    busy = threading.Thread(target=_hold_up_the_next_source, args=[held])
+    busy.start()
+    with broker() as there:
+        source = {"brokerUrl": there.address, "topic": "dev/#"}
+        running = Run(spark, Plan(tmp_path, source, jobs=["raw"], trigger=0.1))
+        try:
+            until(lambda: running.look() or (tmp_path / "log" / "subscribed.json").exists())
+            busy.join()
+            publish(there, [_pack("a", 1)])
+            raw = tmp_path / "raw"
+            until(lambda: running.look() or (raw.exists() and _rows(raw)))
+        finally:
+            for pid in held:
+                os.kill(pid, signal.SIGKILL)
+            running.stop()
+    assert [row["payload"] for row in _rows(raw)] == [_pack("a", 1)[1]]
+
+
+def test_landed_files_go_when_they_are_in_raw(spark: SparkSession, tmp_path: Path) -> None:
+    from flatmq_tools.pipeline.bench.messages import fill
+    from flatmq_tools.pipeline.landing import Landing
+    from flatmq_tools.pipeline.log import Writer
+    from flatmq_tools.pipeline.run import Plan, Run
+
+    landed = tmp_path / "landed"
+    plan = Plan(tmp_path / "out", landed=str(landed), clean=True, jobs=["raw"], trigger=0.1)
+    with Writer(tmp_path / "log") as log:
+        landing = Landing(log, str(landed))
+        running = Run(spark, plan)
+        for n in range(1, 5):
+            fill(log, 10)
+            log.rotate()
+            landing.land()
+            if n == 1:
+                (first,) = landed.glob("*.parquet")
+            until(lambda n=n: running.look() or running.rows == 10 * n)  # type: ignore[misc]
+        until(lambda: running.look() or not first.exists())
+        running.finish()
+        running.stop()
+    assert len(_rows(tmp_path / "out" / "raw")) == 40
+
+
+def _sizes(running: Run, raw: Path, rows: int) -> list[int]:
+    """Of the batches that came, when there are so many rows in them."""
+    until(lambda: running.look() or (raw.exists() and len(_rows(raw)) == rows))
+    running.stop()
+    batches = len(list(raw.glob("batch=*")))
+    return [size for n in range(batches) if (size := len(_rows(raw / f"batch={n}")))]
+
+
+def test_a_batch_is_bounded(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What has come while Spark was away does not come in one."""
+    from flatmq_tools.pipeline import run
+    from flatmq_tools.pipeline.bench.messages import fill
+    from flatmq_tools.pipeline.landing import Landing
+    from flatmq_tools.pipeline.log import Writer
+
+    monkeypatch.setattr(run, "_ROWS", 10)
+    monkeypatch.setattr(run, "_BYTES", 1)
+    with broker() as there, Writer(tmp_path / "kept") as log:
+        out = tmp_path / "out"
+        with Writer(out / "log") as waiting:
+            fill(waiting, 25)
+        for n in (3, 4):
+            fill(log, n)
+            log.rotate()
+        Landing(log, str(tmp_path / "landed")).land()
+        source = {"brokerUrl": there.address, "topic": "dev/#"}
+        plan = run.Plan(out, source, jobs=["raw"], trigger=0.1)
+        assert _sizes(run.Run(spark, plan), out / "raw", 25) == [10, 10, 5]
+        plan = run.Plan(tmp_path / "b", landed=str(tmp_path / "landed"), jobs=["raw"])
+        assert _sizes(run.Run(spark, plan), tmp_path / "b" / "raw", 7) == [3, 4]
+
+
+def test_only_landed_files_can_be_removed(tmp_path: Path) -> None:
+    from click.testing import CliRunner
+
+    from flatmq_tools.pipeline import cli
+
+    result = CliRunner().invoke(cli.pipeline, ["run", str(tmp_path), "--clean"])
+    assert result.exit_code == 2
+    assert "--clean is for what --landed names" in result.output

@@ -15,7 +15,7 @@ from mqtt import until
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-Batches = Callable[[int], None]
+Batches = Callable[..., None]
 
 
 @pytest.fixture
@@ -26,14 +26,15 @@ def batches(spark: SparkSession, tmp_path: Path) -> Batches:
 
     (tmp_path / "in").mkdir()
 
-    def run(wanted: int, checkpoint: str = "checkpoint") -> None:
+    def run(wanted: int, checkpoint: str = "checkpoint", state: bool = False) -> None:
         for n in range(wanted):
             (tmp_path / "in" / f"{n}.txt").write_text(f"{n}\n")
         stream = spark.readStream.schema("value string").option("maxFilesPerTrigger", 1)
+        rows = stream.text(str(tmp_path / "in")).selectExpr("value", "current_timestamp() AS at")
+        if state:
+            rows = rows.withWatermark("at", "1 hour").dropDuplicatesWithinWatermark(["value"])
         query = (
-            stream.text(str(tmp_path / "in"))
-            .selectExpr("value", "current_timestamp() AS at")
-            .writeStream.foreachBatch(
+            rows.writeStream.foreachBatch(
                 into((lambda rows: rows, [Parquet(tmp_path / "p"), Delta(tmp_path / "d")]))
             )
             .option("checkpointLocation", str(tmp_path / checkpoint))
@@ -84,6 +85,17 @@ def test_a_batch_that_is_done_again_is_there_once(
     batches(3)
     assert _found(tmp_path, spark) == [["0", "1", "2"]] * 4
     assert not list((tmp_path / "p").glob(".batch=*"))
+
+
+def test_a_batch_with_state_that_all_sinks_have_is_done_again_for_its_state(
+    spark: SparkSession, tmp_path: Path, batches: Batches
+) -> None:
+    batches(2, state=True)
+    # A batch without rows, which moves the watermark, may be the last.
+    commits = (tmp_path / "checkpoint" / "commits").glob("[0-9]*")
+    _uncommit(tmp_path, max(int(commit.name) for commit in commits))
+    batches(3, state=True)
+    assert _found(tmp_path, spark) == [["0", "1", "2"]] * 4
 
 
 def test_another_query_is_kept_out_of_the_folder(

@@ -117,9 +117,9 @@ class Broker:
 class _Child(Broker):
     """A broker that is a child process with its files in a temporary folder."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, where: Path | None = None) -> None:
         super().__init__(LOOPBACK, port)
-        self.folder = Path(tempfile.mkdtemp(prefix=f"flatmq-{self.kind}-"))
+        self.folder = Path(tempfile.mkdtemp(prefix=f"flatmq-{self.kind}-", dir=where))
         self._log = self.folder / "log.txt"
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -207,7 +207,12 @@ class _Mosquitto(_Child):
     kind = "mosquitto"
 
     def __init__(
-        self, port: int, persistence: bool, users: Mapping[str, str] | None, extra: str
+        self,
+        port: int,
+        persistence: bool,
+        users: Mapping[str, str] | None,
+        extra: str,
+        where: Path | None,
     ) -> None:
         program = find_mosquitto()
         if program is None:
@@ -215,7 +220,7 @@ class _Mosquitto(_Child):
                 "mosquitto is missing: `apt-get install mosquitto` (Debian, Ubuntu) or "
                 "`brew install mosquitto` (macOS), or name the program in MOSQUITTO"
             )
-        super().__init__(port)
+        super().__init__(port, where)
         self._program = program
         self._persistence = persistence
         self._users = users
@@ -236,8 +241,9 @@ class _Mosquitto(_Child):
             lines += [
                 "persistence true",
                 f"persistence_location {self.folder}{os.sep}",
-                # Saved in the turn of its loop after each change: a client that had any answer
-                # after a change knows that the change outlives SIGKILL.
+                # Saved at the end of each turn of its loop that changed something, and that is
+                # after the answer: a client knows that a change outlives SIGKILL when it has had
+                # the answer to a later packet.
                 "autosave_on_changes true",
                 "autosave_interval 1",
             ]
@@ -353,14 +359,16 @@ def mosquitto(
     persistence: bool = False,
     users: Mapping[str, str] | None = None,
     extra: str = "",
+    where: Path | None = None,
 ) -> Broker:
     """Starts mosquitto on loopback and returns once it accepts connections.
 
     port: 0 takes a free one. persistence: sessions and retained messages outlive `kill()`.
     users: name → password; then nobody else gets in. extra: lines for its configuration file,
-    for instance "max_inflight_messages 1". Raises BrokerError when it is missing or ends.
+    for instance "max_inflight_messages 1". where: the folder in which it makes its own. Raises
+    BrokerError when it is missing or ends.
     """
-    broker = _Mosquitto(port, persistence, users, extra)
+    broker = _Mosquitto(port, persistence, users, extra, where)
     broker.start()
     return broker
 

@@ -124,6 +124,7 @@ def ingest(
     metavar="FOLDER",
     help="Take the files that `flatmq pipeline ingest` lands, not the broker.",
 )
+@click.option("--clean", is_flag=True, help="Remove landed files once they are in the table raw.")
 @click.option(
     "--job",
     "jobs",
@@ -155,6 +156,7 @@ def run(
     filters: tuple[str, ...],
     options: dict[str, str],
     landed: str | None,
+    clean: bool,
     jobs: tuple[str, ...],
     delta: bool,
     trigger: float,
@@ -175,12 +177,38 @@ def run(
     source = {"brokerUrl": broker, "filters": json.dumps(filters), **options}
     if PASSWORD in os.environ and "username" in options:
         source.setdefault("password", os.environ[PASSWORD])
-    plan = command.Plan(out, source, landed, jobs or command.JOBS, delta, trigger, health_every)
+    if clean and landed is None:
+        raise click.UsageError("--clean is for what --landed names")
+    plan = command.Plan(
+        out, source, landed, clean, jobs or command.JOBS, delta, trigger, health_every
+    )
     end(
         lambda: command.main(plan, master=master or None, conf=conf, seconds=seconds),
         command.RunError,
         JavaError,
     )
+
+
+@pipeline.command()
+@click.argument("tables", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option(
+    "--keep",
+    type=click.IntRange(1, 8760),
+    default=168,
+    show_default=True,
+    help="Hours that old files stay, for whoever reads them now.",
+)
+@click.option(
+    "--target", type=click.IntRange(1, 4096), default=256, show_default=True, help="MiB of a file."
+)
+def compact(tables: Path, keep: int, target: int) -> None:
+    """Make few files of the many that a Delta table has: TABLES is OUT/delta of a run.
+
+    Readers and the run go on meanwhile.
+    """
+    from . import compact as command
+
+    end(lambda: command.main(tables, keep, target), command.CompactError)
 
 
 @pipeline.command()
@@ -247,28 +275,41 @@ def report(out: Path, tables: Path, master: str) -> None:
 
 @pipeline.command()
 @click.option(
-    "--messages", type=click.IntRange(1_000, 10_000_000), default=200_000, show_default=True
+    "--messages", type=click.IntRange(1_000, 10_000_000), default=500_000, show_default=True
 )
 @click.option("--rounds", type=click.IntRange(1, 100), default=3, show_default=True)
 @click.option(
     "--only",
     multiple=True,
     metavar="PART",
-    help="flatmq, paho, ceiling, landing or reading; repeatable.",
+    help="A row of the tables: flatmq, paho, ceiling, landing, reading; source, source-paho, "
+    "files, jobs, log. Repeatable.",
 )
-@click.option("--strict", is_flag=True, help="Fail when the goal is missed.")
+@click.option("--strict", is_flag=True, help="Fail when a goal is missed.")
 @common_options.results("A document whose section on the pipeline is written anew.")
 def bench(
     messages: int, rounds: int, only: tuple[str, ...], strict: bool, results: Path | None
-) -> None:  # fmt: skip
-    """Measure the ingest beside paho-mqtt, and beside what no client could beat."""
+) -> None:
+    """Measure the pipeline and its parts: ours, with paho-mqtt, and what none could beat."""
+    if any(importlib.util.find_spec(name) is None for name in ("paho", "psutil")):
+        raise click.ClickException("the measurements need: pip install 'flatmq[pipeline,bench]'")
     from ..broker import BrokerError
-    from . import bench as command
+    from .bench import command
+    from .bench.figures import BenchError
+    from .java import JavaError
 
-    try:
-        command.main(messages, rounds, only, strict, results)
-    except (BrokerError, command.BenchError) as error:
-        raise click.ClickException(str(error)) from error
+    unknown = set(only) - set(command.PARTS)
+    if unknown:
+        raise click.BadParameter(
+            f"{', '.join(sorted(unknown))}: there are {', '.join(command.PARTS)}",
+            param_hint="--only",
+        )
+    end(
+        lambda: command.main(messages, rounds, only, strict, results),
+        BrokerError,
+        BenchError,
+        JavaError,
+    )
 
 
 @pipeline.command()

@@ -18,7 +18,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -43,8 +43,12 @@ ABOUT = {
 }
 READERS = ("Parquet, pyarrow", "Parquet, Spark", "Delta, deltalake", "Delta, Spark")
 TOPIC = b"dev/crash/telemetry"
+_PUBLISHER = b"crash-publisher"
 # Nothing may be dropped by the broker, or the count would be of its limits.
 _MOSQUITTO = "max_queued_messages 0\nmax_inflight_messages 0\nset_tcp_nodelay true"
+# It writes its whole database for each message, and no sync waits for a disk here. SIGKILL takes
+# no more from a file system in memory than from the cache of a disk: nothing.
+_MEMORY = Path("/dev/shm")
 _PATIENCE = 180.0  # s for anything to happen
 _STILL = 60.0  # s without a message more, after which there will be none
 _LOOK = 0.05  # s
@@ -77,6 +81,9 @@ class Result:
     seconds: float
     counts: dict[str, Count] = field(default_factory=dict)
     """By table and reader."""
+    lost: int = 0
+    """Messages that a broker acknowledged and did not have any more after its end; they are not
+    counted as missing. See `last_words`."""
 
     @property
     def good(self) -> bool:
@@ -101,13 +108,14 @@ def family(pid: int) -> list[int]:
     return found
 
 
-def _command(pid: int) -> str:
+def command(pid: int) -> str:
+    """The process's program and arguments; empty where there is none."""
     with contextlib.suppress(OSError):
         return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
     return ""
 
 
-def _alive(pid: int) -> bool:
+def alive(pid: int) -> bool:
     """Whether it runs; one that is dead and was not waited for does not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
@@ -155,7 +163,7 @@ class _Program:
 
     def find(self, word: str) -> int | None:
         """A descendant whose command line has that word."""
-        return next((p for p in family(self.process.pid)[1:] if word in _command(p)), None)
+        return next((p for p in family(self.process.pid)[1:] if word in command(p)), None)
 
     def kill(self, pid: int) -> None:
         """Kills it, or one of its descendants, waits until all of them are gone, as they have to
@@ -165,8 +173,8 @@ class _Program:
         # Without the one that was killed the driver has to end by itself, with an error.
         _until(lambda: f"{self.tail()}\nstill runs without process {pid}", self._over)
         _until(
-            lambda: f"processes left behind: {[p for p in family_then if _alive(p)]}",
-            lambda: not any(map(_alive, family_then)),
+            lambda: f"processes left behind: {[p for p in family_then if alive(p)]}",
+            lambda: not any(map(alive, family_then)),
         )
         self.start()
 
@@ -198,7 +206,7 @@ class _Publisher:
 
     def __init__(self, broker: Broker) -> None:
         self._client = Client(
-            b"crash-publisher",
+            _PUBLISHER,
             broker.host,
             broker.port,
             clean_session=False,
@@ -208,6 +216,8 @@ class _Publisher:
         )
         self._client.connect(10_000)
         self._let = 0
+        self.numbers: dict[int, int] = {}
+        """The number of the newest message with a packet identifier."""
         self.sent = 0
         """How many the broker has acknowledged, or will have."""
         self._ending = threading.Event()
@@ -234,14 +244,43 @@ class _Publisher:
                     b'[{"bn":"crash/","n":"boot","v":1},{"n":"seq","v":%d},'
                     b'{"n":"chip/temp","u":"Cel","v":20.5}]' % n
                 )
-                if self._client.publish(TOPIC, pack, 1) is None:
+                pid = self._client.publish(TOPIC, pack, 1)
+                if pid is None:
                     break
+                self.numbers[pid] = n
                 self.sent = n
         self._client.disconnect()
 
     def stop(self) -> None:
         self._ending.set()
         self._thread.join()
+
+
+# What the broker itself loses
+
+_FROM = re.compile(rf"Received PUBLISH from {_PUBLISHER.decode()} \(d\d, q1, r\d, m(\d+),")
+_TO = re.compile(r"Sending PUBLISH to \S+ \(d\d, q1, r\d, m(\d+),")
+_ACKNOWLEDGED = re.compile(r"Received PUBACK from \S+ \(Mid: (\d+),")
+
+
+def last_words(log: str) -> int | None:
+    """The packet identifier of a message that mosquitto acknowledged, and lost when it ended.
+
+    log  what it has written with `log_type all`, up to its end
+
+    It answers first and saves afterwards: of what it answered in its last turn, one packet of a
+    client, nothing is left. That is so only if no receiver has acknowledged the message either:
+    None then, as it would be the receiver's to keep.
+    """
+    life = log[log.rfind(" running\n") + 1 :]
+    *_, last = [None, *_FROM.finditer(life)]
+    if last is None:
+        return None
+    pid = int(last[1])
+    after = life[last.end() :]
+    answered = f"Sending PUBACK to {_PUBLISHER.decode()} (m{pid}," in after
+    kept = {*_TO.findall(after)} & {*_ACKNOWLEDGED.findall(after)}
+    return pid if answered and not kept else None
 
 
 # A run
@@ -254,9 +293,15 @@ class _Stage:
         kills = set(kills)
         self.folder = folder
         self.out = folder / "out"
+        self.lost: set[int] = set()
+        """Numbers of which the broker may have nothing, though it acknowledged them."""
         self._stack = contextlib.ExitStack()
         try:
-            self.broker = mosquitto(persistence="broker" in kills, extra=_MOSQUITTO)
+            self.broker = mosquitto(
+                persistence="broker" in kills,
+                extra=_MOSQUITTO,
+                where=_MEMORY if os.access(_MEMORY, os.W_OK) else None,
+            )
             self._stack.callback(self.broker.stop)
             fed: list[str]
             if "ingest" in kills:
@@ -297,17 +342,31 @@ class _Stage:
     def kill(self, part: str) -> None:
         """Ends that part with SIGKILL and starts it anew."""
         if part == "broker":
+            self.broker.kill()
+            pid = last_words(self.broker.log())
+            if pid is not None:
+                self.lost.add(self.publisher.numbers[pid])
             self.broker.restart()
         elif part == "ingest":
             self.ingest.kill(self.ingest.process.pid)
         else:
-            word = {"jvm": "org.apache.spark.deploy", "source": "python_streaming_source_runner"}
-            pid: int | None = self.driver.process.pid
-            if part in word:
-                _until(f"there is no {part}", lambda: self.driver.find(word[part]))
-                pid = self.driver.find(word[part])
-            assert pid is not None
-            self.driver.kill(pid)
+            find = {
+                "driver": lambda: self.driver.process.pid,
+                "jvm": lambda: self.driver.find("org.apache.spark.deploy"),
+                "source": self._source,
+            }[part]
+            _until(f"there is no {part}", find)
+            found = find()
+            assert found is not None
+            self.driver.kill(found)
+
+    def _source(self) -> int | None:
+        """Of the processes of sources the one that receives: it has the log."""
+        with contextlib.suppress(OSError, ValueError):
+            pid = int((self.out / "log" / "lock").read_text())
+            if pid in family(self.driver.process.pid):
+                return pid
+        return None
 
     def wait_for_publisher(self) -> None:
         """Returns when all that was let is acknowledged."""
@@ -333,13 +392,15 @@ class _Stage:
             landed = self.landed()
             if landed != seen:
                 seen, since = landed, time.monotonic()
-            if landed >= self.publisher.sent and self._numbers() == self.publisher.sent:
+            wanted = self.publisher.sent
+            if landed >= wanted - len(self.lost) and len(self.numbers() | self.lost) == wanted:
                 return
             time.sleep(_LOOK)
 
-    def _numbers(self) -> int:
+    def numbers(self) -> set[int]:
+        """Those of the messages in raw."""
         rows = ds.dataset(self.out / "raw", format="parquet").to_table(["payload"])
-        return len({_number(payload) for payload in rows["payload"].to_pylist()})
+        return {_number(payload) for payload in rows["payload"].to_pylist()}
 
     def landed(self) -> int:
         """Messages in raw, about: batches may come in between."""
@@ -385,15 +446,21 @@ def run(
             stage.wait_for_publisher()
             stage.settle()
             stage.driver.end()
-            counts, again = counted(stage.out, messages, spark)
+            lost = stage.lost - stage.numbers()
+            counts, again = counted(stage.out, messages, spark, lost)
         finally:
             stage.close()
-    return Result(kills, messages, len(kills), again, time.monotonic() - since, counts)
+    seconds = time.monotonic() - since
+    return Result(kills, messages, len(kills), again, seconds, counts, len(lost))
 
 
-def counted(out: Path, messages: int, spark: SparkSession) -> tuple[dict[str, Count], int]:
-    """What each reader finds in each table, and how many messages the broker sent again."""
+def counted(
+    out: Path, messages: int, spark: SparkSession, lost: Collection[int] = ()
+) -> tuple[dict[str, Count], int]:
+    """What each reader finds in each table, and how many messages the broker sent again. Nobody
+    has to have the numbers in `lost`."""
     raw, values = ["payload", "offset"], ["seq"]
+    wanted = set(range(1, messages + 1)).difference(lost)
     counts = {}
     again = 0
     for table, columns in (("raw", raw), ("measurements", values)):
@@ -412,7 +479,7 @@ def counted(out: Path, messages: int, spark: SparkSession) -> tuple[dict[str, Co
             else:
                 numbers = rows["seq"].to_pylist()
                 rows_twice = _twice(numbers)
-            missing = len(set(range(1, messages + 1)) - set(numbers))
+            missing = len(wanted.difference(numbers))
             counts[f"{table}: {reader}"] = Count(missing, rows_twice)
     return counts, again
 
@@ -436,26 +503,37 @@ def main(
     "crash" where a file is given. Returns 1 when a message is missing, or there twice."""
     from .session import session
 
-    # What was started ends with this, also when it is told to end.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    spark = session("local[2]", "flatmq crash")
+    signal.signal(signal.SIGTERM, _end)
     found = []
-    with Progress() as progress:
-        for part in parts:
-            task = progress.add_task(f"kill -9: {part}", total=kills)
-            found.append(
-                run(
-                    [part] * kills,
-                    messages,
-                    spark,
-                    seed=seed,
-                    on_kill=lambda task=task: progress.advance(task),  # type: ignore[misc]
+    try:
+        spark = session("local[2]", "flatmq crash")
+        with Progress() as progress:
+            for part in parts:
+                task = progress.add_task(f"kill -9: {part}", total=kills)
+                found.append(
+                    run(
+                        [part] * kills,
+                        messages,
+                        spark,
+                        seed=seed,
+                        on_kill=lambda task=task: progress.advance(task),  # type: ignore[misc]
+                    )
                 )
-            )
-            if results_path is not None:  # what is found is kept, should the next one fail
-                results.write(results_path, "crash", report(found, messages, kills))
+                if results_path is not None:  # what is found is kept, should the next one fail
+                    results.write(results_path, "crash", report(found, messages, kills))
+    finally:
+        for pid in family(os.getpid())[1:]:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
     print(report(found, messages, kills))
     return 0 if all(one.good for one in found) else 1
+
+
+def _end(*_: object) -> None:
+    """Has what was started end with this process, which is told so: once, as `timeout` tells it
+    twice, and the second would end the clearing up."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    sys.exit(143)
 
 
 def report(found: Sequence[Result], messages: int, kills: int) -> str:
@@ -476,6 +554,7 @@ def report(found: Sequence[Result], messages: int, kills: int) -> str:
                     for counts in by_table.values()
                 ),
                 results.number(one.again),
+                results.number(one.lost),
                 results.number(one.seconds),
             ]
         )
@@ -493,7 +572,10 @@ def report(found: Sequence[Result], messages: int, kills: int) -> str:
             + ". In the columns of the readers: missing · twice, raw and measurements together; "
             "raw has a message twice if an offset is there twice, measurements a reading if its "
             "number is. What a broker delivers again has another offset in raw, and is dropped "
-            "from measurements; how often that was is in the last column but one.",
+            "from measurements: `delivered again`. mosquitto acknowledges a message first and "
+            "saves it afterwards, so what it acknowledged last before it was killed may be gone: "
+            "`lost by the broker` are those of which its log says that it acknowledged them, and "
+            "that no receiver had done so; they are not counted as missing.",
             results.table(
                 [
                     "killed",
@@ -501,6 +583,7 @@ def report(found: Sequence[Result], messages: int, kills: int) -> str:
                     "kills",
                     *READERS,
                     "delivered again",
+                    "lost by the broker",
                     "s",
                 ],
                 rows,

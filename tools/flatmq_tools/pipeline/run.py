@@ -7,7 +7,7 @@
     OUT/checkpoints  progress.jsonl                   where each query is, and how it does
 
 The table raw is fed by the broker, or by the files that `flatmq pipeline ingest` lands; the others
-by the files of raw and of measurements. So each of them can be removed, with its checkpoint, and
+by the batches of raw and of measurements. So each of them can be removed, with its checkpoint, and
 is made again from what it is made of.
 """
 
@@ -21,22 +21,36 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
+import pyarrow.dataset as ds
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.types import StructType
 from rich.console import Console
 
-from . import sinks
+from . import batches, sinks
 from .jobs import columns, health, measurements, raw, windows
+from .progress import Progress
 from .session import session
 
 JOBS = ("raw", "measurements", "windows", "health")
 _LOOK = 0.25  # s between two looks at the queries
 _DRAIN = 60.0  # s
+_HEALTH_SHARE = 10  # times what a snapshot of the health tables took pass before the next one
 _OWN = re.compile(r"flatmq_tools\.[\w.]+: ")  # an error of ours, in a trace
+# Spark gives the process of a source 10 s to start: on a busy machine that is too short. It has
+# done nothing by then.
+_LATE = "Python worker failed to connect back"
+_STARTS = 5  # of a query, until it is given up
+_CAUSED = "Caused by: "  # a line of a trace of Java
+_TRACE = "Traceback (most recent call last):"
+# Of a batch of raw, at the most: what has come while Spark was away is worked off in several, as a
+# batch passes through the driver's memory on its way to a Delta table.
+_ROWS = 1_000_000
+_BYTES = 64 << 20  # of landed files, at 30 B a message or so; one file in any case
 _FOREVER = "36500d"  # a file that is older than others is a batch like any other
+_REMOVED = "30d"  # for which the name of a file is known, where they are removed
 
 _MESSAGE = ", ".join(f"`{name}` {kind}" for name, kind in columns.MESSAGE.items())
 
@@ -55,13 +69,16 @@ class Plan:
     """Options of format("mqtt"); localStorage is OUT/log unless it says otherwise."""
     landed: str | None = None
     """In place of the broker: the folder or URL where an ingest lands files."""
+    clean: bool = False
+    """Remove landed files once they are in the table raw."""
     jobs: Sequence[str] = JOBS
     delta: bool = False
     """Delta tables beside those of Parquet."""
     trigger: float = 1.0
     """s between two batches"""
     health_every: float = 60.0
-    """s between two snapshots of the health tables; one is made at the end in any case."""
+    """s between two snapshots of the health tables, and more where one takes more than a tenth of
+    that; one is made at the end in any case."""
 
 
 class Run:
@@ -76,35 +93,34 @@ class Run:
         self._spark = spark
         self._plan = plan
         self._seen: dict[str, int] = {}  # the last batch of each query that was noted
-        self._looked = time.monotonic()
+        self._due = time.monotonic() + plan.health_every
         self.rows = 0
         """Messages that are in the table raw since the start."""
         plan.out.mkdir(parents=True, exist_ok=True)
-        self._progress = (plan.out / "progress.jsonl").open("a", encoding="utf-8")
-        self._queries = [
-            query
-            for job, start in (
-                ("raw", self._raw),
-                ("measurements", self._measurements),
-                ("windows", self._windows),
-            )
-            if job in plan.jobs
-            for query in [start()]
-        ]
+        self._progress = Progress(plan.out)
+        self._before = {folder.name for folder in (plan.out / "raw").glob("batch=*")}
+        ways = {"raw": self._raw, "measurements": self._measurements, "windows": self._windows}
+        self._ways = {job: start for job, start in ways.items() if job in plan.jobs}
+        self._queries = {job: start() for job, start in self._ways.items()}
+        self._starts = dict.fromkeys(self._ways, 1)
 
     # The queries
 
     def _raw(self) -> StreamingQuery:
         plan = self._plan
         if plan.landed is not None:
-            frame = self._files(plan.landed, _MESSAGE)
+            frame = self._files(plan.landed)
         else:
-            told = {"localStorage": str(plan.out / "log"), **plan.source}
+            told = {
+                "localStorage": str(plan.out / "log"),
+                "maxOffsetsPerTrigger": str(_ROWS),
+                **plan.source,
+            }
             frame = self._spark.readStream.format("mqtt").options(**told).load()
         return self._start("raw", frame, (raw.raw, self._sinks("raw")))
 
     def _measurements(self) -> StreamingQuery:
-        frame = self._files(self._table("raw"), _MESSAGE)
+        frame = self._follow("raw", _MESSAGE)
         packs = measurements.once(measurements.packs(frame))
         return self._start(
             "measurements",
@@ -117,7 +133,7 @@ class Run:
         # Of no message there is the schema, too.
         none = self._spark.createDataFrame([], _MESSAGE)
         schema = measurements.measurements(none).schema
-        values = self._files(self._table("measurements"), schema)
+        values = self._follow("measurements", schema)
         return self._start("windows", windows.windows(values), (_same, self._sinks("windows")))
 
     def _start(
@@ -131,14 +147,15 @@ class Run:
             .start()
         )
 
-    def _files(self, folder: str, schema: Any) -> DataFrame:
-        reader = self._spark.readStream.schema(schema).option("maxFileAge", _FOREVER)
+    def _files(self, folder: str) -> DataFrame:
+        reader = self._spark.readStream.schema(_MESSAGE).option("maxFileAge", _FOREVER)
+        reader = reader.option("maxBytesPerTrigger", _BYTES)
+        if self._plan.clean:
+            reader = reader.option("cleanSource", "delete").option("maxFileAge", _REMOVED)
         return reader.parquet(folder)
 
-    def _table(self, name: str) -> str:
-        """The batches of a table, as a file source finds them: none may be there yet."""
-        (self._plan.out / name).mkdir(exist_ok=True)
-        return f"{self._plan.out}/{name}/batch=*"
+    def _follow(self, name: str, schema: str | StructType) -> DataFrame:
+        return batches.follow(self._spark, str(self._plan.out.absolute() / name), schema)
 
     def _sinks(self, name: str) -> list[sinks.Sink]:
         found: list[sinks.Sink] = [sinks.Parquet(self._plan.out / name)]
@@ -151,26 +168,39 @@ class Run:
     def look(self) -> None:
         """Notes the progress of the queries, and makes the health tables when they are due.
         RunError when a query has ended."""
-        for query in self._queries:
+        for job, query in self._queries.items():
             self._note(query)
             if not query.isActive:
                 error = query.exception()
                 told = "it was stopped" if error is None else reason(error)
-                raise RunError(f"the query {query.name} has ended: {told}")
-        if time.monotonic() - self._looked > self._plan.health_every:
+                if _LATE not in told or self._starts[job] >= _STARTS:
+                    raise RunError(f"the query {job} has ended: {told}")
+                self._queries[job] = self._ways[job]()
+                self._starts[job] += 1
+        begun = time.monotonic()
+        if begun > self._due:
             self.health()
-            self._looked = time.monotonic()
+            took = time.monotonic() - begun
+            self._due = begun + max(self._plan.health_every, _HEALTH_SHARE * took)
 
     def _note(self, query: StreamingQuery) -> None:
         for progress in query.recentProgress:
             known = json.loads(progress.json)
-            if known["batchId"] > self._seen.get(known["name"], -1):
+            # A query that begins tells of its next batch before there is one.
+            begun = "addBatch" in known["durationMs"]
+            if begun and known["batchId"] > self._seen.get(known["name"], -1):
                 self._seen[known["name"]] = known["batchId"]
                 known["triggerMs"] = round(self._plan.trigger * 1000)
-                self._progress.write(json.dumps(known) + "\n")
+                self._progress.write(json.dumps(known))
                 if known["name"] == "raw":
-                    self.rows += known["numInputRows"]
-        self._progress.flush()
+                    self.rows += self._written(known["batchId"])
+
+    def _written(self, batch: int) -> int:
+        """Messages of a batch of raw, unless it was there before and was only done again."""
+        folder = self._plan.out / "raw" / f"batch={batch}"
+        if folder.name in self._before or not folder.is_dir():
+            return 0
+        return int(ds.dataset(folder, format="parquet").count_rows())
 
     def health(self) -> None:
         """Makes the tables health, devices and gaps anew, from what is in raw."""
@@ -191,25 +221,25 @@ class Run:
         """Works off what is there: first what came from the broker, for `_DRAIN` s at the most as
         it may send on, then what is made of it."""
         end = time.monotonic() + _DRAIN
-        for query in self._queries:
-            if query.name == "raw":
+        for job in self._queries:
+            if job == "raw":
                 idle = 0
                 while idle < 2 and time.monotonic() < end:
                     self.look()
-                    told = query.status
+                    told = self._queries[job].status
                     busy = told["isDataAvailable"] or told["isTriggerActive"]
                     idle = 0 if busy else idle + 1
                     time.sleep(_LOOK + (0 if busy else self._plan.trigger))
                 self.look()
-                query.stop()
+                self._queries[job].stop()
             else:
-                query.processAllAvailable()
-                self._note(query)
+                self._queries[job].processAllAvailable()
+                self._note(self._queries[job])
         self.health()
 
     def stop(self) -> None:
         """Stops the queries; a batch that is under way is done again by the next run."""
-        for query in self._queries:
+        for query in self._queries.values():
             query.stop()
         self._progress.close()
 
@@ -253,7 +283,30 @@ def main(plan: Plan, *, master: str | None, conf: dict[str, str], seconds: float
 
 
 def reason(error: PySparkException) -> str:
-    """What a Spark error says, without the traces of Python and of Java."""
+    """What a Spark error says, without the traces of Python and of Java; in a last line what
+    caused it, innermost."""
     lines = [line for line in str(error).splitlines() if line and not line[0].isspace()]
     known = [line for line in lines if _OWN.match(line)]
-    return known[-1] if known else "\n".join(lines[:3])
+    if known:
+        return known[-1]
+    said = "\n".join(lines[:3])
+    cause = _cause(error)
+    return said if cause in said else f"{said}\ncaused by {cause}"
+
+
+def _cause(error: BaseException) -> str:
+    """The innermost cause in a line; empty where none is told."""
+    texts: list[str] = []
+    at: BaseException | None = error
+    while at is not None:
+        texts += [str(at), str(getattr(at, "_stackTrace", ""))]
+        at = getattr(at, "_cause", None)
+    lines = [line for text in texts for line in text.splitlines() if line]
+    found = [n for n, line in enumerate(lines) if line.startswith(_CAUSED)]
+    if not found:
+        return ""
+    cause = lines[found[-1]].removeprefix(_CAUSED)
+    if cause.endswith(_TRACE):  # of Python, whose error is in the line that ends its trace
+        rest = lines[found[-1] + 1 :]
+        cause = next((line for line in rest if not line[0].isspace()), cause)
+    return cause

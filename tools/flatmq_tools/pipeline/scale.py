@@ -24,6 +24,7 @@ from .. import broker as brokers
 from .. import fleet, results
 from ..fleet import plan
 from ..fleet.fleet import Fleet
+from . import progress
 
 NAME = "scale"
 DEVICES = 1000
@@ -102,7 +103,7 @@ def sizes(tables: Path) -> Sizes:
         return sum(file.stat().st_size for file in files) / messages
 
     state = 0.0
-    for line in (tables / "progress.jsonl").read_text().splitlines():
+    for line in progress.lines(tables):
         known = json.loads(line)
         for each in known["stateOperators"]:
             if known["name"] == "measurements" and each["numRowsTotal"]:

@@ -24,7 +24,8 @@ _LOOPBACK = {
     "spark.driver.bindAddress": "127.0.0.1",
 }
 # On one machine a batch is small, and each shuffle partition costs a task and files of state.
-_LOCAL = {"spark.sql.shuffle.partitions": "2", "spark.ui.enabled": "false"}
+_SHUFFLE = "spark.sql.shuffle.partitions"  # 200, if nobody says
+_LOCAL = {_SHUFFLE: "2", "spark.ui.enabled": "false"}
 
 
 def session(
@@ -47,18 +48,30 @@ def session(
     builder = SparkSession.builder.appName(name)
     if master is not None:
         builder = builder.master(master)
-        known = dict(_CONF)
-        if re.match(r"local\b|spark://(localhost|127\.0\.0\.1)\b", master):
+        known = defaults(master, os.cpu_count() or 1)
+        if "spark.driver.host" in known:
             os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-            known |= _LOOPBACK
-        if master.startswith("local"):
-            known |= _LOCAL
         for key, value in known.items():
             builder = builder.config(key, value)
     for option, told in conf.items():
         text = str(told).lower() if isinstance(told, bool) else str(told)
         builder = builder.config(option.replace("__", "."), text)
-    return builder.getOrCreate()
+    spark = builder.getOrCreate()
+    context = spark.sparkContext
+    if (context.master or "").startswith("local") and not context.getConf().contains(_SHUFFLE):
+        spark.conf.set(_SHUFFLE, _LOCAL[_SHUFFLE])  # it was left to spark-submit, which has 200
+    return spark
+
+
+def defaults(master: str, cores: int) -> dict[str, str]:
+    """The configuration for a master, where none is told. With executors on this machine, which
+    has so many `cores`, a shuffle has as many partitions as there are cores, and 2 at the
+    least; elsewhere it has what Spark gives it."""
+    known = dict(_CONF)
+    if re.match(r"local\b|spark://(localhost|127\.0\.0\.1)\b", master):
+        known |= _LOOPBACK
+        known |= _LOCAL if master.startswith("local") else {_SHUFFLE: str(max(2, cores))}
+    return known
 
 
 def _path() -> list[str]:

@@ -15,7 +15,8 @@ from typing import Any, Protocol
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-OWNER = "_query.json"
+from .batches import OWNER, PREFIX
+
 _QUERY_ID = "sql.streaming.queryId"  # the local property in which Spark has it
 
 Transform = Callable[[DataFrame], DataFrame]
@@ -65,7 +66,7 @@ class Parquet:
             raise SinkError(f"{self._batch(batch_id)} is there: does another query write here?")
 
     def _batch(self, batch_id: int) -> str:
-        return f"{self.folder}/batch={batch_id}"
+        return f"{self.folder}/{PREFIX}{batch_id}"
 
     def _own(self, query: str, spark: SparkSession) -> None:
         """Claims the folder for a query, whose batches alone are numbered from 0, and removes
@@ -141,7 +142,12 @@ def into(*tables: tuple[Transform, Sequence[Sink]]) -> Callable[[DataFrame, int]
             (function, [sink for sink in sinks if not sink.has(query, batch_id, spark)])
             for function, sinks in tables
         ]
-        several = sum(len(sinks) for _, sinks in wanted) > 1
+        count = sum(len(sinks) for _, sinks in wanted)
+        if not count:
+            # Killed after the last of them, before Spark noted it. What the query keeps as its
+            # state has to come of this batch again, or Spark ends the query, now and each time.
+            batch.write.format("noop").mode("overwrite").save()
+        several = count > 1
         if several:
             batch.persist()
         try:

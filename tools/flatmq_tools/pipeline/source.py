@@ -16,7 +16,7 @@ import ssl
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -157,9 +157,15 @@ class StreamReader(_Reading, SupportsTriggerAvailableNow, DataSourceStreamReader
     """What `spark.readStream` gives. Connects when it is first asked, and not when it is made:
     Spark makes one more, only to send it to the executors."""
 
-    def __init__(self, settings: Settings, schema: StructType) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        schema: StructType,
+        ingest: Callable[[Settings, log.Writer], Any] | None = None,
+    ) -> None:
         super().__init__(schema)
         self._settings = settings
+        self._ingest = ingest or _ingest
         self._receiver: Receiver | None = None
         self._target: int | None = None  # Trigger.AvailableNow goes no further
 
@@ -168,7 +174,7 @@ class StreamReader(_Reading, SupportsTriggerAvailableNow, DataSourceStreamReader
             # Spark ends the process of a query that was stopped with this, and no call of `stop`.
             with contextlib.suppress(ValueError):  # not the main thread
                 signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-            self._receiver = Receiver(self._settings)
+            self._receiver = Receiver(self._settings, self._ingest)
         return self._receiver
 
     def _offset(self, offset: int) -> dict[str, Any]:
@@ -244,9 +250,12 @@ class StreamReader(_Reading, SupportsTriggerAvailableNow, DataSourceStreamReader
 
 
 class Receiver:
-    """A thread that receives from the broker into the log of these settings."""
+    """A thread that receives from the broker into the log of these settings, by what `ingest`
+    makes."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(
+        self, settings: Settings, ingest: Callable[[Settings, log.Writer], Any] | None = None
+    ) -> None:
         for remark in settings.remarks:
             print(f"mqtt: {remark}", file=sys.stderr, flush=True)
         self._settings = settings
@@ -254,7 +263,7 @@ class Receiver:
         self._ending = threading.Event()
         self._failed: BaseException | None = None
         try:
-            self._ingest = _ingest(settings, self.writer)
+            self._ingest = (ingest or _ingest)(settings, self.writer)
         except BaseException:
             self.writer.close()
             raise

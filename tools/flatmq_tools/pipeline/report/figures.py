@@ -6,6 +6,7 @@ import bisect
 import datetime
 import json
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import accumulate
 from pathlib import Path
@@ -15,12 +16,12 @@ from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from .. import progress
 from ..jobs import measurements
 from ..jobs.columns import MESSAGE
 from ..jobs.health import Health
 
 RAW = "raw"
-PROGRESS = "progress.jsonl"
 _BUCKETS = 120  # at most, over the time that a picture shows
 _FEW = 3
 _STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200)  # s
@@ -168,14 +169,12 @@ class Figures:
 
 def of_tables(spark: SparkSession, folder: Path) -> Figures:
     """What the tables in `folder` say: raw/ (Parquet, in whatever subfolders, or Delta), and
-    progress.jsonl if it is there. ReportError."""
+    what `progress` keeps of the batches, if anything. ReportError."""
     raw = table(spark, folder / RAW)
     figures = of_messages(raw)
-    progress = folder / PROGRESS
-    if progress.exists():
-        figures.batches = batches(progress, figures.since)
-        if all(batch.spool is None for batch in figures.batches):
-            _waited(figures, raw)
+    figures.batches = batches(progress.lines(folder), figures.since)
+    if figures.batches and all(batch.spool is None for batch in figures.batches):
+        _waited(figures, raw)
     return figures
 
 
@@ -349,11 +348,11 @@ def _device(row: Any, start: datetime.datetime) -> Device:
     )  # fmt: skip
 
 
-def batches(file: Path, start: datetime.datetime) -> list[Batch]:
-    """The micro-batches of progress.jsonl: one StreamingQueryProgress of Spark a line, and in it
+def batches(lines: Iterable[str], start: datetime.datetime) -> list[Batch]:
+    """The micro-batches of `progress`: one StreamingQueryProgress of Spark a line, and in it
     "triggerMs", the interval. A line that is torn, as of a kill, is passed over."""
     found: dict[tuple[str, int], Batch] = {}
-    for line in file.read_text(encoding="utf-8").splitlines():
+    for line in lines:
         try:
             said = json.loads(line)
             at = datetime.datetime.fromisoformat(said["timestamp"].replace("Z", "+00:00"))

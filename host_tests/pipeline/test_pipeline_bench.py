@@ -1,0 +1,98 @@
+"""Does `flatmq pipeline bench` measure what it says?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from flatmq_tools.pipeline import cli
+from flatmq_tools.pipeline.bench import chains, command, receivers
+from flatmq_tools.pipeline.bench.figures import BenchError, Chain, Figure
+
+COUNT = 2000
+
+
+def test_every_part_of_the_ingest_is_measured() -> None:
+    found = command.measure(COUNT, 1)
+    assert list(found) == list(receivers.RECEIVERS)
+    for (figure,) in found.values():
+        assert figure.messages == COUNT
+        assert figure.cpu > 0
+        assert figure.seconds > 0
+
+
+def test_pipelines_are_measured_with_their_parts() -> None:
+    """Both sources, the files, the jobs and the log: each has all messages in its table, and CPU
+    time in those parts that work in it."""
+    found = command.measure_chains(COUNT, 1)
+    works = {
+        "source": {"broker", "receiver", "JVM", "workers"},
+        "source-paho": {"broker", "receiver", "JVM", "workers"},
+        "files": {"broker", "receiver", "JVM"},
+        "jobs": {"broker", "receiver", "JVM", "workers"},
+        "log": {"JVM", "workers"},
+    }
+    assert list(found) == list(works)
+    for name, (chain,) in found.items():
+        assert chain.messages == COUNT
+        used = {part for part, cpu in chain.cpu.items() if cpu > 0} - {"driver"}
+        assert used >= works[name] - {"broker"}, name  # which may take less than a tick
+        assert used <= works[name], name
+
+
+def test_what_fails_in_a_pipeline_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BENCH_DIR", str(tmp_path / "missing"))
+    with pytest.raises(BenchError, match=r"log: [\s\S]*missing/flatmq-bench-"):
+        command.measure_chains(COUNT, 1, ["log"])
+
+
+def _figures(*cpu: float) -> list[Figure]:
+    return [Figure(1000, 1.0, c) for c in cpu]
+
+
+def _chains(*seconds: float) -> list[Chain]:
+    return [Chain(100_000, s, {"JVM": 2 * s, "receiver": s}) for s in seconds]
+
+
+def test_the_ratio_is_that_of_the_same_round() -> None:
+    assert command.times({"flatmq": _figures(1, 2, 4), "paho": _figures(3, 8, 20)}) == 4
+
+
+@pytest.mark.parametrize(
+    ("paho", "seconds", "missed"), [(4, 1.9, False), (1.9, 1.9, True), (4, 2.1, True)]
+)
+def test_a_missed_goal_is_an_error_where_it_is_asked_for(
+    paho: float,
+    seconds: float,
+    missed: bool,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found = {"flatmq": _figures(1), "paho": _figures(paho)}
+    ends = {"source": _chains(seconds)}
+    monkeypatch.setattr(command, "measure", lambda *_: found)
+    monkeypatch.setattr(command, "measure_chains", lambda *_: ends)
+    path = tmp_path / "results.md"
+    if missed:
+        with pytest.raises(BenchError, match="a goal is missed"):
+            command.main(1000, 1, (), True, path)
+    else:
+        assert command.main(1000, 1, (), True, path) == 0
+    assert command.main(1000, 1, (), False, None) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert f"flatmq takes {paho:.1f} times the rows per CPU second of paho-mqtt" in said
+    assert f"{100_000 / seconds:,.0f} rows/s" in said
+    written = path.read_text(encoding="utf-8")
+    row = f"| source | {100_000 / seconds:,.0f} | {seconds * 30:.2f} |"
+    assert row in written
+    assert f"- source: {chains.LABELS['source']}" in written
+    assert "| flatmq |" in written
+
+
+def test_a_part_that_there_is_not_is_named() -> None:
+    result = CliRunner().invoke(cli.pipeline, ["bench", "--only", "broker"])
+    assert result.exit_code == 2
+    assert "broker: there are flatmq, paho" in result.output

@@ -1,0 +1,66 @@
+"""What did a run take?"""
+
+from __future__ import annotations
+
+import resource
+import time
+from typing import NamedTuple
+
+
+class BenchError(RuntimeError):
+    """It cannot be measured, or a target is missed; the text says which."""
+
+
+class Figure(NamedTuple):
+    """What a receiver took for its messages."""
+
+    messages: int
+    seconds: float
+    cpu: float
+    """Seconds, of user and of system."""
+
+    @property
+    def rate(self) -> float:
+        """Messages per second."""
+        return self.messages / self.seconds
+
+    @property
+    def each_us(self) -> float:
+        """CPU time per message, in us."""
+        return self.cpu / self.messages * 1e6
+
+
+class Watch:
+    """Takes the time, and the CPU time of this process."""
+
+    def __init__(self) -> None:
+        self._start = time.monotonic(), self._cpu()
+
+    @staticmethod
+    def _cpu() -> float:
+        used = resource.getrusage(resource.RUSAGE_SELF)
+        return used.ru_utime + used.ru_stime
+
+    def figure(self, messages: int) -> Figure:
+        """What has passed."""
+        start, cpu = self._start
+        return Figure(messages, time.monotonic() - start, self._cpu() - cpu)
+
+
+class Chain(NamedTuple):
+    """What a whole pipeline took for its messages."""
+
+    messages: int
+    seconds: float
+    cpu: dict[str, float]
+    """Seconds, of user and of system, by part."""
+
+    @property
+    def rate(self) -> float:
+        """Messages per second."""
+        return self.messages / self.seconds
+
+    def each_us(self, part: str | None = None) -> float:
+        """CPU time per message, in us, of a part or of all of them."""
+        used = sum(self.cpu.values()) if part is None else self.cpu.get(part, 0.0)
+        return used / self.messages * 1e6

@@ -1,0 +1,113 @@
+"""How fast does a part of the ingest work? Each is measured in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from ..ingest import Ingest
+from ..landing import Landing
+from ..log import Writer, read
+from .figures import Figure, Watch
+from .messages import CLIENT_ID, FILTER, PATIENCE, fill, stream
+
+_CHUNK = 256 * 1024
+
+
+def flatmq(host: str, port: int, folder: Path, count: int) -> Figure:
+    """The ingest."""
+    with Writer(folder) as log:
+        ingest = Ingest(log, (host, port), [FILTER], client_id=CLIENT_ID)
+        watch = Watch()
+        ingest.start()
+        while log.synced < count:
+            ingest.poll(1000)
+        ingest.stop()
+        return watch.figure(log.next_offset)
+
+
+def paho(host: str, port: int, folder: Path, count: int) -> Figure:
+    """The same with paho-mqtt."""
+    from .paho_ingest import PahoIngest
+
+    with Writer(folder) as log:
+        ingest = PahoIngest(log, (host, port), [FILTER], CLIENT_ID)
+        watch = Watch()
+        ingest.start()
+        while log.synced < count:
+            ingest.poll(1000)
+        figure = watch.figure(log.next_offset)
+        ingest.stop()
+        return figure
+
+
+def ceiling(_host: str, _port: int, folder: Path, count: int) -> Figure:
+    """The same bytes out of a socket into the log, synced by the chunk: nobody looks at them."""
+    data = stream(count)
+    reads, writes = socket.socketpair()
+    feeder = os.fork()
+    if not feeder:
+        reads.close()
+        writes.sendall(data)
+        os._exit(0)
+    writes.close()
+    buf = bytearray(_CHUNK)
+    with Writer(folder) as log:
+        watch = Watch()
+        have = 0
+        while n := reads.recv_into(buf):
+            have += n
+            done = have * count // len(data)
+            log.append(memoryview(buf)[:n], max(1, done - log.next_offset), 1)
+            log.sync()
+        figure = watch.figure(count)
+    os.waitpid(feeder, 0)
+    return figure
+
+
+def landing(_host: str, _port: int, folder: Path, count: int) -> Figure:
+    """Log to Parquet."""
+    with Writer(folder) as log:
+        fill(log, count)
+        log.rotate()
+        watch = Watch()
+        Landing(log, str(folder / "landed")).land()
+        return watch.figure(count)
+
+
+def reading(_host: str, _port: int, folder: Path, count: int) -> Figure:
+    """The log to Arrow, and no further."""
+    with Writer(folder) as log:
+        fill(log, count)
+        watch = Watch()
+        found = sum(batch.num_rows for batch in read(folder, 0, count))
+        return watch.figure(found)
+
+
+RECEIVERS: dict[str, Callable[[str, int, Path, int], Figure]] = {
+    "flatmq": flatmq,
+    "paho": paho,
+    "ceiling": ceiling,
+    "landing": landing,
+    "reading": reading,
+}
+LABELS = {
+    "flatmq": "the ingest, from the broker to its log",
+    "paho": "the same with paho-mqtt",
+    "ceiling": "the same bytes from a socket to the log: nobody looks at them",
+    "landing": "the log to Parquet",
+    "reading": "the log to Arrow, no sink",
+}
+FROM_BROKER = ("flatmq", "paho")
+
+
+if __name__ == "__main__":
+    _, kind, to_host, to_port, into, how_many = sys.argv
+    # Ends with the desk: nobody else would end it.
+    signal.alarm(PATIENCE)
+    print(json.dumps(RECEIVERS[kind](to_host, int(to_port), Path(into), int(how_many))))
