@@ -41,8 +41,6 @@ LINE_EVERY = 2.0
 LAND_EVERY = 2
 QUIET = 8.0  # seconds without a new file after which nothing more is expected
 SHOWN = 10  # differences
-# A cluster's shuffles have 200 parts unless told, and these batches are small.
-_CLUSTER = ("--conf", "spark.sql.shuffle.partitions=4")
 # Often enough that each shows in half a minute.
 TROUBLES = plan.Troubles(
     lost=0.01, duplicated=0.01, reordered=0.005, drop_outs=0.5, reboots=0.3, silent=0.03,
@@ -187,9 +185,8 @@ class Demo:
         ]  # fmt: skip
         self._say("starting the ingest, and Spark ...")
         jobs = self._start(
-            "jobs", "pipeline", "run", str(out), "--landed", str(landed), "--health-every", "15",
-            *(_CLUSTER if _has_cluster() else ()),
-        )  # fmt: skip
+            "jobs", "pipeline", "run", str(out), "--landed", str(landed), "--health-every", "15"
+        )
         for ingest in ingests:
             self._until(partial(_receives, ingest), ingest)
         self._until((out / "checkpoints" / "raw").exists, jobs)
@@ -382,10 +379,6 @@ class Demo:
             f"duplicated {copies:,}, found {found['duplicates']:,}: {verdict}[/]"
         )
         return (1 if wrong else 0), line
-
-
-def _has_cluster() -> bool:
-    return not os.environ.get("SPARK_MASTER", "local").startswith("local")
 
 
 def _receives(ingest: Child) -> bool:

@@ -132,7 +132,9 @@ def _memory(pid: int) -> int:
 class _Ingest:
     """A process that lands what a broker has for it; ends with the block."""
 
-    def __init__(self, target: brokers.Broker, folder: Path, name: str, filt: str) -> None:
+    def __init__(
+        self, target: brokers.Broker, folder: Path, name: str, filt: str, every: int
+    ) -> None:
         self.landed = folder / f"{name}-landed"
         self._log = folder / f"{name}.txt"
         with self._log.open("wb") as words:
@@ -140,7 +142,7 @@ class _Ingest:
                 [
                     sys.executable, "-m", "flatmq_tools.cli", "pipeline", "ingest",
                     target.address, str(self.landed), "--log", str(folder / name), "--filter",
-                    filt, "--client-id", name, "--every", "1",
+                    filt, "--client-id", name, "--every", str(every),
                 ],
                 stdin=subprocess.DEVNULL, stdout=words, stderr=words,
             )  # fmt: skip
@@ -173,7 +175,7 @@ def costs(devices: int = DEVICES, seconds: float = SECONDS) -> Costs:
     with (
         tempfile.TemporaryDirectory(prefix="flatmq-scale-") as folder,
         _broker() as target,
-        closing(_Ingest(target, Path(folder), "ingest", "dev/#")) as ingest,
+        closing(_Ingest(target, Path(folder), "ingest", "dev/#", ROTATE)) as ingest,
     ):
         broker = target._process.pid  # type: ignore[attr-defined]
         memory, cpu = _memory(broker), _cpu(broker)
@@ -214,7 +216,7 @@ def tried(
             raise ScaleError(f"of {crowd:,} boards not all was acknowledged")
         each = [
             stack.enter_context(
-                closing(_Ingest(target, Path(name), f"ingest-{n}", "$share/scale/dev/#"))
+                closing(_Ingest(target, Path(name), f"ingest-{n}", "$share/scale/dev/#", 1))
             )
             for n in range(1, ingests + 1)
         ]
