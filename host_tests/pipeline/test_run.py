@@ -135,14 +135,19 @@ def test_what_is_more_is_what_was_not_there_before(spark: SparkSession, tmp_path
         assert _job(spark, tmp_path, there, lambda _: len(_rows(raw)) >= 3) == 3
 
 
-def _hold_up_the_next_source(held: list[int]) -> None:
+def _sources() -> set[int]:
+    """The processes that receive, of any query; one that was stopped may be ending yet."""
+    family = crash.family(os.getpid())
+    return {pid for pid in family if "python_streaming_source_runner" in crash.command(pid)}
+
+
+def _hold_up_the_next_source(before: set[int], held: list[int]) -> None:
     """Stops the process of a source that starts now, as a machine does that is too busy."""
     end = time.monotonic() + PATIENCE
     while not held and time.monotonic() < end:
-        for pid in crash.family(os.getpid()):
-            if "python_streaming_source_runner" in crash.command(pid):
-                os.kill(pid, signal.SIGSTOP)
-                held.append(pid)
+        for pid in _sources() - before:
+            os.kill(pid, signal.SIGSTOP)
+            held.append(pid)
 
 
 def test_a_source_that_starts_too_slowly_is_started_again(
@@ -151,7 +156,7 @@ def test_a_source_that_starts_too_slowly_is_started_again(
     from flatmq_tools.pipeline.run import Plan, Run
 
     held: list[int] = []
-    busy = threading.Thread(target=_hold_up_the_next_source, args=[held])
+    busy = threading.Thread(target=_hold_up_the_next_source, args=[_sources(), held])
     busy.start()
     with broker() as there:
         source = {"brokerUrl": there.address, "topic": "dev/#"}
@@ -159,6 +164,7 @@ def test_a_source_that_starts_too_slowly_is_started_again(
         try:
             until(lambda: running.look() or (tmp_path / "log" / "subscribed.json").exists())
             busy.join()
+            assert _sources() - {*held}
             publish(there, [_pack("a", 1)])
             raw = tmp_path / "raw"
             until(lambda: running.look() or (raw.exists() and _rows(raw)))
