@@ -571,11 +571,13 @@ def report(found: Sequence[Result], messages: int, kills: int) -> str:
             + "; ".join(f"{part}, {ABOUT[part]}" for part in PARTS if part in _parts(found))
             + ". In the columns of the readers: missing · twice, raw and measurements together; "
             "raw has a message twice if an offset is there twice, measurements a reading if its "
-            "number is. What a broker delivers again has another offset in raw, and is dropped "
-            "from measurements: `delivered again`. mosquitto acknowledges a message first and "
-            "saves it afterwards, so what it acknowledged last before it was killed may be gone: "
-            "`lost by the broker` are those of which its log says that it acknowledged them, and "
-            "that no receiver had done so; they are not counted as missing.",
+            "number is. Spark reads of a Delta table the files that deltalake names. What a "
+            "broker delivers again has another offset in raw, and is dropped from measurements: "
+            "`delivered again`; mosquitto saves for each message, and not for an acknowledgement. "
+            "It acknowledges a message first and saves it afterwards, so what it acknowledged "
+            "last before it was killed may be gone: `lost by the broker` are those of which its "
+            "log says that it acknowledged them, and that no receiver had done so; they are not "
+            "counted as missing.",
             results.table(
                 [
                     "killed",
