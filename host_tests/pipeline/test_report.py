@@ -198,6 +198,9 @@ def test_every_picture_is_there_as_both(told: Figures, written: Path) -> None:
             assert image.width > 900
             assert len(image.convert("RGB").getcolors(1 << 24)) > 20  # type: ignore[arg-type]
     loss = next(picture for picture in made if picture.name == "loss")
+    spool = next(picture for picture in made if picture.name == "spool")
+    # 35 that the last batch left, and its own.
+    assert spool.says.endswith("at most 55.")
     assert "steady" in loss.svg
     assert "3 " in loss.svg
 

@@ -107,7 +107,7 @@ def _table(
         for h in heads
     )
     body = "\n".join(
-        "<tr>" + "".join(f'<td class="{kind}">{_safe(text)}</td>' for kind, text in row) + "</tr>"
+        "<tr>" + "".join(f'<td class="{kind}">{_cell(text)}</td>' for kind, text in row) + "</tr>"
         for row in rows
     )
     more = f'<p class="more">{numbers.count(len(rows))} of {numbers.count(of)}</p>'
@@ -118,6 +118,11 @@ def _table(
 <tbody>
 {body}
 </tbody></table></div>{more if of > len(rows) else ""}</section>"""
+
+
+def _cell(text: str) -> str:
+    """A name of several levels may end a line after each."""
+    return _safe(text).replace("/", "/<wbr>")
 
 
 def _safe(text: str) -> str:

@@ -352,17 +352,22 @@ def _thinned(every: list[Batch], of: Callable[[Batch], float]) -> list[Batch]:
     return list(most.values())
 
 
+def _waiting(batch: Batch) -> int:
+    """Messages that were received and in no table when it began."""
+    return (batch.spool or 0) + batch.rows
+
+
 def _spool(axes: Axes, figures: Figures) -> str:
     every = [batch for batch in figures.batches if batch.spool is not None]
-    told = _thinned(every, lambda batch: batch.spool or 0)
+    told = _thinned(every, _waiting)
     times = [_time(figures, batch.at) for batch in told]
-    depth = [batch.spool or 0 for batch in told]
+    depth = [_waiting(batch) for batch in told]
     axes.fill_between(times, depth, color=COLOURS["amber"], alpha=0.2, linewidth=0)
     axes.plot(times, depth, color=COLOURS["amber"], linewidth=1.1)
     axes.set_ylim(0, max([*depth, 1]) * 1.08)
     _counts(axes, 5)
     _in_time(axes, figures, max(b.at + b.seconds for b in figures.batches))
-    return f"Messages that waited in the log, at most {max(depth)}."
+    return f"Messages that waited when a batch began, at most {max(depth)}."
 
 
 def _has_delays(figures: Figures) -> bool:
@@ -401,7 +406,7 @@ _PLOTS = (
     _Plot("delay", "Delay", _delays, _how_delayed, lambda f: HEIGHT if _has_delays(f) else LOW),
     _Plot("reboots", "Reboots", _reboots, _each_reboots, lambda f: HEIGHT if f.reboots else LOW),
     _Plot("batches", "Batch time against trigger", _batches),
-    _Plot("spool", "Spool depth", _spool, lambda _: "messages received, and in no batch yet"),
+    _Plot("spool", "Spool depth", _spool, lambda _: "messages that waited when a batch began"),
 )
 
 
