@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections import Counter
@@ -241,3 +243,45 @@ def test_only_landed_files_can_be_removed(tmp_path: Path) -> None:
     result = CliRunner().invoke(cli.pipeline, ["run", str(tmp_path), "--clean"])
     assert result.exit_code == 2
     assert "--clean is for what --landed names" in result.output
+
+
+@pytest.mark.parametrize(
+    ("signals", "status", "said"),
+    [
+        ([signal.SIGINT], 0, "20 messages more in"),
+        ([signal.SIGTERM, signal.SIGINT], 130, "what was not finished is done by the next run"),
+    ],
+)
+def test_a_signal_ends_it_in_good_order_and_a_second_one_at_once(
+    signals: list[signal.Signals], status: int, said: str, tmp_path: Path
+) -> None:
+    from flatmq_tools.pipeline.bench.messages import fill
+    from flatmq_tools.pipeline.landing import Landing
+    from flatmq_tools.pipeline.log import Writer
+
+    landed, out = tmp_path / "landed", tmp_path / "out"
+    with Writer(tmp_path / "log") as log:
+        fill(log, 20)
+        log.rotate()
+        Landing(log, str(landed)).land()
+    program = subprocess.Popen(
+        [
+            sys.executable, "-m", "flatmq_tools.cli", "pipeline", "run", str(out),
+            "--landed", str(landed), "--job", "raw",
+            "--conf", "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1",
+        ],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )  # fmt: skip
+    try:
+        raw = out / "raw"
+        until(lambda: program.poll() is not None or (raw.exists() and len(_rows(raw)) == 20))
+        for number in signals:
+            program.send_signal(number)
+        _, words = program.communicate(timeout=PATIENCE)
+    finally:
+        program.kill()
+    assert (program.returncode, said in " ".join(words.split())) == (status, True), words
+    assert len(_rows(raw)) == 20

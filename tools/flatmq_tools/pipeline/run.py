@@ -248,34 +248,54 @@ def _same(frame: DataFrame) -> DataFrame:
     return frame
 
 
+class _Ending:
+    """Whether a signal has asked for the end; a second one raises KeyboardInterrupt."""
+
+    def __init__(self) -> None:
+        self.asked = threading.Event()
+        self.listen()
+
+    def listen(self) -> None:
+        """Spark has a handler of its own for SIGINT, from its start on: call this again then."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._told)
+
+    def _told(self, *_: object) -> None:
+        if self.asked.is_set():
+            raise KeyboardInterrupt
+        self.asked.set()
+
+
 def main(plan: Plan, *, master: str | None, conf: dict[str, str], seconds: float | None) -> int:
     """Runs the plan for so many seconds, or until SIGTERM or SIGINT, and says how it goes.
 
-    At the end what came is worked off. RunError when a query fails: what it had not finished is
-    done by the next run.
+    At the end what came is worked off, or with a second signal left to the next run. RunError when
+    a query fails: what it had not finished is done by the next run.
     """
-    ending = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: ending.set())
+    ending = _Ending()
     console = Console(stderr=True)
     with console.status("starting Spark ...") as status:
         spark = session(master, "flatmq pipeline", **conf)
+        ending.listen()
         try:
             running = Run(spark, plan)
             status.update("waiting for messages ...")
             since = time.monotonic()
-            while not ending.is_set():
+            while not ending.asked.is_set():
                 passed = time.monotonic() - since
                 if seconds is not None and passed > seconds:
                     break
                 running.look()
                 status.update(f"{running.rows:,} messages in {plan.out}/raw after {passed:,.0f} s")
-                ending.wait(_LOOK)
+                ending.asked.wait(_LOOK)
             status.update("working off what is there ...")
             running.finish()
             running.stop()
         except PySparkException as error:
             raise RunError(reason(error)) from error
+        except KeyboardInterrupt:
+            console.print("ended at once: what was not finished is done by the next run")
+            return 130
         finally:
             spark.stop()
     console.print(f"{running.rows:,} messages more in {plan.out}/raw")
