@@ -17,6 +17,9 @@ _CONF = {
     "spark.sql.session.timeZone": "UTC",
     "spark.log.level": "ERROR",
     "spark.ui.showConsoleProgress": "false",
+    # A query that is stopped within a batch has an error of Python, at which Spark looks with a
+    # regular expression: Java's recur with each character.
+    "spark.driver.defaultJavaOptions": "-Xss16m",
 }
 # Nothing listens on, or is looked for at, another address than loopback.
 _LOOPBACK = {
