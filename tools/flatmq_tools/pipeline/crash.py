@@ -393,8 +393,10 @@ class _Stage:
             if landed != seen:
                 seen, since = landed, time.monotonic()
             wanted = self.publisher.sent
-            if landed >= wanted - len(self.lost) and len(self.numbers() | self.lost) == wanted:
-                return
+            # A batch may be given its name while it is looked for.
+            with contextlib.suppress(FileNotFoundError):
+                if landed >= wanted - len(self.lost) and len(self.numbers() | self.lost) == wanted:
+                    return
             time.sleep(_LOOK)
 
     def numbers(self) -> set[int]:
