@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from flatmq_tools.pipeline.options import OptionError, parse
+from flatmq_tools.pipeline.options import OptionError, parse, with_defaults
 
 BASIC = {"brokerUrl": "tcp://broker:1884", "topic": "a/#"}
 
@@ -149,3 +149,12 @@ def test_read_needs_no_broker_where_there_is_a_log(tmp_path: Path) -> None:
     assert parse(there, streaming=False).host is None
     with pytest.raises(OptionError, match="brokerUrl"):
         parse(there)
+
+
+def test_a_default_gives_way_to_what_is_told_by_any_of_its_names() -> None:
+    ours = {"localStorage": "/ours", "maxOffsetsPerTrigger": "9"}
+    told = with_defaults({**BASIC, "LOG": "/theirs", "maxRowsPerTrigger": "5"}, ours)
+    settings = parse(told)
+    assert (settings.folder, settings.max_offsets) == (Path("/theirs"), 5)
+    settings = parse(with_defaults(BASIC, ours))
+    assert (settings.folder, settings.max_offsets) == (Path("/ours"), 9)

@@ -244,6 +244,35 @@ def test_a_batch_is_bounded(
         assert _sizes(run.Run(spark, plan), tmp_path / "b" / "raw", 7) == [3, 4]
 
 
+def test_what_comes_too_late_for_a_table_is_counted(spark: SparkSession, tmp_path: Path) -> None:
+    """From an ingest that was half an hour behind another."""
+    from flatmq_tools.pipeline.bench.messages import stream
+    from flatmq_tools.pipeline.landing import Landing
+    from flatmq_tools.pipeline.log import Writer
+    from flatmq_tools.pipeline.run import Plan, Run
+
+    landed, now = tmp_path / "landed", time.time_ns() // 1000
+
+    def land(name: str, rows: int, at: int) -> None:
+        with Writer(tmp_path / name) as log:
+            log.append(stream(rows), rows, at)
+            log.rotate()
+            Landing(log, str(landed)).land()
+
+    land("ahead", 5, now)
+    jobs = ["raw", "measurements"]
+    running = Run(spark, Plan(tmp_path / "out", landed=str(landed), jobs=jobs, trigger=0.1))
+    measured = tmp_path / "out" / "measurements"
+    until(lambda: running.look() or (measured.exists() and len(_rows(measured)) == 5))
+    land("behind", 3, now - 1_800_000_000)
+    until(lambda: running.look() or running.late["measurements"] == 3)
+    running.finish()
+    running.stop()
+    assert len(_rows(tmp_path / "out" / "raw")) == 8
+    assert len(_rows(measured)) == 5
+    assert running.late == {"measurements": 3}
+
+
 def test_only_landed_files_can_be_removed(tmp_path: Path) -> None:
     from click.testing import CliRunner
 

@@ -173,8 +173,9 @@ def run(
 
     from . import run as command
     from .java import JavaError
+    from .options import with_defaults
 
-    source = {"brokerUrl": broker, "filters": json.dumps(filters), **options}
+    source = with_defaults(options, {"brokerUrl": broker, "filters": json.dumps(filters)})
     if PASSWORD in os.environ and "username" in options:
         source.setdefault("password", os.environ[PASSWORD])
     if clean and landed is None:

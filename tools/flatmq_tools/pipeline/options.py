@@ -136,6 +136,13 @@ _SPELT = {alias.lower(): alias for name, (more, _) in OPTIONS.items() for alias 
 _UNUSED = {name.lower(): name for name in WITHOUT_MEANING}
 
 
+def with_defaults(given: Mapping[str, str], defaults: Mapping[str, str]) -> dict[str, str]:
+    """The options that are given, and those of `defaults`, by our names, that are given under none
+    of their names."""
+    told = {_BY_NAME.get(name.lower()) for name in given}
+    return {**{name: value for name, value in defaults.items() if name not in told}, **given}
+
+
 def parse(given: Mapping[str, str], *, streaming: bool = True) -> Settings:
     """The settings that these options make; upper and lower case are the same in their names.
 

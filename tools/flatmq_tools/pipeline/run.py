@@ -18,6 +18,7 @@ import re
 import signal
 import threading
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,7 +30,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StructType
 from rich.console import Console
 
-from . import batches, sinks
+from . import batches, options, sinks
 from .jobs import columns, health, measurements, raw, windows
 from .progress import Progress
 from .session import session
@@ -41,8 +42,14 @@ _HEALTH_SHARE = 10  # times what a snapshot of the health tables took pass befor
 _OWN = re.compile(r"flatmq_tools\.[\w.]+: ")  # an error of ours, in a trace
 # Spark gives the process of a source 10 s to start: on a busy machine that is too short. It has
 # done nothing by then.
-_LATE = "Python worker failed to connect back"
+_SLOW = "Python worker failed to connect back"
 _STARTS = 5  # of a query, until it is given up
+_LATE_FOR = {
+    "measurements": "packs came through an ingest that was ten minutes behind another: they are "
+    "in raw, and not in measurements",
+    "windows": "values are more than ten minutes older than others: they are in measurements, "
+    "and in no window",
+}
 _CAUSED = "Caused by: "  # a line of a trace of Java
 _TRACE = "Traceback (most recent call last):"
 # Of a batch of raw, at the most: what has come while Spark was away is worked off in several, as a
@@ -96,6 +103,8 @@ class Run:
         self._due = time.monotonic() + plan.health_every
         self.rows = 0
         """Messages that are in the table raw since the start."""
+        self.late: Counter[str] = Counter()
+        """Rows that came too late for a table, by its name, since the start."""
         plan.out.mkdir(parents=True, exist_ok=True)
         self._progress = Progress(plan.out)
         self._before = {folder.name for folder in (plan.out / "raw").glob("batch=*")}
@@ -111,11 +120,8 @@ class Run:
         if plan.landed is not None:
             frame = self._files(plan.landed)
         else:
-            told = {
-                "localStorage": str(plan.out / "log"),
-                "maxOffsetsPerTrigger": str(_ROWS),
-                **plan.source,
-            }
+            ours = {"localStorage": str(plan.out / "log"), "maxOffsetsPerTrigger": str(_ROWS)}
+            told = options.with_defaults(plan.source, ours)
             frame = self._spark.readStream.format("mqtt").options(**told).load()
         return self._start("raw", frame, (raw.raw, self._sinks("raw")))
 
@@ -173,7 +179,7 @@ class Run:
             if not query.isActive:
                 error = query.exception()
                 told = "it was stopped" if error is None else reason(error)
-                if _LATE not in told or self._starts[job] >= _STARTS:
+                if _SLOW not in told or self._starts[job] >= _STARTS:
                     raise RunError(f"the query {job} has ended: {told}")
                 self._queries[job] = self._ways[job]()
                 self._starts[job] += 1
@@ -192,6 +198,8 @@ class Run:
                 self._seen[known["name"]] = known["batchId"]
                 known["triggerMs"] = round(self._plan.trigger * 1000)
                 self._progress.write(json.dumps(known))
+                for state in known["stateOperators"]:
+                    self.late[known["name"]] += state["numRowsDroppedByWatermark"]
                 if known["name"] == "raw":
                     self.rows += self._written(known["batchId"])
 
@@ -299,6 +307,9 @@ def main(plan: Plan, *, master: str | None, conf: dict[str, str], seconds: float
         finally:
             spark.stop()
     console.print(f"{running.rows:,} messages more in {plan.out}/raw")
+    for table, told in _LATE_FOR.items():
+        if running.late[table]:
+            console.print(f"{running.late[table]:,} {told}", highlight=False)
     return 0
 
 
