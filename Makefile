@@ -1,4 +1,4 @@
-# make demo · pipeline · test · bench · bench-pipeline · soak · faults · fuzz · fuzz-long ·
+# make demo · pipeline · look · test · bench · bench-pipeline · soak · faults · fuzz · fuzz-long ·
 # powercut · tools · firmware · flash · deploy · test-board · lint · size · clean
 #
 # Everything is installed into .venv; nothing else on the machine is touched, but for mosquitto,
@@ -14,12 +14,13 @@ STUBS := micropython-esp32-stubs==1.28.0.post4 micropython-rp2-stubs==1.28.0.pos
   micropython-unix-stubs==1.28.0.post1
 STDLIB_STUBS := micropython-stdlib-stubs==1.28.0.post6
 
-.PHONY: help demo pipeline test bench bench-pipeline soak faults fuzz fuzz-long powercut tools \
+.PHONY: help demo pipeline look test bench bench-pipeline soak faults fuzz fuzz-long powercut tools \
   firmware flash deploy test-board lint size clean mosquitto
 
 help:
 	@echo "make demo    a board's sketch publishes, this machine receives: a look in a few seconds"
 	@echo "make pipeline  200 boards, the ingest, Spark's jobs, the report, in two minutes; BROKER, SPARK_MASTER"
+	@echo "make look    the report of that in a browser, as on a phone and on a desk: pictures in build/look"
 	@echo "make test    lint, types and every test"
 	@echo "make bench   flatmq beside other clients; writes docs/results.md"
 	@echo "make bench-pipeline  broker to Parquet, by part, beside paho-mqtt; writes docs/results.md"
@@ -42,6 +43,9 @@ demo: $(VENV)/demo.stamp
 
 pipeline: $(VENV)/py311.stamp $(VENV)/demo.stamp $(VENV)/pipeline.stamp
 	@$(BIN)/flatmq pipeline demo build/pipeline
+
+look: $(VENV)/pipeline.stamp
+	@$(BIN)/python host_tests/pipeline/look.py build/pipeline/report.html build/look
 
 test: mosquitto lint
 	@$(BIN)/pytest

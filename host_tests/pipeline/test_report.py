@@ -9,8 +9,6 @@ import html.parser
 import io
 import json
 import re
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -23,8 +21,6 @@ from flatmq_tools.cli import main
 from flatmq_tools.pipeline.report import command, figures, numbers, page, pictures, terminal
 from flatmq_tools.pipeline.report.figures import Figures
 from messages import START, Message, frame, reading
-
-PAPER, PAGE = (0xFF, 0xFF, 0xFF), (0xF4, 0xF6, 0xF8)
 
 
 def messages() -> list[Message]:
@@ -330,38 +326,3 @@ def test_delta_is_read_as_parquet_is(spark: SparkSession, tables: Path, tmp_path
     write_deltalake(tmp_path / "raw", part, mode="append")
     DeltaTable(tmp_path / "raw").restore(1)
     assert figures.table(spark, tmp_path / "raw").count() == len(messages())
-
-
-def browsers() -> list[str]:
-    found = (shutil.which(name) for name in ("chromium", "chromium-browser", "google-chrome"))
-    return [browser for browser in found if browser][:1]
-
-
-def test_a_phone_and_a_desk_show_it(written: Path, tmp_path: Path) -> None:
-    """Where there is a browser: nothing sticks out at the side, and the cards are there."""
-    for browser in browsers():
-        for width, columns in ((390, 1), (1400, 3)):
-            shot = tmp_path / f"{width}.png"
-            options = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run",
-                       "--disable-background-networking", "--hide-scrollbars"]  # fmt: skip
-            subprocess.run(
-                [browser, *options, f"--user-data-dir={tmp_path / str(width)}",
-                 f"--window-size={width},4200", f"--screenshot={shot}", written.as_uri()],
-                check=True, capture_output=True, timeout=120,
-            )  # fmt: skip
-            with Image.open(shot) as image:
-                seen = image.convert("RGB")
-            assert seen.width == width
-            right = seen.crop((width - 10, 0, width, seen.height))
-            assert right.getcolors() == [(10 * seen.height, PAGE)]
-            assert cards(seen) == columns
-
-
-def cards(seen: Image.Image) -> int:
-    """How many pictures are beside each other: runs of the cards' white, at the most."""
-    most = 0
-    for y in range(0, seen.height, 5):
-        row = [seen.getpixel((x, y)) == PAPER for x in range(seen.width)]
-        runs = re.findall("1{300,}", "".join("01"[paper] for paper in row))
-        most = max(most, len(runs))
-    return most
