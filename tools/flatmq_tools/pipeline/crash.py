@@ -2,7 +2,7 @@
 
 Numbered readings are published at QoS 1 while `flatmq pipeline run` makes tables of them. Again
 and again one of the parts is ended with SIGKILL, at any moment, and started anew. At the end the
-tables are read by three readers and counted. Needs Linux, for its /proc.
+tables are read by four readers and counted.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import psutil
 import pyarrow as pa
 import pyarrow.dataset as ds
 from deltalake import DeltaTable
@@ -94,32 +95,25 @@ class Result:
 # Processes
 
 
-def _children(pid: int) -> Iterator[int]:
-    for task in Path(f"/proc/{pid}/task").glob("*/children"):
-        with contextlib.suppress(OSError):
-            yield from map(int, task.read_text().split())
-
-
 def family(pid: int) -> list[int]:
     """The process, and all that descend from it."""
-    found = [pid]
-    for parent in found:
-        found += _children(parent)
-    return found
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return [pid, *(child.pid for child in psutil.Process(pid).children(recursive=True))]
+    return [pid]
 
 
 def command(pid: int) -> str:
     """The process's program and arguments; empty where there is none."""
-    with contextlib.suppress(OSError):
-        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+    with contextlib.suppress(psutil.Error):
+        return " ".join(psutil.Process(pid).cmdline())
     return ""
 
 
 def alive(pid: int) -> bool:
     """Whether it runs; one that is dead and was not waited for does not."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
+        return str(psutil.Process(pid).status()) != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
         return False
 
 

@@ -1,14 +1,13 @@
 """What would so many boards need? Measured on this machine, with arithmetic on top.
 
 The sizes are those of tables that `flatmq pipeline demo` made; the broker, the ingest and the
-boards' connections are measured here, in one run of a fleet. Linux, as it reads /proc.
+boards' connections are measured here, in one run of a fleet.
 """
 
 from __future__ import annotations
 
 import json
 import math
-import os
 import subprocess
 import sys
 import tempfile
@@ -17,6 +16,7 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
 import pyarrow.parquet as pq
 from rich.console import Console
 
@@ -119,14 +119,13 @@ def sizes(tables: Path) -> Sizes:
 
 def _cpu(pid: int) -> float:
     """Seconds of CPU that a process has used."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    used = psutil.Process(pid).cpu_times()
+    return float(used.user + used.system)
 
 
 def _memory(pid: int) -> int:
     """Bytes of it that are in memory."""
-    pages = Path(f"/proc/{pid}/statm").read_text().split()[1]
-    return int(pages) * os.sysconf("SC_PAGE_SIZE")
+    return int(psutil.Process(pid).memory_info().rss)
 
 
 class _Ingest:
