@@ -36,6 +36,18 @@ def test_nothing_on_this_machine_listens_beyond_it(master: str) -> None:
     assert "spark.driver.bindAddress" not in defaults("spark://master:7077", 2)
 
 
+def _python(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """A process of its own, and so a session of its own."""
+    return subprocess.run(
+        [sys.executable, "-c", script, *arguments],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+
+
 _STOPPED = """
 import sys, threading
 from flatmq_tools.pipeline.session import session
@@ -61,13 +73,26 @@ spark.stop()
 
 
 def test_a_query_that_is_stopped_within_a_batch_ends_without_a_word(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", _STOPPED, str(tmp_path)],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
+    done = _python(_STOPPED, str(tmp_path))
     assert done.returncode == 0, done.stderr
     assert "Exception in thread" not in done.stderr
+
+
+_OWN = """
+from pyspark.sql import SparkSession
+from flatmq_tools.pipeline.session import session
+
+name = "spark.sql.shuffle.partitions"
+spark = SparkSession.builder.master("local[2]").getOrCreate()
+print("of Spark", spark.conf.get(name))
+print("of ours", session(None).conf.get(name))
+spark.conf.set(name, 7)
+print("of the user", session(None).conf.get(name))
+spark.stop()
+"""
+
+
+def test_a_session_of_somebody_keeps_what_was_told_and_nothing_else() -> None:
+    done = _python(_OWN)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == ["of Spark 200", "of ours 2", "of the user 7"]

@@ -27,7 +27,8 @@ _LOOPBACK = {
     "spark.driver.bindAddress": "127.0.0.1",
 }
 # On one machine a batch is small, and each shuffle partition costs a task and files of state.
-_SHUFFLE = "spark.sql.shuffle.partitions"  # 200, if nobody says
+_SHUFFLE = "spark.sql.shuffle.partitions"
+_SPARKS = "200"  # if nobody says
 _LOCAL = {_SHUFFLE: "2", "spark.ui.enabled": "false"}
 
 
@@ -61,8 +62,9 @@ def session(
         builder = builder.config(option.replace("__", "."), text)
     spark = builder.getOrCreate()
     context = spark.sparkContext
-    if (context.master or "").startswith("local") and not context.getConf().contains(_SHUFFLE):
-        spark.conf.set(_SHUFFLE, _LOCAL[_SHUFFLE])  # it was left to spark-submit, which has 200
+    untold = not context.getConf().contains(_SHUFFLE) and spark.conf.get(_SHUFFLE) == _SPARKS
+    if (context.master or "").startswith("local") and untold:
+        spark.conf.set(_SHUFFLE, _LOCAL[_SHUFFLE])
     return spark
 
 
