@@ -154,10 +154,13 @@ class Run:
         )
 
     def _files(self, folder: str) -> DataFrame:
-        reader = self._spark.readStream.schema(_MESSAGE).option("maxFileAge", _FOREVER)
-        reader = reader.option("maxBytesPerTrigger", _BYTES)
-        if self._plan.clean:
-            reader = reader.option("cleanSource", "delete").option("maxFileAge", _REMOVED)
+        clean = self._plan.clean
+        reader = (
+            self._spark.readStream.schema(_MESSAGE)
+            .option("maxBytesPerTrigger", _BYTES)
+            .option("maxFileAge", _REMOVED if clean else _FOREVER)
+            .option("cleanSource", "delete" if clean else "off")
+        )
         return reader.parquet(folder)
 
     def _follow(self, name: str, schema: str | StructType) -> DataFrame:
