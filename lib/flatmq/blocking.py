@@ -1,7 +1,8 @@
 """Calls that wait, for a script or the prompt, on top of `poll`."""
 
+from . import client as clock
 from .error import MQTTError
-from .port import const, ticks_add, ticks_diff, ticks_ms
+from .port import const, ticks_add, ticks_diff
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
@@ -13,9 +14,9 @@ def connect(self: "Client", timeout_ms: int = 10000) -> None:
     refuses; the client goes on trying if it is polled."""
     self.error = None
     self.start()
-    end = ticks_add(ticks_ms(), timeout_ms)
+    end = ticks_add(clock.ticks_ms(), timeout_ms)
     while self.state != "online":
-        left = ticks_diff(end, ticks_ms())
+        left = ticks_diff(end, clock.ticks_ms())
         if left <= 0 or (self.error and self.error.kind == "refused"):
             raise self.error or MQTTError("timeout", f"{self.state} after {timeout_ms} ms")
         self.poll(left)
@@ -23,9 +24,9 @@ def connect(self: "Client", timeout_ms: int = 10000) -> None:
 
 def wait(self: "Client", timeout_ms: int) -> bool:
     """Poll until `pending` is 0, for at most `timeout_ms`. Returns whether it is."""
-    end = ticks_add(ticks_ms(), timeout_ms)
+    end = ticks_add(clock.ticks_ms(), timeout_ms)
     while self.pending:
-        left = ticks_diff(end, ticks_ms())
+        left = ticks_diff(end, clock.ticks_ms())
         if left <= 0:
             return False
         self.flush()
@@ -41,7 +42,7 @@ def disconnect(self: "Client", timeout_ms: int = 1000) -> bool:
 
     Returns whether DISCONNECT has left; if not, the broker publishes the will.
     """
-    end = ticks_add(ticks_ms(), timeout_ms)
+    end = ticks_add(clock.ticks_ms(), timeout_ms)
     asked = gone = False
     while self.state == "online":
         self.flush()
@@ -53,7 +54,7 @@ def disconnect(self: "Client", timeout_ms: int = 1000) -> bool:
             continue
         gone = asked and not self.queued
         # Closing with bytes unread would reset the connection, and what was sent with it.
-        left = ticks_diff(end, ticks_ms())
+        left = ticks_diff(end, clock.ticks_ms())
         if left <= 0 or self.connection.ended(self.rx):
             break
         self.link.wait(left, self.blocked)

@@ -1,5 +1,7 @@
 """The client: a session with a clock and a connection, driven by one polling loop."""
 
+import random  # noqa: F401 (with ticks_ms, what all modules of the client use)
+
 from .port import MICROPYTHON, const, ticks_add, ticks_diff, ticks_ms
 from .session import Session
 

@@ -3,10 +3,9 @@
 Memory is allocated here: by the lookup, the socket, an error, and what runs on a connection.
 """
 
-import random
-
+from . import client as clock
 from .client import silent
-from .port import const, ticks_add, ticks_diff, ticks_ms
+from .port import const, ticks_add, ticks_diff
 from .reader import reading
 
 TYPE_CHECKING = const(0)
@@ -51,7 +50,7 @@ class Connection:
                     link.resolve()
                 what = "connect"
                 c.state = "connecting"
-                c.due = ticks_add(ticks_ms(), c.timeout)
+                c.due = ticks_add(clock.ticks_ms(), c.timeout)
                 link.connect()
                 while True:
                     self.stream = link.stream()
@@ -134,7 +133,7 @@ class Connection:
         """Begin to connect."""
         c = self.client
         c.state = "waiting"
-        c.due = ticks_ms()
+        c.due = clock.ticks_ms()
         c.incoming = self.dialing()
 
     def lost(self, kind: str, what: str, error: "Any" = None, code: int = 0) -> None:
@@ -151,6 +150,6 @@ class Connection:
             c.link.address = None
         self.start()
         half = self._delay // 2
-        c.due = ticks_add(c.due, half + (half * random.getrandbits(8) >> 8))
+        c.due = ticks_add(c.due, half + (half * clock.random.getrandbits(8) >> 8))
         self._delay = min(self._delay * 2, c.options["retry_max_ms"])
         c.lost(kind == "closed")

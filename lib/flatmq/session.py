@@ -125,8 +125,8 @@ class Session:
 
             payload = converted(payload, qos)
         n = _len(topic) + _len(payload) + (4 if qos else 2)
-        if (qos and self.count == self.slots) or (
-            self.end + n + 5 > self.limit and not self.make_room(n)
+        if (self.end + n + 5 > self.limit and not self.make_room(n)) or (
+            qos and self.count == self.slots
         ):
             return None
         # Few locals: a frame of more than eleven words would go to the heap on every call.

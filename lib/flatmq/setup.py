@@ -3,8 +3,7 @@
 Loaded for that, and not kept.
 """
 
-import random
-
+from . import client as clock
 from .calls import unload
 from .client import silent
 from .port import MICROPYTHON, const
@@ -90,7 +89,7 @@ def make(c: "Client", *args: "Any", **given: "Any") -> None:
     """Give a client what it has from the beginning on."""
     c.options = o = _options(*args, **given)
     # Packet identifiers start anywhere: a reboot must not reuse what it left in flight.
-    claim(c, o["tx_size"], o["inflight"], random.getrandbits(15), o["answers"])
+    claim(c, o["tx_size"], o["inflight"], clock.random.getrandbits(15), o["answers"])
     c.rx_size = o["rx_size"]
     c.rx = bytearray(2 * c.rx_size + 2)
     c.router = c.bulk = c.error = c.connection = None
