@@ -1,0 +1,82 @@
+"""The steps of a client's life that are weighed, and the bounds that some of them have.
+
+The code runs on MicroPython with `memory` from the bench's device folder. Each path starts in a
+new interpreter. A step's figure is all the heap held since before the import.
+"""
+
+from __future__ import annotations
+
+# What no client is charged for: built-in modules, the scripted peer, the names of this script.
+PRELUDE = """
+import binascii, errno, gc, io, os, random, select, struct, sys, time
+import memory
+stream = memory.Stream(512)
+link = memory.Link(stream)
+memory.Sockets(stream)
+sys.modules["ustruct"] = struct
+sys.modules["ubinascii"] = binascii
+flatmq = client = subscription = None
+def handler(*message):
+    pass
+def check(holds):
+    if not holds:
+        raise RuntimeError("not as it should be")
+"""
+_IMPORT = "import flatmq; flatmq.Client"
+_MADE = 'client = flatmq.Client(b"pico-1", link=link)'
+_CONNECT = "memory.connect(client, stream)"
+_PUBLISH = 'memory.publish(client, stream, b"dev/pico-1/temp", b"21.5", {})'
+
+IMPORTED = "imported"
+MADE = "made: `Client(...)`"
+SUBSCRIBED = "subscribed, before `start`"
+# One path for a board that only publishes, and one for a board that subscribes.
+PUBLISHING = {
+    IMPORTED: _IMPORT,
+    MADE: _MADE,
+    "connected": _CONNECT,
+    "published at QoS 0": _PUBLISH.format(0),
+    "published at QoS 1": _PUBLISH.format(1),
+    "published at QoS 2": _PUBLISH.format(2),
+}
+SUBSCRIBING = {
+    IMPORTED: _IMPORT,
+    MADE: _MADE,
+    SUBSCRIBED: 'subscription = client.subscribe(b"dev/pico-1/cmd", handler, qos=1)',
+    "subscribed and connected": _CONNECT,
+    "subscribed and granted": (
+        'memory.grant(client, stream); check(subscription.granted == b"\\1")'
+    ),
+    "subscribed and received at QoS 0": (
+        'memory.answer(client, stream, b"\\x30\\x12\\0\\x0edev/pico-1/cmdon")'
+    ),
+    "subscribed and published at QoS 0": _PUBLISH.format(0),
+    "subscribed and published at QoS 1": _PUBLISH.format(1),
+    "subscribed and published at QoS 2": _PUBLISH.format(2),
+}
+UMQTT = {
+    IMPORTED: "import umqtt.simple",
+    MADE: 'client = umqtt.simple.MQTTClient(b"pico-1", "host", keepalive=60)',
+    "connected": "stream.feed(memory.CONNACK); client.connect(); stream.taken()",
+    "published at QoS 0": 'client.publish(b"dev/pico-1/temp", b"21.5"); stream.taken()',
+    "published at QoS 1": (
+        'stream.feed(b"\\x40\\x02\\0\\1"); client.publish(b"dev/pico-1/temp", b"21.5", qos=1); '
+        "stream.taken()"
+    ),
+    "subscribed and granted": (
+        'client.set_callback(handler); stream.feed(b"\\x90\\x03\\0\\2\\0"); '
+        'client.subscribe(b"dev/pico-1/cmd"); stream.taken()'
+    ),
+    "subscribed and received at QoS 0": (
+        'stream.feed(b"\\x30\\x12\\0\\x0edev/pico-1/cmdon"); client.check_msg()'
+    ),
+}
+# What a board of its own loads: the link to a host and a port. Nothing is weighed here.
+OVER_TCP = """
+client = flatmq.Client(b"pico-1", "127.0.0.1", 1)
+client.start()
+client.poll()
+"""
+
+# Bytes on the 32-bit interpreter that a step may hold at most.
+BOUNDS = {MADE: 14_000, SUBSCRIBED: 20_000}
