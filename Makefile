@@ -64,6 +64,7 @@ test: mosquitto wasm lint
 	@$(BIN)/pytest
 
 bench: $(VENV)/bench.stamp mosquitto
+	@-$(MAKE) --no-print-directory wasm
 	@$(BIN)/flatmq bench
 
 bench-pipeline: $(VENV)/pipeline.stamp $(VENV)/bench.stamp mosquitto

@@ -13,8 +13,6 @@ import memory
 stream = memory.Stream(512)
 link = memory.Link(stream)
 memory.Sockets(stream)
-sys.modules["ustruct"] = struct
-sys.modules["ubinascii"] = binascii
 flatmq = client = subscription = None
 def handler(*message):
     pass

@@ -16,6 +16,7 @@ PUBLISH_SEGMENT = 9600  # messages between two drains: fits the socket's send bu
 RECEIVE_SEGMENT = 960  # messages in one spray: fits its receive buffer
 ALLOC_COUNT = 16
 CALLS_COUNT = 480
+NO_MIX = "-"  # nothing is received
 
 
 class Peer:
@@ -38,16 +39,19 @@ class Peer:
         """Reads what the client published since `sink`; fails unless all of it has come."""
         self._command(b"drain %s %d\n" % (self._name, count * packets.SIZE))
 
-    def spray(self, count, topics, qos):
+    def spray(self, count, mix, qos):
         seen[0] = 0
-        self._command(b"spray %s %d %d %d\n" % (self._name, count, topics, qos))
+        self._command(b"spray %s %d %s %d\n" % (self._name, count, mix.encode(), qos))
 
 
-def connected(module, port, name, topics=0, qos=0):
+def connected(module, port, name, mix=NO_MIX, qos=0):
     module.load()
     client = module.connect(port, name)
-    for topic in packets.TOPICS[:topics]:
-        module.subscribe(client, topic, qos)
+    if mix != NO_MIX:
+        from mixes import MIXES
+
+        for topic in MIXES[mix][0]:
+            module.subscribe(client, topic, qos)
     return client
 
 
@@ -73,12 +77,12 @@ def alloc(module, port, name, operation):
     receiving = operation.startswith("receive")
     qos = 1 if operation == "receive1" else 0
     peer = Peer(port, name)
-    client = connected(module, port, name, 1 if receiving else 0, qos)
+    client = connected(module, port, name, "one" if receiving else NO_MIX, qos)
     function = getattr(module, operation)
     gc.disable()
     for count in (8, ALLOC_COUNT):  # the first time settles what is made once
         if receiving:
-            peer.spray(count, 1, qos)
+            peer.spray(count, "one", qos)
         held = gc.mem_alloc()
         total = mem_total()
         function(client, count)
@@ -88,17 +92,17 @@ def alloc(module, port, name, operation):
 
 
 def cpu(module, port, name, argument):
-    """CPU µs per message and the count; the argument is `FUNCTION TOPICS MILLISECONDS`."""
+    """CPU µs per message and the count; the argument is `FUNCTION MIX MILLISECONDS`."""
     words = argument.split()
     function = getattr(module, words[0])
-    topics = int(words[1])
+    mix = words[1]
     budget_ms = int(words[2])
     if hasattr(module, "prepare"):
         module.prepare(words[0])
     peer = Peer(port, name)
-    client = connected(module, port, name, topics)
+    client = connected(module, port, name, mix)
     segment = RECEIVE_SEGMENT
-    if not topics:
+    if mix == NO_MIX:
         segment = PUBLISH_SEGMENT
         peer.sink()
     count = -segment
@@ -106,11 +110,11 @@ def cpu(module, port, name, argument):
     while count < 0 or (
         (cpu_seconds() - start) * 1000 < budget_ms and since_ms(wall) < budget_ms * 20
     ):
-        if topics:
-            peer.spray(segment, topics, 0)
+        if mix != NO_MIX:
+            peer.spray(segment, mix, 0)
         function(client, segment)
         count += segment
-        if not topics:
+        if mix == NO_MIX:
             peer.drain(count + segment)
         if not count:  # the first segment only warms up
             gc.collect()
@@ -126,9 +130,9 @@ def calls(module, port, name, operation):
     peer = Peer(port, name)
     counting.install()
     receiving = operation == "receive"
-    client = connected(module, port, name, 1 if receiving else 0)
+    client = connected(module, port, name, "one" if receiving else NO_MIX)
     if receiving:
-        peer.spray(CALLS_COUNT, 1, 0)
+        peer.spray(CALLS_COUNT, "one", 0)
     else:
         peer.sink()
     counting.reset()

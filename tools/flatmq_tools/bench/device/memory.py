@@ -79,7 +79,10 @@ class Sockets:
 
     def __init__(self, stream):
         self._stream = stream
-        sys.modules["socket"] = sys.modules["usocket"] = self
+        for name in ("socket", "usocket"):
+            sys.modules[name] = self
+        for name in ("binascii", "struct"):  # by the names that they had before 1.21
+            sys.modules["u" + name] = __import__(name)
 
     def socket(self):
         return self._stream
