@@ -22,12 +22,12 @@ BITS = ("64-bit", "32-bit")
 # Operation of device/work.py -> what it is, as the rows of the table.
 OPERATIONS = {
     "publish": "publish QoS 0, `flush` after each",
-    "publish_burst": "… in bursts of 8, each",
-    "trip": "QoS 1 and its PUBACK, one in flight",
-    "trip_burst": "… eight in flight, each",
+    "publish_burst": "publish QoS 0 in bursts of 8, each",
+    "trip": "QoS 1 round trip, one in flight",
+    "trip_burst": "QoS 1 round trip, eight in flight, each",
     "receive": "receive QoS 0, one at a time",
     "receive_bytes": "… the payload taken as bytes",
-    "receive_burst": "… in bursts of 8, each",
+    "receive_burst": "receive QoS 0 in bursts of 8, each",
     "idle": "poll with nothing to do",
     "ping": "PINGREQ and PINGRESP",
 }

@@ -182,8 +182,9 @@ def _text(sizes: Sizes) -> str:
         "WebAssembly, which has no ROMFS.",
         results.table(head, marked),
         "Bytes of heap that a client holds after each step, from .mpy files unless ROMFS is "
-        "named, with the sizes as shipped and a link in memory. A board that only publishes "
-        'takes the steps up to "published"; the others follow "made".',
+        'named, with the sizes as shipped and a link in memory. The steps after "subscribed" '
+        "are those of a board that subscribes before it connects; the steps above it those of a "
+        "board that only publishes.",
         results.table(*_step_rows(sizes)),
         *sizes.notes,
     ]

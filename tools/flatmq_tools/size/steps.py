@@ -41,16 +41,14 @@ SUBSCRIBING = {
     IMPORTED: _IMPORT,
     MADE: _MADE,
     SUBSCRIBED: 'subscription = client.subscribe(b"dev/pico-1/cmd", handler, qos=1)',
-    "subscribed and connected": _CONNECT,
-    "subscribed and granted": (
-        'memory.grant(client, stream); check(subscription.granted == b"\\1")'
-    ),
-    "subscribed and received at QoS 0": (
+    "… connected": _CONNECT,
+    "… granted": ('memory.grant(client, stream); check(subscription.granted == b"\\1")'),
+    "… received at QoS 0": (
         'memory.answer(client, stream, b"\\x30\\x12\\0\\x0edev/pico-1/cmdon")'
     ),
-    "subscribed and published at QoS 0": _PUBLISH.format(0),
-    "subscribed and published at QoS 1": _PUBLISH.format(1),
-    "subscribed and published at QoS 2": _PUBLISH.format(2),
+    "… published at QoS 0": _PUBLISH.format(0),
+    "… published at QoS 1": _PUBLISH.format(1),
+    "… published at QoS 2": _PUBLISH.format(2),
 }
 UMQTT = {
     IMPORTED: "import umqtt.simple",
@@ -61,11 +59,11 @@ UMQTT = {
         'stream.feed(b"\\x40\\x02\\0\\1"); client.publish(b"dev/pico-1/temp", b"21.5", qos=1); '
         "stream.taken()"
     ),
-    "subscribed and granted": (
+    "… granted": (
         'client.set_callback(handler); stream.feed(b"\\x90\\x03\\0\\2\\0"); '
         'client.subscribe(b"dev/pico-1/cmd"); stream.taken()'
     ),
-    "subscribed and received at QoS 0": (
+    "… received at QoS 0": (
         'stream.feed(b"\\x30\\x12\\0\\x0edev/pico-1/cmdon"); client.check_msg()'
     ),
 }
