@@ -173,6 +173,6 @@ $(VENV)/wasm.stamp: Makefile $(VENV)/made.stamp
 	fi
 	@echo "installing the 32-bit MicroPython into $(VENV)/wasm ..."
 	@mkdir -p $(VENV)/wasm
-	@npm install --prefix $(VENV)/wasm --no-audit --no-fund --loglevel=error $(WASM) >/dev/null || \
+	@npm install --prefix $(VENV)/wasm --no-audit --no-fund --silent $(WASM) >/dev/null || \
 	  { echo "npm could not install $(WASM): is there a network?" >&2; exit 1; }
 	@touch $@

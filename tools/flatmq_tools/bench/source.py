@@ -25,8 +25,7 @@ import threading
 from collections.abc import Iterator
 from typing import ClassVar
 
-from flatmq_tools.bench.device import packets
-from flatmq_tools.bench.device.mixes import MIXES
+from flatmq_tools.bench.device import mixes, packets
 
 _RECEIVE_BUFFER = 8192  # bytes
 _DRAIN_TIMEOUT = 10  # s
@@ -76,7 +75,7 @@ def _split(buffer: bytearray) -> Iterator[bytes]:
 
 @functools.cache
 def _spray(count: int, mix: str, qos: int) -> bytes:
-    topics = MIXES[mix][1]
+    topics = mixes.TOPICS[mix][1]
     flood = bytearray()
     for i in range(count):
         flood += packets.publish(topics[i % len(topics)], packets.PAYLOAD, qos, i % 65535 + 1)

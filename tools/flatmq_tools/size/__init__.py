@@ -167,8 +167,12 @@ def _step_rows(sizes: Sizes) -> tuple[list[str], list[list[str]]]:
     columns = [sizes.steps.get(title, {}) for title in titles]
     columns += [sizes.umqtt.get(title, {}) for title in (Narrow.title, Wide.title)]
     columns.append(steps.BOUNDS)
-    names = list(dict.fromkeys([*steps.PUBLISHING, *steps.SUBSCRIBING]))
-    return head, [[name, *(_cell(column.get(name)) for column in columns)] for name in names]
+    names = dict.fromkeys([*steps.PUBLISHING, *steps.SUBSCRIBING])
+    return head, [
+        [name, *(_cell(column.get(name)) for column in columns)]
+        for name in names
+        if name != steps.PEER
+    ]
 
 
 def _text(sizes: Sizes) -> str:

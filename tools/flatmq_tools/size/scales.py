@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from flatmq_tools import interpreter, webassembly
+from flatmq_tools.size.steps import PEER
 
 _RUNS = 3  # on 64 bits a stale word on the stack may keep garbage alive: the least counts
 _HELD = "@held"
@@ -55,7 +56,15 @@ class Scales:
             return {}
         lines = self.lines(library, harness, [prelude, *steps.values()])
         figures = [int(line.split()[1]) for line in lines if line.startswith(_HELD)]
-        return {name: n - figures[0] for name, n in zip(steps, figures[1:], strict=True)}
+        found = {}
+        nobody, before = figures[0], figures[0]
+        for name, figure in zip(steps, figures[1:], strict=True):
+            if name == PEER:
+                nobody += figure - before
+            else:
+                found[name] = figure - nobody
+            before = figure
+        return found
 
 
 class Wide(Scales):

@@ -16,7 +16,6 @@ PUBLISH_SEGMENT = 9600  # messages between two drains: fits the socket's send bu
 RECEIVE_SEGMENT = 960  # messages in one spray: fits its receive buffer
 ALLOC_COUNT = 16
 CALLS_COUNT = 480
-NO_MIX = "-"  # nothing is received
 
 
 class Peer:
@@ -39,18 +38,18 @@ class Peer:
         """Reads what the client published since `sink`; fails unless all of it has come."""
         self._command(b"drain %s %d\n" % (self._name, count * packets.SIZE))
 
-    def spray(self, count, mix, qos):
+    def spray(self, count, topics, qos):
         seen[0] = 0
-        self._command(b"spray %s %d %s %d\n" % (self._name, count, mix.encode(), qos))
+        self._command(b"spray %s %d %s %d\n" % (self._name, count, topics.encode(), qos))
 
 
-def connected(module, port, name, mix=NO_MIX, qos=0):
+def connected(module, port, name, topics="-", qos=0):
     module.load()
     client = module.connect(port, name)
-    if mix != NO_MIX:
-        from mixes import MIXES
+    if topics != "-":
+        import mixes  # here, as each name takes heap while memory is measured
 
-        for topic in MIXES[mix][0]:
+        for topic in mixes.TOPICS[topics][0]:
             module.subscribe(client, topic, qos)
     return client
 
@@ -77,7 +76,7 @@ def alloc(module, port, name, operation):
     receiving = operation.startswith("receive")
     qos = 1 if operation == "receive1" else 0
     peer = Peer(port, name)
-    client = connected(module, port, name, "one" if receiving else NO_MIX, qos)
+    client = connected(module, port, name, "one" if receiving else "-", qos)
     function = getattr(module, operation)
     gc.disable()
     for count in (8, ALLOC_COUNT):  # the first time settles what is made once
@@ -92,17 +91,17 @@ def alloc(module, port, name, operation):
 
 
 def cpu(module, port, name, argument):
-    """CPU µs per message and the count; the argument is `FUNCTION MIX MILLISECONDS`."""
+    """CPU µs per message and the count; the argument is `FUNCTION TOPICS MILLISECONDS`."""
     words = argument.split()
     function = getattr(module, words[0])
-    mix = words[1]
+    topics = words[1]
     budget_ms = int(words[2])
     if hasattr(module, "prepare"):
         module.prepare(words[0])
     peer = Peer(port, name)
-    client = connected(module, port, name, mix)
+    client = connected(module, port, name, topics)
     segment = RECEIVE_SEGMENT
-    if mix == NO_MIX:
+    if topics == "-":
         segment = PUBLISH_SEGMENT
         peer.sink()
     count = -segment
@@ -110,11 +109,11 @@ def cpu(module, port, name, argument):
     while count < 0 or (
         (cpu_seconds() - start) * 1000 < budget_ms and since_ms(wall) < budget_ms * 20
     ):
-        if mix != NO_MIX:
-            peer.spray(segment, mix, 0)
+        if topics != "-":
+            peer.spray(segment, topics, 0)
         function(client, segment)
         count += segment
-        if mix == NO_MIX:
+        if topics == "-":
             peer.drain(count + segment)
         if not count:  # the first segment only warms up
             gc.collect()
@@ -130,7 +129,7 @@ def calls(module, port, name, operation):
     peer = Peer(port, name)
     counting.install()
     receiving = operation == "receive"
-    client = connected(module, port, name, "one" if receiving else NO_MIX)
+    client = connected(module, port, name, "one" if receiving else "-")
     if receiving:
         peer.spray(CALLS_COUNT, "one", 0)
     else:

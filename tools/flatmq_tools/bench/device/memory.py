@@ -1,8 +1,8 @@
 """A link in memory that costs next to nothing: the interpreter's own streams and no Python code.
 
-A client reads from one RingIO and writes into another. The stream's methods are attributes that
-hold native methods, so a call of one runs no bytecode. What the peer says is put there with
-`feed` before the client reads it.
+A client reads from one RingIO and writes into another. While a stream listens, its methods are
+attributes that hold native methods, so a call of one runs no bytecode. What the peer says is put
+there with `feed` before the client reads it.
 """
 
 import sys
@@ -26,14 +26,17 @@ class Stream:
         self.hush()
 
     def feed(self, data):
-        """Have the client read these bytes next, and the end of the stream after them."""
+        """Have the client read these bytes next."""
         self.incoming.write(data)
-        self.listen()
+        self.readinto = self._readinto
+        self.read = self.incoming.read
+
+    def _readinto(self, into):
+        return self.incoming.readinto(into) or None
 
     def listen(self):
-        """Reads get what was fed."""
+        """Have reads run no bytecode; after what was fed they get 0, the end of the stream."""
         self.readinto = self.incoming.readinto
-        self.read = self.incoming.read
 
     def hush(self):
         """Reads get None: nothing is there yet."""

@@ -10,7 +10,7 @@ many messages as OPERATIONS says.
 import gc
 
 import memory
-from mixes import MIXES
+import mixes
 
 import packets
 from packets import PAYLOAD, TOPICS, seen
@@ -59,7 +59,7 @@ class Common:
         self.burst = self.one * BURST
         self.mixes = {}
         for name in MIXED:
-            order = MIXES[name][1]
+            order = mixes.TOPICS[name][1]
             flood = b""
             for i in range(_SOME):
                 flood += packets.publish(order[i % len(order)], PAYLOAD, 0, 0)
@@ -93,7 +93,7 @@ class Flatmq(Common):
     def _online(self, Client, mix, handler):
         stream = memory.Stream(_RING)
         client = Client(b"work", link=memory.Link(stream))
-        wanted = [client.subscribe(topic, handler) for topic in MIXES[mix][0]]
+        wanted = [client.subscribe(topic, handler) for topic in mixes.TOPICS[mix][0]]
         memory.connect(client, stream)
         memory.grant(client, stream)
         for subscription in wanted:
@@ -139,6 +139,7 @@ class Flatmq(Common):
         t = now() - t
         self.take(_SIZE + 2)
         s.feed(bytes((0x40, 2, identifier >> 8, identifier & 255)))
+        s.listen()
         u = now()
         while c.pending:
             c.poll()
@@ -156,6 +157,7 @@ class Flatmq(Common):
         self.take(BURST * (_SIZE + 2))
         for identifier in identifiers:
             s.feed(bytes((0x40, 2, identifier >> 8, identifier & 255)))
+        s.listen()
         u = now()
         while c.pending:
             c.poll()
@@ -173,6 +175,7 @@ class Flatmq(Common):
     def get(self, now, c, stream, data, n):
         seen[0] = 0
         stream.feed(data)
+        stream.listen()
         t = now()
         while seen[0] < n:
             c.poll()
@@ -197,6 +200,7 @@ class Flatmq(Common):
         t = now() - t
         self.take(2)
         self.stream.feed(_PINGRESP)
+        self.stream.listen()
         u = now()
         c.poll()
         return t + (now() - u)
@@ -345,6 +349,7 @@ class Floor(Common):
         packet = self.one
         ack = self.ack
         s.feed(b"\x40\x02\0\1" * n)
+        s.listen()
         t = now()
         for _ in range(n):
             s.write(packet)
@@ -363,6 +368,7 @@ class Floor(Common):
         s = self.stream
         into = self.into
         s.feed(data)
+        s.listen()
         t = now()
         for _ in range(n):
             s.readinto(into)
@@ -392,6 +398,7 @@ class Floor(Common):
         t = now() - t
         self.take(2)
         s.feed(_PINGRESP)
+        s.listen()
         u = now()
         s.readinto(self.into)
         return t + (now() - u)
