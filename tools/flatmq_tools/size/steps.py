@@ -30,7 +30,7 @@ def handler(*message):
 """
 # The scripted peer, which nobody is charged for either.
 PEER = "(peer)"
-_PEER = "import memory; link.to = memory.Stream(512)"
+_PEER = "import memory; link.to = memory.Stream(512, True)"
 _IMPORT = "import flatmq; flatmq.Client"
 _MADE = 'client = flatmq.Client(b"pico-1", link=link)'
 _CONNECT = "memory.connect(client, link.to)"

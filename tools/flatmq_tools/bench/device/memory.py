@@ -1,8 +1,8 @@
 """A link in memory that costs next to nothing: the interpreter's own streams and no Python code.
 
-A client reads from one RingIO and writes into another. While a stream listens, its methods are
-attributes that hold native methods, so a call of one runs no bytecode. What the peer says is put
-there with `feed` before the client reads it.
+A client reads from one RingIO and writes into another. The stream's methods are attributes that
+hold native methods, so a call of one runs no bytecode. What the peer says is put there with
+`feed` before the client reads it.
 """
 
 import sys
@@ -14,33 +14,30 @@ CONNACK = b"\x20\x02\0\0"
 
 
 class Stream:
-    """Both directions of a connection, each with room for `size` bytes."""
+    """Both directions of a connection, each with room for `size` bytes.
 
-    def __init__(self, size):
+    A RingIO that is empty says 0, the end of the stream. If `patient`, reads get None then, as
+    they do from a socket; they are calls of Python for that.
+    """
+
+    def __init__(self, size, patient=False):
         self.incoming = RingIO(size)
         self.outgoing = RingIO(size)
-        # It takes an argument, keeps it, and returns None.
-        self._nothing = deque((), 1).append  # noqa: RUF037 - as MicroPython has it
-        self.setblocking = self._nothing
         self.write = self.outgoing.write
-        self.hush()
-
-    def feed(self, data):
-        """Have the client read these bytes next."""
-        self.incoming.write(data)
-        self.readinto = self._readinto
-        self.read = self.incoming.read
+        self.readinto = self._readinto if patient else self.incoming.readinto
+        self.read = self._read if patient else self.incoming.read
+        # It takes an argument, keeps it, and returns None.
+        self.setblocking = deque((), 1).append  # noqa: RUF037 - as MicroPython has it
 
     def _readinto(self, into):
         return self.incoming.readinto(into) or None
 
-    def listen(self):
-        """Have reads run no bytecode; after what was fed they get 0, the end of the stream."""
-        self.readinto = self.incoming.readinto
+    def _read(self, n):
+        return self.incoming.read(n) if self.incoming.any() else None
 
-    def hush(self):
-        """Reads get None: nothing is there yet."""
-        self.readinto = self.read = self._nothing
+    def feed(self, data):
+        """Have the client read these bytes next."""
+        self.incoming.write(data)
 
     def taken(self):
         """Return what the client has written since this was last called."""
@@ -78,17 +75,17 @@ class Link:
 
 
 class Sockets:
-    """Stands in for the module `socket` for a client that imports it; every socket is `stream`."""
+    """Stands in for the module `socket` for a client that imports it; every socket is `to`."""
 
-    def __init__(self, stream):
-        self._stream = stream
+    def __init__(self, to):
+        self.to = to
         for name in ("socket", "usocket"):
             sys.modules[name] = self
         for name in ("binascii", "struct"):  # by the names that they had before 1.21
             sys.modules["u" + name] = __import__(name)
 
     def socket(self):
-        return self._stream
+        return self.to
 
     def getaddrinfo(self, host, port):
         return (((host, port),),)
@@ -96,30 +93,29 @@ class Sockets:
 
 def connect(client, stream):
     """Bring a flatmq client online; it was subscribed before or not."""
+    stream.feed(CONNACK)
     client.start()
     for _ in range(20):
         client.poll()
-        if stream.outgoing.any():
+        if client.connected:
             break
-    if stream.taken()[:1] != b"\x10":
-        raise RuntimeError("no CONNECT")
-    answer(client, stream, CONNACK)
-    if not client.connected:
+    else:
         raise RuntimeError("not connected: " + client.state)
+    # A SUBSCRIBE may have left behind it: `grant` asks for it.
+    if stream.outgoing.read(1) != b"\x10":
+        raise RuntimeError("no CONNECT")
+    stream.outgoing.read(stream.outgoing.read(1)[0])
 
 
 def answer(client, stream, packet):
     """Have a flatmq client read a packet."""
     stream.feed(packet)
     client.poll()
-    stream.hush()
 
 
 def send(client, stream):
     """Have a flatmq client write what waits, and return it."""
     client.flush()
-    if not stream.outgoing.any():
-        client.poll()
     return stream.taken()
 
 

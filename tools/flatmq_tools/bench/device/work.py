@@ -57,6 +57,7 @@ class Common:
     def __init__(self):
         self.one = packets.publish(TOPICS[0], PAYLOAD, 0, 0)
         self.burst = self.one * BURST
+        self.into = bytearray(_SIZE)
         self.mixes = {}
         for name in MIXED:
             order = mixes.TOPICS[name][1]
@@ -67,6 +68,18 @@ class Common:
                 flood[at : at + BURST * _SIZE] for at in range(0, len(flood), BURST * _SIZE)
             ]
         self.turn = 0
+
+    def patience(self, now, read, argument):
+        """Return what as many reads of a patient stream as `idle` makes take more than others."""
+        nothing = self.stream.setblocking
+        t = now()
+        for _ in range(TURNS):
+            read(argument)
+        t = now() - t
+        u = now()
+        for _ in range(TURNS):
+            nothing(argument)
+        return t - (now() - u)
 
     def next(self, name):
         """Return the next burst of a mix."""
@@ -87,11 +100,12 @@ class Flatmq(Common):
         super().__init__()
         self.stream, self.client, _ = self._online(Client, "one", count)
         self.reading, self.reader, _ = self._online(Client, "one", self._bytes)
+        self.idling, self.idler, _ = self._online(Client, "one", count, True)
         # By the name of the mix.
         self.mixed = {name: self._online(Client, name, count) for name in MIXED}
 
-    def _online(self, Client, mix, handler):
-        stream = memory.Stream(_RING)
+    def _online(self, Client, mix, handler, patient=False):
+        stream = memory.Stream(_RING, patient)
         client = Client(b"work", link=memory.Link(stream))
         wanted = [client.subscribe(topic, handler) for topic in mixes.TOPICS[mix][0]]
         memory.connect(client, stream)
@@ -139,7 +153,6 @@ class Flatmq(Common):
         t = now() - t
         self.take(_SIZE + 2)
         s.feed(bytes((0x40, 2, identifier >> 8, identifier & 255)))
-        s.listen()
         u = now()
         while c.pending:
             c.poll()
@@ -157,7 +170,6 @@ class Flatmq(Common):
         self.take(BURST * (_SIZE + 2))
         for identifier in identifiers:
             s.feed(bytes((0x40, 2, identifier >> 8, identifier & 255)))
-        s.listen()
         u = now()
         while c.pending:
             c.poll()
@@ -175,7 +187,6 @@ class Flatmq(Common):
     def get(self, now, c, stream, data, n):
         seen[0] = 0
         stream.feed(data)
-        stream.listen()
         t = now()
         while seen[0] < n:
             c.poll()
@@ -185,12 +196,12 @@ class Flatmq(Common):
         return t
 
     def idle(self, now):
-        c = self.client
-        self.stream.hush()
+        c = self.idler
         t = now()
         for _ in range(TURNS):
             c.poll()
-        return now() - t
+        t = now() - t
+        return t - self.patience(now, self.idling.readinto, self.into)
 
     def ping(self, now):
         c = self.client
@@ -200,7 +211,6 @@ class Flatmq(Common):
         t = now() - t
         self.take(2)
         self.stream.feed(_PINGRESP)
-        self.stream.listen()
         u = now()
         c.poll()
         return t + (now() - u)
@@ -217,15 +227,20 @@ class Umqtt(Common):
 
     def __init__(self):
         super().__init__()
-        self.stream = memory.Stream(_RING)
-        memory.Sockets(self.stream)
+        self.sockets = memory.Sockets(None)
+        self.stream, self.client = self._online(False)
+        self.idling, self.idler = self._online(True)
+
+    def _online(self, patient):
         from umqtt.simple import MQTTClient
 
-        self.client = c = MQTTClient(b"work", "host", keepalive=60)
-        c.set_callback(count_payload)
-        self.stream.feed(memory.CONNACK)
-        c.connect()
-        self.stream.taken()
+        self.sockets.to = stream = memory.Stream(_RING, patient)
+        client = MQTTClient(b"work", "host", keepalive=60)
+        client.set_callback(count_payload)
+        stream.feed(memory.CONNACK)
+        client.connect()
+        stream.taken()
+        return stream, client
 
     def publish(self, now):
         c = self.client
@@ -288,12 +303,12 @@ class Umqtt(Common):
         return self.get(now, self.burst, BURST)
 
     def idle(self, now):
-        c = self.client
-        self.stream.hush()
+        c = self.idler
         t = now()
         for _ in range(TURNS):
             c.check_msg()
-        return now() - t
+        t = now() - t
+        return t - self.patience(now, self.idling.read, 1)
 
     def ping(self, now):
         c = self.client
@@ -318,7 +333,6 @@ class Floor(Common):
     def __init__(self):
         super().__init__()
         self.stream = memory.Stream(_RING)
-        self.into = bytearray(_SIZE)
         self.ack = bytearray(4)
 
     take = Flatmq.take
@@ -349,7 +363,6 @@ class Floor(Common):
         packet = self.one
         ack = self.ack
         s.feed(b"\x40\x02\0\1" * n)
-        s.listen()
         t = now()
         for _ in range(n):
             s.write(packet)
@@ -368,7 +381,6 @@ class Floor(Common):
         s = self.stream
         into = self.into
         s.feed(data)
-        s.listen()
         t = now()
         for _ in range(n):
             s.readinto(into)
@@ -385,10 +397,9 @@ class Floor(Common):
     def idle(self, now):
         s = self.stream
         into = self.into
-        s.hush()
         t = now()
         for _ in range(TURNS):
-            s.readinto(into)
+            s.setblocking(into)  # a native call that returns None
         return now() - t
 
     def ping(self, now):
@@ -398,7 +409,6 @@ class Floor(Common):
         t = now() - t
         self.take(2)
         s.feed(_PINGRESP)
-        s.listen()
         u = now()
         s.readinto(self.into)
         return t + (now() - u)
