@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from conftest import ROOT
-from flatmq_tools import webassembly
+from flatmq_tools import interpreter, webassembly
 from flatmq_tools.bench import work
 from flatmq_tools.bench.figures import Results
 from flatmq_tools.bench.targets import TARGETS
@@ -61,3 +62,9 @@ def test_without_the_32_bit_interpreter_the_rest_is_measured(
     measured = work.measure(ROOT / "build", 1)
     assert {bits for bits, _, _ in measured.rounds} == {"64-bit"}
     assert webassembly.MISSING in measured.markdown()
+
+
+def test_what_failed_is_told_without_the_results_before_it() -> None:
+    done = subprocess.CompletedProcess([], 1, "@us flatmq idle 1\nTraceback:\nValueError: 3\n", "")
+    assert interpreter.last_words(done) == "Traceback:\nValueError: 3"
+    assert interpreter.last_words(subprocess.CompletedProcess([], 9, "@us", "")) == "exit status 9"

@@ -125,7 +125,7 @@ def _run(command: list[str], script: Path) -> list[str]:
         env=interpreter.environment(script.parent), stdin=subprocess.DEVNULL,
     )  # fmt: skip
     if done.returncode:
-        raise WorkError(done.stderr.strip() or done.stdout.strip())
+        raise WorkError(interpreter.last_words(done))
     return done.stdout.splitlines()
 
 

@@ -94,7 +94,7 @@ class Wide(Scales):
                 env=interpreter.environment(),
             )  # fmt: skip
         if done.returncode:
-            raise SizeError(done.stderr.strip() or done.stdout.strip())
+            raise SizeError(interpreter.last_words(done))
         return done.stdout.splitlines()
 
     def lines(self, library: Path, harness: Path, parts: Sequence[str]) -> list[str]:
