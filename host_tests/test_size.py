@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -66,10 +67,25 @@ def test_the_command_writes_both_tables(tmp_path: Path, monkeypatch: pytest.Monk
     assert "| made: `Client(...)` | 99,999 | - | - | - | - | 14,000 |" in written
 
 
+def test_a_module_that_does_not_load_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sources = tmp_path / "flatmq"
+    shutil.copytree(bytecode.SOURCES, sources)
+    (sources / "senml.py").write_text("from .port import nothing\n")
+    monkeypatch.setenv("MICROPYTHON_WASM", str(tmp_path))
+    monkeypatch.setattr(size, "SOURCES", sources)
+    monkeypatch.setattr(size, "compiled", lambda into: bytecode.compiled(into, sources))
+    weighed = size.measure(peers=False)
+    assert "senml does not load: can't import name nothing" in weighed.notes
+    assert "senml" not in weighed.modules[Wide.title]
+    assert weighed.modules[Wide.title]["client"] > 0
+
+
 def test_without_an_interpreter_the_table_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MICROPYTHON_WASM", "/nowhere")
     weighed = size.measure(peers=False)
-    assert weighed.notes == [webassembly.MISSING]
+    assert webassembly.MISSING in weighed.notes
     assert Narrow.title not in weighed.steps
     assert steps.MADE in weighed.steps[Wide.title]
 

@@ -129,8 +129,9 @@ class Bench(Suite):
 
     def _weigh(self, client: str) -> None:
         self._ready()
-        there = ("", 1883) if self._network or not self._where.broker else self._where.broker
-        told = self._told(f"import board_bench as b; b.held_{client}{there!r}")
+        host, port = self._where.broker or ("broker", 1883)
+        online = not self._network
+        told = self._told(f"import board_bench as b; b.held_{client}({host!r}, {port}, {online})")
         for step, n in told["held"]:
             self.held[client, step] = int(n)
             self._say(f"{client}, {step}: {int(n):,} bytes")

@@ -54,7 +54,7 @@ def _free():
     return gc.mem_free()
 
 
-def held_flatmq(host, port):
+def held_flatmq(host, port, online):
     """flatmq is subscribed before it is connected: that is when it claims its memory."""
     start = _free()
     start = _free()
@@ -67,7 +67,7 @@ def held_flatmq(host, port):
     print("@held subscribed", start - _free())
 
 
-def held_umqtt(host, port):
+def held_umqtt(host, port, online):
     """umqtt.simple subscribes when it is connected; without a broker that is left out."""
     start = _free()
     start = _free()
@@ -76,7 +76,7 @@ def held_umqtt(host, port):
     print("@held import", start - _free())
     client = MQTTClient(b"bench", host, port, keepalive=60)
     print("@held made", start - _free())
-    if host:
+    if online:
         client.set_callback(nothing)
         client.connect()
         client.subscribe(b"t/back")

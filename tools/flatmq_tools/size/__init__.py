@@ -16,7 +16,7 @@ from flatmq_tools.bench.clients import CLIENTS
 from flatmq_tools.bench.peers import PeerError, fetch
 from flatmq_tools.bytecode import DESK_ONLY, SOURCES, compile_module, compiled
 from flatmq_tools.size import modules, steps
-from flatmq_tools.size.scales import InPlace, Narrow, Scales, SizeError, Wide
+from flatmq_tools.size.scales import BROKEN, InPlace, Narrow, Scales, SizeError, Wide
 
 __all__ = ("SizeError", "Sizes", "main", "measure")
 
@@ -76,7 +76,10 @@ def _groups(scales: Scales, library: Path, harness: Path) -> list[list[str]]:
 def _load(module: str) -> str:
     if module == modules.INIT:
         return "del sys.modules['flatmq']\nimport flatmq"
-    return f"import flatmq.{module}"
+    return (
+        f"try:\n import flatmq.{module}\n"
+        f"except ImportError as error:\n print('{BROKEN} {module}', error)"
+    )
 
 
 def _differences(totals: dict[str, int]) -> dict[str, int]:
@@ -97,7 +100,13 @@ def _weigh(sizes: Sizes, scales: Scales, library: Path, harness: Path) -> None:
     order = [name for group in sizes.groups for name in group]
     code = {name: _load(name) for name in order}
     totals = scales.held(library, harness, steps.PRELUDE + _PACKAGE, code)
-    sizes.modules[scales.title] = _differences(totals)
+    sizes.modules[scales.title] = {
+        name: n for name, n in _differences(totals).items() if name not in scales.broken
+    }
+    for name, why in scales.broken.items():
+        note = f"{name} does not load: {why}"
+        if note not in sizes.notes:
+            sizes.notes.append(note)
     # The first steps of both paths are the same.
     sizes.steps[scales.title] = {
         **scales.held(library, harness, steps.PRELUDE, steps.PUBLISHING),
@@ -155,7 +164,10 @@ def _module_rows(sizes: Sizes) -> tuple[list[str], list[list[str]]]:
         for module in group:
             rows.append([module, *(_cell(column.get(module)) for column in columns)])
             so_far.append(module)
-        sums = [sum(column[module] for module in so_far) if column else None for column in columns]
+        sums = [
+            sum(column.get(module, 0) for module in so_far) if column else None
+            for column in columns
+        ]
         rows.append([what, *map(_cell, sums)])
     return head, rows
 

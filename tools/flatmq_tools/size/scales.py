@@ -13,6 +13,7 @@ from flatmq_tools.size.steps import PEER
 
 _RUNS = 3  # on 64 bits a stale word on the stack may keep garbage alive: the least counts
 _HELD = "@held"
+BROKEN = "@broken"  # a module that does not load, and why
 _DRIVER = """
 import gc, sys
 _parts = {parts!r}
@@ -43,6 +44,9 @@ class Scales:
     title = ""
     missing = ""  # why there is none
 
+    def __init__(self) -> None:
+        self.broken: dict[str, str] = {}  # modules that did not load, and why
+
     def lines(self, library: Path, harness: Path, parts: Sequence[str]) -> list[str]:
         """Return what the parts print, and after each of them a line with the heap held."""
         raise NotImplementedError
@@ -55,6 +59,10 @@ class Scales:
         if self.missing:
             return {}
         lines = self.lines(library, harness, [prelude, *steps.values()])
+        for line in lines:
+            if line.startswith(BROKEN):
+                _, name, why = line.split(" ", 2)
+                self.broken[name] = why
         figures = [int(line.split()[1]) for line in lines if line.startswith(_HELD)]
         found = {}
         nobody, before = figures[0], figures[0]
@@ -73,6 +81,7 @@ class Wide(Scales):
     title = "64-bit"
 
     def __init__(self) -> None:
+        super().__init__()
         if interpreter.find() is None:
             self.missing = interpreter.MISSING
 
@@ -125,6 +134,7 @@ class Narrow(Scales):
     title = "32-bit"
 
     def __init__(self) -> None:
+        super().__init__()
         if webassembly.find() is None:
             self.missing = webassembly.MISSING
 
