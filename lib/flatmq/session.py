@@ -28,6 +28,8 @@ _PUBCOMP = const(0x70)
 # Looking up a builtin costs a miss in the module first.
 _len = len
 _BUFFERS = (bytes, bytearray, memoryview)
+_LASTING = (bytes, str)
+_BYTES = (bytes, bytearray)
 _QOS = (1, 2)
 
 
@@ -162,7 +164,7 @@ class Session:
         if name not in self.names:
             from .topic import is_name
 
-            if not isinstance(name, (bytes, bytearray)) or not is_name(name, 0, _len(name)):
+            if not isinstance(name, _BYTES) or not is_name(name, 0, _len(name)):
                 from .wire import field
 
                 name = field("topic name", name, is_name)
@@ -170,7 +172,7 @@ class Session:
                 self.names.append(name)
                 self.names.pop(0)
         self.name = name
-        self.topic = topic if isinstance(topic, (bytes, str)) else None
+        self.topic = topic if isinstance(topic, _LASTING) else None
 
     def _record(self, qos, n, end):
         """Give the PUBLISH at `self.end`, up to `end`, an identifier (before `n`) and a record.
