@@ -1,8 +1,8 @@
 # make demo · pipeline · look · test · bench · bench-pipeline · soak · faults · fuzz · fuzz-long ·
 # powercut · tools · firmware · flash · deploy · test-board · lint · size · clean
 #
-# Everything is installed into .venv; nothing else on the machine is touched, but for mosquitto,
-# which `make test`, `make bench` and `make soak` install with apt-get where they may.
+# Everything is installed into .venv and build; nothing else on the machine is touched, but for
+# mosquitto, which `make test`, `make bench` and `make soak` install with apt-get where they may.
 
 PYTHON ?= python3
 VENV := .venv
@@ -15,7 +15,7 @@ STUBS := micropython-esp32-stubs==1.28.0.post4 micropython-rp2-stubs==1.28.0.pos
 STDLIB_STUBS := micropython-stdlib-stubs==1.28.0.post6
 
 .PHONY: help demo pipeline look test bench bench-pipeline soak faults fuzz fuzz-long powercut tools \
-  firmware flash deploy test-board lint size clean mosquitto
+  firmware flash deploy test-board lint size clean mosquitto aedes
 
 help:
 	@echo "make demo    a board's sketch publishes, this machine receives: a look in a few seconds"
@@ -47,7 +47,7 @@ pipeline: $(VENV)/py311.stamp $(VENV)/demo.stamp $(VENV)/pipeline.stamp
 look: $(VENV)/pipeline.stamp
 	@$(BIN)/python host_tests/pipeline/look.py build/pipeline/report.html build/look
 
-test: mosquitto lint
+test: mosquitto aedes lint
 	@$(BIN)/pytest
 
 bench: $(VENV)/bench.stamp mosquitto
@@ -134,6 +134,18 @@ $(VENV)/made.stamp:
 	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || \
 	  { echo "$(PYTHON) cannot make a venv: apt-get install python3-venv (Debian, Ubuntu)" >&2; exit 1; }
 	@$(PYTHON) -m venv --clear $(VENV)
+	@touch $@
+
+# A broker for tests, at the versions of its lock file.
+aedes: build/aedes/installed.stamp
+
+build/aedes/installed.stamp: host_tests/aedes/package.json host_tests/aedes/package-lock.json
+	@command -v npm >/dev/null || \
+	  { echo "npm is missing: install Node.js 20 or later (the tests start the broker aedes)" >&2; exit 1; }
+	@echo "installing the broker aedes into build/aedes ..."
+	@mkdir -p build/aedes
+	@cp $^ build/aedes
+	@npm ci --prefix build/aedes --no-audit --no-fund --ignore-scripts --loglevel=error >/dev/null
 	@touch $@
 
 mosquitto:
