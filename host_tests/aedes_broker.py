@@ -27,18 +27,21 @@ class Aedes(Broker):
         node = shutil.which("node")
         if node is None or not (INSTALLED / "node_modules" / "aedes").is_dir():
             raise BrokerError("aedes is missing: install Node.js 20 or later, then `make aedes`")
-        self._log = tempfile.TemporaryFile()
-        self._process = subprocess.Popen(
-            [node, str(HERE / "aedes" / "broker.mjs"), str(INSTALLED)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._log,
-        )
+        self._folder = tempfile.TemporaryDirectory(prefix="flatmq-aedes-")
+        self._log = Path(self._folder.name, "log.txt")
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(
+                [node, str(HERE / "aedes" / "broker.mjs"), str(INSTALLED)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+            )
         assert self._process.stdout is not None
         port = self._process.stdout.readline()
         if not port:
-            self.kill()
-            raise BrokerError(f"aedes does not start:\n{self.log()}")
+            log_text = self.log()
+            self.stop()
+            raise BrokerError(f"aedes did not start:\n{log_text}")
         super().__init__(LOOPBACK, int(port))
 
     def kill(self) -> None:
@@ -50,8 +53,7 @@ class Aedes(Broker):
 
     def stop(self) -> None:
         self.kill()
-        self._log.close()
+        self._folder.cleanup()
 
     def log(self) -> str:
-        self._log.seek(0)
-        return self._log.read().decode(errors="replace")
+        return self._log.read_text(errors="replace") if self._log.exists() else ""

@@ -32,6 +32,8 @@ EXPECTED: "dict[str, dict]" = {
         "unreleased": 20,
         # Are there more of them once messages have waited for a client that was away?
         "unreleased after an outage": True,
+        # Does what waited for a client that was away always come in the order of publishing?
+        "order after an outage": True,
         # With its files kept: does a session survive SIGKILL?
         "survives SIGKILL": True,
         # Bytes of the largest payload that passes, of those tried.
@@ -53,7 +55,26 @@ EXPECTED: "dict[str, dict]" = {
         # Room in flight is free again with PUBREC: without PUBCOMP it goes on and on.
         "unreleased": 100,
         "unreleased after an outage": True,
+        "order after an outage": True,
         "survives SIGKILL": False,
         "largest payload": 900_000,
+    },
+    "aedes": {
+        "delivered": {(p, s): min(p, s) for p in range(3) for s in range(3)},
+        "level 3": 0,
+        "refusal": 5,
+        "refuses in identifiers": "",
+        "copies of overlap": 1,
+        "retained on resubscribe": True,
+        "unsuback for unknown": True,
+        "keepalive 0": 0,
+        "dup on redelivery": False,
+        "dup forwarded": True,
+        "stray ack closes": False,
+        # Room in flight is free again with PUBREC: without PUBCOMP it goes on and on.
+        "unreleased": 100,
+        "unreleased after an outage": True,
+        "order after an outage": False,
+        "largest payload": 1_100_000,
     },
 }

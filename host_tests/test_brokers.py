@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from paho.mqtt import client as paho
 
-from conftest import BROKERS, USERS, SharedBrokers
+from conftest import BROKERS, USERS, SharedBrokers, kinds
 from expectations import EXPECTED
 from flatmq_tools import broker as brokers
 from flatmq_tools.broker import Broker
@@ -114,7 +114,7 @@ class Peer:
         self._client.loop_stop()
 
 
-@pytest.fixture(params=list(BROKERS))
+@pytest.fixture(params=kinds("shared"))
 def broker(request: pytest.FixtureRequest, shared_brokers: SharedBrokers) -> Broker:
     return shared_brokers.get(request.param, "shared")
 
@@ -158,7 +158,7 @@ def test_identifiers(broker: Broker, expected: dict[str, Any], character: str) -
     assert refused == (character in expected["refuses in identifiers"])
 
 
-@pytest.mark.parametrize("kind", list(BROKERS))
+@pytest.mark.parametrize("kind", kinds("users"))
 @pytest.mark.parametrize(
     ("flags", "more"),
     [
@@ -293,6 +293,27 @@ def test_unreleased_after_an_outage(broker: Broker, expected: dict[str, Any]) ->
     assert (most > limit) == expected["unreleased after an outage"], most
 
 
+def test_order_after_an_outage(broker: Broker, expected: dict[str, Any]) -> None:
+    hello = _connect("ordered", flags=0)
+    with Wire(broker) as connection:
+        connection.send(hello + b"\x82\x0c\x00\x01\x00\x07facts/w\x02")
+        assert connection.packet() == b"\x20\x02\x00\x00"
+        assert connection.packet() == b"\x90\x03\x00\x01\x02"
+        connection.send(b"\xe0\x00")
+        assert connection.packet() == b""
+    wanted = [b"%d" % number for number in range(6)]
+    with Peer(broker, "meanwhile") as publisher:
+        for number, payload in enumerate(wanted):
+            publisher.publish("facts/w", payload, 1 + number % 2)
+    with Wire(broker) as connection:
+        connection.send(hello)
+        assert connection.packet() == b"\x20\x02\x01\x00"
+        came = [connection.packet()[13:] for _ in wanted]
+    assert _connack(broker, _connect("ordered")) == 0, "the clean session that ends the kept one"
+    assert sorted(came) == wanted
+    assert came == wanted or not expected["order after an outage"]
+
+
 @pytest.mark.parametrize("ack", [b"\x40", b"\x50", b"\x62", b"\x70"], ids=bytes.hex)
 def test_stray_ack(wire: Wire, ack: bytes, expected: dict[str, Any]) -> None:
     wire.send(ack + b"\x02\x00\x07" + b"\xc0\x00")
@@ -317,7 +338,7 @@ def test_largest_payload(broker: Broker, expected: dict[str, Any]) -> None:
         assert passed == (size <= expected["largest payload"]), size
 
 
-@pytest.mark.parametrize("kind", list(BROKERS))
+@pytest.mark.parametrize("kind", kinds("durable"))
 def test_survives_sigkill(kind: str) -> None:
     with BROKERS[kind]["durable"]() as broker:
         with Wire(broker) as connection:
@@ -343,7 +364,7 @@ def test_listens_on_loopback_alone(broker: Broker) -> None:
         assert probe.connect_ex(("127.0.0.2", broker.port)) != 0
 
 
-@pytest.mark.parametrize("kind", list(BROKERS))
+@pytest.mark.parametrize("kind", kinds("users"))
 def test_leaves_nothing_behind(kind: str) -> None:
     with BROKERS[kind]["users"]() as broker:
         folder = broker.folder  # type: ignore[attr-defined]

@@ -1,4 +1,5 @@
-"""The scenarios of the folder scenarios/, on both interpreters and both brokers.
+"""The scenarios of the folder scenarios/, on both interpreters and every broker that has what
+a scenario needs.
 
 A scenario runs in an interpreter of its own and asks for what it cannot do itself: to have
 another process killed, or the broker.
@@ -12,7 +13,7 @@ from typing import NamedTuple
 
 import pytest
 
-from conftest import BROKERS, HERE, SharedBrokers, interpreter_command, library
+from conftest import BROKERS, HERE, SharedBrokers, interpreter_command, kinds, library
 from flatmq_tools import interpreter
 from flatmq_tools.broker import Broker
 from scenario_child import converse
@@ -99,16 +100,18 @@ class Run:
 
 
 SCENARIOS = _scenarios()
+CASES = [(scenario, kind) for scenario in SCENARIOS for kind in kinds(scenario.broker)]
 
 
-@pytest.mark.parametrize("kind", list(BROKERS))
 @pytest.mark.parametrize("python", ["cpython", "micropython"])
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda s: f"{s.module}.{s.function}")
+@pytest.mark.parametrize(
+    ("scenario", "kind"), CASES, ids=[f"{s.module}.{s.function}-{kind}" for s, kind in CASES]
+)
 def test_scenario(
     scenario: Scenario, python: str, kind: str, shared_brokers: SharedBrokers
 ) -> None:
     token = f"run{next(_run_number)}"
-    if scenario.broker in ("shared", "users"):
+    if scenario.broker not in ("own", "durable"):
         broker = shared_brokers.get(kind, scenario.broker)
         Run(python, broker, token).finish(scenario.module, scenario.function)
     else:
