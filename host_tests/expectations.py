@@ -26,6 +26,11 @@ EXPECTED: "dict[str, dict]" = {
         "dup on redelivery": True,
         # Does a new message carry the DUP with which its publisher sent it?
         "dup forwarded": False,
+        # Does a message that was published with DUP reach a subscriber at QoS 0 with DUP: (as
+        # it is published, as a retained message)?
+        "dup at QoS 0": (False, False),
+        # Are messages delivered to "$share/group/filter", and not only the filter granted?
+        "shared subscriptions": True,
         # Does an acknowledgement that nothing waits for close the connection?
         "stray ack closes": False,
         # QoS 2 messages it sends while none of the earlier ones is released, of 100.
@@ -51,6 +56,8 @@ EXPECTED: "dict[str, dict]" = {
         "keepalive 0": None,
         "dup on redelivery": False,
         "dup forwarded": True,
+        "dup at QoS 0": (True, True),
+        "shared subscriptions": True,
         "stray ack closes": True,
         # Room in flight is free again with PUBREC: without PUBCOMP it goes on and on.
         "unreleased": 100,
@@ -70,6 +77,8 @@ EXPECTED: "dict[str, dict]" = {
         "keepalive 0": 0,
         "dup on redelivery": False,
         "dup forwarded": True,
+        "dup at QoS 0": (True, False),
+        "shared subscriptions": False,
         "stray ack closes": False,
         # Room in flight is free again with PUBREC: without PUBCOMP it goes on and on.
         "unreleased": 100,

@@ -237,6 +237,35 @@ def test_dup_forwarded(broker: Broker, wire: Wire, expected: dict[str, Any]) -> 
         assert wire.packet()[0] == (0x3A if expected["dup forwarded"] else 0x32)
 
 
+def test_dup_at_qos_0(broker: Broker, wire: Wire, expected: dict[str, Any]) -> None:
+    subscribe = b"\x82\x0c\x00\x01\x00\x07facts/z\x00"
+    wire.send(subscribe)
+    assert wire.packet() == b"\x90\x03\x00\x01\x00"
+    with Wire(broker) as connection, Wire(broker) as newcomer:
+        connection.send(_connect("dup") + b"\x39\x0a\x00\x07facts/zx")
+        assert connection.packet() == b"\x20\x02\x00\x00"
+        live = wire.packet()
+        newcomer.send(_connect("newcomer") + subscribe)
+        assert newcomer.packet() == b"\x20\x02\x00\x00"
+        packets = sorted([newcomer.packet(), newcomer.packet()])
+        assert packets[1] == b"\x90\x03\x00\x01\x00"
+        connection.send(b"\x31\x09\x00\x07facts/z")
+        assert wire.packet()[2:] == b"\x00\x07facts/z", "the retained message is gone"
+    assert live[2:] == packets[0][2:] == b"\x00\x07facts/zx"
+    assert packets[0][0] in (0x31, 0x39)
+    assert (live[0] == 0x38, packets[0][0] == 0x39) == expected["dup at QoS 0"]
+
+
+def test_shared_subscriptions(broker: Broker, expected: dict[str, Any]) -> None:
+    with Peer(broker, "member") as peer:
+        assert peer.subscribe(("$share/g/facts/s/#", 1)) == [1]
+        assert peer.subscribe(("facts/end", 1)) == [1]
+        peer.publish("facts/s/a", b"x")
+        peer.publish("facts/end", b"")
+        first = peer.get()[0]
+    assert first == ("facts/s/a" if expected["shared subscriptions"] else "facts/end")
+
+
 def test_unreleased(broker: Broker, expected: dict[str, Any]) -> None:
     with Peer(broker, "releaser") as publisher, Wire(broker) as connection:
         connection.send(_connect("unreleased"))

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import ast
 import itertools
+import socket
 from typing import NamedTuple
 
 import pytest
 
+import peer
 from conftest import BROKERS, HERE, SharedBrokers, interpreter_command, kinds, library
 from flatmq_tools import interpreter
 from flatmq_tools.broker import Broker
@@ -89,6 +91,8 @@ class Run:
                 self._broker.restart()
             case ["broker", "freeze"]:
                 self._broker.freeze()
+            case ["publish", first, topic, payload]:
+                self._publish(int(first, 16), topic.encode(), payload.encode())
             case ["kill", module, function, option]:
                 output = Run(self._name, self._broker, self._token).finish(
                     module, function, option
@@ -97,6 +101,18 @@ class Run:
             case _:
                 raise AssertionError(f"the scenario asks for something unknown: {words}")
         return "done"
+
+    def _publish(self, first: int, topic: bytes, payload: bytes) -> None:
+        """Publishes a message whose first byte is `first`, from a connection of its own."""
+        where = (self._broker.host, self._broker.port)
+        with socket.create_connection(where, timeout=DEADLINE) as connection:
+            hello = b"\0\4MQTT\4\2\0\x3c" + b"\0\5asked"
+            qos = first >> 1 & 3
+            message = peer.publish(topic, payload, qos, 1, retain=first & 1, dup=first >> 3 & 1)
+            # DISCONNECT comes last, so that the broker closes when it has dealt with all of it.
+            connection.sendall(peer.packet(0x10, hello) + message + peer.packet(0xE0))
+            while connection.recv(100):
+                pass
 
 
 SCENARIOS = _scenarios()
