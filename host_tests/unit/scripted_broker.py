@@ -67,10 +67,8 @@ class ScriptedBroker:
         options.setdefault("retry_ms", 10)
         options.setdefault("retry_max_ms", 40)
         options.setdefault("clean_session", False)
-        self.bench = Bench(clock, on_dropped=self._dropped, **options)
+        self.bench = Bench(clock, **options)
         self.client = self.bench.client
-        self.reports: list[tuple[int, bytes]] = []
-        self.reasons: list[str] = []
         self.forgets = forgets
         self.refuses: Rule = lambda publish: False
         self.mute: set[int] = set()
@@ -84,14 +82,6 @@ class ScriptedBroker:
         self.requests: list[tuple[int, bytes]] = []  # (type, filter) of each request
         self._known = False
         self._unreleased: set[int] = set()
-
-    def _dropped(self, packet_id: int, topic: bytes, reason: str) -> None:
-        self.reports.append((packet_id, bytes(topic)))
-        self.reasons.append(reason)
-        self.on_dropped()
-
-    def on_dropped(self) -> None:
-        """What the application does when a message is dropped; a test replaces it."""
 
     # Driving
 

@@ -34,7 +34,7 @@ ids = pytest.mark.parametrize("error", ERRORS, ids=lambda e: type(e).__name__ + 
 
 
 def named(bench: Bench, what: str, error: Exception, kind: str = "closed") -> None:
-    """The client waits for its next try, and says what was done, with whom, and what was raised."""
+    """The client waits for its next try, and says what was done, with whom, what was raised."""
     client = bench.client
     assert (client.state, client.error.kind) == ("waiting", kind)
     detail = client.error.detail
@@ -364,7 +364,7 @@ def test_a_wrong_option_is_named(name: str, value, text: str) -> None:
 
 
 def test_a_packet_that_never_fits() -> None:
-    with pytest.raises(ValueError, match="packet must be .*1024.*, not 1027"):
+    with pytest.raises(ValueError, match=r"packet must be .*1024.*, not 1027"):
         client().publish(b"t", bytes(1021))
 
 
@@ -372,7 +372,7 @@ def test_a_packet_that_never_fits() -> None:
 
 
 def test_a_client_at_the_prompt(clock: Clock) -> None:
-    bench = Bench(clock, client_id=b"pico-1", host=HOST, port=PORT, password=b"s3cret")
+    bench = Bench(clock, client_id=b"pico-1", host=HOST, port=PORT, user=b"u", password=b"s3cret")
     assert all(part in repr(bench.client) for part in ("Client", "pico-1", HOST, "8883"))
     assert "offline" in repr(bench.client)
     bench.online()

@@ -218,7 +218,7 @@ SHARED: list = [
 ]
 
 
-@pytest.mark.parametrize(("topic_filter", "topic", "matches"), SHARED, ids=lambda v: str(v))
+@pytest.mark.parametrize(("topic_filter", "topic", "matches"), SHARED, ids=str)
 def test_a_shared_subscription_is_routed_by_what_is_behind_the_group(
     topic_filter: bytes, topic: bytes, matches: bool, broker: ScriptedBroker
 ) -> None:
