@@ -18,8 +18,8 @@ from peer import Packet, Publish
 CONNECT, CONNACK, PUBLISH, PUBACK, PUBREC, PUBREL, PUBCOMP = range(1, 8)
 SUBSCRIBE, SUBACK, UNSUBSCRIBE, UNSUBACK, PINGREQ, PINGRESP, DISCONNECT = range(8, 15)
 
-POLL_MS = 20
-TURNS = 30_000  # polls, after which a condition is given up: ten minutes of the client's clock
+POLL_MS = 2  # less than the pause before the next try, so that no poll sees two connections
+TURNS = 50_000  # polls, after which a condition is given up
 
 Rule = Callable[[Publish], bool]
 
@@ -54,8 +54,8 @@ class Connection:
 
 
 class ScriptedBroker:
-    """`refuses(publish)`: whether the connection is closed in place of an answer. `mute`: types
-    of packets that are not answered. `ends`: types of packets at which the connection is closed.
+    """`refuses(publish)`: whether the connection is closed in place of an answer;
+    `ignores(publish)`: whether there is none. `mute`: types of packets that are not answered. `ends`: types of packets at which the connection is closed.
     `sends_puback_for_qos_2`: as RabbitMQ does. `error`: what the client's calls raise when a
     connection is closed; None for an end of file. `connack`: the return code, or None to close
     without CONNACK.
@@ -64,13 +64,14 @@ class ScriptedBroker:
     """
 
     def __init__(self, clock: Clock, *, forgets: bool = False, **options) -> None:
-        options.setdefault("retry_ms", 10)
+        options.setdefault("retry_ms", 20)
         options.setdefault("retry_max_ms", 40)
         options.setdefault("clean_session", False)
         self.bench = Bench(clock, **options)
         self.client = self.bench.client
         self.forgets = forgets
         self.refuses: Rule = lambda publish: False
+        self.ignores: Rule = lambda publish: False
         self.mute: set[int] = set()
         self.ends: set[int] = set()
         self.sends_puback_for_qos_2 = False
@@ -144,8 +145,8 @@ class ScriptedBroker:
         connection.read = len(connection.stream.written)
         packets, connection.rest = peer.split(data)
         for packet in packets:
+            connection.packets.append(packet)  # that were sent together, though one is refused
             if not connection.ended:
-                connection.packets.append(packet)
                 self._handle(connection, packet)
 
     def _handle(self, connection: Connection, packet: Packet) -> None:
@@ -191,6 +192,8 @@ class ScriptedBroker:
     def _publish(self, message: Publish) -> bytes:
         if self.refuses(message):
             self.close()
+            return b""
+        if self.ignores(message):
             return b""
         if message.qos == 2 and not self.sends_puback_for_qos_2:
             if message.pid not in self._unreleased:

@@ -113,7 +113,9 @@ def test_a_refused_message_is_set_aside_and_the_rest_flows(
     assert broker.reports == [(pid, BAD)]
     assert client.stats.dropped == 1
     assert all(isinstance(reason, str) and reason for reason in broker.reasons)
-    assert tries(broker)[1:] == [1] * GIVE_UP, "once among others, then alone"
+    together, alone = tries(broker)[:-GIVE_UP], tries(broker)[-GIVE_UP:]
+    assert together and min(together) > 1
+    assert alone == [1] * GIVE_UP
     client.publish(b"good", b"end", qos)
     broker.settled()
     assert payloads(broker)[-1] == b"end"
@@ -220,21 +222,16 @@ def test_qos_0_is_not_kept(broker: Broker) -> None:
 
 def test_qos_0_beside_it_accuses_nobody(broker: Broker) -> None:
     """A message under way is not to blame for what is published at QoS 0 all the time."""
-    broker.mute = {PUBLISH}
+    broker.ignores = lambda message: True
     broker.client.publish(b"good", b"1", 1)
     for _ in range(4 * GIVE_UP):
-        broker.until(lambda: broker.connections and broker.connections[-1].published)
+        broker.until(lambda: broker.client.connected and broker.connections[-1].published)
         broker.client.publish(BAD, b"x", 0)
-        broker.mute = set()
-        broker.refuses = lambda message: True
-        losses = broker.client.stats.losses
-        broker.turns(3)
-        if broker.client.stats.losses == losses:  # it waits for the one that is under way
-            break
-        broker.refuses = is_bad
-        broker.mute = {PUBLISH}
-    broker.refuses = is_bad
-    broker.mute = set()
+        broker.turns()  # in which the broker closes, or the client waits for its PUBACK
+    broker.until(lambda: broker.client.connected and broker.connections[-1].published)
+    nothing_dropped(broker)
+    broker.ignores = lambda message: False
+    broker.close()
     broker.settled()
     assert payloads(broker) == [b"1"]
     nothing_dropped(broker)
@@ -337,15 +334,14 @@ def cannot_connect(broker: Broker) -> None:
 
 
 def falls_silent(broker: Broker) -> None:
+    broker.mute = set()
     broker.refuses = lambda message: False
-    broker.mute = {PUBLISH, PINGREQ}
-    broker.online()
-    broker.mute = {PUBLISH}
-    broker.losses(0)
-    broker.turns()
-    assert broker.connections[-1].published, "it was under way"
-    broker.mute = {PUBLISH, PINGREQ}
+    broker.ignores = lambda message: True
+    broker.until(lambda: broker.client.connected and broker.connections[-1].published)
+    broker.mute = {PINGREQ}
     broker.losses(1)
+    broker.mute = set()
+    broker.ignores = lambda message: False
     assert broker.client.error.kind == "timeout"
 
 
@@ -720,7 +716,7 @@ def test_drop_of_a_subscription_is_none(broker: Broker) -> None:
 
 
 def test_drop_makes_room(clock: Clock) -> None:
-    broker = Broker(clock, inflight=2, tx_size=64)
+    broker = Broker(clock, inflight=2, tx_size=80)
     client = broker.client
     for _ in range(5):
         pids = [client.publish(b"t", bytes(20), 1) for _ in range(2)]
