@@ -20,6 +20,8 @@ EXPECTED: "dict[str, dict]" = {
         "retained on resubscribe": True,
         # Is an UNSUBSCRIBE of a filter that was never subscribed answered?
         "unsuback for unknown": True,
+        # Does UNSUBSCRIBE end a subscription that was made on an earlier connection?
+        "unsubscribe in a kept session": True,
         # CONNACK return code on a keep alive of 0, likewise.
         "keepalive 0": 0,
         # Is a message that a session had not acknowledged marked DUP when it comes again?
@@ -53,6 +55,8 @@ EXPECTED: "dict[str, dict]" = {
         "copies of overlap": 3,
         "retained on resubscribe": False,
         "unsuback for unknown": False,
+        # It is not answered, and the messages go on.
+        "unsubscribe in a kept session": False,
         "keepalive 0": None,
         "dup on redelivery": False,
         "dup forwarded": True,
@@ -74,6 +78,7 @@ EXPECTED: "dict[str, dict]" = {
         "copies of overlap": 1,
         "retained on resubscribe": True,
         "unsuback for unknown": True,
+        "unsubscribe in a kept session": True,
         "keepalive 0": 0,
         "dup on redelivery": False,
         "dup forwarded": True,

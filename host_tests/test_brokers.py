@@ -207,6 +207,26 @@ def test_unsuback_for_unknown(wire: Wire, expected: dict[str, Any]) -> None:
     assert answered == expected["unsuback for unknown"]
 
 
+def test_unsubscribe_in_a_kept_session(broker: Broker, expected: dict[str, Any]) -> None:
+    hello = _connect("kept", flags=0)
+    with Wire(broker) as connection:
+        connection.send(hello + b"\x82\x0c\x00\x01\x00\x07facts/k\x01")
+        assert connection.packet() == b"\x20\x02\x00\x00"
+        assert connection.packet() == b"\x90\x03\x00\x01\x01"
+        connection.send(b"\xe0\x00")
+        assert connection.packet() == b""
+    with Wire(broker) as connection:
+        connection.send(hello)
+        assert connection.packet() == b"\x20\x02\x01\x00"
+        connection.send(b"\xa2\x0b\x00\x02\x00\x07facts/k" + b"\xc0\x00")
+        answers = {connection.packet()}
+        if b"\xd0\x00" not in answers:
+            answers.add(connection.packet())
+    assert _connack(broker, _connect("kept")) == 0, "the clean session that ends the kept one"
+    assert b"\xd0\x00" in answers
+    assert (b"\xb0\x02\x00\x02" in answers) == expected["unsubscribe in a kept session"]
+
+
 def test_keepalive_0(broker: Broker, expected: dict[str, Any]) -> None:
     assert _connack(broker, _connect("ever", keepalive=0)) == expected["keepalive 0"]
 

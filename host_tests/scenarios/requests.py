@@ -60,12 +60,15 @@ def unsubscribe_from_what_an_earlier_run_left(env):
     later = env.client(b"c", clean_session=False, on_message=inbox.take)
     later.connect(timeout_ms=15000)
     env.equal(later.session_present, True, "session present")
-    env.equal(env.granted(later.unsubscribe(gone), later), b"", "UNSUBACK")
+    request = later.unsubscribe(gone)
+    ends = env.expected["unsubscribe in a kept session"]
+    if ends:
+        env.equal(env.granted(request, later), b"", "UNSUBACK")
     env.granted(later.subscribe(end, inbox.take, qos=1), later)
     for topic in (gone, kept, end):
         env.published(later, topic, topic, 1)
     env.arrives(inbox, end, later)
-    env.equal(inbox.payloads(), [kept, end], "messages")
+    env.equal(inbox.payloads(), [kept, end] if ends else [gone, kept, end], "messages")
     later.disconnect()
     # A clean session with that identifier ends the kept one.
     env.online(b"c").disconnect()

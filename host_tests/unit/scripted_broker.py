@@ -54,13 +54,18 @@ class Connection:
 
 
 class ScriptedBroker:
-    """`refuses(publish)`: whether the connection is closed in place of an answer;
-    `ignores(publish)`: whether there is none. `mute`: types of packets that are not answered. `ends`: types of packets at which the connection is closed.
-    `sends_puback_for_qos_2`: as RabbitMQ does. `error`: what the client's calls raise when a
-    connection is closed; None for an end of file. `connack`: the return code, or None to close
-    without CONNACK.
+    """What a test may set:
 
-    `onward` are the messages it took, `filters` the topic filters subscribed to.
+    refuses, ignores        functions of a PUBLISH: is the connection closed, is there no answer?
+    mute, ends              types of packets: not answered, and answered by closing
+    sends_puback_for_qos_2  as RabbitMQ does
+    error                   what the client's calls raise when a connection is closed; None for an
+                            end of file
+    connack                 the return code; None closes without CONNACK
+    forgets                 whether no session is kept
+
+    `onward` are the messages it took, `filters` the topic filters subscribed to, `requests` all
+    that were asked for.
     """
 
     def __init__(self, clock: Clock, *, forgets: bool = False, **options) -> None:
