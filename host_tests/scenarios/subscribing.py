@@ -111,8 +111,9 @@ def shared_subscription(env):
     env.equal(inbox.messages[0][0], env.name(b"dev/x/state"), "topic")
     env.equal(len(other), 0, "messages at another handler")
     env.equal([member.stats.unrouted for member in members], [0, 0], "unrouted")
-    for client in (publisher, *members):
+    for client in members:
         client.disconnect()
+    publisher.disconnect()
 
 
 def disconnect_is_reported(env):
