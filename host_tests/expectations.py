@@ -22,6 +22,8 @@ EXPECTED: "dict[str, dict]" = {
         "unsuback for unknown": True,
         # Does UNSUBSCRIBE end a subscription that was made on an earlier connection?
         "unsubscribe in a kept session": True,
+        # Are SUBSCRIBE and UNSUBSCRIBE that come together always carried out one after another?
+        "requests in order": True,
         # CONNACK return code on a keep alive of 0, likewise.
         "keepalive 0": 0,
         # Is a message that a session had not acknowledged marked DUP when it comes again?
@@ -57,6 +59,7 @@ EXPECTED: "dict[str, dict]" = {
         "unsuback for unknown": False,
         # It is not answered, and the messages go on.
         "unsubscribe in a kept session": False,
+        "requests in order": True,
         "keepalive 0": None,
         "dup on redelivery": False,
         "dup forwarded": True,
@@ -79,6 +82,8 @@ EXPECTED: "dict[str, dict]" = {
         "retained on resubscribe": True,
         "unsuback for unknown": True,
         "unsubscribe in a kept session": True,
+        # All that comes in one segment is begun at once.
+        "requests in order": False,
         "keepalive 0": 0,
         "dup on redelivery": False,
         "dup forwarded": True,
