@@ -1,8 +1,8 @@
 # make demo · pipeline · look · test · bench · bench-pipeline · soak · faults · fuzz · fuzz-long ·
-# powercut · tools · firmware · flash · deploy · test-board · lint · size · clean
+# powercut · tools · firmware · flash · deploy · test-board · bench-board · lint · size · clean
 #
-# Everything is installed into .venv and build; nothing else on the machine is touched, but for
-# mosquitto, which `make test`, `make bench` and `make soak` install with apt-get where they may.
+# Everything is installed into .venv and build; nothing else on the machine is touched, except that
+# mosquitto and node are installed with apt-get where that is allowed, by targets that need them.
 
 PYTHON ?= python3
 VENV := .venv
@@ -13,9 +13,22 @@ FUZZ_SECONDS ?= 60
 STUBS := micropython-esp32-stubs==1.28.0.post4 micropython-rp2-stubs==1.28.0.post4 \
   micropython-unix-stubs==1.28.0.post1
 STDLIB_STUBS := micropython-stdlib-stubs==1.28.0.post6
+# The 32-bit MicroPython that weighs the client; it runs under node.
+WASM := @micropython/micropython-webassembly-pyscript@1.27.0
+
+# Installs packages with apt-get where that can be done without asking; fails where it cannot.
+define apt_install
+if command -v apt-get >/dev/null; then \
+	  if [ "$$(id -u)" = 0 ]; then as_root="env"; \
+	  elif sudo -n true 2>/dev/null; then as_root="sudo -n env"; fi; \
+	fi; \
+	[ -n "$$as_root" ] && echo "installing $(1) with apt-get ..." && \
+	$$as_root DEBIAN_FRONTEND=noninteractive apt-get update -qq && \
+	$$as_root DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(1) >/dev/null
+endef
 
 .PHONY: help demo pipeline look test bench bench-pipeline soak faults fuzz fuzz-long powercut tools \
-  firmware flash deploy test-board lint size clean mosquitto aedes
+  firmware flash deploy test-board bench-board lint size clean mosquitto wasm aedes
 
 help:
 	@echo "make demo    a board's sketch publishes, this machine receives: a look in a few seconds"
@@ -34,8 +47,9 @@ help:
 	@echo "make flash BOARD=pico_w   that image goes to the board; PORT where there are several"
 	@echo "make deploy BOARD=pico_w  sketch and client go to a board that runs MicroPython; PORT, SKETCH, SET"
 	@echo "make test-board  the tests that need a board: BOARD_PORT, BOARD_WIFI, BOARD_BROKER, RESULTS"
+	@echo "make bench-board  memory and time on a board beside umqtt.simple: BOARD_PORT, BOARD_WIFI, BOARD_BROKER; writes docs/results.md"
 	@echo "make lint    ruff and mypy alone, the boards' types too"
-	@echo "make size    bytes of flash and memory that the client takes; writes docs/results.md"
+	@echo "make size    flash and memory that the client takes, by module and by step; writes docs/results.md"
 	@echo "make clean   removes .venv and what was built"
 
 demo: $(VENV)/demo.stamp
@@ -47,10 +61,11 @@ pipeline: $(VENV)/py311.stamp $(VENV)/demo.stamp $(VENV)/pipeline.stamp
 look: $(VENV)/pipeline.stamp
 	@$(BIN)/python host_tests/pipeline/look.py build/pipeline/report.html build/look
 
-test: mosquitto aedes lint
+test: mosquitto wasm aedes lint
 	@$(BIN)/pytest
 
 bench: $(VENV)/bench.stamp mosquitto
+	@-$(MAKE) --no-print-directory wasm
 	@$(BIN)/flatmq bench
 
 bench-pipeline: $(VENV)/pipeline.stamp $(VENV)/bench.stamp mosquitto
@@ -92,13 +107,18 @@ tools: $(VENV)/boards.stamp
 test-board: $(VENV)/test.stamp
 	@PYTHONPATH=host_tests $(BIN)/python -m hil$(if $(RESULTS), --results $(RESULTS))
 
+bench-board: $(VENV)/test.stamp
+	@PYTHONPATH=host_tests $(BIN)/python -m hil.bench --results $(or $(RESULTS),docs/results.md)
+
 lint: $(VENV)/test.stamp $(VENV)/stubs.stamp
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/python -m flatmq_tools.type_check $(VENV)/stubs
 
+# Without node or a network there are no figures of 32 bits, and the table says so.
 size: $(VENV)/bench.stamp
+	@-$(MAKE) --no-print-directory wasm
 	@$(BIN)/flatmq size --results docs/results.md
 
 clean:
@@ -140,8 +160,10 @@ $(VENV)/made.stamp:
 aedes: build/aedes/installed.stamp
 
 build/aedes/installed.stamp: host_tests/aedes/package.json host_tests/aedes/package-lock.json
-	@command -v npm >/dev/null || \
-	  { echo "npm is missing: install Node.js 20 or later (the tests start the broker aedes)" >&2; exit 1; }
+	@if ! command -v node >/dev/null || ! command -v npm >/dev/null; then \
+	  $(call apt_install,nodejs npm) || \
+	  { echo "node and npm are missing: install Node.js 20 or later (the tests start the broker aedes)" >&2; exit 1; }; \
+	fi
 	@echo "installing the broker aedes into build/aedes ..."
 	@mkdir -p build/aedes
 	@cp $^ build/aedes
@@ -151,15 +173,20 @@ build/aedes/installed.stamp: host_tests/aedes/package.json host_tests/aedes/pack
 mosquitto:
 	@PATH="$$PATH:/usr/sbin:/usr/local/sbin:/opt/homebrew/sbin"; \
 	if [ -n "$$MOSQUITTO" ] || command -v mosquitto >/dev/null; then exit 0; fi; \
-	if command -v apt-get >/dev/null; then \
-	  if [ "$$(id -u)" = 0 ]; then as_root="env"; \
-	  elif sudo -n true 2>/dev/null; then as_root="sudo -n env"; fi; \
-	fi; \
-	if [ -n "$$as_root" ]; then \
-	  echo "installing mosquitto with apt-get ..."; \
-	  $$as_root DEBIAN_FRONTEND=noninteractive apt-get update -qq && \
-	  $$as_root DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
-	    mosquitto >/dev/null && exit 0; \
-	fi; \
+	$(call apt_install,mosquitto) && exit 0; \
 	echo "mosquitto is missing: apt-get install mosquitto (Debian, Ubuntu) or brew install mosquitto (macOS)" >&2; \
 	exit 1
+
+wasm: $(VENV)/wasm.stamp
+	@command -v node >/dev/null || { rm $(VENV)/wasm.stamp; $(MAKE) --no-print-directory wasm; }
+
+$(VENV)/wasm.stamp: Makefile $(VENV)/made.stamp
+	@if ! command -v node >/dev/null || ! command -v npm >/dev/null; then \
+	  $(call apt_install,nodejs npm) || \
+	  { echo "node and npm are missing: apt-get install nodejs npm (Debian, Ubuntu) or brew install node (macOS)" >&2; exit 1; }; \
+	fi
+	@echo "installing the 32-bit MicroPython into $(VENV)/wasm ..."
+	@mkdir -p $(VENV)/wasm
+	@npm install --prefix $(VENV)/wasm --no-audit --no-fund --silent $(WASM) >/dev/null || \
+	  { echo "npm could not install $(WASM): is there a network?" >&2; exit 1; }
+	@touch $@

@@ -1,21 +1,117 @@
-"""What `flatmq size` weighs: every module that a board may load, from .mpy and from ROMFS."""
+"""What `flatmq size` weighs: every module, and every step of a client's life within its bound."""
 
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
 from click.testing import CliRunner
 
-from flatmq_tools import bytecode, cli
+from flatmq_tools import bytecode, cli, size, webassembly
+from flatmq_tools.size import modules, steps
+from flatmq_tools.size.scales import InPlace, Narrow, Wide
 
 
-def test_every_module_is_weighed() -> None:
-    done = CliRunner().invoke(cli.main, ["size"], env={"COLUMNS": "120"})
+@pytest.fixture(scope="module")
+def sizes() -> size.Sizes:
+    if webassembly.find() is None:
+        pytest.fail(webassembly.MISSING)
+    return size.measure(peers=False)
+
+
+@pytest.mark.parametrize("step", steps.BOUNDS)
+def test_a_step_keeps_its_bound_on_32_bits(sizes: size.Sizes, step: str) -> None:
+    assert sizes.steps[Narrow.title][step] <= steps.BOUNDS[step]
+
+
+def test_every_module_is_weighed(sizes: size.Sizes) -> None:
+    order = [module for group in sizes.groups for module in group]
+    assert sorted(order) == modules.names(bytecode.SOURCES, bytecode.DESK_ONLY)
+    assert len(set(order)) == len(order)
+    for title in (Wide.title, Narrow.title, InPlace.title):
+        assert set(sizes.modules[title]) == set(order)
+        assert all(held > 0 for held in sizes.modules[title].values()), title
+    for module in order:
+        assert sizes.functions[module] < sizes.mpy[module]
+
+
+def test_what_publishes_does_not_load_what_receives(sizes: size.Sizes) -> None:
+    publishing, receiving, on_request = sizes.groups
+    assert "client" in publishing
+    assert receiving
+    assert {"spool", "senml", "stream_uart"} <= set(on_request)
+
+
+def test_every_step_is_weighed_everywhere(sizes: size.Sizes) -> None:
+    wanted = {*steps.PUBLISHING, *steps.SUBSCRIBING} - {steps.PEER}
+    for title in (Wide.title, Narrow.title, InPlace.title):
+        assert set(sizes.steps[title]) == wanted
+    for narrow, wide, in_place in (
+        (sizes.steps[Narrow.title][n], sizes.steps[Wide.title][n], sizes.steps[InPlace.title][n])
+        for n in wanted
+    ):
+        assert 0 < in_place < wide
+        assert 0.5 * wide < narrow < wide
+
+
+def test_the_command_writes_both_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(size, "measure", lambda build: _SIZES)
+    document = tmp_path / "results.md"
+    done = CliRunner().invoke(cli.main, ["size", "--results", str(document)])
     assert done.exit_code == 0, done.output
-    rows = {
-        line.split()[0]: line.split()[-5:] for line in done.output.splitlines() if line.split()
-    }
-    modules = {source.stem for source in bytecode.SOURCES.glob("*.py")} - set(bytecode.DESK_ONLY)
-    assert modules <= set(rows)
-    for name in modules - {"__init__"}:
-        source, functions, mpy, held, in_place = (int(n.replace(",", "")) for n in rows[name])
-        assert 0 < functions < mpy < source
-        assert held > 0 and in_place > 0
-    total = [int(n.replace(",", "")) for n in rows["together"]]
-    assert 0 < total[4] < total[3], "nothing is saved in ROMFS"
+    assert "over its bound: made: `Client(...)`: 99,999 bytes" in done.output
+    assert "not measured: no peer" in done.output
+    written = document.read_text()
+    assert "| client | 3 | 1,234 | 2,345 | - | - |" in written
+    assert "| made: `Client(...)` | 99,999 | - | - | - | - | 14,000 |" in written
+
+
+def test_a_module_that_does_not_load_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sources = tmp_path / "flatmq"
+    shutil.copytree(bytecode.SOURCES, sources)
+    (sources / "senml.py").write_text("from .port import nothing\n")
+    monkeypatch.setenv("MICROPYTHON_WASM", str(tmp_path))
+    monkeypatch.setattr(size, "SOURCES", sources)
+    monkeypatch.setattr(size, "compiled", lambda into: bytecode.compiled(into, sources))
+    weighed = size.measure(peers=False)
+    assert "senml does not load: can't import name nothing" in weighed.notes
+    assert "senml" not in weighed.modules[Wide.title]
+    assert weighed.modules[Wide.title]["client"] > 0
+
+
+def test_without_an_interpreter_the_table_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MICROPYTHON_WASM", "/nowhere")
+    weighed = size.measure(peers=False)
+    assert webassembly.MISSING in weighed.notes
+    assert Narrow.title not in weighed.steps
+    assert steps.MADE in weighed.steps[Wide.title]
+
+
+def test_a_module_comes_after_those_that_it_imports(tmp_path: Path) -> None:
+    for name, text in {
+        "__init__": "from .b import x\n",
+        "a": "import os\nfrom . import c\n",
+        "b": "if TYPE_CHECKING:\n    from .a import y\nfrom .c import z\n",
+        "c": "def f():\n    from .a import x\n",
+    }.items():
+        (tmp_path / f"{name}.py").write_text(text)
+    order = modules.in_order(tmp_path, ["a", "b", "c", "__init__"])
+    assert order == ["c", "b", "__init__", "a"]
+
+
+def test_what_fails_inside_is_told() -> None:
+    with pytest.raises(webassembly.WebAssemblyError, match="ValueError: no"):
+        webassembly.run(["raise ValueError('no')"], {})
+
+
+_SIZES = size.Sizes(
+    groups=[["client"], ["message"], []],
+    functions={"client": 3, "message": 1},
+    mpy={"client": 1234, "message": 100},
+    modules={Wide.title: {"client": 2345, "message": 1}},
+    steps={Narrow.title: {steps.MADE: 99_999}},
+    notes=["no peer"],
+)

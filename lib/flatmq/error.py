@@ -10,7 +10,7 @@ class MQTTError(Exception):
     "protocol"  the peer broke a rule of MQTT
     "resource"  something here was too small, or could not be had
 
-    `detail` says what happened; `code` is 0 where nothing was refused.
+    `detail` is a text that says what happened; `code` is 0 unless a connection was refused.
     """
 
     def __init__(self, kind: str, detail: object, code: int = 0) -> None:

@@ -2,7 +2,7 @@
 
 from .port import MICROPYTHON
 
-# A builtin is found after a miss in the module; a module global is found at once.
+# Looking up a builtin costs a miss in the module first.
 _len = len
 
 
@@ -16,18 +16,26 @@ class Message:
 
     A message larger than `rx_size` comes to a handler that was subscribed with `chunks` in
     pieces, one call each, with the payload of that piece. `offset` is where the piece begins in
-    the payload, and 0 begins a message anew: one that was cut by a lost connection never gets its
+    the payload, and 0 begins a message: one that was cut by a lost connection never gets its
     `last`, and at QoS 1 and 2 comes again from its start.
     """
 
     def __init__(self, buf: bytearray) -> None:
         self.buf = buf
-        self.first = 0  # the first byte of the packet, which the next three mirror, at QoS 0
+        self.first = 0x30  # the first byte of the packet, which the next three mirror
         self.qos = self.retain = self.dup = 0
+        self.id = 0  # the packet identifier, at QoS 1 and 2
         self.topic_at = self.topic_end = 0
         self.at = self.end = 0
         self.offset = 0
-        self.size = 0  # of the payload in bytes, where the message is larger than the buffer
+        self.size = 0  # of the payload in bytes, if the message is larger than the buffer
+
+    def set_flags(self, first: int) -> None:
+        """Take QoS, RETAIN and DUP from the first byte of a PUBLISH."""
+        self.first = first
+        self.qos = first >> 1 & 3
+        self.retain = first & 1
+        self.dup = first >> 3 & 1
 
     @property
     def total(self) -> int:
@@ -68,7 +76,7 @@ class Message:
         return self.end - at == _len(value) and self.buf.find(value, at, self.end) == at
 
     def number(self) -> "int | None":
-        """The payload as a decimal integer with an optional sign, None when it is not one.
+        """The payload as a decimal integer with an optional sign, None if it is not one.
         Values past 30 bits allocate on a 32-bit board."""
         at = self.at
         minus = at < self.end and self.buf[at] == 45
@@ -84,7 +92,7 @@ class Message:
         return -value if minus and value else value
 
     def copy(self, into: "bytearray | memoryview") -> int:
-        """Copy the payload to the start of `into`; returns its size in bytes. ValueError when
+        """Copy the payload to the start of `into`; returns its size in bytes. ValueError if
         `into` is smaller."""
         n = self.end - self.at
         if n > len(into):
@@ -92,6 +100,11 @@ class Message:
         for i in range(n):
             into[i] = self.buf[self.at + i]
         return n
+
+    def __repr__(self) -> str:
+        from .show import show_message
+
+        return show_message(self)
 
     def write_to(self, stream) -> "int | None":
         """Write the payload to a file or another binary stream, and return what its `write` says:

@@ -1,53 +1,72 @@
-"""How does a message leave that is larger than the ring?
+"""Send a message larger than the ring: its payload stays with the application.
 
-Its payload stays where the application has it, and goes out in pieces between two spans of the
-ring. The client loads this with the first one; a sketch without pays nothing.
+It leaves in pieces, between two spans of the ring. Loaded with the first such message.
 """
 
 from .port import const
-from .session import PUBACK, Session
-from .wire import number, put_length
+from .session import Session
+from .topic import is_name
+from .wire import field, number, put_length
 
-_PIECE = const(512)  # bytes handed to the network at once: a board blocks when it gets more
-_BURST = const(8)  # pieces in one go, so that a poll does other things too
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:  # there is no typing on a board
+TYPE_CHECKING = const(0)
+if TYPE_CHECKING:
     from typing import Any
 
-# A builtin is found after a miss in the module; a module global is found at once.
-_min = min
+_PIECE = const(512)  # bytes handed to the network at once: a board blocks if it gets more
+_PUBACK = const(0x40)
+_BURST = const(8)  # pieces in one go, so that a poll does other things too
+
+
+def publish_from(
+    self: "Session",
+    topic: "bytes | str",
+    source: "Any",
+    qos: int = 0,
+    retain: bool = False,
+) -> "int | None":
+    """Accept a message of up to 268 MB and send its payload in pieces from where it is: a buffer,
+    or a file that was opened for reading bytes and is sent whole. It must stay as it is until
+    `pending` is 0; at QoS 1 it is sent from its start again after a lost connection.
+
+    Returns its packet identifier at QoS 1, 0 at QoS 0, and None if anything is pending: one such
+    message is accepted at a time, after what was published before. What is published after it
+    leaves after it. ValueError for a bad topic name, and QoS 2. A file that ends early or cannot
+    be read ends the connection with "resource", and the message with it.
+    """
+    if not self.large:
+        self.large = Pieces(self)
+    head = (0x31 if retain else 0x30) | number("qos", qos, 0, 1) << 1
+    return self.large.publish(head, field("topic name", topic, is_name), source)
 
 
 class Pieces:
-    """One such message at a time, for a `session`."""
+    """One such message at a time, for a `session`.
 
-    def __init__(self, session: Session, slot: int) -> None:
+    `waits` is True until the message is written, at QoS 1 until it is acknowledged; `sending`
+    until it is written; `begun` while a part of the packet has left, so that nothing else may.
+    `next` puts what is to be written next into `data`, from `at` on.
+    """
+
+    def __init__(self, session: Session) -> None:
         self._session = session
-        self._slot = slot  # of the packet identifier, in the session's `ids`
-        self._head: Any = None  # the packet up to its payload, bytearray; None: there is none
-        self._data: Any = None  # the payload, or what was read of it last, memoryview
+        self.waits = self.sending = self.begun = False
+        self.data: Any = b""
+        self.at = 0
+        self.failed: Any = None  # MQTTError, if the source cannot be read
+        self._topic = b""
+        self._head = bytearray()  # the packet up to its payload
+        self._payload: Any = None  # or what was read of it last, memoryview
         self._source: Any = None  # the file that it comes from
-        self._scratch: memoryview | None = None  # what is read of a file, claimed with the first
-        self._size = 0  # of the payload in bytes
-        self._at = -1  # bytes of it that were handed over; -1: not even the header
-        self._tried = False  # on an earlier connection, so that DUP is due
+        self._scratch: Any = None  # what is read of a file, claimed with the first
+        self._size = self._done = 0  # bytes of the payload, and those that were handed over
         self._burst = 0
-
-    @property
-    def waits(self) -> bool:
-        """Whether a message is not yet written out, or at QoS 1 not acknowledged."""
-        return self._head is not None
-
-    @property
-    def begun(self) -> bool:
-        """Whether a part of the packet has left, so that nothing else may before the rest."""
-        return self._at >= 0
+        self._tried = False  # on an earlier connection, so that DUP is due
+        self._strikes = 0  # times in a row that the peer closed on it
 
     def publish(self, head: int, topic: bytes, source) -> "int | None":
         """Accept a PUBLISH whose first byte is `head`: see `Client.publish_from`."""
         s = self._session
-        if self._head is not None or s.end or s.tail:
+        if s.pending:
             return None
         self._source = None
         if hasattr(source, "readinto"):
@@ -55,12 +74,12 @@ class Pieces:
             self._source = source
             if self._scratch is None:
                 self._scratch = memoryview(bytearray(_PIECE))
-            self._data = self._scratch
+            self._payload = self._scratch
         else:
-            self._data = memoryview(source.encode() if isinstance(source, str) else source)
-            self._size = len(self._data)
+            self._payload = memoryview(source.encode() if isinstance(source, str) else source)
+            self._size = len(self._payload)
         n = len(topic) + self._size + (4 if head & 6 else 2)
-        number("packet: bytes after its header", n, 0, 268435455)
+        number("size of the packet", n, 0, 268435455)
         pid = s.next_id() if head & 6 else 0
         packet = bytearray(5)
         packet[0] = head
@@ -69,91 +88,99 @@ class Pieces:
         if pid:
             packet.extend(bytes((pid >> 8, pid & 255)))
         self._head = packet
-        s.ids[self._slot] = pid
+        self._topic = topic
+        s.ids[s.slots] = pid
         self._tried = False
-        self._rewind()
+        self._strikes = self._burst = 0
+        self.waits = self.sending = s.queued = True
         return pid
 
-    def _rewind(self):
-        self._at = -1
-        self._session.feed = self
-        self._session.plain = False
-
-    def next(self) -> bool:
-        """Begin the next span: the header, or a piece of the payload. False for now, or when the
-        source has failed, which `Session.failed` then tells."""
+    def next(self) -> int:
+        """Return the size of the next span of bytes. 0: enough for now, or all is written, or the
+        source has failed."""
         s = self._session
-        if self._at < 0:
-            return self._begin()
-        if self._at == self._size:
-            s.feed = None
-            if not s.ids[self._slot]:
-                self._head = self._source = self._data = None
-            self._at = -1
-            return s.next()
+        self.failed = None
+        if not self.begun:
+            self.begun = True
+            self._done = self.at = 0
+            self.data = self._head
+            if self._tried and s.ids[s.slots]:
+                s.stats.resent += 1
+                if s.same:
+                    self._head[0] |= 8  # DUP
+                else:
+                    s.stats.renewed += 1
+                    self._head[0] &= 0xF7
+            self._tried = True
+            return len(self._head)
+        if self._done == self._size:
+            self.begun = self.sending = False
+            if not s.ids[s.slots]:
+                self._release()
+            return 0
         self._burst += 1
         if self._burst > _BURST:
             self._burst = 0
-            return False
-        s.left = _min(_PIECE, self._size - self._at)
-        s.out = self._at
-        if self._source is not None and not self._fill():
-            return False
-        s.src = self._data
-        self._at += s.left
-        return True
-
-    def _begin(self):
-        s = self._session
-        if self._tried and s.ids[self._slot]:
-            s.stats.resent += 1
-            if s.same:
-                self._head[0] |= 8  # DUP
-            else:
-                s.stats.renewed += 1
-                self._head[0] &= 0xF7
-        self._tried = True
-        self._at = 0
-        s.src = self._head
-        s.out = 0
-        s.left = len(self._head)
-        return True
-
-    def _fill(self):
-        """Read the next piece of a file."""
-        s = self._session
-        s.out = 0
-        n = self._read()
-        if not n:
-            s.failed = f"source: ended after {self._at} of {self._size} bytes"
-            self._give_up()
-            return False
-        s.left = _min(s.left, n)
-        return True
+            return 0
+        n = min(_PIECE, self._size - self._done)
+        self.at = self._done
+        if self._source is not None:
+            self.at = 0
+            n = min(n, self._read())
+            if not n:
+                self._fail()
+        self.data = self._payload
+        self._done += n
+        return n
 
     def _read(self):
         try:
-            if not self._at:
+            if not self._done:
                 self._source.seek(0)
-            return self._source.readinto(self._data)
+            return self._source.readinto(self._payload) or 0
         except OSError:
             return 0
 
-    def _give_up(self):
-        s = self._session
-        self._head = self._source = self._data = s.feed = None
-        s.ids[self._slot] = s.left = 0
-        self._at = -1
+    def _fail(self):
+        from .error import MQTTError
 
-    def settle(self, wait: int) -> bool:
-        """PUBACK for it, when `wait` is that constant. False when it was not waited for."""
-        if wait != PUBACK or self._session.feed:
+        text = f"source: ended after {self._done} of {self._size} bytes"
+        self.failed = MQTTError("resource", text)
+        self._release()
+        self.sending = True  # until the connection is closed: a part of the packet has left
+
+    def _release(self):
+        s = self._session
+        s.ids[s.slots] = 0
+        self.waits = self.sending = False
+        self._source = self._payload = None
+
+    def settle(self, first: int) -> bool:
+        """Handle a PUBACK, which begins with `first`. False if it was not waited for."""
+        if first != _PUBACK or self.sending:
             return False
-        self._session.ids[self._slot] = 0
-        self._head = self._source = self._data = None
+        self._release()
         return True
 
-    def lost(self) -> None:
-        """The connection is gone: what is not acknowledged goes again from its start."""
-        if self._head is not None:
-            self._rewind()
+    def set_aside(self, reason: str) -> None:
+        """Give the message up. A part of it that has left is not called back."""
+        s = self._session
+        pid = s.ids[s.slots]
+        self._release()
+        self.sending = self.begun
+        s.stats.dropped += 1
+        if s.on_dropped:
+            s.on_dropped(pid, self._topic, reason)
+
+    def lost(self, closed: bool) -> None:
+        """The connection is over: the message goes again from its start. `closed`: by the peer,
+        while nothing else was in flight."""
+        in_flight = self.begun or (self.waits and not self.sending)
+        self.begun = False
+        self.sending = self.waits
+        if self.waits:
+            self._session.queued = True
+            if closed and in_flight:
+                self._strikes += 1
+                if self._strikes == self._session.give_up:
+                    self.set_aside("the broker closed the connection on it")

@@ -1,312 +1,395 @@
-"""What is to be sent, and what waits for an acknowledgement. No I/O and no clock.
+"""Packets to send, packet identifiers in use, and the loop that writes. No I/O, no clock.
 
-Publishes are built into a ring and stay in their place: at QoS 0 until they are written out, at
-QoS 1 and 2 until they are acknowledged, so that sending again sends those very bytes.
+Packets are built in a ring and stay in place: QoS 0 messages and requests until they are written,
+QoS 1 and 2 messages until they are acknowledged, so that a resend repeats the very same bytes.
 
     0         tail         at           end           size
     |  free   | kept       | to be sent | free        | answers |
               oldest byte  cursor       next packet
 
-No packet wraps round the end of the ring: where the next one does not fit, `_top` marks the end
-of the upper part, and it goes to the start. The answers behind the ring (PUBACK, PUBREC, PUBREL,
-PUBCOMP, and PINGREQ) leave first, so that a ring full of unacknowledged messages stops nothing.
-
-What is being written is a span: `left` bytes of `src` from `out` on. A span that has begun is
-finished before another begins, and does not grow.
+No packet wraps: if the next one does not fit before the end of the ring, `top` marks where the
+upper part ends and the packet goes to the start. The answers behind the ring (PUBACK, PUBREC,
+PUBREL, PUBCOMP, PINGREQ) leave first, so a ring full of unacknowledged messages blocks nothing.
 """
 
 from .port import const
-from .wire import get_length, number, put_publish
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:  # there is no typing on a board
+TYPE_CHECKING = const(0)
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
     from typing import Any
 
-_ANSWERS = const(64)
-ROOM = 60  # with more than this in `answers` there is no room for another
+# What a message waits for, by the first byte of that packet. Each PUBREL that is sent again on a
+# later connection adds 1 to PUBCOMP.
+_PUBACK = const(0x40)
+_PUBREC = const(0x50)
+_PUBCOMP = const(0x70)
 
-# What handling a packet returns when it has to wait until there is room.
-LATER = "later"
-
-# What a record waits for.
-_DONE = const(0)
-PUBACK = 1
-PUBREC = 2
-PUBCOMP = 3
-
+# Looking up a builtin costs a miss in the module first.
 _len = len
+_BUFFERS = (bytes, bytearray, memoryview)
+_QOS = (0, 1, 2)
 
 
 class Stats:
     """Counters since the client was made. Small ints on a board up to 1,073,741,823."""
 
-    def __init__(self) -> None:
-        self.received = 0  # messages handed to handlers
-        self.unrouted = 0  # messages that no filter matched and no on_message took
-        self.skipped = 0  # messages larger than rx_size: acknowledged, not delivered
-        self.strays = 0  # acknowledgements of packet identifiers that were not in flight
-        self.resent = 0  # publishes and PUBRELs sent again after a reconnect
-        self.renewed = 0  # of those, sent as new because the broker had forgotten the session
-        self.connects = 0  # connections that a CONNACK accepted
-        self.losses = 0  # connections that ended, or could not be made
+    received: int  # messages handed to handlers
+    unrouted: int  # messages that no filter matched and no on_message took
+    skipped: int  # messages larger than rx_size: acknowledged, not delivered
+    strays: int  # acknowledgements of packet identifiers that were not in flight
+    dup0: int  # messages with DUP at QoS 0, which nobody may send [MQTT-3.3.1-2]
+    resent: int  # publishes and PUBRELs sent again after a reconnect
+    renewed: int  # of those, sent as new because the broker had forgotten the session
+    dropped: int  # messages set aside: see `give_up` and `drop`
+    downgraded: int  # QoS 2 messages that the broker settled with PUBACK
+    connects: int  # connections that a CONNACK accepted
+    losses: int  # connections that ended, or could not be made
+
+    def __repr__(self) -> str:
+        from .show import show
+
+        return show(self)
 
 
 class Session:
-    """The outgoing ring of `tx_size` bytes, and records of at most `inflight` publishes at QoS 1
-    and 2.
+    """A ring of `tx_size` bytes, and records of at most `inflight` QoS 1 and 2 messages.
 
-    `ids` are the packet identifiers in use, 0 for none: first those of the records, then that of
-    a message too large for the ring, then one for each of `subscriptions` SUBSCRIBE and
-    UNSUBSCRIBE packets (section 2.3.1 wants them distinct).
-    The first identifier given out is the one after `last_id`.
+    `gate(None)` is called before answers leave, and holds them back by returning False. At
+    CONNACK it is called with whether the broker has kept the session. What it raises comes out
+    of `poll` or `flush`, and nothing is answered.
     """
 
-    def __init__(self, tx_size: int, inflight: int, subscriptions: int, last_id: int = 0) -> None:
-        self._size = number("tx_size", tx_size, 16, 1 << 28)
-        # Through a memoryview: assigning a slice of the wrong length raises, never resizes.
-        self.buf = memoryview(bytearray(tx_size + _ANSWERS))
-        self.src: bytearray | memoryview = self.buf
-        self.out = self.left = self.answers = 0
-        self.tail = self.at = self.end = 0
-        self._top = 0  # 0: nothing has wrapped
-        self._limit = tx_size  # where a packet must end at the latest
-        self._done = 0  # up to here everything was written out, now or on an earlier connection
-        self.same = True  # the broker remembers the session; see `next`
-        self.due = 0  # SUBSCRIBE and UNSUBSCRIBE packets that are to be sent
-        # Records in the order of publishing: a ring of `_count` that ends before `_slot`.
-        self.slots = number("inflight", inflight, 1, 255)
-        self.ids = [0] * (inflight + 1 + number("subscriptions", subscriptions, 0, 255))
-        self._offs = [-1] * inflight  # where the packet begins
-        self._wait = bytearray(inflight)
-        self._slot = self._count = 0
-        self._last = last_id
-        # Nothing but QoS 0 messages from 0 to `end`, and nothing of it begun: the client's short
-        # way. Whatever makes it untrue says so here, and the client finds out when it is again.
-        self.plain = False
-        self.large: Any = None  # Pieces, once there was a message too large for the ring,
-        self.feed: Any = None  # and the same while that is not written out
-        self.failed = ""  # why it cannot be
-        self.stats = Stats()
-        # Keeps over a reboot what QoS 2 needs: see `journal`.
-        self.journal: Any = None
+    buf: memoryview  # the ring and the answers; assigning a slice of the wrong length raises
+    size: int  # bytes of the ring
+    limit: int  # where a packet must end at the latest
+    tail: int  # the oldest byte in use
+    at: int  # the cursor: where the next span begins
+    part: int  # bytes behind the cursor that were written, of a span that has begun
+    end: int  # where the next packet goes
+    top: int  # where the upper part ends, 0 if nothing has wrapped
+    room: int  # with more bytes of answers there is no room for another
+    answers: int  # bytes of answers that wait
+    unsent: int  # QoS 0 messages between the cursor and the end
+    slots: int  # records
+    count: int  # records in use
+    # Packet identifiers in use, 0 for each free record: first the records, then the message that
+    # publish_from sends, then the requests (section 2.3.1: all of them are distinct).
+    ids: "list[int]"
+    offs: "list[int]"  # where the packet of a record begins, -1 if it is free
+    waits: bytearray  # what a record waits for
+    last_id: int  # the identifier given out last
+    open: bool  # the broker takes packets
+    received: "list[int]"  # packet identifiers of QoS 2 messages received and not released
+    # (section 4.3.3, method B), 0 for each free place
+    same: bool  # the broker has kept the session
+    queued: bool  # something is left to write
+    blocked: bool  # the network takes no more
+    held: bool  # answers must not leave now
+    now: int  # the client's clock
+    wrote: int  # what it was when bytes last went out
+    past: "Any"  # Resend, while packets of an earlier connection are in the ring
+    large: "Any"  # Pieces, once there was a message too large for the ring
+    gate: "Callable[[bool | None], bool | None] | None"
+    give_up: int  # times in a row that the peer closes on a message before it is set aside
+    on_dropped: "Callable[[int, bytes, str], None] | None"
+    stats: "Stats"
+    topic: "bytes | str | None"  # what publish was last given,
+    name: "Any"  # and the same checked
+    names: "list[bytes]"  # the last valid topic names
 
-    # Publishing
+    def __init__(self, tx_size: int, inflight: int, last_id: int = 0) -> None:
+        from .setup import claim
 
-    def publish_qos0(self, head: int, topic: bytes, payload: bytes) -> "int | None":
-        """`publish` at QoS 0, by the shortest way."""
-        if self.end + _len(topic) + _len(payload) + 7 > self._limit:  # 7: a header of 5, a length
-            return self.publish(head, topic, payload)
-        self.end = put_publish(self.buf, self.end, head, topic, payload)
-        return 0
+        claim(self, tx_size, inflight, last_id)
 
     def publish(
-        self, head: int, topic: "bytes | bytearray", payload: "bytes | bytearray"
+        self,
+        topic: "bytes | str",
+        payload: "bytes | bytearray | memoryview | str" = b"",
+        qos: int = 0,
+        retain: bool = False,
     ) -> "int | None":
-        """Accept a PUBLISH whose first byte is `head`. Returns its packet identifier, 0 at
-        QoS 0, None when there is no room now; ValueError when there never will be."""
-        n = _len(topic) + _len(payload) + (4 if head & 6 else 2)
-        n += 2 if n < 128 else 3 if n < 16384 else 4 if n < 2097152 else 5
-        if n > self._size:
-            raise ValueError(f"packet: {n} bytes, tx_size allows {self._size}")
-        if head & 6:
-            if self._count == self.slots:
-                return None
-            self.plain = False
-        if self.end + n > self._limit:
-            if self._top or n >= self.tail:  # not ==: a full ring would look like an empty one
-                return None
-            self.plain = False
-            self._top = self.end
-            self._limit = self.tail - 1
-            if self.at == self.end:
-                self.at = 0
-            if self._done == self.end:
-                self._done = 0
-            self.end = 0
-        if not head & 6:
-            self.end = put_publish(self.buf, self.end, head, topic, payload)
-            return 0
-        head |= self.next_id() << 8
-        n = put_publish(self.buf, self.end, head, topic, payload)
-        # Only now: a payload that could not be copied leaves no record behind.
-        self.ids[self._slot] = head >> 8
-        self._offs[self._slot] = self.end
-        self._wait[self._slot] = PUBACK if head & 2 else PUBREC
-        self._slot = (self._slot + 1) % self.slots
-        self._count += 1
-        self.end = n
-        return head >> 8
+        """Accept a message, for `poll` or `flush` to send.
+
+        Returns its packet identifier at QoS 1 and 2, 0 at QoS 0, and None if there is no room
+        now. ValueError for a bad topic name or QoS and for a packet larger than `tx_size`,
+        TypeError for a payload that is neither a buffer nor str. Allocates nothing if the topic
+        is bytes and the payload is bytes or another buffer.
+        """
+        if topic is not self.topic:
+            self._check(topic)
+        topic = self.name
+        if payload.__class__ not in _BUFFERS or qos not in _QOS:
+            from .setup import converted
+
+            payload = converted(payload, qos)
+        n = _len(topic) + _len(payload) + (4 if qos else 2)
+        if (self.end + n + 5 > self.limit and not self.make_room(n)) or (
+            qos and self.count == self.slots
+        ):
+            return None
+        # Few locals: a frame of more than eleven words would go to the heap on every call.
+        at = self.end
+        self.buf[at] = (0x31 if retain else 0x30) | qos << 1
+        at += 1
+        while n > 127:
+            self.buf[at] = n & 127 | 128
+            n >>= 7
+            at += 1
+        self.buf[at] = n
+        n = _len(topic)
+        self.buf[at + 1] = n >> 8
+        self.buf[at + 2] = n & 255
+        at += 3
+        n += at
+        self.buf[at:n] = topic
+        if qos:
+            n += 2
+        at = n + _len(payload)
+        self.buf[n:at] = payload
+        self.queued = True
+        if qos:
+            return self._record(qos, n, at)
+        self.end = at
+        self.unsent += 1
+        return 0
+
+    def _check(self, topic):
+        """Have a topic name as bytes in `name`; ValueError or TypeError if it is not valid."""
+        name = topic.encode() if isinstance(topic, str) else topic
+        if name not in self.names:
+            from .topic import is_name
+
+            if not isinstance(name, (bytes, bytearray)) or not is_name(name, 0, _len(name)):
+                from .wire import field
+
+                name = field("topic name", name, is_name)
+            if name is topic or isinstance(topic, str):  # else it may change
+                self.names.append(name)
+                self.names.pop(0)
+        self.name = name
+        self.topic = topic if isinstance(topic, (bytes, str)) else None
+
+    def _record(self, qos, n, end):
+        """Give the PUBLISH at `self.end`, up to `end`, an identifier (before `n`) and a record.
+        Only after its payload was copied: one that cannot be copied leaves nothing behind."""
+        pid = self.next_id()
+        self.buf[n - 2] = pid >> 8
+        self.buf[n - 1] = pid & 255
+        i = self.ids.index(0)
+        self.ids[i] = pid
+        self.offs[i] = self.end
+        self.waits[i] = _PUBACK if qos == 1 else _PUBREC
+        self.count += 1
+        self.end = end
+        return pid
 
     def next_id(self) -> int:
-        """A packet identifier that is not in use: 1 to 65535, counting up and round."""
-        while True:
-            self._last = self._last % 65535 + 1
-            if self._last not in self.ids:
-                return self._last
+        """Return a packet identifier not in use: 1 to 65535, counting up and wrapping."""
+        pid = self.last_id % 65535 + 1
+        while pid in self.ids:
+            pid = pid % 65535 + 1
+        self.last_id = pid
+        return pid
 
-    def settle(self, pid: int, wait: int) -> bool:
-        """PUBACK, PUBREC or PUBCOMP for `pid`; `wait` is the constant of that name here. A PUBREC
-        is answered, again if it comes again. False when it was not waited for."""
-        if pid not in self.ids:
-            return False
-        i = self.ids.index(pid)
-        if i >= self.slots:
-            return i == self.slots and self.large.settle(wait)
-        if wait == PUBREC and self._wait[i] >= PUBREC:
-            if self.journal is not None:
-                self.journal.pubrec(pid)
-            self._wait[i] = PUBCOMP
-            self.answer(0x62, pid)
-            return True
-        if wait != self._wait[i]:
-            return False
-        self._wait[i] = self.ids[i] = _DONE
-        self._offs[i] = -1
+    def make_room(self, n: int) -> bool:
+        """Make room at `end` for a packet of `n` bytes behind its header. False if there is none
+        now; ValueError if there never will be."""
+        n += 2 if n < 128 else 3 if n < 16384 else 4 if n < 2097152 else 5
+        if n > self.size:
+            raise ValueError(f"packet must be at most tx_size, {self.size} bytes, not {n}")
         self._reclaim()
+        if self.end + n > self.limit:
+            if self.top or n >= self.tail:  # not ==: a full ring would look like an empty one
+                return False
+            self.top = self.end
+            self.limit = self.tail - 1
+            if self.at == self.end:
+                self.at = 0
+            if self.past:
+                self.past.wrapped()
+            self.end = 0
         return True
 
     def _reclaim(self):
         """Free what lies before both the cursor and the oldest record."""
         at = self.at
-        while self._count:
-            off = self._offs[self._slot - self._count]  # a negative index counts from the end
-            if off < 0:
-                self._count -= 1
-            else:
-                # On the same side of the wrap the lower is the older, else the one not wrapped.
-                if at > off if (at < self.tail) == (off < self.tail) else at < off:
-                    at = off
-                break
+        for off in self.offs:
+            # On the same side of the wrap the lower is the older, else the one not wrapped.
+            if off >= 0 and (at > off if (at < self.tail) == (off < self.tail) else at < off):
+                at = off
         if at < self.tail:
-            self._top = 0
+            self.top = 0
         self.tail = at
-        self._limit = at - 1 if self._top else self._size
-        if at == self.end and not self._top:
-            self.tail = self.at = self.end = self._done = 0
+        self.limit = at - 1 if self.top else self.size
+        if at == self.end and not self.top:
+            self.clear()
 
+    def clear(self) -> None:
+        """Begin at the start of the ring again; nothing may be in it."""
+        self.tail = self.at = self.end = self.top = 0
+        self.limit = self.size
+
+    def settle(self, first: int, pid: int) -> bool:
+        """Handle a PUBACK, PUBREC or PUBCOMP, which begins with `first`. A PUBREC is answered,
+        each time. Returns False if it was not waited for."""
+        if pid not in self.ids:
+            return False
+        i = self.ids.index(pid)
+        if i >= self.slots:
+            return i == self.slots and self.large.settle(first)
+        due = self.waits[i]
+        if first == _PUBREC and due >= _PUBREC:
+            if due == _PUBREC:
+                self.waits[i] = _PUBCOMP
+            self.answer(0x62, pid)
+            return True
+        if first != due and not (first == _PUBCOMP and due > _PUBCOMP):
+            if first != _PUBACK or due != _PUBREC:
+                return False
+            self.stats.downgraded += 1  # this broker does not have QoS 2
+        self.release(i)
+        return True
+
+    def release(self, i: int) -> None:
+        """Free record `i`: its message is settled."""
+        self.ids[i] = self.waits[i] = 0
+        self.offs[i] = -1
+        self.count -= 1
+        if not self.count and self.at == self.end and not self.past:
+            self.clear()
+
+    @property
     def pending(self) -> int:
-        """Publishes accepted and not yet acknowledged, or at QoS 0 not yet written out."""
-        n = 1 if self.large and self.large.waits else 0
-        for i in self._wait:
-            if i:
-                n += 1
-        at = self.at
-        passed = False
-        while at != self.end:
-            i = self._stop(at)
-            passed = passed or at <= self._done < i
-            if passed and not self.buf[at] & 6:
-                n += 1
-            at = 0 if i == self._top else i
-        return n
+        """Messages accepted and not yet acknowledged, or at QoS 0 not yet handed to the network.
+        Wait for 0 before deep sleep."""
+        n = self.count + (1 if self.large and self.large.waits else 0)
+        if self.past or self.blocked:
+            from .resend import unsent
 
-    # Sending
+            return n + unsent(self)
+        return n + self.unsent
 
     def answer(self, first: int, pid: int = 0) -> None:
-        """Queue a packet of four bytes, or of two when it has no packet identifier. There must be
-        room: see ROOM."""
-        at = self._size + self.answers
+        """Queue a packet of four bytes, or of two if it has no packet identifier. There must be
+        room: at most `room` bytes in `answers`."""
+        at = self.size + self.answers
         self.buf[at] = first
         self.buf[at + 1] = 2 if pid else 0
         self.buf[at + 2] = pid >> 8
         self.buf[at + 3] = pid & 255
         self.answers += 4 if pid else 2
-        self.plain = False
+        self.queued = True
 
-    def next(self) -> bool:
-        """Begin the next span; False when there is nothing to send. None may be under way.
+    def writing(
+        self, write: "Callable[[Any, int, int], int | None]", hello: "bytes | bytearray"
+    ) -> "Iterator[Exception | None]":
+        """Write `hello`, and once the session is `open` all that is queued, with
+        `write(buf, at, n)`. Each step goes as far as the network takes it, and yields what
+        `write` raised, else None.
 
-        After `lost`, a broker that remembers the `same` session gets what it has not acknowledged
-        again, with DUP or as PUBREL, and one that has forgotten gets it as new (section 4.4).
+        A span that has begun is finished before another begins, and is offered again with the
+        same start and length if the network took none of it, as TLS streams require.
         """
-        if self.feed and (self.feed.begun or not self.answers):
-            return self.feed.next()
-        self.src = self.buf
-        if self.answers:
-            self.out = self._size
-            self.left = self.answers
-            return True
-        while self.at != self._done:  # what was written out before: pick what to send again
-            self.out = self.at
-            self.left = self._stop(self.at) - self.at
-            if self._again():
-                return True
-            if self.answers:
-                return self.next()
-        if self.at == self.end:
-            self.left = 0
-            return False
-        self.out = self.at
-        self.left = (self._top if self.at > self.end else self.end) - self.at
-        return True
+        src: Any = hello
+        at = 0
+        left = _len(hello)
+        # Whether the span is of the ring, and 1 more than its QoS 0 messages; or answers.
+        of_ring = answered = 0
+        while True:
+            while left:
+                try:
+                    n = write(src, at, left)
+                except Exception as e:
+                    n = 0
+                    yield e
+                if not n:
+                    self.blocked = True
+                    yield None
+                    continue
+                self.wrote = self.now
+                at += n
+                left -= n
+                if of_ring:
+                    self.part = at - self.at
+            self.blocked = False
+            # A span has ended.
+            if of_ring:
+                self.unsent -= of_ring - 1
+                self.at = 0 if at == self.top else at
+                of_ring = self.part = 0
+            elif answered:  # answers that came meanwhile move to the front
+                self.answers -= answered
+                for n in range(self.size, self.size + self.answers):
+                    src[n] = src[n + answered]
+                answered = 0
+            src = self.buf
+            if self.open:
+                large = self.large
+                if self.answers and not (self.held or (large and large.begun)):
+                    at = self.size
+                    left = answered = self.answers
+                    continue
+                if large and large.sending:
+                    left = large.next()
+                    src = large.data
+                    at = large.at
+                    if left or not large.sending:
+                        continue
+                    yield large.failed
+                    continue
+                if self.past:
+                    left = self.past.next()
+                    if left:
+                        at = self.at
+                        of_ring = 1
+                        continue
+                    if not self.past or (self.answers and not self.held):
+                        continue
+                elif self.at != self.end:
+                    at = self.at
+                    left = (self.top if at > self.end else self.end) - at
+                    of_ring = 1 if at > self.end else self.unsent + 1
+                    continue
+                elif not self.answers:
+                    if not self.count:
+                        self.clear()
+                    self.queued = False
+            yield None
 
-    def _again(self):
-        """Whether the packet at the cursor is to be sent again. If not, the cursor moves on."""
-        at = self.at
-        cut = at < self._done < at + self.left
-        if not self.buf[at] & 6:
-            wanted = cut
-        else:
-            wanted = at in self._offs
-            if wanted:
-                i = self._offs.index(at)
-                self.stats.resent += 1
-                if not self.same:
-                    self.stats.renewed += 1
-                    self.buf[at] &= 0xF7
-                elif self._wait[i] == PUBCOMP:
-                    self.answer(0x62, self.ids[i])
-                    wanted = False
-                else:
-                    self.buf[at] |= 8  # DUP
-        if not wanted:
-            if cut:
-                self._done = at + self.left
-            self._move(at + self.left)
-        return wanted
+    def resume(self, same: bool) -> None:
+        """CONNACK: what is queued may go. `same`: the broker has kept the session."""
+        self.same = same
+        if not same:
+            for i in range(_len(self.received)):
+                self.received[i] = 0
+            if self.past:
+                self.past.forget()
+        self.open = True
+        if self.gate is not None:
+            self.gate(same)
 
-    def sent(self, n: int) -> None:
-        """`n` bytes of the span were written out."""
-        self.out += n
-        self.left -= n
-        if self.src is self.buf:
-            if self.out > self._size:
-                if not self.left:  # more answers may have come meanwhile
-                    self.left = self._size + self.answers - self.out
-                    if not self.left:
-                        self.answers = 0
-            else:
-                if self.at <= self._done < self.out:
-                    self._done = self.out
-                if not self.left:
-                    self._move(self.out)
+    def lost(self, closed: bool = False) -> None:
+        """The connection is over; `closed`: by the peer. What had begun to leave goes again from
+        its beginning."""
+        self.answers = 0
+        self.blocked = self.held = False
+        was_open = self.open
+        self.open = False
+        doomed = -1
+        if was_open and self.end != self.tail:
+            if not self.past:
+                from .resend import Resend
 
-    def _move(self, at):
-        if at == self._top:
-            if self._done == at:
-                self._done = 0
-            at = 0
-        self.at = at
-        self._reclaim()
-
-    def forget(self) -> None:
-        """The broker has forgotten the session: nothing is past PUBREC any more. At once, and not
-        when its turn comes: the next connection may be to a broker that remembers this one."""
-        for i, wait in enumerate(self._wait):
-            if wait == PUBCOMP:
-                self._wait[i] = PUBREC
-        if self.journal is not None:
-            self.journal.forget()
-
-    def lost(self) -> None:
-        """The connection is gone. Whatever had begun is to be sent from its beginning."""
-        self.left = self.answers = 0
-        self.plain = False
-        self.at = self.tail
+                self.past = Resend(self)
+            doomed = self.past.lost(closed)
+            self.at = self.tail
+            self.part = 0
+            self.queued = True
         if self.large:
-            self.large.lost()
+            self.large.lost(closed and was_open and self.at == self.tail)
+        if doomed >= 0:
+            from .resend import set_aside
 
-    def _stop(self, at):
-        """Where the packet at `at` ends."""
-        n = get_length(self.buf, at + 1, self._size)
-        return at + (n & 3) + 2 + (n >> 2)
+            set_aside(self, doomed, "the broker closed the connection on it")

@@ -1,28 +1,51 @@
-"""Topic filters: are they valid, and do they match a topic name? (3.1.1 section 4.7)"""
+"""Topic names and topic filters: which are valid, and which match (3.1.1 section 4.7)."""
 
 from .port import const
-from .wire import is_utf8
 
 _HASH = const(35)
 _DOLLAR = const(36)
 _PLUS = const(43)
 _SLASH = const(47)
 
-# A builtin is found after a miss in the module; a module global is found at once.
+# Looking up a builtin costs a miss in the module first.
 _len = len
 
 
-def is_filter(buf: "bytes | bytearray", at: int, end: int) -> bool:
-    """Whether the bytes from `at` to `end` are a topic filter: at least one byte of UTF-8, no
-    U+0000, "+" and "#" only as a whole level, "#" only as the last."""
+def is_utf8(buf: "bytes | bytearray", at: int, end: int) -> bool:
+    """Whether the bytes from `at` to `end` are UTF-8 by section 1.5.3: shortest form,
+    no surrogates, nothing past U+10FFFF, no U+0000."""
+    if buf.find(b"\0", at, end) >= 0:
+        return False
     for i in range(at, end):
-        c = buf[i]
-        if c == _PLUS or c == _HASH:
-            if i > at and buf[i - 1] != _SLASH:
+        if buf[i] > 127:
+            at = i
+            break
+    else:
+        return True
+    while at < end:
+        c = buf[at]
+        at += 1
+        if c > 127:
+            more = 1 if c < 0xE0 else 2 if c < 0xF0 else 3
+            if c < 0xC2 or c > 0xF4 or at + more > end:
                 return False
-            if i + 1 < end and (c == _HASH or buf[i + 1] != _SLASH):
+            c = c << 8 | buf[at]  # what is wrong with its value shows in the first two bytes
+            if 0xE000 <= c < 0xE0A0 or 0xEDA0 <= c < 0xEE00 or 0xF000 <= c < 0xF090 or c > 0xF48F:
                 return False
-    return at < end and is_utf8(buf, at, end)
+            while more:
+                if buf[at] & 0xC0 != 0x80:
+                    return False
+                at += 1
+                more -= 1
+    return True
+
+
+def is_name(buf: "bytes | bytearray", at: int, end: int) -> bool:
+    """Whether the bytes from `at` to `end` are a topic name (section 4.7): at least one byte of
+    UTF-8, no wildcard, no U+0000."""
+    if at == end or buf.find(b"+", at, end) >= 0 or buf.find(b"#", at, end) >= 0:
+        return False
+    return is_utf8(buf, at, end)
 
 
 def matches(filt: bytes, name: bytearray, t: int, end: int) -> bool:

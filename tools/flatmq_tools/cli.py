@@ -246,11 +246,11 @@ def bridge(port: str, broker: str, baud: int, tls: bool, ca: Path | None) -> Non
 @main.command()
 @common_options.results("A document for the table.")
 def size(results: Path | None) -> None:
-    """Show what each file of the client takes of a board's flash and memory."""
+    """Show the flash and memory that each module of the client takes, and each step."""
     from . import size as command
     from .bytecode import CompileError
 
-    end(lambda: command.main(results), CompileError)
+    end(lambda: command.main(results), CompileError, command.SizeError)
 
 
 @main.command("boards")

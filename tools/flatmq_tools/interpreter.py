@@ -6,6 +6,7 @@ import importlib.util
 import os
 import shlex
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -47,6 +48,14 @@ def command(heap: str) -> list[str] | None:
     """As `find`, with a heap of that size: "64k" is 65,536 bytes on a 64-bit machine."""
     found = find()
     return None if found is None else [*found, "-X", f"heapsize={heap}"]
+
+
+def last_words(done: subprocess.CompletedProcess[str]) -> str:
+    """Return the traceback that an interpreter ended with, which may be on either of its outputs,
+    without the lines of results, which begin with @."""
+    lines = f"{done.stdout}\n{done.stderr}".splitlines()
+    words = [line for line in lines if line.strip() and not line.startswith("@")]
+    return "\n".join(words) or f"exit status {done.returncode}"
 
 
 def environment(*folders: Path) -> dict[str, str]:

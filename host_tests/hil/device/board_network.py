@@ -7,30 +7,12 @@ import os
 import sys
 from time import sleep_ms, ticks_add, ticks_diff, ticks_ms
 
+from board_wifi import join, station  # noqa: F401 - `join` for the desk
+
 from flatmq import Client
 
 STATE = "/hil/state"  # what is known of the burst, over a reset
 ANSWER_MS = 120000  # until a step is given up
-
-
-def _station():
-    import network
-
-    return network.WLAN(network.STA_IF)
-
-
-def join(ssid, password, ms):
-    """Joins the Wi-Fi, unless it has; fails after so many milliseconds."""
-    wlan = _station()
-    began = ticks_ms()
-    wlan.active(True)
-    if not wlan.isconnected():
-        wlan.connect(ssid, password)
-    while not wlan.isconnected():
-        if ticks_diff(ticks_ms(), began) > ms:
-            raise OSError("not joined, status " + str(wlan.status()))
-        sleep_ms(20)
-    print("@joined", ticks_diff(ticks_ms(), began))
 
 
 def reach(host, port):
@@ -102,7 +84,7 @@ def lose_wifi(host, port, token, ssid, password, keepalive):
     for _ in range(5):
         numbers.offer()
     numbers.until("the first five", numbers.whole)
-    wlan = _station()
+    wlan = station()
     began = ticks_ms()
     wlan.disconnect()
     wlan.active(False)

@@ -17,6 +17,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from flatmq_tools import broker, interpreter
 from flatmq_tools.bench import figures
+from flatmq_tools.bench import work as alone
 from flatmq_tools.bench.clients import CLIENTS, MICROPYTHON, Client
 from flatmq_tools.bench.figures import ALL, HELD, SMALLEST, Job, Results
 from flatmq_tools.bench.peers import PeerError
@@ -40,8 +41,11 @@ class BenchError(RuntimeError):
 class Bench:
     """One run: prepares the clients, measures in alternating rounds, collects the results."""
 
-    def __init__(self, runner: Runner, source_port: int, broker_port: int, quick: bool) -> None:
+    def __init__(
+        self, runner: Runner, source_port: int, broker_port: int, build: Path, quick: bool
+    ) -> None:
         self.results = Results()
+        self._build = build
         self._runner = runner
         self._source_port = source_port
         self._broker_port = broker_port
@@ -108,6 +112,15 @@ class Bench:
         self.results.once[client.key, SMALLEST] = found
         if found[1] is None:
             self.results.failures[client.key, SMALLEST] = f"does not work in {_HEAPS_KB[1]}K"
+
+    def alone(self, rounds: int, progress: Progress) -> None:
+        """Measures flatmq and umqtt.simple over a link in memory."""
+        task = progress.add_task("over a link in memory", total=1)
+        try:
+            self.results.work = alone.measure(self._build, rounds)
+        except (PeerError, alone.WorkError) as error:
+            self.results.failures[alone.FLATMQ, alone.SECTION] = str(error)
+        progress.advance(task)
 
     def run(self, clients: Sequence[Client], rounds: int, progress: Progress) -> None:
         """Measures everything; in each round every client has its turn."""
@@ -220,21 +233,29 @@ def main(
     if quick:
         rounds = min(rounds, QUICK_ROUNDS)
     facts = _facts(rounds)
+    beside = "umqtt_simple"
+    both = not only or {"flatmq", beside} <= {client.module for client in clients}
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     with (
         broker.mosquitto() as server,
         Source() as source,
         Progress(*columns, TimeElapsedColumn(), console=console, transient=True) as progress,
     ):
-        bench = Bench(Runner(build.resolve()), source.port, server.port, quick)
+        build = build.resolve()
+        bench = Bench(Runner(build), source.port, server.port, build, quick)
         ready = [client for client in clients if bench.prepare(client)]
         bench.run(ready, rounds, progress)
+        if both:
+            bench.alone(alone.QUICK_ROUNDS if quick else alone.ROUNDS, progress)
     complete = not only
     ours = complete or any(client.module == "flatmq" for client in clients)
     section = Report(clients, bench.results).markdown(facts, with_targets=ours)
     console.print(Markdown(section))
+    if both:
+        console.print(Markdown(bench.results.work.markdown()))
     if complete and not quick:
         write(results, SECTION, section)
+        write(results, alone.SECTION, bench.results.work.markdown())
         console.print(f"written to {results}")
     failed = dict(bench.results.failures)
     for (key, figure), reason in failed.items():

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from flatmq_tools.bench.clients import CPYTHON, Client
+from flatmq_tools.bench.work import Work
 
 # Function of the client's module -> what it does, once.
 OPERATIONS = {
@@ -19,16 +20,20 @@ OPERATIONS = {
     "idle": "idle poll",
 }
 CALLED = ("publish", "publish_burst", "receive")
-# Figure of CPU time -> function of the client's module, topics that change, figure of its floor.
+# Figure of CPU time -> function of the client's module, mix of topics of device/mixes.py or "-"
+# where nothing is received, figure of its floor.
 CPU = {
-    "publish": ("publish", 0, "publish"),
-    "publish_poll": ("publish_poll", 0, "publish"),
-    "publish_burst": ("publish_burst", 0, "publish"),
-    "receive": ("receive", 1, "receive"),
-    "receive_copy": ("receive_copy", 1, "receive"),
-    "receive_bytes": ("receive_bytes", 1, "receive"),
-    "receive_alternating": ("receive", 2, "receive"),
-    "chunks": ("chunks", 1, "receive"),
+    "publish": ("publish", "-", "publish"),
+    "publish_poll": ("publish_poll", "-", "publish"),
+    "publish_burst": ("publish_burst", "-", "publish"),
+    "receive": ("receive", "one", "receive"),
+    "receive_copy": ("receive_copy", "one", "receive"),
+    "receive_bytes": ("receive_bytes", "one", "receive"),
+    "receive_two": ("receive", "two", "receive"),
+    "receive_plus": ("receive", "plus", "receive"),
+    "receive_eight": ("receive", "eight", "receive"),
+    "receive_random": ("receive", "random", "receive"),
+    "chunks": ("chunks", "one", "receive"),
 }
 RATE = "qos1_rate"
 SMALLEST = "smallest"
@@ -54,6 +59,7 @@ class Results:
     once: dict[tuple[str, str], Any] = field(default_factory=dict)
     rounds: dict[tuple[str, str], list[float]] = field(default_factory=dict)
     failures: dict[tuple[str, str], str] = field(default_factory=dict)
+    work: Work = field(default_factory=Work)
 
     def median(self, client: Client, name: str) -> float | None:
         """Median over the rounds of a timed figure; None when the client has no such call."""
@@ -88,7 +94,7 @@ def timed(client: Client, quick: bool) -> Iterator[Job]:
     if client.romfs:
         return
     cpu_ms, rate_ms = (60, 500) if quick else (150, 1500)
-    for name, (function, topics, _) in CPU.items():
-        yield Job(client, name, "cpu", f"{function} {topics} {cpu_ms}")
+    for name, (function, mix, _) in CPU.items():
+        yield Job(client, name, "cpu", f"{function} {mix} {cpu_ms}")
     if not client.is_floor:
         yield Job(client, RATE, "rate", str(rate_ms), broker=True)

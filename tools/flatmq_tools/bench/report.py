@@ -11,6 +11,14 @@ from flatmq_tools.bench.targets import TARGETS
 from flatmq_tools.results import NONE, number, table
 
 SECTION = "bench"  # of the document
+# Figures of the table of several topics, and its columns.
+_TOPICS = {
+    "receive": "one topic",
+    "receive_two": "two in turn",
+    "receive_plus": "two, one `+`",
+    "receive_eight": "eight in turn",
+    "receive_random": "eight, random",
+}
 FAILED = "failed"
 # Figures that few clients have: a row of their own, with the column of the speed table they go to.
 _ROWS = {
@@ -72,7 +80,7 @@ class Report:
 
     def speed(self) -> str:
         """CPU time per message with its multiple of the floor, and QoS 1 per second."""
-        figures = [name for name in CPU if name not in _ROWS]
+        figures = [name for name in CPU if name not in {**_ROWS, **_TOPICS} or name == "receive"]
         rows = []
         for client in self._clients:
             if client.romfs:
@@ -88,7 +96,17 @@ class Report:
                     extra[column : column + 2] = self._timed(client, figure)
                     rows.append(extra)
         head = ["publish alone", "×", "in bursts of 16", "×", "receive", "×"]
-        return table(["", *head, "receive, two topics", "×", "QoS 1 per s"], rows)
+        return table(["", *head, "QoS 1 per s"], rows)
+
+    def topics(self) -> str:
+        """CPU time per message received, with topics that change."""
+        rows = []
+        for client in self._clients:
+            if not client.romfs:
+                cells = [self._timed(client, figure) for figure in _TOPICS]
+                rows.append([client.name, *(text for cell in cells for text in cell)])
+        head = [text for name in _TOPICS.values() for text in (name, "×")]
+        return table(["", *head], rows)
 
     def calls(self) -> str:
         """Socket calls per message."""
@@ -133,6 +151,11 @@ class Report:
             "ready-made packet, one that makes one read per message. QoS 1 is wall time against "
             "the broker, as shipped.",
             self.speed(),
+            "### Several topics",
+            "CPU µs per message received, and the multiple of one read per message. Two topics: a "
+            "subscription each, or one with `+` for both. Eight topics: four subscriptions, each "
+            "with `+` for two.",
+            self.topics(),
             "### Socket calls per message",
             "Writes / reads / others.",
             self.calls(),

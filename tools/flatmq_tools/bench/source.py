@@ -7,7 +7,7 @@ that are answered by a line when they are done:
 
     sink ID            from now on answer nothing that client ID sends
     drain ID BYTES     read until so many bytes have come since; the connection ends if they do not
-    spray ID N T Q     send it N messages at QoS Q, the topic changing among T topics
+    spray ID N MIX Q   send it N messages at QoS Q, to the topics of a mix of mixes.py in turn
 
 Between two drains nothing is read and the receive buffer is small: a writer then pays for handing
 its bytes to the network, not for the delivery to a reader on the same machine.
@@ -25,7 +25,7 @@ import threading
 from collections.abc import Iterator
 from typing import ClassVar
 
-from flatmq_tools.bench.device import packets
+from flatmq_tools.bench.device import mixes, packets
 
 _RECEIVE_BUFFER = 8192  # bytes
 _DRAIN_TIMEOUT = 10  # s
@@ -74,10 +74,11 @@ def _split(buffer: bytearray) -> Iterator[bytes]:
 
 
 @functools.cache
-def _spray(count: int, topics: int, qos: int) -> bytes:
+def _spray(count: int, mix: str, qos: int) -> bytes:
+    topics = mixes.TOPICS[mix][1]
     flood = bytearray()
     for i in range(count):
-        flood += packets.publish(packets.TOPICS[i % topics], packets.PAYLOAD, qos, i % 65535 + 1)
+        flood += packets.publish(topics[i % len(topics)], packets.PAYLOAD, qos, i % 65535 + 1)
     return bytes(flood)
 
 
@@ -130,16 +131,16 @@ class _Connection:
 
 
 def _obey(command: str) -> None:
-    word, client_id, *numbers = command.split()
+    word, client_id, *arguments = command.split()
     client = _Connection.everyone[client_id]
     if word == "sink":
         client.sinking = True
     elif word == "drain":
-        client.wanted.put(int(numbers[0]))
+        client.wanted.put(int(arguments[0]))
         client.drained.get(timeout=_DRAIN_TIMEOUT)
     else:
-        count, topics, qos = map(int, numbers)
-        client.socket.sendall(_spray(count, topics, qos))
+        count, mix, qos = arguments
+        client.socket.sendall(_spray(int(count), mix, int(qos)))
 
 
 def _serve(connection: socket.socket) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from flatmq_tools.bench.clients import CLIENTS, MICROPYTHON, Client
 from flatmq_tools.bench.figures import HELD, OPERATIONS, RATE, Results
+from flatmq_tools.bench.work import BITS
 
 FLATMQ, ROMFS = (
     next(c for c in CLIENTS if (c.module, c.runtime, c.romfs) == ("flatmq", MICROPYTHON, romfs))
@@ -44,6 +45,10 @@ def _part(client: Client, name: str, index: int) -> Callable[[Results], float | 
     return value
 
 
+def _slowest(bits: str) -> Callable[[Results], float | None]:
+    return lambda results: results.work.worst(bits)
+
+
 def _most(text: str, limit: float, unit: str, value: Callable[[Results], float | None]) -> Target:
     return Target(text, limit, False, unit, value)
 
@@ -52,6 +57,13 @@ TARGETS = (
     _most("publish QoS 0, each sent off with flush()", 3, "× floor", _ratio("publish")),
     _most("publish QoS 0 in bursts of 16", 1.5, "× floor", _ratio("publish_burst")),
     _most("receive QoS 0", 4, "× floor", _ratio("receive")),
+    _most("… two topics, one subscription", 5, "× floor", _ratio("receive_plus")),
+    _most("… eight topics in turn, four subscriptions", 5, "× floor", _ratio("receive_eight")),
+    _most("… eight topics in random order", 5, "× floor", _ratio("receive_random")),
+    *(
+        _most(f"slowest operation over a link in memory, {bits}", 1, "× umqtt.simple", value)
+        for bits, value in ((bits, _slowest(bits)) for bits in BITS)
+    ),
     Target(
         "QoS 1, several in flight", 15000, True, "per s", lambda r: r.median(FLATMQ, RATE)
     ),

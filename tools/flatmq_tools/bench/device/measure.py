@@ -40,14 +40,17 @@ class Peer:
 
     def spray(self, count, topics, qos):
         seen[0] = 0
-        self._command(b"spray %s %d %d %d\n" % (self._name, count, topics, qos))
+        self._command(b"spray %s %d %s %d\n" % (self._name, count, topics.encode(), qos))
 
 
-def connected(module, port, name, topics=0, qos=0):
+def connected(module, port, name, topics="-", qos=0):
     module.load()
     client = module.connect(port, name)
-    for topic in packets.TOPICS[:topics]:
-        module.subscribe(client, topic, qos)
+    if topics != "-":
+        import mixes  # here, as each name takes heap while memory is measured
+
+        for topic in mixes.TOPICS[topics][0]:
+            module.subscribe(client, topic, qos)
     return client
 
 
@@ -73,12 +76,12 @@ def alloc(module, port, name, operation):
     receiving = operation.startswith("receive")
     qos = 1 if operation == "receive1" else 0
     peer = Peer(port, name)
-    client = connected(module, port, name, 1 if receiving else 0, qos)
+    client = connected(module, port, name, "one" if receiving else "-", qos)
     function = getattr(module, operation)
     gc.disable()
     for count in (8, ALLOC_COUNT):  # the first time settles what is made once
         if receiving:
-            peer.spray(count, 1, qos)
+            peer.spray(count, "one", qos)
         held = gc.mem_alloc()
         total = mem_total()
         function(client, count)
@@ -91,14 +94,14 @@ def cpu(module, port, name, argument):
     """CPU µs per message and the count; the argument is `FUNCTION TOPICS MILLISECONDS`."""
     words = argument.split()
     function = getattr(module, words[0])
-    topics = int(words[1])
+    topics = words[1]
     budget_ms = int(words[2])
     if hasattr(module, "prepare"):
         module.prepare(words[0])
     peer = Peer(port, name)
     client = connected(module, port, name, topics)
     segment = RECEIVE_SEGMENT
-    if not topics:
+    if topics == "-":
         segment = PUBLISH_SEGMENT
         peer.sink()
     count = -segment
@@ -106,11 +109,11 @@ def cpu(module, port, name, argument):
     while count < 0 or (
         (cpu_seconds() - start) * 1000 < budget_ms and since_ms(wall) < budget_ms * 20
     ):
-        if topics:
+        if topics != "-":
             peer.spray(segment, topics, 0)
         function(client, segment)
         count += segment
-        if not topics:
+        if topics == "-":
             peer.drain(count + segment)
         if not count:  # the first segment only warms up
             gc.collect()
@@ -126,9 +129,9 @@ def calls(module, port, name, operation):
     peer = Peer(port, name)
     counting.install()
     receiving = operation == "receive"
-    client = connected(module, port, name, 1 if receiving else 0)
+    client = connected(module, port, name, "one" if receiving else "-")
     if receiving:
-        peer.spray(CALLS_COUNT, 1, 0)
+        peer.spray(CALLS_COUNT, "one", 0)
     else:
         peer.sink()
     counting.reset()

@@ -1,0 +1,232 @@
+"""`python -m hil.bench`: memory and time on the board at $BOARD_PORT, beside umqtt.simple.
+
+The variables are those of `python -m hil`. Without BOARD_BROKER only memory is measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
+from rich.table import Table
+
+from flatmq_tools import bytecode, results
+from flatmq_tools.bench.clients import CLIENTS
+from flatmq_tools.bench.peers import PeerError, fetch
+from flatmq_tools.remote import RemoteError
+
+from .__main__ import UsageError, where
+from .suite import HERE, HOME, JOIN_MS, Suite, Where
+
+NOT_RUN = (
+    "The benchmark on a board was NOT run: BOARD_PORT is not set. Name a board's port, for "
+    "instance BOARD_PORT=/dev/ttyACM0 (`flatmq boards` lists them)."
+)
+SECTION = "board-bench"  # of the document
+ARRIVE_MS = 100  # in which a message is there and back; delayed acknowledgements take 40
+FLATMQ, UMQTT, FLOOR = "flatmq", "umqtt", "floor"
+# Step of device/board_bench.py -> row of the table.
+STEPS = {
+    "import": "heap held after the import",
+    "made": "… after the client is made",
+    "subscribed": "… after the first `subscribe`",
+}
+OPERATIONS = {
+    "publish": "publish QoS 0, publish + flush",
+    "publish_burst": "publish QoS 0 in bursts of 8, each",
+    "trip": "QoS 1 round trip, one in flight",
+    "trip_burst": "QoS 1 round trip, eight in flight, each",
+    "receive": "receive QoS 0, one at a time",
+    "receive_burst": "receive QoS 0 in bursts of 8, each",
+    "idle": "idle poll",
+    "ping": "send PINGREQ",
+    "pong": "take PINGRESP",
+}
+_HEAD = ("on the board", "flatmq", "B", "umqtt.simple", "B", "floor")
+
+
+class Bench(Suite):
+    """The measurement with one board; `held`, `us` and `left` are by client and row."""
+
+    def __init__(
+        self,
+        where: Where,
+        build: Path,
+        say: Callable[[str], None],
+        wrote: Callable[[int, int], None] = lambda done, size: None,
+    ) -> None:
+        super().__init__(where, say, wrote)
+        self._build = build
+        self.held: dict[tuple[str, str], int] = {}
+        self.us: dict[tuple[str, str], float] = {}
+        self.left: dict[tuple[str, str], float] = {}
+        self.notes: list[str] = []
+
+    def run(self) -> None:
+        """Measure everything. RemoteError when it cannot even begin, or a step fails."""
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(self._remote)
+            self._say("interrupting what runs on the board ...")
+            self._remote.enter()
+            stack.callback(self._leave)
+            self._begin()
+            clients = self._load()
+            if self._where.broker is None:
+                self._network = "BOARD_BROKER is not set"
+            for client in clients:
+                self._weigh(client)
+            if self._network:
+                self.notes.append(f"Times were not measured: {self._network}.")
+                return
+            for client in (FLOOR, *clients):
+                self._time(client)
+
+    def _load(self) -> list[str]:
+        """Put everything on the board; return the clients that are there."""
+        clients = [FLATMQ]
+        with tempfile.TemporaryDirectory(prefix="flatmq-hil-") as name:
+            folder = bytecode.compiled(Path(name))
+            for stem in ("board_bench", "board_wifi"):
+                source = HERE / "device" / f"{stem}.py"
+                bytecode.compile_module(source, folder / f"{stem}.mpy", source.name)
+            try:
+                source = _umqtt(self._build)
+                target = folder / "umqtt" / source.with_suffix(".mpy").name
+                bytecode.compile_module(source, target, "umqtt/simple.py")
+                clients.append(UMQTT)
+            except PeerError as error:
+                self.notes.append(f"umqtt.simple was not measured: {error}.")
+            files = {
+                f"{HOME}/{path.relative_to(folder)}": path.read_bytes()
+                for path in sorted(folder.rglob("*.mpy"))
+            }
+        changed = self._remote.different(files)
+        size = sum(map(len, changed.values()))
+        self._say(f"deploying {len(changed)} files, {size:,} bytes ...")
+        done = 0
+
+        def moved(path: str, n: int) -> None:
+            nonlocal done
+            done += n
+            self._wrote(done, size)
+
+        self._remote.write(changed, moved)
+        return clients
+
+    def _ready(self) -> None:
+        """A board with an empty heap that has joined the network."""
+        self._fresh()
+        if self._where.wifi and not self._network:
+            ssid, password = self._where.wifi
+            self._told(f"import board_wifi as b; b.join({ssid!r}, {password!r}, {JOIN_MS})")
+
+    def _weigh(self, client: str) -> None:
+        self._ready()
+        host, port = self._where.broker or ("broker", 1883)
+        online = not self._network
+        told = self._told(f"import board_bench as b; b.held_{client}({host!r}, {port}, {online})")
+        for step, n in told["held"]:
+            self.held[client, step] = int(n)
+            self._say(f"{client}, {step}: {int(n):,} bytes")
+
+    def _time(self, client: str) -> None:
+        self._ready()
+        self._say(f"measuring {client} ...")
+        told = self._told(f"import board_bench as b; b.{client}({self._there}, {ARRIVE_MS})")
+        for name, us, left in told["operation"]:
+            self.us[client, name] = float(us)
+            self.left[client, name] = float(left)
+
+    def lines(self) -> list[tuple[str, ...]]:
+        """The rows of the table: memory, then times with the heap that a message leaves."""
+
+        def time(client: str, name: str) -> str:
+            return results.number(self.us.get((client, name)))
+
+        def left(client: str, name: str) -> str:
+            return results.number(self.left.get((client, name)))
+
+        rows = []
+        for step, text in STEPS.items():
+            held = [self.held.get((client, step)) for client in (FLATMQ, UMQTT)]
+            cells = [results.NONE if n is None else f"{n:,} B" for n in held]
+            rows.append((text, cells[0], results.NONE, cells[1], results.NONE, results.NONE))
+        for name, text in OPERATIONS.items():
+            cells = [figure(client, name) for client in (FLATMQ, UMQTT) for figure in (time, left)]
+            rows.append((f"{text}, µs", *cells, time(FLOOR, name)))
+        return rows
+
+
+def _umqtt(build: Path) -> Path:
+    """The source of umqtt.simple. PeerError when it cannot be fetched."""
+    client = next(client for client in CLIENTS if client.module == "umqtt_simple")
+    folder = fetch(build / "peers", client.module, client.sdists, client.wheels)
+    return folder / "umqtt" / "simple.py"
+
+
+def section(bench: Bench) -> str:
+    """The document's section."""
+    clock = results.number(bench.us.get((FLOOR, "clock")))
+    notes = "".join(f"\n{note}\n" for note in bench.notes)
+    return f"""\
+## Memory and time on a board
+
+`make bench-board` with {bench.board}. Both clients as .mpy, on a heap that was empty. Times are
+medians by the board's clock, whose reading takes {clock} µs of each. B: bytes of heap that a
+message leaves behind. What is received is in the network stack's buffers before the clock starts;
+a round trip includes the network. Floor: one write of a ready packet, one read of a ready one,
+one read of nothing. umqtt.simple cannot subscribe before it is connected, and has one message in
+flight.
+
+{results.table(_HEAD, bench.lines())}
+{notes}"""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the benchmark; 2 when it could not be run."""
+    parser = argparse.ArgumentParser(prog="hil.bench", description="Benchmark on a board.")
+    parser.add_argument("--results", type=Path, help="A document for the table.")
+    parser.add_argument(
+        "--build", type=Path, default=Path("build"), help="Folder of fetched clients."
+    )
+    options = parser.parse_args(arguments)
+    console = Console(soft_wrap=True)
+    if not os.environ.get("BOARD_PORT"):
+        console.print(NOT_RUN, highlight=False)
+        return 0
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
+    try:
+        with Progress(*columns, console=console, transient=True) as bar:
+            task = bar.add_task("to the board", total=None, visible=False)
+
+            def wrote(done: int, size: int) -> None:
+                bar.update(task, completed=done, total=size, visible=done < size)
+
+            def say(text: str) -> None:
+                bar.console.print(text, markup=False, highlight=False)
+
+            bench = Bench(where(os.environ), options.build, say, wrote)
+            bench.run()
+    except (RemoteError, UsageError) as error:
+        console.print(f"Error: {error}", markup=False, highlight=False)
+        return 2
+    table = Table(*_HEAD)
+    for row in bench.lines():
+        table.add_row(*row)
+    console.print(table)
+    for note in bench.notes:
+        console.print(note, markup=False, highlight=False)
+    if options.results:
+        results.write(options.results, SECTION, section(bench))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,65 @@
+"""Calls that wait, for a script or the prompt, on top of `poll`."""
+
+from . import client as clock
+from .error import MQTTError
+from .port import const, ticks_add, ticks_diff
+
+TYPE_CHECKING = const(0)
+if TYPE_CHECKING:
+    from .client import Client
+
+
+def connect(self: "Client", timeout_ms: int = 10000) -> None:
+    """Start, and poll until online. MQTTError after `timeout_ms`, and at once if the broker
+    refuses; the client goes on trying if it is polled."""
+    self.error = None
+    self.start()
+    end = ticks_add(clock.ticks_ms(), timeout_ms)
+    while self.state != "online":
+        left = ticks_diff(end, clock.ticks_ms())
+        if left <= 0 or (self.error and self.error.kind == "refused"):
+            raise self.error or MQTTError("timeout", f"{self.state} after {timeout_ms} ms")
+        self.poll(left)
+
+
+def wait(self: "Client", timeout_ms: int) -> bool:
+    """Poll until `pending` is 0, for at most `timeout_ms`. Returns whether it is."""
+    end = ticks_add(clock.ticks_ms(), timeout_ms)
+    while self.pending:
+        left = ticks_diff(end, clock.ticks_ms())
+        if left <= 0:
+            return False
+        self.flush()
+        if self.pending:
+            self.poll(left)
+    return True
+
+
+def disconnect(self: "Client", timeout_ms: int = 1000) -> bool:
+    """Send what is queued and DISCONNECT (section 3.14), wait for the broker to close, for at
+    most `timeout_ms` in all, and close. What is not acknowledged is kept for the next `start`;
+    what comes in meanwhile is not.
+
+    Returns whether DISCONNECT has left; if not, the broker publishes the will.
+    """
+    end = ticks_add(clock.ticks_ms(), timeout_ms)
+    asked = gone = False
+    while self.state == "online":
+        self.flush()
+        if self.state != "online":
+            break
+        if not self.queued and not asked:
+            asked = True
+            self.answer(0xE0)
+            continue
+        gone = asked and not self.queued
+        # Closing with bytes unread would reset the connection, and what was sent with it.
+        left = ticks_diff(end, clock.ticks_ms())
+        if left <= 0 or self.connection.ended(self.rx):
+            break
+        self.link.wait(left, self.blocked)
+    if self.connection:
+        self.connection.close()
+        self.lost()
+    self.state = "offline"
+    return gone

@@ -1,0 +1,61 @@
+"""Load code on a board when it is needed, and let go of it.
+
+The methods of a client that are called now and then are functions of other modules. A board
+loads them with the first call. Those that are called a few times in all are not kept.
+"""
+
+import sys
+
+from .port import MICROPYTHON, const
+
+TYPE_CHECKING = const(0)
+if TYPE_CHECKING:
+    from typing import Any
+
+    from .client import Client
+
+_KEPT = {
+    "connect": "blocking",
+    "disconnect": "blocking",
+    "drop": "resend",
+    "publish_from": "pieces",
+    "start": "connection",
+    "wait": "blocking",
+}
+_LET_GO = {
+    "set_credentials": "setup",
+    "set_will": "setup",
+    "subscribe": "requests",
+    "unsubscribe": "requests",
+}
+
+
+def _function(module, name):
+    return getattr(__import__("flatmq." + module, None, None, (name,)), name)
+
+
+def method(client: "Client", name: str) -> "Any":
+    """Return the method `name` of a client. AttributeError if it has none."""
+    if name in _LET_GO:
+        return lambda *a, **options: _function(_LET_GO[name], name)(client, *a, **options)
+    if name not in _KEPT:
+        raise AttributeError(f"Client has no attribute {name!r}")
+    setattr(type(client), name, _function(_KEPT[name], name))
+    unload("calls")
+    return getattr(client, name)
+
+
+def add_all(owner: type) -> None:
+    """Make all of these functions methods of the class `owner`."""
+    for names in (_KEPT, _LET_GO):
+        for name in names:
+            setattr(owner, name, _function(names[name], name))
+
+
+def unload(*names: str) -> None:
+    """Have a board forget modules that are not needed again soon."""
+    if MICROPYTHON:
+        for name in names:
+            sys.modules.pop("flatmq." + name, None)
+            if hasattr(sys.modules["flatmq"], name):
+                delattr(sys.modules["flatmq"], name)

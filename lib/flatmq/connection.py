@@ -1,0 +1,155 @@
+"""From offline to online and back: lookup, TCP, CONNECT, CONNACK, and the time between tries.
+
+Memory is allocated here: by the lookup, the socket, an error, and what runs on a connection.
+"""
+
+from . import client as clock
+from .client import silent
+from .port import const, ticks_add, ticks_diff
+from .reader import reading
+
+TYPE_CHECKING = const(0)
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+    from .client import Client
+
+_LOOK_UP = const(4)  # after so many failed tries the name is looked up again
+
+
+def start(self: "Client") -> None:
+    """Begin to connect; `poll` does the rest, and reconnects after each loss."""
+    if self.state == "offline":
+        if not self.connection:
+            self.connection = Connection(self)
+        self.connection.start()
+
+
+class Connection:
+    """The connection of a `client` over its link: `stream` while there is one."""
+
+    def __init__(self, client: "Client") -> None:
+        self.client = client
+        self.stream: Any = None
+        self._delay = client.options["retry_ms"]  # before the next try
+        self._tries = 0
+
+    def dialing(self) -> "Iterator[None]":
+        """Connect, step by step, as soon as the client's `due` has passed."""
+        c = self.client
+        link = c.link
+        while True:
+            while ticks_diff(c.now, c.due) < 0:
+                yield None
+            what = "lookup"
+            try:
+                if link.address is None:
+                    c.state = "resolving"
+                    yield None
+                    link.resolve()
+                what = "connect"
+                c.state = "connecting"
+                c.due = ticks_add(clock.ticks_ms(), c.timeout)
+                link.connect()
+                while True:
+                    self.stream = link.stream()
+                    if self.stream:
+                        break
+                    yield None
+                    if ticks_diff(c.now, c.due) >= 0:
+                        break
+                if self.stream:
+                    self._greet()
+                else:
+                    self.lost("timeout", "connecting")
+            except Exception as e:
+                self.stream = None
+                self.lost("resource" if what == "lookup" else "closed", what, e)
+            yield True
+
+    def _greet(self):
+        c = self.client
+        hello = c.hello
+        if hello is None:
+            from .setup import hello_of
+
+            hello = hello_of(c.options, True)
+        c.state = "greeting"
+        c.outgoing = c.writing(self.stream.write, hello)
+        c.incoming = reading(c, self.stream.readinto, self._greeted)
+        c.queued = True
+        c.asked = False
+
+    def _greeted(self, flags, code):
+        """Handle CONNACK (section 3.2). Returns the rule that it breaks, else None."""
+        c = self.client
+        version = c.options["version"]
+        clean = c.options["clean_session"]
+        if c.state != "greeting":
+            return "a second CONNACK"
+        if version == 4 and (flags > 1 or (flags and (clean or code))):
+            return "flags"
+        if code:
+            self.lost("refused", f"CONNACK: return code {code}", None, code)
+            return None
+        c.stats.connects += 1
+        c.error = None
+        c.session_present = version == 4 and flags == 1
+        # MQTT 3.1 does not say; there the broker is taken to remember what it was asked to.
+        same = c.session_present or (version == 3 and not clean)
+        c.state = "online"
+        c.due = c.now  # keep alive
+        c.wrote = c.now
+        c.resume(same)
+        router = c.router
+        if router:
+            router.done = router.message.offset = router.message.size = 0
+            if router.subscriptions or router.requests:
+                from .requests import resume
+
+                resume(router, c.session_present)
+        return None
+
+    def steady(self) -> None:
+        """The connection has lasted: the next loss starts with a short wait again."""
+        self._tries = 0
+        self._delay = self.client.options["retry_ms"]
+
+    def ended(self, buf: bytearray) -> bool:
+        """Throw away what came in. Returns whether the peer has closed."""
+        try:
+            return self.stream.readinto(buf) == 0
+        except Exception:
+            return True
+
+    def close(self) -> None:
+        """Close the link; what ran on the connection is not touched again."""
+        self.stream = None
+        self.client.link.close()
+        self.client.outgoing = self.client.incoming = silent()
+
+    def start(self) -> None:
+        """Begin to connect."""
+        c = self.client
+        c.state = "waiting"
+        c.due = clock.ticks_ms()
+        c.incoming = self.dialing()
+
+    def lost(self, kind: str, what: str, error: "Any" = None, code: int = 0) -> None:
+        """The connection has ended, or could not be made: try again later. `what` was being done,
+        or what the peer did; `error` is what was raised, b"" for the end of the stream."""
+        from .show import explained
+
+        c = self.client
+        self.close()
+        c.error = explained(kind, what, error, code, c.link)
+        c.stats.losses += 1
+        self._tries += 1
+        if self._tries % _LOOK_UP == 0:
+            c.link.address = None
+        self.start()
+        half = self._delay // 2
+        c.due = ticks_add(c.due, half + (half * clock.random.getrandbits(8) >> 8))
+        self._delay = min(self._delay * 2, c.options["retry_max_ms"])
+        c.lost(kind == "closed")

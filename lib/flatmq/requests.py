@@ -1,0 +1,157 @@
+"""SUBSCRIBE and UNSUBSCRIBE: what is asked of the broker, and what it answers.
+
+Loaded for that; a board lets go of it once everything is answered.
+"""
+
+from .calls import unload
+from .port import const, ticks_add
+from .subscription import Subscription
+from .wire import field, is_filter, number, packet
+
+TYPE_CHECKING = const(0)
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .client import Client
+    from .message import Message
+    from .router import Router
+
+_SOON = const(20)  # ms until a request is tried again that found no room
+
+_len = len
+
+
+def subscribe(
+    self: "Client",
+    filters: "bytes | str | list[bytes] | list[str]",
+    handler: "Callable[[Message], None]",
+    qos: int = 0,
+    chunks: bool = False,
+) -> Subscription:
+    """Call `handler(message)` for messages that match a topic filter, or any of a list of them,
+    at up to `qos`. Sent when online, and again when the broker has forgotten. With `chunks` the
+    handler takes messages larger than `rx_size` too, in pieces: see `Message`.
+
+    Returns a Subscription, whose `granted` is None until the broker has answered. ValueError or
+    TypeError for a bad filter, handler or QoS, and for more than `subscriptions`.
+    """
+    number("qos", qos, 0, 2)
+    if not callable(handler):
+        raise TypeError(f"handler must be callable, not {handler!r}")
+    router = self.load()
+    new = Subscription(_checked(filters), handler, qos, chunks)
+    new.names = [_name(f) for f in new.filters]
+    kept = [s for s in router.subscriptions if s.filters != new.filters]
+    if _len(kept) == router.size:
+        raise ValueError(f"subscriptions must be at most {router.size}: no room for another")
+    _ask(router, new)
+    router.subscriptions[:] = kept
+    router.subscriptions.append(new)
+    router.forget()
+    return new
+
+
+def unsubscribe(self: "Client", filters: "bytes | str | list[bytes] | list[str]") -> Subscription:
+    """End the subscription to a topic filter, or to each of a list of them; one that an earlier
+    run has made, too. Returns an object whose `granted` is None until UNSUBACK."""
+    router = self.load()
+    new = Subscription(_checked(filters), None, 0, False)
+    _ask(router, new)
+    router.subscriptions[:] = [s for s in router.subscriptions if s.narrow(new.filters)]
+    router.forget()
+    return new
+
+
+def _checked(filters):
+    if isinstance(filters, (bytes, str)):
+        filters = [filters]
+    number("number of topic filters", len(filters), 1, 65535)
+    filters = [field("topic filter", f, is_filter) for f in filters]
+    for f in filters:
+        if _name(f) in (b"", f) and f.startswith(b"$share/"):
+            raise ValueError(f"topic filter {f!r}: must be $share/GROUP/FILTER")
+    return filters
+
+
+def _name(f):
+    """Return what topic names match: of $share/GROUP/FILTER the last."""
+    return f[f.find(b"/", 7) + 1 :] if f.startswith(b"$share/") else f
+
+
+def _ask(router, new):
+    n = _len(_packet(new))
+    if n > router.client.size:
+        raise ValueError(f"packet must be at most tx_size, {router.client.size} bytes, not {n}")
+    router.requests.append(new)
+    send(router)
+
+
+def _packet(r):
+    """Return the SUBSCRIBE or UNSUBSCRIBE (sections 3.8 and 3.10)."""
+    head = bytes((r.id >> 8, r.id & 255))
+    r.asked = r.filters
+    if r.handler is None:
+        return packet(0xA2, head, r.filters)
+    return packet(0x82, head, r.filters, bytes((r.qos,)))
+
+
+def send(router: "Router") -> None:
+    """Queue the requests that are not sent, in their order, as far as there is room."""
+    s = router.client
+    router.waiting = False
+    for r in router.requests if s.open else ():  # else at CONNACK
+        if not r.id:
+            r.id = s.next_id()
+            data = _packet(r)
+            n = _len(data)
+            if s.end + n > s.limit and not s.make_room(n - 2):
+                r.id = 0
+                router.waiting = True
+                s.due = ticks_add(s.now, _SOON)
+                break
+            s.buf[s.end : s.end + n] = data
+            s.end += n
+            s.queued = True
+            s.ids.append(r.id)
+    if not router.requests or not s.open:
+        unload("requests", "wire", "calls")
+
+
+def resume(router: "Router", remembered: bool) -> None:
+    """A connection is there. Requests that were not answered go again, and all subscriptions
+    unless the broker has `remembered` them."""
+    for r in router.requests:
+        if r.id:
+            router.client.ids.remove(r.id)
+            r.id = 0
+    if not remembered:
+        for r in router.requests:
+            if r.handler is None:
+                r.granted = b""
+        router.requests[:] = router.subscriptions
+    send(router)
+
+
+def answered(router: "Router", first: int, data: bytes) -> "bool | str":
+    """Handle a SUBACK or UNSUBACK that begins with `first`, `data` behind its fixed header.
+    Returns whether it was waited for, or the rule that it breaks."""
+    pid = data[0] << 8 | data[1]
+    codes = data[2:]
+    if first == 0x90 and (not codes or any(c > 2 and c != 128 for c in codes)):
+        return "return codes"
+    for r in router.requests:
+        if r.id == pid:
+            if (first == 0x90) != (r.handler is not None):
+                return False
+            if codes and _len(codes) != _len(r.asked):
+                return "return codes"  # and the request is still to be answered
+            router.client.ids.remove(pid)
+            r.id = 0
+            r.granted = bytes(
+                [codes[i] for i, f in enumerate(r.asked) if codes and f in r.filters]
+            )
+            router.requests.remove(r)
+            if not router.requests:
+                unload("requests", "wire", "calls")
+            return True
+    return False

@@ -1,0 +1,211 @@
+"""Packets left from an earlier connection: which go again, and which are set aside.
+
+Loaded when the first connection ends while something is in the ring.
+"""
+
+from .port import const
+from .session import Session
+
+_PUBREC = const(0x50)
+_PUBCOMP = const(0x70)
+_DUP = const(8)
+_VOID = const(0x36)  # the first byte of a packet that never goes: a PUBLISH at QoS 3
+
+
+def _stop(buf, at):
+    """Return where the packet at `at` ends."""
+    n = shift = 0
+    while True:
+        at += 1
+        n |= (buf[at] & 127) << shift
+        if buf[at] < 128:
+            return at + 1 + n
+        shift += 7
+
+
+def unsent(s: Session) -> int:
+    """Count the QoS 0 messages in the ring that are not completely written."""
+    written = s.past.sent if s.past and s.past.sent >= 0 else s.at + s.part
+    n = 0
+    at = s.tail
+    passed = False
+    while at != s.end:
+        stop = _stop(s.buf, at)
+        passed = passed or at <= written < stop
+        if passed and not s.buf[at] & 6:
+            n += 1
+        at = 0 if stop == s.top else stop
+    return n
+
+
+def drop(self: Session, packet_id: int) -> bool:
+    """Set a pending message aside. It may reach the broker all the same if a part of it has left.
+    Returns False if none has this packet identifier."""
+    if packet_id < 1 or packet_id not in self.ids:
+        return False
+    reason = "dropped by the application"
+    i = self.ids.index(packet_id)
+    if i == self.slots:
+        self.large.set_aside(reason)
+        return True
+    if i > self.slots:
+        return False  # a request
+    if not self.past:
+        self.past = Resend(self)
+    set_aside(self, self.offs[i], reason)
+    return True
+
+
+def set_aside(s: Session, at: int, reason: str) -> None:
+    """Give up the message whose packet begins at `at`."""
+    pid = 0
+    if at in s.offs:
+        i = s.offs.index(at)
+        pid = s.ids[i]
+        s.release(i)
+    first = at + 1
+    while s.buf[first] > 127:
+        first += 1
+    n = s.buf[first + 1] << 8 | s.buf[first + 2]
+    s.buf[at] = _VOID
+    s.stats.dropped += 1
+    if s.on_dropped:
+        s.on_dropped(pid, bytes(s.buf[first + 3 : first + 3 + n]), reason)
+
+
+class Resend:
+    """The packets that were in a session's ring when a connection ended, up to `mark`.
+
+    `sent` is how far an earlier connection wrote, -1 if the cursor is past that. After a
+    connection that the peer closed, packets go one at a time. So a message that the broker does
+    not take shows itself: it is alone in flight when the next connection is closed.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self.sent = -1
+        self._mark = session.end
+        self._cut = False  # the packet that is being written was cut by an earlier connection
+        self._single = False
+        self._alone = -2  # where the message begins that must be settled before the next goes
+        self._suspect = -1  # the one that was alone in flight when the peer closed,
+        self._strikes = 0  # and how many times in a row
+
+    def wrapped(self) -> None:
+        """The end of the ring has moved to its start."""
+        end = self._session.end
+        if self.sent == end:
+            self.sent = 0
+        if self._mark == end:
+            self._mark = 0
+
+    def forget(self) -> None:
+        """The broker has forgotten the session: no message is past PUBREC any more."""
+        s = self._session
+        for i in range(s.slots):
+            s.waits[i] = min(s.waits[i], _PUBREC)
+
+    def lost(self, closed: bool) -> int:
+        """A connection has ended, `closed` by the peer or not. Returns where the message begins
+        that is to be set aside, -1 if there is none."""
+        s = self._session
+        written = s.at + s.part
+        doomed = -1
+        if closed:
+            self._single = True
+            alone = self._in_flight(written)
+            if alone >= 0 and not (s.large and s.large.waits):
+                if alone != self._suspect:
+                    self._suspect = alone
+                    self._strikes = 0
+                self._strikes += 1
+                if self._strikes == s.give_up:
+                    self._suspect = -1
+                    doomed = alone
+        if self.sent < 0:
+            self.sent = written
+        self._mark = s.end
+        self._alone = -2
+        self._cut = False
+        at = s.tail
+        while at != s.end:  # requests: whoever made them puts them in again
+            if s.buf[at] & 0xF0 != 0x30:
+                s.buf[at] = _VOID
+            at = _stop(s.buf, at)
+            if at == s.top:
+                at = 0
+        return doomed
+
+    def _in_flight(self, written):
+        """Return where the one message begins that has left, at least in part, and is not
+        settled; -1 if there is none, or are several."""
+        s = self._session
+        found = -1
+        at = s.tail
+        while at != written:
+            stop = _stop(s.buf, at)
+            cut = at < written < stop
+            if at in s.offs or (cut and not s.buf[at] & 6):
+                if found >= 0:
+                    return -1
+                found = at
+            if cut:
+                break
+            at = 0 if stop == s.top else stop
+        return found
+
+    def next(self) -> int:
+        """Return the size of the packet at the cursor, which goes next. 0: none goes now, or
+        there are no more, and `session.past` is None."""
+        s = self._session
+        if self._alone in s.offs or (self._single and s.large and s.large.waits):
+            return 0
+        self._alone = -2  # nowhere: -1 is in `offs`, for a free record
+        if self._cut:
+            self._cut = False
+            self.sent = -1
+        while s.at != self._mark:
+            at = s.at
+            stop = _stop(s.buf, at)
+            if self.sent == at:
+                self.sent = -1
+            cut = at < self.sent < stop
+            if s.answers > s.room:
+                return 0
+            if self._goes(at, cut):
+                self._cut = cut
+                return stop - at
+            if cut:
+                self.sent = -1
+            s.at = 0 if stop == s.top else stop
+            if self._alone >= 0:
+                return 0
+        s.past = None
+        s.unsent = unsent(s)
+        return 0
+
+    def _goes(self, at, cut):
+        """Whether the packet at `at` is to be sent; makes it ready."""
+        s = self._session
+        first = s.buf[at]
+        old = self.sent >= 0
+        if at not in s.offs:  # a request, a QoS 0 message, or one that is settled
+            return first != _VOID and (first > 0x3F or not first & 6) and (cut or not old)
+        i = s.offs.index(at)
+        if self._single:
+            self._alone = at
+        if s.same and s.waits[i] >= _PUBCOMP:
+            if s.give_up and s.waits[i] - _PUBCOMP >= s.give_up - 1:
+                s.release(i)  # the broker has the message, and never sends PUBCOMP
+                return False
+            s.answer(0x62, s.ids[i])
+            s.stats.resent += 1
+            if s.waits[i] < 255:
+                s.waits[i] += 1
+            return False
+        if old:
+            s.stats.resent += 1
+            if not s.same:
+                s.stats.renewed += 1
+        s.buf[at] = first | _DUP if old and s.same else first & ~_DUP
+        return True

@@ -1,0 +1,193 @@
+"""Check the arguments of a client, claim its memory, and build its CONNECT.
+
+Loaded for that, and not kept.
+"""
+
+from . import client as clock
+from .calls import unload
+from .client import silent
+from .port import MICROPYTHON, const
+from .session import Stats
+from .topic import is_name
+from .wire import connect, field, number
+
+TYPE_CHECKING = const(0)
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from .client import Client
+    from .session import Session
+
+_ANSWERS = const(64)  # bytes
+_NAMES = const(8)  # topic names remembered as valid
+_NEVER = const(268435455)  # ms, 3 days
+_COUNTERS = (
+    "received unrouted skipped strays dup0 resent renewed dropped downgraded connects losses"
+)
+_MOST = const(0x10000000)
+_DEFAULTS = {
+    "user": None,
+    "password": None,
+    "keepalive": 60,
+    "clean_session": True,
+    "version": 4,
+    "tx_size": 1024,
+    "rx_size": 512,
+    "inflight": 8,
+    "subscriptions": 8,
+    "incoming": 32,
+    "timeout": 10,
+    "retry_ms": 500,
+    "retry_max_ms": 60000,
+    "give_up": 5,
+    "answers": _ANSWERS,
+    "link": None,
+    "on_message": None,
+    "on_dropped": None,
+}
+_LIMITS = (
+    ("version", 3, 4),
+    ("keepalive", 0, 65535),
+    ("tx_size", 16, _MOST),
+    ("rx_size", 64, _MOST),
+    ("inflight", 1, 255),
+    ("subscriptions", 0, 255),
+    ("incoming", 1, 65535),
+    ("timeout", 1, 65535),
+    ("retry_max_ms", 1, _MOST),
+    ("give_up", 0, 100),
+    ("answers", 8, _MOST),
+)
+
+
+def claim(
+    s: "Session", tx_size: int, inflight: int, last_id: int, answers: int = _ANSWERS
+) -> None:
+    """Give a session its ring, its records and its counters."""
+    s.size = s.limit = tx_size
+    s.buf = memoryview(bytearray(tx_size + answers))
+    s.room = answers - 4
+    s.tail = s.at = s.part = s.end = s.top = s.answers = s.unsent = s.count = 0
+    s.slots = inflight
+    s.ids = [0] * (inflight + 1)
+    s.received = []
+    s.offs = [-1] * inflight
+    s.waits = bytearray(inflight)
+    s.last_id = last_id
+    s.now = s.wrote = s.give_up = 0
+    s.open = s.queued = s.blocked = s.held = False
+    s.same = True
+    s.past = s.large = s.gate = s.on_dropped = s.topic = None
+    s.names = [b""] * _NAMES
+    s.stats = Stats()
+    for name in _COUNTERS.split():
+        setattr(s.stats, name, 0)
+
+
+def make(c: "Client", *args: "Any", **given: "Any") -> None:
+    """Give a client what it has from the beginning on."""
+    c.options = o = _options(*args, **given)
+    # Packet identifiers start anywhere: a reboot must not reuse what it left in flight.
+    claim(c, o["tx_size"], o["inflight"], clock.random.getrandbits(15), o["answers"])
+    c.rx_size = o["rx_size"]
+    c.rx = bytearray(2 * c.rx_size + 2)
+    c.router = c.bulk = c.error = c.connection = None
+    c.session_present = c.asked = c.busy = False
+    c.heard = c.due = 0
+    c.state = "offline"
+    c.timeout = o["timeout"] * 1000
+    c.interval = o["keepalive"] * 750 or _NEVER
+    c.release_dup = o["version"] == 3
+    c.give_up = o["give_up"]
+    c.on_dropped = o["on_dropped"]
+    c.outgoing = c.incoming = silent()
+    c.hello = hello_of(o)
+    c.link = o["link"] or tcp(o["host"], o["port"])
+    unload("setup", "wire", "topic", "calls")
+
+
+def tcp(host: str, port: int) -> "Any":
+    """Return a TCP link for this interpreter."""
+    if MICROPYTHON:
+        from .stream_tcp import TCP
+    else:
+        from .stream_cpython import TCP
+    return TCP(host, port)
+
+
+def _options(client_id: "bytes | str", host: str = "", port: int = 1883, **given: "Any") -> dict:
+    """Return the arguments of a client as a dict. TypeError or ValueError for a bad one."""
+    o: dict[str, Any] = dict(_DEFAULTS)
+    for name in given:
+        if name not in o:
+            raise TypeError(f"Client has no argument {name!r}")
+    o.update(given)
+    o.update({"client_id": client_id, "host": host, "port": port, "will": None})
+    for name, low, high in _LIMITS:
+        number(name, o[name], low, high)
+    number("retry_ms", o["retry_ms"], 1, o["retry_max_ms"])
+    if not o["link"]:
+        if not isinstance(host, str) or not host:
+            raise ValueError(f"host must be a name or an address, not {host!r}")
+        number("port", port, 1, 65535)
+    for name in ("on_message", "on_dropped"):
+        if o[name] is not None and not callable(o[name]):
+            raise TypeError(f"{name} must be callable, not {o[name]!r}")
+    return o
+
+
+def hello_of(o: dict, ask: bool = False) -> "bytearray | None":
+    """Return the CONNECT of these options. None, unless told to `ask`, if the password must be
+    asked for first."""
+    password = o["password"]
+    if callable(password):
+        password = password() if ask else b""
+    fields = ("version", "client_id", "clean_session", "keepalive", "user")
+    packet = connect(*[o[name] for name in fields], password, o["will"])
+    return packet if ask or password is o["password"] else None
+
+
+def converted(payload: "Any", qos: int) -> bytes:
+    """Return a payload that is no plain buffer as bytes. TypeError or ValueError for a bad one,
+    or a bad QoS."""
+    number("qos", qos, 0, 2)
+    return payload.encode() if isinstance(payload, str) else field("payload", payload, None)
+
+
+def set_will(
+    self: "Client",
+    topic: "bytes | str | None",
+    payload: "bytes | str" = b"",
+    qos: int = 0,
+    retain: bool = False,
+) -> None:
+    """Have the broker publish this if the connection ends without DISCONNECT (section 3.1.2.5),
+    from the next connection on. A topic of None takes the will back."""
+    will = None
+    if topic is not None:
+        will = (
+            field("will topic", topic, is_name),
+            field("will payload", payload, None),
+            number("will qos", qos, 0, 2),
+            retain,
+        )
+    _change(self, {"will": will})
+
+
+def set_credentials(
+    self: "Client",
+    user: "bytes | str | None",
+    password: "bytes | str | Callable[[], bytes | str] | None" = None,
+) -> None:
+    """Give user and password for the next connections. `password` may be a function, which is
+    called for each CONNECT."""
+    _change(self, {"user": user, "password": password})
+
+
+def _change(client, new):
+    options = dict(client.options)
+    options.update(new)
+    client.hello = hello_of(options)
+    client.options = options
+    unload("setup", "wire", "topic", "calls")

@@ -1,0 +1,152 @@
+"""A link in memory that costs next to nothing: the interpreter's own streams and no Python code.
+
+A client reads from one RingIO and writes into another. The stream's methods are attributes that
+hold native methods, so a call of one runs no bytecode. What the peer says is put there with
+`feed` before the client reads it.
+"""
+
+import sys
+from collections import deque
+
+from micropython import RingIO
+
+CONNACK = b"\x20\x02\0\0"
+
+
+class Stream:
+    """Both directions of a connection, each with room for `size` bytes.
+
+    A RingIO that is empty says 0, the end of the stream. If `patient`, reads get None then, as
+    they do from a socket; they are calls of Python for that.
+    """
+
+    def __init__(self, size, patient=False):
+        self.incoming = RingIO(size)
+        self.outgoing = RingIO(size)
+        self.write = self.outgoing.write
+        self.readinto = self._readinto if patient else self.incoming.readinto
+        self.read = self._read if patient else self.incoming.read
+        # It takes an argument, keeps it, and returns None.
+        self.setblocking = deque((), 1).append  # noqa: RUF037 - as MicroPython has it
+
+    def _readinto(self, into):
+        return self.incoming.readinto(into) or None
+
+    def _read(self, n):
+        return self.incoming.read(n) if self.incoming.any() else None
+
+    def feed(self, data):
+        """Have the client read these bytes next."""
+        self.incoming.write(data)
+
+    def taken(self):
+        """Return what the client has written since this was last called."""
+        return self.outgoing.read()
+
+    def connect(self, address):
+        """As a socket does."""
+
+    def close(self):
+        """As a socket does."""
+
+
+class Link:
+    """What flatmq reaches a stream by."""
+
+    address = True
+
+    def __init__(self, stream):
+        self._stream = stream
+
+    def resolve(self):
+        pass
+
+    def connect(self):
+        pass
+
+    def stream(self):
+        return self._stream
+
+    def wait(self, ms, out):
+        pass
+
+    def close(self):
+        pass
+
+
+class Sockets:
+    """Stands in for the module `socket` for a client that imports it; every socket is `to`."""
+
+    def __init__(self, to):
+        self.to = to
+        for name in ("socket", "usocket"):
+            sys.modules[name] = self
+        for name in ("binascii", "struct"):  # by the names that they had before 1.21
+            sys.modules["u" + name] = __import__(name)
+
+    def socket(self):
+        return self.to
+
+    def getaddrinfo(self, host, port):
+        return (((host, port),),)
+
+
+def connect(client, stream):
+    """Bring a flatmq client online; it was subscribed before or not."""
+    stream.feed(CONNACK)
+    client.start()
+    for _ in range(20):
+        client.poll()
+        if client.connected:
+            break
+    else:
+        raise RuntimeError("not connected: " + client.state)
+    # A SUBSCRIBE may have left behind it: `grant` asks for it.
+    if stream.outgoing.read(1) != b"\x10":
+        raise RuntimeError("no CONNECT")
+    stream.outgoing.read(stream.outgoing.read(1)[0])
+
+
+def answer(client, stream, packet):
+    """Have a flatmq client read a packet."""
+    stream.feed(packet)
+    client.poll()
+
+
+def send(client, stream):
+    """Have a flatmq client write what waits, and return it."""
+    client.flush()
+    return stream.taken()
+
+
+def grant(client, stream):
+    """Answer each SUBSCRIBE of a flatmq client as a broker that grants everything."""
+    sent = send(client, stream)
+    if sent[:1] != b"\x82":
+        raise RuntimeError("no SUBSCRIBE")
+    while sent:
+        end = 2 + sent[1]
+        granted = b""
+        at = 4
+        while at < end:
+            at += 3 + sent[at + 1]
+            granted += sent[at - 1 : at]
+        answer(client, stream, b"\x90" + bytes((2 + len(granted),)) + sent[2:4] + granted)
+        sent = sent[end:]
+
+
+def publish(client, stream, topic, payload, qos):
+    """Publish with a flatmq client, as a broker that acknowledges everything at once."""
+    identifier = client.publish(topic, payload, qos)
+    if identifier is None or send(client, stream)[0] != 0x30 | qos << 1:
+        raise RuntimeError("no PUBLISH")
+    number = bytes((identifier >> 8, identifier & 255))
+    if qos == 1:
+        answer(client, stream, b"\x40\x02" + number)
+    elif qos == 2:
+        answer(client, stream, b"\x50\x02" + number)
+        if send(client, stream) != b"\x62\x02" + number:
+            raise RuntimeError("no PUBREL")
+        answer(client, stream, b"\x70\x02" + number)
+    if client.pending:
+        raise RuntimeError("not acknowledged")

@@ -1,0 +1,468 @@
+"""The interpreter's work alone: the same operations with flatmq, umqtt.simple and bare calls.
+
+Everything goes over a link in memory. What the peer says is there before the clock starts, and
+what was written is taken away after it has stopped.
+
+A class below has one method per operation. It is given a clock and returns what passed, for as
+many messages as OPERATIONS says.
+"""
+
+import gc
+
+import memory
+import mixes
+
+import packets
+from packets import PAYLOAD, TOPICS, seen
+
+BURST = 8
+TURNS = 16  # of a loop that is clocked as a whole
+_RING = 8192
+_PINGRESP = b"\xd0\0"
+_SOME = 64  # messages of a mix, which are sent over and over
+_SIZE = packets.SIZE
+
+# Operation -> messages per call.
+OPERATIONS = (
+    ("publish", TURNS),
+    ("publish_burst", TURNS * BURST),
+    ("trip", 1),
+    ("trip_burst", BURST),
+    ("receive", 1),
+    ("receive_bytes", 1),
+    ("receive_burst", BURST),
+    ("idle", TURNS),
+    ("ping", 1),
+    ("mix_one", BURST),
+    ("mix_plus", BURST),
+    ("mix_eight", BURST),
+    ("mix_random", BURST),
+)
+MIXED = ("one", "plus", "eight", "random")
+
+
+def count(message):
+    seen[0] += 1
+
+
+def count_payload(topic, payload):
+    seen[0] += 1
+
+
+class Common:
+    """What the three have in common: where their bytes come from."""
+
+    twice = ("ping",)  # operations that start the clock twice
+
+    def __init__(self):
+        self.one = packets.publish(TOPICS[0], PAYLOAD, 0, 0)
+        self.burst = self.one * BURST
+        self.into = bytearray(_SIZE)
+        self.mixes = {}
+        for name in MIXED:
+            order = mixes.TOPICS[name][1]
+            flood = b""
+            for i in range(_SOME):
+                flood += packets.publish(order[i % len(order)], PAYLOAD, 0, 0)
+            self.mixes[name] = [
+                flood[at : at + BURST * _SIZE] for at in range(0, len(flood), BURST * _SIZE)
+            ]
+        self.turn = 0
+
+    def patience(self, now, read, argument):
+        """Return what as many reads of a patient stream as `idle` makes take more than others."""
+        nothing = self.stream.setblocking
+        t = now()
+        for _ in range(TURNS):
+            read(argument)
+        t = now() - t
+        u = now()
+        for _ in range(TURNS):
+            nothing(argument)
+        return t - (now() - u)
+
+    def next(self, name):
+        """Return the next burst of a mix."""
+        self.turn += 1
+        bursts = self.mixes[name]
+        return bursts[self.turn % len(bursts)]
+
+
+class Flatmq(Common):
+    """flatmq, as shipped."""
+
+    name = "flatmq"
+    twice = ("ping", "trip", "trip_burst")
+
+    def __init__(self):
+        from flatmq import Client
+
+        super().__init__()
+        self.stream, self.client, _ = self._online(Client, "one", count)
+        self.reading, self.reader, _ = self._online(Client, "one", self._bytes)
+        self.idling, self.idler, _ = self._online(Client, "one", count, True)
+        # By the name of the mix.
+        self.mixed = {name: self._online(Client, name, count) for name in MIXED}
+
+    def _online(self, Client, mix, handler, patient=False):
+        stream = memory.Stream(_RING, patient)
+        client = Client(b"work", link=memory.Link(stream))
+        wanted = [client.subscribe(topic, handler) for topic in mixes.TOPICS[mix][0]]
+        memory.connect(client, stream)
+        memory.grant(client, stream)
+        for subscription in wanted:
+            if subscription.granted != b"\0":
+                raise RuntimeError("not granted")
+        return stream, client, wanted
+
+    def _bytes(self, message):
+        if message.payload:
+            seen[0] += 1
+
+    def publish(self, now):
+        c = self.client
+        t = now()
+        for _ in range(TURNS):
+            c.publish(TOPICS[0], PAYLOAD)
+            c.flush()
+        t = now() - t
+        self.take(TURNS * _SIZE)
+        return t
+
+    def publish_burst(self, now):
+        c = self.client
+        t = now()
+        for _ in range(TURNS):
+            for _ in range(BURST):
+                c.publish(TOPICS[0], PAYLOAD)
+            c.flush()
+        t = now() - t
+        self.take(TURNS * BURST * _SIZE)
+        return t
+
+    def take(self, n):
+        if len(self.stream.taken()) != n:
+            raise RuntimeError("not written")
+
+    def trip(self, now):
+        c = self.client
+        s = self.stream
+        t = now()
+        identifier = c.publish(TOPICS[0], PAYLOAD, 1)
+        c.flush()
+        t = now() - t
+        self.take(_SIZE + 2)
+        s.feed(bytes((0x40, 2, identifier >> 8, identifier & 255)))
+        u = now()
+        while c.pending:
+            c.poll()
+        return t + (now() - u)
+
+    def trip_burst(self, now):
+        c = self.client
+        s = self.stream
+        identifiers = list(range(BURST))
+        t = now()
+        for i in range(BURST):
+            identifiers[i] = c.publish(TOPICS[0], PAYLOAD, 1)
+        c.flush()
+        t = now() - t
+        self.take(BURST * (_SIZE + 2))
+        for identifier in identifiers:
+            s.feed(bytes((0x40, 2, identifier >> 8, identifier & 255)))
+        u = now()
+        while c.pending:
+            c.poll()
+        return t + (now() - u)
+
+    def receive(self, now):
+        return self.get(now, self.client, self.stream, self.one, 1)
+
+    def receive_bytes(self, now):
+        return self.get(now, self.reader, self.reading, self.one, 1)
+
+    def receive_burst(self, now):
+        return self.get(now, self.client, self.stream, self.burst, BURST)
+
+    def get(self, now, c, stream, data, n):
+        seen[0] = 0
+        stream.feed(data)
+        t = now()
+        while seen[0] < n:
+            c.poll()
+        t = now() - t
+        if seen[0] != n or stream.incoming.any():
+            raise RuntimeError("received otherwise")
+        return t
+
+    def idle(self, now):
+        c = self.idler
+        t = now()
+        for _ in range(TURNS):
+            c.poll()
+        t = now() - t
+        return t - self.patience(now, self.idling.readinto, self.into)
+
+    def ping(self, now):
+        c = self.client
+        t = now()
+        c.ping()
+        c.flush()
+        t = now() - t
+        self.take(2)
+        self.stream.feed(_PINGRESP)
+        u = now()
+        c.poll()
+        return t + (now() - u)
+
+    def mix(self, now, name):
+        stream, client, _ = self.mixed[name]
+        return self.get(now, client, stream, self.next(name), BURST)
+
+
+class Umqtt(Common):
+    """umqtt.simple, which subscribes to nothing here: it hands every message to one callback."""
+
+    name = "umqtt.simple"
+
+    def __init__(self):
+        super().__init__()
+        self.sockets = memory.Sockets(None)
+        self.stream, self.client = self._online(False)
+        self.idling, self.idler = self._online(True)
+
+    def _online(self, patient):
+        from umqtt.simple import MQTTClient
+
+        self.sockets.to = stream = memory.Stream(_RING, patient)
+        client = MQTTClient(b"work", "host", keepalive=60)
+        client.set_callback(count_payload)
+        stream.feed(memory.CONNACK)
+        client.connect()
+        stream.taken()
+        return stream, client
+
+    def publish(self, now):
+        c = self.client
+        t = now()
+        for _ in range(TURNS):
+            c.publish(TOPICS[0], PAYLOAD)
+        t = now() - t
+        self.take(TURNS * _SIZE)
+        return t
+
+    def publish_burst(self, now):
+        c = self.client
+        t = now()
+        for _ in range(TURNS):
+            for _ in range(BURST):
+                c.publish(TOPICS[0], PAYLOAD)
+        t = now() - t
+        self.take(TURNS * BURST * _SIZE)
+        return t
+
+    take = Flatmq.take
+
+    def trips(self, now, n):
+        """Each message waits for its own acknowledgement: the client has no other way."""
+        c = self.client
+        c.pid &= 0x3FFF
+        for i in range(c.pid + 1, c.pid + 1 + n):
+            self.stream.feed(bytes((0x40, 2, i >> 8, i & 255)))
+        t = now()
+        for _ in range(n):
+            c.publish(TOPICS[0], PAYLOAD, False, 1)
+        t = now() - t
+        self.take(n * (_SIZE + 2))
+        return t
+
+    def trip(self, now):
+        return self.trips(now, 1)
+
+    def trip_burst(self, now):
+        return self.trips(now, BURST)
+
+    def get(self, now, data, n):
+        c = self.client
+        seen[0] = 0
+        self.stream.feed(data)
+        t = now()
+        while seen[0] < n:
+            c.check_msg()
+        t = now() - t
+        if seen[0] != n or self.stream.incoming.any():
+            raise RuntimeError("received otherwise")
+        return t
+
+    def receive(self, now):
+        return self.get(now, self.one, 1)
+
+    receive_bytes = receive
+
+    def receive_burst(self, now):
+        return self.get(now, self.burst, BURST)
+
+    def idle(self, now):
+        c = self.idler
+        t = now()
+        for _ in range(TURNS):
+            c.check_msg()
+        t = now() - t
+        return t - self.patience(now, self.idling.read, 1)
+
+    def ping(self, now):
+        c = self.client
+        t = now()
+        c.ping()
+        t = now() - t
+        self.take(2)
+        self.stream.feed(_PINGRESP)
+        u = now()
+        c.check_msg()
+        return t + (now() - u)
+
+    def mix(self, now, name):
+        return self.get(now, self.next(name), BURST)
+
+
+class Floor(Common):
+    """One write per ready packet, one read per message: no client is faster."""
+
+    name = "floor"
+
+    def __init__(self):
+        super().__init__()
+        self.stream = memory.Stream(_RING)
+        self.ack = bytearray(4)
+
+    take = Flatmq.take
+
+    def publish(self, now):
+        s = self.stream
+        packet = self.one
+        t = now()
+        for _ in range(TURNS):
+            s.write(packet)
+        t = now() - t
+        self.take(TURNS * _SIZE)
+        return t
+
+    def publish_burst(self, now):
+        s = self.stream
+        packet = self.one
+        t = now()
+        for _ in range(TURNS):
+            for _ in range(BURST):
+                s.write(packet)
+        t = now() - t
+        self.take(TURNS * BURST * _SIZE)
+        return t
+
+    def trips(self, now, n):
+        s = self.stream
+        packet = self.one
+        ack = self.ack
+        s.feed(b"\x40\x02\0\1" * n)
+        t = now()
+        for _ in range(n):
+            s.write(packet)
+            s.readinto(ack)
+        t = now() - t
+        self.take(n * _SIZE)
+        return t
+
+    def trip(self, now):
+        return self.trips(now, 1)
+
+    def trip_burst(self, now):
+        return self.trips(now, BURST)
+
+    def get(self, now, data, n):
+        s = self.stream
+        into = self.into
+        s.feed(data)
+        t = now()
+        for _ in range(n):
+            s.readinto(into)
+        return now() - t
+
+    def receive(self, now):
+        return self.get(now, self.one, 1)
+
+    receive_bytes = receive
+
+    def receive_burst(self, now):
+        return self.get(now, self.burst, BURST)
+
+    def idle(self, now):
+        s = self.stream
+        into = self.into
+        t = now()
+        for _ in range(TURNS):
+            s.setblocking(into)  # a native call that returns None
+        return now() - t
+
+    def ping(self, now):
+        s = self.stream
+        t = now()
+        s.write(_PINGRESP)
+        t = now() - t
+        self.take(2)
+        s.feed(_PINGRESP)
+        u = now()
+        s.readinto(self.into)
+        return t + (now() - u)
+
+    def mix(self, now, name):
+        return self.get(now, self.next(name), BURST)
+
+
+def once(client, operation, now):
+    """Do an operation once and return what the clock says."""
+    if operation.startswith("mix_"):
+        return client.mix(now, operation[4:])
+    return getattr(client, operation)(now)
+
+
+def clock():
+    """Return a clock, and how many microseconds its unit has."""
+    try:
+        import js  # where the interpreter's own clock has steps of 1 ms
+
+        return js.performance.now, 1000
+    except ImportError:
+        import time
+
+        return time.ticks_us, 1
+
+
+def measure_round(clients, messages):
+    """Print "@us CLIENT OPERATION MICROSECONDS" for every operation, clients taking turns.
+
+    An operation is done for so many messages at least. What the clock takes is subtracted.
+    """
+    now, unit = clock()
+    gc.collect()
+    started = 0
+    for _ in range(messages):
+        t = now()
+        started += now() - t
+    started /= messages
+    for operation, per_call in OPERATIONS:
+        calls = max(1, messages // per_call)
+        for client in clients:
+            total = 0
+            for _ in range(calls):
+                total += once(client, operation, now)
+            total -= started * calls * (2 if operation in client.twice else 1)
+            print("@us", client.name, operation, total * unit / (calls * per_call))
+
+
+def measure_heap(clients):
+    """Print "@heap CLIENT OPERATION BYTES": what a message leaves on the heap."""
+    for client in clients:
+        for operation, per_call in OPERATIONS:
+            gc.collect()
+            # The first time settles what is made once.
+            left = min([once(client, operation, gc.mem_alloc) for _ in range(4)][1:])
+            print("@heap", client.name, operation, left / per_call)

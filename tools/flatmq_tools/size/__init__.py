@@ -1,0 +1,233 @@
+"""`flatmq size`: what the client takes on a board's flash, and of its memory."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from flatmq_tools import results
+from flatmq_tools.bench.clients import CLIENTS
+from flatmq_tools.bench.peers import PeerError, fetch
+from flatmq_tools.bytecode import DESK_ONLY, SOURCES, compile_module, compiled
+from flatmq_tools.size import modules, steps
+from flatmq_tools.size.scales import BROKEN, InPlace, Narrow, Scales, SizeError, Wide
+
+__all__ = ("SizeError", "Sizes", "main", "measure")
+
+_HARNESS = Path(__file__).parents[1] / "bench" / "device" / "memory.py"
+_UMQTT = next(client for client in CLIENTS if client.module == "umqtt_simple")
+_SUMS = ("to publish", "to receive", "together")
+# Loaded by itself, with a package that loads nothing.
+_PACKAGE = """
+class package:
+    __path__ = ROOT + "/flatmq"
+sys.modules["flatmq"] = package
+"""
+_LOADED = "print('@loaded', *sorted(n[7:] for n in sys.modules if n[:7] == 'flatmq.'))"
+_NO_STUBS = "del sys.modules['socket'], sys.modules['usocket']"
+
+
+@dataclass
+class Sizes:
+    """What was weighed. Figures are by the title of the interpreter, then by module or step."""
+
+    groups: list[list[str]]  # modules to publish, more to receive, and those on request
+    functions: dict[str, int]
+    mpy: dict[str, int]
+    modules: dict[str, dict[str, int]] = field(default_factory=dict)
+    steps: dict[str, dict[str, int]] = field(default_factory=dict)
+    umqtt: dict[str, dict[str, int]] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)  # what is missing, and why
+
+    def over(self) -> list[str]:
+        """Say which bounds are exceeded."""
+        narrow = self.steps.get(Narrow.title, {})
+        return [
+            f"{step}: {narrow[step]:,} bytes on 32 bits, more than {bound:,}"
+            for step, bound in steps.BOUNDS.items()
+            if step in narrow and narrow[step] > bound
+        ]
+
+
+def _groups(scales: Scales, library: Path, harness: Path) -> list[list[str]]:
+    """The modules by who loads them, each group in the order of loading."""
+
+    def loaded(*parts: str) -> set[str]:
+        if scales.missing:
+            return set()
+        lines = scales.lines(library, harness, [*parts, _LOADED])
+        return set(next(line for line in lines if line.startswith("@loaded")).split()[1:])
+
+    publishing = {modules.INIT, *loaded(steps.PRELUDE, *steps.PUBLISHING.values())}
+    if isinstance(scales, Wide):
+        last = steps.PUBLISHING[steps.IMPORTED]
+        publishing |= loaded(steps.PRELUDE + _NO_STUBS, last, steps.OVER_TCP)
+    receiving = loaded(steps.PRELUDE, *steps.SUBSCRIBING.values()) - publishing
+    rest = set(modules.names(SOURCES, DESK_ONLY)) - publishing - receiving
+    return [modules.in_order(SOURCES, group) for group in (publishing, receiving, rest)]
+
+
+def _load(module: str) -> str:
+    if module == modules.INIT:
+        return "del sys.modules['flatmq']\nimport flatmq"
+    return (
+        f"try:\n import flatmq.{module}\n"
+        f"except ImportError as error:\n print('{BROKEN} {module}', error)"
+    )
+
+
+def _differences(totals: dict[str, int]) -> dict[str, int]:
+    before = 0
+    found = {}
+    for name, total in totals.items():
+        found[name] = total - before
+        before = total
+    return found
+
+
+def _weigh(sizes: Sizes, scales: Scales, library: Path, harness: Path) -> None:
+    """Adds the figures of one interpreter."""
+    if scales.missing:
+        if scales.missing not in sizes.notes:
+            sizes.notes.append(scales.missing)
+        return
+    order = [name for group in sizes.groups for name in group]
+    code = {name: _load(name) for name in order}
+    totals = scales.held(library, harness, steps.PRELUDE + _PACKAGE, code)
+    sizes.modules[scales.title] = {
+        name: n for name, n in _differences(totals).items() if name not in scales.broken
+    }
+    for name, why in scales.broken.items():
+        note = f"{name} does not load: {why}"
+        if note not in sizes.notes:
+            sizes.notes.append(note)
+    # The first steps of both paths are the same.
+    sizes.steps[scales.title] = {
+        **scales.held(library, harness, steps.PRELUDE, steps.PUBLISHING),
+        **scales.held(library, harness, steps.PRELUDE, steps.SUBSCRIBING),
+    }
+
+
+def _umqtt(build: Path, into: Path) -> Path:
+    """A folder with umqtt.simple as .mpy. PeerError when it cannot be fetched."""
+    folder = fetch(build / "peers", _UMQTT.module, _UMQTT.sdists, _UMQTT.wheels)
+    source = folder / "umqtt" / "simple.py"
+    compile_module(source, into / "umqtt" / "simple.mpy", "umqtt/simple.py")
+    return into
+
+
+def measure(build: Path = Path("build"), peers: bool = True) -> Sizes:
+    """Weigh everything that can be weighed here; `peers` includes umqtt.simple."""
+    with tempfile.TemporaryDirectory(prefix="flatmq-size-") as name:
+        library = compiled(Path(name, "library"))
+        harness = Path(name, "harness")
+        compile_module(_HARNESS, harness / "memory.mpy", _HARNESS.name)
+        wide, narrow = Wide(), Narrow()
+        groups = _groups(narrow if wide.missing else wide, library, harness)
+        order = [module for group in groups for module in group]
+        sizes = Sizes(
+            groups,
+            {module: modules.functions(SOURCES / f"{module}.py") for module in order},
+            {module: Path(library, "flatmq", f"{module}.mpy").stat().st_size for module in order},
+        )
+        for scales in (wide, InPlace(), narrow):
+            _weigh(sizes, scales, library, harness)
+        if peers:
+            try:
+                other = _umqtt(build, Path(name, "other"))
+                for scales in (wide, narrow):
+                    held = scales.held(other, harness, steps.PRELUDE, steps.UMQTT)
+                    sizes.umqtt[scales.title] = held
+            except PeerError as error:
+                sizes.notes.append(f"umqtt.simple: {error}")
+    return sizes
+
+
+def _cell(value: int | None) -> str:
+    return results.NONE if value is None else f"{value:,}"
+
+
+def _module_rows(sizes: Sizes) -> tuple[list[str], list[list[str]]]:
+    """Head and rows of the first table, with the sums so far that answer a question."""
+    titles = (Wide.title, Narrow.title, InPlace.title)
+    head = ["module", "functions", ".mpy", *titles]
+    columns = [sizes.functions, sizes.mpy, *(sizes.modules.get(title, {}) for title in titles)]
+    rows = []
+    so_far: list[str] = []
+    for group, what in zip(sizes.groups, _SUMS, strict=True):
+        for module in group:
+            rows.append([module, *(_cell(column.get(module)) for column in columns)])
+            so_far.append(module)
+        sums = [
+            sum(column.get(module, 0) for module in so_far) if column else None
+            for column in columns
+        ]
+        rows.append([what, *map(_cell, sums)])
+    return head, rows
+
+
+def _step_rows(sizes: Sizes) -> tuple[list[str], list[list[str]]]:
+    """Head and rows of the second table."""
+    titles = (Narrow.title, Wide.title, InPlace.title)
+    head = ["step", *titles, "umqtt.simple, 32-bit", "64-bit", "bound, 32-bit"]
+    columns = [sizes.steps.get(title, {}) for title in titles]
+    columns += [sizes.umqtt.get(title, {}) for title in (Narrow.title, Wide.title)]
+    columns.append(steps.BOUNDS)
+    names = dict.fromkeys([*steps.PUBLISHING, *steps.SUBSCRIBING])
+    return head, [
+        [name, *(_cell(column.get(name)) for column in columns)]
+        for name in names
+        if name != steps.PEER
+    ]
+
+
+def _text(sizes: Sizes) -> str:
+    """The section of the document."""
+    head, rows = _module_rows(sizes)
+    marked = [[f"**{row[0]}**" if row[0] in _SUMS else row[0], *row[1:]] for row in rows]
+    parts = [
+        "Bytes of each module: its .mpy file, and the heap that it holds once it is loaded from "
+        "that file or from a ROMFS. Where the table of names has to grow, the module that needs "
+        "one more pays for all of them. 64-bit is MicroPython's unix port, 32-bit the port to "
+        "WebAssembly, which has no ROMFS.",
+        results.table(head, marked),
+        "Bytes of heap that a client holds after each step, from .mpy files unless ROMFS is "
+        'named, with the sizes as shipped and a link in memory. The steps after "subscribed" '
+        "are those of a board that subscribes before it connects; the steps above it those of a "
+        "board that only publishes.",
+        results.table(*_step_rows(sizes)),
+        *sizes.notes,
+    ]
+    return "\n\n".join(parts)
+
+
+def _show(console: Console, head: Iterable[str], rows: list[list[str]]) -> None:
+    first, *others = head
+    table = Table(box=box.SIMPLE)
+    table.add_column(first)
+    for title in others:
+        table.add_column(title, justify="right")
+    for row, following in zip(rows, [*rows[1:], [""]], strict=True):
+        table.add_row(*row, end_section=row[0] in _SUMS or following[0] in _SUMS)
+    console.print(table)
+
+
+def main(document: Path | None = None, build: Path = Path("build")) -> int:
+    """Print what each module and each step takes, and put it into `document`; return 0."""
+    sizes = measure(build)
+    console = Console()
+    _show(console, *_module_rows(sizes))
+    _show(console, *_step_rows(sizes))
+    for note in sizes.notes:
+        console.print(f"not measured: {note}", markup=False, highlight=False)
+    for text in sizes.over():
+        console.print(f"over its bound: {text}", markup=False, highlight=False)
+    if document:
+        results.write(document, "size", _text(sizes))
+    return 0

@@ -1,0 +1,92 @@
+"""The steps of a client's life that are weighed, and the bounds that some of them have.
+
+The code runs on MicroPython with `memory` from the bench's device folder. Each path starts in a
+new interpreter. A step's figure is all the heap held since before the import.
+"""
+
+from __future__ import annotations
+
+# What no client is charged for. A name that is known here is free for the client as well, so this
+# has few of them.
+PRELUDE = """
+import binascii, errno, gc, io, os, random, select, struct, sys, time
+class Link:
+    address = True
+    to = None
+    def resolve(self): pass
+    def connect(self): pass
+    def stream(self): return self.to
+    def wait(self, ms, out): pass
+    def close(self): pass
+    def socket(self): return self.to
+    def getaddrinfo(self, host, port): return ((None,),)
+link = Link()
+sys.modules["socket"] = sys.modules["usocket"] = link
+sys.modules["ustruct"] = struct
+sys.modules["ubinascii"] = binascii
+flatmq = client = subscription = memory = None
+def handler(*message):
+    pass
+"""
+# The scripted peer, which nobody is charged for either.
+PEER = "(peer)"
+_PEER = "import memory; link.to = memory.Stream(512, True)"
+_IMPORT = "import flatmq; flatmq.Client"
+_MADE = 'client = flatmq.Client(b"pico-1", link=link)'
+_CONNECT = "memory.connect(client, link.to)"
+_PUBLISH = 'memory.publish(client, link.to, b"dev/pico-1/temp", b"21.5", {})'
+
+IMPORTED = "imported"
+MADE = "made: `Client(...)`"
+SUBSCRIBED = "subscribed, before `start`"
+# One path for a board that only publishes, and one for a board that subscribes.
+PUBLISHING = {
+    IMPORTED: _IMPORT,
+    MADE: _MADE,
+    PEER: _PEER,
+    "connected": _CONNECT,
+    "published at QoS 0": _PUBLISH.format(0),
+    "published at QoS 1": _PUBLISH.format(1),
+    "published at QoS 2": _PUBLISH.format(2),
+}
+SUBSCRIBING = {
+    IMPORTED: _IMPORT,
+    MADE: _MADE,
+    SUBSCRIBED: 'subscription = client.subscribe(b"dev/pico-1/cmd", handler, qos=1)',
+    PEER: _PEER,
+    "… connected": _CONNECT,
+    "… granted": ('memory.grant(client, link.to); 1 / (subscription.granted == b"\\1")'),
+    "… received at QoS 0": (
+        'memory.answer(client, link.to, b"\\x30\\x12\\0\\x0edev/pico-1/cmdon")'
+    ),
+    "… published at QoS 0": _PUBLISH.format(0),
+    "… published at QoS 1": _PUBLISH.format(1),
+    "… published at QoS 2": _PUBLISH.format(2),
+}
+UMQTT = {
+    IMPORTED: "import umqtt.simple",
+    MADE: 'client = umqtt.simple.MQTTClient(b"pico-1", "host", keepalive=60)',
+    PEER: _PEER,
+    "connected": "link.to.feed(memory.CONNACK); client.connect(); link.to.taken()",
+    "published at QoS 0": 'client.publish(b"dev/pico-1/temp", b"21.5"); link.to.taken()',
+    "published at QoS 1": (
+        'link.to.feed(b"\\x40\\x02\\0\\1"); client.publish(b"dev/pico-1/temp", b"21.5", qos=1); '
+        "link.to.taken()"
+    ),
+    "… granted": (
+        'client.set_callback(handler); link.to.feed(b"\\x90\\x03\\0\\2\\0"); '
+        'client.subscribe(b"dev/pico-1/cmd"); link.to.taken()'
+    ),
+    "… received at QoS 0": (
+        'link.to.feed(b"\\x30\\x12\\0\\x0edev/pico-1/cmdon"); client.check_msg()'
+    ),
+}
+# What a board of its own loads: the link to a host and a port. Nothing is weighed here.
+OVER_TCP = """
+client = flatmq.Client(b"pico-1", "127.0.0.1", 1)
+client.start()
+client.poll()
+"""
+
+# Bytes on the 32-bit interpreter that a step may hold at most.
+BOUNDS = {MADE: 14_000, SUBSCRIBED: 20_000}
