@@ -26,11 +26,7 @@ Rule = Callable[[Publish], bool]
 
 def fail(stream: FakeStream, error: BaseException) -> None:
     """Have every call of a stream raise this from now on."""
-
-    def raises(*_: object) -> None:
-        raise error
-
-    stream.readinto = stream.write = raises  # type: ignore[assignment, method-assign]
+    stream.raises = {"read": error, "write": error}
 
 
 @dataclass
@@ -62,7 +58,7 @@ class ScriptedBroker:
     error                   what the client's calls raise when a connection is closed; None for an
                             end of file
     connack                 the return code; None closes without CONNACK
-    forgets                 whether no session is kept
+    forgets, knows          whether no session is kept, and whether there is one from before
 
     `onward` are the messages it took, `filters` the topic filters subscribed to, `requests` all
     that were asked for.
@@ -86,7 +82,7 @@ class ScriptedBroker:
         self.onward: list[Publish] = []
         self.filters: dict[bytes, int] = {}
         self.requests: list[tuple[int, bytes]] = []  # (type, filter) of each request
-        self._known = False
+        self.knows = False
         self._unreleased: set[int] = set()
 
     # Driving
@@ -185,13 +181,13 @@ class ScriptedBroker:
             return b""
         (n,) = struct.unpack_from(">H", packet.body)
         clean = bool(packet.body[n + 3] & 2)
-        present = self._known and not clean and not self.forgets and not self.connack
+        present = self.knows and not clean and not self.forgets and not self.connack
         if self.connack:
             return peer.connack(self.connack)
         if not present:
             self.filters.clear()
             self._unreleased.clear()
-        self._known = True
+        self.knows = True
         return peer.connack(present=present)
 
     def _publish(self, message: Publish) -> bytes:

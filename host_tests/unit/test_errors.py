@@ -34,12 +34,12 @@ ids = pytest.mark.parametrize("error", ERRORS, ids=lambda e: type(e).__name__ + 
 
 
 def named(bench: Bench, what: str, error: Exception, kind: str = "closed") -> None:
-    """The client waits for its next try, and says what was done, with whom, what was raised."""
+    """The client waits for its next try, and says what was done and what was raised."""
     client = bench.client
     assert (client.state, client.error.kind) == ("waiting", kind)
     detail = client.error.detail
     assert isinstance(detail, str)
-    wanted = [what, HOST, str(PORT), type(error).__name__, *(str(arg) for arg in error.args)]
+    wanted = [what, type(error).__name__, *(str(arg) for arg in error.args)]
     assert [part for part in wanted if part not in detail] == [], detail
     assert detail in str(client.error) or repr(detail) in str(client.error)
     assert not bench.link.open
@@ -80,7 +80,7 @@ def test_an_error_while_connecting(step: str, error: Exception, clock: Clock) ->
 @ids
 def test_an_error_while_reading(error: Exception, clock: Clock) -> None:
     bench = made(clock).online()
-    bench.stream.readinto = raises(error)  # type: ignore[method-assign]
+    bench.stream.raises["read"] = error
     assert bench.client.poll() in (False, True)
     named(bench, "read", error)
     bench.online()
@@ -89,7 +89,7 @@ def test_an_error_while_reading(error: Exception, clock: Clock) -> None:
 @ids
 def test_an_error_while_writing(error: Exception, clock: Clock) -> None:
     bench = made(clock).online()
-    bench.stream.write = raises(error)  # type: ignore[method-assign]
+    bench.stream.raises["write"] = error
     bench.client.publish(b"t", b"x", 1)
     bench.client.flush()
     named(bench, "write", error)
@@ -149,17 +149,34 @@ def test_an_interrupt_comes_out_of_poll(step: str, error: type, clock: Clock) ->
     if step == "wait":
         bench.link.on_wait = [raises(error())]
     else:
-        bench.stream.readinto = raises(error())  # type: ignore[method-assign]
+        bench.stream.raises["read"] = error()
     with pytest.raises(error):
         bench.client.poll(100)
 
 
-def test_the_end_of_a_stream_is_told_with_whom(clock: Clock) -> None:
-    bench = made(clock).online()
-    bench.lose()
-    assert bench.client.error.kind == "closed"
-    for part in ("read", HOST, str(PORT)):
-        assert part in bench.client.error.detail
+def test_the_end_of_a_stream_is_told_with_whom() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        client = Client(b"unit", "127.0.0.1", port)
+        client.start()
+        while client.state != "greeting":
+            client.poll(10)
+        server.accept()[0].close()
+        while client.error is None:
+            client.poll(10)
+    assert client.error.kind == "closed"
+    for part in ("127.0.0.1", str(port)):
+        assert part in client.error.detail, client.error.detail
+
+
+def test_a_failed_lookup_is_told_with_whom(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(socket, "getaddrinfo", raises(socket.gaierror(-2, "name not known")))
+    client = Client(b"unit", HOST, PORT)
+    with pytest.raises(MQTTError) as caught:
+        client.connect(timeout_ms=200)
+    assert caught.value.kind == "resource"
+    for part in ("lookup", HOST, str(PORT), "-2", "name not known"):
+        assert part in caught.value.detail, caught.value.detail
 
 
 def test_without_host_and_port_none_are_made_up(clock: Clock) -> None:
@@ -262,21 +279,12 @@ def test_one_poll_waits_once(clock: Clock) -> None:
     bench.stream.room = 0
     bench.client.publish(b"t", b"x", 1)
     bench.client.poll()
-    reads, began = bench.stream.reads, clock.now
-    attempts = 0
-    write = bench.stream.write
-
-    def counted(buf: bytes, off: int, n: int) -> int | None:
-        nonlocal attempts
-        attempts += 1
-        return write(buf, off, n)
-
-    bench.stream.write = counted  # type: ignore[method-assign]
+    reads, attempts, began = bench.stream.reads, bench.stream.attempts, clock.now
     bench.link.waits.clear()
     bench.client.poll(100)
     assert (bench.link.waits, clock.now - began) == ([(100, True)], 100)
     assert bench.stream.reads - reads <= 2
-    assert attempts <= 2
+    assert bench.stream.attempts - attempts <= 2
 
 
 # Arguments
@@ -362,7 +370,10 @@ OPTIONS: list = [
 @pytest.mark.parametrize(("name", "value", "text"), OPTIONS, ids=lambda v: str(v)[:24])
 def test_a_wrong_option_is_named(name: str, value, text: str) -> None:
     with pytest.raises((TypeError, ValueError), match=text):
-        client(**{name: value})
+        if name in ("host", "port"):
+            Client(**({"client_id": b"unit", "host": HOST} | {name: value}))
+        else:
+            client(**({"user": b"u"} if name == "password" else {}) | {name: value})
 
 
 def test_a_packet_that_never_fits() -> None:
@@ -374,8 +385,10 @@ def test_a_packet_that_never_fits() -> None:
 
 
 def test_a_client_at_the_prompt(clock: Clock) -> None:
-    bench = Bench(clock, client_id=b"pico-1", host=HOST, port=PORT, user=b"u", password=b"s3cret")
-    assert all(part in repr(bench.client) for part in ("Client", "pico-1", HOST, "8883"))
+    shown = repr(Client(b"pico-1", HOST, PORT, user=b"u", password=b"s3cret"))
+    assert all(part in shown for part in ("Client", "pico-1", HOST, "8883", "offline"))
+    assert "s3cret" not in shown
+    bench = Bench(clock, client_id=b"pico-1", user=b"u", password=b"s3cret")
     assert "offline" in repr(bench.client)
     bench.online()
     bench.client.publish(b"t", b"x", 1)
@@ -408,7 +421,8 @@ def test_a_message_at_the_prompt(clock: Clock) -> None:
     bench.feed(peer.publish(b"dev/2", b"x" * 300))
     assert "dev/1" in shown[0]
     assert "hello" in shown[0]
-    assert "300" in shown[1], "a long one is shown by its size"
+    assert "dev/2" in shown[1]
+    assert len(shown[1]) < 200, "a long one is not shown whole"
     assert all("object at" not in text for text in shown)
 
 
@@ -423,7 +437,7 @@ def test_an_error_at_the_prompt(clock: Clock) -> None:
     bench.greet()
     bench.feed(peer.connack(5))
     assert (bench.client.error.kind, bench.client.error.code) == ("refused", 5)
-    for part in ("refused", "5", HOST):
+    for part in ("refused", "5"):
         assert part in str(bench.client.error)
 
 
