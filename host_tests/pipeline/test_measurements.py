@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 
-from flatmq.topic import is_filter, matches
+from flatmq.topic import matches
+from flatmq.wire import is_filter
 from flatmq_tools.pipeline.jobs import columns, measurements
 from flatmq_tools.pipeline.jobs.raw import raw
 from messages import START, Message, at, frame, reading

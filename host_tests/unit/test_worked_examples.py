@@ -14,7 +14,8 @@ from fake_link import Bench, Clock, fake_clock
 
 import peer
 from flatmq import wire
-from flatmq.topic import is_filter, matches
+from flatmq.topic import matches
+from flatmq.wire import is_filter
 
 
 @pytest.fixture

@@ -57,6 +57,7 @@ class Client(Session):
 
     state: str  # "offline", "waiting" (for the next try), "resolving" (the next poll looks the
     # name up, which may block), "connecting" (TCP), "greeting" (CONNECT is sent) or "online"
+    connected: bool  # whether that is "online": the broker has accepted the connection
     session_present: bool  # what the last CONNACK said
     error: "MQTTError | None"  # why the last connection ended
     options: "dict[str, Any]"  # the arguments
@@ -209,11 +210,6 @@ class Client(Session):
             self.asked = True
             self.now = ticks_ms()
             self.due = ticks_add(self.now, min(self.timeout, self.interval))
-
-    @property
-    def connected(self) -> bool:
-        """Whether the broker has accepted the connection."""
-        return self.state == "online"
 
     def load(self) -> "Router":
         """Return the receiving half, which a client that only publishes does not load."""

@@ -99,6 +99,7 @@ class Connection:
         # MQTT 3.1 does not say; there the broker is taken to remember what it was asked to.
         same = c.session_present or (version == 3 and not clean)
         c.state = "online"
+        c.connected = True
         c.due = c.now  # keep alive
         c.wrote = c.now
         c.resume(same)
@@ -126,6 +127,7 @@ class Connection:
     def close(self) -> None:
         """Close the link; what ran on the connection is not touched again."""
         self.stream = None
+        self.client.connected = False
         self.client.link.close()
         self.client.outgoing = self.client.incoming = silent()
 

@@ -20,6 +20,14 @@ class Message:
     `last`, and at QoS 1 and 2 comes again from its start.
     """
 
+    qos: int
+    retain: int
+    dup: int
+    topic: bytes  # the topic name; allocates
+    payload: bytes  # allocates
+    total: int  # the size of the whole payload in bytes, also if this is a piece of it
+    last: bool  # whether the payload ends here
+
     def __init__(self, buf: bytearray) -> None:
         self.buf = buf
         self.first = 0x30  # the first byte of the packet, which the next three mirror
@@ -37,25 +45,17 @@ class Message:
         self.retain = first & 1
         self.dup = first >> 3 & 1
 
-    @property
-    def total(self) -> int:
-        """The size of the whole payload in bytes, also where this is a piece of it."""
-        return self.size or self.end - self.at
-
-    @property
-    def last(self) -> bool:
-        """Whether the payload ends here."""
-        return self.size == 0 or self.offset + self.end - self.at == self.size
-
-    @property
-    def topic(self) -> bytes:
-        """The topic name. Allocates."""
-        return bytes(self.buf[self.topic_at : self.topic_end])
-
-    @property
-    def payload(self) -> bytes:
-        """The payload. Allocates."""
-        return bytes(self.buf[self.at : self.end])
+    def __getattr__(self, name):
+        # In place of properties: a class that has one makes every assignment slower.
+        if name == "topic":
+            return bytes(self.buf[self.topic_at : self.topic_end])
+        if name == "payload":
+            return bytes(self.buf[self.at : self.end])
+        if name == "total":
+            return self.size or self.end - self.at
+        if name == "last":
+            return self.size == 0 or self.offset + self.end - self.at == self.size
+        raise AttributeError(name)
 
     def __len__(self) -> int:
         return self.end - self.at

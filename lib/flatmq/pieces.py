@@ -93,6 +93,7 @@ class Pieces:
         self._tried = False
         self._strikes = self._burst = 0
         self.waits = self.sending = s.queued = True
+        s.pending += 1
         return pid
 
     def next(self) -> int:
@@ -152,6 +153,7 @@ class Pieces:
     def _release(self):
         s = self._session
         s.ids[s.slots] = 0
+        s.pending -= 1
         self.waits = self.sending = False
         self._source = self._payload = None
 

@@ -23,21 +23,6 @@ def _stop(buf, at):
         shift += 7
 
 
-def unsent(s: Session) -> int:
-    """Count the QoS 0 messages in the ring that are not completely written."""
-    written = s.past.sent if s.past and s.past.sent >= 0 else s.at + s.part
-    n = 0
-    at = s.tail
-    passed = False
-    while at != s.end:
-        stop = _stop(s.buf, at)
-        passed = passed or at <= written < stop
-        if passed and not s.buf[at] & 6:
-            n += 1
-        at = 0 if stop == s.top else stop
-    return n
-
-
 def drop(self: Session, packet_id: int) -> bool:
     """Set a pending message aside. It may reach the broker all the same if a part of it has left.
     Returns False if none has this packet identifier."""
@@ -63,6 +48,9 @@ def set_aside(s: Session, at: int, reason: str) -> None:
         i = s.offs.index(at)
         pid = s.ids[i]
         s.release(i)
+    else:
+        s.unsent -= 1
+        s.pending -= 1
     first = at + 1
     while s.buf[first] > 127:
         first += 1
@@ -158,7 +146,9 @@ class Resend:
         """Return the size of the packet at the cursor, which goes next. 0: none goes now, or
         there are no more, and `session.past` is None."""
         s = self._session
-        if self._alone in s.offs or (self._single and s.large and s.large.waits):
+        if s.answers or self._alone in s.offs:
+            return 0
+        if self._single and s.large and s.large.waits:
             return 0
         self._alone = -2  # nowhere: -1 is in `offs`, for a free record
         if self._cut:
@@ -170,18 +160,15 @@ class Resend:
             if self.sent == at:
                 self.sent = -1
             cut = at < self.sent < stop
-            if s.answers > s.room:
-                return 0
             if self._goes(at, cut):
                 self._cut = cut
                 return stop - at
             if cut:
                 self.sent = -1
             s.at = 0 if stop == s.top else stop
-            if self._alone >= 0:
+            if s.answers or self._alone >= 0:  # PUBREL keeps the place of its message
                 return 0
         s.past = None
-        s.unsent = unsent(s)
         return 0
 
     def _goes(self, at, cut):

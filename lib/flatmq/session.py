@@ -70,7 +70,9 @@ class Session:
     top: int  # where the upper part ends, 0 if nothing has wrapped
     room: int  # with more bytes of answers there is no room for another
     answers: int  # bytes of answers that wait
-    unsent: int  # QoS 0 messages between the cursor and the end
+    pending: int  # messages accepted and not yet acknowledged, or at QoS 0 not yet handed to the
+    # network; wait for 0 before deep sleep
+    unsent: int  # those of QoS 0
     slots: int  # records
     count: int  # records in use
     # Packet identifiers in use, 0 for each free record: first the records, then the message that
@@ -153,6 +155,7 @@ class Session:
             return self._record(qos, n, at)
         self.end = at
         self.unsent += 1
+        self.pending += 1
         return 0
 
     def _check(self, topic):
@@ -182,6 +185,7 @@ class Session:
         self.offs[i] = self.end
         self.waits[i] = _PUBACK if qos == 1 else _PUBREC
         self.count += 1
+        self.pending += 1
         self.end = end
         return pid
 
@@ -224,12 +228,9 @@ class Session:
         self.tail = at
         self.limit = at - 1 if self.top else self.size
         if at == self.end and not self.top:
-            self.clear()
-
-    def clear(self) -> None:
-        """Begin at the start of the ring again; nothing may be in it."""
-        self.tail = self.at = self.end = self.top = 0
-        self.limit = self.size
+            self.tail = self.at = self.end = 0
+            self.limit = self.size
+            self.past = None
 
     def settle(self, first: int, pid: int) -> bool:
         """Handle a PUBACK, PUBREC or PUBCOMP, which begins with `first`. A PUBREC is answered,
@@ -257,19 +258,9 @@ class Session:
         self.ids[i] = self.waits[i] = 0
         self.offs[i] = -1
         self.count -= 1
-        if not self.count and self.at == self.end and not self.past:
-            self.clear()
-
-    @property
-    def pending(self) -> int:
-        """Messages accepted and not yet acknowledged, or at QoS 0 not yet handed to the network.
-        Wait for 0 before deep sleep."""
-        n = self.count + (1 if self.large and self.large.waits else 0)
-        if self.past or self.blocked:
-            from .resend import unsent
-
-            return n + unsent(self)
-        return n + self.unsent
+        self.pending -= 1
+        if not self.count:
+            self.queued = True  # an empty ring is begun at its start again
 
     def answer(self, first: int, pid: int = 0) -> None:
         """Queue a packet of four bytes, or of two if it has no packet identifier. There must be
@@ -295,8 +286,11 @@ class Session:
         src: Any = hello
         at = 0
         left = _len(hello)
-        # Whether the span is of the ring, and 1 more than its QoS 0 messages; or answers.
-        of_ring = answered = 0
+        # Of a span of the ring: where the first packet begins that is not completely written, and
+        # how many QoS 0 messages come from there on, -1 if that is not known.
+        packet = -1
+        whole = 0
+        answered = 0  # the size of a span of answers
         while True:
             while left:
                 try:
@@ -311,14 +305,33 @@ class Session:
                 self.wrote = self.now
                 at += n
                 left -= n
-                if of_ring:
+                if packet >= 0 and (left or whole < 0):
+                    # Only a part was written, or of a ring that has wrapped: look at each packet.
                     self.part = at - self.at
+                    while packet < at:
+                        n = shift = 0
+                        stop = packet + 1
+                        while src[stop] > 127:
+                            n |= (src[stop] & 127) << shift
+                            shift += 7
+                            stop += 1
+                        stop += 1 + (n | src[stop] << shift)
+                        if stop > at:
+                            break
+                        if src[packet] & 0xF6 == 0x30:
+                            self.unsent -= 1
+                            self.pending -= 1
+                            whole -= 1
+                        packet = stop
             self.blocked = False
             # A span has ended.
-            if of_ring:
-                self.unsent -= of_ring - 1
+            if packet >= 0:
+                if whole > 0:
+                    self.unsent -= whole
+                    self.pending -= whole
                 self.at = 0 if at == self.top else at
-                of_ring = self.part = 0
+                self.part = 0
+                packet = -1
             elif answered:  # answers that came meanwhile move to the front
                 self.answers -= answered
                 for n in range(self.size, self.size + self.answers):
@@ -342,19 +355,23 @@ class Session:
                 if self.past:
                     left = self.past.next()
                     if left:
-                        at = self.at
-                        of_ring = 1
+                        at = packet = self.at
+                        whole = -1
                         continue
                     if not self.past or (self.answers and not self.held):
                         continue
                 elif self.at != self.end:
-                    at = self.at
-                    left = (self.top if at > self.end else self.end) - at
-                    of_ring = 1 if at > self.end else self.unsent + 1
+                    at = packet = self.at
+                    left = self.end - at
+                    whole = self.unsent
+                    if left < 0:
+                        left = self.top - at
+                        whole = -1
                     continue
                 elif not self.answers:
                     if not self.count:
-                        self.clear()
+                        self.tail = self.at = self.end = self.top = 0
+                        self.limit = self.size
                     self.queued = False
             yield None
 
@@ -378,7 +395,11 @@ class Session:
         was_open = self.open
         self.open = False
         doomed = -1
-        if was_open and self.end != self.tail:
+        if not (self.count or self.unsent):  # requests may be left, which are made again
+            self.tail = self.at = self.part = self.end = self.top = 0
+            self.limit = self.size
+            self.past = None
+        elif was_open:
             if not self.past:
                 from .resend import Resend
 

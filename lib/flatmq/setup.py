@@ -68,7 +68,7 @@ def claim(
     s.size = s.limit = tx_size
     s.buf = memoryview(bytearray(tx_size + answers))
     s.room = answers - 4
-    s.tail = s.at = s.part = s.end = s.top = s.answers = s.unsent = s.count = 0
+    s.tail = s.at = s.part = s.end = s.top = s.answers = s.unsent = s.count = s.pending = 0
     s.slots = inflight
     s.ids = [0] * (inflight + 1)
     s.received = []
@@ -93,7 +93,7 @@ def make(c: "Client", *args: "Any", **given: "Any") -> None:
     c.rx_size = o["rx_size"]
     c.rx = bytearray(2 * c.rx_size + 2)
     c.router = c.bulk = c.error = c.connection = None
-    c.session_present = c.asked = c.busy = False
+    c.connected = c.session_present = c.asked = c.busy = False
     c.heard = c.due = 0
     c.state = "offline"
     c.timeout = o["timeout"] * 1000

@@ -22,6 +22,23 @@ def put_length(buf: "bytearray | memoryview", at: int, n: int) -> int:
     return at + 1
 
 
+def get_length(buf: "bytes | bytearray | memoryview", at: int, end: int) -> int:
+    """Read a Remaining Length that starts at `at`; the bytes run up to `end`. For those who look
+    at packets themselves, as `Client.bulk` does.
+
+    Returns `value << 2 | bytes - 1`; -1 if more bytes are needed; -2 if there is a fifth byte,
+    where section 2.2.3 allows four.
+    """
+    value = 0
+    for i in range(4):
+        if at + i >= end:
+            return -1
+        value |= (buf[at + i] & 127) << 7 * i
+        if buf[at + i] < 128:
+            return value << 2 | i
+    return -2
+
+
 def number(what: str, value: int, low: int, high: int) -> int:
     """Return `value` if it is an int from `low` to `high`; else ValueError or TypeError, which
     call it `what`."""

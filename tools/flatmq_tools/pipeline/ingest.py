@@ -13,7 +13,7 @@ from typing import Any
 
 from flatmq import MQTTError
 from flatmq.router import Subscription
-from flatmq.topic import is_filter
+from flatmq.wire import is_filter
 from flatmq.wire import field
 
 from .log import Writer

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
-from flatmq.topic import is_filter
+from flatmq.wire import is_filter
 
 QOS = 1
 PORT = 1883
