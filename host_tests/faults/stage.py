@@ -28,6 +28,8 @@ BROKERS = ("mosquitto", "fake")
 MOSQUITTO = "queue_qos0_messages true\nmax_queued_messages 0\n"
 # One that waits for room in flight could be overtaken by the one that says that all have come.
 UNBOUNDED = "max_inflight_messages 0\n"
+# One that is killed sends messages at QoS 2 twice where there is no limit at all.
+ROOM = "max_inflight_messages 1000\n"
 PATIENCE = 20.0  # seconds that a broker may take for anything that is asked of it here
 
 
@@ -136,9 +138,7 @@ class Stage:
         if kind == "fake":
             self._own = self._fake = FakeBroker(own_port())
         elif shared is None:
-            self._own = broker.mosquitto(
-                port=own_port(), persistence=True, extra=MOSQUITTO + UNBOUNDED
-            )
+            self._own = broker.mosquitto(port=own_port(), persistence=True, extra=MOSQUITTO + ROOM)
         self.broker = self._own or cast(Broker, shared)
         if kind == "mosquitto":
             # Away until the end, so that nothing that happens to the broker disturbs it.

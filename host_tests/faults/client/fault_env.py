@@ -10,14 +10,17 @@ import sys
 
 import flatmq.client
 import flatmq.router  # before the heap is in pieces
-from flatmq import Client
 from flatmq.port import ticks_add, ticks_diff, ticks_ms
 from scenario_env import ANSWER_MS, Env
 
 if sys.implementation.name == "micropython":
     from time import ticks_us
+
+    from flatmq.stream_tcp import TCP
 else:
     import time
+
+    from flatmq.stream_cpython import TCP
 
     def ticks_us():
         """Microseconds, for differences."""
@@ -108,6 +111,7 @@ class FaultEnv(Env):
     `long` is whether this is the long version of the scenario, `option` the variant of it.
     """
 
+    TCP = TCP
     Trouble = Trouble
 
     def __init__(self, options):
@@ -123,6 +127,7 @@ class FaultEnv(Env):
         self.longest = 0  # µs of the longest poll(20), without name lookups
         self.files = -1  # open files when all was well
         self.heap = -1  # bytes in use when all was well
+        self._links = []
         self._number = 0
         self._ticks = self._since = ticks_ms()
         self._speed = 1
@@ -136,12 +141,21 @@ class FaultEnv(Env):
         options.setdefault("clean_session", False)
         options.setdefault("on_dropped", self.drops)
         port = options.pop("port", self.port)
-        options["link"] = Link(Client.default_link(options.pop("host", self.host), port))
-        return super().client(name, **options)
+        options["link"] = link = Link(TCP(options.pop("host", self.host), port))
+        client = super().client(name, **options)
+        self._links.append((client, link))
+        return client
+
+    def link(self, client):
+        """The link of a client."""
+        for owner, link in self._links:
+            if owner is client:
+                return link
+        raise ValueError("a client from elsewhere")
 
     def poll(self, client):
         """poll(20), watched."""
-        link = client._link
+        link = self.link(client)
         link.waited = 0
         link.looked_up = False
         began = ticks_us()
@@ -313,11 +327,16 @@ def main():
         room = settings.pop("room", None)
         chunks = settings.pop("chunks", 0) == 1
         client = env.client(b"c", **settings)
-        client._link.room = room
+        env.link(client).room = room
         client.subscribe(env.down, env.take, 2, chunks)
         client.start()
-        for _ in range(2):  # so that whatever is claimed once is claimed
+        for _ in range(2):  # so that whatever is loaded or claimed once has been
             env.recovers(client)
+            env.accepted(client, 1)
+            env.accepted(client, 2)
+            env.ask("strike", "cut")
+            env.until("the loss", lambda: not client.connected, client)
+        env.recovers(client)
         settings = room = None
         env.compare()
     if options["twice"] == "1":
