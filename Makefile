@@ -1,8 +1,8 @@
 # make demo · pipeline · look · test · bench · bench-pipeline · soak · faults · fuzz · fuzz-long ·
 # powercut · tools · firmware · flash · deploy · test-board · bench-board · lint · size · clean
 #
-# Everything is installed into .venv; nothing else on the machine is touched, except that mosquitto
-# and node are installed with apt-get where that is allowed, by the targets that need them.
+# Everything is installed into .venv and build; nothing else on the machine is touched, except that
+# mosquitto and node are installed with apt-get where that is allowed, by targets that need them.
 
 PYTHON ?= python3
 VENV := .venv
@@ -28,7 +28,7 @@ if command -v apt-get >/dev/null; then \
 endef
 
 .PHONY: help demo pipeline look test bench bench-pipeline soak faults fuzz fuzz-long powercut tools \
-  firmware flash deploy test-board bench-board lint size clean mosquitto wasm
+  firmware flash deploy test-board bench-board lint size clean mosquitto wasm aedes
 
 help:
 	@echo "make demo    a board's sketch publishes, this machine receives: a look in a few seconds"
@@ -61,7 +61,7 @@ pipeline: $(VENV)/py311.stamp $(VENV)/demo.stamp $(VENV)/pipeline.stamp
 look: $(VENV)/pipeline.stamp
 	@$(BIN)/python host_tests/pipeline/look.py build/pipeline/report.html build/look
 
-test: mosquitto wasm lint
+test: mosquitto wasm aedes lint
 	@$(BIN)/pytest
 
 bench: $(VENV)/bench.stamp mosquitto
@@ -154,6 +154,20 @@ $(VENV)/made.stamp:
 	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || \
 	  { echo "$(PYTHON) cannot make a venv: apt-get install python3-venv (Debian, Ubuntu)" >&2; exit 1; }
 	@$(PYTHON) -m venv --clear $(VENV)
+	@touch $@
+
+# A broker for tests, at the versions of its lock file.
+aedes: build/aedes/installed.stamp
+
+build/aedes/installed.stamp: host_tests/aedes/package.json host_tests/aedes/package-lock.json
+	@if ! command -v node >/dev/null || ! command -v npm >/dev/null; then \
+	  $(call apt_install,nodejs npm) || \
+	  { echo "node and npm are missing: install Node.js 20 or later (the tests start the broker aedes)" >&2; exit 1; }; \
+	fi
+	@echo "installing the broker aedes into build/aedes ..."
+	@mkdir -p build/aedes
+	@cp $^ build/aedes
+	@npm ci --prefix build/aedes --no-audit --no-fund --ignore-scripts --loglevel=error >/dev/null
 	@touch $@
 
 mosquitto:
