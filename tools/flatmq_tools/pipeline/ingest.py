@@ -113,7 +113,7 @@ class Ingest:
         return {}
 
     def _subscribe(self, noted: dict[str, Any]) -> None:
-        self._subscription = self.client.subscribe(self.filters, self.client._take, self.qos, True)
+        self._subscription = self.client.subscribe(self.filters, self.client.take, self.qos, True)
         self.client.remembered = noted == self._wanted
         stale = [f for f in noted.get("filters", []) if f not in self.filters]
         if stale:
