@@ -49,8 +49,8 @@ help:
 	@echo "make test-board  the tests that need a board: BOARD_PORT, BOARD_WIFI, BOARD_BROKER, RESULTS"
 	@echo "make bench-board  memory and time on a board beside umqtt.simple: BOARD_PORT, BOARD_WIFI, BOARD_BROKER; writes docs/results.md"
 	@echo "make release the client's packages for mip as .mpy, in build/release"
-	@echo "make lint    ruff and mypy alone, the boards' types too"
 	@echo "make size    flash and memory that the client takes, by module and by step; writes docs/results.md"
+	@echo "make lint    ruff, mypy, the boards' types, no private access across modules"
 	@echo "make clean   removes .venv and what was built"
 
 demo: $(VENV)/demo.stamp
@@ -118,6 +118,7 @@ lint: $(VENV)/test.stamp $(VENV)/stubs.stamp
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
+	@$(BIN)/python -m flatmq_tools.private_access lib tools boards
 	@$(BIN)/python -m flatmq_tools.type_check $(VENV)/stubs
 
 # Without node or a network there are no figures of 32 bits, and the table says so.
