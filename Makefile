@@ -1,5 +1,5 @@
 # make demo · pipeline · look · test · bench · bench-pipeline · soak · faults · fuzz · fuzz-long ·
-# powercut · tools · firmware · flash · deploy · test-board · bench-board · lint · size · clean
+# powercut · tools · firmware · flash · deploy · test-board · bench-board · release · lint · size · clean
 #
 # Everything is installed into .venv and build; nothing else on the machine is touched, except that
 # mosquitto and node are installed with apt-get where that is allowed, by targets that need them.
@@ -28,7 +28,7 @@ if command -v apt-get >/dev/null; then \
 endef
 
 .PHONY: help demo pipeline look test bench bench-pipeline soak faults fuzz fuzz-long powercut tools \
-  firmware flash deploy test-board bench-board lint size clean mosquitto wasm aedes
+  firmware flash deploy test-board bench-board release lint size clean mosquitto wasm aedes
 
 help:
 	@echo "make demo    a board's sketch publishes, this machine receives: a look in a few seconds"
@@ -48,8 +48,9 @@ help:
 	@echo "make deploy BOARD=pico_w  sketch and client go to a board that runs MicroPython; PORT, SKETCH, SET"
 	@echo "make test-board  the tests that need a board: BOARD_PORT, BOARD_WIFI, BOARD_BROKER, RESULTS"
 	@echo "make bench-board  memory and time on a board beside umqtt.simple: BOARD_PORT, BOARD_WIFI, BOARD_BROKER; writes docs/results.md"
-	@echo "make lint    ruff and mypy alone, the boards' types too"
+	@echo "make release the client's packages for mip as .mpy, in build/release"
 	@echo "make size    flash and memory that the client takes, by module and by step; writes docs/results.md"
+	@echo "make lint    ruff, mypy, the boards' types, no private access across modules"
 	@echo "make clean   removes .venv and what was built"
 
 demo: $(VENV)/demo.stamp
@@ -110,10 +111,14 @@ test-board: $(VENV)/test.stamp
 bench-board: $(VENV)/test.stamp
 	@PYTHONPATH=host_tests $(BIN)/python -m hil.bench --results $(or $(RESULTS),docs/results.md)
 
+release: $(VENV)/image.stamp
+	@$(BIN)/python -m flatmq_tools.packages --release build/release
+
 lint: $(VENV)/test.stamp $(VENV)/stubs.stamp
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
+	@$(BIN)/python -m flatmq_tools.private_access lib tools boards
 	@$(BIN)/python -m flatmq_tools.type_check $(VENV)/stubs
 
 # Without node or a network there are no figures of 32 bits, and the table says so.
