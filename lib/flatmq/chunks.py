@@ -80,6 +80,8 @@ class Chunks:
             m.offset = m.size = 0
             if m.qos:
                 r.answer()
+            if m.first & 14 == 8:
+                r.client.stats.dup0 += 1
             if self._new and self._taken:
                 r.client.stats.received += 1
             elif self._new:

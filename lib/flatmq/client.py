@@ -154,7 +154,12 @@ class Client(Session):
         if self.state != "offline":
             ms = min(ms, ticks_diff(self.due, self.now))
         if ms > 0:
-            self.link.wait(ms, self.blocked or self.state == "connecting")
+            try:
+                self.link.wait(ms, self.blocked or self.state == "connecting")
+            except Exception as e:
+                if not self.connection:
+                    raise
+                self.connection.lost("closed", "wait", e)
         return self.poll()
 
     def flush(self) -> None:

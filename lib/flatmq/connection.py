@@ -3,6 +3,8 @@
 Memory is allocated here: by the lookup, the socket, an error, and what runs on a connection.
 """
 
+import errno
+
 from . import client as clock
 from .client import silent
 from .port import const, ticks_add, ticks_diff
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
 
     from .client import Client
 
+_BY_PEER = (errno.ECONNRESET, errno.ECONNABORTED, 32)  # EPIPE, a name that boards lack
 _LOOK_UP = const(4)  # after so many failed tries the name is looked up again
 
 
@@ -128,7 +131,10 @@ class Connection:
         """Close the link; what ran on the connection is not touched again."""
         self.stream = None
         self.client.connected = False
-        self.client.link.close()
+        try:  # noqa: SIM105 (there is no contextlib on a board)
+            self.client.link.close()
+        except Exception:
+            pass
         self.client.outgoing = self.client.incoming = silent()
 
     def start(self) -> None:
@@ -154,4 +160,5 @@ class Connection:
         half = self._delay // 2
         c.due = ticks_add(c.due, half + (half * clock.random.getrandbits(8) >> 8))
         self._delay = min(self._delay * 2, c.options["retry_max_ms"])
-        c.lost(kind == "closed")
+        # Of what is raised, only this says that the peer has closed the connection.
+        c.lost(kind == "closed" and (error == 0 or getattr(error, "errno", 0) in _BY_PEER))

@@ -118,18 +118,27 @@ def send(router: "Router") -> None:
 
 
 def resume(router: "Router", remembered: bool) -> None:
-    """A connection is there. Requests that were not answered go again, and all subscriptions
-    unless the broker has `remembered` them."""
+    """A connection is there. Requests that were not answered go again, before all else, and all
+    subscriptions unless the broker has `remembered` them."""
+    s = router.client
+    router.waiting = False
     for r in router.requests:
         if r.id:
-            router.client.ids.remove(r.id)
+            s.ids.remove(r.id)
             r.id = 0
-    if not remembered:
-        for r in router.requests:
-            if r.handler is None:
-                r.granted = b""
+        if not r.filters or not (remembered or r.handler is not None):
+            r.granted = b""  # there is nothing left to ask for
+    if remembered:
+        router.requests[:] = [r for r in router.requests if r.filters]
+    else:
         router.requests[:] = router.subscriptions
-    send(router)
+    for r in router.requests:
+        r.id = s.next_id()
+        s.ids.append(r.id)
+        s.urgent.append(_packet(r))
+    s.queued = True
+    if not router.requests:
+        unload("requests", "wire", "calls")
 
 
 def answered(router: "Router", first: int, data: bytes) -> "bool | str":

@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any
 
-# What a message waits for, by the first byte of that packet. Each PUBREL that is sent again on a
-# later connection adds 1 to PUBCOMP.
+# What a message waits for, by the first byte of that packet.
 _PUBACK = const(0x40)
 _PUBREC = const(0x50)
 _PUBCOMP = const(0x70)
@@ -96,6 +95,7 @@ class Session:
     now: int  # the client's clock
     wrote: int  # what it was when bytes last went out
     past: "Any"  # Resend, while packets of an earlier connection are in the ring
+    urgent: "list[Any]"  # packets that go first on this connection
     large: "Any"  # Pieces, once there was a message too large for the ring
     gate: "Callable[[bool | None], bool | None] | None"
     give_up: int  # times in a row that the peer closes on a message before it is set aside
@@ -220,6 +220,8 @@ class Session:
         n += 2 if n < 128 else 3 if n < 16384 else 4 if n < 2097152 else 5
         if n > self.size:
             raise ValueError(f"packet must be at most tx_size, {self.size} bytes, not {n}")
+        if self.past and not self.open:
+            self.past.skip()
         self._reclaim()
         if self.end + n > self.limit:
             if self.top or n >= self.tail:  # not ==: a full ring would look like an empty one
@@ -260,11 +262,10 @@ class Session:
             return i == self.slots and self.large.settle(first)
         due = self.waits[i]
         if first == _PUBREC and due >= _PUBREC:
-            if due == _PUBREC:
-                self.waits[i] = _PUBCOMP
+            self.waits[i] = _PUBCOMP
             self.answer(0x62, pid)
             return True
-        if first != due and not (first == _PUBCOMP and due > _PUBCOMP):
+        if first != due:
             if first != _PUBACK or due != _PUBREC:
                 return False
             self.stats.downgraded += 1  # this broker does not have QoS 2
@@ -371,6 +372,11 @@ class Session:
                     at = self.size
                     left = answered = self.answers
                     continue
+                if self.urgent:
+                    src = self.urgent.pop(0)
+                    at = 0
+                    left = _len(src)
+                    continue
                 if large and large.sending:
                     left = large.next()
                     src = large.data
@@ -427,6 +433,8 @@ class Session:
             self.tail = self.at = self.part = self.end = self.top = 0
             self.limit = self.size
             self.past = None
+        elif self.past and not was_open:
+            self.past.outage()
         elif was_open:
             if not self.past:
                 from .resend import Resend
@@ -436,6 +444,7 @@ class Session:
             self.at = self.tail
             self.part = 0
             self.queued = True
+        self.urgent.clear()
         if self.large:
             self.large.lost(closed and was_open and self.at == self.tail)
         if doomed >= 0:

@@ -72,6 +72,7 @@ def claim(
     s.slots = inflight
     s.ids = [0] * (inflight + 1)
     s.received = []
+    s.urgent = []
     s.offs = [-1] * inflight
     s.waits = bytearray(inflight)
     s.last_id = last_id
@@ -80,7 +81,7 @@ def claim(
     s.same = True
     s.past = s.large = s.gate = s.on_dropped = s.topic = None
     s.name = b""
-    s.names = [b""] * _NAMES
+    s.names = [None] * _NAMES
     s.fields = [b""] * _NAMES
     s.stats = Stats()
     for name in _COUNTERS.split():

@@ -31,14 +31,14 @@ class TCP:
     """A link to `host` and `port`. IPv4 is preferred where a name has both."""
 
     def __init__(self, host: str, port: int) -> None:
-        self._host = host
-        self._port = port
+        self.host = host
+        self.port = port
         self.address: tuple | None = None
         self._sock: socket.socket | None = None
 
     def resolve(self) -> None:
         """Look the name up. May block."""
-        found = socket.getaddrinfo(self._host, self._port, 0, socket.SOCK_STREAM)
+        found = socket.getaddrinfo(self.host, self.port, 0, socket.SOCK_STREAM)
         self.address = min(found, key=lambda a: a[0] != socket.AF_INET)
 
     def connect(self) -> None:
