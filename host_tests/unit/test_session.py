@@ -150,7 +150,7 @@ class ClientDriver:
 
     def lose(self) -> None:
         # Not by the peer: after that, messages go one at a time, which test_wedge.py looks at.
-        self.bench.stream.raises = OSError(errno.EHOSTUNREACH, "read")
+        self.bench.stream.raises["read"] = OSError(errno.EHOSTUNREACH, "read")
         self.bench.drain()
         assert not self.client.connected
 
