@@ -164,11 +164,12 @@ class Session:
         if name not in self.names:
             from .topic import is_name
 
-            if not isinstance(name, (bytes, bytearray)) or not is_name(name, 0, _len(name)):
+            n = _len(name) if isinstance(name, (bytes, bytearray)) else 65536
+            if n > 65535 or not is_name(name, 0, n):
                 from .wire import field
 
                 name = field("topic name", name, is_name)
-            if name is topic or isinstance(topic, str):  # else it may change
+            if isinstance(topic, (bytes, str)):  # another buffer may change
                 self.names.append(name)
                 self.names.pop(0)
         self.name = name
@@ -350,6 +351,7 @@ class Session:
                     at = large.at
                     if left or not large.sending:
                         continue
+                    self.blocked = True  # more of it goes as soon as the network takes it
                     yield large.failed
                     continue
                 if self.past:

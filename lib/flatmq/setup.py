@@ -79,7 +79,7 @@ def claim(
     s.open = s.queued = s.blocked = s.held = False
     s.same = True
     s.past = s.large = s.gate = s.on_dropped = s.topic = None
-    s.names = [b""] * _NAMES
+    s.names = [b"/"] * _NAMES
     s.stats = Stats()
     for name in _COUNTERS.split():
         setattr(s.stats, name, 0)
