@@ -8,8 +8,8 @@ import zlib
 from collections.abc import Iterator
 from unittest import mock
 
-import pytest
 import fake_link
+import pytest
 from fake_link import Bench, Clock, FakeStream, fake_clock
 from hypothesis import given
 from hypothesis import strategies as st
