@@ -49,7 +49,6 @@ def set_aside(s: Session, at: int, reason: str) -> None:
         pid = s.ids[i]
         s.release(i)
     else:
-        s.unsent -= 1
         s.pending -= 1
     first = at + 1
     while s.buf[first] > 127:

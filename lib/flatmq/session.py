@@ -28,7 +28,9 @@ _PUBCOMP = const(0x70)
 # Looking up a builtin costs a miss in the module first.
 _len = len
 _BUFFERS = (bytes, bytearray, memoryview)
-_QOS = (0, 1, 2)
+_LASTING = (bytes, str)
+_BYTES = (bytes, bytearray)
+_QOS = (1, 2)
 
 
 class Stats:
@@ -72,7 +74,6 @@ class Session:
     answers: int  # bytes of answers that wait
     pending: int  # messages accepted and not yet acknowledged, or at QoS 0 not yet handed to the
     # network; wait for 0 before deep sleep
-    unsent: int  # those of QoS 0
     slots: int  # records
     count: int  # records in use
     # Packet identifiers in use, 0 for each free record: first the records, then the message that
@@ -122,7 +123,7 @@ class Session:
         if topic is not self.topic:
             self._check(topic)
         topic = self.name
-        if payload.__class__ not in _BUFFERS or qos not in _QOS:
+        if payload.__class__ not in _BUFFERS or (qos and qos not in _QOS):
             from .setup import converted
 
             payload = converted(payload, qos)
@@ -154,7 +155,6 @@ class Session:
         if qos:
             return self._record(qos, n, at)
         self.end = at
-        self.unsent += 1
         self.pending += 1
         return 0
 
@@ -164,16 +164,16 @@ class Session:
         if name not in self.names:
             from .topic import is_name
 
-            n = _len(name) if isinstance(name, (bytes, bytearray)) else 65536
+            n = _len(name) if isinstance(name, _BYTES) else 65536
             if n > 65535 or not is_name(name, 0, n):
                 from .wire import field
 
                 name = field("topic name", name, is_name)
-            if isinstance(topic, (bytes, str)):  # another buffer may change
+            if isinstance(topic, _LASTING):  # another buffer may change
                 self.names.append(name)
                 self.names.pop(0)
         self.name = name
-        self.topic = topic if isinstance(topic, (bytes, str)) else None
+        self.topic = topic if isinstance(topic, _LASTING) else None
 
     def _record(self, qos, n, end):
         """Give the PUBLISH at `self.end`, up to `end`, an identifier (before `n`) and a record.
@@ -260,8 +260,8 @@ class Session:
         self.offs[i] = -1
         self.count -= 1
         self.pending -= 1
-        if not self.count:
-            self.queued = True  # an empty ring is begun at its start again
+        if not self.count and self.at == self.end and not (self.top or self.past):
+            self.tail = self.at = self.end = 0
 
     def answer(self, first: int, pid: int = 0) -> None:
         """Queue a packet of four bytes, or of two if it has no packet identifier. There must be
@@ -302,13 +302,14 @@ class Session:
                 if not n:
                     self.blocked = True
                     yield None
+                    self.blocked = False
                     continue
                 self.wrote = self.now
                 at += n
                 left -= n
                 if packet >= 0 and (left or whole < 0):
                     # Only a part was written, or of a ring that has wrapped: look at each packet.
-                    self.part = at - self.at
+                    self.part = at - self.at if left else 0
                     while packet < at:
                         n = shift = 0
                         stop = packet + 1
@@ -320,18 +321,14 @@ class Session:
                         if stop > at:
                             break
                         if src[packet] & 0xF6 == 0x30:
-                            self.unsent -= 1
                             self.pending -= 1
                             whole -= 1
                         packet = stop
-            self.blocked = False
             # A span has ended.
             if packet >= 0:
                 if whole > 0:
-                    self.unsent -= whole
                     self.pending -= whole
                 self.at = 0 if at == self.top else at
-                self.part = 0
                 packet = -1
             elif answered:  # answers that came meanwhile move to the front
                 self.answers -= answered
@@ -365,15 +362,17 @@ class Session:
                 elif self.at != self.end:
                     at = packet = self.at
                     left = self.end - at
-                    whole = self.unsent
+                    whole = -1 if large and large.waits else self.pending - self.count
                     if left < 0:
                         left = self.top - at
                         whole = -1
                     continue
                 elif not self.answers:
                     if not self.count:
-                        self.tail = self.at = self.end = self.top = 0
-                        self.limit = self.size
+                        self.tail = self.at = self.end = 0
+                        if self.top:
+                            self.top = 0
+                            self.limit = self.size
                     self.queued = False
             yield None
 
@@ -397,7 +396,7 @@ class Session:
         was_open = self.open
         self.open = False
         doomed = -1
-        if not (self.count or self.unsent):  # requests may be left, which are made again
+        if not self.pending:  # requests may be left, which are made again
             self.tail = self.at = self.part = self.end = self.top = 0
             self.limit = self.size
             self.past = None

@@ -68,7 +68,7 @@ def claim(
     s.size = s.limit = tx_size
     s.buf = memoryview(bytearray(tx_size + answers))
     s.room = answers - 4
-    s.tail = s.at = s.part = s.end = s.top = s.answers = s.unsent = s.count = s.pending = 0
+    s.tail = s.at = s.part = s.end = s.top = s.answers = s.count = s.pending = 0
     s.slots = inflight
     s.ids = [0] * (inflight + 1)
     s.received = []
