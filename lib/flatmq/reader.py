@@ -118,9 +118,7 @@ def reading(
                         if first == 0x40 or first == 0x70:
                             n = s.settle(first, pid)
                         elif first == 0x90 or first == 0xB0:
-                            from .requests import answered
-
-                            n = answered(s.load(), first, bytes(buf[t:end]))
+                            n = s.load().answered(first, bytes(buf[t:end]))
                         elif s.answers > s.room:
                             n = LATER
                         elif first == 0x50:
