@@ -93,8 +93,12 @@ def reading(
                         break
                     from .chunks import begin
 
+                    large = s.load()
+                    large.message.set_flags(first)
+                    large.message.at = at
+                    large.message.end = end
                     # A text; or where the payload begins, 0 if the header is cut.
-                    what = begin(s, first, at, t, have, end)
+                    what = begin(large, t, have)
                     if not what:
                         break
                     if what.__class__ is int:
