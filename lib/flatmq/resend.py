@@ -37,6 +37,7 @@ def drop(self: Session, packet_id: int) -> bool:
         return False  # a request
     if not self.past:
         self.past = Resend(self)
+        self.plain = False
     set_aside(self, self.offs[i], reason)
     return True
 

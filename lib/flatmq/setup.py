@@ -76,10 +76,12 @@ def claim(
     s.waits = bytearray(inflight)
     s.last_id = last_id
     s.now = s.wrote = s.give_up = 0
-    s.open = s.queued = s.blocked = s.held = False
+    s.open = s.queued = s.blocked = s.held = s.plain = False
     s.same = True
     s.past = s.large = s.gate = s.on_dropped = s.topic = None
+    s.name = b""
     s.names = [b"/"] * _NAMES
+    s.fields = [b"\0\1/"] * _NAMES
     s.stats = Stats()
     for name in _COUNTERS.split():
         setattr(s.stats, name, 0)

@@ -23,7 +23,9 @@ from .tls import TLS
 TURN_MS = 100  # that a turn of a thread may wait
 _FULL_MS = 20  # between two looks at a log that is full
 _TROUBLE_S = 1.0  # between two tries to append to a disk that has no room
-_PATIENCE_MS = 2000  # for the broker to take what is to be said before the end
+# For the broker to read the last acknowledgements and close. To close before it does loses them if
+# more has arrived from it meanwhile, and it sends those messages again.
+_PATIENCE_MS = 5000
 
 
 class IngestError(RuntimeError):
@@ -111,7 +113,7 @@ class Ingest:
         return {}
 
     def _subscribe(self, noted: dict[str, Any]) -> None:
-        self._subscription = self.client.subscribe(self.filters, self.client._take, self.qos, True)
+        self._subscription = self.client.subscribe(self.filters, self.client.take, self.qos, True)
         self.client.remembered = noted == self._wanted
         stale = [f for f in noted.get("filters", []) if f not in self.filters]
         if stale:

@@ -315,11 +315,12 @@ class BulkClient(Client):
 
     def _found(self, m: Message) -> None:
         """Every message has the same handler, also one of a subscription of earlier days."""
-        self._router._routes[0] = self._take
+        self._router._routes[0] = self.take
         self._router._count = 1
 
-    def _take(self, m: Message) -> None:
-        """The handler for what goes the ordinary way."""
+    def take(self, m: Message) -> None:
+        """Append a message. This is the handler to subscribe with, for messages that are not taken
+        in bulk."""
         if m.offset == 0:
             head = 0x30 | m.dup << 3 | m.qos << 1 | m.retain
             number = self._router._pid if m.qos else 0
