@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any
 
+    from . import blocking, connection, pieces, requests, resend, setup
     from .connection import Connection
     from .error import MQTTError
     from .message import Message
@@ -81,12 +82,16 @@ class Client(Session):
     bulk: "Callable[[bytearray, int, int], int] | None"
 
     if TYPE_CHECKING:  # the methods that `calls` adds
-        from .blocking import connect, disconnect, wait
-        from .connection import start
-        from .pieces import publish_from
-        from .requests import subscribe, unsubscribe
-        from .resend import drop
-        from .setup import set_credentials, set_will
+        connect = blocking.connect  # an import in a class has no type
+        disconnect = blocking.disconnect
+        drop = resend.drop
+        publish_from = pieces.publish_from
+        set_credentials = setup.set_credentials
+        set_will = setup.set_will
+        start = connection.start
+        subscribe = requests.subscribe
+        unsubscribe = requests.unsubscribe
+        wait = blocking.wait
 
         def __init__(
             self,

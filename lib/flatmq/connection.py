@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _BY_PEER = (errno.ECONNRESET, errno.ECONNABORTED, 32)  # EPIPE, a name that boards lack
 _LOOK_UP = const(4)  # after so many failed tries the name is looked up again
+_STEADY = const(10000)  # ms online after which the next loss starts with a short wait again
 
 
 def start(self: "Client") -> None:
@@ -37,6 +38,7 @@ class Connection:
         self.stream: Any = None
         self._delay = client.options["retry_ms"]  # before the next try
         self._tries = 0
+        self._since = 0  # when the connection was accepted
 
     def dialing(self) -> "Iterator[None]":
         """Connect, step by step, as soon as the client's `due` has passed."""
@@ -103,8 +105,8 @@ class Connection:
         same = c.session_present or (version == 3 and not clean)
         c.state = "online"
         c.connected = True
-        c.due = c.now  # keep alive
-        c.wrote = c.now
+        c.due = ticks_add(c.now, min(c.interval, _STEADY))
+        c.wrote = self._since = c.now
         c.resume(same)
         router = c.router
         if router:
@@ -116,9 +118,11 @@ class Connection:
         return None
 
     def steady(self) -> None:
-        """The connection has lasted: the next loss starts with a short wait again."""
-        self._tries = 0
-        self._delay = self.client.options["retry_ms"]
+        """If the connection has lasted, the next loss starts with a short wait again."""
+        c = self.client
+        if ticks_diff(c.now, self._since) >= min(c.interval, _STEADY):
+            self._tries = 0
+            self._delay = c.options["retry_ms"]
 
     def ended(self, buf: bytearray) -> bool:
         """Throw away what came in. Returns whether the peer has closed."""

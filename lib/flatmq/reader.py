@@ -93,8 +93,12 @@ def reading(
                         break
                     from .chunks import begin
 
+                    large = s.load()
+                    large.message.set_flags(first)
+                    large.message.at = at
+                    large.message.end = end
                     # A text; or where the payload begins, 0 if the header is cut.
-                    what = begin(s, first, at, t, have, end)
+                    what = begin(large, t, have)
                     if not what:
                         break
                     if what.__class__ is int:
@@ -118,9 +122,7 @@ def reading(
                         if first == 0x40 or first == 0x70:
                             n = s.settle(first, pid)
                         elif first == 0x90 or first == 0xB0:
-                            from .requests import answered
-
-                            n = answered(s.load(), first, bytes(buf[t:end]))
+                            n = s.load().answered(first, bytes(buf[t:end]))
                         elif s.answers > s.room:
                             n = LATER
                         elif first == 0x50:

@@ -65,6 +65,9 @@ def unsubscribe(self: "Client", filters: "bytes | str | list[bytes] | list[str]"
 def _checked(filters):
     if isinstance(filters, (bytes, str)):
         filters = [filters]
+    if not isinstance(filters, (list, tuple)):
+        kind = type(filters).__name__
+        raise TypeError(f"topic filter must be bytes, str or a list of them, not {kind}")
     number("number of topic filters", len(filters), 1, 65535)
     filters = [field("topic filter", f, is_filter) for f in filters]
     for f in filters:

@@ -52,6 +52,13 @@ class Router:
         for name in self._names:
             name[0:] = b"\0\0\0"  # not the beginning of any PUBLISH: no topic name is empty
 
+    def answered(self, first: int, data: bytes) -> "bool | str":
+        """Handle a SUBACK or UNSUBACK: see `requests.answered`. In a function of its own, as a
+        name in a generator would keep that module in memory."""
+        from .requests import answered
+
+        return answered(self, first, data)
+
     def publish(self, first: int, at: int, end: int) -> "str | None":
         """Handle a PUBLISH (section 3.3) that begins with `first` and goes on from `at` to `end`
         in the receive buffer. Returns None, LATER, or the rule that it breaks."""

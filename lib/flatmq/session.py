@@ -181,12 +181,13 @@ class Session:
         else:
             from .topic import is_name
 
-            if not isinstance(name, _BYTES) or not is_name(name, 0, _len(name)):
+            n = _len(name) if isinstance(name, _BYTES) else 65536
+            if n > 65535 or not is_name(name, 0, n):
                 from .wire import field
 
                 name = field("topic name", name, is_name)
             self.name = bytes((_len(name) >> 8, _len(name) & 255)) + name
-            if name is topic or isinstance(topic, str):  # else it may change
+            if isinstance(topic, _LASTING):  # another buffer may change
                 self.names.append(name)
                 self.names.pop(0)
                 self.fields.append(self.name)
@@ -383,6 +384,7 @@ class Session:
                     at = large.at
                     if left or not large.sending:
                         continue
+                    self.blocked = True  # more of it goes as soon as the network takes it
                     yield large.failed
                     continue
                 if self.past:

@@ -81,8 +81,8 @@ def claim(
     s.same = True
     s.past = s.large = s.gate = s.on_dropped = s.topic = None
     s.name = b""
-    s.names = [None] * _NAMES
-    s.fields = [b""] * _NAMES
+    s.names = [b"/"] * _NAMES
+    s.fields = [b"\0\1/"] * _NAMES
     s.stats = Stats()
     for name in _COUNTERS.split():
         setattr(s.stats, name, 0)

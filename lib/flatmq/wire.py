@@ -62,17 +62,19 @@ def field(what: str, value: "bytes | str", is_good=is_utf8) -> bytes:
     if len(value) > 65535:
         raise ValueError(f"{what} must be at most 65535 bytes, not {len(value)}")
     if is_good and not is_good(value, 0, len(value)):
-        raise ValueError(f"{what} {value!r}: {_fault(value)}")
+        raise ValueError(f"{what} {value!r}: {_fault(value, is_good)}")
     return value
 
 
-def _fault(value):
+def _fault(value, is_good):
     """Return which rule a field breaks."""
     if not is_utf8(value, 0, len(value)):
         return "U+0000 is not allowed" if b"\0" in value else "not UTF-8"
     if not value:
         return "must not be empty"
-    return "wildcards are not allowed here"
+    if is_good is is_filter:
+        return "a wildcard must be a whole level, and # the last one"
+    return "wildcards are not allowed"
 
 
 def is_filter(buf: "bytes | bytearray", at: int, end: int) -> bool:
