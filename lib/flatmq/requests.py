@@ -5,7 +5,7 @@ Loaded for that; a board lets go of it once everything is answered.
 
 from .calls import unload
 from .port import const, ticks_add
-from .subscription import Subscription
+from .router import Subscription
 from .wire import field, is_filter, number, packet
 
 TYPE_CHECKING = const(0)
