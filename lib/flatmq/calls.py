@@ -18,6 +18,7 @@ _KEPT = {
     "connect": "blocking",
     "disconnect": "blocking",
     "drop": "resend",
+    "ping": "connection",
     "publish_from": "pieces",
     "start": "connection",
     "wait": "blocking",

@@ -21,7 +21,7 @@ def begin(r: Router, t: int, have: int) -> "int | str":
     if m.qos:
         n += 2
     if n > have:
-        return 0 if n - m.at <= r.client.rx_size else "topic name > rx_size"
+        return 0 if n - m.at <= len(m.buf) // 2 - 1 else "topic name > rx_size"
     if not r.large:
         r.large = Chunks(r)
     m.size = m.end - n

@@ -98,7 +98,7 @@ class Session:
     urgent: "list[Any]"  # packets that go first on this connection
     large: "Any"  # Pieces, once there was a message too large for the ring
     gate: "Callable[[bool | None], bool | None] | None"
-    give_up: int  # times in a row that the peer closes on a message before it is set aside
+    options: "dict[str, Any]"  # the arguments of a client; none for a session alone
     on_dropped: "Callable[[int, bytes, str], None] | None"
     stats: "Stats"
     topic: "Any"  # what publish was last given; the session itself if that may change,
@@ -351,16 +351,18 @@ class Session:
                         packet = stop
             # A span has ended.
             if packet >= 0:
+                packet = -1
                 if whole > 0:
                     self.pending -= whole
-                self.at = 0 if at == self.top else at
-                packet = -1
                 if self.plain and at == self.end:
-                    if not self.count:
+                    if self.count:
+                        self.at = at
+                    else:
                         self.tail = self.at = self.end = 0
                     self.queued = False
                     yield None
                     continue
+                self.at = 0 if at == self.top else at
             elif answered:  # answers that came meanwhile move to the front
                 self.answers -= answered
                 for n in range(self.size, self.size + self.answers):

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 _ANSWERS = const(64)  # bytes
 _NAMES = const(8)  # topic names remembered as valid
-_NEVER = const(268435455)  # ms, 3 days
 _COUNTERS = (
     "received unrouted skipped strays dup0 resent renewed dropped downgraded connects losses"
 )
@@ -76,7 +75,8 @@ def claim(
     s.offs = [-1] * inflight
     s.waits = bytearray(inflight)
     s.last_id = last_id
-    s.now = s.wrote = s.give_up = 0
+    s.now = s.wrote = 0
+    s.options = {}
     s.open = s.queued = s.blocked = s.held = s.plain = False
     s.same = True
     s.past = s.large = s.gate = s.on_dropped = None
@@ -91,19 +91,15 @@ def claim(
 
 def make(c: "Client", *args: "Any", **given: "Any") -> None:
     """Give a client what it has from the beginning on."""
-    c.options = o = _options(*args, **given)
+    o = _options(*args, **given)
     # Packet identifiers start anywhere: a reboot must not reuse what it left in flight.
     claim(c, o["tx_size"], o["inflight"], clock.random.getrandbits(15), o["answers"])
-    c.rx_size = o["rx_size"]
-    c.rx = bytearray(2 * c.rx_size + 2)
+    c.rx = bytearray(2 * o["rx_size"] + 2)
     c.router = c.bulk = c.error = c.connection = None
     c.connected = c.session_present = c.asked = c.busy = False
     c.heard = c.due = 0
     c.state = "offline"
-    c.timeout = o["timeout"] * 1000
-    c.interval = o["keepalive"] * 750 or _NEVER
-    c.release_dup = o["version"] == 3
-    c.give_up = o["give_up"]
+    c.options = o
     c.on_dropped = o["on_dropped"]
     c.outgoing = c.incoming = silent()
     c.hello = hello_of(o)
