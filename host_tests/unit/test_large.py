@@ -476,6 +476,8 @@ def test_what_was_published_after_it_goes_again_after_it(clock: Clock) -> None:
     (large,) = bench.published()
     assert large.payload == PAYLOAD
     bench.feed(peer.puback(large.pid))
+    assert bench.sent() == [(0xC0, b"")], "whether the broker is there at all"
+    bench.feed(peer.packet(0xD0))
     assert [p.payload for p in bench.published()] == [b"after"]
 
 

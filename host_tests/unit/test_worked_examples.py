@@ -271,14 +271,11 @@ def test_dup_is_set_on_what_was_sent_before_and_only_there(clock: Clock) -> None
         bench.client.publish(b"t", b"old", qos)
     bench.client.poll()
     assert [(p.qos, p.dup) for p in bench.published()] == [(0, False), (1, False), (2, False)]
-    bench.lose()
+    bench.outage()
     bench.client.publish(b"t", b"new", 1)
     bench.online(present=True)
-    got = bench.published()  # one at a time
-    bench.feed(peer.puback(got[0].pid))
-    got += bench.published()
-    bench.feed(peer.puback(got[1].pid))  # a broker without QoS 2
-    got += bench.published()
+    bench.client.poll()
+    got = bench.published()
     wanted = [(1, True, b"old"), (2, True, b"old"), (1, False, b"new")]
     assert [(p.qos, p.dup, p.payload) for p in got] == wanted
 

@@ -108,7 +108,7 @@ class Session:
     give_up: int  # times in a row that the peer closes on a message before it is set aside
     on_dropped: "Callable[[int, bytes, str], None] | None"
     stats: "Stats"
-    topic: "bytes | str | None"  # what publish was last given,
+    topic: "Any"  # what publish was last given; the session itself if that may change,
     name: bytes  # and the same checked, with its length before it
     names: "list[bytes]"  # the last topic names,
     fields: "list[bytes]"  # and each with its length before it
@@ -195,7 +195,7 @@ class Session:
                 self.names.pop(0)
                 self.fields.append(self.name)
                 self.fields.pop(0)
-        self.topic = topic if isinstance(topic, _LASTING) else None
+        self.topic = topic if isinstance(topic, _LASTING) else self
 
     def _record(self, qos, n):
         """Give the PUBLISH at `end` a record, and an identifier in the bytes before `n`."""
@@ -433,7 +433,8 @@ class Session:
         was_open = self.open
         self.open = False
         doomed = -1
-        if not self.pending:  # requests may be left, which are made again
+        if self.pending == (1 if self.large and self.large.waits else 0):
+            # The ring is empty, but for requests, which are made again.
             self.tail = self.at = self.part = self.end = self.top = 0
             self.limit = self.size
             self.past = None

@@ -79,7 +79,8 @@ def claim(
     s.now = s.wrote = s.give_up = 0
     s.open = s.queued = s.blocked = s.held = s.plain = False
     s.same = True
-    s.past = s.large = s.gate = s.on_dropped = s.topic = None
+    s.past = s.large = s.gate = s.on_dropped = None
+    s.topic = s
     s.name = b""
     s.names = [b"/"] * _NAMES
     s.fields = [b"\0\1/"] * _NAMES
