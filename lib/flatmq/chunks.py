@@ -7,28 +7,6 @@ from .reader import LATER
 from .router import Router
 
 
-def begin(r: Router, t: int, have: int) -> "int | str":
-    """Begin with a packet larger than the buffer. The message of the router has its first byte
-    and where it begins and ends; its body begins at `t`, and the bytes up to `have` are there.
-    Returns where its payload begins, 0 if its header is cut, or the rule that it breaks."""
-    m = r.message
-    if m.first & 0xF0 != 0x30:
-        return "larger than rx_size" if m.first == 0x90 else "length"
-    n = t + 2
-    if n > have:
-        return 0
-    n += m.buf[t] << 8 | m.buf[t + 1]
-    if m.qos:
-        n += 2
-    if n > have:
-        return 0 if n - m.at <= len(m.buf) // 2 - 1 else "topic name > rx_size"
-    if not r.large:
-        r.large = Chunks(r)
-    m.size = m.end - n
-    m.end = n
-    return r.large.begin(t)
-
-
 class Chunks:
     """Large messages for the handlers of a `router` that take pieces."""
 
@@ -37,10 +15,27 @@ class Chunks:
         self._new = True  # it was not received before
         self._taken = False  # somebody takes it
 
-    def begin(self, at: int) -> "int | str":
-        """Begin with the message of the router, a PUBLISH whose topic name and packet identifier
-        lie from `at` to its `end`; `size` bytes of payload follow, for `piece`. Returns that end,
-        or the rule that it breaks."""
+    def begin(self, t: int, have: int) -> "int | str":
+        """Begin with a message: see `Router.begin`. Its payload comes to `piece`."""
+        m = self._router.message
+        if m.first & 0xF0 != 0x30:
+            return "larger than rx_size" if m.first == 0x90 else "length"
+        n = t + 2
+        if n > have:
+            return 0
+        n += m.buf[t] << 8 | m.buf[t + 1]
+        if m.qos:
+            n += 2
+        if n > have:
+            if n - m.at <= len(m.buf) // 2 - 1:
+                return 0
+            return "topic name > rx_size"
+        m.size = m.end - n
+        m.end = n
+        return self._take(t)
+
+    def _take(self, at):
+        """Begin with the message whose topic name and packet identifier lie from `at` to `end`."""
         r = self._router
         m = r.message
         m.at = m.end - 2 if m.qos else m.end

@@ -26,6 +26,18 @@ def silent() -> "Iterator[None]":
         yield None
 
 
+def pausing(c: "Client") -> "Iterator[BaseException | None]":
+    """Wait, at each step, for the `patience` of a client or until its link has something to do.
+    Yields what the link raised: a function that catches it by name has its frame on the heap."""
+    while True:
+        try:
+            c.link.wait(c.patience, c.blocked or c.state == "connecting")
+        except BaseException as e:
+            yield e
+        else:
+            yield None
+
+
 class Client(Session):
     """An MQTT 3.1.1 (`version` 4) or 3.1 (`version` 3) client.
 
@@ -65,6 +77,8 @@ class Client(Session):
     connection: "Connection"  # None until start()
     outgoing: "Iterator[Any]"  # Session.writing on this connection
     incoming: "Iterator[Any]"  # reader.reading on it, or what leads to it
+    pause: "Iterator[BaseException | None]"  # pausing(self)
+    patience: int  # ms that it waits
     due: int  # when time matters next
     heard: int  # when bytes last came in
     asked: bool  # a PINGREQ has left since
@@ -153,11 +167,11 @@ class Client(Session):
         if self.state != "offline":
             ms = min(ms, ticks_diff(self.due, self.now))
         if ms > 0:
-            try:
-                self.link.wait(ms, self.blocked or self.state == "connecting")
-            except Exception as e:
-                if not self.connection:
-                    raise
+            self.patience = ms
+            e = _next(self.pause)
+            if e is not None:
+                if not self.connection or not isinstance(e, Exception):
+                    raise e
                 self.connection.lost("closed", "wait", e)
         return self.poll()
 

@@ -91,14 +91,12 @@ def reading(
                 elif end > have:
                     if end - at <= size:
                         break
-                    from .chunks import begin
-
                     large = s.load()
                     large.message.set_flags(first)
                     large.message.at = at
                     large.message.end = end
                     # A text; or where the payload begins, 0 if the header is cut.
-                    what = begin(large, t, have)
+                    what = large.begin(t, have)
                     if not what:
                         break
                     if what.__class__ is int:

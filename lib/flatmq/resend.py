@@ -207,9 +207,8 @@ class Resend:
         """Whether the packet at `at` is to be sent; makes it ready."""
         s = self._session
         first = s.buf[at]
-        old = self.sent >= 0
         if at not in s.offs:  # a request, a QoS 0 message, or one that is settled
-            return first != _VOID and (first > 0x3F or not first & 6) and (cut or not old)
+            return first != _VOID and (first > 0x3F or not first & 6) and (cut or self.sent < 0)
         i = s.offs.index(at)
         if self._single:
             self._alone = at
@@ -217,9 +216,9 @@ class Resend:
             s.answer(0x62, s.ids[i])
             s.stats.resent += 1
             return False
-        if old:
+        if self.sent >= 0:
             s.stats.resent += 1
             if not s.same:
                 s.stats.renewed += 1
-        s.buf[at] = first | _DUP if old and s.same else first & ~_DUP
+        s.buf[at] = first | _DUP if self.sent >= 0 and s.same else first & ~_DUP
         return True

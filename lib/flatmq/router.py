@@ -126,6 +126,16 @@ class Router:
             return None
         return self._deliver(self._routes[i])
 
+    def begin(self, t: int, have: int) -> "int | str":
+        """Begin with a packet larger than the buffer. The message has its first byte, and where
+        it begins and ends; its body begins at `t`, and the bytes up to `have` are there. Returns
+        where its payload begins, 0 if its header is cut, or the rule that it breaks."""
+        if not self.large:
+            from .chunks import Chunks
+
+            self.large = Chunks(self)
+        return self.large.begin(t, have)
+
     def find(self, at: int, end: int, chunks: bool) -> int:
         """Find the handlers of the topic name whose length is at `at` and which goes up to `end`;
         with `chunks`, of those that take messages in pieces. Returns -1 if it is not a topic

@@ -35,6 +35,13 @@ _BYTES = (bytes, bytearray)
 _QOS = (0, 1, 2)
 
 
+def _converted(payload, qos):
+    # In a function of its own: what is imported is a local, and `publish` has no room for it.
+    from .setup import converted
+
+    return converted(payload, qos)
+
+
 class Stats:
     """Counters since the client was made. Small ints on a board up to 1,073,741,823."""
 
@@ -135,7 +142,10 @@ class Session:
                 and payload.__class__ is not _memoryview
             )
         ):
-            payload = self._checked(topic, payload, qos)
+            if topic is not self.topic:
+                self._check(topic)
+            if qos not in _QOS or not isinstance(payload, _BUFFERS):
+                payload = _converted(payload, qos)
         topic = self.name
         n = _len(topic) + _len(payload)
         if qos:
@@ -166,15 +176,8 @@ class Session:
         self.queued = True
         return qos
 
-    def _checked(self, topic, payload, qos):
-        """Have a topic name in `name`, and return a payload as a buffer. ValueError or TypeError
-        for what is not valid."""
-        if qos not in _QOS or not isinstance(payload, _BUFFERS):
-            from .setup import converted
-
-            payload = converted(payload, qos)
-        if topic is self.topic:
-            return payload
+    def _check(self, topic):
+        """Have a topic name in `name`; ValueError or TypeError if it is not valid."""
         name = topic.encode() if isinstance(topic, str) else topic
         if name in self.names:
             self.name = self.fields[self.names.index(name)]
@@ -193,7 +196,6 @@ class Session:
                 self.fields.append(self.name)
                 self.fields.pop(0)
         self.topic = topic if isinstance(topic, _LASTING) else self
-        return payload
 
     def _record(self, qos, n):
         """Give the PUBLISH at `end` a record, and an identifier in the bytes before `n`."""
