@@ -1,8 +1,8 @@
 # make demo · pipeline · look · test · bench · bench-pipeline · soak · faults · fuzz · fuzz-long ·
-# powercut · tools · firmware · flash · deploy · test-board · bench-board · lint · size · clean
+# powercut · tools · firmware · flash · deploy · test-board · bench-board · release · lint · size · clean
 #
-# Everything is installed into .venv; nothing else on the machine is touched, except that mosquitto
-# and node are installed with apt-get where that is allowed, by the targets that need them.
+# Everything is installed into .venv and build; nothing else on the machine is touched, except that
+# mosquitto and node are installed with apt-get where that is allowed, by targets that need them.
 
 PYTHON ?= python3
 VENV := .venv
@@ -28,7 +28,7 @@ if command -v apt-get >/dev/null; then \
 endef
 
 .PHONY: help demo pipeline look test bench bench-pipeline soak faults fuzz fuzz-long powercut tools \
-  firmware flash deploy test-board bench-board lint size clean mosquitto wasm
+  firmware flash deploy test-board bench-board release lint size clean mosquitto wasm aedes
 
 help:
 	@echo "make demo    a board's sketch publishes, this machine receives: a look in a few seconds"
@@ -48,8 +48,9 @@ help:
 	@echo "make deploy BOARD=pico_w  sketch and client go to a board that runs MicroPython; PORT, SKETCH, SET"
 	@echo "make test-board  the tests that need a board: BOARD_PORT, BOARD_WIFI, BOARD_BROKER, RESULTS"
 	@echo "make bench-board  memory and time on a board beside umqtt.simple: BOARD_PORT, BOARD_WIFI, BOARD_BROKER; writes docs/results.md"
-	@echo "make lint    ruff and mypy alone, the boards' types too"
+	@echo "make release the client's packages for mip as .mpy, in build/release"
 	@echo "make size    flash and memory that the client takes, by module and by step; writes docs/results.md"
+	@echo "make lint    ruff, mypy, the boards' types, no private access across modules"
 	@echo "make clean   removes .venv and what was built"
 
 demo: $(VENV)/demo.stamp
@@ -61,7 +62,7 @@ pipeline: $(VENV)/py311.stamp $(VENV)/demo.stamp $(VENV)/pipeline.stamp
 look: $(VENV)/pipeline.stamp
 	@$(BIN)/python host_tests/pipeline/look.py build/pipeline/report.html build/look
 
-test: mosquitto wasm lint
+test: mosquitto wasm aedes lint
 	@$(BIN)/pytest
 
 bench: $(VENV)/bench.stamp mosquitto
@@ -110,10 +111,14 @@ test-board: $(VENV)/test.stamp
 bench-board: $(VENV)/test.stamp
 	@PYTHONPATH=host_tests $(BIN)/python -m hil.bench --results $(or $(RESULTS),docs/results.md)
 
+release: $(VENV)/image.stamp
+	@$(BIN)/python -m flatmq_tools.packages --release build/release
+
 lint: $(VENV)/test.stamp $(VENV)/stubs.stamp
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
+	@$(BIN)/python -m flatmq_tools.private_access lib tools boards
 	@$(BIN)/python -m flatmq_tools.type_check $(VENV)/stubs
 
 # Without node or a network there are no figures of 32 bits, and the table says so.
@@ -154,6 +159,20 @@ $(VENV)/made.stamp:
 	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || \
 	  { echo "$(PYTHON) cannot make a venv: apt-get install python3-venv (Debian, Ubuntu)" >&2; exit 1; }
 	@$(PYTHON) -m venv --clear $(VENV)
+	@touch $@
+
+# A broker for tests, at the versions of its lock file.
+aedes: build/aedes/installed.stamp
+
+build/aedes/installed.stamp: host_tests/aedes/package.json host_tests/aedes/package-lock.json
+	@if ! command -v node >/dev/null || ! command -v npm >/dev/null; then \
+	  $(call apt_install,nodejs npm) || \
+	  { echo "node and npm are missing: install Node.js 20 or later (the tests start the broker aedes)" >&2; exit 1; }; \
+	fi
+	@echo "installing the broker aedes into build/aedes ..."
+	@mkdir -p build/aedes
+	@cp $^ build/aedes
+	@npm ci --prefix build/aedes --no-audit --no-fund --ignore-scripts --loglevel=error >/dev/null
 	@touch $@
 
 mosquitto:

@@ -1,10 +1,15 @@
 # The client as frozen modules: FROZEN_MANIFEST of a MicroPython build, or included from another
 # manifest with include("…/firmware/manifest.py").
+import os
+
 metadata(
     description="An MQTT client that allocates nothing once it is running",
-    version="0.1.0",
+    version="0.2.0",
     license="MIT",
     pypi_publish="flatmq",
 )
 
-package("flatmq", base_path="../lib")
+# A board has no use for stream_cpython. Paths are relative to this file.
+modules = [name for name in sorted(os.listdir("../lib/flatmq")) if name.endswith(".py")]
+modules.remove("stream_cpython.py")
+package("flatmq", tuple(modules), base_path="../lib")

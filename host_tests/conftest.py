@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from aedes_broker import Aedes
 from flatmq_tools import broker, bytecode, interpreter
 
 collect_ignore = [] if sys.version_info >= (3, 11) else ["pipeline"]
@@ -34,15 +35,18 @@ settings.register_profile(
 settings.load_profile("same")
 
 USERS = {"alice": "s3cret"}
+LARGEST = 400  # bytes of a packet that the "limited" mosquitto takes
 
-# Both brokers in each of the ways in which a scenario may want it. The embedded one keeps
-# nothing on disk, so that its "durable" one shows what a broker that forgets does.
+# The brokers, each in the ways in which a scenario may want it. The embedded one keeps nothing
+# on disk, so that its "durable" one shows what a broker that forgets does. A way that only one of
+# them has is for what only that one does.
 BROKERS: dict[str, dict[str, Callable[[], broker.Broker]]] = {
     "mosquitto": {
         "shared": broker.mosquitto,
         "own": broker.mosquitto,
         "durable": lambda: broker.mosquitto(persistence=True),
         "users": lambda: broker.mosquitto(users=USERS),
+        "limited": lambda: broker.mosquitto(extra=f"max_packet_size {LARGEST}"),
     },
     "embedded": {
         "shared": broker.embedded,
@@ -50,7 +54,13 @@ BROKERS: dict[str, dict[str, Callable[[], broker.Broker]]] = {
         "durable": broker.embedded,
         "users": lambda: broker.embedded(users=USERS),
     },
+    "aedes": {"shared": Aedes, "forbidding": Aedes},
 }
+
+
+def kinds(way: str) -> list[str]:
+    """The brokers that there are in that way."""
+    return [kind for kind, ways in BROKERS.items() if way in ways]
 
 
 def interpreter_command(name: str, heap: str) -> list[str]:

@@ -20,18 +20,29 @@ EXPECTED: "dict[str, dict]" = {
         "retained on resubscribe": True,
         # Is an UNSUBSCRIBE of a filter that was never subscribed answered?
         "unsuback for unknown": True,
+        # Does UNSUBSCRIBE end a subscription that was made on an earlier connection?
+        "unsubscribe in a kept session": True,
+        # Are SUBSCRIBE and UNSUBSCRIBE that come together always carried out one after another?
+        "requests in order": True,
         # CONNACK return code on a keep alive of 0, likewise.
         "keepalive 0": 0,
         # Is a message that a session had not acknowledged marked DUP when it comes again?
         "dup on redelivery": True,
         # Does a new message carry the DUP with which its publisher sent it?
         "dup forwarded": False,
+        # Does a message that was published with DUP reach a subscriber at QoS 0 with DUP: (as
+        # it is published, as a retained message)?
+        "dup at QoS 0": (False, False),
+        # Are messages delivered to "$share/group/filter", and not only the filter granted?
+        "shared subscriptions": True,
         # Does an acknowledgement that nothing waits for close the connection?
         "stray ack closes": False,
         # QoS 2 messages it sends while none of the earlier ones is released, of 100.
         "unreleased": 20,
         # Are there more of them once messages have waited for a client that was away?
         "unreleased after an outage": True,
+        # Does what waited for a client that was away always come in the order of publishing?
+        "order after an outage": True,
         # With its files kept: does a session survive SIGKILL?
         "survives SIGKILL": True,
         # Bytes of the largest payload that passes, of those tried.
@@ -46,14 +57,43 @@ EXPECTED: "dict[str, dict]" = {
         "copies of overlap": 3,
         "retained on resubscribe": False,
         "unsuback for unknown": False,
+        # It is not answered, and the messages go on.
+        "unsubscribe in a kept session": False,
+        "requests in order": True,
         "keepalive 0": None,
         "dup on redelivery": False,
         "dup forwarded": True,
+        "dup at QoS 0": (True, True),
+        "shared subscriptions": True,
         "stray ack closes": True,
         # Room in flight is free again with PUBREC: without PUBCOMP it goes on and on.
         "unreleased": 100,
         "unreleased after an outage": True,
+        "order after an outage": True,
         "survives SIGKILL": False,
         "largest payload": 900_000,
+    },
+    "aedes": {
+        "delivered": {(p, s): min(p, s) for p in range(3) for s in range(3)},
+        "level 3": 0,
+        "refusal": 5,
+        "refuses in identifiers": "",
+        "copies of overlap": 1,
+        "retained on resubscribe": True,
+        "unsuback for unknown": True,
+        "unsubscribe in a kept session": True,
+        # All that comes in one segment is begun at once.
+        "requests in order": False,
+        "keepalive 0": 0,
+        "dup on redelivery": False,
+        "dup forwarded": True,
+        "dup at QoS 0": (True, False),
+        "shared subscriptions": False,
+        "stray ack closes": False,
+        # Room in flight is free again with PUBREC: without PUBCOMP it goes on and on.
+        "unreleased": 100,
+        "unreleased after an outage": True,
+        "order after an outage": False,
+        "largest payload": 1_100_000,
     },
 }

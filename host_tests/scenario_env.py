@@ -30,6 +30,19 @@ class Inbox:
         return [message[1] for message in self.messages]
 
 
+class Reports:
+    """Keeps what a client reports through `on_dropped`."""
+
+    def __init__(self):
+        self.seen = []
+        self.reasons = []
+
+    def take(self, packet_id, topic, reason):
+        """Keeps one report."""
+        self.seen.append((packet_id, bytes(topic)))
+        self.reasons.append(reason)
+
+
 class Env:
     """What a scenario gets: where the broker is, what it is known to do, and some helpers.
 
@@ -38,6 +51,9 @@ class Env:
     """
 
     Inbox = Inbox
+    Reports = Reports
+    ticks_ms = staticmethod(ticks_ms)
+    ticks_diff = staticmethod(ticks_diff)
     MQTTError = MQTTError
 
     def __init__(self, options, expected=None):
@@ -98,6 +114,13 @@ class Env:
         """Fails, saying both, unless got == wanted."""
         if got != wanted:
             raise AssertionError(what + ": got " + repr(got) + ", wanted " + repr(wanted))
+
+    def dropped(self, client, reports, wanted):
+        """Fails unless the client has reported and counted these: (packet identifier, topic)."""
+        self.equal(reports.seen, wanted, "dropped")
+        self.equal(client.stats.dropped, len(wanted), "stats.dropped")
+        for reason in reports.reasons:
+            self.equal(isinstance(reason, str) and reason != "", True, "reason " + repr(reason))
 
     def fails_to_connect(self, client, code):
         """The first attempt ends as it should: refused with that CONNACK return code, or, where

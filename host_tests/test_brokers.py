@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from paho.mqtt import client as paho
 
-from conftest import BROKERS, USERS, SharedBrokers
+from conftest import BROKERS, USERS, SharedBrokers, kinds
 from expectations import EXPECTED
 from flatmq_tools import broker as brokers
 from flatmq_tools.broker import Broker
@@ -114,7 +114,7 @@ class Peer:
         self._client.loop_stop()
 
 
-@pytest.fixture(params=list(BROKERS))
+@pytest.fixture(params=kinds("shared"))
 def broker(request: pytest.FixtureRequest, shared_brokers: SharedBrokers) -> Broker:
     return shared_brokers.get(request.param, "shared")
 
@@ -158,7 +158,7 @@ def test_identifiers(broker: Broker, expected: dict[str, Any], character: str) -
     assert refused == (character in expected["refuses in identifiers"])
 
 
-@pytest.mark.parametrize("kind", list(BROKERS))
+@pytest.mark.parametrize("kind", kinds("users"))
 @pytest.mark.parametrize(
     ("flags", "more"),
     [
@@ -207,6 +207,40 @@ def test_unsuback_for_unknown(wire: Wire, expected: dict[str, Any]) -> None:
     assert answered == expected["unsuback for unknown"]
 
 
+def test_unsubscribe_in_a_kept_session(broker: Broker, expected: dict[str, Any]) -> None:
+    hello = _connect("kept", flags=0)
+    with Wire(broker) as connection:
+        connection.send(hello + b"\x82\x0c\x00\x01\x00\x07facts/k\x01")
+        assert connection.packet() == b"\x20\x02\x00\x00"
+        assert connection.packet() == b"\x90\x03\x00\x01\x01"
+        connection.send(b"\xe0\x00")
+        assert connection.packet() == b""
+    with Wire(broker) as connection:
+        connection.send(hello)
+        assert connection.packet() == b"\x20\x02\x01\x00"
+        connection.send(b"\xa2\x0b\x00\x02\x00\x07facts/k" + b"\xc0\x00")
+        wanted = {b"\xd0\x00"}
+        if expected["unsubscribe in a kept session"]:
+            wanted.add(b"\xb0\x02\x00\x02")
+        assert {connection.packet() for _ in wanted} == wanted
+        # Nothing but the answer may follow: no UNSUBACK is late.
+        connection.send(b"\xc0\x00")
+        assert connection.packet() == b"\xd0\x00"
+    assert _connack(broker, _connect("kept")) == 0, "the clean session that ends the kept one"
+
+
+def test_requests_in_order(wire: Wire, expected: dict[str, Any]) -> None:
+    name = b"\x00\x07facts/h"
+    subscribe, unsubscribe = b"\x82\x0c\x00\x01" + name + b"\x00", b"\xa2\x0b\x00\x02" + name
+    wire.send((subscribe + unsubscribe) * 10 + subscribe)
+    answers = [wire.packet()[:1] for _ in range(21)]
+    assert sorted(answers) == sorted([b"\x90", b"\xb0"] * 10 + [b"\x90"])
+    if expected["requests in order"]:
+        assert answers == [b"\x90", b"\xb0"] * 10 + [b"\x90"]
+        wire.send(b"\x30\x0a" + name + b"x")
+        assert wire.packet() == b"\x30\x0a" + name + b"x"
+
+
 def test_keepalive_0(broker: Broker, expected: dict[str, Any]) -> None:
     assert _connack(broker, _connect("ever", keepalive=0)) == expected["keepalive 0"]
 
@@ -235,6 +269,35 @@ def test_dup_forwarded(broker: Broker, wire: Wire, expected: dict[str, Any]) -> 
         connection.send(_connect("forward") + b"\x3a\x0c\x00\x07facts/f\x00\x09x")
         assert connection.packet() == b"\x20\x02\x00\x00"
         assert wire.packet()[0] == (0x3A if expected["dup forwarded"] else 0x32)
+
+
+def test_dup_at_qos_0(broker: Broker, wire: Wire, expected: dict[str, Any]) -> None:
+    subscribe = b"\x82\x0c\x00\x01\x00\x07facts/z\x00"
+    wire.send(subscribe)
+    assert wire.packet() == b"\x90\x03\x00\x01\x00"
+    with Wire(broker) as connection, Wire(broker) as newcomer:
+        connection.send(_connect("dup") + b"\x39\x0a\x00\x07facts/zx")
+        assert connection.packet() == b"\x20\x02\x00\x00"
+        live = wire.packet()
+        newcomer.send(_connect("newcomer") + subscribe)
+        assert newcomer.packet() == b"\x20\x02\x00\x00"
+        packets = sorted([newcomer.packet(), newcomer.packet()])
+        assert packets[1] == b"\x90\x03\x00\x01\x00"
+        connection.send(b"\x31\x09\x00\x07facts/z")
+        assert wire.packet()[2:] == b"\x00\x07facts/z", "the retained message is gone"
+    assert live[2:] == packets[0][2:] == b"\x00\x07facts/zx"
+    assert packets[0][0] in (0x31, 0x39)
+    assert (live[0] == 0x38, packets[0][0] == 0x39) == expected["dup at QoS 0"]
+
+
+def test_shared_subscriptions(broker: Broker, expected: dict[str, Any]) -> None:
+    with Peer(broker, "member") as peer:
+        assert peer.subscribe(("$share/g/facts/s/#", 1)) == [1]
+        assert peer.subscribe(("facts/end", 1)) == [1]
+        peer.publish("facts/s/a", b"x")
+        peer.publish("facts/end", b"")
+        first = peer.get()[0]
+    assert first == ("facts/s/a" if expected["shared subscriptions"] else "facts/end")
 
 
 def test_unreleased(broker: Broker, expected: dict[str, Any]) -> None:
@@ -293,6 +356,27 @@ def test_unreleased_after_an_outage(broker: Broker, expected: dict[str, Any]) ->
     assert (most > limit) == expected["unreleased after an outage"], most
 
 
+def test_order_after_an_outage(broker: Broker, expected: dict[str, Any]) -> None:
+    hello = _connect("ordered", flags=0)
+    with Wire(broker) as connection:
+        connection.send(hello + b"\x82\x0c\x00\x01\x00\x07facts/w\x02")
+        assert connection.packet() == b"\x20\x02\x00\x00"
+        assert connection.packet() == b"\x90\x03\x00\x01\x02"
+        connection.send(b"\xe0\x00")
+        assert connection.packet() == b""
+    wanted = [b"%d" % number for number in range(6)]
+    with Peer(broker, "meanwhile") as publisher:
+        for number, payload in enumerate(wanted):
+            publisher.publish("facts/w", payload, 1 + number % 2)
+    with Wire(broker) as connection:
+        connection.send(hello)
+        assert connection.packet() == b"\x20\x02\x01\x00"
+        came = [connection.packet()[13:] for _ in wanted]
+    assert _connack(broker, _connect("ordered")) == 0, "the clean session that ends the kept one"
+    assert sorted(came) == wanted
+    assert came == wanted or not expected["order after an outage"]
+
+
 @pytest.mark.parametrize("ack", [b"\x40", b"\x50", b"\x62", b"\x70"], ids=bytes.hex)
 def test_stray_ack(wire: Wire, ack: bytes, expected: dict[str, Any]) -> None:
     wire.send(ack + b"\x02\x00\x07" + b"\xc0\x00")
@@ -317,7 +401,7 @@ def test_largest_payload(broker: Broker, expected: dict[str, Any]) -> None:
         assert passed == (size <= expected["largest payload"]), size
 
 
-@pytest.mark.parametrize("kind", list(BROKERS))
+@pytest.mark.parametrize("kind", kinds("durable"))
 def test_survives_sigkill(kind: str) -> None:
     with BROKERS[kind]["durable"]() as broker:
         with Wire(broker) as connection:
@@ -343,7 +427,7 @@ def test_listens_on_loopback_alone(broker: Broker) -> None:
         assert probe.connect_ex(("127.0.0.2", broker.port)) != 0
 
 
-@pytest.mark.parametrize("kind", list(BROKERS))
+@pytest.mark.parametrize("kind", kinds("users"))
 def test_leaves_nothing_behind(kind: str) -> None:
     with BROKERS[kind]["users"]() as broker:
         folder = broker.folder  # type: ignore[attr-defined]

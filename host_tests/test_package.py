@@ -1,8 +1,10 @@
-"""What reaches a board: package.json for mip, and the manifest for frozen modules."""
+"""What reaches a board: packages for mip, and the manifest for frozen modules."""
 
 from __future__ import annotations
 
 import contextlib
+import functools
+import http.server
 import json
 import os
 import pty
@@ -16,20 +18,25 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
+from mpremote import mip
+
 import flatmq
 from conftest import LIB, ROOT, interpreter_command
-from flatmq_tools import interpreter
+from flatmq_tools import bytecode, interpreter, packages
 
-FILES = {f"flatmq/{path.name}" for path in (LIB / "flatmq").glob("*.py")}
+MODULES = {path.stem for path in bytecode.SOURCES.glob("*.py")} - set(bytecode.DESK_ONLY)
 ANSWER = 60.0  # seconds that an installation may take
+AGAIN = "python -m flatmq_tools.packages writes them"
 
 
-def _package() -> dict[str, Any]:
-    package: dict[str, Any] = json.loads((ROOT / "package.json").read_text())
-    return package
+def _listed(part: str) -> dict[str, str]:
+    """Where each file of a part goes, and where it is in the checkout."""
+    package: dict[str, Any] = json.loads((ROOT / f"{part}.json").read_text())
+    return dict(package["urls"])
 
 
-def _manifest() -> tuple[dict[str, str], set[str]]:
+def _manifest(monkeypatch: pytest.MonkeyPatch) -> tuple[dict[str, str], set[str]]:
     """The metadata and the files of the manifest, read as MicroPython's makefiles do."""
     metadata: dict[str, str] = {}
     files: set[str] = set()
@@ -42,35 +49,88 @@ def _manifest() -> tuple[dict[str, str], set[str]]:
             assert (found / file).is_file(), f"{found / file} is missing"
             files.add(f"{name}/{file}")
 
+    monkeypatch.chdir(folder)
     source = (folder / "manifest.py").read_text()
     exec(source, {"metadata": metadata.update, "package": package})
     return metadata, files
 
 
-def test_every_file_is_in_the_package() -> None:
-    listed = dict(_package()["urls"])
-    assert set(listed) == FILES
+@pytest.mark.parametrize("part", packages.PARTS)
+def test_the_packages_are_up_to_date(part: str) -> None:
+    assert (ROOT / f"{part}.json").read_text() == packages.document(part), AGAIN
+
+
+def test_every_module_for_boards_is_in_a_package() -> None:
+    found = {module for part in packages.PARTS for module in packages.modules(part)}
+    assert found == MODULES, "name what nothing imports in packages.PARTS"
+
+
+@pytest.mark.parametrize("part", packages.PARTS)
+def test_a_package_has_what_its_modules_import(part: str) -> None:
+    """By another reading of the sources than the one that found the modules."""
+    listed = _listed(part)
     assert {f"lib/{target}" for target in listed} == set(listed.values())
-
-
-def test_every_file_is_in_the_manifest() -> None:
-    assert _manifest()[1] == FILES
-
-
-def test_one_version() -> None:
-    assert _package()["version"] == flatmq.__version__
-    assert _manifest()[0]["version"] == flatmq.__version__
-
-
-def test_what_a_board_loads_is_within_the_package() -> None:
-    """Imports among the files, wherever they stand, name files that are listed."""
-    for target in FILES:
-        source = (LIB / target).read_text()
-        for line in source.splitlines():
+    for target in listed:
+        is_for_types = False
+        for line in (LIB / target).read_text().splitlines():
             words = line.split()
+            is_for_types = line == "if TYPE_CHECKING:" or (is_for_types and line[:1] == " ")
+            if is_for_types:
+                continue
             if words[:1] == ["from"] and words[1].startswith("."):
                 name = words[1][1:] or words[3]
-                assert f"flatmq/{name}.py" in FILES, f"{target}: {line.strip()}"
+                is_there = f"flatmq/{name}.py" in listed or name in bytecode.DESK_ONLY
+                assert is_there, f"{target}: {line.strip()}"
+
+
+def test_a_part_alone_is_small() -> None:
+    """The core has nothing of the other parts, nor have these of each other."""
+    core = set(packages.modules("package"))
+    parts = [set(packages.modules(part)) - core for part in packages.PARTS if part != "package"]
+    assert all(parts)
+    assert sum(map(len, parts)) == len(set().union(*parts))
+    assert not core & {"spool", "senml", "stream_uart"}
+
+
+def test_imports_are_found_wherever_they_stand() -> None:
+    source = """
+import os, flatmq.wire
+from . import port, topic as other
+from .session import Session
+from flatmq.message import Message
+if TYPE_CHECKING:
+    from .client import Client
+else:
+    from .flash import crc
+def later():
+    try:
+        from .pieces import Pieces
+    except ImportError:
+        import flatmq
+"""
+    assert packages.imports(source) == {
+        "wire", "port", "topic", "session", "message", "flash", "pieces", "__init__",
+    }  # fmt: skip
+
+
+def test_every_file_is_in_the_manifest(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert _manifest(monkeypatch)[1] == {f"flatmq/{module}.py" for module in MODULES}
+
+
+def test_one_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert _manifest(monkeypatch)[0]["version"] == flatmq.__version__
+
+
+def test_github_has_the_files() -> None:
+    """A URL there is made of the package's own and of what it lists, and ".." is not resolved."""
+    for part in packages.PARTS:
+        package = f"github:owner/flatmq/{part}.json"
+        for source in _listed(part).values():
+            url = mip._rewrite_url(f"{package.rpartition('/')[0]}/{source}")
+            start, _, path = url.partition("/HEAD/")
+            assert start == "https://raw.githubusercontent.com/owner/flatmq"
+            assert ".." not in path
+            assert (ROOT / path).is_file()
 
 
 @contextlib.contextmanager
@@ -113,32 +173,91 @@ def serial_board(folder: Path) -> Iterator[str]:
             os.close(end)
 
 
-def test_mpremote_installs_it(tmp_path: Path) -> None:
-    """`mpremote mip install` from this folder, and the board can import what it got."""
-    (tmp_path / "lib").mkdir()
-    with serial_board(tmp_path) as device:
+@pytest.fixture(scope="module")
+def released(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a release."""
+    return packages.release(tmp_path_factory.mktemp("release"))
+
+
+@pytest.fixture(scope="module")
+def served(released: Path) -> Iterator[str]:
+    """The URL of the folder, by HTTP."""
+
+    class Quiet(http.server.SimpleHTTPRequestHandler):
+        def log_message(self, *_: object) -> None: ...
+
+    handler = functools.partial(Quiet, directory=str(released))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+def _install(package: str, folder: Path) -> None:
+    """`mpremote mip install`, and the board can import every module that it got."""
+    installed = folder / "lib"
+    installed.mkdir()
+    part = package.rpartition("/")[2].removesuffix(".json")
+    names = [f"flatmq.{module}" for module in packages.modules(part) if module != "__init__"]
+    with serial_board(folder) as device:
         mpremote = [sys.executable, "-m", "mpremote", "connect", device, "resume"]
         done = subprocess.run(
-            [*mpremote, "mip", "install", str(ROOT / "package.json")],
+            [*mpremote, "mip", "install", package],
             capture_output=True,
             text=True,
             timeout=ANSWER,
             check=False,
         )
         assert done.returncode == 0, done.stdout + done.stderr
-        installed = tmp_path / "lib"
-        assert {str(path.relative_to(installed)) for path in installed.rglob("*.py")} == FILES
-        for target in FILES:
-            assert (installed / target).read_bytes() == (LIB / target).read_bytes(), target
         done = subprocess.run(
-            [*mpremote, "exec", "import flatmq; print(flatmq.__file__, flatmq.__version__)"],
-            capture_output=True,
-            text=True,
-            timeout=ANSWER,
-            check=False,
-        )
-    expected = f"{installed}/flatmq/__init__.py {flatmq.__version__}"
+            [*mpremote, "exec", f"for name in {names}: __import__(name)\n"
+             "import flatmq; print(flatmq.__file__, flatmq.__version__)"],
+            capture_output=True, text=True, timeout=ANSWER, check=False,
+        )  # fmt: skip
+    (first,) = installed.rglob("__init__.*")
+    expected = f"{first} {flatmq.__version__}"
     assert done.stdout.strip() == expected, done.stdout + done.stderr
+
+
+def _files(folder: Path) -> dict[str, bytes]:
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+@pytest.mark.parametrize("part", packages.PARTS)
+def test_mpremote_installs_a_part_from_the_checkout(part: str, tmp_path: Path) -> None:
+    _install(str(ROOT / f"{part}.json"), tmp_path)
+    expected = {target: (ROOT / source).read_bytes() for target, source in _listed(part).items()}
+    assert _files(tmp_path / "lib") == expected
+
+
+@pytest.mark.parametrize("part", packages.PARTS)
+def test_mpremote_installs_a_part_of_a_release(part: str, released: Path, tmp_path: Path) -> None:
+    """The same modules, compiled."""
+    _install(str(released / f"{part}.json"), tmp_path)
+    found = _files(tmp_path / "lib")
+    assert set(found) == {target.replace(".py", ".mpy") for target in _listed(part)}
+    for target, data in found.items():
+        assert data == (released / target).read_bytes()
+        assert f"mpy{data[1]}" == released.name
+
+
+def test_mpremote_installs_a_release_from_a_server(served: str, tmp_path: Path) -> None:
+    _install(f"{served}/spool.json", tmp_path)
+    assert "flatmq/spool.mpy" in _files(tmp_path / "lib")
+
+
+def test_a_release_has_nothing_of_an_older_one(tmp_path: Path) -> None:
+    folder = packages.release(tmp_path)
+    before = _files(tmp_path)
+    (folder / "flatmq" / "gone.mpy").write_bytes(b"old")
+    assert packages.release(tmp_path) == folder
+    assert _files(tmp_path) == before
 
 
 def test_wheel_has_both_packages(tmp_path: Path) -> None:

@@ -1,4 +1,5 @@
-"""The scenarios of the folder scenarios/, on both interpreters and both brokers.
+"""The scenarios of the folder scenarios/, on both interpreters and every broker that has what
+a scenario needs.
 
 A scenario runs in an interpreter of its own and asks for what it cannot do itself: to have
 another process killed, or the broker.
@@ -8,11 +9,13 @@ from __future__ import annotations
 
 import ast
 import itertools
+import socket
 from typing import NamedTuple
 
 import pytest
 
-from conftest import BROKERS, HERE, SharedBrokers, interpreter_command, library
+import peer
+from conftest import BROKERS, HERE, SharedBrokers, interpreter_command, kinds, library
 from flatmq_tools import interpreter
 from flatmq_tools.broker import Broker
 from scenario_child import converse
@@ -88,6 +91,8 @@ class Run:
                 self._broker.restart()
             case ["broker", "freeze"]:
                 self._broker.freeze()
+            case ["publish", first, topic, payload]:
+                self._publish(int(first, 16), topic.encode(), payload.encode())
             case ["kill", module, function, option]:
                 output = Run(self._name, self._broker, self._token).finish(
                     module, function, option
@@ -97,18 +102,32 @@ class Run:
                 raise AssertionError(f"the scenario asks for something unknown: {words}")
         return "done"
 
+    def _publish(self, first: int, topic: bytes, payload: bytes) -> None:
+        """Publishes a message whose first byte is `first`, from a connection of its own."""
+        where = (self._broker.host, self._broker.port)
+        with socket.create_connection(where, timeout=DEADLINE) as connection:
+            hello = b"\0\4MQTT\4\2\0\x3c" + b"\0\5asked"
+            qos = first >> 1 & 3
+            message = peer.publish(topic, payload, qos, 1, retain=first & 1, dup=first >> 3 & 1)
+            # DISCONNECT comes last, so that the broker closes when it has dealt with all of it.
+            connection.sendall(peer.packet(0x10, hello) + message + peer.packet(0xE0))
+            while connection.recv(100):
+                pass
+
 
 SCENARIOS = _scenarios()
+CASES = [(scenario, kind) for scenario in SCENARIOS for kind in kinds(scenario.broker)]
 
 
-@pytest.mark.parametrize("kind", list(BROKERS))
 @pytest.mark.parametrize("python", ["cpython", "micropython"])
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda s: f"{s.module}.{s.function}")
+@pytest.mark.parametrize(
+    ("scenario", "kind"), CASES, ids=[f"{s.module}.{s.function}-{kind}" for s, kind in CASES]
+)
 def test_scenario(
     scenario: Scenario, python: str, kind: str, shared_brokers: SharedBrokers
 ) -> None:
     token = f"run{next(_run_number)}"
-    if scenario.broker in ("shared", "users"):
+    if scenario.broker not in ("own", "durable"):
         broker = shared_brokers.get(kind, scenario.broker)
         Run(python, broker, token).finish(scenario.module, scenario.function)
     else:

@@ -35,7 +35,9 @@ class Station:
 
     `seq` is the number of the last reading; it counts those as well that found no room, so that
     they are missed downstream. `failed` counts sensors that could not be read, or found no room
-    in the pack, `refused` commands, `lost` readings.
+    in the pack, `refused` commands, `lost` readings. `unsent` is True while the last reading waits
+    for room in the client or the spool. Set `sleep_for` to a number of seconds to sleep that long
+    as soon as everything is acknowledged.
     """
 
     def __init__(self, settings, chip, sensors, led=None, wifi=None, link=None, pack=0) -> None:
@@ -78,11 +80,11 @@ class Station:
         self._wifi = wifi
         self._up = wifi is None
         self._always_sleeps = device["sleep"]
-        self._sleep = 0  # s, when everything is acknowledged
+        self.sleep_for = 0  # s, when everything is acknowledged
         self._said_asleep = False
         self._greeted = 0  # the connection on which the status was published
         self._begun = False  # the sensors measure
-        self._unsent = False  # the pack found no room yet
+        self.unsent = False  # the pack found no room yet
         self._due = ticks_add(ticks_ms(), READY_MS)
         self._stuck = self._dark = self._known = ticks_ms()
         self._flash = self._identifies = self._lit = False
@@ -105,9 +107,9 @@ class Station:
     def turn(self, ms: int = 0) -> None:
         """One turn of the loop; waits up to `ms` for something to come in."""
         self._chip.feed()
-        if not self._sleep:
+        if not self.sleep_for:
             self._measure(ticks_ms())
-        if self._unsent:
+        if self.unsent:
             self._send()
         self._show()
         if self._connected():
@@ -122,7 +124,7 @@ class Station:
             self._stuck = ticks_ms()
             if self._greeted != self.client.stats.connects:
                 self._greet()
-            elif self._sleep:
+            elif self.sleep_for:
                 self._doze()
 
     # Readings
@@ -141,13 +143,13 @@ class Station:
         self._due = ticks_add(self._due, self.interval * 1000)
         if ticks_diff(self._due, now) <= 0:
             self._due = ticks_add(now, self.interval * 1000)
-        if self._unsent:
+        if self.unsent:
             self.lost += 1
         self.seq = self.seq + 1 & _LAST_SEQ
         self._pack.begin(self.seq)
         for i in range(len(self._sensors)):
             self._read(i)
-        self._unsent = True
+        self.unsent = True
         self._flash = True
         self._dark = ticks_add(now, FLASH_MS)
 
@@ -171,11 +173,11 @@ class Station:
 
     def _send(self):
         if self._spool:
-            self._unsent = not self._spool.publish(self._telemetry, self._pack.payload(), 1)
+            self.unsent = not self._spool.publish(self._telemetry, self._pack.payload(), 1)
         else:
-            self._unsent = self.client.publish(self._telemetry, self._pack.payload(), 1) is None
-        if self._always_sleeps and not self._unsent:
-            self._sleep = self.interval
+            self.unsent = self.client.publish(self._telemetry, self._pack.payload(), 1) is None
+        if self._always_sleeps and not self.unsent:
+            self.sleep_for = self.interval
 
     # The network
 
@@ -201,7 +203,7 @@ class Station:
 
     def _doze(self):
         """Sleep, once everything is acknowledged, the word that it sleeps included."""
-        if self._unsent or self.client.pending or (self._spool and self._spool.pending):
+        if self.unsent or self.client.pending or (self._spool and self._spool.pending):
             return
         if not self._said_asleep:
             if self.client.publish(self._status, b"asleep", 1, True) is not None:
@@ -213,7 +215,7 @@ class Station:
         if self._wifi:
             self._wifi.off()
         self._light(False)
-        self._chip.sleep(self._sleep * 1000)
+        self._chip.sleep(self.sleep_for * 1000)
 
     # Commands
 
@@ -242,7 +244,7 @@ class Station:
                 return b"on or off"
             self.led_on = message.is_payload(b"on")
         elif name == b"sleep" and value == 0:
-            self._sleep = 0
+            self.sleep_for = 0
             self._always_sleeps = False
             if self._said_asleep:
                 self._greeted = 0
@@ -258,7 +260,7 @@ class Station:
         elif value is None or not 1 <= value <= _DAY:
             return b"0 to 86400 s"
         else:
-            self._sleep = value
+            self.sleep_for = value
         return None
 
     # The LED

@@ -153,6 +153,7 @@ class Bench:
             f"option={case.scenario.option}",
             f"client={case.scenario.client}",
             f"wraps={case.scenario.wraps}",
+            f"twice={int(case.scenario.twice)}",
             f"long={int(self._long)}",
         ]
 

@@ -16,7 +16,8 @@ class Scenario(NamedTuple):
 
     own: it kills its broker. heap: of MicroPython. waits: for seconds, in which the machine is
     idle. client: its options, or "none" where the scenario makes its own. wraps: ms after which
-    its clock comes round.
+    its clock comes round. twice: it is run once before heap and files are compared, for what the
+    client loads when it is first needed.
     """
 
     title: str
@@ -29,6 +30,7 @@ class Scenario(NamedTuple):
     waits: bool = False
     client: str = ""
     wraps: str = ""
+    twice: bool = False
 
 
 REFUSALS = {
@@ -235,6 +237,44 @@ def _surprises() -> Iterator[Scenario]:
         )
 
 
+def _wedges() -> Iterator[Scenario]:
+    for qos in range(3):
+        yield _wedge(f"refused by closing, QoS {qos}", "refused", str(qos), "give_up:3")
+    yield _wedge("refused, dropped by hand", "refused_and_dropped_by_hand", "", "give_up:0")
+    yield _wedge("PUBREL is never answered", "release_is_never_answered", "", "give_up:3")
+    yield _wedge("QoS 2 answered with PUBACK", "qos_2_answered_with_puback", "", "")
+    for qos in (1, 2):
+        yield Scenario(
+            f"killed a hundred times, QoS {qos} under way",
+            "wedges",
+            "killed_while_one_is_under_way",
+            str(qos),
+            FAKE,
+            heap=LARGER,
+            waits=True,
+        )
+    for kind, often in (("mosquitto", "30"), ("fake", "100")):
+        yield Scenario(
+            "killed a hundred times",
+            "wedges",
+            "killed_often",
+            often,
+            (kind,),
+            own=True,
+            heap=LARGER,
+        )
+    for fault in ("cut", "reset"):
+        yield Scenario(
+            f"link {fault} a hundred times", "wedges", "struck_often", fault, heap=LARGER
+        )
+
+
+def _wedge(title: str, function: str, option: str, client: str) -> Scenario:
+    return Scenario(
+        title, "wedges", function, option, FAKE, heap=LARGER, client=client, twice=True
+    )
+
+
 def _clock() -> Iterator[Scenario]:
     for after, name in {
         1500: "keep alive",
@@ -260,4 +300,12 @@ def _clock() -> Iterator[Scenario]:
         )
 
 
-SCENARIOS = [*_greeting(), *_silence(), *_handshakes(), *_cuts(), *_surprises(), *_clock()]
+SCENARIOS = [
+    *_greeting(),
+    *_silence(),
+    *_handshakes(),
+    *_cuts(),
+    *_surprises(),
+    *_wedges(),
+    *_clock(),
+]

@@ -21,7 +21,7 @@ CONNECT, CONNACK, PUBLISH, PUBACK, PUBREC, PUBREL, PUBCOMP = range(1, 8)
 SUBSCRIBE, SUBACK, UNSUBSCRIBE, UNSUBACK, PINGREQ, PINGRESP, DISCONNECT = range(8, 15)
 EVERY_TYPE = frozenset(range(16))
 
-FORBIDDEN = b"forbidden"  # a topic filter that ends so is refused
+FORBIDDEN = b"forbidden"  # a topic filter that ends so is refused, and a topic name by closing
 
 
 @dataclass
@@ -59,6 +59,8 @@ class FakeBroker(Broker):
         self._lock = threading.RLock()
         self._withheld: frozenset[int] = frozenset()
         self._kept_back: list[tuple[_Connection, bytes]] = []
+        self._closing: frozenset[int] = frozenset()
+        self._downgrades = False
         self._connacks: deque[tuple[bytes, bool]] = deque()
         self._sessions: dict[bytes, _Session] = {}
         self._connections: list[_Connection] = []
@@ -109,6 +111,11 @@ class FakeBroker(Broker):
         with self._lock:
             self._withheld = types
 
+    def keeps_back(self) -> bool:
+        """Whether there is a packet that was kept back."""
+        with self._lock:
+            return bool(self._kept_back)
+
     def release(self) -> None:
         """Sends what was kept back, and keeps back nothing any more."""
         with self._lock:
@@ -116,6 +123,16 @@ class FakeBroker(Broker):
             kept_back, self._kept_back = self._kept_back, []
             for connection, data in kept_back:
                 connection.send(data)
+
+    def close_on(self, types: frozenset[int]) -> None:
+        """Ends a connection on which a packet of these types comes, from now on."""
+        with self._lock:
+            self._closing = types
+
+    def downgrade(self, on: bool) -> None:
+        """Takes messages at QoS 2 as ones at QoS 1, as some brokers do, from now on."""
+        with self._lock:
+            self._downgrades = on
 
     def answer_connect(self, answer: bytes, end: bool) -> None:
         """The next CONNECT is answered with these bytes in place of a CONNACK, and nothing is
@@ -185,6 +202,8 @@ class FakeBroker(Broker):
             self._complain(connection, "CONNECT is not first, or the second")
         elif kind == CONNECT:
             self._connect(connection, packet)
+        elif kind in self._closing:
+            connection.end()
         elif kind == PUBLISH:
             self._take(connection, peer.take_apart(packet))
         elif packet.first & 15 != (2 if kind in (PUBREL, SUBSCRIBE, UNSUBSCRIBE) else 0):
@@ -238,6 +257,9 @@ class FakeBroker(Broker):
         if message.dup and not message.qos:
             self._complain(connection, "DUP at QoS 0")
             return
+        if message.topic.endswith(FORBIDDEN):
+            connection.end()
+            return
         known = message.qos == 2 and message.pid in session.incoming
         if known and not message.dup:
             self._complain(connection, "sent again without DUP")
@@ -245,7 +267,7 @@ class FakeBroker(Broker):
         if not known:
             self.onward.append(message)
             self.publish(message.topic, message.payload, message.qos)
-        if message.qos == 2:
+        if message.qos == 2 and not self._downgrades:
             session.incoming.add(message.pid)
             self._answer(connection, peer.pubrec(message.pid))
         elif message.qos:

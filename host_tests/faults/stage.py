@@ -28,6 +28,8 @@ BROKERS = ("mosquitto", "fake")
 MOSQUITTO = "queue_qos0_messages true\nmax_queued_messages 0\n"
 # One that waits for room in flight could be overtaken by the one that says that all have come.
 UNBOUNDED = "max_inflight_messages 0\n"
+# One that is killed sends messages at QoS 2 twice where there is no limit at all.
+ROOM = "max_inflight_messages 1000\n"
 PATIENCE = 20.0  # seconds that a broker may take for anything that is asked of it here
 
 
@@ -136,7 +138,7 @@ class Stage:
         if kind == "fake":
             self._own = self._fake = FakeBroker(own_port())
         elif shared is None:
-            self._own = broker.mosquitto(port=own_port(), persistence=True, extra=MOSQUITTO)
+            self._own = broker.mosquitto(port=own_port(), persistence=True, extra=MOSQUITTO + ROOM)
         self.broker = self._own or cast(Broker, shared)
         if kind == "mosquitto":
             # Away until the end, so that nothing that happens to the broker disturbs it.
@@ -282,6 +284,10 @@ class Stage:
                 settler.settle()
         self.broker.kill()
 
+    def do_held(self) -> str:
+        """Whether something is withheld: "yes" or "no"."""
+        return "yes" if self._broker_told.keeps_back() else "no"
+
     def do_restart(self) -> None:
         self.broker.restart()
 
@@ -371,6 +377,14 @@ class Stage:
         self._broker_told.send(head + bytes(size))
         self._until_passed(before + len(head) + size)
         self.proxy.strike("cut")
+
+    def do_close_on(self, *kinds: str) -> None:
+        """Ends a connection on which a packet of these types comes."""
+        self._broker_told.close_on(frozenset(map(int, kinds)))
+
+    def do_downgrade(self, on: str) -> None:
+        """Answers a message at QoS 2 with PUBACK."""
+        self._broker_told.downgrade(on == "1")
 
     def do_withhold(self, *kinds: str) -> None:
         """Packets of these types; of every type where none is named."""

@@ -40,6 +40,8 @@ class EmulatedBoard:
     boots_ms: how long it takes to boot; what is sent to it meanwhile it gets later.
     radio: whether it has a `network` at all.
     show_drive: called when its boot loader is asked for.
+    swallows: how many calls of `machine.reset()` return without a reset.
+    reset_ms: how long `machine.reset()` takes; Ctrl-C stops it until then.
     """
 
     def __init__(
@@ -52,6 +54,8 @@ class EmulatedBoard:
         radio: bool = True,
         boots_ms: int = 0,
         show_drive: Callable[[], None] = lambda: None,
+        swallows: int = 0,
+        reset_ms: int = 0,
     ) -> None:
         self.flash = folder / "flash.bin"
         if not self.flash.exists():
@@ -63,6 +67,8 @@ class EmulatedBoard:
         self._radio = radio
         self._boots_ms = boots_ms
         self._show_drive = show_drive
+        self._swallows = swallows
+        self._reset_ms = reset_ms
         if air:
             air.refuse()  # nothing gets through before it has joined
         self._port = socket.create_server(("127.0.0.1", 0))
@@ -120,7 +126,7 @@ class EmulatedBoard:
             [
                 *found, "-i", str(HERE / "boot.py"), str(self.flash), str(BLOCKS),
                 str(self._desk.getsockname()[1]), mode, *self._wifi,
-                "radio" if self._radio else "none", str(self._boots_ms),
+                "radio" if self._radio else "none", str(self._boots_ms), str(self._reset_ms),
             ],
             stdin=end, stdout=end, stderr=end, start_new_session=True,
             # Ctrl-C goes to whom the terminal controls. No more than a system call.
@@ -209,7 +215,11 @@ class EmulatedBoard:
             self._asking = None
             return
         if words == [b"reset"]:
-            self._reset()
+            if not self._swallows:
+                self._reset()
+                return
+            self._swallows -= 1
+            self._asking.sendall(b"swallowed\n")
             return
         if words == [b"up"]:
             os.write(self._terminal, self._held or b"")

@@ -115,9 +115,7 @@ class Suite:
 
     def _fresh(self) -> None:
         """A board that has just been reset, with an empty heap."""
-        with contextlib.suppress(RemoteError):
-            self._remote.reset()
-        self._remote.enter()
+        self._remote.restart()
         self._remote.run(f"import sys; sys.path.insert(0, {HOME!r})")
 
     def _told(self, code: str) -> dict[str, list[list[str]]]:
@@ -334,7 +332,6 @@ class Suite:
         self._remote.run_until_reset(
             f"import board_network as b; b.{function}({self._there}, {messages})", self._say
         )
-        self._remote.enter()
         self._remote.run(f"import sys; sys.path.insert(0, {HOME!r})")
         told = self._told("import board_network as b; b.state()")
         acknowledged, accepted = map(int, told["state"][0])

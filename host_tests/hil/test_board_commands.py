@@ -219,6 +219,27 @@ def test_deploy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             assert ssid == "home"
 
 
+@pytest.mark.parametrize("fault", [{"swallows": 1}, {"reset_ms": 800}], ids=str)
+def test_deploy_resets_the_board(tmp_path: Path, fault: dict[str, int]) -> None:
+    """It ends after the reset, and leaves main.py to run."""
+    sketch = _sketch(tmp_path)
+    (sketch / "main.py").write_text(COUNTS_ITS_BOOTS.decode())
+    with EmulatedBoard(tmp_path, **fault) as board:
+        done = _run("deploy", "pico", "--port", board.address, "--sketch", sketch)
+        assert done.exit_code == 0, done.output
+        with Log(board.address) as log:  # it may interrupt nothing
+            _until("its word", lambda: "boot 1." in log.text)
+        assert board.resets == 1
+
+
+def test_deploy_says_that_the_board_was_not_reset(tmp_path: Path) -> None:
+    with EmulatedBoard(tmp_path, swallows=100) as board:
+        done = _run("deploy", "pico", "--port", board.address, "--sketch", _sketch(tmp_path))
+    assert done.exit_code == 1
+    assert "the board was not reset in 3 tries" in done.output
+    assert "starts anew" not in done.output
+
+
 def test_deploy_says_when_there_is_no_room(tmp_path: Path) -> None:
     sketch = _sketch(tmp_path)
     (sketch / "main.py").write_text("#" * 500_000)

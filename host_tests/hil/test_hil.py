@@ -190,6 +190,73 @@ def test_a_board_that_boots_for_longer_than_a_try(
             desk.reset()
 
 
+# A reset that is swallowed, or so slow that the Ctrl-C of the next connection comes before it.
+SLOW_TO_RESET = [{"swallows": 1}, {"swallows": 2}, {"reset_ms": 800}]
+
+
+@pytest.mark.parametrize("fault", SLOW_TO_RESET, ids=str)
+def test_no_step_begins_before_the_reset(
+    fault: dict[str, int],
+    tmp_path: Path,
+    variables: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """What was loaded before is not measured again: the import takes memory."""
+    variables.setattr(suite, "SCRIPTED", ())
+    document = tmp_path / "results.md"
+    with EmulatedBoard(tmp_path, **fault) as board:
+        with Remote(board.address) as desk:
+            desk.enter()
+            desk.run("import sys\nclass Loaded: Client = print\nsys.modules['flatmq'] = Loaded")
+        variables.setenv("BOARD_PORT", board.address)
+        assert main(["--results", str(document)]) == 0, capsys.readouterr().out
+        assert board.resets == 2  # before the first step, and after the last
+    rows = _rows(document.read_text())
+    taken = rows["free heap after `from flatmq import Client`"][0].partition("(")[2].split()[0]
+    assert int(taken.replace(",", "")) > 4000
+
+
+def test_a_board_that_is_never_reset(
+    tmp_path: Path, variables: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with EmulatedBoard(tmp_path, swallows=100) as board:
+        variables.setenv("BOARD_PORT", board.address)
+        assert main([]) == 2
+    printed = capsys.readouterr().out
+    assert "the board was not reset in 3 tries" in printed
+    assert "free heap" not in printed
+
+
+def test_an_import_is_measured_once(tmp_path: Path) -> None:
+    """With the client loaded it would seem to take nothing."""
+    with EmulatedBoard(tmp_path) as board, Remote(board.address) as desk:
+        desk.enter()
+        desk.write(suite.compiled())
+        for _ in range(2):
+            desk.restart()
+            desk.run(f"import sys; sys.path.insert(0, {suite.HOME!r})")
+            assert desk.run("import board_memory; board_memory.measure()")
+            with pytest.raises(RemoteError, match="flatmq is loaded already"):
+                desk.run("board_memory.measure()")
+
+
+def test_code_that_should_end_in_a_reset_and_does_not(tmp_path: Path) -> None:
+    with EmulatedBoard(tmp_path, swallows=1) as board, Remote(board.address) as desk:
+        desk.enter()
+        with pytest.raises(RemoteError, match=r"ended without a reset: .*ZeroDivisionError"):
+            desk.run_until_reset("1/0")
+        desk.enter()
+        told: list[str] = []
+        code = "import machine\nprint('word')\nprint('@reset')\nmachine.reset()"
+        with pytest.raises(RemoteError, match="ended without a reset"):
+            desk.run_until_reset(code, told.append)
+        assert told == ["word"]
+        desk.enter()
+        desk.run_until_reset(code)
+        assert desk.run("print(1)") == ["1"]
+        assert board.resets == 1
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [("BOARD_WIFI", "only-a-name-s3cret"), ("BOARD_BROKER", "no.such.host.invalid:1883")],

@@ -6,6 +6,8 @@ import os
 import pickle
 import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections import Counter
@@ -295,6 +297,51 @@ def _reader(there: Broker, folder: Path, **options: str) -> StreamReader:
 
     given = {"topic": f"{folder.name}/#", "localStorage": str(folder / "log")}
     return StreamReader(parse({"path": f"tcp://{there.address}", **given, **options}), SCHEMA)
+
+
+STOPPED = """
+import sys, time
+from pathlib import Path
+from flatmq_tools.pipeline.options import parse
+from flatmq_tools.pipeline.source import SCHEMA, StreamReader
+
+class Ingest:
+    error = None
+    def __init__(self, settings, writer): pass
+    def start(self): pass
+    def poll(self, ms): time.sleep(ms / 1000)
+    def stop(self):
+        print("stopping", flush=True)
+        time.sleep(0.5)
+        print("stopped", flush=True)
+
+settings = parse({"path": "tcp://127.0.0.1", "topic": "t", "localStorage": sys.argv[1]})
+reader = StreamReader(settings, SCHEMA, Ingest)
+try:
+    reader.initialOffset()
+    print("receiving", flush=True)
+    sys.stdin.read()
+finally:
+    reader.stop()
+"""
+
+
+def test_spark_ends_a_query_with_two_signals_and_the_reader_stops_in_good_order(
+    tmp_path: Path,
+) -> None:
+    """The first SIGTERM stops the reader, and the second does not keep it from acknowledging what
+    is on the disk: the broker would send that again."""
+    with subprocess.Popen(
+        [sys.executable, "-c", STOPPED, str(tmp_path)],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    ) as process:  # fmt: skip
+        assert process.stdout
+        assert process.stdout.readline() == "receiving\n"
+        process.terminate()
+        assert process.stdout.readline() == "stopping\n"
+        process.terminate()
+        assert process.stdout.readline() == "stopped\n"
+    assert process.returncode == 0
 
 
 def test_making_a_reader_does_nothing_and_the_executors_get_no_password(

@@ -27,7 +27,7 @@ class FakeStream:
     """Gives the chunks of `incoming`, one for each read, and keeps what is written.
 
     `room` is the number of bytes that it still takes, None for any number; `ended` the peer's
-    end of file; `broken` has every call fail.
+    end of file; `broken` has every call fail; `raises` is what a "read" or a "write" raises.
     """
 
     def __init__(self) -> None:
@@ -38,9 +38,13 @@ class FakeStream:
         self.room: int | None = None
         self.ended = False
         self.broken = False
+        self.raises: dict[str, BaseException] = {}  # by "read" and "write"
+        self.attempts = 0  # to write
 
     def readinto(self, buf: memoryview) -> int | None:
         self.reads += 1
+        if "read" in self.raises:
+            raise self.raises["read"]
         if self.broken:
             raise OSError(errno.ECONNRESET, "read")
         if not self.incoming:
@@ -53,6 +57,9 @@ class FakeStream:
         return n
 
     def write(self, buf: bytes, off: int, n: int) -> int | None:
+        self.attempts += 1
+        if "write" in self.raises:
+            raise self.raises["write"]
         if self.broken:
             raise OSError(errno.ECONNRESET, "write")
         assert n > 0, "an empty write"

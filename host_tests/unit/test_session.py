@@ -106,6 +106,7 @@ class ClientDriver:
             inflight=inflight,
             clean_session=False,
             keepalive=0,
+            give_up=0,  # the model knows of no message that is set aside
             retry_ms=1,
             retry_max_ms=1,
         )

@@ -7,9 +7,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from paho.mqtt.client import topic_matches_sub
 
-from flatmq.topic import matches
+from flatmq.topic import is_name, is_utf8, matches
 from flatmq.wire import is_filter
-from flatmq.topic import is_name, is_utf8
 
 # Few characters, so that a filter and a name often have levels in common. Empty levels come by
 # themselves, and so do "$" at the start and in the middle.

@@ -79,7 +79,7 @@ class Client(Session):
     release_dup: bool  # PUBREL may have DUP, as in MQTT 3.1
     router: "Router | None"  # the receiving half, once it is needed
     # Is offered the bytes from the beginning of each packet on, `bulk(buf, at, end)`, and returns
-    # up to where it took whole packets.
+    # up to where it took whole packets; to be set before start().
     bulk: "Callable[[bytearray, int, int], int] | None"
 
     if TYPE_CHECKING:  # the methods that `calls` adds
@@ -138,27 +138,28 @@ class Client(Session):
         """
         if self.busy:  # a handler called
             return False
-        while True:
-            self.now = ticks_ms()
-            if ticks_diff(self.now, self.due) >= 0:
-                self._late()
-            if self.queued:
-                self.flush()
-            moved = _next(self.incoming)
-            if moved is not None or ms <= 0:
-                break
-            if self.state != "offline":
-                ms = min(ms, ticks_diff(self.due, self.now))
-            if ms > 0:
-                self.link.wait(ms, self.blocked or self.state == "connecting")
-            ms = 0
+        self.now = ticks_ms()
+        # The clock wraps at 30 bits: the sign of the difference is bit 29.
+        if not self.now - self.due & 0x20000000:
+            self._late()
+        if self.queued:
+            self.flush()
+        moved = _next(self.incoming)
         if moved is None:
-            return False
+            return self._wait(ms) if ms > 0 else False
         if moved is not True:
             return self._stopped(moved)
         if self.queued:
             self.flush()
         return True
+
+    def _wait(self, ms):
+        """Wait up to `ms` milliseconds, and look once more."""
+        if self.state != "offline":
+            ms = min(ms, ticks_diff(self.due, self.now))
+        if ms > 0:
+            self.link.wait(ms, self.blocked or self.state == "connecting")
+        return self.poll()
 
     def flush(self) -> None:
         """Hand what is queued to the network, as far as it takes it now. Reads nothing."""

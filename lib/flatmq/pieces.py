@@ -93,6 +93,7 @@ class Pieces:
         self._tried = False
         self._strikes = self._burst = 0
         self.waits = self.sending = s.queued = True
+        s.plain = False
         s.pending += 1
         return pid
 

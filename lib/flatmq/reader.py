@@ -32,13 +32,14 @@ def reading(
     size = s.rx_size
     into = memoryview(buf)[size:-2]
     at = have = more = 0  # `more`: bytes that are still to come of a message in pieces
-    large: Any = None
+    bulk = s.bulk
+    router = large = None
     greeting = True
     what: Any
     while True:
         start = n = size + at - have
         if at != n:
-            if s.bulk:  # not on a board: copying a slice is faster than a loop, and allocates
+            if bulk:  # not on a board: copying a slice is faster than a loop, and allocates
                 buf[n:size] = buf[at:have]
             else:
                 while at < have:
@@ -64,8 +65,8 @@ def reading(
             what = None
             s.busy = True
             try:
-                if s.bulk and s.open and not more:
-                    at = s.bulk(buf, at, have)
+                if bulk and s.open and not more:
+                    at = bulk(buf, at, have)
                     if at == have:
                         break
                 first = buf[at]
@@ -100,12 +101,14 @@ def reading(
                     if not what:
                         break
                     if what.__class__ is int:
-                        large = s.router.large
+                        large = s.load().large
                         more = end - what
                         end = what
                         what = None
                 elif first & 0xF0 == 0x30:
-                    what = s.load().publish(first, t, end)
+                    if router is None:
+                        router = s.load()
+                    what = router.publish(first, t, end)
                 elif first != 0xD0 or n:  # else PINGRESP
                     pid = buf[t] << 8 | buf[t + 1]
                     if n < 2 or (n > 2 and first != 0x90):

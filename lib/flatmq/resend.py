@@ -37,6 +37,7 @@ def drop(self: Session, packet_id: int) -> bool:
         return False  # a request
     if not self.past:
         self.past = Resend(self)
+        self.plain = False
     set_aside(self, self.offs[i], reason)
     return True
 
@@ -49,7 +50,6 @@ def set_aside(s: Session, at: int, reason: str) -> None:
         pid = s.ids[i]
         s.release(i)
     else:
-        s.unsent -= 1
         s.pending -= 1
     first = at + 1
     while s.buf[first] > 127:

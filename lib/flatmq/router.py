@@ -32,6 +32,7 @@ class Router:
 
     def __init__(self, client: "Client", size: int, on_message: "Any") -> None:
         self.client = client
+        self._stats = client.stats
         self.size = size
         self.subscriptions: list[Any] = []
         self.requests: list[Any] = []
@@ -75,7 +76,7 @@ class Router:
             m.set_flags(first)
         if first < 0x32 and self._routes[i] is not None:
             self._routes[i](m)
-            self.client.stats.received += 1
+            self._stats.received += 1
             return None
         return self._deliver(self._routes[i])
 
@@ -115,7 +116,7 @@ class Router:
     def _deliver(self, handler):
         """Go on with a message that is numbered, or has no handler or several."""
         m = self.message
-        stats = self.client.stats
+        stats = self._stats
         what = self.number()
         if what is not None:
             return what

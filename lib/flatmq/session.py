@@ -28,6 +28,11 @@ _PUBCOMP = const(0x70)
 # Looking up a builtin costs a miss in the module first.
 _len = len
 _BUFFERS = (bytes, bytearray, memoryview)
+_bytes = bytes
+_bytearray = bytearray
+_memoryview = memoryview
+_LASTING = (bytes, str)
+_BYTES = (bytes, bytearray)
 _QOS = (0, 1, 2)
 
 
@@ -72,7 +77,6 @@ class Session:
     answers: int  # bytes of answers that wait
     pending: int  # messages accepted and not yet acknowledged, or at QoS 0 not yet handed to the
     # network; wait for 0 before deep sleep
-    unsent: int  # those of QoS 0
     slots: int  # records
     count: int  # records in use
     # Packet identifiers in use, 0 for each free record: first the records, then the message that
@@ -86,6 +90,7 @@ class Session:
     # (section 4.3.3, method B), 0 for each free place
     same: bool  # the broker has kept the session
     queued: bool  # something is left to write
+    plain: bool  # the session is open, and nothing but messages in the ring is left to write
     blocked: bool  # the network takes no more
     held: bool  # answers must not leave now
     now: int  # the client's clock
@@ -97,8 +102,9 @@ class Session:
     on_dropped: "Callable[[int, bytes, str], None] | None"
     stats: "Stats"
     topic: "bytes | str | None"  # what publish was last given,
-    name: "Any"  # and the same checked
-    names: "list[bytes]"  # the last valid topic names
+    name: bytes  # and the same checked, with its length before it
+    names: "list[bytes]"  # the last topic names,
+    fields: "list[bytes]"  # and each with its length before it
 
     def __init__(self, tx_size: int, inflight: int, last_id: int = 0) -> None:
         from .setup import claim
@@ -119,19 +125,25 @@ class Session:
         TypeError for a payload that is neither a buffer nor str. Allocates nothing if the topic
         is bytes and the payload is bytes or another buffer.
         """
-        if topic is not self.topic:
-            self._check(topic)
-        topic = self.name
-        if payload.__class__ not in _BUFFERS or qos not in _QOS:
-            from .setup import converted
-
-            payload = converted(payload, qos)
-        n = _len(topic) + _len(payload) + (4 if qos else 2)
-        if (self.end + n + 5 > self.limit and not self.make_room(n)) or (
-            qos and self.count == self.slots
-        ):
-            return None
         # Few locals: a frame of more than eleven words would go to the heap on every call.
+        if (
+            topic is not self.topic
+            or (qos and qos not in _QOS)
+            or (
+                payload.__class__ is not _bytes
+                and payload.__class__ is not _bytearray
+                and payload.__class__ is not _memoryview
+            )
+        ):
+            payload = self._checked(topic, payload, qos)
+        topic = self.name
+        n = _len(topic) + _len(payload)
+        if qos:
+            n += 2
+        if self.end + n + 5 > self.limit and not self.make_room(n):
+            return None
+        if qos and self.count == self.slots:
+            return None
         at = self.end
         self.buf[at] = (0x31 if retain else 0x30) | qos << 1
         at += 1
@@ -140,43 +152,50 @@ class Session:
             n >>= 7
             at += 1
         self.buf[at] = n
-        n = _len(topic)
-        self.buf[at + 1] = n >> 8
-        self.buf[at + 2] = n & 255
-        at += 3
-        n += at
+        at += 1
+        n = at + _len(topic)
         self.buf[at:n] = topic
         if qos:
             n += 2
         at = n + _len(payload)
         self.buf[n:at] = payload
-        self.queued = True
-        if qos:
-            return self._record(qos, n, at)
+        if qos:  # only now: a payload that cannot be copied leaves nothing behind
+            qos = self._record(qos, n)
         self.end = at
-        self.unsent += 1
         self.pending += 1
-        return 0
+        self.queued = True
+        return qos
 
-    def _check(self, topic):
-        """Have a topic name as bytes in `name`; ValueError or TypeError if it is not valid."""
+    def _checked(self, topic, payload, qos):
+        """Have a topic name in `name`, and return a payload as a buffer. ValueError or TypeError
+        for what is not valid."""
+        if qos not in _QOS or not isinstance(payload, _BUFFERS):
+            from .setup import converted
+
+            payload = converted(payload, qos)
+        if topic is self.topic:
+            return payload
         name = topic.encode() if isinstance(topic, str) else topic
-        if name not in self.names:
+        if name in self.names:
+            self.name = self.fields[self.names.index(name)]
+        else:
             from .topic import is_name
 
-            if not isinstance(name, (bytes, bytearray)) or not is_name(name, 0, _len(name)):
+            if not isinstance(name, _BYTES) or not is_name(name, 0, _len(name)):
                 from .wire import field
 
                 name = field("topic name", name, is_name)
+            self.name = bytes((_len(name) >> 8, _len(name) & 255)) + name
             if name is topic or isinstance(topic, str):  # else it may change
                 self.names.append(name)
                 self.names.pop(0)
-        self.name = name
-        self.topic = topic if isinstance(topic, (bytes, str)) else None
+                self.fields.append(self.name)
+                self.fields.pop(0)
+        self.topic = topic if isinstance(topic, _LASTING) else None
+        return payload
 
-    def _record(self, qos, n, end):
-        """Give the PUBLISH at `self.end`, up to `end`, an identifier (before `n`) and a record.
-        Only after its payload was copied: one that cannot be copied leaves nothing behind."""
+    def _record(self, qos, n):
+        """Give the PUBLISH at `end` a record, and an identifier in the bytes before `n`."""
         pid = self.next_id()
         self.buf[n - 2] = pid >> 8
         self.buf[n - 1] = pid & 255
@@ -185,8 +204,6 @@ class Session:
         self.offs[i] = self.end
         self.waits[i] = _PUBACK if qos == 1 else _PUBREC
         self.count += 1
-        self.pending += 1
-        self.end = end
         return pid
 
     def next_id(self) -> int:
@@ -209,6 +226,7 @@ class Session:
                 return False
             self.top = self.end
             self.limit = self.tail - 1
+            self.plain = False
             if self.at == self.end:
                 self.at = 0
             if self.past:
@@ -259,8 +277,8 @@ class Session:
         self.offs[i] = -1
         self.count -= 1
         self.pending -= 1
-        if not self.count:
-            self.queued = True  # an empty ring is begun at its start again
+        if not self.count and self.at == self.end and not (self.top or self.past):
+            self.tail = self.at = self.end = 0
 
     def answer(self, first: int, pid: int = 0) -> None:
         """Queue a packet of four bytes, or of two if it has no packet identifier. There must be
@@ -272,6 +290,7 @@ class Session:
         self.buf[at + 3] = pid & 255
         self.answers += 4 if pid else 2
         self.queued = True
+        self.plain = False
 
     def queue(self, packets: "bytes | bytearray | memoryview") -> bool:
         """Queue acknowledgements that are packets already, for those who take PUBLISH packets in
@@ -283,6 +302,7 @@ class Session:
         self.buf[at:end] = packets
         self.answers = end - self.size
         self.queued = True
+        self.plain = False
         return True
 
     def writing(
@@ -295,6 +315,7 @@ class Session:
         A span that has begun is finished before another begins, and is offered again with the
         same start and length if the network took none of it, as TLS streams require.
         """
+        buf = self.buf
         src: Any = hello
         at = 0
         left = _len(hello)
@@ -304,6 +325,10 @@ class Session:
         whole = 0
         answered = 0  # the size of a span of answers
         while True:
+            if self.plain:
+                at = packet = self.at
+                left = self.end - at
+                whole = self.pending - self.count
             while left:
                 try:
                     n = write(src, at, left)
@@ -313,13 +338,15 @@ class Session:
                 if not n:
                     self.blocked = True
                     yield None
+                    self.blocked = False
                     continue
                 self.wrote = self.now
                 at += n
                 left -= n
                 if packet >= 0 and (left or whole < 0):
-                    # Only a part was written, or of a ring that has wrapped: look at each packet.
-                    self.part = at - self.at
+                    # Only a part was written, or the ring has wrapped: look at each packet.
+                    whole = -1
+                    self.part = at - self.at if left else 0
                     while packet < at:
                         n = shift = 0
                         stop = packet + 1
@@ -331,25 +358,26 @@ class Session:
                         if stop > at:
                             break
                         if src[packet] & 0xF6 == 0x30:
-                            self.unsent -= 1
                             self.pending -= 1
-                            whole -= 1
                         packet = stop
-            self.blocked = False
             # A span has ended.
             if packet >= 0:
                 if whole > 0:
-                    self.unsent -= whole
                     self.pending -= whole
                 self.at = 0 if at == self.top else at
-                self.part = 0
                 packet = -1
+                if self.plain and at == self.end:
+                    if not self.count:
+                        self.tail = self.at = self.end = 0
+                    self.queued = False
+                    yield None
+                    continue
             elif answered:  # answers that came meanwhile move to the front
                 self.answers -= answered
                 for n in range(self.size, self.size + self.answers):
-                    src[n] = src[n + answered]
+                    buf[n] = buf[n + answered]
                 answered = 0
-            src = self.buf
+            src = buf
             if self.open:
                 large = self.large
                 if self.answers and not (self.held or (large and large.begun)):
@@ -375,7 +403,7 @@ class Session:
                 elif self.at != self.end:
                     at = packet = self.at
                     left = self.end - at
-                    whole = self.unsent
+                    whole = -1 if large and large.waits else self.pending - self.count
                     if left < 0:
                         left = self.top - at
                         whole = -1
@@ -385,6 +413,7 @@ class Session:
                         self.tail = self.at = self.end = self.top = 0
                         self.limit = self.size
                     self.queued = False
+                    self.plain = not (self.top or (large and large.waits))
             yield None
 
     def resume(self, same: bool) -> None:
@@ -403,11 +432,11 @@ class Session:
         """The connection is over; `closed`: by the peer. What had begun to leave goes again from
         its beginning."""
         self.answers = 0
-        self.blocked = self.held = False
+        self.blocked = self.held = self.plain = False
         was_open = self.open
         self.open = False
         doomed = -1
-        if not (self.count or self.unsent):  # requests may be left, which are made again
+        if not self.pending:  # requests may be left, which are made again
             self.tail = self.at = self.part = self.end = self.top = 0
             self.limit = self.size
             self.past = None

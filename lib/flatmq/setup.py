@@ -69,7 +69,7 @@ def claim(
     s.size = s.limit = tx_size
     s.buf = memoryview(bytearray(tx_size + answers))
     s.room = answers - 4
-    s.tail = s.at = s.part = s.end = s.top = s.answers = s.unsent = s.count = s.pending = 0
+    s.tail = s.at = s.part = s.end = s.top = s.answers = s.count = s.pending = 0
     s.slots = inflight
     s.ids = [0] * (inflight + 1)
     s.received = []
@@ -77,10 +77,12 @@ def claim(
     s.waits = bytearray(inflight)
     s.last_id = last_id
     s.now = s.wrote = s.give_up = 0
-    s.open = s.queued = s.blocked = s.held = False
+    s.open = s.queued = s.blocked = s.held = s.plain = False
     s.same = True
     s.past = s.large = s.gate = s.on_dropped = s.topic = None
+    s.name = b""
     s.names = [b""] * _NAMES
+    s.fields = [b""] * _NAMES
     s.stats = Stats()
     for name in _COUNTERS.split():
         setattr(s.stats, name, 0)

@@ -77,6 +77,11 @@ class Broker:
         except OSError:
             return False
 
+    @property
+    def pid(self) -> int | None:
+        """The process id of a broker that was started here and runs, else None."""
+        return None
+
     def freeze(self) -> None:
         """Stops it with SIGSTOP: connections stay open and nothing is answered (POSIX).
 
@@ -172,6 +177,10 @@ class _Child(Broker):
                     f"{self.log()}"
                 )
             time.sleep(_RETRY)
+
+    @property
+    def pid(self) -> int | None:
+        return self._process.pid if self._process is not None else None
 
     def freeze(self) -> None:
         if self._process is None:

@@ -14,6 +14,7 @@ import socket
 import time
 from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
+from typing import NoReturn
 
 from mpremote.transport import TransportError, TransportExecError
 from mpremote.transport_serial import SerialTransport
@@ -67,11 +68,26 @@ import sys
 i = sys.implementation
 print((getattr(i, "_machine", sys.platform),) + tuple(i[1][:2]))
 """
-_RESET = "import time, machine; time.sleep_ms(100); machine.reset()"
+# Ctrl-C is turned off: that of the next connection would come before the reset on a slow board.
+_RESET = """
+import machine, micropython, time
+micropython.kbd_intr(-1)
+print("@reset")
+time.sleep_ms(50)
+machine.reset()
+"""
+_MARK = "import sys; sys.modules['@before the reset'] = sys"
+_IS_MARKED = "import sys; print('@before the reset' in sys.modules)"
+_RESETS = 3  # tries
+_SILENT = 1.0  # seconds after "@reset" in which code that goes on would have ended
 
 
 class RemoteError(RuntimeError):
     """The board cannot be reached, or what it was told to do failed."""
+
+
+class _NoResetError(RemoteError):
+    """The code that was to reset the board ended, and the board still runs."""
 
 
 class _Transport(SerialTransport):
@@ -80,7 +96,7 @@ class _Transport(SerialTransport):
     def __init__(self, address: str, patience: float) -> None:
         self._patience = patience
         super().__init__(address, timeout=patience)
-        line = getattr(self.serial, "_socket", None)
+        line = getattr(self.serial, "_socket", None)  # private access: pyserial has no other way
         if isinstance(line, socket.socket):  # a command is several writes: 40 ms each otherwise
             line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
@@ -212,8 +228,39 @@ class Remote:
         return f"{what}, MicroPython {told}"
 
     def reset(self) -> None:
-        """Resets the board as its button does, and leaves it to its main.py."""
-        self.leave_for(_RESET)
+        """Reset the board as its button does, and leave it to its main.py. RemoteError if it is
+        not reset."""
+        for _ in range(_RESETS):
+            try:
+                self._run_to_reset(_RESET)
+                return
+            except _NoResetError:
+                self.enter()
+        self._refuse_reset()
+
+    def restart(self) -> None:
+        """Reset the board and enter its REPL. RemoteError if what was in its memory is still
+        there afterwards."""
+        if self._transport is None or not self._transport.in_raw_repl:
+            self.enter()
+        for _ in range(_RESETS):
+            self.run(_MARK)
+            with contextlib.suppress(_NoResetError):
+                self._run_to_reset(_RESET)
+            self.enter()
+            if not self._is_marked():
+                return
+        self._refuse_reset()
+
+    def _refuse_reset(self) -> NoReturn:
+        raise RemoteError(
+            f"{self.address}: the board was not reset in {_RESETS} tries. Press its reset button, "
+            "or unplug it, and try again."
+        )
+
+    def _is_marked(self) -> bool:
+        """Whether the memory is the one in which _MARK was run."""
+        return self.run(_IS_MARKED) == ["True"]
 
     def leave_for(self, code: str) -> None:
         """Starts code that has no end, and leaves the board to it."""
@@ -228,30 +275,46 @@ class Remote:
             self.close()
 
     def run_until_reset(self, code: str, hear: Callable[[str], None] | None = None) -> None:
-        """Runs code that ends in a reset. RemoteError when it ended otherwise."""
+        """Run code that prints "@reset" and resets the board, and enter the REPL again. `hear`
+        gets each line before that. RemoteError if there was no reset."""
+        self.run(_MARK)
+        self._run_to_reset(code, hear)
+        self.enter()
+        if self._is_marked():
+            raise RemoteError(f"{self.address}: the board was not reset")
+
+    def _run_to_reset(self, code: str, hear: Callable[[str], None] | None = None) -> None:
+        """Run code that prints "@reset" and resets the board. _NoResetError if it ended otherwise.
+
+        After "@reset" the connection goes away, or the first byte decides: in the raw REPL code
+        ends with Ctrl-D, and a board that boots begins with something else, or is silent."""
         transport = self._listening()
         line = bytearray()
+        is_due = False
         try:
             transport.exec_raw_no_follow(code)
-            last = time.monotonic()
-            while time.monotonic() < last + self._patience:
-                n = transport.serial.inWaiting()
-                if not n:
+            end = time.monotonic() + self._patience
+            while time.monotonic() < end:
+                if not transport.serial.inWaiting():
                     time.sleep(0.01)
                     continue
-                last = time.monotonic()
-                for byte in transport.serial.read(n):
-                    line.append(byte)
-                    if byte == 4:
-                        raise RemoteError(f"no reset came: {self._rest(line)}")
-                    if byte == 10:
-                        text = line.decode(errors="replace").strip()
-                        if text.startswith("@reset"):
-                            return
-                        if hear is not None:
-                            hear(text)
-                        line.clear()
-            raise RemoteError(f"{self.address}: the board fell silent")
+                byte = transport.serial.read(1)[0]
+                if byte == 4:
+                    raise _NoResetError(f"the code ended without a reset: {self._rest(line)}")
+                if is_due:
+                    return
+                end = time.monotonic() + self._patience
+                line.append(byte)
+                if byte == 10:
+                    text = line.decode(errors="replace").strip()
+                    line.clear()
+                    if text.startswith("@reset"):
+                        is_due = True
+                        end = time.monotonic() + _SILENT
+                    elif hear is not None:
+                        hear(text)
+            if not is_due:
+                raise RemoteError(f"{self.address}: the board fell silent")
         except OSError:
             return  # a board whose USB is its own goes with it
         except TransportError as error:
@@ -261,9 +324,11 @@ class Remote:
             self.close()
 
     def _rest(self, line: bytearray) -> str:
+        """The last line of what code that has ended printed, or of its traceback."""
         assert self._transport is not None
         more = self._transport.read_until(1, b"\x04", timeout=1)
-        return (bytes(line) + more).decode(errors="replace").replace("\x04", "").strip()
+        lines = (bytes(line) + more).decode(errors="replace").replace("\x04", "").split("\n")
+        return next((each.strip() for each in reversed(lines) if each.strip()), "it did nothing")
 
     def different(self, files: Mapping[str, bytes]) -> dict[str, bytes]:
         """Those of the files (path on the board: what is to be in it) that the board has not.

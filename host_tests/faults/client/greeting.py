@@ -1,11 +1,9 @@
 """Faults before a connection is accepted: the name, TCP, CONNACK."""
 
-from flatmq import Client
-
 
 def name_lookup_fails(env, client):
     """The lookup fails, as it does while Wi-Fi is away; then it works again."""
-    link = client._link
+    link = env.link(client)
     link.address = None
     link.failing = True
     env.fault()
@@ -18,10 +16,10 @@ def name_lookup_fails(env, client):
 
 def no_such_name(env, client):
     """The real lookup of a name that does not exist."""
-    link = client._link
+    link = env.link(client)
     good = link.inner
     good.close()
-    link.inner = Client.default_link("broker.flatmq.invalid", env.port)
+    link.inner = env.TCP("broker.flatmq.invalid", env.port)
     env.fault()
     env.loses(client, "resource")
     env.accepted(client, 1)
@@ -30,11 +28,11 @@ def no_such_name(env, client):
 
 def tcp_is_never_answered(env, client):
     """A host that drops every SYN."""
-    link = client._link
+    link = env.link(client)
     good = link.inner
     port = int(env.ask("blackhole").split()[-1])
     good.close()
-    link.inner = Client.default_link(env.host, port)
+    link.inner = env.TCP(env.host, port)
     env.fault()
     env.loses(client, "timeout")
     env.accepted(client, 1)

@@ -137,7 +137,7 @@ def disconnects_while_messages_wait(env, client):
     env.accepted(client, 1)
     env.accepted(client, 2)
     env.fault()
-    link = client._link
+    link = env.link(client)
     link.waited = 0
     client.disconnect(300)
     env.saw("offline, 2 pending")

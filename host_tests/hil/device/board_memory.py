@@ -1,6 +1,7 @@
 """What the client takes of this board's heap: free bytes at each step, nothing else loaded."""
 
 import gc
+import sys
 
 
 def _free():
@@ -10,7 +11,11 @@ def _free():
 
 
 def measure():
-    """Prints "@free STEP BYTES" lines."""
+    """Print "@free STEP BYTES" lines. RuntimeError if something of the client is loaded already:
+    the figures would be too small."""
+    for name in sys.modules:
+        if name.partition(".")[0] == "flatmq":
+            raise RuntimeError("flatmq is loaded already: its import cannot be measured")
     _free()  # whatever it takes itself
     print("@free before", _free())
     from flatmq import Client

@@ -145,8 +145,10 @@ def spooled_burst(host, port, token, messages):
 
 def _reset(acknowledged, accepted):
     import machine
+    import micropython
 
     _note(acknowledged, accepted)
+    micropython.kbd_intr(-1)  # the Ctrl-C of the next connection would stop this
     print("@reset")
     sleep_ms(50)  # so that the line gets out; nothing polls meanwhile
     machine.reset()

@@ -1,6 +1,6 @@
 """What an emulated board runs before its REPL.
 
-    boot.py FLASH BLOCKS DESK MODE SSID PASSWORD RADIO MS
+    boot.py FLASH BLOCKS DESK MODE SSID PASSWORD RADIO MS RESET_MS
 
 Gives the interpreter what it lacks of a board: a littlefs at "/" in the file FLASH, `machine` and
 `network`. DESK is the port of the desk side (emulated_board.py). MODE "raw" is a soft reset by
@@ -15,7 +15,7 @@ import machine_of_board
 import network_of_board
 import vfs
 
-flash, blocks, desk, mode, ssid, password, radio, ms = sys.argv[1:9]
+flash, blocks, desk, mode, ssid, password, radio, ms, reset_ms = sys.argv[1:10]
 BLOCK = 4096
 
 
@@ -48,6 +48,7 @@ def mounted(device):
 
 
 machine_of_board.desk = network_of_board.desk = machine_of_board.Desk(int(desk))
+machine_of_board.reset_ms = int(reset_ms)
 network_of_board.known = (ssid, password)
 sys.modules["machine"] = machine_of_board
 if radio == "radio":

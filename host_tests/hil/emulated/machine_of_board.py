@@ -1,8 +1,10 @@
 """`machine` of an emulated board, as far as it is asked for."""
 
 import socket
+import time
 
 desk = None
+reset_ms = 0  # until a reset takes place
 
 
 class Desk:
@@ -12,17 +14,19 @@ class Desk:
         self._file = socket.socket()
         self._file.connect(socket.getaddrinfo("127.0.0.1", port)[0][-1])
 
-    def ask(self, words):
-        """Has something done; returns when it is."""
+    def ask(self, words, answer=b"done\n"):
+        """Has something done; returns when it is. The end of an earlier answer may come first,
+        that Ctrl-C kept from being read."""
         self._file.write(words + "\n")
-        self._file.readline()
+        while self._file.readline() != answer:
+            pass
 
 
 def reset():
-    """As if the power had been cut: nothing is closed, nothing flushed."""
-    desk.ask("reset")
-    while True:
-        pass
+    """As if the power had been cut: nothing is closed, nothing flushed. It returns only where the
+    desk swallows it."""
+    time.sleep_ms(reset_ms)
+    desk.ask("reset", b"swallowed\n")
 
 
 def bootloader():

@@ -68,9 +68,9 @@ def main():
     chip = Machine()
     station = Station(settings, chip, [])
     station.client.start()
-    while station.seq < int(readings) or station._unsent:
+    while station.seq < int(readings) or station.unsent:
         station.turn(20)
-    station._sleep = 1  # it tells that, and waits until everything is acknowledged
+    station.sleep_for = 1  # waits until everything is acknowledged, and reports "asleep"
     end = ticks_add(ticks_ms(), PATIENCE_MS)
     while not chip.asleep and ticks_diff(end, ticks_ms()) > 0:
         station.turn(20)

@@ -21,7 +21,9 @@ from .tls import TLS
 TURN_MS = 100  # a turn of a thread waits this long, at most
 _TX_SIZE = 1 << 20  # bytes: a SUBSCRIBE has all filters in one packet
 _TROUBLE_S = 1.0  # between two tries to append to a disk that has no room
-_PATIENCE_MS = 2000  # for the broker to take the last acknowledgements
+# For the broker to read the last acknowledgements and close. Closing before it does loses them
+# if more has arrived from it meanwhile, and it sends those messages again.
+_PATIENCE_MS = 5000
 
 
 class IngestError(RuntimeError):

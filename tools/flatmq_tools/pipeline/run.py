@@ -333,8 +333,9 @@ def _cause(error: BaseException) -> str:
     texts: list[str] = []
     at: BaseException | None = error
     while at is not None:
-        texts += [str(at), str(getattr(at, "_stackTrace", ""))]
-        at = getattr(at, "_cause", None)
+        trace = getattr(at, "_stackTrace", "")  # private access: PySpark offers no other way
+        texts += [str(at), str(trace)]
+        at = getattr(at, "_cause", None)  # private access: PySpark offers no other way
     lines = [line for text in texts for line in text.splitlines() if line]
     found = [n for n, line in enumerate(lines) if line.startswith(_CAUSED)]
     if not found:

@@ -176,7 +176,8 @@ def costs(devices: int = DEVICES, seconds: float = SECONDS) -> Costs:
         _broker() as target,
         closing(_Ingest(target, Path(folder), "ingest", "dev/#", ROTATE)) as ingest,
     ):
-        broker = target._process.pid  # type: ignore[attr-defined]
+        broker = target.pid
+        assert broker is not None
         memory, cpu = _memory(broker), _cpu(broker)
         made = Fleet(target.host, target.port, fleet.Settings(devices, 1.0, seconds, 1))
         at: dict[str, tuple[float, float, int]] = {}

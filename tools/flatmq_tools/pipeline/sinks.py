@@ -203,8 +203,11 @@ def _table(rows: DataFrame) -> pa.Table:
 
 def _hadoop(spark: SparkSession, path: str) -> tuple[Any, Any]:
     """The file system of a path, and the path, as objects of the JVM."""
-    found = spark._jvm.org.apache.hadoop.fs.Path(path)  # type: ignore[union-attr]
-    return found.getFileSystem(spark._jsc.hadoopConfiguration()), found
+    jvm = spark._jvm  # private access: PySpark offers no other way
+    context = spark._jsc  # private access: PySpark offers no other way
+    assert jvm is not None
+    found = jvm.org.apache.hadoop.fs.Path(path)
+    return found.getFileSystem(context.hadoopConfiguration()), found
 
 
 def _in_utc(column: pa.Field) -> pa.Field:

@@ -46,6 +46,7 @@ _STEP = 50  # ms that the receiving thread waits for bytes before it looks aroun
 # CONNACK return codes (section 3.2.2.3) that another try will not change: the version, the client
 # identifier, the user or password, no right.
 _FOR_GOOD = (1, 2, 4, 5)
+_STOP = 8.0  # s that the receiving thread may take to stop, less than LOCK_PATIENCE
 _ROWS = 20_000  # of a partition, at least, unless minPartitions says otherwise
 
 SCHEMA: StructType = from_arrow_schema(log.SCHEMA)
@@ -153,6 +154,13 @@ class BatchReader(_Reading, DataSourceReader):
         return ranges(settings.folder, first, after, settings.min_partitions)
 
 
+def _end(*_: Any) -> None:
+    """End the process. Spark sends SIGTERM twice within milliseconds: the second one must not
+    interrupt `stop`, or messages that are on the disk stay unacknowledged and come again."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    sys.exit(0)
+
+
 class StreamReader(_Reading, SupportsTriggerAvailableNow, DataSourceStreamReader):
     """What `spark.readStream` gives. Connects when it is first asked, and not when it is made:
     Spark makes one more, only to send it to the executors."""
@@ -171,9 +179,9 @@ class StreamReader(_Reading, SupportsTriggerAvailableNow, DataSourceStreamReader
 
     def _receiving(self) -> Receiver:
         if self._receiver is None:
-            # Spark ends the process of a query that was stopped with this, and no call of `stop`.
+            # Spark ends the process of a stopped query with this, and calls no `stop`.
             with contextlib.suppress(ValueError):  # not the main thread
-                signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+                signal.signal(signal.SIGTERM, _end)
             self._receiver = Receiver(self._settings, self._ingest)
         return self._receiver
 
@@ -312,7 +320,7 @@ class Receiver:
     def stop(self) -> None:
         """Disconnects, and lets go of the log."""
         self._ending.set()
-        self._thread.join()
+        self._thread.join(_STOP)  # a name lookup may take longer: nothing is unacknowledged then
         self.writer.close()
 
 

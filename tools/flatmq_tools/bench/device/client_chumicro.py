@@ -1,5 +1,7 @@
 """chumicro-mqtt: a tick loop that sends one packet per tick from a queue of 20."""
 
+# private access: the client does not report what is queued or in flight
+
 from packets import BURST, PAYLOAD, TOPICS, seen, since_ms, ticks_ms
 
 TOPIC = TOPICS[0].decode()

@@ -1,0 +1,52 @@
+"""Messages that carry DUP at QoS 0, which some brokers pass on from the publisher."""
+
+BROKER = "shared"
+
+# First bytes of a PUBLISH.
+DUP_0, DUP_0_RETAIN, DUP_1 = "38", "39", "3a"
+
+
+def _passes(env, first):
+    """Two messages sent with that first byte reach a subscriber at QoS 0; returns it."""
+    inbox = env.Inbox()
+    topic = env.name(b"dup")
+    client = env.client(b"c")
+    subscription = client.subscribe(topic, inbox.take, qos=0)
+    client.start()
+    env.granted(subscription, client)
+    for payload in ("one", "two"):
+        env.ask("publish", first, topic.decode(), payload)
+        env.arrives(inbox, payload.encode(), client)
+    env.equal(inbox.payloads(), [b"one", b"two"], "messages")
+    env.equal((client.stats.losses, client.error), (0, None), "losses, error")
+    return client, topic
+
+
+def live(env):
+    """A message at QoS 0 that was published with DUP is delivered, and counted."""
+    client, _topic = _passes(env, DUP_0)
+    env.equal(client.stats.dup0, 2 if env.expected["dup at QoS 0"][0] else 0, "stats.dup0")
+    client.disconnect()
+
+
+def redelivered_at_qos_1(env):
+    """A publisher that sends again at QoS 1 after a loss does not lock a subscriber out."""
+    client, _topic = _passes(env, DUP_1)
+    env.equal(client.stats.dup0, 2 if env.expected["dup at QoS 0"][0] else 0, "stats.dup0")
+    client.disconnect()
+
+
+def retained(env):
+    """A retained message with DUP reaches who subscribes later."""
+    client, topic = _passes(env, DUP_0_RETAIN)
+    client.disconnect()
+    inbox = env.Inbox()
+    newcomer = env.client(b"n")
+    newcomer.subscribe(topic, inbox.take, qos=0)
+    newcomer.start()
+    env.arrive(inbox, 1, newcomer)
+    env.equal(inbox.messages, [(topic, b"two", 0, True)], "retained")
+    count = 1 if env.expected["dup at QoS 0"][1] else 0
+    env.equal((newcomer.stats.losses, newcomer.stats.dup0), (0, count), "losses, stats.dup0")
+    env.published(newcomer, topic, b"", 1, True)
+    newcomer.disconnect()

@@ -1,0 +1,141 @@
+"""SUBSCRIBE and UNSUBSCRIBE: their order, their answers, and what no run of ours subscribed to."""
+
+BROKER = "shared"
+
+
+def in_the_order_of_the_calls(env):
+    """The last call for a filter counts, however often it was subscribed and unsubscribed."""
+    topics = [env.name(b"order/%d" % number) for number in range(2)]
+    inboxes = [env.Inbox(), env.Inbox()]
+    client = env.client(b"c", subscriptions=3)
+    client.connect(timeout_ms=15000)
+
+    def asked(request):
+        if not env.expected["requests in order"]:
+            env.granted(request, client)
+
+    for turn in range(3):
+        asked(client.subscribe(topics[0], inboxes[0].take, qos=1))
+        asked(client.unsubscribe(topics[1] if turn else topics[0]))
+        asked(client.subscribe(topics[1], inboxes[1].take, qos=1))
+        asked(client.unsubscribe(topics[0]))
+    last = client.subscribe(topics[0], inboxes[0].take, qos=1)
+    asked(last)
+    first = client.unsubscribe(topics[1])
+    env.granted(last, client)
+    env.granted(first, client)
+    publisher = env.online(b"p")
+    for topic in topics:
+        env.published(publisher, topic, b"x", 1)
+    env.published(publisher, topics[0], b"end", 1)
+    env.arrives(inboxes[0], b"end", client)
+    env.equal(inboxes[0].payloads(), [b"x", b"end"], "on the filter subscribed to")
+    env.equal((len(inboxes[1]), client.stats.unrouted), (0, 0), "on the other one")
+    publisher.disconnect()
+    client.disconnect()
+
+
+def unsubscribe_with_no_room_left(env):
+    """Ending a subscription needs no room among `subscriptions`, and its answer is reported."""
+    inbox = env.Inbox()
+    topics = [env.name(b"room/a"), env.name(b"room/b")]
+    client = env.client(b"c", subscriptions=1)
+    subscription = client.subscribe(topics, inbox.take, qos=1)
+    client.start()
+    env.granted(subscription, client)
+    request = client.unsubscribe(topics[0])
+    env.equal(request.granted, None, "before UNSUBACK")
+    env.equal(env.granted(request, client), b"", "UNSUBACK")
+    for topic in topics:
+        env.published(client, topic, topic, 1)
+    env.arrive(inbox, 1, client)
+    env.equal(inbox.payloads(), [topics[1]], "messages")
+    env.equal(client.stats.unrouted, 0, "messages that the broker still sends")
+    client.disconnect()
+
+
+def unsubscribe_from_what_an_earlier_run_left(env):
+    """In a kept session there may be filters that this run knows nothing of."""
+    kept, gone, end = env.name(b"left/kept"), env.name(b"left/gone"), env.name(b"left/end")
+    inbox = env.Inbox()
+    earlier = env.client(b"c", clean_session=False)
+    subscription = earlier.subscribe([kept, gone], inbox.take, qos=1)
+    earlier.start()
+    env.granted(subscription, earlier)
+    earlier.disconnect()
+    later = env.client(b"c", clean_session=False, on_message=inbox.take)
+    later.connect(timeout_ms=15000)
+    env.equal(later.session_present, True, "session present")
+    request = later.unsubscribe(gone)
+    ends = env.expected["unsubscribe in a kept session"]
+    if ends:
+        env.equal(env.granted(request, later), b"", "UNSUBACK")
+    env.granted(later.subscribe(end, inbox.take, qos=1), later)
+    for topic in (gone, kept, end):
+        env.published(later, topic, topic, 1)
+    env.arrives(inbox, end, later)
+    env.equal(inbox.payloads(), [kept, end] if ends else [gone, kept, end], "messages")
+    later.disconnect()
+    # A clean session with that identifier ends the kept one.
+    env.online(b"c").disconnect()
+
+
+def unsubscribe_from_what_was_never_subscribed(env):
+    """It is sent like any other. Not every broker answers it."""
+    client = env.online(b"c")
+    request = client.unsubscribe(env.name(b"never"))
+    if env.expected["unsuback for unknown"]:
+        env.equal(env.granted(request, client), b"", "UNSUBACK")
+    env.published(client, env.name(b"never"), b"x", 1)
+    env.equal((client.stats.losses, client.error), (0, None), "losses, error")
+    client.disconnect()
+
+
+def shared_subscription(env):
+    """Messages for "$share/group/filter" reach its handler, by the filter behind the group; of
+    two members of the group each message reaches one."""
+    if not env.expected["shared subscriptions"]:
+        return
+    inbox, other = env.Inbox(), env.Inbox()
+    name = env.name(b"dev/+/state")
+    members = []
+    for number in range(2):
+        member = env.client(b"m%d" % number)
+        subscription = member.subscribe(b"$share/g/" + name, inbox.take, qos=1)
+        member.subscribe(env.name(b"dev/+/other"), other.take, qos=1)
+        member.start()
+        env.granted(subscription, member)
+        members.append(member)
+    publisher = env.online(b"p")
+    wanted = []
+    for number in range(10):
+        payload = b"%d" % number
+        wanted.append(payload)
+        env.published(publisher, env.name(b"dev/x/state"), payload, 1)
+        env.arrive(inbox, len(wanted), *members)
+    env.equal(inbox.payloads(), wanted, "messages")
+    env.equal(inbox.messages[0][0], env.name(b"dev/x/state"), "topic")
+    env.equal(len(other), 0, "messages at another handler")
+    env.equal([member.stats.unrouted for member in members], [0, 0], "unrouted")
+    for client in members:
+        client.disconnect()
+    publisher.disconnect()
+
+
+def disconnect_is_reported(env):
+    """`disconnect` returns whether DISCONNECT went out."""
+    client = env.online(b"c")
+    env.equal(client.disconnect(), True, "while online")
+    env.equal(client.disconnect(), False, "while offline")
+
+
+def waiting_for_qos_0(env):
+    """`wait` returns as soon as a message at QoS 0 is handed to the network."""
+    client = env.online(b"c")
+    for number in range(3):
+        client.publish(env.name(b"plain"), b"%d" % number)
+        began = env.ticks_ms()
+        env.equal(client.wait(15000), True, "wait")
+        took = env.ticks_diff(env.ticks_ms(), began)
+        env.equal(took < 5000, True, f"{took} ms")
+    client.disconnect()

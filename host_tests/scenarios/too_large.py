@@ -1,0 +1,117 @@
+"""Messages larger than the broker takes: mosquitto closes the connection as soon as it sees the
+size. All others must pass."""
+
+BROKER = "limited"  # to packets of 400 bytes
+
+GIVE_UP = 3
+SIZE = 600  # bytes of a payload that is too large
+ENDLESS = 4 << 20  # far more than the network takes before the broker has closed
+
+
+class _Zeros:
+    """A file of zeros."""
+
+    def __init__(self, size):
+        self._size = size
+        self._at = 0
+
+    def seek(self, offset, whence=0):
+        self._at = offset + (self._size if whence == 2 else 0)
+        return self._at
+
+    def readinto(self, buf):
+        n = min(len(buf), self._size - self._at)
+        self._at += n
+        return n
+
+
+def _online(env, reports):
+    inbox = env.Inbox()
+    client = env.client(
+        b"c", tx_size=1024, give_up=GIVE_UP, on_dropped=reports.take, clean_session=False
+    )
+    subscription = client.subscribe(env.name(b"good"), inbox.take, qos=2)
+    client.start()
+    env.granted(subscription, client)
+    return client, inbox
+
+
+def _ends(env, client, inbox, wanted):
+    """The client goes on: what it accepted arrives, and one more."""
+    env.until("the rest", lambda: client.pending == 0, client)
+    env.until("the broker", lambda: client.connected, client)
+    env.published(client, env.name(b"good"), b"end", 1)
+    env.arrives(inbox, b"end", client)
+    for payload in wanted:
+        env.equal(payload in inbox.payloads(), True, "arrived: " + repr(payload))
+    client.disconnect()
+    # A clean session with that identifier ends the kept one.
+    env.online(b"c").disconnect()
+
+
+def _published(env, qos):
+    reports = env.Reports()
+    client, inbox = _online(env, reports)
+    topic, large = env.name(b"good"), env.name(b"large")
+    client.publish(topic, b"before", 1)
+    identifier = client.publish(large, bytes(SIZE), qos)
+    client.publish(topic, b"after", 2)
+    env.until("the loss", lambda: client.stats.losses > 0, client)
+    env.until("the rest", lambda: client.pending == 0, client)
+    # What was handed to the network at QoS 0 is not kept, so there is nothing to set aside.
+    env.dropped(client, reports, [(identifier, large)] if qos else [])
+    _ends(env, client, inbox, [b"before", b"after"])
+
+
+def published_at_qos_0(env):
+    """At QoS 0 the message is gone once it is sent."""
+    _published(env, 0)
+
+
+def published_at_qos_1(env):
+    """At QoS 1 it is set aside after some tries."""
+    _published(env, 1)
+
+
+def published_at_qos_2(env):
+    """At QoS 2 too."""
+    _published(env, 2)
+
+
+def _from_a_source(env, qos):
+    reports = env.Reports()
+    client, inbox = _online(env, reports)
+    topic, large = env.name(b"good"), env.name(b"large")
+    env.published(client, topic, b"before", 1)
+    identifier = client.publish_from(large, _Zeros(ENDLESS), qos)
+    env.equal(identifier is None, False, "accepted")
+    client.publish(topic, b"after", 1)
+    env.until("the rest", lambda: client.pending == 0, client)
+    env.dropped(client, reports, [(identifier, large)])
+    # The next one has the place of the one that was set aside.
+    env.equal(client.publish_from(topic, b"large enough", 1) is None, False, "accepted")
+    _ends(env, client, inbox, [b"before", b"after", b"large enough"])
+
+
+def from_a_source_at_qos_0(env):
+    """At QoS 0 such a message was never sent whole, and begins again on every connection."""
+    _from_a_source(env, 0)
+
+
+def from_a_source_at_qos_1(env):
+    """At QoS 1 it waits for PUBACK."""
+    _from_a_source(env, 1)
+
+
+def a_source_set_aside_by_hand(env):
+    """`drop` takes its packet identifier, like that of any other message."""
+    reports = env.Reports()
+    client = env.client(b"h", give_up=0, on_dropped=reports.take)
+    identifier = client.publish_from(env.name(b"large"), _Zeros(ENDLESS), 1)
+    client.start()
+    env.until("losses", lambda: client.stats.losses >= 2, client)
+    env.equal(client.drop(identifier), True, "drop")
+    env.equal(client.pending, 0, "pending")
+    env.until("the broker", lambda: client.connected, client)
+    env.published(client, env.name(b"good"), b"end", 1)
+    client.disconnect()

@@ -1,0 +1,466 @@
+"""SUBSCRIBE and UNSUBSCRIBE in the order of the calls, waiting, leaving, wills, credentials."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+import pytest
+from fake_link import Bench, Clock, fake_clock
+from scripted_broker import PUBREL, SUBSCRIBE, UNSUBSCRIBE, ScriptedBroker, fail
+
+import peer
+
+
+@pytest.fixture
+def clock() -> Iterator[Clock]:
+    with fake_clock() as clock:
+        yield clock
+
+
+@pytest.fixture
+def broker(clock: Clock) -> ScriptedBroker:
+    return ScriptedBroker(clock)
+
+
+@pytest.fixture
+def bench(clock: Clock) -> Bench:
+    """A client that is online and has sent nothing but its CONNECT."""
+    bench = Bench(clock).online()
+    bench.sent()
+    return bench
+
+
+def ignore(message) -> None:
+    """A handler."""
+
+
+# Order
+
+
+def test_requests_leave_in_the_order_of_the_calls(broker: ScriptedBroker) -> None:
+    client = broker.client
+    broker.online()
+    client.subscribe(b"a", ignore)
+    broker.turns()
+    client.unsubscribe(b"a")
+    broker.turns()
+    broker.requests.clear()
+    # The places of what is gone are taken again, and give no order.
+    client.subscribe(b"b", ignore)
+    client.subscribe(b"c", ignore)
+    client.unsubscribe(b"b")
+    client.subscribe(b"d", ignore)
+    client.unsubscribe(b"c")
+    client.subscribe(b"b", ignore)
+    broker.turns()
+    wanted = [
+        (SUBSCRIBE, b"b"),
+        (SUBSCRIBE, b"c"),
+        (UNSUBSCRIBE, b"b"),
+        (SUBSCRIBE, b"d"),
+        (UNSUBSCRIBE, b"c"),
+        (SUBSCRIBE, b"b"),
+    ]
+    assert broker.requests == wanted
+    assert set(broker.filters) == {b"b", b"d"}
+
+
+def test_an_unsubscribe_does_not_undo_a_later_subscribe(broker: ScriptedBroker) -> None:
+    client = broker.client
+    broker.online()
+    first = client.subscribe(b"first", ignore)
+    client.subscribe(b"second", ignore)
+    broker.turns()
+    assert first.granted == b"\0"
+    client.unsubscribe(b"first")
+    broker.turns()
+    client.unsubscribe(b"second")
+    client.subscribe(b"second", ignore)
+    broker.turns()
+    assert set(broker.filters) == {b"second"}
+
+
+def test_requests_stand_among_publishes(broker: ScriptedBroker) -> None:
+    """A message that is published after a SUBSCRIBE leaves after it."""
+    broker.online()
+    broker.client.subscribe(b"a", ignore)
+    broker.client.publish(b"t", b"x", 1)
+    broker.client.subscribe(b"b", ignore)
+    broker.turns()
+    kinds = [p.first >> 4 for p in broker.connections[-1].packets[1:]]
+    assert kinds.index(SUBSCRIBE) < kinds.index(3)
+    assert [name for _kind, name in broker.requests] == [b"a", b"b"]
+
+
+@pytest.mark.parametrize("clean", [False, True], ids=["kept", "clean"])
+@pytest.mark.parametrize("seed", range(40))
+def test_broker_and_client_agree(seed: int, clean: bool, clock: Clock) -> None:
+    """Whatever is called, and whenever the connection is lost: once all is answered the broker
+    has the filters that the client was last asked for."""
+    chance = random.Random(seed)
+    broker = ScriptedBroker(clock, clean_session=clean, subscriptions=4)
+    client = broker.client
+    client.start()
+    wanted: dict[bytes, object] = {}
+    requests = []
+    for _ in range(40):
+        name = chance.choice([b"a", b"b", b"c"])
+        what = chance.randrange(6)
+        if what < 2:
+            requests.append(client.subscribe(name, ignore, 1))
+            wanted[name] = None
+        elif what < 4 and name in wanted:
+            requests.append(client.unsubscribe(name))
+            wanted.pop(name)
+        elif what == 4 and broker.connections and not broker.connections[-1].ended:
+            broker.forgets = chance.randrange(2) == 0
+            broker.close()
+        else:
+            broker.turns(chance.randrange(4))
+    broker.until(lambda: client.connected and not broker.connections[-1].ended)
+    broker.until(lambda: requests[-1].granted is not None)
+    broker.turns(50)
+    assert set(broker.filters) == set(wanted)
+    assert client.error is None
+
+
+# Unsubscribing
+
+
+def test_unsubscribe_needs_no_room(clock: Clock) -> None:
+    broker = ScriptedBroker(clock, subscriptions=1)
+    broker.client.subscribe([b"a", b"b"], ignore)
+    broker.online()
+    requests = [broker.client.unsubscribe(name) for name in (b"a", b"b")]
+    assert [request.granted for request in requests] == [None, None]
+    broker.turns()
+    assert [request.granted for request in requests] == [b"", b""]
+    assert broker.filters == {}
+    assert broker.client.subscribe(b"c", ignore).granted is None, "its place is free"
+
+
+@pytest.mark.parametrize("subscriptions", [1, 8])
+def test_unsubscribe_from_what_this_run_did_not_subscribe_to(
+    subscriptions: int, clock: Clock
+) -> None:
+    broker = ScriptedBroker(clock, subscriptions=subscriptions)
+    broker.knows = True
+    request = broker.client.unsubscribe(b"of an earlier run")
+    broker.online()
+    assert broker.requests == [(UNSUBSCRIBE, b"of an earlier run")]
+    assert request.granted == b""
+    several = broker.client.unsubscribe([b"x", b"y/#"])
+    broker.turns()
+    assert broker.requests[1:] == [(UNSUBSCRIBE, b"x"), (UNSUBSCRIBE, b"y/#")]
+    assert several.granted == b""
+
+
+def test_unsubscribe_without_subscriptions(clock: Clock) -> None:
+    """A client that only publishes may end what an earlier one left."""
+    broker = ScriptedBroker(clock, subscriptions=0)
+    request = broker.client.unsubscribe(b"a")
+    broker.online()
+    assert request.granted == b""
+
+
+def test_an_unsubscribe_that_was_not_answered_goes_again(broker: ScriptedBroker) -> None:
+    broker.client.subscribe(b"a", ignore)
+    broker.online()
+    broker.ends = {UNSUBSCRIBE}
+    request = broker.client.unsubscribe(b"a")
+    broker.losses(1)
+    assert request.granted is None
+    broker.ends = set()
+    broker.online()
+    assert request.granted == b""
+    assert broker.filters == {}
+
+
+@pytest.mark.parametrize("lost", ["before", "between", "behind"])
+def test_unsubscribed_before_it_was_granted(lost: str, broker: ScriptedBroker) -> None:
+    """Nothing is left of it, and the next connection goes on."""
+    broker.online()
+
+    def lose(when: str) -> None:
+        if lost == when:
+            broker.close()
+
+    lose("before")
+    broker.client.subscribe(b"a", ignore, 1)
+    lose("between")
+    gone = broker.client.unsubscribe(b"a")
+    lose("behind")
+    broker.until(lambda: gone.granted == b"" and broker.client.connected)
+    broker.turns()
+    assert (broker.filters, broker.client.error) == ({}, None)
+    assert broker.client.stats.losses == 1
+    assert broker.client.publish(b"t", b"x", 1)
+    broker.settled()
+
+
+def test_many_requests_at_once(clock: Clock) -> None:
+    """More than one buffer holds, and more than there are places."""
+    broker = ScriptedBroker(clock, subscriptions=20, tx_size=64, inflight=1)
+    names = [b"filter/%d" % number for number in range(20)]
+    requests = [broker.client.subscribe(name, ignore) for name in names]
+    for wanted in (b"\0", b""):
+        broker.until(lambda w=wanted, r=requests: [x.granted for x in r] == [w] * 20)
+        if wanted:
+            requests = [broker.client.unsubscribe(name) for name in names]
+    assert [name for _kind, name in broker.requests] == names * 2
+
+
+@pytest.mark.parametrize("filters", [b"", b"a#", [b"a", b"#/b"], []], ids=str)
+def test_a_bad_filter_is_refused(filters, broker: ScriptedBroker) -> None:
+    with pytest.raises(ValueError, match="topic filter"):
+        broker.client.unsubscribe(filters)
+    broker.online()
+    assert broker.requests == []
+
+
+# Shared subscriptions
+
+
+SHARED: list = [
+    (b"$share/g/dev/#", b"dev/1/state", True),
+    (b"$share/g/dev/#", b"dev", True),
+    (b"$share/g/dev/+", b"dev/1", True),
+    (b"$share/g/dev/1", b"dev/1", True),
+    (b"$share/g//dev", b"/dev", True),
+    (b"$share/g/#", b"any/thing", True),
+    (b"$share/g/#", b"$SYS/uptime", False),
+    (b"$share/g/+/uptime", b"$SYS/uptime", False),
+    (b"$share/g/dev/#", b"other/1", False),
+    (b"$share/g/dev/1", b"$share/g/dev/1", False),
+    (b"$shared/g/dev", b"dev", False),
+    (b"$shared/g/dev", b"$shared/g/dev", True),
+    (b"share/g/dev", b"share/g/dev", True),
+]
+
+
+@pytest.mark.parametrize(("topic_filter", "topic", "matches"), SHARED, ids=str)
+def test_a_shared_subscription_is_routed_by_what_is_behind_the_group(
+    topic_filter: bytes, topic: bytes, matches: bool, broker: ScriptedBroker
+) -> None:
+    got: list[bytes] = []
+    broker.client.subscribe(topic_filter, lambda message: got.append(message.topic), 1)
+    broker.online()
+    assert broker.requests == [(SUBSCRIBE, topic_filter)], "the broker gets all of it"
+    for pid in (1, 2):  # the second by what is remembered of the first
+        broker.connections[-1].stream.incoming.append(peer.publish(topic, b"x", 1, pid))
+    broker.turns()
+    assert got == [topic, topic] * matches
+    assert broker.client.stats.unrouted == (0 if matches else 2)
+    assert broker.client.unsubscribe(topic_filter) is not None
+    broker.turns()
+    assert broker.requests[-1] == (UNSUBSCRIBE, topic_filter)
+
+
+# Waiting
+
+
+def test_wait_is_over_when_qos_0_is_handed_over(bench: Bench) -> None:
+    for _ in range(3):
+        bench.client.publish(b"t", b"x")
+        began = bench.clock.now
+        assert bench.client.wait(5000) is True
+        assert (bench.clock.now - began, bench.link.waits) == (0, [])
+
+
+def test_wait_waits_for_room_at_qos_0(bench: Bench) -> None:
+    bench.stream.room = 0
+    bench.client.publish(b"t", b"x")
+    assert bench.client.wait(100) is False
+
+    def make_room() -> None:
+        bench.clock.now += 10
+        bench.stream.room = None
+
+    bench.link.on_wait = [make_room]
+    began = bench.clock.now
+    assert bench.client.wait(5000) is True
+    assert bench.clock.now - began == 10
+
+
+def test_wait_is_over_with_the_acknowledgement(bench: Bench) -> None:
+    pid = bench.client.publish(b"t", b"x", 1)
+
+    def acknowledge() -> None:
+        bench.clock.now += 10
+        bench.stream.incoming.append(peer.puback(pid))
+
+    bench.link.on_wait = [acknowledge]
+    began = bench.clock.now
+    assert bench.client.wait(5000) is True
+    assert bench.clock.now - began == 10
+
+
+# Leaving
+
+
+def test_disconnect_says_that_it_was_said(bench: Bench) -> None:
+    bench.client.publish(b"t", b"last")
+    assert bench.client.disconnect() is True
+    assert bench.sent()[-1].first == 0xE0
+
+
+def test_disconnect_says_that_it_was_not(bench: Bench) -> None:
+    """The broker will publish the will."""
+    bench.client.publish(b"t", b"last")
+    bench.stream.room = 2
+    assert bench.client.disconnect(timeout_ms=500) is False
+    assert bench.client.state == "offline"
+
+
+@pytest.mark.parametrize("room", [0, 1])
+def test_disconnect_that_is_cut(room: int, bench: Bench) -> None:
+    bench.stream.room = room
+    assert bench.client.disconnect(timeout_ms=500) is False
+
+
+def test_disconnect_on_a_broken_connection(bench: Bench) -> None:
+    fail(bench.stream, OSError(104, "reset"))
+    assert bench.client.disconnect() is False
+    assert bench.client.state == "offline"
+
+
+def test_disconnect_from_a_silent_peer_that_takes_it(bench: Bench) -> None:
+    """That it was handed over is all that a client can know."""
+    began = bench.clock.now
+    assert bench.client.disconnect(timeout_ms=500) is True
+    assert bench.clock.now - began <= 500
+
+
+@pytest.mark.parametrize("state", ["offline", "waiting", "connecting", "greeting"])
+def test_disconnect_while_not_online(state: str, clock: Clock) -> None:
+    bench = Bench(clock)
+    bench.link.slow = 10**9 if state == "connecting" else 0
+    if state != "offline":
+        bench.client.start()
+    while bench.client.state != state:
+        bench.client.poll()
+    assert bench.client.disconnect() is False
+
+
+# Wills and credentials
+
+
+def fields(packet: peer.Packet) -> tuple[int, list[bytes]]:
+    """The connect flags of a CONNECT, and its strings behind the client identifier."""
+    rest, found = packet.body[10:], []
+    while rest:
+        n = int.from_bytes(rest[:2], "big")
+        found.append(rest[2 : 2 + n])
+        rest = rest[2 + n :]
+    return packet.body[7], found[1:]
+
+
+def test_a_will_is_cleared(clock: Clock) -> None:
+    bench = Bench(clock)
+    bench.client.set_will(b"w", b"gone", 2, True)
+    assert fields(bench.greet()) == (0b00110110, [b"w", b"gone"])
+    bench.feed(peer.connack())
+    bench.client.set_will(None)
+    bench.lose()
+    assert fields(bench.greet()) == (0b00000010, [])
+    bench.feed(peer.connack())
+    bench.client.set_will(b"w", b"back")
+    bench.lose()
+    assert fields(bench.greet()) == (0b00000110, [b"w", b"back"])
+
+
+def test_clearing_a_will_that_is_not_set(clock: Clock) -> None:
+    bench = Bench(clock)
+    bench.client.set_will(None)
+    assert fields(bench.greet()) == (0b00000010, [])
+
+
+def test_a_will_and_credentials_keep_each_other(clock: Clock) -> None:
+    bench = Bench(clock, user=b"u", password=b"p")
+    bench.client.set_will(b"w", b"gone")
+    assert fields(bench.greet()) == (0b11000110, [b"w", b"gone", b"u", b"p"])
+    bench.feed(peer.connack())
+    bench.client.set_credentials(b"v", b"q")
+    bench.lose()
+    assert fields(bench.greet()) == (0b11000110, [b"w", b"gone", b"v", b"q"])
+    bench.feed(peer.connack())
+    bench.client.set_will(None)
+    bench.lose()
+    assert fields(bench.greet()) == (0b11000010, [b"v", b"q"])
+
+
+@pytest.mark.parametrize(
+    ("user", "password", "wanted"),
+    [
+        ("ü", "ö", (0b11000010, ["ü".encode(), "ö".encode()])),
+        (b"u", None, (0b10000010, [b"u"])),
+        (None, None, (0b00000010, [])),
+        (b"u", lambda: b"asked", (0b11000010, [b"u", b"asked"])),
+        (b"u", lambda: "äsked", (0b11000010, [b"u", "äsked".encode()])),
+        (b"", b"", (0b11000010, [b"", b""])),
+    ],
+    ids=["text", "no password", "nobody", "callable", "callable with text", "empty"],
+)
+def test_credentials(user, password, wanted, clock: Clock) -> None:
+    bench = Bench(clock, user=b"old", password=b"old")
+    bench.client.set_credentials(user, password)
+    assert fields(bench.greet()) == wanted
+    bench.feed(peer.connack())
+    bench.lose()
+    assert fields(bench.greet()) == wanted, "and again"
+
+
+def test_a_password_is_asked_for_at_each_connect(clock: Clock) -> None:
+    asked: list[int] = []
+
+    def password() -> str:
+        asked.append(clock.now)
+        return f"token {len(asked)}"
+
+    bench = Bench(clock, user=b"u", password=password)
+    for _ in range(5):
+        bench.client.poll()
+    assert asked == [], "not before CONNECT is made"
+    for number in range(1, 4):
+        assert fields(bench.greet())[1] == [b"u", b"token %d" % number]
+        bench.feed(peer.connack())
+        bench.pass_time(1000)
+        assert len(asked) == number
+        bench.lose()
+
+
+def test_a_password_that_cannot_be_had_ends_the_try(clock: Clock) -> None:
+    """It is asked for again with the next one."""
+    answers: list = [LookupError("no token"), b"token"]
+
+    def password() -> bytes:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    bench = Bench(clock, user=b"u", password=password)
+    bench.client.start()
+    while bench.client.error is None:
+        bench.clock.now += 50
+        bench.client.poll()
+    assert bench.client.error.kind in ("resource", "closed")
+    for part in ("LookupError", "no token"):
+        assert part in bench.client.error.detail
+    assert fields(bench.greet())[1] == [b"u", b"token"]
+
+
+def test_nothing_is_left_unanswered(broker: ScriptedBroker) -> None:
+    """A client that did all of this at once has each of its requests and messages answered."""
+    client = broker.client
+    client.subscribe(b"a", ignore, 1)
+    client.publish(b"t", b"1", 2)
+    gone = client.unsubscribe(b"a")
+    client.publish(b"t", b"2", 1)
+    last = client.subscribe(b"a", ignore, 2)
+    broker.settled()
+    broker.turns()
+    assert (gone.granted, last.granted, client.stats.strays) == (b"", b"\2", 0)
+    assert len(broker.connections[-1].of_type(PUBREL)) == 1
+    assert broker.filters == {b"a": 2}

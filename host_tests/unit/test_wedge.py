@@ -1,0 +1,776 @@
+"""No message can wedge the client, and no outage can drop one.
+
+The rule that these tests hold the client to: a message counts as refused by a connection that
+
+- the broker had accepted, and on which it then answered something: PINGREQ, if nothing else,
+- on which that message alone was under way: no other PUBLISH, no unanswered SUBSCRIBE,
+- and that the peer closed before it acknowledged the message.
+
+After `give_up` such connections in a row the message is set aside. A connection that could not be
+made, was not accepted, or was ended by anything but the peer has the count begin again: that is
+what a broker looks like that is killed, however often.
+
+The first connection may count or not: the message was alone on it by chance.
+"""
+
+from __future__ import annotations
+
+import errno
+import itertools
+from collections.abc import Callable, Iterator
+
+import pytest
+from fake_link import Clock, fake_clock
+from scripted_broker import (
+    CONNECT,
+    PINGREQ,
+    PUBLISH,
+    PUBREL,
+    SUBSCRIBE,
+    ScriptedBroker,
+)
+
+import peer
+from peer import Publish
+
+GIVE_UP = 3
+BAD = b"bad"
+
+
+class Broker(ScriptedBroker):
+    """Keeps what the client reports as dropped."""
+
+    def __init__(self, clock: Clock, **options) -> None:
+        self.reports: list[tuple[int, bytes]] = []
+        self.reasons: list[str] = []
+        super().__init__(clock, on_dropped=self._dropped, **options)
+
+    def _dropped(self, packet_id: int, topic: bytes, reason: str) -> None:
+        self.reports.append((packet_id, bytes(topic)))
+        self.reasons.append(reason)
+        self.on_dropped()
+
+    def on_dropped(self) -> None:
+        """What the application does when a message is dropped; a test replaces it."""
+
+
+@pytest.fixture
+def clock() -> Iterator[Clock]:
+    with fake_clock() as clock:
+        yield clock
+
+
+@pytest.fixture
+def broker(clock: Clock) -> Broker:
+    """A broker that closes the connection on what is published to BAD."""
+    broker = Broker(clock, give_up=GIVE_UP)
+    broker.refuses = is_bad
+    return broker
+
+
+def is_bad(message: Publish) -> bool:
+    return message.topic == BAD
+
+
+def tries(broker: Broker, topic: bytes = BAD) -> list[int]:
+    """For each connection on which the topic was published to, how many PUBLISH it had."""
+    topics = [[p.topic for p in c.published] for c in broker.connections]
+    return [len(names) for names in topics if topic in names]
+
+
+def payloads(broker: Broker) -> list[bytes]:
+    """The payloads of the messages that the broker took, each once, in order."""
+    return list(dict.fromkeys(message.payload for message in broker.onward))
+
+
+def nothing_dropped(broker: Broker) -> None:
+    assert (broker.client.stats.dropped, broker.reports) == (0, [])
+
+
+# What the peer does to a connection
+
+ENDS = [
+    None,
+    OSError(errno.ECONNRESET, "reset"),
+    OSError(errno.EPIPE, "pipe"),
+    OSError(errno.ECONNABORTED, "aborted"),
+]
+
+
+@pytest.mark.parametrize("error", ENDS, ids=lambda e: e.args[1] if e else "end of file")
+@pytest.mark.parametrize("forgets", [False, True], ids=["kept", "forgotten"])
+@pytest.mark.parametrize("qos", [1, 2])
+def test_a_refused_message_is_set_aside_and_the_rest_flows(
+    qos: int, forgets: bool, error: Exception | None, broker: Broker
+) -> None:
+    broker.forgets = forgets
+    broker.error = error
+    client = broker.client
+    for number in range(3):
+        client.publish(b"good", b"%d" % number, number % 3)
+    pid = client.publish(BAD, b"x", qos)
+    for number in range(3, 6):
+        client.publish(b"good", b"%d" % number, number % 3)
+    broker.settled()
+    assert set(payloads(broker)) >= {b"1", b"2", b"4", b"5"}
+    assert broker.reports == [(pid, BAD)]
+    assert client.stats.dropped == 1
+    assert all(isinstance(reason, str) and reason for reason in broker.reasons)
+    # Among others, again for each of those that is settled by itself, and then alone.
+    assert tries(broker)[0] > 1
+    assert GIVE_UP < len(tries(broker)) <= GIVE_UP + 4
+    client.publish(b"good", b"end", qos)
+    broker.settled()
+    assert payloads(broker)[-1] == b"end"
+    assert client.stats.dropped == 1
+
+
+@pytest.mark.parametrize("give_up", [1, 2, 5])
+@pytest.mark.parametrize("qos", [1, 2])
+def test_as_many_tries_as_were_asked_for(qos: int, give_up: int, clock: Clock) -> None:
+    broker = Broker(clock, give_up=give_up)
+    broker.refuses = is_bad
+    broker.online()
+    pid = broker.client.publish(BAD, b"x", qos)
+    broker.settled()
+    assert broker.reports == [(pid, BAD)]
+    # The first, on a connection that had done other things before, may count or not.
+    assert len(tries(broker)) in (give_up, give_up + 1)
+
+
+def test_five_tries_where_nothing_else_is_said(clock: Clock) -> None:
+    broker = Broker(clock)
+    broker.refuses = is_bad
+    broker.client.publish(BAD, b"x", 1)
+    broker.settled()
+    assert len(tries(broker)) in (5, 6)
+
+
+def test_0_never_gives_up(clock: Clock) -> None:
+    broker = Broker(clock, give_up=0)
+    broker.refuses = is_bad
+    broker.client.publish(BAD, b"x", 1)
+    broker.client.publish(b"good", b"x", 1)
+    broker.losses(50)
+    assert broker.client.pending == 2
+    nothing_dropped(broker)
+    broker.refuses = lambda message: False
+    broker.settled()
+    assert [message.topic for message in broker.onward] == [BAD, b"good"]
+    nothing_dropped(broker)
+
+
+def test_every_slot_is_refused(clock: Clock) -> None:
+    broker = Broker(clock, give_up=GIVE_UP, inflight=4)
+    broker.refuses = is_bad
+    client = broker.client
+    wanted = [(client.publish(BAD, b"x", 1 + n % 2), BAD) for n in range(4)]
+    assert client.publish(b"good", b"x", 1) is None
+    broker.settled()
+    assert broker.reports == wanted, "in their order"
+    assert client.stats.dropped == 4
+    client.publish(b"good", b"x", 1)
+    broker.settled()
+    assert payloads(broker) == [b"x"]
+
+
+@pytest.mark.parametrize("bad", range(6))
+def test_wherever_it_stands_in_the_ring(bad: int, clock: Clock) -> None:
+    """The ring is full, and comes round."""
+    broker = Broker(clock, give_up=1, tx_size=64, inflight=8)
+    broker.refuses = is_bad
+    client = broker.client
+    wanted = []
+    pids = []
+    for number in range(30):
+        message = (BAD, b"x" * 8) if number % 6 == bad else (b"t", b"%08d" % number)
+        while (pid := client.publish(*message, 1 + number % 2)) is None:
+            client.start()
+            client.poll(5)
+            broker.serve()
+        if message[0] == BAD:
+            pids.append((pid, BAD))
+        else:
+            wanted.append(message[1])
+    broker.settled()
+    assert payloads(broker) == wanted
+    assert broker.reports == pids
+
+
+def test_the_application_may_publish_when_a_message_is_dropped(clock: Clock) -> None:
+    """The place of the message is free by then."""
+    broker = Broker(clock, give_up=1, inflight=1)
+    broker.refuses = is_bad
+    accepted = []
+    broker.on_dropped = lambda: accepted.append(  # type: ignore[method-assign]
+        broker.client.publish(b"alarm", b"!", 1)
+    )
+    broker.client.publish(BAD, b"x", 1)
+    broker.settled()
+    assert accepted[0]
+    assert payloads(broker) == [b"!"]
+
+
+def test_qos_0_is_not_kept(broker: Broker) -> None:
+    """A message at QoS 0 on which the broker closes is gone. What was under way goes again."""
+    broker.online()
+    broker.client.publish(b"good", b"1", 1)
+    broker.client.publish(BAD, b"x", 0)
+    broker.client.publish(b"good", b"2", 2)
+    broker.settled()
+    assert payloads(broker) == [b"1", b"2"]
+    assert len(tries(broker)) == 1
+    nothing_dropped(broker)
+
+
+def test_qos_0_beside_it_accuses_nobody(broker: Broker) -> None:
+    """A message under way is not to blame for what is published at QoS 0 all the time."""
+    broker.ignores = lambda message: True
+    broker.client.publish(b"good", b"1", 1)
+    for _ in range(4 * GIVE_UP):
+        broker.until(lambda: broker.client.connected and broker.connections[-1].published)
+        broker.client.publish(BAD, b"x", 0)
+        broker.turns()  # in which the broker closes, or the client waits for its PUBACK
+    broker.until(lambda: broker.client.connected and broker.connections[-1].published)
+    nothing_dropped(broker)
+    broker.ignores = lambda message: False
+    broker.close()
+    broker.settled()
+    assert payloads(broker) == [b"1"]
+    nothing_dropped(broker)
+
+
+# One at a time
+
+
+@pytest.mark.parametrize("first", [1, 2])
+def test_after_the_peer_closed_the_first_goes_alone(first: int, broker: Broker) -> None:
+    client = broker.client
+    broker.online()
+    broker.mute = {PUBLISH}
+    for number, qos in enumerate((first, 2, 1, 0, 1)):
+        client.publish(b"t", b"%d" % number, qos)
+    broker.turns()
+    assert [p.payload for p in broker.connections[-1].published] == [b"0", b"1", b"2", b"3", b"4"]
+    broker.close()
+    broker.online()
+    client.publish(b"t", b"5", 0)
+    broker.turns(100)
+    assert [p.payload for p in broker.connections[-1].published] == [b"0"]
+    pid = broker.connections[-1].published[0].pid
+    if first == 2:
+        broker.mute.add(PUBREL)
+        broker.connections[-1].stream.incoming.append(peer.pubrec(pid))
+        broker.turns(100)
+        assert len(broker.connections[-1].published) == 1, "it is not settled yet"
+        broker.mute = set()
+        broker.connections[-1].stream.incoming.append(peer.pubcomp(pid))
+    else:
+        broker.mute = set()
+        broker.connections[-1].stream.incoming.append(peer.puback(pid))
+    broker.settled()
+    sent = [p.payload for p in broker.connections[-1].published]
+    assert sent == [b"0", b"1", b"2", b"4", b"5"]
+    assert len(broker.connections) == 2
+
+
+def test_after_silence_all_go_together(clock: Clock) -> None:
+    broker = Broker(clock, keepalive=4)
+    broker.online()
+    broker.mute = {PUBLISH, PINGREQ}
+    for number in range(4):
+        broker.client.publish(b"t", b"%d" % number, 1)
+    broker.losses(1)
+    assert broker.client.error.kind == "timeout"
+    broker.mute = {PUBLISH}
+    broker.online()
+    assert [p.payload for p in broker.connections[-1].published] == [b"0", b"1", b"2", b"3"]
+
+
+def test_what_waits_alone_is_pinged_like_any_other(clock: Clock) -> None:
+    """A peer that falls silent while one message goes alone is found by the keep alive."""
+    broker = Broker(clock, keepalive=4, give_up=2)
+    broker.online()
+    broker.ignores = lambda message: True
+    broker.client.publish(b"t", b"x", 1)
+    broker.turns()
+    broker.close()
+    broker.until(lambda: len(broker.connections) > 1 and broker.connections[-1].published)
+    broker.mute = {PINGREQ}
+    broker.losses(1)
+    assert broker.client.error.kind == "timeout"
+    broker.mute = set()
+    broker.ignores = lambda message: False
+    broker.settled()
+    nothing_dropped(broker)
+
+
+# Outages
+
+
+def peer_closes(broker: Broker) -> None:
+    """A connection on which the message is sent, and that the peer closes."""
+    broker.mute = set()
+    broker.refuses = lambda message: True
+    broker.losses(1)
+
+
+def is_refused(broker: Broker) -> None:
+    broker.connack = 3
+    broker.losses(1)
+    broker.connack = 0
+
+
+def closes_at_connect(broker: Broker) -> None:
+    broker.connack = None
+    broker.losses(1)
+    broker.connack = 0
+
+
+def does_not_answer_connect(broker: Broker) -> None:
+    broker.mute = {CONNECT}
+    broker.losses(1)
+    assert broker.client.error.kind == "timeout"
+
+
+def cannot_connect(broker: Broker) -> None:
+    broker.bench.link.fails = "connect"
+    broker.losses(1)
+    broker.bench.link.fails = ""
+
+
+def falls_silent(broker: Broker) -> None:
+    broker.mute = set()
+    broker.refuses = lambda message: False
+    broker.ignores = lambda message: True
+    broker.until(lambda: broker.client.connected and broker.connections[-1].published)
+    broker.mute = {PINGREQ}
+    broker.losses(1)
+    broker.mute = set()
+    broker.ignores = lambda message: False
+    assert broker.client.error.kind == "timeout"
+
+
+def network_fails(broker: Broker) -> None:
+    """The system ends the connection, not the peer."""
+    broker.refuses = lambda message: True
+    broker.mute = set()
+    broker.error = OSError(errno.ETIMEDOUT, "timed out")
+    broker.losses(1)
+    broker.error = None
+
+
+OUTAGES = [
+    is_refused,
+    closes_at_connect,
+    does_not_answer_connect,
+    cannot_connect,
+    falls_silent,
+    network_fails,
+]
+
+
+@pytest.mark.parametrize("outage", OUTAGES, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("qos", [1, 2])
+def test_an_outage_drops_nothing(qos: int, outage: Callable[[Broker], None], clock: Clock) -> None:
+    broker = Broker(clock, give_up=GIVE_UP, keepalive=4, timeout=2)
+    broker.client.publish(b"t", b"x", qos)
+    for _ in range(10 * GIVE_UP):
+        outage(broker)
+    broker.mute = set()
+    broker.refuses = lambda message: False
+    broker.settled()
+    assert payloads(broker) == [b"x"]
+    nothing_dropped(broker)
+
+
+@pytest.mark.parametrize("outage", OUTAGES, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("qos", [1, 2])
+def test_an_outage_between_has_the_count_begin_again(
+    qos: int, outage: Callable[[Broker], None], clock: Clock
+) -> None:
+    """What dies with a message under way and is away after it may be a broker that is killed."""
+    broker = Broker(clock, give_up=GIVE_UP, keepalive=4, timeout=2)
+    broker.client.publish(b"t", b"x", qos)
+    for _ in range(5):
+        for _ in range(GIVE_UP - 1):
+            peer_closes(broker)
+        outage(broker)
+    broker.mute = set()
+    broker.refuses = lambda message: False
+    broker.settled()
+    assert payloads(broker) == [b"x"]
+    nothing_dropped(broker)
+
+
+def test_a_message_that_is_settled_has_the_count_begin_again(broker: Broker) -> None:
+    for number in range(4 * GIVE_UP):
+        broker.refuses = lambda message: True
+        broker.client.publish(b"t", b"%d" % number, 1 + number % 2)
+        broker.losses(GIVE_UP - 1)
+        broker.refuses = lambda message: False
+        broker.settled()
+    assert payloads(broker) == [b"%d" % number for number in range(4 * GIVE_UP)]
+    nothing_dropped(broker)
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+def test_connections_closed_behind_connack_drop_nothing(qos: int, broker: Broker) -> None:
+    """A broker that accepts and then closes, whatever it is sent, refuses no message by it."""
+    broker.client.publish(b"t", b"1", qos)
+    broker.client.publish(b"t", b"2", qos)
+    connects = 10 * GIVE_UP
+    seen = 0
+
+    def close_what_is_new() -> bool:
+        nonlocal seen
+        if len(broker.connections) > seen and broker.connections[-1].packets:
+            seen = len(broker.connections)
+            broker.close()
+        return broker.client.stats.connects >= connects
+
+    broker.until(close_what_is_new)
+    broker.settled()
+    assert payloads(broker) == [b"1", b"2"]
+    nothing_dropped(broker)
+
+
+def test_connections_closed_while_nothing_is_under_way_drop_nothing(
+    broker: Broker,
+) -> None:
+    for _ in range(3 * GIVE_UP):
+        broker.online()
+        broker.close()
+        broker.losses(1)
+    broker.client.publish(b"t", b"x", 1)
+    broker.settled()
+    assert payloads(broker) == [b"x"]
+    nothing_dropped(broker)
+
+
+def test_a_refused_subscription_accuses_no_message(clock: Clock) -> None:
+    """Some brokers close on a topic filter that they do not allow."""
+    broker = Broker(clock, give_up=GIVE_UP, clean_session=True)
+    broker.client.subscribe(b"secret", print, 1)
+    broker.client.publish(b"t", b"x", 1)
+    broker.ends = {SUBSCRIBE}
+    broker.losses(5 * GIVE_UP)
+    nothing_dropped(broker)
+    broker.ends = set()
+    broker.settled()
+    assert payloads(broker) == [b"x"]
+    nothing_dropped(broker)
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+def test_a_broker_that_is_killed_at_every_message(qos: int, clock: Clock) -> None:
+    """Two hundred times, with one message under way, and away for a moment each time."""
+    broker = Broker(clock, give_up=2)
+    for number in range(100):
+        assert broker.client.publish(b"t", b"%d" % number, qos)
+        for _ in range(1 + number % 3):
+            peer_closes(broker)
+            cannot_connect(broker)
+        broker.refuses = lambda message: False
+        broker.settled()
+    assert payloads(broker) == [b"%d" % number for number in range(100)]
+    nothing_dropped(broker)
+
+
+# QoS 2 that is not finished
+
+
+@pytest.mark.parametrize("count", [1, 4])
+def test_a_release_that_is_never_answered_is_settled(count: int, clock: Clock) -> None:
+    """The broker has the message: it is not dropped."""
+    broker = Broker(clock, give_up=GIVE_UP, inflight=4)
+    broker.ends = {PUBREL}
+    client = broker.client
+    for number in range(count):
+        client.publish(b"t", b"%d" % number, 2)
+    broker.settled()
+    assert payloads(broker) == [b"%d" % number for number in range(count)]
+    nothing_dropped(broker)
+    broker.ends = set()
+    client.publish(b"t", b"end", 2)
+    broker.settled()
+    assert payloads(broker)[-1] == b"end"
+    nothing_dropped(broker)
+
+
+def test_a_release_is_tried_as_often_as_was_asked_for(broker: Broker) -> None:
+    broker.ends = {PUBREL}
+    broker.client.publish(b"t", b"x", 2)
+    broker.settled()
+    assert sum(len(c.of_type(PUBREL)) for c in broker.connections) in (GIVE_UP, GIVE_UP + 1)
+    assert len([c for c in broker.connections if c.published]) == 1, "the message goes once"
+
+
+@pytest.mark.parametrize("outage", OUTAGES[:4], ids=lambda f: f.__name__)
+def test_an_outage_settles_no_release(outage: Callable[[Broker], None], clock: Clock) -> None:
+    """A broker may pass a message on only when it is released."""
+    broker = Broker(clock, give_up=GIVE_UP, keepalive=4, timeout=2)
+    broker.ends = {PUBREL}
+    broker.client.publish(b"t", b"x", 2)
+    broker.losses(1)
+    for _ in range(4 * GIVE_UP):
+        outage(broker)
+        broker.mute = set()
+        if GIVE_UP > 1:
+            broker.losses(1)
+    assert broker.client.pending == 1
+    broker.ends = set()
+    broker.settled()
+    assert broker.connections[-1].of_type(PUBREL)
+
+
+def test_qos_2_answered_with_puback_is_settled(clock: Clock) -> None:
+    broker = Broker(clock)
+    broker.sends_puback_for_qos_2 = True
+    for number in range(6):
+        broker.client.publish(b"t", b"%d" % number, number % 3)
+    broker.settled()
+    assert payloads(broker) == [b"%d" % number for number in range(6)]
+    stats = broker.client.stats
+    assert (stats.downgraded, stats.strays, stats.losses, stats.dropped) == (2, 0, 0, 0)
+    assert [p for c in broker.connections for p in c.of_type(PUBREL)] == []
+
+
+def test_a_puback_behind_pubrec_is_a_stray(clock: Clock) -> None:
+    """A message past PUBREC waits for PUBCOMP and nothing else."""
+    broker = Broker(clock)
+    broker.mute = {PUBREL}
+    pid = broker.client.publish(b"t", b"x", 2)
+    broker.online()
+    broker.connections[-1].stream.incoming.append(peer.puback(pid))
+    broker.turns()
+    assert (broker.client.pending, broker.client.stats.downgraded) == (1, 0)
+    assert broker.client.stats.strays == 1
+    broker.connections[-1].stream.incoming.append(peer.pubcomp(pid))
+    broker.settled()
+
+
+# Messages in pieces
+
+
+class Source:
+    """A file of so many bytes that remembers where it is."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.at = 0
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        self.at = offset + (self.size if whence == 2 else 0)
+        return self.at
+
+    def readinto(self, buf: memoryview) -> int:
+        n = min(len(buf), self.size - self.at)
+        self.at += n
+        return n
+
+
+@pytest.mark.parametrize("qos", [0, 1])
+@pytest.mark.parametrize("make", [bytes, Source], ids=["buffer", "file"])
+@pytest.mark.parametrize("error", ENDS[:2], ids=["end of file", "reset"])
+def test_a_message_in_pieces_is_refused_by_its_size(
+    qos: int, make: Callable, error: Exception | None, clock: Clock
+) -> None:
+    """The broker closes on the header, before the rest is sent."""
+    broker = Broker(clock, give_up=GIVE_UP)
+    client = broker.client
+    broker.error = error
+    broker.online()
+    pid = client.publish_from(b"large", make(1_000_000), qos)
+    client.publish(b"good", b"after", 1)
+    began: list[int] = []
+
+    def close_on_the_header() -> bool:
+        connection = broker.connections[-1]
+        if b"\0\5large" in connection.rest and not connection.ended:
+            began.append(len(connection.of_type(PUBLISH)))
+            broker.close()
+        return client.pending == 0 and client.connected
+
+    broker.until(close_on_the_header)
+    assert broker.reports == [(pid, b"large")]
+    assert client.stats.dropped == 1
+    assert len(began) in (GIVE_UP, GIVE_UP + 1)
+    assert payloads(broker) == [b"after"]
+    assert client.publish_from(b"good", b"in pieces", qos) is not None, "there is room for another"
+    broker.settled()
+    assert payloads(broker)[-1] == b"in pieces"
+
+
+@pytest.mark.parametrize("qos", [0, 1])
+def test_an_outage_drops_no_message_in_pieces(qos: int, clock: Clock) -> None:
+    broker = Broker(clock, give_up=2)
+    broker.online()
+    broker.client.publish_from(b"large", bytes(100_000), qos)
+    for _ in range(10):
+        broker.until(lambda: broker.connections[-1].rest)
+        broker.close()
+        broker.bench.link.fails = "connect"
+        broker.losses(2)
+        broker.bench.link.fails = ""
+    broker.settled()
+    assert [len(payload) for payload in payloads(broker)] == [100_000]
+    nothing_dropped(broker)
+
+
+def test_a_message_in_pieces_is_dropped_by_hand(clock: Clock) -> None:
+    broker = Broker(clock)
+    pid = broker.client.publish_from(b"large", bytes(100_000), 1)
+    assert broker.client.drop(pid) is True
+    assert (broker.client.pending, broker.client.stats.dropped) == (0, 1)
+    broker.client.publish(b"good", b"x", 1)
+    broker.settled()
+    assert payloads(broker) == [b"x"]
+
+
+# By hand
+
+
+def test_drop_before_it_is_sent(broker: Broker) -> None:
+    client = broker.client
+    pids = [client.publish(b"t", b"%d" % number, 1 + number % 2) for number in range(5)]
+    assert client.drop(pids[2]) is True
+    assert client.drop(pids[2]) is False, "it is gone"
+    assert (client.pending, client.stats.dropped) == (4, 1)
+    broker.settled()
+    assert payloads(broker) == [b"0", b"1", b"3", b"4"]
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+def test_drop_while_it_waits_for_its_acknowledgement(qos: int, broker: Broker) -> None:
+    client = broker.client
+    broker.online()
+    broker.mute = {PUBLISH}
+    pid = client.publish(b"t", b"x", qos)
+    broker.turns()
+    assert client.drop(pid) is True
+    assert (client.pending, client.stats.dropped) == (0, 1)
+    broker.mute = set()
+    strays = client.stats.strays
+    ack = peer.puback(pid) if qos == 1 else peer.pubrec(pid)
+    broker.connections[-1].stream.incoming.append(ack)
+    client.publish(b"t", b"after", 1)
+    broker.settled()
+    assert client.stats.strays == strays + 1, "its acknowledgement finds nobody"
+    assert len(broker.connections) == 1
+    broker.close()
+    broker.losses(1)
+    broker.online()
+    assert broker.connections[-1].published == [], "it is not sent again"
+
+
+def test_drop_after_pubrec(broker: Broker) -> None:
+    client = broker.client
+    broker.online()
+    broker.mute = {PUBREL}
+    pid = client.publish(b"t", b"x", 2)
+    broker.turns()
+    assert client.drop(pid) is True
+    assert client.pending == 0
+    broker.close()
+    broker.losses(1)
+    broker.online()
+    assert broker.connections[-1].of_type(PUBREL) == []
+    client.publish(b"t", b"after", 1)
+    broker.settled()
+    assert payloads(broker) == [b"x", b"after"]
+
+
+@pytest.mark.parametrize("room", range(1, 16))
+def test_drop_of_a_packet_that_has_begun(room: int, broker: Broker) -> None:
+    """The rest of it is sent nevertheless: else what follows would not be understood."""
+    client = broker.client
+    broker.online()
+    broker.bench.stream.room = room
+    pid = client.publish(b"topic", b"payload", 1)
+    client.publish(b"topic", b"after", 1)
+    client.poll()
+    assert client.drop(pid) is True
+    assert client.pending == 1
+    broker.bench.stream.room = None
+    broker.settled()
+    assert payloads(broker)[-1] == b"after"
+    assert len(broker.connections) == 1
+
+
+@pytest.mark.parametrize("pid", [0, 1, 65_535, 65_536, -1])
+def test_drop_of_what_is_not_pending(pid: int, broker: Broker) -> None:
+    known = broker.client.publish(b"t", b"x", 1)
+    broker.settled()
+    assert broker.client.drop(pid if pid != known else pid + 1) is False
+    assert broker.client.drop(known) is False
+    nothing_dropped(broker)
+
+
+def test_drop_of_a_subscription_is_none(broker: Broker) -> None:
+    """A packet identifier of a request is no message."""
+    broker.mute = {SUBSCRIBE}
+    subscription = broker.client.subscribe(b"t", print, 1)
+    broker.online()
+    (request,) = broker.connections[-1].of_type(SUBSCRIBE)
+    assert broker.client.drop(request.pid) is False
+    broker.connections[-1].stream.incoming.append(peer.suback(request.pid, 1))
+    broker.turns()
+    assert subscription.granted == b"\1"
+
+
+def test_drop_makes_room(clock: Clock) -> None:
+    broker = Broker(clock, inflight=2, tx_size=80)
+    client = broker.client
+    for _ in range(5):
+        pids = [client.publish(b"t", bytes(20), 1) for _ in range(2)]
+        assert client.publish(b"t", bytes(20), 1) is None
+        for pid in pids:
+            assert client.drop(pid)
+    client.publish(b"t", b"x", 1)
+    broker.settled()
+    assert payloads(broker) == [b"x"]
+    assert client.stats.dropped == 10
+
+
+# DUP at QoS 0
+
+
+@pytest.mark.parametrize("flags", list(itertools.product([False, True], repeat=2)), ids=str)
+def test_dup_at_qos_0_is_delivered_and_counted(flags: tuple[bool, bool], clock: Clock) -> None:
+    retain, other_before = flags
+    got: list[tuple[bytes, int, int, int]] = []
+    broker = Broker(clock)
+    broker.client.subscribe(
+        b"t", lambda m: got.append((m.payload, m.qos, bool(m.retain), bool(m.dup)))
+    )
+    broker.online()
+    packets = [peer.publish(b"t", b"before")] if other_before else []
+    packets.append(peer.publish(b"t", b"dup", retain=retain, dup=True))
+    packets.append(peer.publish(b"t", b"dup again", retain=retain, dup=True))
+    packets.append(peer.publish(b"t", b"after"))
+    broker.connections[-1].stream.incoming.extend(packets)
+    broker.turns()
+    wanted = [(b"dup", 0, retain, True), (b"dup again", 0, retain, True), (b"after", 0, 0, 0)]
+    assert got == [(b"before", 0, 0, 0)] * other_before + wanted
+    stats = broker.client.stats
+    assert (stats.dup0, stats.received, stats.losses) == (2, len(got), 0)
+
+
+def test_dup_at_qos_0_in_pieces(clock: Clock) -> None:
+    sizes: list[int] = []
+    broker = Broker(clock, rx_size=64)
+    broker.client.subscribe(b"t", lambda m: sizes.append(len(m)), chunks=True)
+    broker.online()
+    broker.connections[-1].stream.incoming.append(peer.publish(b"t", bytes(500), dup=True))
+    broker.turns()
+    assert (sum(sizes), broker.client.stats.dup0, broker.client.stats.losses) == (500, 1, 0)
+
+
+def test_dup_at_qos_0_that_nobody_takes(clock: Clock) -> None:
+    """What is not delivered is counted where it was counted before."""
+    broker = Broker(clock)
+    broker.online()
+    broker.connections[-1].stream.incoming.append(peer.publish(b"t", b"x", dup=True))
+    broker.turns()
+    assert (broker.client.stats.unrouted, broker.client.stats.losses) == (1, 0)
