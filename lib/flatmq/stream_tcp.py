@@ -20,8 +20,8 @@ class TCP:
     """A link to `host` and `port`. IPv4 is preferred where a name has both."""
 
     def __init__(self, host: str, port: int) -> None:
-        self._host = host
-        self._port = port
+        self.host = host
+        self.port = port
         self.address: Any = None
         self._sock: Any = None
         self._poll: Any = None
@@ -29,7 +29,7 @@ class TCP:
 
     def resolve(self) -> None:
         """Look the name up. Blocks, on every port of MicroPython."""
-        found = socket.getaddrinfo(self._host, self._port, 0, socket.SOCK_STREAM)
+        found = socket.getaddrinfo(self.host, self.port, 0, socket.SOCK_STREAM)
         for a in found:
             if a[0] == socket.AF_INET:
                 break

@@ -8,7 +8,6 @@ import ssl
 import threading
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from flatmq import MQTTError

@@ -74,7 +74,7 @@ class _Stream:
     def readinto(self, buf: Any) -> int | None:
         if self._client.pausing():
             return None
-        return self._readinto(buf)  # type: ignore[no-any-return]
+        return self._readinto(buf)
 
 
 class _Link:
@@ -137,9 +137,7 @@ class BulkClient(Client):
         # No packet is smaller than its answer. A read is followed by another one only while no
         # more than a buffer of answers waits, so there is always room for those to one buffer.
         options["answers"] = 2 * options["rx_size"] + 64
-        super().__init__(
-            client_id, host, port, on_message=self._take, chunks=True, **options
-        )
+        super().__init__(client_id, host, port, on_message=self._take, chunks=True, **options)
         self.log = log
         self.messages = 0
         """Messages appended since the client was made."""
