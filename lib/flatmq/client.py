@@ -58,7 +58,9 @@ class Client(Session):
     retry_ms, retry_max_ms   wait before a reconnect: the first one, which doubles up to the second
     give_up        times in a row that the broker may close the connection on a message which is
                    alone in flight, before the message is set aside; 0 for never
+    answers        bytes for acknowledgements that wait to leave, 8 or more
     on_message     handler of messages that match no filter
+    chunks         True: on_message takes messages larger than rx_size too, in pieces
     on_dropped     called as on_dropped(packet_id, topic, reason) when a message is set aside
 
     The constructor claims all sizes but `subscriptions` and `incoming`, which the first
@@ -122,7 +124,9 @@ class Client(Session):
             retry_max_ms: int = 60000,
             give_up: int = 5,
             link: Any = None,
+            answers: int = 64,
             on_message: Callable[[Message], None] | None = None,
+            chunks: bool = False,
             on_dropped: Callable[[int, bytes, str], None] | None = None,
         ) -> None: ...
 

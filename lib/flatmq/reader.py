@@ -39,10 +39,13 @@ def reading(
     while True:
         start = n = size + at - have
         if at != n:
-            while at < have:
-                buf[n] = buf[at]
-                n += 1
-                at += 1
+            if bulk:  # not on a board: copying a slice is faster than a loop, and allocates
+                buf[n:size] = buf[at:have]
+            else:
+                while at < have:
+                    buf[n] = buf[at]
+                    n += 1
+                    at += 1
             at = start
         while True:
             try:

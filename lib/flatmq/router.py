@@ -220,7 +220,7 @@ class Router:
             found = True
             i = self._next(i + 1, chunks)
         self.done = 0
-        if found or chunks or self.on_message is None:
+        if found or self.on_message is None or (chunks and not self.client.options["chunks"]):
             return found
         self.on_message(self.message)
         return True

@@ -296,6 +296,19 @@ class Session:
         self.queued = True
         self.plain = False
 
+    def queue(self, packets: "bytes | bytearray | memoryview") -> bool:
+        """Queue acknowledgements that are packets already, for those who take PUBLISH packets in
+        bulk. Returns False, and queues nothing, if there is no room for all of them."""
+        at = self.size + self.answers
+        end = at + _len(packets)
+        if end > self.size + self.room + 4:
+            return False
+        self.buf[at:end] = packets
+        self.answers = end - self.size
+        self.queued = True
+        self.plain = False
+        return True
+
     def writing(
         self, write: "Callable[[Any, int, int], int | None]", hello: "bytes | bytearray"
     ) -> "Iterator[Exception | None]":

@@ -43,6 +43,7 @@ _DEFAULTS = {
     "answers": _ANSWERS,
     "link": None,
     "on_message": None,
+    "chunks": False,
     "on_dropped": None,
 }
 _LIMITS = (
