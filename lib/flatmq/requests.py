@@ -3,7 +3,9 @@
 Loaded for that; a board lets go of it once everything is answered.
 """
 
+# Imported, a builtin is found at once; else only after a miss in the module.
 import sys
+from builtins import len
 
 from .port import MICROPYTHON, const, ticks_add
 
@@ -16,8 +18,6 @@ if TYPE_CHECKING:
     from .router import Router, Subscription
 
 _SOON = const(20)  # ms until a request is tried again that found no room
-
-_len = len
 
 
 def subscribe(
@@ -40,7 +40,7 @@ def subscribe(
     router = self.load()
     new = _new(filters, handler, qos, chunks)
     kept = [s for s in router.subscriptions if s.filters != new.filters]
-    if _len(kept) == router.size:
+    if len(kept) == router.size:
         raise ValueError(f"subscriptions must be at most {router.size}: no room for another")
     _ask(router, new)
     router.subscriptions[:] = kept
@@ -79,7 +79,7 @@ def _new(filters, handler, qos, chunks):
 
 
 def _checked(filters, qos):
-    """Return topic filters as a list of bytes. TypeError or ValueError if one, or a QoS, is bad."""
+    """Return topic filters as bytes. TypeError or ValueError if one, or the QoS, is bad."""
     from .wire import field, is_filter, number
 
     number("qos", qos, 0, 2)
@@ -103,7 +103,7 @@ def _name(f):
 
 
 def _ask(router, new):
-    n = _len(_packet(new))
+    n = len(_packet(new))
     if n > router.client.size:
         raise ValueError(f"packet must be at most tx_size, {router.client.size} bytes, not {n}")
     router.requests.append(new)
@@ -115,10 +115,10 @@ def _packet(r):
     r.asked = r.filters
     body = bytearray((r.id >> 8, r.id & 255))
     for f in r.filters:
-        body.extend(bytes((_len(f) >> 8, _len(f) & 255)) + f)
+        body.extend(bytes((len(f) >> 8, len(f) & 255)) + f)
         if r.handler is not None:
             body.append(r.qos)
-    n = _len(body)
+    n = len(body)
     packet = bytearray((0xA2 if r.handler is None else 0x82,))
     while n > 127:
         packet.append(n & 127 | 128)
@@ -144,7 +144,7 @@ def send(router: "Router") -> None:
         if not r.id:
             r.id = s.next_id()
             data = _packet(r)
-            n = _len(data)
+            n = len(data)
             if s.end + n > s.limit and not s.make_room(n - 2):
                 r.id = 0
                 router.waiting = True
@@ -193,7 +193,7 @@ def answered(router: "Router", first: int, data: bytes) -> "bool | str":
         if r.id == pid:
             if (first == 0x90) != (r.handler is not None):
                 return False
-            if codes and _len(codes) != _len(r.asked):
+            if codes and len(codes) != len(r.asked):
                 return "return codes"  # and the request is still to be answered
             router.client.ids.remove(pid)
             r.id = 0

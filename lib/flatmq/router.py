@@ -3,6 +3,9 @@
 Loaded with the first subscription or the first message.
 """
 
+# Imported, a builtin is found at once; else only after a miss in the module.
+from builtins import len
+
 from .message import Message
 from .port import const
 from .reader import LATER
@@ -16,8 +19,6 @@ if TYPE_CHECKING:
 
 _SEEN = const(8)  # topic names whose handlers are remembered; a power of two
 _LONGEST = const(46)  # bytes that the longest of them may have
-
-_len = len
 
 
 class Subscription:
@@ -40,7 +41,7 @@ class Subscription:
     def takes(self, m: "Message") -> bool:
         """Whether the topic name of a message matches one of the filters. Allocates nothing."""
         i = 0
-        while i < _len(self.names):  # a `for` would put the frame on the heap
+        while i < len(self.names):  # a `for` would put the frame on the heap
             if matches(self.names[i], m.buf, m.topic_at, m.topic_end):
                 return True
             i += 1
@@ -162,7 +163,7 @@ class Router:
 
     def _next(self, i, chunks):
         """Return the first subscription from `i` on that matches the message, -1 if none does."""
-        while i < _len(self.subscriptions):
+        while i < len(self.subscriptions):
             s = self.subscriptions[i]
             if (s.chunks or not chunks) and s.takes(self.message):
                 return i
