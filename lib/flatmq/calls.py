@@ -25,7 +25,7 @@ MODULES = {
     "start": "connection",
     "subscribe": "requests",
     "unsubscribe": "requests",
-    "wait": "blocking",
+    "wait": "connection",
 }
 
 

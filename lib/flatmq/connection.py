@@ -38,6 +38,19 @@ def ping(self: "Client") -> None:
         self.connection.ping()
 
 
+def wait(self: "Client", timeout_ms: int) -> bool:
+    """Poll until `pending` is 0, for at most `timeout_ms`. Returns whether it is."""
+    end = ticks_add(clock.ticks_ms(), timeout_ms)
+    while self.pending:
+        left = ticks_diff(end, clock.ticks_ms())
+        if left <= 0:
+            return False
+        self.flush()
+        if self.pending:
+            self.poll(left)
+    return True
+
+
 class Connection:
     """The connection of a `client` over its link: `stream` while there is one."""
 
