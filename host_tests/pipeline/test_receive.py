@@ -345,7 +345,7 @@ def test_what_is_published_meanwhile_is_not_torn(writer: log.Writer) -> None:
             bench.feed(peer.PINGRESP)
         bench.stream.room = None
         count = next(numbers) - 1
-        until(lambda: len(acknowledged(bench)) == count and not client._session.left, client)
+        until(lambda: len(acknowledged(bench)) == count and not client.queued, client)
         packets = bench.sent()  # asserts that there is no rest
     assert acknowledged(bench) == list(range(1, count + 1))
     assert sum(p.first >> 4 == 3 for p in packets) > 10

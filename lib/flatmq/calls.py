@@ -18,6 +18,7 @@ _KEPT = {
     "connect": "blocking",
     "disconnect": "blocking",
     "drop": "resend",
+    "ping": "connection",
     "publish_from": "pieces",
     "start": "connection",
     "wait": "blocking",
@@ -37,12 +38,14 @@ def _function(module, name):
 def method(client: "Client", name: str) -> "Any":
     """Return the method `name` of a client. AttributeError if it has none."""
     if name in _LET_GO:
-        return lambda *a, **options: _function(_LET_GO[name], name)(client, *a, **options)
-    if name not in _KEPT:
+        bound = _function(_LET_GO[name], "bound")(client, name)
+    elif name in _KEPT:
+        setattr(type(client), name, _function(_KEPT[name], name))
+        bound = getattr(client, name)
+    else:
         raise AttributeError(f"Client has no attribute {name!r}")
-    setattr(type(client), name, _function(_KEPT[name], name))
     unload("calls")
-    return getattr(client, name)
+    return bound
 
 
 def add_all(owner: type) -> None:

@@ -27,7 +27,7 @@ class Chunks:
         if m.qos:
             n += 2
         if n > have:
-            if n - m.at <= self._router.client.rx_size:
+            if n - m.at <= len(m.buf) // 2 - 1:
                 return 0
             return "topic name > rx_size"
         m.size = m.end - n

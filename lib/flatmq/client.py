@@ -2,7 +2,7 @@
 
 import random  # noqa: F401 (with ticks_ms, what all modules of the client use)
 
-from .port import MICROPYTHON, const, ticks_add, ticks_diff, ticks_ms
+from .port import MICROPYTHON, const, ticks_diff, ticks_ms
 from .session import Session
 
 TYPE_CHECKING = const(0)
@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from .error import MQTTError
     from .message import Message
     from .router import Router
-
-_NEVER = const(268435455)  # ms, 3 days
 
 # Looking up a builtin costs a miss in the module first.
 _next = next
@@ -60,7 +58,9 @@ class Client(Session):
     retry_ms, retry_max_ms   wait before a reconnect: the first one, which doubles up to the second
     give_up        times in a row that the broker may close the connection on a message which is
                    alone in flight, before the message is set aside; 0 for never
+    answers        bytes for acknowledgements that wait to leave, 8 or more
     on_message     handler of messages that match no filter
+    chunks         True: on_message takes messages larger than rx_size too, in pieces
     on_dropped     called as on_dropped(packet_id, topic, reason) when a message is set aside
 
     The constructor claims all sizes but `subscriptions` and `incoming`, which the first
@@ -81,15 +81,11 @@ class Client(Session):
     incoming: "Iterator[Any]"  # reader.reading on it, or what leads to it
     pause: "Iterator[BaseException | None]"  # pausing(self)
     patience: int  # ms that it waits
-    timeout: int  # ms
-    interval: int  # ms without a packet until PINGREQ: a quarter of the keep alive is spare
     due: int  # when time matters next
     heard: int  # when bytes last came in
     asked: bool  # a PINGREQ has left since
     busy: bool  # what came in is being handled
     rx: bytearray  # the receive buffer
-    rx_size: int
-    release_dup: bool  # PUBREL may have DUP, as in MQTT 3.1
     router: "Router | None"  # the receiving half, once it is needed
     # Is offered the bytes from the beginning of each packet on, `bulk(buf, at, end)`, and returns
     # up to where it took whole packets; to be set before start().
@@ -128,7 +124,9 @@ class Client(Session):
             retry_max_ms: int = 60000,
             give_up: int = 5,
             link: Any = None,
+            answers: int = 64,
             on_message: Callable[[Message], None] | None = None,
+            chunks: bool = False,
             on_dropped: Callable[[int, bytes, str], None] | None = None,
         ) -> None: ...
 
@@ -155,8 +153,8 @@ class Client(Session):
             return False
         self.now = ticks_ms()
         # The clock wraps at 30 bits: the sign of the difference is bit 29.
-        if not self.now - self.due & 0x20000000:
-            self._late()
+        if not self.now - self.due & 0x20000000 and self.connection:
+            self.connection.late()
         if self.queued:
             self.flush()
         moved = _next(self.incoming)
@@ -201,40 +199,6 @@ class Client(Session):
             return True
         self.connection.lost("closed", "read", what)
         return False
-
-    def _late(self):
-        """Do what is due by the clock: keep alive, and the deadline of CONNACK."""
-        if self.state == "greeting":
-            self.connection.lost("timeout", "greeting")
-        if self.state != "online":
-            return
-        if self.router and self.router.waiting:
-            from .requests import send
-
-            send(self.router)
-        left = self.timeout - ticks_diff(self.now, self.wrote)
-        if left <= 0 or not (self.large and self.large.sending):
-            # Else PINGREQ waits for the end of the message; bytes that are taken show life, too.
-            if self.asked:
-                self.connection.lost("timeout", "PINGRESP")
-                return
-            self.connection.steady()
-            left = max(ticks_diff(self.now, self.wrote), ticks_diff(self.now, self.heard))
-            left = self.interval - left
-        if left > 0:
-            self.due = ticks_add(self.now, left)
-        elif self.interval != _NEVER:
-            self.ping()
-
-    def ping(self) -> None:
-        """Send a PINGREQ. The connection ends if nothing comes in for `timeout` s, or for three
-        quarters of the keep alive if that is less."""
-        if self.state == "online" and not self.asked:
-            if self.answers <= self.room:  # else bytes wait to go out, which will do as well
-                self.answer(0xC0)
-            self.asked = True
-            self.now = ticks_ms()
-            self.due = ticks_add(self.now, min(self.timeout, self.interval))
 
     def load(self) -> "Router":
         """Return the receiving half, which a client that only publishes does not load."""

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .client import Client
 
 _BY_PEER = (errno.ECONNRESET, errno.ECONNABORTED, 32)  # EPIPE, a name that boards lack
+_NEVER = const(268435455)  # ms, 3 days
 _LOOK_UP = const(4)  # after so many failed tries the name is looked up again
 _STEADY = const(10000)  # ms online after which the next loss starts with a short wait again
 
@@ -30,12 +31,22 @@ def start(self: "Client") -> None:
         self.connection.start()
 
 
+def ping(self: "Client") -> None:
+    """Send a PINGREQ. The connection ends if nothing comes in for `timeout` s, or for three
+    quarters of the keep alive if that is less."""
+    if self.connected and not self.asked:
+        self.connection.ping()
+
+
 class Connection:
     """The connection of a `client` over its link: `stream` while there is one."""
 
     def __init__(self, client: "Client") -> None:
         self.client = client
         self.stream: Any = None
+        self._timeout = client.options["timeout"] * 1000
+        # ms without a packet until PINGREQ: a quarter of the keep alive is left for the way.
+        self._interval = client.options["keepalive"] * 750 or _NEVER
         self._delay = client.options["retry_ms"]  # before the next try
         self._tries = 0
         self._since = 0  # when the connection was accepted
@@ -55,7 +66,7 @@ class Connection:
                     link.resolve()
                 what = "connect"
                 c.state = "connecting"
-                c.due = ticks_add(clock.ticks_ms(), c.timeout)
+                c.due = ticks_add(clock.ticks_ms(), self._timeout)
                 link.connect()
                 while True:
                     self.stream = link.stream()
@@ -105,7 +116,7 @@ class Connection:
         same = c.session_present or (version == 3 and not clean)
         c.state = "online"
         c.connected = True
-        c.due = ticks_add(c.now, min(c.interval, _STEADY))
+        c.due = ticks_add(c.now, min(self._interval, _STEADY))
         c.wrote = self._since = c.now
         c.resume(same)
         router = c.router
@@ -117,10 +128,44 @@ class Connection:
                 resume(router, c.session_present)
         return None
 
+    def late(self) -> None:
+        """Do what is due by the clock: keep alive, and the deadline of CONNACK."""
+        c = self.client
+        if c.state == "greeting":
+            self.lost("timeout", "greeting")
+        if not c.connected:
+            return
+        if c.router and c.router.waiting:
+            from .requests import send
+
+            send(c.router)
+        left = self._timeout - ticks_diff(c.now, c.wrote)
+        if left <= 0 or not (c.large and c.large.sending):
+            # Else PINGREQ waits for the end of the message; bytes that are taken show life, too.
+            if c.asked:
+                self.lost("timeout", "PINGRESP")
+                return
+            self.steady()
+            left = max(ticks_diff(c.now, c.wrote), ticks_diff(c.now, c.heard))
+            left = self._interval - left
+        if left > 0:
+            c.due = ticks_add(c.now, left)
+        elif self._interval != _NEVER:
+            self.ping()
+
+    def ping(self) -> None:
+        """Send a PINGREQ, and have its answer be due."""
+        c = self.client
+        if c.answers <= c.room:  # else bytes wait to go out, which will do as well
+            c.answer(0xC0)
+        c.asked = True
+        c.now = clock.ticks_ms()
+        c.due = ticks_add(c.now, min(self._timeout, self._interval))
+
     def steady(self) -> None:
         """If the connection has lasted, the next loss starts with a short wait again."""
         c = self.client
-        if ticks_diff(c.now, self._since) >= min(c.interval, _STEADY):
+        if ticks_diff(c.now, self._since) >= min(self._interval, _STEADY):
             self._tries = 0
             self._delay = c.options["retry_ms"]
 

@@ -189,5 +189,5 @@ class Pieces:
             self._session.queued = True
             if closed and in_flight:
                 self._strikes += 1
-                if self._strikes == self._session.give_up:
+                if self._strikes == self._session.options.get("give_up", 0):
                     self.set_aside("the broker closed the connection on it")

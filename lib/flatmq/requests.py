@@ -3,10 +3,9 @@
 Loaded for that; a board lets go of it once everything is answered.
 """
 
-from .calls import unload
-from .port import const, ticks_add
-from .subscription import Subscription
-from .wire import field, is_filter, number, packet
+import sys
+
+from .port import MICROPYTHON, const, ticks_add
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
@@ -14,7 +13,7 @@ if TYPE_CHECKING:
 
     from .client import Client
     from .message import Message
-    from .router import Router
+    from .router import Router, Subscription
 
 _SOON = const(20)  # ms until a request is tried again that found no room
 
@@ -27,7 +26,7 @@ def subscribe(
     handler: "Callable[[Message], None]",
     qos: int = 0,
     chunks: bool = False,
-) -> Subscription:
+) -> "Subscription":
     """Call `handler(message)` for messages that match a topic filter, or any of a list of them,
     at up to `qos`. Sent when online, and again when the broker has forgotten. With `chunks` the
     handler takes messages larger than `rx_size` too, in pieces: see `Message`.
@@ -35,12 +34,11 @@ def subscribe(
     Returns a Subscription, whose `granted` is None until the broker has answered. ValueError or
     TypeError for a bad filter, handler or QoS, and for more than `subscriptions`.
     """
-    number("qos", qos, 0, 2)
+    filters = _checked(filters, qos)
     if not callable(handler):
         raise TypeError(f"handler must be callable, not {handler!r}")
     router = self.load()
-    new = Subscription(_checked(filters), handler, qos, chunks)
-    new.names = [_name(f) for f in new.filters]
+    new = _new(filters, handler, qos, chunks)
     kept = [s for s in router.subscriptions if s.filters != new.filters]
     if _len(kept) == router.size:
         raise ValueError(f"subscriptions must be at most {router.size}: no room for another")
@@ -51,11 +49,14 @@ def subscribe(
     return new
 
 
-def unsubscribe(self: "Client", filters: "bytes | str | list[bytes] | list[str]") -> Subscription:
+def unsubscribe(
+    self: "Client", filters: "bytes | str | list[bytes] | list[str]"
+) -> "Subscription":
     """End the subscription to a topic filter, or to each of a list of them; one that an earlier
     run has made, too. Returns an object whose `granted` is None until UNSUBACK."""
+    filters = _checked(filters, 0)
     router = self.load()
-    new = Subscription(_checked(filters), None, 0, False)
+    new = _new(filters, None, 0, False)
     _ask(router, new)
     router.subscriptions[:] = [s for s in router.subscriptions if s.narrow(new.filters)]
     for r in router.requests:
@@ -66,7 +67,26 @@ def unsubscribe(self: "Client", filters: "bytes | str | list[bytes] | list[str]"
     return new
 
 
-def _checked(filters):
+def bound(client: "Client", name: str) -> "Callable":
+    """Return one of the functions above as a method of `client`."""
+    return lambda *a, **named: (subscribe if name == "subscribe" else unsubscribe)(
+        client, *a, **named
+    )
+
+
+def _new(filters, handler, qos, chunks):
+    from .router import Subscription
+
+    new = Subscription(filters, handler, qos, chunks)
+    new.names = [_name(f) for f in filters]
+    return new
+
+
+def _checked(filters, qos):
+    """Return topic filters as a list of bytes. TypeError or ValueError if one, or a QoS, is bad."""
+    from .wire import field, is_filter, number
+
+    number("qos", qos, 0, 2)
     if isinstance(filters, (bytes, str)):
         filters = [filters]
     if not isinstance(filters, (list, tuple)):
@@ -77,6 +97,7 @@ def _checked(filters):
     for f in filters:
         if _name(f) in (b"", f) and f.startswith(b"$share/"):
             raise ValueError(f"topic filter {f!r}: must be $share/GROUP/FILTER")
+    _unload("wire")
     return filters
 
 
@@ -95,11 +116,28 @@ def _ask(router, new):
 
 def _packet(r):
     """Return the SUBSCRIBE or UNSUBSCRIBE (sections 3.8 and 3.10)."""
-    head = bytes((r.id >> 8, r.id & 255))
     r.asked = r.filters
-    if r.handler is None:
-        return packet(0xA2, head, r.filters)
-    return packet(0x82, head, r.filters, bytes((r.qos,)))
+    body = bytearray((r.id >> 8, r.id & 255))
+    for f in r.filters:
+        body.extend(bytes((_len(f) >> 8, _len(f) & 255)) + f)
+        if r.handler is not None:
+            body.append(r.qos)
+    n = _len(body)
+    packet = bytearray((0xA2 if r.handler is None else 0x82,))
+    while n > 127:
+        packet.append(n & 127 | 128)
+        n >>= 7
+    packet.append(n)
+    packet.extend(body)
+    return packet
+
+
+def _unload(name):
+    """Have a board forget a module, and so let go of it."""
+    if MICROPYTHON:
+        sys.modules.pop("flatmq." + name, None)
+        if hasattr(sys.modules["flatmq"], name):
+            delattr(sys.modules["flatmq"], name)
 
 
 def send(router: "Router") -> None:
@@ -121,7 +159,7 @@ def send(router: "Router") -> None:
             s.queued = True
             s.ids.append(r.id)
     if not router.requests or not s.open:
-        unload("requests", "wire", "calls")
+        _unload("requests")
 
 
 def resume(router: "Router", remembered: bool) -> None:
@@ -145,7 +183,7 @@ def resume(router: "Router", remembered: bool) -> None:
         s.urgent.append(_packet(r))
     s.queued = True
     if not router.requests:
-        unload("requests", "wire", "calls")
+        _unload("requests")
 
 
 def answered(router: "Router", first: int, data: bytes) -> "bool | str":
@@ -168,6 +206,6 @@ def answered(router: "Router", first: int, data: bytes) -> "bool | str":
             )
             router.requests.remove(r)
             if not router.requests:
-                unload("requests", "wire", "calls")
+                _unload("requests")
             return True
     return False

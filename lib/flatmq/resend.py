@@ -114,7 +114,7 @@ class Resend:
                 self._strikes = 0
             if alone >= 0:
                 self._strikes += 1
-                if self._strikes == s.give_up:
+                if self._strikes == s.options.get("give_up", 0):
                     self._suspect = -1
                     doomed = alone
         else:

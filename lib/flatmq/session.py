@@ -105,7 +105,7 @@ class Session:
     urgent: "list[Any]"  # packets that go first on this connection
     large: "Any"  # Pieces, once there was a message too large for the ring
     gate: "Callable[[bool | None], bool | None] | None"
-    give_up: int  # times in a row that the peer closes on a message before it is set aside
+    options: "dict[str, Any]"  # the arguments of a client; none for a session alone
     on_dropped: "Callable[[int, bytes, str], None] | None"
     stats: "Stats"
     topic: "Any"  # what publish was last given; the session itself if that may change,
@@ -296,6 +296,19 @@ class Session:
         self.queued = True
         self.plain = False
 
+    def queue(self, packets: "bytes | bytearray | memoryview") -> bool:
+        """Queue acknowledgements that are packets already, for those who take PUBLISH packets in
+        bulk. Returns False, and queues nothing, if there is no room for all of them."""
+        at = self.size + self.answers
+        end = at + _len(packets)
+        if end > self.size + self.room + 4:
+            return False
+        self.buf[at:end] = packets
+        self.answers = end - self.size
+        self.queued = True
+        self.plain = False
+        return True
+
     def writing(
         self, write: "Callable[[Any, int, int], int | None]", hello: "bytes | bytearray"
     ) -> "Iterator[Exception | None]":
@@ -353,16 +366,18 @@ class Session:
                         packet = stop
             # A span has ended.
             if packet >= 0:
+                packet = -1
                 if whole > 0:
                     self.pending -= whole
-                self.at = 0 if at == self.top else at
-                packet = -1
                 if self.plain and at == self.end:
-                    if not self.count:
+                    if self.count:
+                        self.at = at
+                    else:
                         self.tail = self.at = self.end = 0
                     self.queued = False
                     yield None
                     continue
+                self.at = 0 if at == self.top else at
             elif answered:  # answers that came meanwhile move to the front
                 self.answers -= answered
                 for n in range(self.size, self.size + self.answers):

@@ -10,19 +10,19 @@ class Stream:
     """A connected, non-blocking socket with the calls of a MicroPython stream."""
 
     def __init__(self, sock: socket.socket) -> None:
-        self._sock = sock
+        self.sock = sock
 
     def readinto(self, buf: bytearray) -> "int | None":
         """Read what is there into `buf`; None when nothing is, 0 at the end."""
         try:
-            return self._sock.recv_into(buf)
+            return self.sock.recv_into(buf)
         except (BlockingIOError, InterruptedError):
             return None
 
     def write(self, buf: memoryview, off: int, n: int) -> "int | None":
         """Write `n` bytes of `buf` from `off` on; None when there is no room for any."""
         try:
-            return self._sock.send(memoryview(buf)[off : off + n])
+            return self.sock.send(memoryview(buf)[off : off + n])
         except (BlockingIOError, InterruptedError):
             return None
 
@@ -34,7 +34,7 @@ class TCP:
         self.host = host
         self.port = port
         self.address: tuple | None = None
-        self._sock: socket.socket | None = None
+        self.sock: socket.socket | None = None
 
     def resolve(self) -> None:
         """Look the name up. May block."""
@@ -44,7 +44,7 @@ class TCP:
     def connect(self) -> None:
         """Begin to connect."""
         assert self.address is not None
-        self._sock = s = socket.socket(self.address[0], socket.SOCK_STREAM)
+        self.sock = s = socket.socket(self.address[0], socket.SOCK_STREAM)
         s.setblocking(False)
         s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         error = s.connect_ex(self.address[-1])
@@ -53,19 +53,19 @@ class TCP:
 
     def stream(self) -> "Stream | None":
         """The stream once it is connected, None before."""
-        assert self._sock is not None
-        if not self._select(self._sock, 0, True, False):
+        assert self.sock is not None
+        if not self._select(self.sock, 0, True, False):
             return None
-        error = self._sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        error = self.sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if error:
             raise OSError(error, "connect")
-        return Stream(self._sock)
+        return Stream(self.sock)
 
     def wait(self, ms: int, out: bool) -> None:
         """Return when there is something to read, when `out` and there is room to write, or after
         `ms` milliseconds, which is all there is to wait for while not connected."""
-        if self._sock:
-            self._select(self._sock, ms, out, True)
+        if self.sock:
+            self._select(self.sock, ms, out, True)
         else:
             time.sleep(ms / 1000)
 
@@ -76,7 +76,7 @@ class TCP:
 
     def close(self) -> None:
         """Close the socket."""
-        s = self._sock
-        self._sock = None
+        s = self.sock
+        self.sock = None
         if s:
             s.close()

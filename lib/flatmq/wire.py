@@ -102,30 +102,3 @@ def packet(first: int, head: bytes, fields: "list[bytes]", tail: bytes = b"") ->
     header = bytearray(5)
     header[0] = first
     return header[: put_length(header, 1, len(body))] + body
-
-
-def connect(
-    version: int, client_id, clean_session: bool, keepalive: int, user, password, will
-) -> bytearray:
-    """Return a CONNECT (section 3.1) at protocol level `version`: 4 is MQTT 3.1.1, 3 is MQTT 3.1.
-
-    `will` is None, or topic, payload, QoS and retain. ValueError for a value out of its limits.
-    """
-    flags = 2 if clean_session else 0
-    fields = [field("client_id", client_id)]
-    if number("version", version, 3, 4) == 3 or not clean_session:
-        number("client_id length", len(fields[0]), 1, 23 if version == 3 else 65535)
-    if will is not None:
-        flags |= 4 | will[2] << 3 | (32 if will[3] else 0)
-        fields.extend(will[:2])
-    if user is not None:
-        flags |= 128
-        fields.append(field("user", user))
-    if password is not None:
-        if user is None:
-            raise ValueError("password needs a user")
-        flags |= 64
-        fields.append(field("password", password, None))
-    number("keepalive", keepalive, 0, 65535)
-    head = b"\0\4MQTT\4" if version == 4 else b"\0\6MQIsdp\3"
-    return packet(0x10, head + bytes((flags, keepalive >> 8, keepalive & 255)), fields)

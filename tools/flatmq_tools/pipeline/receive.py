@@ -1,41 +1,45 @@
-"""How do messages get from the broker into the log? By the chunk: appended, synced, acknowledged.
+"""Receive from the broker into the log in bulk: append, sync, then acknowledge.
 
-An ordinary client hands each message to a handler and acknowledges it by itself. Here one loop
-looks at every PUBLISH of a chunk that was read, up to 256 KiB of them, and the bytes between the
-first and the last go to the log as they are, in one record. What is not a PUBLISH at QoS 0 or 1
-that keeps every rule goes the client's ordinary way, which also knows what to refuse.
+An ordinary client hands each message to a handler and acknowledges it. Here one loop looks at
+every PUBLISH in a chunk of up to 256 KiB, and all of them go to the log as one record, the same
+bytes as they came. A packet that is not a PUBLISH at QoS 0 or 1, or that breaks a rule, is left to
+the client's ordinary way, which also knows what to refuse.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Any
 
 from flatmq import Client
 from flatmq.message import Message
-from flatmq.wire import get_length, is_name, put_length
+from flatmq.router import Subscription
+from flatmq.topic import is_name
+from flatmq.wire import get_length, put_length
 
 from .log import Writer
 
-CHUNK = 256 * 1024  # bytes that one read takes at the most
-DELAY_MS = 5  # that a message waits for others to be synced with, at the most
-AT_ONCE = 10  # messages to acknowledge that are synced at once: a broker may have 20 in flight
-_MUCH = 1 << 20  # bytes to sync, or of acknowledgements to send
-_NAMES = 100_000  # topic names that are remembered as valid
+CHUNK = 256 * 1024  # bytes per read, at most
+DELAY_MS = 5  # a message waits this long for others to share its sync, at most
+AT_ONCE = 10  # so many messages are synced at once: a broker may allow 20 in flight
+_MUCH = 1 << 20  # bytes that are synced at once
+_NAMES = 100_000  # topic names remembered as valid
+_PAUSE_MS = 20  # between two looks at a log that is full
 
-# What the loop does by the first byte of a packet: the bytes of a packet identifier, or nothing.
+# By the first byte of a packet: the size of its packet identifier, or not for the loop.
 _OTHER = 255
 _WAY = bytearray([_OTHER] * 256)
 for _first in (0x30, 0x31):
     _WAY[_first] = 0
 for _first in (0x32, 0x33, 0x3A, 0x3B):
     _WAY[_first] = 2
-_ANSWERED = 2  # Router: a subscription that waits for nothing
 
 
 class _Identifiers(list[int]):
-    """Those of a Router's QoS 2 messages, which is asked for one at every step. Here it knows at
-    once: a broker without a limit has thousands in flight."""
+    """The packet identifiers of received QoS 2 messages, as a client keeps them: 0 for each free
+    place. Finding one takes no longer if there are thousands, as with a broker without a limit.
+    """
 
     def __init__(self, size: int) -> None:
         super().__init__([0] * size)
@@ -59,13 +63,62 @@ class _Identifiers(list[int]):
         super().__setitem__(i, pid)
 
 
+class _Stream:
+    """A stream that reads nothing while the client is paused."""
+
+    def __init__(self, stream: Any, client: BulkClient) -> None:
+        self.write = stream.write
+        self._readinto = stream.readinto
+        self._client = client
+
+    def readinto(self, buf: Any) -> int | None:
+        if self._client.pausing():
+            return None
+        return self._readinto(buf)
+
+
+class _Link:
+    """A link whose streams read nothing while the client is paused."""
+
+    def __init__(self, link: Any, client: BulkClient) -> None:
+        self._link = link
+        self._client = client
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._link, name)
+
+    @property
+    def address(self) -> Any:
+        """The address of the broker; None if it must be looked up."""
+        return self._link.address
+
+    @address.setter
+    def address(self, address: Any) -> None:
+        self._link.address = address
+
+    def stream(self) -> _Stream | None:
+        """Return the stream once it is connected, None before."""
+        stream = self._link.stream()
+        return _Stream(stream, self._client) if stream else None
+
+    def wait(self, ms: int, out: bool) -> None:
+        """As the link does. While the client is paused, bytes to read do not count."""
+        if self._client.paused:
+            time.sleep(min(ms, _PAUSE_MS) / 1000)
+        else:
+            self._link.wait(ms, out)
+
+
 class BulkClient(Client):
     """A client that appends every message it receives to a `log`, whatever its topic, and sends
-    no acknowledgement before what it acknowledges is synced.
+    an acknowledgement only after what it acknowledges is synced.
 
-    A message larger than `rx_size`, and each at QoS 2, is a record of its own. It reads nothing
-    while the log is full: the broker keeps what it cannot send. OSError of the disk comes out of
-    `poll`, before anything was acknowledged; calling again goes on where that was.
+    delay_ms   how long a message waits for others to share its sync, at most
+    forgotten  called when the broker has accepted the connection and has no session
+
+    Messages at QoS 2 and messages larger than `rx_size` are records of their own. While the log is
+    full the client reads nothing, so the broker keeps what it cannot send. If the disk fails,
+    `poll` raises its OSError before anything is acknowledged; the next call tries again.
     """
 
     def __init__(
@@ -76,166 +129,128 @@ class BulkClient(Client):
         port: int = 1883,
         *,
         delay_ms: int = DELAY_MS,
+        forgotten: Callable[[], None] = lambda: None,
         **options: Any,
     ) -> None:
         options.setdefault("rx_size", CHUNK)
         options.setdefault("incoming", 65535)
-        super().__init__(client_id, host, port, **options)
+        # No packet is smaller than its answer. A read is followed by another one only while no
+        # more than a buffer of answers waits, so there is always room for those to one buffer.
+        options["answers"] = 2 * options["rx_size"] + 64
+        super().__init__(client_id, host, port, on_message=self._take, chunks=True, **options)
         self.log = log
         self.messages = 0
         """Messages appended since the client was made."""
-        self.remembered = False
-        """Whether the broker, where it has the session, has the subscriptions as they are."""
+        self._forgotten = forgotten
         self._delay_ns = delay_ms * 1_000_000
-        self._names: set[bytes] = set()
+        self._valid: set[bytes] = set()  # topic names
         self._data: bytes | None = None  # a copy of what is to be parsed, and two bytes more,
         self._base = 0  # and where in the buffer it begins
-        # PUBACK, PUBREC and PUBCOMP, in the order in which they fell due (section 4.6): while what
-        # was before them is not synced,
-        self._held: list[bytes] = []
-        self._held_size = 0
-        self._acks: list[bytes] = []  # and since it is
-        self._acks_size = 0
-        self._since = 0  # ns: since when something is to be synced, or held; 0: nothing is
+        self._since = 0  # ns: since when something is to be synced, 0 if nothing is:
         self._unsynced = 0  # bytes
-        self._large = bytearray()  # a message that comes in pieces,
+        self._unanswered = 0  # messages whose acknowledgements wait for that
+        self._piecemeal = bytearray()  # a message of which not all pieces have come,
         self._head = 0  # and where in it the payload begins
+        self._leaving = False
+        self.received = _Identifiers(options["incoming"])
+        self.link = _Link(self.link, self)
+        self.gate = self._answers_may_leave
+        self.bulk = self._take_all
 
     @property
-    def waits(self) -> bool:
-        """Whether it must not read on: the log is full, or the broker takes no answers."""
-        return self.log.full or self._acks_size > _MUCH
+    def paused(self) -> bool:
+        """Whether nothing is read: the log is full, or the broker takes no answers."""
+        if self._leaving or not self.connected:
+            return False
+        return self.log.full or self.answers > self.rx_size
+
+    def pausing(self) -> bool:
+        """Return whether to read nothing now. Must be called before each read."""
+        if not self.paused:
+            self._data = None
+            return False
+        # That nothing comes in says nothing about the link.
+        self.heard = self.now
+        self.asked = False
+        return True
 
     def poll(self, ms: int = 0) -> bool:
-        """As `Client.poll`, and sync what has waited for long enough."""
+        """As `Client.poll`. Also sync what has waited long enough."""
         if self._since:
             left = self._since + self._delay_ns - time.monotonic_ns()
             ms = min(ms, max(0, -(-left // 1_000_000)))
         moved = super().poll(ms)
-        if self._since and time.monotonic_ns() - self._since >= self._delay_ns:
+        if self._since and self._is_due():
             self.commit()
             self.flush()
         return moved
 
-    def flush(self) -> None:
-        """As `Client.flush`, and send the acknowledgements of what is synced, in one write."""
-        s = self._session
-        if self._acks and self.state == "online":
-            if s.left or (s.feed and s.feed.begun):
-                super().flush()  # what has begun is finished first
-            if not s.left and not (s.feed and s.feed.begun) and self.state == "online":
-                s.plain = False
-                s.src = memoryview(b"".join(self._acks))
-                s.out = 0
-                s.left = self._acks_size
-                self._acks.clear()
-                self._acks_size = 0
-        super().flush()
+    def disconnect(self, timeout_ms: int = 1000) -> bool:
+        """As `Client.disconnect`. Does not stop at a log that is full: what comes in now is not
+        acknowledged."""
+        self._leaving = True
+        try:
+            return super().disconnect(timeout_ms)
+        finally:
+            self._leaving = False
+
+    def subscribe(
+        self,
+        filters: bytes | str | list[bytes] | list[str],
+        handler: Callable[[Message], None] | None = None,
+        qos: int = 0,
+        chunks: bool = True,
+    ) -> Subscription:
+        """As `Client.subscribe`, but messages go to the log and not to the `handler`."""
+        new = super().subscribe(filters, handler or self._take, qos, chunks)
+        new.names = [b""] * len(new.filters)  # matches no topic name: all go to on_message
+        return new
 
     def commit(self) -> None:
-        """Sync the log, and have what that makes safe acknowledged by the next `flush`."""
+        """Sync the log. The next `flush` acknowledges what is in it."""
         self.log.sync()
-        self._since = self._unsynced = 0
-        if self._held:
-            self._acks += self._held
-            self._acks_size += self._held_size
-            self._held.clear()
-            self._held_size = 0
+        self._since = self._unsynced = self._unanswered = 0
 
-    def _append(self, body: Any, count: int) -> None:
+    def _is_due(self) -> bool:
+        return (
+            self._unanswered >= AT_ONCE
+            or self._unsynced >= _MUCH
+            or time.monotonic_ns() - self._since >= self._delay_ns
+        )
+
+    def _answers_may_leave(self, same: bool | None) -> bool:
+        """Decide whether acknowledgements may leave, and note a new connection: see
+        `flatmq.session.Session`."""
+        if same is not None:
+            self._unanswered = 0  # the client has dropped those of the last connection
+            self._piecemeal.clear()
+            if not self.session_present:
+                self._forgotten()
+        elif self._since:
+            if not self._is_due():
+                return False
+            self.commit()
+        return True
+
+    def _append(self, body: Any, count: int, answers: int) -> None:
         self.log.append(body, count, time.time_ns() // 1000)
         self.messages += count
         self._unsynced += len(body)
+        self._unanswered += answers
         if not self._since:
             self._since = time.monotonic_ns()
 
-    # Connecting
-
-    def _lost(self, kind, detail=None, code=0):
-        # The broker sends again what it gets no acknowledgement of: by its identifier it would
-        # mean something else on the next connection.
-        self._held.clear()
-        self._acks.clear()
-        self._held_size = self._acks_size = 0
-        self._data = None
-        self._large.clear()
-        return super()._lost(kind, detail, code)
-
-    def forget(self) -> None:
-        """The broker has a new session, without a subscription: told before any is asked for."""
-        self.remembered = False
-
-    def _on_connack(self, flags, code):
-        if not flags and not code:
-            self.forget()
-        elif not code and self.remembered and self._router:
-            # To subscribe again would bring every retained message again.
-            for s in self._router._slots:
-                if s and s.granted is None:
-                    s.wait = _ANSWERED
-        return super()._on_connack(flags, code)
-
-    # Receiving
-
-    def _shift(self):
-        n = self._have - self._at
-        to = self._rx_size - n
-        self._buf[to : self._rx_size] = self._buf[self._at : self._have]
-        self._at = self._start = to
-        self._have = self._rx_size
-
-    def _receive(self):
-        if self.state != "online":
-            return super()._receive()
-        if self._at == self._have or self._cut:
-            if self.waits:
-                # Nothing is read, so silence says nothing about the link.
-                self._heard = self._now
-                self._asked = False
-                return False
-            if self._cut:
-                self._shift()
-            n = self._fill() if self._stream else None
-            if not n:
-                return False if n is None else self._lost("closed", "read")
-            self._at = self._start
-            self._have = self._rx_size + n
-            self._heard = self._now
-            self._asked = self._cut = False
-        self._data = None
-        self._busy = True
-        try:
-            n = self._piece() if self._more else self._at
-            while n > 0:
-                self._at = n
-                if n < self._have:
-                    n = self._publishes()
-                    self._at = n
-                if n >= self._have:
-                    self._start = self._rx_size
-                    break
-                n = self._packet()
-            else:
-                self._cut = n == 0
-        finally:
-            self._busy = False
-            self._data = None
-        if self._held_size >= 4 * AT_ONCE or self._unsynced >= _MUCH:
-            self.commit()
-        self.flush()
-        return True
-
-    def _publishes(self):
-        """Append the messages from here on, up to the first packet that is something else, cut,
-        or breaks a rule. Returns where that begins."""
+    def _take_all(self, buf: bytearray, at: int, end: int) -> int:
+        """Append the messages from `at` on, up to the first packet that is something else, cut,
+        or breaks a rule. Return where that begins."""
         if self._data is None:
-            self._base = self._at
-            self._data = bytes(memoryview(self._buf)[self._at : self._have + 2])
+            self._base = at
+            self._data = bytes(memoryview(buf)[at : end + 2])
         data = self._data
         have = len(data) - 2
-        start = at = self._at - self._base
+        start = at = at - self._base
         way = _WAY
-        names = self._names
+        valid = self._valid
         pids: list[bytes] = []
         hold = pids.append
         count = 0
@@ -260,12 +275,12 @@ class BulkClient(Client):
             if e + number > end:
                 break
             name = data[t:e]
-            if name not in names:
+            if name not in valid:
                 if not is_name(name, 0, e - t):
                     break
-                if len(names) >= _NAMES:
-                    names.clear()
-                names.add(name)
+                if len(valid) >= _NAMES:
+                    valid.clear()
+                valid.add(name)
             if number:
                 pid = data[e : e + 2]
                 if pid == b"\0\0":
@@ -274,67 +289,27 @@ class BulkClient(Client):
             count += 1
             at = end
         if count:
-            self._append(memoryview(data)[start:at], count)
+            self._append(memoryview(data)[start:at], count, len(pids))
             self.stats.received += count
             if pids:
-                self._held.append(b"\x40\2" + b"\x40\2".join(pids))
-                self._held_size += 4 * len(pids)
+                queued = self.queue(b"\x40\2" + b"\x40\2".join(pids))
+                assert queued
         return self._base + at
 
-    def _load(self):
-        if not self._router:
-            router = super()._load()
-            router._find = self._found
-            router._answer = self._hold
-            router.pubrel = self._release
-            router._ids = _Identifiers(len(router._ids))
-        return self._router
-
-    def _hold(self) -> None:
-        """In place of `Router._answer`: the acknowledgement waits for the sync."""
-        router = self._router
-        qos, pid = router.message.qos, router._pid
-        if not qos:
-            return
-        if qos == 2 and pid not in router._ids:
-            router._ids[router._ids.index(0)] = pid
-        self._hold_one(0x30 + 0x10 * qos, pid)
-
-    def _release(self, pid: int) -> None:
-        """In place of `Router.pubrel`: PUBCOMP keeps behind the PUBREC that may be held."""
-        ids = self._router._ids
-        if pid in ids:
-            ids[ids.index(pid)] = 0
-        self._hold_one(0x70, pid)
-
-    def _hold_one(self, first: int, pid: int) -> None:
-        self._held.append(bytes((first, 2, pid >> 8, pid & 255)))
-        self._held_size += 4
-        if not self._since:  # nothing was appended
-            self._since = time.monotonic_ns()
-
-    def _found(self, m: Message) -> None:
-        """Every message has the same handler, also one of a subscription of earlier days."""
-        self._router._routes[0] = self.take
-        self._router._count = 1
-
-    def take(self, m: Message) -> None:
-        """Append a message. This is the handler to subscribe with, for messages that are not taken
-        in bulk."""
+    def _take(self, m: Message) -> None:
+        """Handle a message, or a piece of one, that goes the ordinary way."""
         if m.offset == 0:
-            head = 0x30 | m.dup << 3 | m.qos << 1 | m.retain
-            number = self._router._pid if m.qos else 0
-            name = m.topic
-            n = 2 + len(name) + (2 if number else 0) + m.total
             header = bytearray(5)
-            header[0] = head
-            self._large = header[: put_length(header, 1, n)]
-            self._large += len(name).to_bytes(2, "big") + name
-            if number:
-                self._large += number.to_bytes(2, "big")
-            self._head = len(self._large)
-        del self._large[self._head + m.offset :]  # a piece comes again that could not be appended
-        self._large += memoryview(m.buf)[m.at : m.end]
+            header[0] = m.first
+            name = m.topic
+            pid = m.id.to_bytes(2, "big") if m.qos else b""
+            n = 2 + len(name) + len(pid) + m.total
+            self._piecemeal = header[: put_length(header, 1, n)]
+            self._piecemeal += len(name).to_bytes(2, "big") + name + pid
+            self._head = len(self._piecemeal)
+        # If appending failed, the last piece comes again.
+        del self._piecemeal[self._head + m.offset :]
+        self._piecemeal += memoryview(m.buf)[m.at : m.end]
         if m.last:
-            self._append(bytes(self._large), 1)
-            self._large = bytearray()
+            self._append(bytes(self._piecemeal), 1, 1 if m.qos else 0)
+            self._piecemeal = bytearray()

@@ -10,7 +10,7 @@ from flatmq.stream_cpython import TCP, Stream
 class TLSStream(Stream):
     """A non-blocking TLS socket with the calls of a MicroPython stream."""
 
-    _sock: ssl.SSLSocket
+    sock: ssl.SSLSocket
 
     def readinto(self, buf: bytearray) -> int | None:
         # A read gives a TLS record at the most, and of many brokers each holds but a message.
@@ -18,7 +18,7 @@ class TLSStream(Stream):
         have = 0
         try:
             while have < len(view):
-                n = self._sock.recv_into(view[have:])
+                n = self.sock.recv_into(view[have:])
                 if not n:
                     break
                 have += n
@@ -31,7 +31,7 @@ class TLSStream(Stream):
 
     def write(self, buf: memoryview, off: int, n: int) -> int | None:
         try:
-            return self._sock.send(memoryview(buf)[off : off + n])
+            return self.sock.send(memoryview(buf)[off : off + n])
         except (ssl.SSLWantReadError, ssl.SSLWantWriteError, BlockingIOError, InterruptedError):
             return None
 
@@ -50,9 +50,9 @@ class TLS(TCP):
         if self._tls is None:
             if super().stream() is None:
                 return None
-            assert self._sock is not None
-            self._sock = self._tls = self._context.wrap_socket(
-                self._sock, server_hostname=self._host, do_handshake_on_connect=False
+            assert self.sock is not None
+            self.sock = self._tls = self._context.wrap_socket(
+                self.sock, server_hostname=self.host, do_handshake_on_connect=False
             )
         try:
             self._tls.do_handshake()

@@ -1,0 +1,171 @@
+"""Take messages in bulk, hold acknowledgements back, and handle what nobody subscribed to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from fake_link import Bench, fake_clock
+
+import peer
+from flatmq import Client
+from flatmq.session import Session
+
+
+class Taker:
+    """Takes whole PUBLISH packets at QoS 1 in bulk, and queues their acknowledgements."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        self.took: list[bytes] = []
+        self.offered: list[bytes] = []
+        client.bulk = self
+
+    def __call__(self, buf: bytearray, at: int, end: int) -> int:
+        data = bytes(buf[at:end])
+        self.offered.append(data)
+        packets, _ = peer.split(data)
+        for packet in packets:
+            if packet.first != 0x32:
+                break
+            message = peer.take_apart(packet)
+            assert self.client.queue(peer.puback(message.pid))
+            self.took.append(message.payload)
+            at += 2 + len(packet.body)
+        return at
+
+
+def test_bulk_is_offered_what_begins_with_a_packet() -> None:
+    with fake_clock() as clock:
+        seen: list[bytes] = []
+        bench = Bench(clock, on_message=lambda m: seen.append(m.payload))
+        taker = Taker(bench.client)
+        bench.online()
+        data = [peer.publish(b"t", b"%d" % i, 1 + (i == 2), i + 1) for i in range(5)]
+        bench.feed(*data[:4], data[4][:3])
+        bench.feed(data[4][3:])
+        assert (taker.took, seen) == ([b"0", b"1", b"3", b"4"], [b"2"])
+        assert [(p.first, p.pid) for p in bench.sent()] == [
+            (0x40, 1), (0x40, 2), (0x50, 3), (0x40, 4), (0x40, 5),
+        ]  # fmt: skip
+        assert taker.offered == [
+            b"".join(data[:4]) + data[4][:3],
+            data[3] + data[4][:3],
+            data[4],
+        ]
+
+
+def test_what_bulk_raises_comes_out_of_poll_and_it_is_asked_again() -> None:
+    with fake_clock() as clock:
+        bench = Bench(clock)
+        bench.online()
+        full = True
+
+        def bulk(buf: bytearray, at: int, end: int) -> int:
+            if full:
+                raise OSError(28, "no space")
+            return end
+
+        bench.client.bulk = bulk
+        bench.lose()
+        bench.online()
+        bench.stream.incoming.append(peer.publish(b"t", b"", 1, 1))
+        for _ in range(3):
+            with pytest.raises(OSError, match="no space"):
+                bench.client.poll()
+        full = False
+        assert bench.client.poll()
+        assert bench.client.connected
+
+
+def test_the_gate_holds_answers_and_nothing_else() -> None:
+    with fake_clock() as clock:
+        bench = Bench(clock)
+        asked: list[bool | None] = []
+        open_ = False
+
+        def gate(same: bool | None) -> bool | None:
+            asked.append(same)
+            return open_ if same is None else None
+
+        bench.client.gate = gate
+        bench.online()
+        assert asked == [False]
+        bench.feed(peer.publish(b"t", b"", 1, 1), peer.publish(b"t", b"", 2, 2))
+        bench.client.publish(b"out", b"x")
+        bench.client.poll()
+        assert [p.first for p in bench.sent()] == [0x30]
+        assert asked[-1] is None
+        open_ = True
+        bench.client.poll()
+        assert [(p.first, p.pid) for p in bench.sent()] == [(0x40, 1), (0x50, 2)]
+
+
+def test_held_answers_go_with_their_connection() -> None:
+    with fake_clock() as clock:
+        bench = Bench(clock, clean_session=False)
+        asked: list[bool | None] = []
+        bench.client.gate = lambda same: bool(asked.append(same))
+        bench.online(present=True)
+        bench.feed(peer.publish(b"t", b"", 1, 1))
+        bench.lose()
+        bench.online(present=True)
+        bench.client.gate = None
+        bench.client.poll()
+        assert bench.sent() == []
+        assert [same for same in asked if same is not None] == [True, True]
+
+
+def test_what_the_gate_raises_comes_out_and_nothing_is_acknowledged() -> None:
+    with fake_clock() as clock:
+        bench = Bench(clock)
+        bench.online()
+        bench.stream.incoming.append(peer.publish(b"t", b"", 1, 1))
+
+        def gate(same: bool | None) -> None:
+            raise OSError(5, "I/O error")
+
+        bench.client.gate = gate
+        for _ in range(3):
+            with pytest.raises(OSError, match="I/O error"):
+                bench.client.poll()
+            assert bench.sent() == []
+        bench.client.gate = None
+        bench.client.poll()
+        assert [p.pid for p in bench.sent()] == [1]
+
+
+def test_queue_takes_all_or_nothing() -> None:
+    session = Session(64, 1)
+    room = session.room + 4
+    assert session.queue(bytes(range(room - 8)))
+    assert not session.queue(b"\x40\2\0\1\x40\2\0\2\x40\2\0\3")
+    assert session.answers == room - 8
+    assert session.queue(b"\x40\2\0\1\x40\2\0\2")
+    assert not session.queue(b"\0")
+    assert session.queue(b"")
+    stored = bytes(session.buf[session.size : session.size + session.answers])
+    assert stored == bytes(range(room - 8)) + b"\x40\2\0\1\x40\2\0\2"
+
+
+@pytest.mark.parametrize("qos", [0, 1, 2])
+@pytest.mark.parametrize("chunks", [False, True])
+def test_large_messages_that_match_no_filter(qos: int, chunks: bool) -> None:
+    """A session of an earlier run may bring them. They are skipped, unless `on_message` takes
+    pieces."""
+    pieces: list[tuple[int, bytes, bool]] = []
+
+    def on_message(m: Any) -> None:
+        pieces.append((m.offset, m.payload, m.last))
+
+    payload = bytes(range(200)) * 2
+    with fake_clock() as clock:
+        bench = Bench(clock, rx_size=64, on_message=on_message, chunks=chunks)
+        bench.online()
+        bench.feed(peer.publish(b"t", payload, qos, 7 if qos else 0))
+        stats = bench.client.stats
+        answers = [(p.first, p.pid) for p in bench.sent()]
+    assert answers == ([(0x30 + 0x10 * qos, 7)] if qos else [])
+    assert b"".join(piece for _, piece, _ in pieces) == (payload if chunks else b"")
+    assert [last for _, _, last in pieces] == [False] * (len(pieces) - 1) + [True] * chunks
+    assert (stats.received, stats.skipped) == ((1, 0) if chunks else (0, 1))
