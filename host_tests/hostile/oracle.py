@@ -154,7 +154,7 @@ class Oracle:
         self.more = 0  # bytes that are still to come of a message larger than rx_size,
         self.large = strict.Packet("PUBLISH")  # which is this one; its payload is a piece
         self.offset = self.total = 0  # of that piece, and of the whole payload
-        self.takers: list[int] = []  # handlers that get it in pieces
+        self.repeats = False  # it came before, and is not released
         self.fault: frozenset[str] = frozenset()  # the kinds of error, one of which must come
         self.refused = 0
         self.gone = self.by_peer = False
@@ -284,7 +284,7 @@ class Oracle:
         m = strict.publication(head.first, bytes(body[:n]))
         again = m.qos == 2 and m.pid in self.held
         self.check_room(m)
-        self.takers = [] if again else self.handlers(m.topic, large=True)
+        self.repeats = again
         self.large = m
         self.offset = 0
         self.more = self.total = head.length - n
@@ -298,10 +298,13 @@ class Oracle:
         self.large = m._replace(payload=bytes(self.buf[:n]))
         del self.buf[:n]
         self.more -= n
-        if self.takers:
-            self.left = list(self.takers)
+        takers = [] if self.repeats else self.handlers(m.topic, large=True)
+        if takers:
+            self.left = takers
             self.message = self.large
-        elif not self.more and not self.repeated(m):
+            return
+        self.offset += n
+        if not self.more and not self.repeated(m):
             self.skipped += 1
             self.acknowledge(m)
 
