@@ -59,6 +59,10 @@ def unsubscribe(
     new = _new(filters, None, 0, False)
     _ask(router, new)
     router.subscriptions[:] = [s for s in router.subscriptions if s.narrow(new.filters)]
+    for r in router.requests:
+        if not (r.id or r.filters):  # it has waited for room, and is taken back
+            r.granted = b""
+    router.requests[:] = [r for r in router.requests if r.id or r.filters]
     router.forget()
     return new
 
