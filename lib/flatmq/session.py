@@ -68,7 +68,8 @@ class Session:
 
     `gate(None)` is called before answers leave, and holds them back by returning False. At
     CONNACK it is called with whether the broker has kept the session. What it raises comes out
-    of `poll` or `flush`, and nothing is answered.
+    of `poll` or `flush`; nothing is answered then, or sent after CONNACK, and the next call asks
+    again.
     """
 
     buf: memoryview  # the ring and the answers; assigning a slice of the wrong length raises
@@ -436,9 +437,9 @@ class Session:
                 self.received[i] = 0
             if self.past:
                 self.past.forget()
-        self.open = True
         if self.gate is not None:
             self.gate(same)
+        self.open = True
 
     def lost(self, closed: bool = False) -> None:
         """The connection is over; `closed`: by the peer. What had begun to leave goes again from
