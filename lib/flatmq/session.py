@@ -144,7 +144,7 @@ class Session:
             )
         ):
             if topic is not self.topic:
-                self._check(topic)
+                self.check(topic)
             if qos not in _QOS or not isinstance(payload, _BUFFERS):
                 payload = _converted(payload, qos)
         topic = self.name
@@ -177,8 +177,9 @@ class Session:
         self.queued = True
         return qos
 
-    def _check(self, topic):
-        """Have a topic name in `name`; ValueError or TypeError if it is not valid."""
+    def check(self, topic: "bytes | str") -> None:
+        """Have a topic name in `name`, and in `topic` unless it may change. ValueError or
+        TypeError if it is not valid."""
         name = topic.encode() if isinstance(topic, str) else topic
         if name in self.names:
             self.name = self.fields[self.names.index(name)]
