@@ -17,7 +17,7 @@ from flatmq import Client
 from flatmq.spool import Spool
 
 RECORDS = 400
-TOPIC = b"sensors/pico-1/temp"
+TOPICS = [b"sensors/pico-1/temp", b"sensors/pico-1/humi"]  # in turn
 
 
 class PlainChip(Chip):
@@ -99,8 +99,9 @@ def main():
 def one(chip, spool, reading):
     """A reading, which is acknowledged where there is a broker. Returns what its append asked of
     the heap."""
+    TOPICS.append(TOPICS.pop(0))
     before = chip.asked()
-    if not spool.publish(TOPIC, reading):
+    if not spool.publish(TOPICS[0], reading):
         raise SystemExit("refused")
     before = chip.asked() - before
     while spool._client.connected and spool.pending:

@@ -31,6 +31,14 @@ _BUFFERS = (bytes, bytearray, memoryview)
 _QOS = (1, 2)
 
 
+def _converted(payload, qos):
+    # In a function of its own: what is imported takes room in the frame.
+    from .setup import converted
+    from .wire import number
+
+    return converted(payload, number("qos", qos, 1, 2))
+
+
 class Stats:
     """Counters since the spool was made."""
 
@@ -212,10 +220,7 @@ class Spool:
         self._name = topic if topic.__class__ is bytes else c.name[2:]
         if qos in _QOS and payload.__class__ in _BUFFERS:
             return payload
-        from .setup import converted
-        from .wire import number
-
-        return converted(payload, number("qos", qos, 1, 2))
+        return _converted(payload, qos)
 
     def _refuse(self, n):
         """Raise ValueError for a message with `n` bytes of topic and payload."""
