@@ -29,14 +29,14 @@ class Board:
         self.options = options
         self.broker = Broker()
         self.broker.forbidden = BAD
-        self.told: list[tuple[int, bytes, str]] = []
+        self.reported: list[tuple[int, bytes, str]] = []
         self.boot()
 
     def boot(self, **options) -> None:
         self.broker.plug()
         self.client = Client(
             b"b", link=self.broker, clean_session=False, inflight=4, keepalive=0, give_up=3,
-            retry_ms=1, retry_max_ms=1, on_dropped=lambda *about: self.told.append(about),
+            retry_ms=1, retry_max_ms=1, on_dropped=lambda *about: self.reported.append(about),
         )  # fmt: skip
         self.spool = Spool(self.client, str(self.folder / "s"), segment=512, **self.options)
         self.client.start()
@@ -88,7 +88,7 @@ def test_a_record_that_the_broker_closes_on_is_set_aside(board: Board, qos: int)
     assert 3 <= board.broker.closed <= 4  # the first time others may be in flight
     assert (board.spool.stats.set_aside, board.spool.stats.acknowledged) == (1, 11)
     assert (board.spool.pending, board.client.pending, board.spool.stats.dropped) == (0, 0, 0)
-    ((packet_id, topic, reason),) = board.told  # the application's own on_dropped
+    ((packet_id, topic, reason),) = board.reported  # the application's own on_dropped
     assert packet_id >= 33280
     assert (topic, reason) == (BAD, "the broker closed the connection on it")
 
