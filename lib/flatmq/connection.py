@@ -124,16 +124,16 @@ class Connection:
         if code:
             self.lost("refused", f"CONNACK: return code {code}", None, code)
             return None
-        c.stats.connects += 1
-        c.error = None
         c.session_present = version == 4 and flags == 1
         # MQTT 3.1 does not say; there the broker is taken to remember what it was asked to.
-        same = c.session_present or (version == 3 and not clean)
+        # Before all else: if the gate raises, the next poll handles this CONNACK again.
+        c.resume(c.session_present or (version == 3 and not clean))
+        c.stats.connects += 1
+        c.error = None
         c.state = "online"
         c.connected = True
         c.due = ticks_add(c.now, min(self._interval, _STEADY))
         c.wrote = self._since = c.now
-        c.resume(same)
         router = c.router
         if router:
             router.done = router.message.offset = router.message.size = 0

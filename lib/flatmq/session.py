@@ -61,7 +61,8 @@ class Session:
 
     `gate(None)` is called before answers leave, and holds them back by returning False. At
     CONNACK it is called with whether the broker has kept the session. What it raises comes out
-    of `poll` or `flush`, and nothing is answered.
+    of `poll` or `flush`; nothing is answered then, or sent after CONNACK, and the next call asks
+    again.
     """
 
     buf: memoryview  # the ring and the answers; assigning a slice of the wrong length raises
@@ -127,7 +128,7 @@ class Session:
         """
         # Few locals: a frame of more than eleven words would go to the heap on every call.
         if topic is not self.topic:
-            self._check(topic)
+            self.check(topic)
         if (qos and qos != 1 and qos != 2) or (
             payload.__class__ is not bytes
             and payload.__class__ is not bytearray
@@ -164,8 +165,9 @@ class Session:
         self.queued = True
         return qos
 
-    def _check(self, topic):
-        """Have a topic name in `name`; ValueError or TypeError if it is not valid."""
+    def check(self, topic: "bytes | str") -> None:
+        """Have a topic name in `name`, and in `topic` unless it may change. ValueError or
+        TypeError if it is not valid."""
         name = topic.encode() if isinstance(topic, str) else topic
         lasting = isinstance(topic, bytes) or isinstance(topic, str)  # another buffer may change
         if name in self.names:
@@ -425,9 +427,9 @@ class Session:
                 self.received[i] = 0
             if self.past:
                 self.past.forget()
-        self.open = True
         if self.gate is not None:
             self.gate(same)
+        self.open = True
 
     def lost(self, closed: bool = False) -> None:
         """The connection is over; `closed`: by the peer. What had begun to leave goes again from
