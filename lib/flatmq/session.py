@@ -35,6 +35,18 @@ def _converted(payload, qos):
     return converted(payload, qos)
 
 
+def _named(name):
+    # In a function of its own for the same reason: topics that alternate must cost no heap.
+    from .topic import is_name
+
+    good = isinstance(name, bytes) or isinstance(name, bytearray)
+    if good and len(name) < 65536 and is_name(name, 0, len(name)):
+        return name
+    from .wire import field
+
+    return field("topic name", name, is_name)
+
+
 class Stats:
     """Counters since the client was made. Small ints on a board up to 1,073,741,823."""
 
@@ -173,13 +185,7 @@ class Session:
         if name in self.names:
             self.name = self.fields[self.names.index(name)]
         else:
-            from .topic import is_name
-
-            good = isinstance(name, bytes) or isinstance(name, bytearray)
-            if not good or len(name) > 65535 or not is_name(name, 0, len(name)):
-                from .wire import field
-
-                name = field("topic name", name, is_name)
+            name = _named(name)
             self.name = bytes((len(name) >> 8, len(name) & 255)) + name
             if lasting:
                 self.names.append(name)
