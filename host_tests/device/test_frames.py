@@ -30,15 +30,16 @@ MAY_BE_ON_HEAP = {
     "session": {"Session.writing"},
     "setup": {"claim", "_options", "set_will"},
     "show": {"show.<listcomp>", "explained"},
-    "spool": {"Spool.__init__", "Spool._open"},
-    # And what runs when something on flash was not whole, or failed.
+    "spool": {"Spool.__init__"},
+    # And what runs when something on flash was not whole, or failed, or is set aside.
+    "aside": {"keep", "static string 125"},  # read
     "store": {
         "Store.__init__",
         "Store.__init__.<genexpr>",
         "Store._load_segments",
         "Store._load_segment",
         "Store._load_head",
-        "Store._append_anew",
+        "Store._append_again",
         "Store.static string 74",  # count
     },
     "stream_tcp": {"TCP.connect"},

@@ -317,6 +317,20 @@ def test_a_session_cut_in_two_everywhere(clock: Clock) -> None:
         receive([data[:at], data[at:]], clock)
 
 
+@pytest.mark.parametrize("stale", [62, 100, 127])
+def test_a_header_cut_behind_its_first_byte_is_not_judged(stale: int, clock: Clock) -> None:
+    """Whatever lies behind it in the buffer."""
+    bench = Bench(clock, rx_size=64).online()
+    pid = bench.client.publish(b"t", b"", 1)
+    bench.client.poll()
+    message = peer.publish(b"t", bytes([stale]) * 50)
+    bench.feed(message[:20])
+    bench.feed(message[20:])
+    bench.feed(b"\x40")
+    bench.feed(b"\x02" + pid.to_bytes(2, "big"))
+    assert (bench.client.error, bench.client.pending) == (None, 0)
+
+
 def test_a_session_that_arrives_while_nothing_can_be_sent(clock: Clock) -> None:
     """More acknowledgements are owed than there is room for: reading waits, nothing is lost."""
     inbox = Inbox()
@@ -590,6 +604,26 @@ def test_poll_waits_as_long_as_it_is_told(ms: int, bench: Bench) -> None:
     before = bench.clock.now
     assert bench.client.poll(ms) is False
     assert bench.clock.now - before == ms
+
+
+def test_a_request_that_waits_for_room_does_not_hurry_a_pingresp(clock: Clock) -> None:
+    bench = Bench(clock, tx_size=64, timeout=5).online()
+    pid = bench.client.publish(b"t", bytes(50), 1)
+    bench.client.poll()
+    waiting = bench.client.subscribe(b"a/topic", print)  # and there is no room
+    bench.client.ping()
+    bench.client.poll()
+    bench.sent()
+    bench.pass_time(1000)
+    assert (bench.client.connected, bench.sent()) == (True, [])
+    bench.feed(peer.puback(pid))
+    bench.pass_time(50)
+    (subscribe,) = bench.sent()
+    bench.feed(peer.suback(subscribe.pid, 0))
+    assert waiting.granted == b"\0"
+    bench.client.ping()
+    bench.pass_time(5100)
+    assert bench.client.error.kind == "timeout"
 
 
 def test_poll_returns_when_something_comes_in(bench: Bench) -> None:

@@ -19,7 +19,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import peer
-from flatmq.wire import connect
+from flatmq.setup import connect
 
 logging.getLogger("scapy").setLevel(logging.ERROR)  # it tells what it misses in the network
 

@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import peer
-from flatmq import wire
+from flatmq import setup, wire
 from flatmq.session import Session
 
 LARGEST = 268_435_455
@@ -215,7 +215,7 @@ def take_connect_apart(packet: bytes) -> dict:
 def test_connect_comes_back(version, client_id, clean, keepalive, user, password, will) -> None:
     if user is None:
         password = None
-    packet = wire.connect(version, client_id, clean, keepalive, user, password, will)
+    packet = setup.connect(version, client_id, clean, keepalive, user, password, will)
     assert take_connect_apart(bytes(packet)) == {
         "name": b"MQTT" if version == 4 else b"MQIsdp",
         "level": version,
@@ -253,17 +253,17 @@ def test_connect_refuses(changes: dict, message: str) -> None:
         "password": None, "will": None,
     } | changes  # fmt: skip
     with pytest.raises(ValueError) as caught:
-        wire.connect(*asked.values())
+        setup.connect(*asked.values())
     assert message in str(caught.value)
 
 
 def test_connect_takes_no_identifier_with_a_clean_session() -> None:
-    assert take_connect_apart(wire.connect(4, b"", True, 0, None, None, None))["client_id"] == b""
+    assert take_connect_apart(setup.connect(4, b"", True, 0, None, None, None))["client_id"] == b""
 
 
 def test_connect_takes_the_longest_fields() -> None:
     most = b"x" * 65_535
-    got = take_connect_apart(wire.connect(4, most, False, 0, most, most, (most, most, 2, True)))
+    got = take_connect_apart(setup.connect(4, most, False, 0, most, most, (most, most, 2, True)))
     assert (got["client_id"], got["user"], got["password"]) == (most, most, most)
     assert got["will"] == (most, most, 2, True)
 

@@ -1,6 +1,8 @@
 """The client: a session with a clock and a connection, driven by one polling loop."""
 
+# Imported, a builtin is found at once; else only after a miss in the module.
 import random  # noqa: F401 (with ticks_ms, what all modules of the client use)
+from builtins import next
 
 from .port import MICROPYTHON, const, ticks_diff, ticks_ms
 from .session import Session
@@ -15,9 +17,6 @@ if TYPE_CHECKING:
     from .error import MQTTError
     from .message import Message
     from .router import Router
-
-# Looking up a builtin costs a miss in the module first.
-_next = next
 
 
 def silent() -> "Iterator[None]":
@@ -157,7 +156,7 @@ class Client(Session):
             self.connection.late()
         if self.queued:
             self.flush()
-        moved = _next(self.incoming)
+        moved = next(self.incoming)
         if moved is None:
             return self._wait(ms) if ms > 0 else False
         if moved is not True:
@@ -172,7 +171,7 @@ class Client(Session):
             ms = min(ms, ticks_diff(self.due, self.now))
         if ms > 0:
             self.patience = ms
-            e = _next(self.pause)
+            e = next(self.pause)
             if e is not None:
                 if not self.connection or not isinstance(e, Exception):
                     raise e
@@ -183,7 +182,7 @@ class Client(Session):
         """Hand what is queued to the network, as far as it takes it now. Reads nothing."""
         if self.answers and self.gate is not None:
             self.held = self.gate(None) is False
-        e = _next(self.outgoing)
+        e = next(self.outgoing)
         if e is not None:
             self.connection.lost("closed", "write", e)
 
@@ -218,6 +217,7 @@ class Client(Session):
 
 
 if not MICROPYTHON:
-    from .calls import add_all
+    from . import calls
 
-    add_all(Client)
+    for name in calls.MODULES:
+        setattr(Client, name, calls.method(None, name))

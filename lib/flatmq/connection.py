@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 _BY_PEER = (errno.ECONNRESET, errno.ECONNABORTED, 32)  # EPIPE, a name that boards lack
 _NEVER = const(268435455)  # ms, 3 days
 _LOOK_UP = const(4)  # after so many failed tries the name is looked up again
+_SOON = const(20)  # ms until a request is tried again that found no room
 _STEADY = const(10000)  # ms online after which the next loss starts with a short wait again
 
 
@@ -38,6 +39,19 @@ def ping(self: "Client") -> None:
         self.connection.ping()
 
 
+def wait(self: "Client", timeout_ms: int) -> bool:
+    """Poll until `pending` is 0, for at most `timeout_ms`. Returns whether it is."""
+    end = ticks_add(clock.ticks_ms(), timeout_ms)
+    while self.pending:
+        left = ticks_diff(end, clock.ticks_ms())
+        if left <= 0:
+            return False
+        self.flush()
+        if self.pending:
+            self.poll(left)
+    return True
+
+
 class Connection:
     """The connection of a `client` over its link: `stream` while there is one."""
 
@@ -49,7 +63,8 @@ class Connection:
         self._interval = client.options["keepalive"] * 750 or _NEVER
         self._delay = client.options["retry_ms"]  # before the next try
         self._tries = 0
-        self._since = 0  # when the connection was accepted
+        self._since = 0  # when the connection was accepted,
+        self._asked = 0  # and when the last PINGREQ was made
 
     def dialing(self) -> "Iterator[None]":
         """Connect, step by step, as soon as the client's `due` has passed."""
@@ -109,16 +124,16 @@ class Connection:
         if code:
             self.lost("refused", f"CONNACK: return code {code}", None, code)
             return None
-        c.stats.connects += 1
-        c.error = None
         c.session_present = version == 4 and flags == 1
         # MQTT 3.1 does not say; there the broker is taken to remember what it was asked to.
-        same = c.session_present or (version == 3 and not clean)
+        # Before all else: if the gate raises, the next poll handles this CONNACK again.
+        c.resume(c.session_present or (version == 3 and not clean))
+        c.stats.connects += 1
+        c.error = None
         c.state = "online"
         c.connected = True
         c.due = ticks_add(c.now, min(self._interval, _STEADY))
         c.wrote = self._since = c.now
-        c.resume(same)
         router = c.router
         if router:
             router.done = router.message.offset = router.message.size = 0
@@ -143,15 +158,24 @@ class Connection:
         if left <= 0 or not (c.large and c.large.sending):
             # Else PINGREQ waits for the end of the message; bytes that are taken show life, too.
             if c.asked:
-                self.lost("timeout", "PINGRESP")
-                return
-            self.steady()
-            left = max(ticks_diff(c.now, c.wrote), ticks_diff(c.now, c.heard))
-            left = self._interval - left
+                left = min(self._timeout, self._interval) - ticks_diff(c.now, self._asked)
+                if left <= 0:
+                    self.lost("timeout", "PINGRESP")
+                    return
+            else:
+                self.steady()
+                left = max(ticks_diff(c.now, c.wrote), ticks_diff(c.now, c.heard))
+                left = self._interval - left
         if left > 0:
-            c.due = ticks_add(c.now, left)
+            self._due_in(left)
         elif self._interval != _NEVER:
             self.ping()
+
+    def _due_in(self, ms):
+        c = self.client
+        if c.router and c.router.waiting:
+            ms = min(ms, _SOON)
+        c.due = ticks_add(c.now, ms)
 
     def ping(self) -> None:
         """Send a PINGREQ, and have its answer be due."""
@@ -159,8 +183,8 @@ class Connection:
         if c.answers <= c.room:  # else bytes wait to go out, which will do as well
             c.answer(0xC0)
         c.asked = True
-        c.now = clock.ticks_ms()
-        c.due = ticks_add(c.now, min(self._timeout, self._interval))
+        c.now = self._asked = clock.ticks_ms()
+        self._due_in(min(self._timeout, self._interval))
 
     def steady(self) -> None:
         """If the connection has lasted, the next loss starts with a short wait again."""

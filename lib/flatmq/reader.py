@@ -92,7 +92,7 @@ def reading(
                 elif what:
                     pass
                 elif end > have:
-                    if end - at <= size:
+                    if end - at <= size or t > have:
                         break
                     large = s.load()
                     large.message.set_flags(first)

@@ -64,6 +64,14 @@ def set_aside(s: Session, at: int, reason: str) -> None:
         s.on_dropped(pid, bytes(s.buf[first + 3 : first + 3 + n]), reason)
 
 
+def assume_sent(session: Session) -> None:
+    """Go on as if everything in the ring had been sent on an earlier connection. For who puts
+    messages from before a reboot into the ring of a client that was not started yet; those past
+    PUBREC have 0x70 in `waits`."""
+    session.past = Resend(session)
+    session.past.sent = session.end
+
+
 class Resend:
     """The packets that were in a session's ring when a connection ended, up to `mark`.
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from flatmq import Client
 from flatmq.message import Message
-from flatmq.subscription import Subscription
+from flatmq.router import Subscription
 from flatmq.topic import is_name
 from flatmq.wire import get_length, put_length
 
@@ -72,8 +72,13 @@ class _Stream:
         self._client = client
 
     def readinto(self, buf: Any) -> int | None:
-        if self._client.pausing():
+        client = self._client
+        if client.paused:
+            # That nothing comes in says nothing about the link.
+            client.heard = client.now
+            client.asked = False
             return None
+        client._data = None
         return self._readinto(buf)
 
 
@@ -146,9 +151,9 @@ class BulkClient(Client):
         self._valid: set[bytes] = set()  # topic names
         self._data: bytes | None = None  # a copy of what is to be parsed, and two bytes more,
         self._base = 0  # and where in the buffer it begins
-        self._since = 0  # ns: since when something is to be synced, 0 if nothing is:
-        self._unsynced = 0  # bytes
-        self._unanswered = 0  # messages whose acknowledgements wait for that
+        self._since = 0  # ns: when the oldest of what is not synced came, 0 if all is synced;
+        self._unsynced = 0  # its size in bytes,
+        self._unanswered = 0  # and how many messages of it are to be acknowledged
         self._piecemeal = bytearray()  # a message of which not all pieces have come,
         self._head = 0  # and where in it the payload begins
         self._leaving = False
@@ -160,29 +165,17 @@ class BulkClient(Client):
     @property
     def paused(self) -> bool:
         """Whether nothing is read: the log is full, or the broker takes no answers."""
-        if self._leaving or not self.connected:
-            return False
-        return self.log.full or self.answers > self.rx_size
-
-    def pausing(self) -> bool:
-        """Return whether to read nothing now. Must be called before each read."""
-        if not self.paused:
-            self._data = None
-            return False
-        # That nothing comes in says nothing about the link.
-        self.heard = self.now
-        self.asked = False
-        return True
+        stop = self.answers > self.rx_size or self.log.full
+        return stop and self.connected and not self._leaving
 
     def poll(self, ms: int = 0) -> bool:
         """As `Client.poll`. Also sync what has waited long enough."""
-        if self._since:
+        if ms and self._since:
             left = self._since + self._delay_ns - time.monotonic_ns()
             ms = min(ms, max(0, -(-left // 1_000_000)))
         moved = super().poll(ms)
-        if self._since and self._is_due():
+        if self._since and not self.answers and self._is_due():  # else the gate was asked
             self.commit()
-            self.flush()
         return moved
 
     def disconnect(self, timeout_ms: int = 1000) -> bool:
@@ -298,18 +291,28 @@ class BulkClient(Client):
 
     def _take(self, m: Message) -> None:
         """Handle a message, or a piece of one, that goes the ordinary way."""
-        if m.offset == 0:
-            header = bytearray(5)
-            header[0] = m.first
+        answers = 1 if m.qos else 0
+        if not m.size:  # it is whole, and lies behind its topic name as in the packet
+            start = m.topic_at - 2
+            self._append(self._header(m, m.end - start) + m.buf[start : m.end], 1, answers)
+            return
+        if not m.offset:
             name = m.topic
-            pid = m.id.to_bytes(2, "big") if m.qos else b""
-            n = 2 + len(name) + len(pid) + m.total
-            self._piecemeal = header[: put_length(header, 1, n)]
-            self._piecemeal += len(name).to_bytes(2, "big") + name + pid
+            head = len(name).to_bytes(2, "big") + name
+            if m.qos:
+                head += m.id.to_bytes(2, "big")
+            self._piecemeal = self._header(m, len(head) + m.size) + head
             self._head = len(self._piecemeal)
         # If appending failed, the last piece comes again.
         del self._piecemeal[self._head + m.offset :]
         self._piecemeal += memoryview(m.buf)[m.at : m.end]
         if m.last:
-            self._append(bytes(self._piecemeal), 1, 1 if m.qos else 0)
+            self._append(bytes(self._piecemeal), 1, answers)
             self._piecemeal = bytearray()
+
+    @staticmethod
+    def _header(m: Message, n: int) -> bytearray:
+        """Return the fixed header of a message whose packet has `n` more bytes."""
+        header = bytearray(5)
+        header[0] = m.first
+        return header[: put_length(header, 1, n)]
