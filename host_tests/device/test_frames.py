@@ -19,16 +19,19 @@ MAY_BE_ON_HEAP = {
     "reader": {"reading"},
     "requests": {
         "subscribe",
+        "_checked",
+        "_checked.<listcomp>",
+        "_packet",
         "static string 138",  # send
         "resume",
         "answered",
         "answered.<genexpr>",
         "answered.<listcomp>",
     },
-    "resend": {"set_aside"},  # once for a message that is given up
+    "resend": {"set_aside", "Resend.lost"},
     "senml": {"Pack.__init__", "Pack.__init__.<listcomp>", "_check_name"},
     "session": {"Session.writing"},
-    "setup": {"claim", "_options", "set_will"},
+    "setup": {"claim", "_options", "connect", "set_will"},
     "show": {"show.<listcomp>", "explained"},
     "spool": {"Spool.__init__", "Spool._open"},
     # And what runs when something on flash was not whole, or failed.
@@ -43,7 +46,7 @@ MAY_BE_ON_HEAP = {
     },
     "stream_tcp": {"TCP.connect"},
     "stream_uart": {"<module>"},  # once, when it is imported
-    "wire": {"field", "packet", "connect"},
+    "wire": {"field", "packet"},
 }
 
 MODULES = sorted(
