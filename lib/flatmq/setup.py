@@ -223,4 +223,6 @@ def _change(client, new):
     options.update(new)
     client.hello = hello_of(options)
     client.options = options
-    unload("setup", "wire", "topic", "calls")
+    unload("setup", "wire", "calls")
+    if not client.router:
+        unload("topic")
