@@ -16,8 +16,8 @@ HERE = Path(__file__).parent
 
 # Of a 64-bit interpreter, where objects are twice as large as on a board.
 HEAP = "48k"  # for the client and a sketch
-PROOF_HEAP = "64k"  # with proof.py, and the operations over sockets
-SCRIPTED_HEAP = "80k"  # with the scripted peer too, and its longer lists of operations
+PROOF_HEAP = "80k"  # with proof.py, and the operations over sockets
+SCRIPTED_HEAP = "96k"  # with the scripted peer too, and its longer lists of operations
 
 DEADLINE = 60  # seconds until an interpreter is ended from outside
 

@@ -1,5 +1,7 @@
 """A peer inside the interpreter: a link whose bytes are a script. It allocates nothing itself."""
 
+import errno
+
 from micropython import const
 
 import flatmq.client
@@ -23,7 +25,7 @@ class Link:
         self.swallowed = 0
         self._script = b""
         self._at = self._end = 0
-        self._gone = False
+        self._gone = self._failing = False
         self._written = bytearray(768)
         self._n = 0
         flatmq.client.ticks_ms = self.ticks_ms
@@ -34,7 +36,7 @@ class Link:
         self.address = True
 
     def connect(self):
-        self._gone = False
+        self._gone = self._failing = False
         self._at = self._end = self._n = 0
 
     def stream(self):
@@ -53,6 +55,8 @@ class Link:
     def readinto(self, into):
         n = min(self._end - self._at, len(into))
         if not n:
+            if self._failing:
+                raise OSError(errno.EHOSTUNREACH)
             return 0 if self._gone else None
         for i in range(n):
             into[i] = self._script[self._at + i]
@@ -98,6 +102,10 @@ class Link:
     def end(self):
         """The peer closes the connection."""
         self._gone = True
+
+    def fail(self):
+        """The network fails, so that reading raises."""
+        self._failing = True
 
 
 def online(**options):

@@ -21,7 +21,7 @@ class Spoiled(NamedTuple):
     refused: bool
 
 
-SEND = "session.Session.publish_qos0"
+SEND = "session.Session.publish"
 RECEIVE = "router.Router.publish"
 BYTES = '_ = b"x" + bytes(1)'
 EXCEPTION = "try: None.x\nexcept AttributeError: pass"

@@ -27,7 +27,8 @@ BY_CHANCE = 4000
 FILES = frozenset(
     [str(HERE / name) for name in ("oracle.py", "strict.py")]
     + [search.drive.flatmq.client.__file__.replace("client", name)
-       for name in ("client", "session", "router", "message", "topic", "wire")]
+       for name in ("client", "session", "router", "reader", "requests", "resend", "subscription",
+                    "chunks", "connection", "message", "topic", "wire")]
 )  # fmt: skip
 
 Step = tuple[str, int, int]  # from one line of a file to another, or the end of a connection

@@ -32,9 +32,16 @@ except ImportError:
     )
 
 with atheris.instrument_imports(include=["flatmq", "oracle", "strict"]):
+    import flatmq.chunks
     import flatmq.client
+    import flatmq.connection
     import flatmq.message
+    import flatmq.reader
+    import flatmq.requests
+    import flatmq.resend
     import flatmq.router
+    import flatmq.session
+    import flatmq.subscription
     import flatmq.topic
     import flatmq.wire  # noqa: F401
     import oracle  # noqa: F401

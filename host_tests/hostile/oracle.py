@@ -35,6 +35,8 @@ class Outgoing:
         self.settled = 0  # the connection on which it was acknowledged
         self.again = False  # that was before this connection
         self.unsure = False  # if it was
+        self.old = False  # it was there when a connection ended, of those that go one at a time
+        self.stream = 0  # the connection on which all of it was written last
         body = strict.text(topic) + (pid.to_bytes(2, "big") if qos else b"") + payload
         self.new = strict.encoded(0x30 | qos << 1 | retain, body)
         self.dup = strict.encoded(0x38 | qos << 1 | retain, body)
@@ -53,12 +55,31 @@ class Request:
         self.state = DUE
         self.pid = 0
         self.granted: bytes | None = None
+        self.asked = filters  # as they were in the packet
+        self.variants = [filters]  # what they may be in it: some were given up before it was out
 
-    @property
-    def body(self) -> bytes:
-        """What follows the packet identifier."""
+    def due(self) -> None:
+        """It is to be written."""
+        self.state = DUE
+        self.pid = 0
+        self.variants = [self.filters]
+
+    def narrow(self, gone: list[bytes]) -> None:
+        """Some filters are given up."""
+        left = [f for f in self.filters if f not in gone]
+        if self.granted:
+            self.granted = bytes(self.granted[self.filters.index(f)] for f in left)
+        self.filters = left
+        self.variants.append(left)
+
+    def is_body(self, body: bytes) -> bool:
+        """Whether this may follow the packet identifier; if so, it does."""
         tail = b"" if self.number is None else bytes([self.qos])
-        return b"".join(strict.text(f) + tail for f in self.filters)
+        for filters in self.variants:
+            if filters and body == b"".join(strict.text(f) + tail for f in filters):
+                self.asked = filters
+                return True
+        return False
 
 
 class Oracle:
@@ -77,7 +98,12 @@ class Oracle:
         self.streams = 0
         self.ended: dict[str, int] = {}
         self.received = self.unrouted = self.skipped = self.strays = 0
-        self.requests: list[Request] = []
+        self.dup0 = self.downgraded = 0
+        self.requests: list[Request] = []  # to be written or answered, in this order
+        self.subscriptions: list[Request] = []
+        # Messages of earlier connections go one at a time, since the peer has closed one: no,
+        # maybe, yes. That ends when those are settled which were there at the end of the last.
+        self.single = 0
         self.held: set[int] = set()  # incoming QoS 2 messages that are not released
         self.out: list[Outgoing] = []
         self.in_flight: dict[int, Outgoing] = {}
@@ -128,10 +154,11 @@ class Oracle:
         self.more = 0  # bytes that are still to come of a message larger than rx_size,
         self.large = strict.Packet("PUBLISH")  # which is this one; its payload is a piece
         self.offset = self.total = 0  # of that piece, and of the whole payload
-        self.takers: list[int] = []  # handlers that get it in pieces
+        self.repeats = False  # it came before, and is not released
         self.fault: frozenset[str] = frozenset()  # the kinds of error, one of which must come
         self.refused = 0
-        self.gone = False
+        self.gone = self.by_peer = False
+        self.asked = False  # a PINGREQ was written, and nothing was read since
         self.same = False
         self.message: strict.Packet | None = None  # that is being delivered
         self.left: list[int] = []  # handlers that have not got it
@@ -149,9 +176,12 @@ class Oracle:
         self.state = "greeting"
         self.silent = self.greeting_for = 0
         self.streams += 1
+        if self.single:
+            self.pings += 1
 
-    def on_gone(self) -> None:
+    def on_gone(self, by_peer: int) -> None:
         self.gone = True
+        self.by_peer = bool(by_peer)
 
     def on_closed(self) -> None:
         self.why = self.fault or (
@@ -165,6 +195,13 @@ class Oracle:
         )
         if self.wire and self.wire[0] >> 4 == 3:
             self._cut(bytes(self.wire))
+        if self.state == "online":
+            if self.by_peer and "closed" in self.why and self.pending():
+                self.single = 2
+            elif self.single and not self.one_at_a_time():
+                self.single = 1 if self.pending() else 0
+            for m in self.out:
+                m.old = bool(self.single)
         code = self.refused
         self._close()
         self.refused = code
@@ -180,7 +217,8 @@ class Oracle:
         self.silent += ms
         if self.state == "greeting":
             self.greeting_for += ms
-        self.pings += 1
+        if ms > drive.SOON:
+            self.pings += 1
 
     def on_pinged(self) -> None:
         self.pings += 1
@@ -192,6 +230,7 @@ class Oracle:
         self.need(not self.fault and not self.refused, "read on after the end")
         self.need(self.message is None, "read on with a message that is not delivered")
         self.silent = 0
+        self.asked = False
         self.buf += data
         self.advance()
 
@@ -228,16 +267,16 @@ class Oracle:
         was read; it is acknowledged and counted with its last byte, also where nobody gets it.
         """
         body = self.buf[head.size :]
-        if len(body) < 2:
-            return False
         if head.first >> 4 != 3:
             self.fault = RESOURCE if head.first == 0x90 else PROTOCOL
+            return False
+        if len(body) < 2:
             return False
         n = 2 + (body[0] << 8 | body[1]) + (2 if head.first & 6 else 0)
         if len(body) < n:
             if head.size + n > self.options.rx_size:
                 self.fault = RESOURCE
-                if n > head.length or head.first & 6 == 6 or head.first & 14 == 8:
+                if n > head.length or head.first & 6 == 6:
                     self.fault |= PROTOCOL  # it breaks two rules, and either may be told
             return False
         self.packets += 1
@@ -245,7 +284,7 @@ class Oracle:
         m = strict.publication(head.first, bytes(body[:n]))
         again = m.qos == 2 and m.pid in self.held
         self.check_room(m)
-        self.takers = [] if again else self.handlers(m.topic, large=True)
+        self.repeats = again
         self.large = m
         self.offset = 0
         self.more = self.total = head.length - n
@@ -259,12 +298,15 @@ class Oracle:
         self.large = m._replace(payload=bytes(self.buf[:n]))
         del self.buf[:n]
         self.more -= n
-        if self.takers:
-            self.left = list(self.takers)
+        takers = [] if self.repeats else self.handlers(m.topic, large=True)
+        if takers:
+            self.left = takers
             self.message = self.large
-        elif not self.more and not self.repeated(m):
+            return
+        self.offset += n
+        if not self.more and not self.repeated(m):
             self.skipped += 1
-            self.acknowledge(m.qos, m.pid)
+            self.acknowledge(m)
 
     def repeated(self, m: strict.Packet) -> bool:
         """Whether a message came before and is not released: then it is only answered."""
@@ -282,19 +324,21 @@ class Oracle:
         """The numbers of the subscriptions that match, of those that take large messages."""
         return [
             r.number
-            for r in self.requests
+            for r in self.subscriptions
             if r.number is not None
             and (r.chunks or not large)
             and any(strict.matches(f, topic) for f in r.filters)
         ]
 
-    def acknowledge(self, qos: int, pid: int) -> None:
+    def acknowledge(self, m: strict.Packet) -> None:
         """A message has been handled."""
-        if qos == 1:
-            self.answer(0x40, pid)
-        elif qos == 2:
-            self.held.add(pid)
-            self.answer(0x50, pid)
+        if m.qos == 1:
+            self.answer(0x40, m.pid)
+        elif m.qos == 2:
+            self.held.add(m.pid)
+            self.answer(0x50, m.pid)
+        elif m.dup:
+            self.dup0 += 1  # which nobody may send, and which harms nobody
 
     def answer(self, first: int, pid: int) -> None:
         """This has to be written."""
@@ -336,12 +380,11 @@ class Oracle:
                     self.released.append(m)
                 else:
                     m.wait = PUBREC
-        if not p.present:
-            self.requests = [r for r in self.requests if r.number is not None]
+        self.requests = (
+            [r for r in self.requests if r.filters] if p.present else list(self.subscriptions)
+        )
         for r in self.requests:
-            r.pid = 0
-            if r.state == SENT or not p.present:
-                r.state = DUE
+            r.due()
 
     def acknowledged(self, p: strict.Packet) -> None:
         """PUBACK, PUBREC or PUBCOMP."""
@@ -351,7 +394,8 @@ class Oracle:
                 self.early.append(m.pid)
             m.wait = PUBCOMP
             self.answer(0x62, p.pid)
-        elif m and p.name == m.wait:
+        elif m and (p.name == m.wait or (p.name == PUBACK and m.wait == PUBREC)):
+            self.downgraded += p.name != m.wait  # by a broker that does not have QoS 2
             m.done = True
             m.settled = self.streams
             del self.in_flight[p.pid]
@@ -362,14 +406,14 @@ class Oracle:
         """SUBACK or UNSUBACK."""
         for r in self.requests:
             if r.pid == p.pid and (p.name == "SUBACK") == (r.number is not None):
-                if r.number is None:
-                    self.requests.remove(r)
-                elif len(p.codes) != len(r.filters):
-                    raise strict.Broken("more or fewer return codes than filters")
-                else:
-                    r.granted = p.codes
-                    r.state = ANSWERED
-                    r.pid = 0
+                if r.number is not None:
+                    if len(p.codes) != len(r.asked):
+                        raise strict.Broken("more or fewer return codes than filters")
+                    codes = zip(r.asked, p.codes, strict=True)
+                    r.granted = bytes(code for f, code in codes if f in r.filters)
+                self.requests.remove(r)
+                r.state = ANSWERED
+                r.pid = 0
                 return
         self.strays += 1
 
@@ -386,7 +430,7 @@ class Oracle:
         if not self.left:
             if not self.options.fallback:
                 self.unrouted += 1
-                self.acknowledge(p.qos, p.pid)
+                self.acknowledge(p)
                 return
             self.left = [drive.FALLBACK]
         self.message = p
@@ -423,7 +467,7 @@ class Oracle:
             if self.offset == self.total:
                 self.received += 1
                 self.delivered += 1
-                self.acknowledge(m.qos, m.pid)
+                self.acknowledge(m)
             self.advance()
 
     # What goes out
@@ -464,6 +508,7 @@ class Oracle:
         elif raw == b"\xc0\0":
             self.need(self.pings, "PINGREQ too early")
             self.pings -= 1
+            self.asked = True
         else:
             self.wrong(f"wrote {raw!r}")
 
@@ -489,6 +534,11 @@ class Oracle:
             if not (m.done and m.qos == 0) and raw in (m.new, m.dup):
                 wanted = m.dup if m.qos and m.again and self.same else m.new
                 self.need(raw == wanted or m.unsure, f"DUP: {raw!r}")
+                if self.single == 2 and self.one_at_a_time():
+                    self.need(m.old, f"wrote {raw!r} before what is older")
+                    self.need(not self.under_way() or not m.qos, f"wrote {raw!r} beside another")
+                    self.need(not self.asked, f"wrote {raw!r} before PINGRESP")
+                m.stream = self.streams
                 m.begun = m.whole = True
                 m.unsure = False
                 m.done = m.done or not m.qos
@@ -496,6 +546,17 @@ class Oracle:
                 return
             self.need(self._may_skip(m), f"wrote {raw!r} before {m.new!r}")
         self.wrong(f"wrote {raw!r}, which is no message that waits")
+
+    def one_at_a_time(self) -> bool:
+        """Whether messages of an earlier connection may wait for each other."""
+        return self.single > 0 and any(m.old and not m.done for m in self.out)
+
+    def under_way(self) -> bool:
+        """Whether one of them was written, or is past its PUBREC, and is not settled."""
+        return any(
+            m.old and not m.done and m.qos and m.stream == self.streams
+            for m in self.out[: self.cursor]
+        )
 
     def _may_skip(self, m: Outgoing) -> bool:
         """Whether a message need not be sent on this connection."""
@@ -522,11 +583,15 @@ class Oracle:
         pid = raw[head.size] << 8 | raw[head.size + 1]
         body = raw[head.size + 2 :]
         for r in self.requests:
-            if r.state == DUE and r.body == body and (raw[0] == 0x82) == (r.number is not None):
+            if r.state != DUE:
+                continue
+            if (raw[0] == 0x82) == (r.number is not None) and r.is_body(body):
                 self.fresh(pid)
                 r.state = SENT
                 r.pid = pid
                 return
+            if r.filters:  # else it was taken back
+                break
         self.wrong(f"wrote {raw!r}, which nobody asked for")
 
     def fresh(self, pid: int) -> None:
@@ -541,6 +606,7 @@ class Oracle:
         if pid < 0:
             # While there is no connection a message may lie there that was acknowledged too early.
             full = self.pending() or self.calling is not None or self.state != "online"
+            full = full or any(r.state == DUE for r in self.requests)
             self.need(full, "no room in an empty ring")
             return
         m = Outgoing(pid, topic, payload, qos, retain)
@@ -557,37 +623,28 @@ class Oracle:
 
     def on_subscribed(self, done: int, number: int, qos: int) -> None:
         filters = list(FILTERS[number])
-        old = [r for r in self.requests if r.number is not None and r.filters == filters]
-        room = len(self.requests) - len(old) < self.options.subscriptions
+        old = [r for r in self.subscriptions if r.filters == filters]
+        room = len(self.subscriptions) - len(old) < self.options.subscriptions
         self.need(room == done, "room for a subscription")
         if done:
             for r in old:
-                self.requests.remove(r)
-            self.requests.append(Request(filters, number, qos, self.options.chunks(number)))
+                self.subscriptions.remove(r)
+            self.subscriptions.append(Request(filters, number, qos, self.options.chunks(number)))
+            self.requests.append(self.subscriptions[-1])
 
     def on_unsubscribed(self, done: int, joined: bytes) -> None:
         filters = joined.split(b" ")
-        subscriptions = [r for r in self.requests if r.number is not None]
-        known = all(any(f in r.filters for r in subscriptions) for f in filters)
-        rest = [[f for f in r.filters if f not in filters] for r in subscriptions]
-        room = [] in rest or len(self.requests) < self.options.subscriptions
-        self.need((known and room) == done, "to unsubscribe")
-        if not done:
-            return
-        for r, left in zip(subscriptions, rest, strict=True):
-            if not left:
-                self.requests.remove(r)
-            elif left != r.filters:
-                if r.granted:
-                    r.granted = bytes(r.granted[r.filters.index(f)] for f in left)
-                r.filters = left
-                r.pid = 0
-                r.state = DUE if r.state == SENT else r.state
+        self.need(done, "to unsubscribe")
+        for r in self.subscriptions:
+            r.narrow(filters)
+        self.subscriptions = [r for r in self.subscriptions if r.filters]
         self.requests.append(Request(filters, None, 0))
 
     # When nothing moves
 
-    def on_quiet(self, online, received, unrouted, skipped, strays, pending) -> None:
+    def on_quiet(
+        self, online, received, unrouted, skipped, strays, pending, dup0, downgraded
+    ) -> None:
         self.need(not self.fault, "a broken rule is not noticed")
         self.need(not self.refused or self.state == "closed", "a refusal is not noticed")
         self.need(self.message is None, f"not delivered: {self.message}")
@@ -595,17 +652,33 @@ class Oracle:
         got = (received, unrouted, skipped, strays)
         wanted = (self.received, self.unrouted, self.skipped, self.strays)
         self.need(got == wanted, f"received, unrouted, skipped, strays: {got}, not {wanted}")
+        self.need(dup0 == self.dup0, f"DUP at QoS 0: {dup0}, not {self.dup0}")
+        self.need(downgraded == self.downgraded, f"downgraded: {downgraded}")
         self.need(pending == self.pending(), f"pending: {pending}, not {self.pending()}")
-        if online:
-            self.need(not self.answers, f"not answered: {self.answers}")
-            self.need(not self.wire, f"half a packet is out: {bytes(self.wire)!r}")
-            forgotten = [m.pid for m in self.released if m.again and not m.done]
-            self.need(not forgotten, f"PUBREL does not go again: {forgotten}")
-            for m in self.out[self.cursor :]:
-                self.need(self._may_skip(m), f"not written: {m.new!r}")
-            due = [r.body for r in self.requests if r.state == DUE]
-            self.need(not due, f"not asked for: {due}")
+        if not online:
+            return
+        self.need(not self.answers, f"not answered: {self.answers}")
+        self.need(not self.wire, f"half a packet is out: {bytes(self.wire)!r}")
+        due = [r.variants for r in self.requests if r.state == DUE and r.filters]
+        self.need(not due or self.pending(), f"not asked for: {due}")
+        if self.one_at_a_time():
+            if self.single == 2:
+                waits = self.asked or self.under_way() or self.releasing()
+                self.need(waits, "nothing goes again")
+            if self.asked or self.under_way() or self.releasing():
+                return
+        forgotten = [m.pid for m in self.released if m.again and not m.done]
+        self.need(not forgotten, f"PUBREL does not go again: {forgotten}")
+        for m in self.out[self.cursor :]:
+            self.need(self._may_skip(m), f"not written: {m.new!r}")
+
+    def releasing(self) -> bool:
+        """Whether the PUBREL of an old message was written again, and is not answered."""
+        return any(
+            m.old and not m.done and m.wait == PUBCOMP and m not in self.released
+            for m in self.out
+        )
 
     def on_granted(self, number: int, granted: bytes | None) -> None:
-        wanted = [r.granted for r in self.requests if r.number == number]
+        wanted = [r.granted for r in self.subscriptions if r.number == number]
         self.need(wanted == [granted], f"granted: {granted!r}, not {wanted}")

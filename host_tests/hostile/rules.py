@@ -132,7 +132,9 @@ for bits in (6, 7, 14, 15):
         large(0x30 | bits, 5000, TOPIC + b"\0\1"), "protocol"
     )
 for bits in (8, 9):
-    RULES[f"DUP at QoS 0: flags {bits}"] = Rule(publish(b"t", first=0x30 | bits), "protocol")
+    RULES[f"DUP at QoS 0, which nobody may send, harms nobody: flags {bits}"] = Rule(
+        publish(b"t", first=0x30 | bits), gets=[(b"t", b"x", 0, bits & 1, 1)]
+    )
 for qos in (1, 2):
     RULES[f"packet identifier 0: PUBLISH at QoS {qos}"] = Rule(publish(b"t", qos, 0), "protocol")
     RULES[f"packet identifier 0: a message that is skipped, at QoS {qos}"] = Rule(
@@ -271,6 +273,14 @@ RULES["in flight: QoS 2, PUBREC comes again"] = Rule(
 )
 RULES["in flight: QoS 2, to the end"] = Rule(
     packet(0x50, b"\0\1") + packet(0x70, b"\0\1"), says=packet(0x62, b"\0\1"), given="publishing 2"
+)
+RULES["in flight: QoS 2, PUBACK of a broker that does not have it"] = Rule(
+    packet(0x40, b"\0\1") + packet(0x50, b"\0\1") + MESSAGE, gets=[GOT], given="publishing 2"
+)
+RULES["in flight: QoS 2, PUBACK after PUBREC settles nothing"] = Rule(
+    packet(0x50, b"\0\1") + packet(0x40, b"\0\1") + packet(0x50, b"\0\1"),
+    says=packet(0x62, b"\0\1") * 2,
+    given="publishing 2",
 )
 RULES["in flight: QoS 2, PUBCOMP before PUBREC"] = Rule(
     packet(0x70, b"\0\1") + packet(0x50, b"\0\1"), says=packet(0x62, b"\0\1"), given="publishing 2"

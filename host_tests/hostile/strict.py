@@ -76,8 +76,6 @@ def first_byte(first: int, level: int) -> str:
     if kind == 3:
         if flags & 6 == 6:
             raise Broken("QoS 3")
-        if flags & 14 == 8:
-            raise Broken("DUP at QoS 0")
         return "PUBLISH"
     if kind not in NAMES:
         raise Broken("a type that no server sends")

@@ -90,7 +90,7 @@ def test_packet_identifiers_go_round_and_skip_0_and_those_in_use(qos: int, clock
 
 
 def test_a_subscribe_does_not_take_an_identifier_in_flight(clock: Clock) -> None:
-    bench = Bench(clock, inflight=1, subscriptions=2).online()
+    bench = Bench(clock, inflight=1, subscriptions=2, tx_size=1 << 20).online()  # for all of them
     waits = bench.client.publish(b"t", b"stays", 1)
     assert waits is not None
     taken = set()
@@ -114,7 +114,7 @@ def test_dup_on_what_is_sent_again_in_the_order_of_publishing(clock: Clock) -> N
     bench.client.poll()
     first = bench.published()
     assert [p.dup for p in first] == [False] * 5
-    bench.lose()
+    bench.outage()
     bench.online(present=True)
     again = bench.published()
     assert [(p.payload, p.dup) for p in again] == [
@@ -128,7 +128,7 @@ def test_no_dup_at_qos_0_when_it_was_cut(clock: Clock) -> None:
     bench.client.publish(b"t", b"cut")
     bench.stream.room = 4
     bench.client.poll()
-    bench.lose()
+    bench.outage()
     bench.online(present=True)
     assert [(p.payload, p.dup) for p in bench.published()] == [(b"cut", False)]
 
@@ -139,12 +139,37 @@ def test_pubrel_goes_again_for_a_message_past_pubrec(clock: Clock) -> None:
     bench.client.poll()
     bench.feed(*[peer.pubrec(pid) for pid in pids[:2]])
     bench.sent()
-    bench.lose()
+    bench.outage()
     bench.online(present=True)
     sent = [(p.first, p.pid) for p in bench.sent() if p.first == 0x62]
     assert sent == [(0x62, pid) for pid in pids[:2]]
     bench.feed(*[peer.pubcomp(pid) for pid in pids[:2]])
     assert bench.client.pending == 1
+
+
+def test_after_the_peer_has_closed_one_at_a_time_and_behind_a_pingresp(clock: Clock) -> None:
+    bench = Bench(clock, clean_session=False).online()
+    pids = [bench.client.publish(b"t", b"%d" % i, qos) for i, qos in enumerate((2, 1, 2))]
+    bench.client.poll()
+    bench.feed(peer.pubrec(pids[0]))
+    bench.sent()
+    bench.lose()
+    bench.client.publish(b"t", b"new")
+    bench.online(present=True)
+    assert bench.sent() == [(0xC0, b"")]
+    bench.feed(peer.PINGRESP)
+    assert [(p.first, p.pid) for p in bench.sent()] == [(0x62, pids[0])]
+    bench.feed(peer.pubcomp(pids[0]))
+    for pid, qos, ack in ((pids[1], 1, peer.puback), (pids[2], 2, peer.puback)):
+        for packet in bench.sent():
+            if packet.first == 0xC0:
+                bench.feed(peer.PINGRESP)
+            else:
+                again = peer.take_apart(packet)
+                assert (again.pid, again.qos, again.dup) == (pid, qos, True)
+        bench.feed(ack(pid))
+    assert [p.payload for p in bench.published()] == [b"new"]
+    assert (bench.client.pending, bench.client.stats.downgraded) == (0, 1)
 
 
 # Session present = 0: the broker has forgotten
@@ -185,7 +210,7 @@ def test_an_unacknowledged_publish_goes_again(
     bench.client.publish(b"t", b"x", 1)
     bench.client.poll()
     bench.sent()
-    bench.lose()
+    bench.outage()
     bench.online(present=present)
     assert [p.dup for p in bench.published()] == [dup]
     assert (bench.client.stats.resent, bench.client.stats.renewed) == (1, renewed)
@@ -199,7 +224,7 @@ def test_a_qos_2_message_past_pubrec_goes_as_new_to_a_broker_that_has_forgotten(
     bench.client.poll()
     bench.feed(peer.pubrec(pid))
     bench.sent()
-    bench.lose()
+    bench.outage()
     bench.online(present=False)
     assert [(p.payload, p.dup, p.pid) for p in bench.published()] == [(b"x", False, pid)]
     assert bench.client.stats.renewed == 1, "the application is told"

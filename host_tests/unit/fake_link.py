@@ -179,6 +179,12 @@ class Bench:
         self.drain()
         assert not self.client.connected
 
+    def outage(self) -> None:
+        """Ends the connection from neither side: the network has failed."""
+        self.stream.raises["read"] = OSError(errno.EHOSTUNREACH, "read")
+        self.drain()
+        assert not self.client.connected
+
     def published(self) -> list[peer.Publish]:
         """The same, when all of them are to be PUBLISH."""
         return [peer.take_apart(p) for p in self.sent()]

@@ -69,21 +69,23 @@ class Inbox(list):
 def test_an_option_out_of_its_limits(option: str, value: int, limits: str, clock: Clock) -> None:
     with pytest.raises(ValueError) as caught:
         Client(b"unit", link=FakeLink(clock), **{option: value})
-    assert f"{option}: {value}, allowed is {limits}" in str(caught.value)
+    assert str(caught.value).startswith(f"{option} must be {limits}")
+    assert str(caught.value).endswith(f", not {value}")
 
 
 LONG = b"x" * 65_536
 PUBLISH_FAULTS: list = [
-    ({"topic": b""}, "topic name: not allowed: b''"),
-    ({"topic": b"a/+"}, "topic name: not allowed: b'a/+'"),
-    ({"topic": "a/#"}, "topic name: not allowed: b'a/#'"),
-    ({"topic": b"a\0"}, "topic name: not allowed: b'a\\x00'"),
-    ({"topic": b"\xff"}, "topic name: not allowed: b'\\xff'"),
-    ({"topic": LONG}, "topic name: bytes: 65536, allowed is 0 to 65535"),
-    ({"qos": 3}, "qos: 3, allowed is 0 to 2"),
-    ({"qos": -1}, "qos: -1, allowed is 0 to 2"),
-    ({"payload": bytes(1021)}, "packet: 1027 bytes, tx_size allows 1024"),
-    ({"payload": bytes(1017), "qos": 1}, "packet: 1025 bytes, tx_size allows 1024"),
+    ({"topic": b""}, "topic name b'': must not be empty"),
+    ({"topic": b"a/+"}, "topic name b'a/+': wildcards are not allowed"),
+    ({"topic": "a/#"}, "topic name b'a/#': wildcards are not allowed"),
+    ({"topic": b"a\0"}, "topic name b'a\\x00': U+0000 is not allowed"),
+    ({"topic": b"\xff"}, "topic name b'\\xff': not UTF-8"),
+    ({"topic": LONG}, "topic name must be at most 65535 bytes, not 65536"),
+    ({"topic": bytearray(LONG)}, "topic name must be at most 65535 bytes, not 65536"),
+    ({"qos": 3}, "qos must be 0 to 2, not 3"),
+    ({"qos": -1}, "qos must be 0 to 2, not -1"),
+    ({"payload": bytes(1021)}, "packet must be at most tx_size, 1024 bytes, not 1027"),
+    ({"payload": bytes(1017), "qos": 1}, "packet must be at most tx_size, 1024 bytes, not 1025"),
 ]
 
 
@@ -109,12 +111,12 @@ def test_a_payload_that_cannot_be_copied_leaves_nothing_behind(qos: int, bench: 
 @pytest.mark.parametrize(
     ("filters", "message"),
     [
-        (b"", "topic filter: not allowed: b''"),
-        (b"a#", "topic filter: not allowed: b'a#'"),
-        (b"#/a", "topic filter: not allowed: b'#/a'"),
-        ([b"a", b"b+"], "topic filter: not allowed: b'b+'"),
-        (LONG, "topic filter: bytes: 65536, allowed is 0 to 65535"),
-        ([], "topic filters: 0, allowed is 1 to 65535"),
+        (b"", "topic filter b'': must not be empty"),
+        (b"a#", "topic filter b'a#': a wildcard must be a whole level"),
+        (b"#/a", "topic filter b'#/a': a wildcard must be a whole level"),
+        ([b"a", b"b+"], "topic filter b'b+': a wildcard must be a whole level"),
+        (LONG, "topic filter must be at most 65535 bytes, not 65536"),
+        ([], "number of topic filters must be 1 to 65535, not 0"),
     ],
     ids=lambda v: str(v)[:30],
 )
@@ -126,17 +128,15 @@ def test_subscribe_names_what_is_wrong(filters, message: str, bench: Bench) -> N
 
 def test_subscribe_names_its_limits(clock: Clock) -> None:
     client = Bench(clock, subscriptions=1).client
-    with pytest.raises(ValueError, match="qos: 3, allowed is 0 to 2"):
+    with pytest.raises(ValueError, match="qos must be 0 to 2, not 3"):
         client.subscribe(b"a", print, 3)
     client.subscribe(b"a", print)
-    with pytest.raises(ValueError, match="subscriptions: 2, allowed is 1"):
+    with pytest.raises(ValueError, match="subscriptions must be at most 1"):
         client.subscribe(b"b", print)
-    with pytest.raises(ValueError, match="not subscribed to: b'c'"):
-        client.unsubscribe(b"c")
 
 
 def test_a_subscription_without_a_handler_is_refused(bench: Bench) -> None:
-    with pytest.raises(ValueError, match="handler"):
+    with pytest.raises(TypeError, match="handler must be callable, not None"):
         bench.client.subscribe(b"a", None)  # type: ignore[arg-type]
     bench.client.poll()
     assert bench.sent() == []
@@ -145,11 +145,11 @@ def test_a_subscription_without_a_handler_is_refused(bench: Bench) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((b"",), "will topic: not allowed: b''"),
-        ((b"a/#",), "will topic: not allowed: b'a/#'"),
-        ((LONG,), "will topic: bytes: 65536"),
-        ((b"t", LONG), "will payload: bytes: 65536, allowed is 0 to 65535"),
-        ((b"t", b"", 3), "will qos: 3, allowed is 0 to 2"),
+        ((b"",), "will topic b'': must not be empty"),
+        ((b"a/#",), "will topic b'a/#': wildcards are not allowed"),
+        ((LONG,), "will topic must be at most 65535 bytes, not 65536"),
+        ((b"t", LONG), "will payload must be at most 65535 bytes, not 65536"),
+        ((b"t", b"", 3), "will qos must be 0 to 2, not 3"),
     ],
 )
 def test_set_will_names_what_is_wrong(arguments, message: str, clock: Clock) -> None:
@@ -317,6 +317,20 @@ def test_a_session_cut_in_two_everywhere(clock: Clock) -> None:
         receive([data[:at], data[at:]], clock)
 
 
+@pytest.mark.parametrize("stale", [62, 100, 127])
+def test_a_header_cut_behind_its_first_byte_is_not_judged(stale: int, clock: Clock) -> None:
+    """Whatever lies behind it in the buffer."""
+    bench = Bench(clock, rx_size=64).online()
+    pid = bench.client.publish(b"t", b"", 1)
+    bench.client.poll()
+    message = peer.publish(b"t", bytes([stale]) * 50)
+    bench.feed(message[:20])
+    bench.feed(message[20:])
+    bench.feed(b"\x40")
+    bench.feed(b"\x02" + pid.to_bytes(2, "big"))
+    assert (bench.client.error, bench.client.pending) == (None, 0)
+
+
 def test_a_session_that_arrives_while_nothing_can_be_sent(clock: Clock) -> None:
     """More acknowledgements are owed than there is room for: reading waits, nothing is lost."""
     inbox = Inbox()
@@ -458,7 +472,7 @@ def test_a_handler_may_call_the_client(clock: Clock) -> None:
 
 def test_a_handler_may_disconnect(clock: Clock) -> None:
     bench = Bench(clock)
-    bench.client._receiving = (8, 32, lambda message: bench.client.disconnect())
+    bench.client.options["on_message"] = lambda message: bench.client.disconnect()
     bench.online()
     bench.feed(peer.publish(b"t", b"", 1, 1) + peer.publish(b"t", b"", 1, 2))
     assert bench.client.state == "offline"
@@ -486,7 +500,7 @@ def test_the_suback_of_a_subscription_that_was_replaced_is_no_one_s(
     inbox = Inbox()
     replaced = bench.client.subscribe(b"t", inbox, 1)
     bench.feed(peer.suback(old.pid, 0))
-    assert (replaced.granted, bench.client.stats.strays) == (None, 1)
+    assert (replaced.granted, bench.client.stats.strays) == (None, 0)
     bench.stream.room = None
     bench.client.poll()
     new = bench.sent()[-1]
@@ -508,6 +522,22 @@ def test_unsubscribe_from_one_of_several(bench: Bench) -> None:
     assert inbox == [(b"b", b"2")]
 
 
+def test_unsubscribe_from_what_an_earlier_run_has_subscribed_to(clock: Clock) -> None:
+    bench = Bench(clock, subscriptions=1, clean_session=False)
+    inbox = Inbox()
+    bench.client.subscribe(b"a", inbox)
+    gone = bench.client.unsubscribe(["b", b"c/#"])
+    bench.online(present=True)
+    subscribe, unsubscribe = bench.sent()
+    assert (subscribe.first, unsubscribe.first) == (0x82, 0xA2)
+    assert unsubscribe.body[2:] == b"\0\1b\0\3c/#"
+    assert gone.granted is None
+    bench.feed(peer.unsuback(unsubscribe.pid))
+    assert gone.granted == b""
+    bench.feed(peer.publish(b"a", b"1"))
+    assert inbox == [(b"a", b"1")]
+
+
 def test_a_request_that_was_not_answered_goes_again(clock: Clock) -> None:
     bench = Bench(clock, clean_session=False)
     bench.client.subscribe(b"t", print, 1)
@@ -525,7 +555,9 @@ def test_mqtt_3_1_takes_a_kept_session_for_remembered_and_subscribes_again(clock
     bench.client.publish(b"t", b"x", 2)
     bench.client.poll()
     bench.sent()
-    bench.lose()
+    bench.client.ping()
+    bench.pass_time(10_100)
+    assert bench.client.error.kind == "timeout"
     bench.online()
     packets = bench.sent()
     assert sorted(p.first for p in packets) == [0x3C, 0x82]
@@ -572,6 +604,26 @@ def test_poll_waits_as_long_as_it_is_told(ms: int, bench: Bench) -> None:
     before = bench.clock.now
     assert bench.client.poll(ms) is False
     assert bench.clock.now - before == ms
+
+
+def test_a_request_that_waits_for_room_does_not_hurry_a_pingresp(clock: Clock) -> None:
+    bench = Bench(clock, tx_size=64, timeout=5).online()
+    pid = bench.client.publish(b"t", bytes(50), 1)
+    bench.client.poll()
+    waiting = bench.client.subscribe(b"a/topic", print)  # and there is no room
+    bench.client.ping()
+    bench.client.poll()
+    bench.sent()
+    bench.pass_time(1000)
+    assert (bench.client.connected, bench.sent()) == (True, [])
+    bench.feed(peer.puback(pid))
+    bench.pass_time(50)
+    (subscribe,) = bench.sent()
+    bench.feed(peer.suback(subscribe.pid, 0))
+    assert waiting.granted == b"\0"
+    bench.client.ping()
+    bench.pass_time(5100)
+    assert bench.client.error.kind == "timeout"
 
 
 def test_poll_returns_when_something_comes_in(bench: Bench) -> None:
@@ -646,6 +698,22 @@ def test_the_pause_starts_anew_after_a_while_online(clock: Clock) -> None:
         clock.now += 1
         bench.client.poll()
     assert clock.now - lost <= 101
+
+
+def test_a_broker_that_closes_at_once_is_tried_less_and_less_often(clock: Clock) -> None:
+    bench = Bench(clock, retry_ms=100, retry_max_ms=100_000, keepalive=0)
+    pauses = []
+    for _ in range(8):
+        bench.online()
+        bench.pass_time(200)
+        bench.lose()
+        lost = clock.now
+        while bench.client.state == "waiting":
+            clock.now += 1
+            bench.client.poll()
+        pauses.append(clock.now - lost)
+    assert pauses[-1] >= 50 * 2**7
+    assert pauses == sorted(pauses)
 
 
 def test_a_name_is_looked_up_once_and_again_after_some_failures(clock: Clock) -> None:

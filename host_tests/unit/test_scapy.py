@@ -19,7 +19,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import peer
-from flatmq.wire import connect
+from flatmq.setup import connect
 
 logging.getLogger("scapy").setLevel(logging.ERROR)  # it tells what it misses in the network
 
@@ -83,7 +83,7 @@ def test_publish_and_publish_again(topic, payload, qos, retain) -> None:
         bench.client.poll()
         sent = [(0, bench.sent())]
         if qos:  # once more, to a broker that remembers
-            bench.lose()
+            bench.outage()
             bench.online(present=True)
             sent.append((1, bench.sent()))
     for dup, packets in sent:

@@ -14,42 +14,34 @@ if TYPE_CHECKING:
 
     from .client import Client
 
-_KEPT = {
+MODULES = {
     "connect": "blocking",
     "disconnect": "blocking",
     "drop": "resend",
+    "ping": "connection",
     "publish_from": "pieces",
-    "start": "connection",
-    "wait": "blocking",
-}
-_LET_GO = {
     "set_credentials": "setup",
     "set_will": "setup",
+    "start": "connection",
     "subscribe": "requests",
     "unsubscribe": "requests",
+    "wait": "connection",
 }
 
 
-def _function(module, name):
-    return getattr(__import__("flatmq." + module, None, None, (name,)), name)
-
-
-def method(client: "Client", name: str) -> "Any":
-    """Return the method `name` of a client. AttributeError if it has none."""
-    if name in _LET_GO:
-        return lambda *a, **options: _function(_LET_GO[name], name)(client, *a, **options)
-    if name not in _KEPT:
+def method(client: "Client | None", name: str) -> "Any":
+    """Return the method `name` of a client; without one, the function. AttributeError if there is
+    none. A module with a function `bound` is not kept."""
+    if name not in MODULES:
         raise AttributeError(f"Client has no attribute {name!r}")
-    setattr(type(client), name, _function(_KEPT[name], name))
+    module = __import__("flatmq." + MODULES[name], None, None, (name,))
+    if client is None:
+        return getattr(module, name)
     unload("calls")
+    if hasattr(module, "bound"):
+        return module.bound(client, name)
+    setattr(type(client), name, getattr(module, name))
     return getattr(client, name)
-
-
-def add_all(owner: type) -> None:
-    """Make all of these functions methods of the class `owner`."""
-    for names in (_KEPT, _LET_GO):
-        for name in names:
-            setattr(owner, name, _function(names[name], name))
 
 
 def unload(*names: str) -> None:

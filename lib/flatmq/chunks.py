@@ -3,31 +3,8 @@
 Loaded with the first such message.
 """
 
-from .port import const
 from .reader import LATER
 from .router import Router
-
-TYPE_CHECKING = const(0)
-if TYPE_CHECKING:
-    from .client import Client
-
-
-def begin(s: "Client", first: int, at: int, t: int, have: int, end: int) -> "int | str":
-    """Begin with a packet larger than the buffer of a client, from `at` to `end`, whose body
-    begins at `t`; the bytes up to `have` are there. Returns where its payload begins, 0 if its
-    header is cut, or the rule that it breaks."""
-    if first & 0xF0 != 0x30:
-        return "larger than rx_size" if first == 0x90 else "length"
-    n = t + 2
-    if n > have:
-        return 0
-    n += (s.rx[t] << 8 | s.rx[t + 1]) + (2 if first & 6 else 0)
-    if n > have:
-        return 0 if n - at <= s.rx_size else "topic name > rx_size"
-    router = s.load()
-    if not router.large:
-        router.large = Chunks(router)
-    return router.large.begin(first, t, n, end - n)
 
 
 class Chunks:
@@ -38,21 +15,36 @@ class Chunks:
         self._new = True  # it was not received before
         self._taken = False  # somebody takes it
 
-    def begin(self, first: int, at: int, end: int, size: int) -> "int | str":
-        """Begin with a PUBLISH whose topic name and packet identifier lie from `at` to `end`;
-        `size` bytes of payload follow, for `piece`. Returns `end`, or the rule that it breaks."""
+    def begin(self, t: int, have: int) -> "int | str":
+        """Begin with a message: see `Router.begin`. Its payload comes to `piece`."""
+        m = self._router.message
+        if m.first & 0xF0 != 0x30:
+            return "larger than rx_size" if m.first == 0x90 else "length"
+        n = t + 2
+        if n > have:
+            return 0
+        n += m.buf[t] << 8 | m.buf[t + 1]
+        if m.qos:
+            n += 2
+        if n > have:
+            if n - m.at <= len(m.buf) // 2 - 1:
+                return 0
+            return "topic name > rx_size"
+        m.size = m.end - n
+        m.end = n
+        return self._take(t)
+
+    def _take(self, at):
+        """Begin with the message whose topic name and packet identifier lie from `at` to `end`."""
         r = self._router
         m = r.message
-        m.set_flags(first)
-        m.end = end
-        m.at = end - 2 if first & 6 else end
+        m.at = m.end - 2 if m.qos else m.end
         if r.find(at, m.at, True) < 0:
             return "not a topic name"
         what = r.number()
         if what is not None and what is not LATER:  # the answer comes with the last piece
             return what
         self._new = m.qos < 2 or m.id not in r.client.received
-        m.size = size
         m.offset = 0
         # The name moves to where nothing is read to, and lasts until the last piece is handled.
         at = 0
@@ -62,7 +54,7 @@ class Chunks:
             m.topic_at += 1
         m.topic_at = 0
         m.topic_end = at
-        return end
+        return m.end
 
     def piece(self, at: int, end: int) -> "str | None":
         """Handle the next bytes of the payload. Returns None, or LATER."""
@@ -80,6 +72,8 @@ class Chunks:
             m.offset = m.size = 0
             if m.qos:
                 r.answer()
+            if m.first & 14 == 8:
+                r.client.stats.dup0 += 1
             if self._new and self._taken:
                 r.client.stats.received += 1
             elif self._new:

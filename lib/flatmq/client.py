@@ -1,8 +1,10 @@
 """The client: a session with a clock and a connection, driven by one polling loop."""
 
+# Imported, a builtin is found at once; else only after a miss in the module.
 import random  # noqa: F401 (with ticks_ms, what all modules of the client use)
+from builtins import next
 
-from .port import MICROPYTHON, const, ticks_add, ticks_diff, ticks_ms
+from .port import MICROPYTHON, const, ticks_diff, ticks_ms
 from .session import Session
 
 TYPE_CHECKING = const(0)
@@ -10,21 +12,29 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any
 
+    from . import blocking, connection, pieces, requests, resend, setup
     from .connection import Connection
     from .error import MQTTError
     from .message import Message
     from .router import Router
-
-_NEVER = const(268435455)  # ms, 3 days
-
-# Looking up a builtin costs a miss in the module first.
-_next = next
 
 
 def silent() -> "Iterator[None]":
     """Do nothing, at each step: what an offline client reads and writes."""
     while True:
         yield None
+
+
+def pausing(c: "Client") -> "Iterator[BaseException | None]":
+    """Wait, at each step, for the `patience` of a client or until its link has something to do.
+    Yields what the link raised: a function that catches it by name has its frame on the heap."""
+    while True:
+        try:
+            c.link.wait(c.patience, c.blocked or c.state == "connecting")
+        except BaseException as e:
+            yield e
+        else:
+            yield None
 
 
 class Client(Session):
@@ -68,27 +78,29 @@ class Client(Session):
     connection: "Connection"  # None until start()
     outgoing: "Iterator[Any]"  # Session.writing on this connection
     incoming: "Iterator[Any]"  # reader.reading on it, or what leads to it
-    timeout: int  # ms
-    interval: int  # ms without a packet until PINGREQ: a quarter of the keep alive is spare
+    pause: "Iterator[BaseException | None]"  # pausing(self)
+    patience: int  # ms that it waits
     due: int  # when time matters next
     heard: int  # when bytes last came in
     asked: bool  # a PINGREQ has left since
     busy: bool  # what came in is being handled
     rx: bytearray  # the receive buffer
-    rx_size: int
-    release_dup: bool  # PUBREL may have DUP, as in MQTT 3.1
     router: "Router | None"  # the receiving half, once it is needed
     # Is offered the bytes from the beginning of each packet on, `bulk(buf, at, end)`, and returns
     # up to where it took whole packets; to be set before start().
     bulk: "Callable[[bytearray, int, int], int] | None"
 
     if TYPE_CHECKING:  # the methods that `calls` adds
-        from .blocking import connect, disconnect, wait
-        from .connection import start
-        from .pieces import publish_from
-        from .requests import subscribe, unsubscribe
-        from .resend import drop
-        from .setup import set_credentials, set_will
+        connect = blocking.connect  # an import in a class has no type
+        disconnect = blocking.disconnect
+        drop = resend.drop
+        publish_from = pieces.publish_from
+        set_credentials = setup.set_credentials
+        set_will = setup.set_will
+        start = connection.start
+        subscribe = requests.subscribe
+        unsubscribe = requests.unsubscribe
+        wait = blocking.wait
 
         def __init__(
             self,
@@ -140,11 +152,11 @@ class Client(Session):
             return False
         self.now = ticks_ms()
         # The clock wraps at 30 bits: the sign of the difference is bit 29.
-        if not self.now - self.due & 0x20000000:
-            self._late()
+        if not self.now - self.due & 0x20000000 and self.connection:
+            self.connection.late()
         if self.queued:
             self.flush()
-        moved = _next(self.incoming)
+        moved = next(self.incoming)
         if moved is None:
             return self._wait(ms) if ms > 0 else False
         if moved is not True:
@@ -158,14 +170,19 @@ class Client(Session):
         if self.state != "offline":
             ms = min(ms, ticks_diff(self.due, self.now))
         if ms > 0:
-            self.link.wait(ms, self.blocked or self.state == "connecting")
+            self.patience = ms
+            e = next(self.pause)
+            if e is not None:
+                if not self.connection or not isinstance(e, Exception):
+                    raise e
+                self.connection.lost("closed", "wait", e)
         return self.poll()
 
     def flush(self) -> None:
         """Hand what is queued to the network, as far as it takes it now. Reads nothing."""
         if self.answers and self.gate is not None:
             self.held = self.gate(None) is False
-        e = _next(self.outgoing)
+        e = next(self.outgoing)
         if e is not None:
             self.connection.lost("closed", "write", e)
 
@@ -181,40 +198,6 @@ class Client(Session):
             return True
         self.connection.lost("closed", "read", what)
         return False
-
-    def _late(self):
-        """Do what is due by the clock: keep alive, and the deadline of CONNACK."""
-        if self.state == "greeting":
-            self.connection.lost("timeout", "greeting")
-        if self.state != "online":
-            return
-        if self.router and self.router.waiting:
-            from .requests import send
-
-            send(self.router)
-        left = self.timeout - ticks_diff(self.now, self.wrote)
-        if left <= 0 or not (self.large and self.large.sending):
-            # Else PINGREQ waits for the end of the message; bytes that are taken show life, too.
-            if self.asked:
-                self.connection.lost("timeout", "PINGRESP")
-                return
-            self.connection.steady()
-            left = max(ticks_diff(self.now, self.wrote), ticks_diff(self.now, self.heard))
-            left = self.interval - left
-        if left > 0:
-            self.due = ticks_add(self.now, left)
-        elif self.interval != _NEVER:
-            self.ping()
-
-    def ping(self) -> None:
-        """Send a PINGREQ. The connection ends if nothing comes in for `timeout` s, or for three
-        quarters of the keep alive if that is less."""
-        if self.state == "online" and not self.asked:
-            if self.answers <= self.room:  # else bytes wait to go out, which will do as well
-                self.answer(0xC0)
-            self.asked = True
-            self.now = ticks_ms()
-            self.due = ticks_add(self.now, min(self.timeout, self.interval))
 
     def load(self) -> "Router":
         """Return the receiving half, which a client that only publishes does not load."""
@@ -234,6 +217,7 @@ class Client(Session):
 
 
 if not MICROPYTHON:
-    from .calls import add_all
+    from . import calls
 
-    add_all(Client)
+    for name in calls.MODULES:
+        setattr(Client, name, calls.method(None, name))

@@ -3,6 +3,8 @@
 Memory is allocated here: by the lookup, the socket, an error, and what runs on a connection.
 """
 
+import errno
+
 from . import client as clock
 from .client import silent
 from .port import const, ticks_add, ticks_diff
@@ -15,7 +17,11 @@ if TYPE_CHECKING:
 
     from .client import Client
 
+_BY_PEER = (errno.ECONNRESET, errno.ECONNABORTED, 32)  # EPIPE, a name that boards lack
+_NEVER = const(268435455)  # ms, 3 days
 _LOOK_UP = const(4)  # after so many failed tries the name is looked up again
+_SOON = const(20)  # ms until a request is tried again that found no room
+_STEADY = const(10000)  # ms online after which the next loss starts with a short wait again
 
 
 def start(self: "Client") -> None:
@@ -26,14 +32,39 @@ def start(self: "Client") -> None:
         self.connection.start()
 
 
+def ping(self: "Client") -> None:
+    """Send a PINGREQ. The connection ends if nothing comes in for `timeout` s, or for three
+    quarters of the keep alive if that is less."""
+    if self.connected and not self.asked:
+        self.connection.ping()
+
+
+def wait(self: "Client", timeout_ms: int) -> bool:
+    """Poll until `pending` is 0, for at most `timeout_ms`. Returns whether it is."""
+    end = ticks_add(clock.ticks_ms(), timeout_ms)
+    while self.pending:
+        left = ticks_diff(end, clock.ticks_ms())
+        if left <= 0:
+            return False
+        self.flush()
+        if self.pending:
+            self.poll(left)
+    return True
+
+
 class Connection:
     """The connection of a `client` over its link: `stream` while there is one."""
 
     def __init__(self, client: "Client") -> None:
         self.client = client
         self.stream: Any = None
+        self._timeout = client.options["timeout"] * 1000
+        # ms without a packet until PINGREQ: a quarter of the keep alive is left for the way.
+        self._interval = client.options["keepalive"] * 750 or _NEVER
         self._delay = client.options["retry_ms"]  # before the next try
         self._tries = 0
+        self._since = 0  # when the connection was accepted,
+        self._asked = 0  # and when the last PINGREQ was made
 
     def dialing(self) -> "Iterator[None]":
         """Connect, step by step, as soon as the client's `due` has passed."""
@@ -50,7 +81,7 @@ class Connection:
                     link.resolve()
                 what = "connect"
                 c.state = "connecting"
-                c.due = ticks_add(clock.ticks_ms(), c.timeout)
+                c.due = ticks_add(clock.ticks_ms(), self._timeout)
                 link.connect()
                 while True:
                     self.stream = link.stream()
@@ -93,16 +124,16 @@ class Connection:
         if code:
             self.lost("refused", f"CONNACK: return code {code}", None, code)
             return None
-        c.stats.connects += 1
-        c.error = None
         c.session_present = version == 4 and flags == 1
         # MQTT 3.1 does not say; there the broker is taken to remember what it was asked to.
-        same = c.session_present or (version == 3 and not clean)
+        # Before all else: if the gate raises, the next poll handles this CONNACK again.
+        c.resume(c.session_present or (version == 3 and not clean))
+        c.stats.connects += 1
+        c.error = None
         c.state = "online"
         c.connected = True
-        c.due = c.now  # keep alive
-        c.wrote = c.now
-        c.resume(same)
+        c.due = ticks_add(c.now, min(self._interval, _STEADY))
+        c.wrote = self._since = c.now
         router = c.router
         if router:
             router.done = router.message.offset = router.message.size = 0
@@ -112,10 +143,55 @@ class Connection:
                 resume(router, c.session_present)
         return None
 
+    def late(self) -> None:
+        """Do what is due by the clock: keep alive, and the deadline of CONNACK."""
+        c = self.client
+        if c.state == "greeting":
+            self.lost("timeout", "greeting")
+        if not c.connected:
+            return
+        if c.router and c.router.waiting:
+            from .requests import send
+
+            send(c.router)
+        left = self._timeout - ticks_diff(c.now, c.wrote)
+        if left <= 0 or not (c.large and c.large.sending):
+            # Else PINGREQ waits for the end of the message; bytes that are taken show life, too.
+            if c.asked:
+                left = min(self._timeout, self._interval) - ticks_diff(c.now, self._asked)
+                if left <= 0:
+                    self.lost("timeout", "PINGRESP")
+                    return
+            else:
+                self.steady()
+                left = max(ticks_diff(c.now, c.wrote), ticks_diff(c.now, c.heard))
+                left = self._interval - left
+        if left > 0:
+            self._due_in(left)
+        elif self._interval != _NEVER:
+            self.ping()
+
+    def _due_in(self, ms):
+        c = self.client
+        if c.router and c.router.waiting:
+            ms = min(ms, _SOON)
+        c.due = ticks_add(c.now, ms)
+
+    def ping(self) -> None:
+        """Send a PINGREQ, and have its answer be due."""
+        c = self.client
+        if c.answers <= c.room:  # else bytes wait to go out, which will do as well
+            c.answer(0xC0)
+        c.asked = True
+        c.now = self._asked = clock.ticks_ms()
+        self._due_in(min(self._timeout, self._interval))
+
     def steady(self) -> None:
-        """The connection has lasted: the next loss starts with a short wait again."""
-        self._tries = 0
-        self._delay = self.client.options["retry_ms"]
+        """If the connection has lasted, the next loss starts with a short wait again."""
+        c = self.client
+        if ticks_diff(c.now, self._since) >= min(self._interval, _STEADY):
+            self._tries = 0
+            self._delay = c.options["retry_ms"]
 
     def ended(self, buf: bytearray) -> bool:
         """Throw away what came in. Returns whether the peer has closed."""
@@ -128,7 +204,10 @@ class Connection:
         """Close the link; what ran on the connection is not touched again."""
         self.stream = None
         self.client.connected = False
-        self.client.link.close()
+        try:  # noqa: SIM105 (there is no contextlib on a board)
+            self.client.link.close()
+        except Exception:
+            pass
         self.client.outgoing = self.client.incoming = silent()
 
     def start(self) -> None:
@@ -154,4 +233,5 @@ class Connection:
         half = self._delay // 2
         c.due = ticks_add(c.due, half + (half * clock.random.getrandbits(8) >> 8))
         self._delay = min(self._delay * 2, c.options["retry_max_ms"])
-        c.lost(kind == "closed")
+        # Of what is raised, only this says that the peer has closed the connection.
+        c.lost(kind == "closed" and (error == 0 or getattr(error, "errno", 0) in _BY_PEER))

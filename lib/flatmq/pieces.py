@@ -76,7 +76,11 @@ class Pieces:
                 self._scratch = memoryview(bytearray(_PIECE))
             self._payload = self._scratch
         else:
-            self._payload = memoryview(source.encode() if isinstance(source, str) else source)
+            try:
+                self._payload = memoryview(source.encode() if isinstance(source, str) else source)
+            except TypeError:
+                kind = type(source).__name__
+                raise TypeError(f"source must be a buffer, str or a file, not {kind}") from None
             self._size = len(self._payload)
         n = len(topic) + self._size + (4 if head & 6 else 2)
         number("size of the packet", n, 0, 268435455)
@@ -185,5 +189,5 @@ class Pieces:
             self._session.queued = True
             if closed and in_flight:
                 self._strikes += 1
-                if self._strikes == self._session.give_up:
+                if self._strikes == self._session.options.get("give_up", 0):
                     self.set_aside("the broker closed the connection on it")

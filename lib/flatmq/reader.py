@@ -23,13 +23,13 @@ def reading(
     text, if a rule was broken; what `read` raised, or 0 from it for the end of the stream; while
     `busy`, what a handler raised. Then the next step handles that message again.
 
-    Packets of up to `rx_size` bytes are handled where they lie in `rx`, larger messages in pieces.
-    Bytes are read to `rx_size` in it. What is left of a packet that is cut moves to before that,
-    so that the next bytes complete it. Two more bytes behind the end let a packet be looked at
-    without asking at each byte whether it is there.
+    Packets of up to `rx_size` bytes are handled where they lie in `rx`, which is twice as large;
+    larger messages in pieces. Bytes are read to the middle of it. What is left of a packet that
+    is cut moves to before that, so that the next bytes complete it. Two more bytes behind the end
+    let a packet be looked at without asking at each byte whether it is there.
     """
     buf = s.rx
-    size = s.rx_size
+    size = len(buf) // 2 - 1
     into = memoryview(buf)[size:-2]
     at = have = more = 0  # `more`: bytes that are still to come of a message in pieces
     bulk = s.bulk
@@ -92,12 +92,14 @@ def reading(
                 elif what:
                     pass
                 elif end > have:
-                    if end - at <= size:
+                    if end - at <= size or t > have:
                         break
-                    from .chunks import begin
-
+                    large = s.load()
+                    large.message.set_flags(first)
+                    large.message.at = at
+                    large.message.end = end
                     # A text; or where the payload begins, 0 if the header is cut.
-                    what = begin(s, first, at, t, have, end)
+                    what = large.begin(t, have)
                     if not what:
                         break
                     if what.__class__ is int:
@@ -121,14 +123,12 @@ def reading(
                         if first == 0x40 or first == 0x70:
                             n = s.settle(first, pid)
                         elif first == 0x90 or first == 0xB0:
-                            from .requests import answered
-
-                            n = answered(s.load(), first, bytes(buf[t:end]))
+                            n = s.load().answered(first, bytes(buf[t:end]))
                         elif s.answers > s.room:
                             n = LATER
                         elif first == 0x50:
                             n = s.settle(first, pid)
-                        elif first == 0x62 or (first == 0x6A and s.release_dup):
+                        elif first == 0x62 or (first == 0x6A and s.options["version"] == 3):
                             if pid in s.received:
                                 s.received[s.received.index(pid)] = 0
                             s.answer(0x70, pid)

@@ -48,7 +48,10 @@ def set_aside(s: Session, at: int, reason: str) -> None:
     if at in s.offs:
         i = s.offs.index(at)
         pid = s.ids[i]
+        released = s.waits[i] == _PUBCOMP
         s.release(i)
+        if released:  # the broker has the message, and never sends PUBCOMP
+            return
     else:
         s.pending -= 1
     first = at + 1
@@ -61,12 +64,21 @@ def set_aside(s: Session, at: int, reason: str) -> None:
         s.on_dropped(pid, bytes(s.buf[first + 3 : first + 3 + n]), reason)
 
 
+def assume_sent(session: Session) -> None:
+    """Go on as if everything in the ring had been sent on an earlier connection. For who puts
+    messages from before a reboot into the ring of a client that was not started yet; those past
+    PUBREC have 0x70 in `waits`."""
+    session.past = Resend(session)
+    session.past.sent = session.end
+
+
 class Resend:
     """The packets that were in a session's ring when a connection ended, up to `mark`.
 
     `sent` is how far an earlier connection wrote, -1 if the cursor is past that. After a
-    connection that the peer closed, packets go one at a time. So a message that the broker does
-    not take shows itself: it is alone in flight when the next connection is closed.
+    connection that the peer closed, packets go one at a time, and only once the broker has
+    answered a PINGREQ. So a message that the broker does not take shows itself: it is alone in
+    flight when the peer closes again. Anything else that goes wrong has the count begin again.
     """
 
     def __init__(self, session: Session) -> None:
@@ -78,6 +90,7 @@ class Resend:
         self._alone = -2  # where the message begins that must be settled before the next goes
         self._suspect = -1  # the one that was alone in flight when the peer closed,
         self._strikes = 0  # and how many times in a row
+        self._asked = False  # PINGREQ was sent on this connection
 
     def wrapped(self) -> None:
         """The end of the ring has moved to its start."""
@@ -100,21 +113,25 @@ class Resend:
         written = s.at + s.part
         doomed = -1
         if closed:
+            alone = -1
+            if self._alone >= 0 and not s.urgent:
+                alone = self._in_flight(written)
             self._single = True
-            alone = self._in_flight(written)
-            if alone >= 0 and not (s.large and s.large.waits):
-                if alone != self._suspect:
-                    self._suspect = alone
-                    self._strikes = 0
+            if alone != self._suspect:
+                self._suspect = alone
+                self._strikes = 0
+            if alone >= 0:
                 self._strikes += 1
-                if self._strikes == s.give_up:
+                if self._strikes == s.options.get("give_up", 0):
                     self._suspect = -1
                     doomed = alone
+        else:
+            self.outage()
         if self.sent < 0:
             self.sent = written
         self._mark = s.end
         self._alone = -2
-        self._cut = False
+        self._cut = self._asked = False
         at = s.tail
         while at != s.end:  # requests: whoever made them puts them in again
             if s.buf[at] & 0xF0 != 0x30:
@@ -123,6 +140,23 @@ class Resend:
             if at == s.top:
                 at = 0
         return doomed
+
+    def outage(self) -> None:
+        """A connection has failed in a way that says nothing about any message."""
+        self._suspect = -1
+        self._strikes = 0
+        self._asked = False
+
+    def skip(self) -> None:
+        """Move the cursor past what does not go again, to make room while offline."""
+        s = self._session
+        while s.at != self._mark and s.at not in s.offs and s.buf[s.at] == _VOID:
+            if self.sent == s.at:
+                self.sent = -1
+            stop = _stop(s.buf, s.at)
+            if s.at < self.sent < stop:
+                self.sent = -1
+            s.at = 0 if stop == s.top else stop
 
     def _in_flight(self, written):
         """Return where the one message begins that has left, at least in part, and is not
@@ -148,8 +182,14 @@ class Resend:
         s = self._session
         if s.answers or self._alone in s.offs:
             return 0
-        if self._single and s.large and s.large.waits:
-            return 0
+        if self._single:
+            if s.large and s.large.waits:
+                return 0
+            if not self._asked:
+                self._asked = True
+                s.ping()
+            if s.asked:
+                return 0
         self._alone = -2  # nowhere: -1 is in `offs`, for a free record
         if self._cut:
             self._cut = False
@@ -175,24 +215,18 @@ class Resend:
         """Whether the packet at `at` is to be sent; makes it ready."""
         s = self._session
         first = s.buf[at]
-        old = self.sent >= 0
         if at not in s.offs:  # a request, a QoS 0 message, or one that is settled
-            return first != _VOID and (first > 0x3F or not first & 6) and (cut or not old)
+            return first != _VOID and (first > 0x3F or not first & 6) and (cut or self.sent < 0)
         i = s.offs.index(at)
         if self._single:
             self._alone = at
-        if s.same and s.waits[i] >= _PUBCOMP:
-            if s.give_up and s.waits[i] - _PUBCOMP >= s.give_up - 1:
-                s.release(i)  # the broker has the message, and never sends PUBCOMP
-                return False
+        if s.same and s.waits[i] == _PUBCOMP:
             s.answer(0x62, s.ids[i])
             s.stats.resent += 1
-            if s.waits[i] < 255:
-                s.waits[i] += 1
             return False
-        if old:
+        if self.sent >= 0:
             s.stats.resent += 1
             if not s.same:
                 s.stats.renewed += 1
-        s.buf[at] = first | _DUP if old and s.same else first & ~_DUP
+        s.buf[at] = first | _DUP if self.sent >= 0 and s.same else first & ~_DUP
         return True

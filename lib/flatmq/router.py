@@ -3,10 +3,13 @@
 Loaded with the first subscription or the first message.
 """
 
+# Imported, a builtin is found at once; else only after a miss in the module.
+from builtins import len
+
 from .message import Message
 from .port import const
 from .reader import LATER
-from .topic import is_name
+from .topic import is_name, matches
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
@@ -17,7 +20,44 @@ if TYPE_CHECKING:
 _SEEN = const(8)  # topic names whose handlers are remembered; a power of two
 _LONGEST = const(46)  # bytes that the longest of them may have
 
-_len = len
+
+class Subscription:
+    """Topic filters that were subscribed to in one call, and their handler; or, without one,
+    filters that were unsubscribed from.
+
+    `granted` is None until SUBACK (section 3.9). Then it has one byte for each filter: the QoS
+    that the broker grants, or 0x80 if it refuses. After UNSUBACK it is empty.
+    """
+
+    def __init__(self, filters: "list[bytes]", handler: "Any", qos: int, chunks: bool) -> None:
+        self.handler = handler
+        self.qos = qos
+        self.chunks = chunks  # whether the handler takes messages larger than the buffer
+        self.granted: bytes | None = None
+        self.filters = self.names = filters  # `names`: what topic names must match
+        self.asked = filters  # as they were in the packet
+        self.id = 0  # the packet identifier while it waits for its answer
+
+    def takes(self, m: "Message") -> bool:
+        """Whether the topic name of a message matches one of the filters. Allocates nothing."""
+        i = 0
+        while i < len(self.names):  # a `for` would put the frame on the heap
+            if matches(self.names[i], m.buf, m.topic_at, m.topic_end):
+                return True
+            i += 1
+        return False
+
+    def narrow(self, gone: "list[bytes]") -> bool:
+        """Give up some filters. Returns whether there are any left."""
+        left = [i for i, f in enumerate(self.filters) if f not in gone]
+        if self.granted:
+            self.granted = bytes([self.granted[i] for i in left])
+        self.filters = [self.filters[i] for i in left]
+        self.names = [self.names[i] for i in left]
+        return bool(left)
+
+    def __repr__(self) -> str:
+        return f"<Subscription {self.filters} granted={self.granted!r}>"
 
 
 class Router:
@@ -32,7 +72,7 @@ class Router:
 
     def __init__(self, client: "Client", size: int, on_message: "Any") -> None:
         self.client = client
-        self._stats = client.stats
+        self.stats = client.stats
         self.size = size
         self.subscriptions: list[Any] = []
         self.requests: list[Any] = []
@@ -41,16 +81,23 @@ class Router:
         self.large: Any = None  # Chunks, once a message was larger than the buffer
         self.on_message = on_message
         # Each with its length before it; the last one stands for all that are too long.
-        self._names = [bytearray(_LONGEST + 2) for _ in range(_SEEN + 1)]
+        self.names = [bytearray(_LONGEST + 2) for _ in range(_SEEN + 1)]
         self._routes: list[Any] = [None] * (_SEEN + 1)  # the handler, if there is exactly one
-        self._last = self._oldest = 0
+        self.last = self._oldest = 0
         self.done = 0  # subscriptions that are done with a message of which a handler raised
         self.forget()
 
     def forget(self) -> None:
         """Forget the handlers of the last topic names: the subscriptions have changed."""
-        for name in self._names:
+        for name in self.names:
             name[0:] = b"\0\0\0"  # not the beginning of any PUBLISH: no topic name is empty
+
+    def answered(self, first: int, data: bytes) -> "bool | str":
+        """Handle a SUBACK or UNSUBACK: see `requests.answered`. In a function of its own, as a
+        name in a generator would keep that module in memory."""
+        from .requests import answered
+
+        return answered(self, first, data)
 
     def publish(self, first: int, at: int, end: int) -> "str | None":
         """Handle a PUBLISH (section 3.3) that begins with `first` and goes on from `at` to `end`
@@ -61,24 +108,34 @@ class Router:
         end = at + 2 + (m.buf[at] << 8 | m.buf[at + 1])  # of the topic name
         if end > m.end:
             return "shorter than its topic name"
-        i = self._last
-        while m.buf.find(self._names[i], at, end) != at:
+        i = self.last
+        while m.buf.find(self.names[i], at, end) != at:
             i = i + 1 & _SEEN - 1
-            if i == self._last:
+            if i == self.last:
                 i = self.find(at, end, False)
                 break
         if i < 0:
             return "not a topic name"
-        self._last = i & _SEEN - 1
+        self.last = i & _SEEN - 1
         m.topic_at = at + 2
         m.topic_end = m.at = end
         if first != m.first:
             m.set_flags(first)
         if first < 0x32 and self._routes[i] is not None:
             self._routes[i](m)
-            self._stats.received += 1
+            self.stats.received += 1
             return None
         return self._deliver(self._routes[i])
+
+    def begin(self, t: int, have: int) -> "int | str":
+        """Begin with a packet larger than the buffer. The message has its first byte, and where
+        it begins and ends; its body begins at `t`, and the bytes up to `have` are there. Returns
+        where its payload begins, 0 if its header is cut, or the rule that it breaks."""
+        if not self.large:
+            from .chunks import Chunks
+
+            self.large = Chunks(self)
+        return self.large.begin(t, have)
 
     def find(self, at: int, end: int, chunks: bool) -> int:
         """Find the handlers of the topic name whose length is at `at` and which goes up to `end`;
@@ -89,24 +146,24 @@ class Router:
         m.topic_end = end
         if not is_name(m.buf, at + 2, end):
             return -1
-        i = self._next(0, chunks)
+        i = self.next(0, chunks)
         found = None
-        if i >= 0 and self._next(i + 1, chunks) < 0:
+        if i >= 0 and self.next(i + 1, chunks) < 0:
             found = self.subscriptions[i].handler
         i = _SEEN
         if end - at <= _LONGEST + 2 and not chunks:
             i = self._oldest
             self._oldest = i + 1 & _SEEN - 1
-            self._names[i][0:] = b""  # keeps its memory, so append allocates nothing
+            self.names[i][0:] = b""  # keeps its memory, so append allocates nothing
             while at < end:
-                self._names[i].append(m.buf[at])
+                self.names[i].append(m.buf[at])
                 at += 1
         self._routes[i] = found
         return i
 
-    def _next(self, i, chunks):
+    def next(self, i, chunks):
         """Return the first subscription from `i` on that matches the message, -1 if none does."""
-        while i < _len(self.subscriptions):
+        while i < len(self.subscriptions):
             s = self.subscriptions[i]
             if (s.chunks or not chunks) and s.takes(self.message):
                 return i
@@ -116,7 +173,7 @@ class Router:
     def _deliver(self, handler):
         """Go on with a message that is numbered, or has no handler or several."""
         m = self.message
-        stats = self._stats
+        stats = self.stats
         what = self.number()
         if what is not None:
             return what
@@ -156,13 +213,13 @@ class Router:
 
     def call(self, chunks: bool) -> bool:
         """Call the handlers of a message. Returns whether there is any."""
-        i = self._next(self.done, chunks)
+        i = self.next(self.done, chunks)
         found = self.done > 0
         while i >= 0:
             self.done = i  # where to go on, should this one raise
             self.subscriptions[i].handler(self.message)
             found = True
-            i = self._next(i + 1, chunks)
+            i = self.next(i + 1, chunks)
         self.done = 0
         if found or self.on_message is None or (chunks and not self.client.options["chunks"]):
             return found

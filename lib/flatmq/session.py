@@ -12,6 +12,9 @@ upper part ends and the packet goes to the start. The answers behind the ring (P
 PUBREL, PUBCOMP, PINGREQ) leave first, so a ring full of unacknowledged messages blocks nothing.
 """
 
+# Imported, a builtin is found at once; else only after a miss in the module.
+from builtins import bytearray, bytes, len, memoryview
+
 from .port import const
 
 TYPE_CHECKING = const(0)
@@ -19,21 +22,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any
 
-# What a message waits for, by the first byte of that packet. Each PUBREL that is sent again on a
-# later connection adds 1 to PUBCOMP.
+# What a message waits for, by the first byte of that packet.
 _PUBACK = const(0x40)
 _PUBREC = const(0x50)
 _PUBCOMP = const(0x70)
 
-# Looking up a builtin costs a miss in the module first.
-_len = len
-_BUFFERS = (bytes, bytearray, memoryview)
-_bytes = bytes
-_bytearray = bytearray
-_memoryview = memoryview
-_LASTING = (bytes, str)
-_BYTES = (bytes, bytearray)
-_QOS = (0, 1, 2)
+
+def _converted(payload, qos):
+    # In a function of its own: what is imported is a local, and `publish` has no room for it.
+    from .setup import converted
+
+    return converted(payload, qos)
 
 
 class Stats:
@@ -62,7 +61,8 @@ class Session:
 
     `gate(None)` is called before answers leave, and holds them back by returning False. At
     CONNACK it is called with whether the broker has kept the session. What it raises comes out
-    of `poll` or `flush`, and nothing is answered.
+    of `poll` or `flush`; nothing is answered then, or sent after CONNACK, and the next call asks
+    again.
     """
 
     buf: memoryview  # the ring and the answers; assigning a slice of the wrong length raises
@@ -96,12 +96,13 @@ class Session:
     now: int  # the client's clock
     wrote: int  # what it was when bytes last went out
     past: "Any"  # Resend, while packets of an earlier connection are in the ring
+    urgent: "list[Any]"  # packets that go first on this connection
     large: "Any"  # Pieces, once there was a message too large for the ring
     gate: "Callable[[bool | None], bool | None] | None"
-    give_up: int  # times in a row that the peer closes on a message before it is set aside
+    options: "dict[str, Any]"  # the arguments of a client; none for a session alone
     on_dropped: "Callable[[int, bytes, str], None] | None"
     stats: "Stats"
-    topic: "bytes | str | None"  # what publish was last given,
+    topic: "Any"  # what publish was last given; the session itself if that may change,
     name: bytes  # and the same checked, with its length before it
     names: "list[bytes]"  # the last topic names,
     fields: "list[bytes]"  # and each with its length before it
@@ -126,18 +127,16 @@ class Session:
         is bytes and the payload is bytes or another buffer.
         """
         # Few locals: a frame of more than eleven words would go to the heap on every call.
-        if (
-            topic is not self.topic
-            or (qos and qos not in _QOS)
-            or (
-                payload.__class__ is not _bytes
-                and payload.__class__ is not _bytearray
-                and payload.__class__ is not _memoryview
-            )
+        if topic is not self.topic:
+            self.check(topic)
+        if (qos and qos != 1 and qos != 2) or (
+            payload.__class__ is not bytes
+            and payload.__class__ is not bytearray
+            and payload.__class__ is not memoryview
         ):
-            payload = self._checked(topic, payload, qos)
+            payload = _converted(payload, qos)
         topic = self.name
-        n = _len(topic) + _len(payload)
+        n = len(topic) + len(payload)
         if qos:
             n += 2
         if self.end + n + 5 > self.limit and not self.make_room(n):
@@ -153,11 +152,11 @@ class Session:
             at += 1
         self.buf[at] = n
         at += 1
-        n = at + _len(topic)
+        n = at + len(topic)
         self.buf[at:n] = topic
         if qos:
             n += 2
-        at = n + _len(payload)
+        at = n + len(payload)
         self.buf[n:at] = payload
         if qos:  # only now: a payload that cannot be copied leaves nothing behind
             qos = self._record(qos, n)
@@ -166,33 +165,28 @@ class Session:
         self.queued = True
         return qos
 
-    def _checked(self, topic, payload, qos):
-        """Have a topic name in `name`, and return a payload as a buffer. ValueError or TypeError
-        for what is not valid."""
-        if qos not in _QOS or not isinstance(payload, _BUFFERS):
-            from .setup import converted
-
-            payload = converted(payload, qos)
-        if topic is self.topic:
-            return payload
+    def check(self, topic: "bytes | str") -> None:
+        """Have a topic name in `name`, and in `topic` unless it may change. ValueError or
+        TypeError if it is not valid."""
         name = topic.encode() if isinstance(topic, str) else topic
+        lasting = isinstance(topic, bytes) or isinstance(topic, str)  # another buffer may change
         if name in self.names:
             self.name = self.fields[self.names.index(name)]
         else:
             from .topic import is_name
 
-            if not isinstance(name, _BYTES) or not is_name(name, 0, _len(name)):
+            good = isinstance(name, bytes) or isinstance(name, bytearray)
+            if not good or len(name) > 65535 or not is_name(name, 0, len(name)):
                 from .wire import field
 
                 name = field("topic name", name, is_name)
-            self.name = bytes((_len(name) >> 8, _len(name) & 255)) + name
-            if name is topic or isinstance(topic, str):  # else it may change
+            self.name = bytes((len(name) >> 8, len(name) & 255)) + name
+            if lasting:
                 self.names.append(name)
                 self.names.pop(0)
                 self.fields.append(self.name)
                 self.fields.pop(0)
-        self.topic = topic if isinstance(topic, _LASTING) else None
-        return payload
+        self.topic = topic if lasting else self
 
     def _record(self, qos, n):
         """Give the PUBLISH at `end` a record, and an identifier in the bytes before `n`."""
@@ -220,6 +214,8 @@ class Session:
         n += 2 if n < 128 else 3 if n < 16384 else 4 if n < 2097152 else 5
         if n > self.size:
             raise ValueError(f"packet must be at most tx_size, {self.size} bytes, not {n}")
+        if self.past and not self.open:
+            self.past.skip()
         self._reclaim()
         if self.end + n > self.limit:
             if self.top or n >= self.tail:  # not ==: a full ring would look like an empty one
@@ -260,11 +256,10 @@ class Session:
             return i == self.slots and self.large.settle(first)
         due = self.waits[i]
         if first == _PUBREC and due >= _PUBREC:
-            if due == _PUBREC:
-                self.waits[i] = _PUBCOMP
+            self.waits[i] = _PUBCOMP
             self.answer(0x62, pid)
             return True
-        if first != due and not (first == _PUBCOMP and due > _PUBCOMP):
+        if first != due:
             if first != _PUBACK or due != _PUBREC:
                 return False
             self.stats.downgraded += 1  # this broker does not have QoS 2
@@ -296,7 +291,7 @@ class Session:
         """Queue acknowledgements that are packets already, for those who take PUBLISH packets in
         bulk. Returns False, and queues nothing, if there is no room for all of them."""
         at = self.size + self.answers
-        end = at + _len(packets)
+        end = at + len(packets)
         if end > self.size + self.room + 4:
             return False
         self.buf[at:end] = packets
@@ -318,7 +313,7 @@ class Session:
         buf = self.buf
         src: Any = hello
         at = 0
-        left = _len(hello)
+        left = len(hello)
         # Of a span of the ring: where the first packet begins that is not completely written, and
         # how many QoS 0 messages come from there on, -1 if that is not known.
         packet = -1
@@ -362,16 +357,18 @@ class Session:
                         packet = stop
             # A span has ended.
             if packet >= 0:
+                packet = -1
                 if whole > 0:
                     self.pending -= whole
-                self.at = 0 if at == self.top else at
-                packet = -1
                 if self.plain and at == self.end:
-                    if not self.count:
+                    if self.count:
+                        self.at = at
+                    else:
                         self.tail = self.at = self.end = 0
                     self.queued = False
                     yield None
                     continue
+                self.at = 0 if at == self.top else at
             elif answered:  # answers that came meanwhile move to the front
                 self.answers -= answered
                 for n in range(self.size, self.size + self.answers):
@@ -384,12 +381,18 @@ class Session:
                     at = self.size
                     left = answered = self.answers
                     continue
+                if self.urgent:
+                    src = self.urgent.pop(0)
+                    at = 0
+                    left = len(src)
+                    continue
                 if large and large.sending:
                     left = large.next()
                     src = large.data
                     at = large.at
                     if left or not large.sending:
                         continue
+                    self.blocked = True  # more of it goes as soon as the network takes it
                     yield large.failed
                     continue
                 if self.past:
@@ -420,13 +423,13 @@ class Session:
         """CONNACK: what is queued may go. `same`: the broker has kept the session."""
         self.same = same
         if not same:
-            for i in range(_len(self.received)):
+            for i in range(len(self.received)):
                 self.received[i] = 0
             if self.past:
                 self.past.forget()
-        self.open = True
         if self.gate is not None:
             self.gate(same)
+        self.open = True
 
     def lost(self, closed: bool = False) -> None:
         """The connection is over; `closed`: by the peer. What had begun to leave goes again from
@@ -436,10 +439,13 @@ class Session:
         was_open = self.open
         self.open = False
         doomed = -1
-        if not self.pending:  # requests may be left, which are made again
+        if self.pending == (1 if self.large and self.large.waits else 0):
+            # The ring is empty, but for requests, which are made again.
             self.tail = self.at = self.part = self.end = self.top = 0
             self.limit = self.size
             self.past = None
+        elif self.past and not was_open:
+            self.past.outage()
         elif was_open:
             if not self.past:
                 from .resend import Resend
@@ -449,6 +455,7 @@ class Session:
             self.at = self.tail
             self.part = 0
             self.queued = True
+        self.urgent.clear()
         if self.large:
             self.large.lost(closed and was_open and self.at == self.tail)
         if doomed >= 0:

@@ -5,11 +5,11 @@ Loaded for that, and not kept.
 
 from . import client as clock
 from .calls import unload
-from .client import silent
+from .client import pausing, silent
 from .port import MICROPYTHON, const
 from .session import Stats
 from .topic import is_name
-from .wire import connect, field, number
+from .wire import field, number, packet
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
@@ -21,45 +21,7 @@ if TYPE_CHECKING:
 
 _ANSWERS = const(64)  # bytes
 _NAMES = const(8)  # topic names remembered as valid
-_NEVER = const(268435455)  # ms, 3 days
-_COUNTERS = (
-    "received unrouted skipped strays dup0 resent renewed dropped downgraded connects losses"
-)
 _MOST = const(0x10000000)
-_DEFAULTS = {
-    "user": None,
-    "password": None,
-    "keepalive": 60,
-    "clean_session": True,
-    "version": 4,
-    "tx_size": 1024,
-    "rx_size": 512,
-    "inflight": 8,
-    "subscriptions": 8,
-    "incoming": 32,
-    "timeout": 10,
-    "retry_ms": 500,
-    "retry_max_ms": 60000,
-    "give_up": 5,
-    "answers": _ANSWERS,
-    "link": None,
-    "on_message": None,
-    "chunks": False,
-    "on_dropped": None,
-}
-_LIMITS = (
-    ("version", 3, 4),
-    ("keepalive", 0, 65535),
-    ("tx_size", 16, _MOST),
-    ("rx_size", 64, _MOST),
-    ("inflight", 1, 255),
-    ("subscriptions", 0, 255),
-    ("incoming", 1, 65535),
-    ("timeout", 1, 65535),
-    ("retry_max_ms", 1, _MOST),
-    ("give_up", 0, 100),
-    ("answers", 8, _MOST),
-)
 
 
 def claim(
@@ -73,38 +35,40 @@ def claim(
     s.slots = inflight
     s.ids = [0] * (inflight + 1)
     s.received = []
+    s.urgent = []
     s.offs = [-1] * inflight
     s.waits = bytearray(inflight)
     s.last_id = last_id
-    s.now = s.wrote = s.give_up = 0
+    s.now = s.wrote = 0
+    s.options = {}
     s.open = s.queued = s.blocked = s.held = s.plain = False
     s.same = True
-    s.past = s.large = s.gate = s.on_dropped = s.topic = None
+    s.past = s.large = s.gate = s.on_dropped = None
+    s.topic = s
     s.name = b""
-    s.names = [b""] * _NAMES
-    s.fields = [b""] * _NAMES
+    s.names = [b"/"] * _NAMES
+    s.fields = [b"\0\1/"] * _NAMES
     s.stats = Stats()
-    for name in _COUNTERS.split():
-        setattr(s.stats, name, 0)
+    n = s.stats
+    n.received = n.unrouted = n.skipped = n.strays = n.dup0 = n.resent = n.renewed = 0
+    n.dropped = n.downgraded = n.connects = n.losses = 0
 
 
 def make(c: "Client", *args: "Any", **given: "Any") -> None:
     """Give a client what it has from the beginning on."""
-    c.options = o = _options(*args, **given)
+    o = options(*args, **given)
     # Packet identifiers start anywhere: a reboot must not reuse what it left in flight.
     claim(c, o["tx_size"], o["inflight"], clock.random.getrandbits(15), o["answers"])
-    c.rx_size = o["rx_size"]
-    c.rx = bytearray(2 * c.rx_size + 2)
+    c.rx = bytearray(2 * o["rx_size"] + 2)
     c.router = c.bulk = c.error = c.connection = None
     c.connected = c.session_present = c.asked = c.busy = False
     c.heard = c.due = 0
     c.state = "offline"
-    c.timeout = o["timeout"] * 1000
-    c.interval = o["keepalive"] * 750 or _NEVER
-    c.release_dup = o["version"] == 3
-    c.give_up = o["give_up"]
+    c.options = o
     c.on_dropped = o["on_dropped"]
     c.outgoing = c.incoming = silent()
+    c.pause = pausing(c)
+    c.patience = 0
     c.hello = hello_of(o)
     c.link = o["link"] or tcp(o["host"], o["port"])
     unload("setup", "wire", "topic", "calls")
@@ -119,16 +83,48 @@ def tcp(host: str, port: int) -> "Any":
     return TCP(host, port)
 
 
-def _options(client_id: "bytes | str", host: str = "", port: int = 1883, **given: "Any") -> dict:
+def options(client_id: "bytes | str", host: str = "", port: int = 1883, **given: "Any") -> dict:
     """Return the arguments of a client as a dict. TypeError or ValueError for a bad one."""
-    o: dict[str, Any] = dict(_DEFAULTS)
+    o: dict[str, Any] = {
+        "user": None,
+        "password": None,
+        "keepalive": 60,
+        "clean_session": True,
+        "version": 4,
+        "tx_size": 1024,
+        "rx_size": 512,
+        "inflight": 8,
+        "subscriptions": 8,
+        "incoming": 32,
+        "timeout": 10,
+        "retry_ms": 500,
+        "retry_max_ms": 60000,
+        "give_up": 5,
+        "answers": _ANSWERS,
+        "link": None,
+        "on_message": None,
+        "chunks": False,
+        "on_dropped": None,
+    }
     for name in given:
         if name not in o:
             raise TypeError(f"Client has no argument {name!r}")
     o.update(given)
     o.update({"client_id": client_id, "host": host, "port": port, "will": None})
-    for name, low, high in _LIMITS:
-        number(name, o[name], low, high)
+    for name, least, most in (
+        ("version", 3, 4),
+        ("keepalive", 0, 65535),
+        ("tx_size", 16, _MOST),
+        ("rx_size", 64, _MOST),
+        ("inflight", 1, 255),
+        ("subscriptions", 0, 255),
+        ("incoming", 1, 65535),
+        ("timeout", 1, 65535),
+        ("retry_max_ms", 1, _MOST),
+        ("give_up", 0, 100),
+        ("answers", 8, _MOST),
+    ):
+        number(name, o[name], least, most)
     number("retry_ms", o["retry_ms"], 1, o["retry_max_ms"])
     if not o["link"]:
         if not isinstance(host, str) or not host:
@@ -147,8 +143,35 @@ def hello_of(o: dict, ask: bool = False) -> "bytearray | None":
     if callable(password):
         password = password() if ask else b""
     fields = ("version", "client_id", "clean_session", "keepalive", "user")
-    packet = connect(*[o[name] for name in fields], password, o["will"])
-    return packet if ask or password is o["password"] else None
+    hello = connect(*[o[name] for name in fields], password, o["will"])
+    return hello if ask or password is o["password"] else None
+
+
+def connect(
+    version: int, client_id, clean_session: bool, keepalive: int, user, password, will
+) -> bytearray:
+    """Return a CONNECT (section 3.1) at protocol level `version`: 4 is MQTT 3.1.1, 3 is MQTT 3.1.
+
+    `will` is None, or topic, payload, QoS and retain. ValueError for a value out of its limits.
+    """
+    flags = 2 if clean_session else 0
+    fields = [field("client_id", client_id)]
+    if number("version", version, 3, 4) == 3 or not clean_session:
+        number("client_id length", len(fields[0]), 1, 23 if version == 3 else 65535)
+    if will is not None:
+        flags |= 4 | will[2] << 3 | (32 if will[3] else 0)
+        fields.extend(will[:2])
+    if user is not None:
+        flags |= 128
+        fields.append(field("user", user))
+    if password is not None:
+        if user is None:
+            raise ValueError("password needs a user")
+        flags |= 64
+        fields.append(field("password", password, None))
+    number("keepalive", keepalive, 0, 65535)
+    head = b"\0\4MQTT\4" if version == 4 else b"\0\6MQIsdp\3"
+    return packet(0x10, head + bytes((flags, keepalive >> 8, keepalive & 255)), fields)
 
 
 def converted(payload: "Any", qos: int) -> bytes:
@@ -156,6 +179,13 @@ def converted(payload: "Any", qos: int) -> bytes:
     or a bad QoS."""
     number("qos", qos, 0, 2)
     return payload.encode() if isinstance(payload, str) else field("payload", payload, None)
+
+
+def bound(client: "Client", name: str) -> "Callable":
+    """Return one of the functions below as a method of `client`."""
+    return lambda *a, **options: (set_will if name == "set_will" else set_credentials)(
+        client, *a, **options
+    )
 
 
 def set_will(

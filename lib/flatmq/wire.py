@@ -39,13 +39,13 @@ def get_length(buf: "bytes | bytearray | memoryview", at: int, end: int) -> int:
     return -2
 
 
-def number(what: str, value: int, low: int, high: int) -> int:
-    """Return `value` if it is an int from `low` to `high`; else ValueError or TypeError, which
+def number(what: str, value: int, min: int, max: int) -> int:
+    """Return `value` if it is an int from `min` to `max`; else ValueError or TypeError, which
     call it `what`."""
     if not isinstance(value, int):
-        raise TypeError(f"{what} must be {low} to {high}, not {value!r}")
-    if not low <= value <= high:
-        raise ValueError(f"{what} must be {low} to {high}, not {value!r}")
+        raise TypeError(f"{what} must be {min} to {max}, not {value!r}")
+    if not min <= value <= max:
+        raise ValueError(f"{what} must be {min} to {max}, not {value!r}")
     return value
 
 
@@ -62,17 +62,19 @@ def field(what: str, value: "bytes | str", is_good=is_utf8) -> bytes:
     if len(value) > 65535:
         raise ValueError(f"{what} must be at most 65535 bytes, not {len(value)}")
     if is_good and not is_good(value, 0, len(value)):
-        raise ValueError(f"{what} {value!r}: {_fault(value)}")
+        raise ValueError(f"{what} {value!r}: {_fault(value, is_good)}")
     return value
 
 
-def _fault(value):
+def _fault(value, is_good):
     """Return which rule a field breaks."""
     if not is_utf8(value, 0, len(value)):
-        return "U+0000 is not allowed" if b"\0" in value else "not UTF-8"
+        return "U+0000 is not allowed" if b"\0" in value else "not UTF-8 text"
     if not value:
         return "must not be empty"
-    return "wildcards are not allowed here"
+    if is_good is is_filter:
+        return "a wildcard must be a whole level, and # the last one"
+    return "wildcards are not allowed"
 
 
 def is_filter(buf: "bytes | bytearray", at: int, end: int) -> bool:
@@ -100,30 +102,3 @@ def packet(first: int, head: bytes, fields: "list[bytes]", tail: bytes = b"") ->
     header = bytearray(5)
     header[0] = first
     return header[: put_length(header, 1, len(body))] + body
-
-
-def connect(
-    version: int, client_id, clean_session: bool, keepalive: int, user, password, will
-) -> bytearray:
-    """Return a CONNECT (section 3.1) at protocol level `version`: 4 is MQTT 3.1.1, 3 is MQTT 3.1.
-
-    `will` is None, or topic, payload, QoS and retain. ValueError for a value out of its limits.
-    """
-    flags = 2 if clean_session else 0
-    fields = [field("client_id", client_id)]
-    if number("version", version, 3, 4) == 3 or not clean_session:
-        number("client_id length", len(fields[0]), 1, 23 if version == 3 else 65535)
-    if will is not None:
-        flags |= 4 | will[2] << 3 | (32 if will[3] else 0)
-        fields.extend(will[:2])
-    if user is not None:
-        flags |= 128
-        fields.append(field("user", user))
-    if password is not None:
-        if user is None:
-            raise ValueError("password needs a user")
-        flags |= 64
-        fields.append(field("password", password, None))
-    number("keepalive", keepalive, 0, 65535)
-    head = b"\0\4MQTT\4" if version == 4 else b"\0\6MQIsdp\3"
-    return packet(0x10, head + bytes((flags, keepalive >> 8, keepalive & 255)), fields)

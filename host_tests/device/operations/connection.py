@@ -67,9 +67,12 @@ def connected(proof):
         yield client.connected
 
 
-def _again(client, link, connack):
+def _again(client, link, connack, by_peer=False):
     """The connection is lost, and there again; nothing but CONNECT was written on it."""
-    link.end()
+    if by_peer:
+        link.end()
+    else:
+        link.fail()
     client.poll()
     greeting(client, link)
     link.room = 0
@@ -126,6 +129,44 @@ def sent_again_after_a_reconnect(proof):
         client.poll()
         again = again and link.took(pubrel.with_id(two))
         link.feed(pubcomp.with_id(two))
+        client.poll()
+        yield again and client.pending == 0
+
+
+def sent_again_one_at_a_time(proof):
+    """The same after the peer has closed: each waits for a PINGRESP and for the one before."""
+    link, client = online(clean_session=False)
+    at1 = packets.numbered(TOPIC, PAYLOAD, 0x3A)
+    at2 = packets.numbered(TOPIC, PAYLOAD, 0x3C)
+    puback = packets.puback()
+    pubrec = packets.pubrec()
+    pubrel = packets.pubrel()
+    pubcomp = packets.pubcomp()
+    while True:
+        proof.pause()
+        one = client.publish(TOPIC, PAYLOAD, 1)
+        two = client.publish(TOPIC, PAYLOAD, 2)
+        three = client.publish(TOPIC, PAYLOAD, 2)
+        client.poll()
+        link.feed(pubrec.with_id(three))
+        client.poll()
+        _again(client, link, packets.RESUMED, True)
+        proof.resume()
+        client.poll()
+        again = link.took(packets.PINGREQ)
+        link.feed(packets.PINGRESP)
+        client.poll()
+        again = again and link.took(at1.with_id(one))
+        link.feed(puback.with_id(one))
+        client.poll()
+        again = again and link.took(at2.with_id(two))
+        link.feed(pubrec.with_id(two))
+        client.poll()
+        again = again and link.took(pubrel.with_id(two))
+        link.feed(pubcomp.with_id(two))
+        client.poll()
+        again = again and link.took(pubrel.with_id(three))
+        link.feed(pubcomp.with_id(three))
         client.poll()
         yield again and client.pending == 0
 

@@ -57,6 +57,21 @@ def qos2_and_its_pubrec_pubrel_pubcomp(proof):
         yield sent and client.pending == 0
 
 
+def qos2_and_its_puback(proof):
+    """From a broker that does not have QoS 2."""
+    link, client = online()
+    wanted = packets.numbered(TOPIC, PAYLOAD, 0x34)
+    puback = packets.puback()
+    while True:
+        before = client.stats.downgraded
+        identifier = client.publish(TOPIC, PAYLOAD, 2)
+        client.poll()
+        sent = link.took(wanted.with_id(identifier))
+        link.feed(puback.with_id(identifier))
+        client.poll()
+        yield sent and client.pending == 0 and client.stats.downgraded == before + 1
+
+
 def retained(proof):
     link, client = online()
     wanted = packets.publish(TOPIC, PAYLOAD, 0x31)

@@ -70,6 +70,46 @@ def retained_and_not(proof):
         yield reader.took(2)
 
 
+def dup_at_qos0(proof):
+    """Which nobody may send."""
+    link, client, reader, _ = receiving(TOPIC)
+    packet = packets.publish(TOPIC, b"-1500", 0x38)
+    while True:
+        before = client.stats.dup0
+        link.feed(packet)
+        client.poll()
+        yield reader.took(1) and client.stats.dup0 == before + 1
+
+
+def while_a_gate_holds_answers_back(proof):
+    link, client, reader, _ = receiving(TOPIC, qos=1)
+    packet = packets.numbered(TOPIC, b"-1500", 0x32).with_id(513)
+    puback = packets.puback().with_id(513)
+    shut = [True]
+
+    def gate(same):
+        return not shut[0]
+
+    client.gate = gate
+    while True:
+        shut[0] = True
+        link.feed(packet)
+        client.poll()
+        client.poll()
+        held = reader.took(1) and not link.took_any()
+        shut[0] = False
+        client.poll()
+        yield held and link.took(puback)
+
+
+def with_a_shared_subscription(proof):
+    link, client, reader, packet = receiving(b"$share/group/home/+/lamp")
+    while True:
+        link.feed(packet)
+        client.poll()
+        yield reader.took(1)
+
+
 def with_a_plus_filter(proof):
     link, client, reader, packet = receiving(b"home/+/lamp")
     while True:

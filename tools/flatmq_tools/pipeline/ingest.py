@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from flatmq import MQTTError
-from flatmq.subscription import Subscription
+from flatmq.router import Subscription
 
 from .log import Writer
 from .receive import BulkClient

@@ -14,7 +14,7 @@ from typing import Any
 
 from flatmq import Client
 from flatmq.message import Message
-from flatmq.subscription import Subscription
+from flatmq.router import Subscription
 from flatmq.topic import is_name
 from flatmq.wire import get_length, put_length
 
