@@ -175,8 +175,11 @@ class Session:
         else:
             from .topic import is_name
 
-            good = isinstance(name, bytes) or isinstance(name, bytearray)
-            if not good or len(name) > 65535 or not is_name(name, 0, len(name)):
+            if (
+                not (isinstance(name, bytes) or isinstance(name, bytearray))
+                or len(name) > 65535
+                or not is_name(name, 0, len(name))
+            ):
                 from .wire import field
 
                 name = field("topic name", name, is_name)
