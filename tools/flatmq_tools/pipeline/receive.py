@@ -174,8 +174,8 @@ class BulkClient(Client):
             left = self._since + self._delay_ns - time.monotonic_ns()
             ms = min(ms, max(0, -(-left // 1_000_000)))
         moved = super().poll(ms)
-        if self._since and not self.answers and self._is_due():  # else the gate was asked
-            self.commit()
+        if self._since and not self.answers:  # else the client has asked
+            self._answers_may_leave(None)
         return moved
 
     def disconnect(self, timeout_ms: int = 1000) -> bool:
@@ -204,23 +204,20 @@ class BulkClient(Client):
         self.log.sync()
         self._since = self._unsynced = self._unanswered = 0
 
-    def _is_due(self) -> bool:
-        return (
-            self._unanswered >= AT_ONCE
-            or self._unsynced >= _MUCH
-            or time.monotonic_ns() - self._since >= self._delay_ns
-        )
-
     def _answers_may_leave(self, same: bool | None) -> bool:
-        """Decide whether acknowledgements may leave, and note a new connection: see
-        `flatmq.session.Session`."""
+        """Sync if that is due, and return whether acknowledgements may leave. At CONNACK, note the
+        new connection instead. This is the client's `gate`: see `flatmq.session.Session`."""
         if same is not None:
             self._unanswered = 0  # the client has dropped those of the last connection
             self._piecemeal.clear()
             if not self.session_present:
                 self._forgotten()
         elif self._since:
-            if not self._is_due():
+            if (
+                self._unanswered < AT_ONCE
+                and self._unsynced < _MUCH
+                and time.monotonic_ns() - self._since < self._delay_ns
+            ):
                 return False
             self.commit()
         return True
