@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 _BY_PEER = (errno.ECONNRESET, errno.ECONNABORTED, 32)  # EPIPE, a name that boards lack
 _NEVER = const(268435455)  # ms, 3 days
-_NO_MEMORY = MQTTError("resource", "no memory")  # made here, where there is some
+_NO_MEMORY = MQTTError(
+    "resource", "no memory to load a module of flatmq"
+)  # made here, where there is some
 _LOOK_UP = const(4)  # after so many failed tries the name is looked up again
 _SOON = const(20)  # ms until a request is tried again that found no room
 _STEADY = const(10000)  # ms online after which the next loss starts with a short wait again
@@ -231,7 +233,7 @@ class Connection:
             from .show import explained
 
             c.error = explained(kind, what, error, code, c.link)
-        except MemoryError:
+        except Exception:
             c.error = _NO_MEMORY
         c.stats.losses += 1
         self._tries += 1
@@ -245,5 +247,5 @@ class Connection:
         closed = kind == "closed" and (error == 0 or getattr(error, "errno", 0) in _BY_PEER)
         try:
             c.lost(closed)
-        except MemoryError:
+        except Exception:
             c.error = _NO_MEMORY  # and the next connection tries again what this one could not
