@@ -73,7 +73,7 @@ class Connection:
         self._since = 0  # when the connection was accepted,
         self._asked = 0  # and when the last PINGREQ was made
 
-    def dialing(self) -> "Iterator[None]":
+    def dialing(self) -> "Iterator[bool | None]":
         """Connect, step by step, as soon as the client's `due` has passed."""
         c = self.client
         link = c.link
@@ -108,7 +108,7 @@ class Connection:
 
     def _greet(self):
         c = self.client
-        hello = c.hello
+        hello: Any = c.hello
         if hello is None:
             from .setup import hello_of
 

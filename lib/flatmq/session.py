@@ -28,7 +28,7 @@ _PUBREC = const(0x50)
 _PUBCOMP = const(0x70)
 
 
-def _converted(payload, qos):
+def _converted(payload: "Any", qos: int) -> "Any":
     # In a function of its own: what is imported is a local, and `publish` has no room for it.
     from .setup import converted
 
@@ -157,7 +157,7 @@ class Session:
         if qos:
             n += 2
         at = n + len(payload)
-        self.buf[n:at] = payload
+        self.buf[n:at] = payload  # type: ignore[assignment]
         if qos:  # only now: a payload that cannot be copied leaves nothing behind
             qos = self._record(qos, n)
         self.end = at
