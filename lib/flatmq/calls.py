@@ -4,6 +4,7 @@ The methods of a client that are called now and then are functions of other modu
 loads them with the first call. Those that are called a few times in all are not kept.
 """
 
+import gc
 import sys
 
 from .port import MICROPYTHON, const
@@ -32,6 +33,8 @@ _LET_GO = {
 
 
 def _function(module, name):
+    if MICROPYTHON:
+        gc.collect()  # what is loaded stays: behind garbage it would lie all over the heap
     return getattr(__import__("flatmq." + module, None, None, (name,)), name)
 
 

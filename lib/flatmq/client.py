@@ -1,5 +1,6 @@
 """The client: a session with a clock and a connection, driven by one polling loop."""
 
+import gc
 import random  # noqa: F401 (with ticks_ms, what all modules of the client use)
 
 from .port import MICROPYTHON, const, ticks_diff, ticks_ms
@@ -203,6 +204,8 @@ class Client(Session):
     def load(self) -> "Router":
         """Return the receiving half, which a client that only publishes does not load."""
         if not self.router:
+            if MICROPYTHON:
+                gc.collect()  # see calls
             from .router import Router
 
             o = self.options
