@@ -9,6 +9,7 @@ from fake_link import Bench, fake_clock
 
 import peer
 from flatmq import Client
+from flatmq.bulk import queue
 from flatmq.session import Session
 
 
@@ -138,12 +139,12 @@ def test_what_the_gate_raises_comes_out_and_nothing_is_acknowledged() -> None:
 def test_queue_takes_all_or_nothing() -> None:
     session = Session(64, 1)
     room = session.room + 4
-    assert session.queue(bytes(range(room - 8)))
-    assert not session.queue(b"\x40\2\0\1\x40\2\0\2\x40\2\0\3")
+    assert queue(session, bytes(range(room - 8)))
+    assert not queue(session, b"\x40\2\0\1\x40\2\0\2\x40\2\0\3")
     assert session.answers == room - 8
-    assert session.queue(b"\x40\2\0\1\x40\2\0\2")
-    assert not session.queue(b"\0")
-    assert session.queue(b"")
+    assert queue(session, b"\x40\2\0\1\x40\2\0\2")
+    assert not queue(session, b"\0")
+    assert queue(session, b"")
     stored = bytes(session.buf[session.size : session.size + session.answers])
     assert stored == bytes(range(room - 8)) + b"\x40\2\0\1\x40\2\0\2"
 

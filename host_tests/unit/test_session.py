@@ -26,6 +26,7 @@ from hypothesis.stateful import (
 )
 
 import peer
+from flatmq import continuity
 from flatmq.session import Session
 
 TOPIC = b"t"
@@ -56,7 +57,7 @@ class SessionDriver:
 
     def accepted(self, same: bool) -> None:
         """The broker has accepted it."""
-        self.session.resume(same)
+        continuity.resume(self.session, same)
 
     def write(self, room: int) -> None:
         """Writes at most `room` bytes."""
@@ -86,7 +87,7 @@ class SessionDriver:
         return True
 
     def lose(self) -> None:
-        self.session.lost()
+        continuity.lost(self.session)
 
     def pending(self) -> int:
         return self.session.pending

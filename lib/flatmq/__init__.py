@@ -1,7 +1,6 @@
 """flatmq: an MQTT client that allocates nothing once it is running."""
 
-from .client import Client
-from .error import MQTTError
+from .client import Client, MQTTError
 
 __all__ = ("Client", "MQTTError")
 __version__ = "0.2.0"

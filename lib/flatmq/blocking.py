@@ -1,7 +1,8 @@
 """Connect and disconnect at the prompt or in a script: calls that wait, on top of `poll`."""
 
 from . import client as clock
-from .error import MQTTError
+from .client import MQTTError
+from .continuity import lost
 from .port import const, ticks_add, ticks_diff
 
 TYPE_CHECKING = const(0)
@@ -64,6 +65,6 @@ def disconnect(self: "Client", timeout_ms: int = 1000) -> bool:
         self.link.wait(left, self.blocked)
     if self.connection:
         self.connection.close()
-        self.lost()
+        lost(self)
     self.state = "offline"
     return gone

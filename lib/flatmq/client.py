@@ -1,10 +1,9 @@
 """The client: a session with a clock and a connection, driven by one polling loop."""
 
-# Imported, a builtin is found at once; else only after a miss in the module.
 import random  # noqa: F401 (with ticks_ms, what all modules of the client use)
-from builtins import next
+from builtins import next  # found at once; else only after a miss in the module
 
-from .port import MICROPYTHON, const, ticks_diff, ticks_ms
+from .port import MICROPYTHON, const, ticks_ms
 from .session import Session
 
 TYPE_CHECKING = const(0)
@@ -12,28 +11,34 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any
 
-    from . import blocking, connection, pieces, requests, resend, setup
-    from .error import MQTTError
+    from . import blocking, bulk, connection, pieces, requests, resend, setup
     from .message import Message
     from .router import Router
+
+
+class MQTTError(Exception):
+    """`kind` is one of
+
+    "refused"   by CONNACK, whose return code is `code` (3.1.1 section 3.2.2.3)
+    "closed"    by the peer, or by the network
+    "timeout"   an answer did not come in time
+    "protocol"  the peer broke a rule of MQTT
+    "resource"  something here was too small, or could not be had
+
+    `detail` is a text that says what happened; `code` is 0 unless a connection was refused.
+    """
+
+    def __init__(self, kind: str, detail: object, code: int = 0) -> None:
+        super().__init__(kind, detail)
+        self.kind = kind
+        self.detail = detail
+        self.code = code
 
 
 def silent() -> "Iterator[None]":
     """Do nothing, at each step: what an offline client reads and writes."""
     while True:
         yield None
-
-
-def pausing(c: "Client") -> "Iterator[BaseException | None]":
-    """Wait, at each step, for the `patience` of a client or until its link has something to do.
-    Yields what the link raised: a function that catches it by name has its frame on the heap."""
-    while True:
-        try:
-            c.link.wait(c.patience, c.blocked or c.state == "connecting")
-        except BaseException as e:
-            yield e
-        else:
-            yield None
 
 
 class Client(Session):
@@ -77,8 +82,6 @@ class Client(Session):
     connection: "Any"  # Connection, None until start()
     outgoing: "Iterator[Any]"  # Session.writing on this connection
     incoming: "Iterator[Any]"  # reader.reading on it, or what leads to it
-    pause: "Iterator[BaseException | None]"  # pausing(self)
-    patience: int  # ms that it waits
     due: int  # when time matters next
     heard: int  # when bytes last came in
     asked: bool  # a PINGREQ has left since
@@ -90,6 +93,7 @@ class Client(Session):
     bulk: "Callable[[bytearray, int, int], int] | None"
 
     if TYPE_CHECKING:  # the methods that `calls` adds
+        queue = bulk.queue
         connect = blocking.connect  # an import in a class has no type
         disconnect = blocking.disconnect
         drop = resend.drop
@@ -158,25 +162,18 @@ class Client(Session):
             self.flush()
         moved = next(self.incoming)
         if moved is None:
-            return self._wait(ms) if ms > 0 else False
+            if ms <= 0:
+                return False
+            if self.connection:
+                self.connection.wait(ms)
+            else:
+                self.link.wait(ms, False)
+            return self.poll()
         if moved is not True:
             return self._stopped(moved)
         if self.queued:
             self.flush()
         return True
-
-    def _wait(self, ms):
-        """Wait up to `ms` milliseconds, and look once more."""
-        if self.state != "offline":
-            ms = min(ms, ticks_diff(self.due, self.now))
-        if ms > 0:
-            self.patience = ms
-            e = next(self.pause)
-            if e is not None:
-                if not self.connection or not isinstance(e, Exception):
-                    raise e
-                self.connection.lost("closed", "wait", e)
-        return self.poll()
 
     def flush(self) -> None:
         """Hand what is queued to the network, as far as it takes it now. Reads nothing."""
@@ -204,16 +201,10 @@ class Client(Session):
         if not self.router:
             from .router import Router
 
-            o = self.options
             if not self.received:
-                self.received = [0] * o["incoming"]
-            self.router = Router(self, o["subscriptions"], o["on_message"])
+                self.received = [0] * self.options["incoming"]
+            self.router = Router(self)
         return self.router
-
-    def __repr__(self) -> str:
-        from .show import show_client
-
-        return show_client(self)
 
 
 if not MICROPYTHON:

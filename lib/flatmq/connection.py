@@ -6,8 +6,9 @@ Memory is allocated here: by the lookup, the socket, an error, and what runs on 
 import errno
 
 from . import client as clock
-from .client import silent
-from .error import MQTTError
+from .client import MQTTError, silent
+from .continuity import lost
+from .continuity import resume as resume_session
 from .port import const, ticks_add, ticks_diff
 from .reader import reading
 
@@ -20,9 +21,8 @@ if TYPE_CHECKING:
 
 _BY_PEER = (errno.ECONNRESET, errno.ECONNABORTED, 32)  # EPIPE, a name that boards lack
 _NEVER = const(268435455)  # ms, 3 days
-_NO_MEMORY = MQTTError(
-    "resource", "no memory to load a module of flatmq"
-)  # made here, where there is some
+# Made here, where there is memory.
+_NO_MEMORY = MQTTError("resource", "no memory to load a module of flatmq")
 _LOOK_UP = const(4)  # after so many failed tries the name is looked up again
 _SOON = const(20)  # ms until a request is tried again that found no room
 _STEADY = const(10000)  # ms online after which the next loss starts with a short wait again
@@ -70,6 +70,8 @@ class Connection:
         # Made once: a loss for want of memory must not need any.
         self._dial = self.dialing()
         self._rest = silent()
+        self._pause = self.pausing()
+        self._patience = 0  # ms that it waits
         self._since = 0  # when the connection was accepted,
         self._asked = 0  # and when the last PINGREQ was made
 
@@ -137,7 +139,7 @@ class Connection:
             from .requests import resume
         # If the gate raises, or memory is short, the next poll handles this CONNACK again.
         # MQTT 3.1 does not say; there the broker is taken to remember what it was asked to.
-        c.resume(c.session_present or (version == 3 and not clean))
+        resume_session(c, c.session_present or (version == 3 and not clean))
         c.stats.connects += 1
         c.error = None
         c.state = "online"
@@ -149,6 +151,32 @@ class Connection:
             if router.subscriptions or router.requests:
                 resume(router, c.session_present)
         return None
+
+    def wait(self, ms: int) -> None:
+        """Wait up to `ms` milliseconds, but not past what is due, for something to come in."""
+        c = self.client
+        self._patience = ms
+        if c.state != "offline":
+            self._patience = min(ms, ticks_diff(c.due, c.now))
+            if self._patience <= 0:
+                return
+        e = next(self._pause)
+        if isinstance(e, Exception):
+            self.lost("closed", "wait", e)
+        elif e is not None:
+            raise e
+
+    def pausing(self) -> "Iterator[BaseException | None]":
+        """Let the link wait, at each step. Yields what it raised: a function that catches that by
+        name would have its frame on the heap."""
+        c = self.client
+        while True:
+            try:
+                c.link.wait(self._patience, c.blocked or c.state == "connecting")
+            except BaseException as e:
+                yield e
+            else:
+                yield None
 
     def late(self) -> None:
         """Do what is due by the clock: keep alive, and the deadline of CONNACK."""
@@ -246,6 +274,6 @@ class Connection:
         # Of what is raised, only this says that the peer has closed the connection.
         closed = kind == "closed" and (error == 0 or getattr(error, "errno", 0) in _BY_PEER)
         try:
-            c.lost(closed)
+            lost(c, closed)
         except Exception:
             c.error = _NO_MEMORY  # and the next connection tries again what this one could not

@@ -4,9 +4,10 @@
 from builtins import len
 
 from .port import MICROPYTHON
+from .session import Shown
 
 
-class Message:
+class Message(Shown):
     """What a handler gets. One object serves every message: it is valid until the handler
     returns, so copy what is to be kept.
 
@@ -100,11 +101,6 @@ class Message:
         for i in range(n):
             into[i] = self.buf[self.at + i]
         return n
-
-    def __repr__(self) -> str:
-        from .show import show_message
-
-        return show_message(self)
 
     def write_to(self, stream) -> "int | None":
         """Write the payload to a file or another binary stream, and return what its `write` says:

@@ -148,7 +148,7 @@ class Pieces:
             return 0
 
     def _fail(self):
-        from .error import MQTTError
+        from .client import MQTTError
 
         text = f"source: ended after {self._done} of {self._size} bytes"
         self.failed = MQTTError("resource", text)

@@ -40,8 +40,9 @@ def subscribe(
     router = self.load()
     new = _new(filters, handler, qos, chunks)
     kept = [s for s in router.subscriptions if s.filters != new.filters]
-    if len(kept) == router.size:
-        raise ValueError(f"subscriptions must be at most {router.size}: no room for another")
+    most = self.options["subscriptions"]
+    if len(kept) == most:
+        raise ValueError(f"subscriptions must be at most {most}: no room for another")
     _ask(router, new)
     router.subscriptions[:] = kept
     router.subscriptions.append(new)
@@ -58,13 +59,23 @@ def unsubscribe(
     router = self.load()
     new = _new(filters, None, 0, False)
     _ask(router, new)
-    router.subscriptions[:] = [s for s in router.subscriptions if s.narrow(new.filters)]
+    router.subscriptions[:] = [s for s in router.subscriptions if _narrow(s, new.filters)]
     for r in router.requests:
         if not (r.id or r.filters):  # it has waited for room, and is taken back
             r.granted = b""
     router.requests[:] = [r for r in router.requests if r.id or r.filters]
     router.forget()
     return new
+
+
+def _narrow(s, gone):
+    """Have a subscription give up some filters. Returns whether there are any left."""
+    left = [i for i, f in enumerate(s.filters) if f not in gone]
+    if s.granted:
+        s.granted = bytes([s.granted[i] for i in left])
+    s.filters = [s.filters[i] for i in left]
+    s.names = [s.names[i] for i in left]
+    return bool(left)
 
 
 def bound(client: "Client", name: str) -> "Callable":

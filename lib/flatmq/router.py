@@ -9,6 +9,7 @@ from builtins import len
 from .message import Message
 from .port import const
 from .reader import LATER
+from .session import Shown
 from .topic import is_name, matches
 
 TYPE_CHECKING = const(0)
@@ -19,9 +20,10 @@ if TYPE_CHECKING:
 
 _SEEN = const(8)  # topic names whose handlers are remembered; a power of two
 _LONGEST = const(46)  # bytes that the longest of them may have
+_NEVER = b"\0\0\0"  # not the beginning of any PUBLISH: no topic name is empty
 
 
-class Subscription:
+class Subscription(Shown):
     """Topic filters that were subscribed to in one call, and their handler; or, without one,
     filters that were unsubscribed from.
 
@@ -47,41 +49,28 @@ class Subscription:
             i += 1
         return False
 
-    def narrow(self, gone: "list[bytes]") -> bool:
-        """Give up some filters. Returns whether there are any left."""
-        left = [i for i, f in enumerate(self.filters) if f not in gone]
-        if self.granted:
-            self.granted = bytes([self.granted[i] for i in left])
-        self.filters = [self.filters[i] for i in left]
-        self.names = [self.names[i] for i in left]
-        return bool(left)
-
-    def __repr__(self) -> str:
-        return f"<Subscription {self.filters} granted={self.granted!r}>"
-
 
 class Router:
     """Handlers by topic filter.
 
-    `subscriptions` are those in force, at most `size`; `requests` those that wait for SUBACK or
+    `subscriptions` are those in force; `requests` those that wait for SUBACK or
     UNSUBACK, in the order of the calls; `waiting` is True if some of them found no room.
 
     The handlers of the last topic names are remembered, and looked for from the last one on, so
     that names which follow each other in turn are found at once.
     """
 
-    def __init__(self, client: "Client", size: int, on_message: "Any") -> None:
+    def __init__(self, client: "Client") -> None:
         self.client = client
         self.stats = client.stats
-        self.size = size
         self.subscriptions: list[Any] = []
         self.requests: list[Any] = []
         self.waiting = False
         self.message = Message(client.rx)
         self.large: Any = None  # Chunks, once a message was larger than the buffer
-        self.on_message = on_message
         # Each with its length before it; the last one stands for all that are too long.
-        self.names = [bytearray(_LONGEST + 2) for _ in range(_SEEN + 1)]
+        self.names: list[Any] = [bytearray(_LONGEST + 2) for _ in range(_SEEN)]
+        self.names.append(_NEVER)
         self._routes: list[Any] = [None] * (_SEEN + 1)  # the handler, if there is exactly one
         self.last = self._oldest = 0
         self.done = 0  # subscriptions that are done with a message of which a handler raised
@@ -89,8 +78,8 @@ class Router:
 
     def forget(self) -> None:
         """Forget the handlers of the last topic names: the subscriptions have changed."""
-        for name in self.names:
-            name[0:] = b"\0\0\0"  # not the beginning of any PUBLISH: no topic name is empty
+        for i in range(_SEEN):
+            self.names[i][0:] = _NEVER
 
     def answered(self, first: int, data: bytes) -> "bool | str":
         """Handle a SUBACK or UNSUBACK: see `requests.answered`. In a function of its own, as a
@@ -221,9 +210,10 @@ class Router:
             found = True
             i = self.next(i + 1, chunks)
         self.done = 0
-        if found or self.on_message is None or (chunks and not self.client.options["chunks"]):
+        options = self.client.options
+        if found or options["on_message"] is None or (chunks and not options["chunks"]):
             return found
-        self.on_message(self.message)
+        options["on_message"](self.message)
         return True
 
     def answer(self) -> None:

@@ -35,7 +35,16 @@ def _converted(payload: "Any", qos: int) -> "Any":
     return converted(payload, qos)
 
 
-class Stats:
+class Shown:
+    """What says something about itself at the prompt."""
+
+    def __repr__(self) -> str:
+        from .show import show
+
+        return show(self)
+
+
+class Stats(Shown):
     """Counters since the client was made. Small ints on a board up to 1,073,741,823."""
 
     received: int  # messages handed to handlers
@@ -50,13 +59,8 @@ class Stats:
     connects: int  # connections that a CONNACK accepted
     losses: int  # connections that ended, or could not be made
 
-    def __repr__(self) -> str:
-        from .show import show
 
-        return show(self)
-
-
-class Session:
+class Session(Shown):
     """A ring of `tx_size` bytes, and records of at most `inflight` QoS 1 and 2 messages.
 
     `gate(None)` is called before answers leave, and holds them back by returning False. At
@@ -219,22 +223,7 @@ class Session:
             raise ValueError(f"packet must be at most tx_size, {self.size} bytes, not {n}")
         if self.past and not self.open:
             self.past.skip()
-        self._reclaim()
-        if self.end + n > self.limit:
-            if self.top or n >= self.tail:  # not ==: a full ring would look like an empty one
-                return False
-            self.top = self.end
-            self.limit = self.tail - 1
-            self.plain = False
-            if self.at == self.end:
-                self.at = 0
-            if self.past:
-                self.past.wrapped()
-            self.end = 0
-        return True
-
-    def _reclaim(self):
-        """Free what lies before both the cursor and the oldest record."""
+        # Free what lies before both the cursor and the oldest record.
         at = self.at
         for off in self.offs:
             # On the same side of the wrap the lower is the older, else the one not wrapped.
@@ -248,6 +237,18 @@ class Session:
             self.tail = self.at = self.end = 0
             self.limit = self.size
             self.past = None
+        if self.end + n > self.limit:
+            if self.top or n >= self.tail:  # not ==: a full ring would look like an empty one
+                return False
+            self.top = self.end
+            self.limit = self.tail - 1
+            self.plain = False
+            if self.at == self.end:
+                self.at = 0
+            if self.past:
+                self.past.wrapped()
+            self.end = 0
+        return True
 
     def settle(self, first: int, pid: int) -> bool:
         """Handle a PUBACK, PUBREC or PUBCOMP, which begins with `first`. A PUBREC is answered,
@@ -289,19 +290,6 @@ class Session:
         self.answers += 4 if pid else 2
         self.queued = True
         self.plain = False
-
-    def queue(self, packets: "bytes | bytearray | memoryview") -> bool:
-        """Queue acknowledgements that are packets already, for those who take PUBLISH packets in
-        bulk. Returns False, and queues nothing, if there is no room for all of them."""
-        at = self.size + self.answers
-        end = at + len(packets)
-        if end > self.size + self.room + 4:
-            return False
-        self.buf[at:end] = packets
-        self.answers = end - self.size
-        self.queued = True
-        self.plain = False
-        return True
 
     def writing(
         self, write: "Callable[[Any, int, int], int | None]", hello: "bytes | bytearray"
@@ -421,50 +409,3 @@ class Session:
                     self.queued = False
                     self.plain = not (self.top or (large and large.waits))
             yield None
-
-    def resume(self, same: bool) -> None:
-        """CONNACK: what is queued may go. `same`: the broker has kept the session."""
-        if self.open:  # memory was short when the last connection ended
-            self.lost()
-        self.same = same
-        if not same:
-            for i in range(len(self.received)):
-                self.received[i] = 0
-            if self.past:
-                self.past.forget()
-        if self.gate is not None:
-            self.gate(same)
-        self.open = True
-
-    def lost(self, closed: bool = False) -> None:
-        """The connection is over; `closed`: by the peer. What had begun to leave goes again from
-        its beginning. After a MemoryError nothing of this is done, and `resume` does it."""
-        self.answers = 0
-        self.blocked = self.held = self.plain = False
-        empty = self.pending == (1 if self.large and self.large.waits else 0)
-        if self.open and not (empty or self.past):
-            from .resend import Resend
-
-            self.past = Resend(self)
-        was_open = self.open
-        self.open = False
-        doomed = -1
-        if empty:
-            # The ring is empty, but for requests, which are made again.
-            self.tail = self.at = self.part = self.end = self.top = 0
-            self.limit = self.size
-            self.past = None
-        elif self.past and not was_open:
-            self.past.outage()
-        elif was_open:
-            doomed = self.past.lost(closed)
-            self.at = self.tail
-            self.part = 0
-            self.queued = True
-        self.urgent.clear()
-        if self.large:
-            self.large.lost(closed and was_open and self.at == self.tail)
-        if doomed >= 0:
-            from .resend import set_aside
-
-            set_aside(self, doomed, "the broker closed the connection on it")

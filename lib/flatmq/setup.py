@@ -5,7 +5,7 @@ Loaded for that, and not kept.
 
 from . import client as clock
 from .calls import unload
-from .client import pausing, silent
+from .client import silent
 from .port import MICROPYTHON, const
 from .session import Stats
 from .topic import is_name
@@ -67,8 +67,6 @@ def make(c: "Client", *args: "Any", **given: "Any") -> None:
     c.options = o
     c.on_dropped = o["on_dropped"]
     c.outgoing = c.incoming = silent()
-    c.pause = pausing(c)
-    c.patience = 0
     c.hello = hello_of(o)
     c.link = o["link"] or tcp(o["host"], o["port"])
     unload("setup", "wire", "topic", "calls")

@@ -1,35 +1,43 @@
 """Texts for people: how objects print at the prompt, and why a connection ended."""
 
-from .error import MQTTError
+from .client import MQTTError
+from .port import const
+
+TYPE_CHECKING = const(0)
+if TYPE_CHECKING:
+    from typing import Any
 
 
-def show(thing: object) -> str:
-    """Return an object's class and public attributes that are numbers."""
-    parts = [
-        f"{name}={value}"
-        for name in dir(thing)
-        if name[0] != "_"
-        for value in (getattr(thing, name),)
-        if value.__class__ is int
-    ]
-    return f"<{type(thing).__name__} {' '.join(parts)}>"
+def show(thing: "Any") -> str:
+    """Return what an object says of itself."""
+    kind = type(thing).__name__
+    how = {"Client": _client, "Message": _message, "Subscription": _subscription}
+    return f"<{kind} {how.get(kind, _numbers)(thing)}>"
 
 
-def show_client(c) -> str:
-    """Return a client's identifier, place, state and what waits."""
+def _numbers(thing):
+    names = [name for name in dir(thing) if name[0] != "_"]
+    values = [(name, getattr(thing, name)) for name in names]
+    return " ".join([f"{name}={value}" for name, value in values if value.__class__ is int])
+
+
+def _client(c):
     host = getattr(c.link, "host", "")
     where = f" at {host}:{c.link.port}" if host else ""
-    text = f"<Client {c.options['client_id']!r}{where}, {c.state}, {c.pending} pending"
+    text = f"{c.options['client_id']!r}{where}, {c.state}, {c.pending} pending"
     if c.error:
         text += f", last error: {c.error.kind}, {c.error.detail}"
-    return text + ">"
+    return text
 
 
-def show_message(m) -> str:
-    """Return a message's topic name, flags and payload, which is cut if it is long."""
+def _message(m):
     payload = bytes(m.buf[m.at : min(m.end, m.at + 32)])
     more = "..." if m.end - m.at > 32 else ""
-    return f"<Message {m.topic!r} {payload!r}{more} qos={m.qos} retain={m.retain} dup={m.dup}>"
+    return f"{m.topic!r} {payload!r}{more} qos={m.qos} retain={m.retain} dup={m.dup}"
+
+
+def _subscription(s):
+    return f"{s.filters} granted={s.granted!r}"
 
 
 def explained(kind: str, what: str, error, code: int, link) -> MQTTError:

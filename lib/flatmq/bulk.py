@@ -1,0 +1,17 @@
+"""Acknowledgements in bulk, for those who take PUBLISH packets with `Client.bulk`."""
+
+from .session import Session
+
+
+def queue(self: Session, packets: "bytes | bytearray | memoryview") -> bool:
+    """Queue acknowledgements that are packets already. Returns False, and queues nothing, if
+    there is no room for all of them."""
+    at = self.size + self.answers
+    end = at + len(packets)
+    if end > self.size + self.room + 4:
+        return False
+    self.buf[at:end] = packets  # type: ignore[assignment]
+    self.answers = end - self.size
+    self.queued = True
+    self.plain = False
+    return True
