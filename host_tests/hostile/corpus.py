@@ -43,6 +43,11 @@ CRAFTED: tuple[tuple[str, int, int, list[tuple]], ...] = (
         + [(cases.FEED, MESSAGE_AT_QOS_1 % i + MESSAGE_AT_QOS_1 % (i + 1)) for i in range(1, 60, 2)],
     ),
     (
+        "crafted: PUBACK behind PUBREC",
+        10, 0,
+        [(cases.NEXT, 0), (cases.PUBLISH, 2), (cases.FEED, b"\x50\2\0\5\x40\2\0\5"), (cases.SYNC, 0)],
+    ),
+    (
         "crafted: more answers than there is room for",
         10, 0,
         [(cases.NEXT, 0)]

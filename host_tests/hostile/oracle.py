@@ -679,8 +679,7 @@ class Oracle:
     def releasing(self) -> bool:
         """Whether the PUBREL of an old message was written again, and is not answered."""
         return any(
-            m.old and not m.done and m.wait == PUBCOMP and m not in self.released
-            for m in self.out
+            m.old and not m.done and m.wait == PUBCOMP and m not in self.released for m in self.out
         )
 
     def on_granted(self, number: int, granted: bytes | None) -> None:

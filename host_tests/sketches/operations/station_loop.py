@@ -41,9 +41,7 @@ def _turns(chip, sensors):
     it.turn()
     it.turn()  # the subscription has gone out, and the status
     puback = packets.puback()
-    for identifier in [
-        i for i in it.client.ids if i
-    ]:  # of the status, and of a first reading
+    for identifier in [i for i in it.client.ids if i]:  # of the status, and of a first reading
         link.feed(puback.with_id(identifier))
         it.turn()
     link.took_any()
