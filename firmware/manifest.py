@@ -9,7 +9,8 @@ metadata(
     pypi_publish="flatmq",
 )
 
-# A board has no use for stream_cpython. Paths are relative to this file.
+# A board has no use for what is for CPython. Paths are relative to this file.
 modules = [name for name in sorted(os.listdir("../lib/flatmq")) if name.endswith(".py")]
+modules.remove("port_cpython.py")
 modules.remove("stream_cpython.py")
 package("flatmq", tuple(modules), base_path="../lib")

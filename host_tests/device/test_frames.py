@@ -12,6 +12,7 @@ from flatmq_tools import bytecode
 # is given a message to be sent in pieces; and generators, of which a connection has its own.
 MAY_BE_ON_HEAP = {
     "calls": {"add_all"},  # on a desk alone
+    "blocking": {"bound.call"},
     "client": {"silent", "pausing"},
     "connection": {"Connection.dialing", "Connection._greeted", "Connection.lost"},
     "journal": {"Journal.__init__", "Journal._restore.<listcomp>", "Journal.retain"},
@@ -19,29 +20,31 @@ MAY_BE_ON_HEAP = {
     "reader": {"reading"},
     "requests": {
         "subscribe",
-        "_checked",
-        "_checked.<listcomp>",
-        "_packet",
+        "_check",
+        "_check.<listcomp>",
+        "packet",
         "static string 138",  # send
         "resume",
         "answered",
         "answered.<genexpr>",
         "answered.<listcomp>",
     },
-    "resend": {"set_aside", "Resend.lost"},
+    # When a connection has ended, and once for a message that is given up.
+    "resend": {"Resend.lost", "set_aside"},
     "senml": {"Pack.__init__", "Pack.__init__.<listcomp>", "_check_name"},
     "session": {"Session.writing"},
-    "setup": {"claim", "_options", "connect", "set_will"},
+    "setup": {"options", "connect", "set_will"},
     "show": {"show.<listcomp>", "explained"},
-    "spool": {"Spool.__init__", "Spool._open"},
-    # And what runs when something on flash was not whole, or failed.
+    "spool": {"Spool.__init__"},
+    # And what runs when something on flash was not whole, or failed, or is set aside.
+    "aside": {"keep", "static string 125"},  # read
     "store": {
         "Store.__init__",
         "Store.__init__.<genexpr>",
         "Store._load_segments",
         "Store._load_segment",
         "Store._load_head",
-        "Store._append_anew",
+        "Store._append_again",
         "Store.static string 74",  # count
     },
     "stream_tcp": {"TCP.connect"},

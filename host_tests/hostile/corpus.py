@@ -40,7 +40,10 @@ CRAFTED: tuple[tuple[str, int, int, list[tuple]], ...] = (
         "crafted: answers that come while others are half written",
         10, 0,
         [(cases.NEXT, 0), (cases.ROOM, 3)]
-        + [(cases.FEED, MESSAGE_AT_QOS_1 % i + MESSAGE_AT_QOS_1 % (i + 1)) for i in range(1, 60, 2)],
+        + [
+            (cases.FEED, MESSAGE_AT_QOS_1 % i + MESSAGE_AT_QOS_1 % (i + 1))
+            for i in range(1, 60, 2)
+        ],
     ),
     (
         "crafted: PUBACK behind PUBREC",

@@ -313,7 +313,6 @@ class Driver:
 
     def piece(self, data):
         """Give these bytes to one read."""
-        link = self.link
         # With CONNACK requests get identifiers: what answers them must not be in the same read.
         while self.up and self.client.state == "greeting" and len(data) > 1:
             first = data[:1]

@@ -41,7 +41,6 @@ with atheris.instrument_imports(include=["flatmq", "oracle", "strict"]):
     import flatmq.resend
     import flatmq.router
     import flatmq.session
-    import flatmq.subscription
     import flatmq.topic
     import flatmq.wire  # noqa: F401
     import oracle  # noqa: F401

@@ -248,6 +248,39 @@ def test_a_session_that_was_lost_before_the_suback(writer: log.Writer) -> None:
                 assert worker.subscribed
 
 
+def test_a_session_that_is_lost_while_it_is_used(writer: log.Writer) -> None:
+    """The SUBACK of the session before says nothing about the new one."""
+
+    def answered(again: bool) -> bool:
+        bench.online(present=again)
+        worker.poll()
+        asked = bench.sent()
+        assert [p.first for p in asked] == ([] if again else [0x82])
+        if not again:
+            assert not worker.subscribed
+            assert not note.exists()
+            bench.stream.incoming.append(peer.suback(asked[0].pid, 1))
+            worker.poll()
+        return worker.subscribed and note.exists()
+
+    note = writer.folder / "subscribed.json"
+    with fake_clock() as clock:
+        for _ in range(2):  # the second one finds the note of the first
+            bench = Bench(clock)
+            worker = Ingest(writer, ("there", 1883), ["t"], link=bench.link)
+            bench.client = worker.client
+            for again in (note.exists(), False, True, False):
+                assert answered(again)
+                bench.lose()
+
+
+def test_filters_that_fill_many_kilobytes(server: broker.Broker, writer: log.Writer) -> None:
+    filters = [f"{'level/' * 10}{i}" for i in range(3000)]
+    ingest = Ingest(writer, address(server), filters)
+    ingest.start(PATIENCE * 1000)
+    ingest.stop()
+
+
 # TLS
 
 

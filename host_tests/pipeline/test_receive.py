@@ -402,3 +402,59 @@ def test_a_disk_that_takes_nothing_for_a_while(
         bench.drain()
         assert [int(m.payload) for m in told(writer, 0)] == list(range(5))
         assert [p.pid for p in bench.sent()] == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_disconnecting_does_not_wait_for_a_log_that_is_full(full: bool, tmp_path: Path) -> None:
+    with fake_clock() as clock, log.Writer(tmp_path, 100, 100) as writer:
+        bench = Bench(clock)
+        bench.client = BulkClient(writer, b"unit", link=bench.link, delay_ms=0)
+        bench.online()
+        bench.feed(peer.publish(b"t", b"x" * 100 * full, 1, 1))
+        assert writer.full == full
+        bench.stream.incoming.append(peer.publish(b"t", b"", 1, 2))
+        bench.link.on_wait.append(lambda: setattr(bench.stream, "ended", True))
+        before = clock.now
+        assert bench.client.disconnect(5000)
+        assert clock.now == before
+        assert [p.first for p in bench.sent()] == [0x40, 0xE0]
+
+
+def test_a_broker_that_takes_no_answers(writer: log.Writer) -> None:
+    """Nothing more is read then, and every acknowledgement is sent in the end."""
+    with fake_clock() as clock:
+        bench = Bench(clock)
+        client = bench.client = BulkClient(
+            writer, b"unit", link=bench.link, rx_size=64, delay_ms=0
+        )
+        bench.online()
+        bench.stream.room = 0
+        count = 500
+        for i in range(count):
+            bench.stream.incoming.append(peer.publish(b"t", b"", 1 + i % 2, i + 1))
+        for _ in range(count):
+            client.poll()
+        assert client.paused
+        assert 16 <= writer.next_offset < 30
+        assert client.connected
+        while bench.stream.incoming or client.queued:
+            bench.stream.room = 3
+            client.poll()
+        assert acknowledged(bench) == list(range(1, count + 1))
+        assert writer.next_offset == count
+
+
+@pytest.mark.parametrize("size", [10, 300])
+def test_filters_that_overlap_bring_a_message_once(size: int, writer: log.Writer) -> None:
+    with fake_clock() as clock:
+        bench = Bench(clock)
+        client = bench.client = BulkClient(writer, b"unit", link=bench.link, rx_size=128)
+        asked = [client.subscribe("a/#", qos=2), client.subscribe("+/b", qos=2)]
+        bench.online()
+        client.poll()
+        bench.feed(*[peer.suback(p.pid, 2) for p in bench.sent()])
+        assert [s.granted for s in asked] == [b"\2", b"\2"]
+        bench.feed(peer.publish(b"a/b", b"x" * size, 2, 7))
+        client.unsubscribe("a/#")
+        bench.feed(peer.publish(b"a/b", b"y" * size, 2, 8))
+        assert [m.payload[:1] for m in told(writer, 0)] == [b"x", b"y"]

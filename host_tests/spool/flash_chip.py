@@ -1,5 +1,7 @@
 """Flash in RAM for littlefs on MicroPython, whose power can be cut at any program or erase."""
 
+import micropython
+
 STOP = 0  # the cut comes before
 TORN = 1  # half of it is done; a block half erased is garbage
 
@@ -23,7 +25,7 @@ class Chip:
         self.power_on()
 
     def power_on(self, cut_at=0, how=STOP):
-        """Counts anew."""
+        """Have power, and count from 0."""
         self.dead = False
         self.writes = self.erases = self.programs = self.programmed = 0
         self.worn = [0] * self.blocks
@@ -31,11 +33,11 @@ class Chip:
         self.how = how
 
     def image(self):
-        """All bytes."""
+        """Return all bytes."""
         return bytes(self.data)
 
     def restore(self, image):
-        """Have these bytes."""
+        """Set all bytes."""
         self.data[:] = image
 
     def _cut(self):
@@ -89,3 +91,35 @@ class Chip:
             self.erases += 1
             self.worn[block] += 1
         return 0
+
+
+class PlainChip(Chip):
+    """Without cuts. `own` counts what it allocates itself."""
+
+    own = 0
+
+    def readblocks(self, block, buf, at=0):
+        before = micropython.mem_total()
+        at += block * self.size
+        buf[:] = self.view[at : at + len(buf)]
+        self.own += micropython.mem_total() - before
+        return 0
+
+    def writeblocks(self, block, buf, at=0):
+        before = micropython.mem_total()
+        at += block * self.size
+        self.data[at : at + len(buf)] = buf
+        self.programs += 1
+        self.programmed += len(buf)
+        self.own += micropython.mem_total() - before
+        return 0
+
+    def ioctl(self, op, block):
+        before = micropython.mem_total()
+        done = Chip.ioctl(self, op, block)
+        self.own += micropython.mem_total() - before
+        return done
+
+    def asked(self):
+        """Bytes of heap that were asked for by all others."""
+        return micropython.mem_total() - self.own

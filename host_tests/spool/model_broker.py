@@ -15,8 +15,11 @@ class Broker:
     """`taken` is what it got, (topic, QoS, payload) in order; `send` has it publish at QoS 2.
 
     `up` False: no connection comes about, and the one there is ends. `acks` False: it keeps its
-    acknowledgements back, and does not get the client's.
+    acknowledgements back, and does not get the client's. It closes the connection on a PUBLISH to
+    the topic `forbidden`, `closed` times so far.
     """
+
+    forbidden = b""
 
     def __init__(self):
         self.taken = []
@@ -25,6 +28,7 @@ class Broker:
         self.outgoing = []  # [packet identifier, payload, past PUBREC]
         self._next_id = 0
         self.now = 0
+        self.closed = 0
         self.plug()
 
     def plug(self):
@@ -32,7 +36,7 @@ class Broker:
         self.address = None
         self.up = True
         self.acks = True
-        self._open = False
+        self._open = self._hung_up = False
         self._in = b""
         self._out = []
         self._rest = b""  # of a packet that one read did not take
@@ -62,8 +66,9 @@ class Broker:
 
     def connect(self):
         if not self.up:
-            raise OSError(111)
+            raise OSError(111, "refused")
         self._open = True
+        self._hung_up = False
         self._in = b""
         self._out = []
         self._rest = b""
@@ -81,7 +86,7 @@ class Broker:
     # As a stream
 
     def readinto(self, into):
-        if not self.up:
+        if not self.up or self._hung_up:
             return 0
         if self._rest:
             return self._give(into)
@@ -102,10 +107,10 @@ class Broker:
         return n
 
     def write(self, buf, at, n):
-        if not self.up:
-            raise OSError(104)
+        if not self.up or self._hung_up:
+            raise OSError(104, "reset")
         self._in += bytes(buf[at : at + n])
-        while len(self._in) > 1:
+        while len(self._in) > 1 and not self._hung_up:
             length, size = self._in[1], 2
             if length > 127:
                 length = length & 127 | self._in[2] << 7
@@ -162,7 +167,10 @@ class Broker:
         topic = body[2 : 2 + n]
         pid = bytes(body[2 + n : 4 + n])
         payload = body[4 + n :]
-        if first & 6 == 2:
+        if topic == self.forbidden:
+            self._hung_up = True
+            self.closed += 1
+        elif first & 6 == 2:
             self.taken.append((topic, 1, payload))
             self._out.append(_packet(0x40, pid))
         else:

@@ -36,5 +36,10 @@ def test_an_append_and_a_replay_allocate_nothing(way: str) -> None:
     assert powercut.wear(32, 128, 64, way)[3:5] == [0, 0]
 
 
+@pytest.mark.parametrize("qos", [1, 2])
+def test_sending_receiving_and_the_journal_allocate_nothing(qos: int) -> None:
+    assert powercut.steady(qos) == [0, 0, 195]
+
+
 def test_the_head_saves_most_of_the_wear() -> None:
     assert powercut.wear(32, 128, 64, "online")[0] < powercut.wear(32, 0, 64, "online")[0] / 10

@@ -176,27 +176,75 @@ def spool(tmp_path: Path) -> Spool:
 
 
 @pytest.mark.parametrize(
-    ("topic", "payload", "qos", "told"),
+    ("topic", "payload", "qos", "text"),
     [
-        (b"t", bytes(600), 1, "610, allowed is 0 to 512"),
-        (b"t", bytes(400), 1, "408, allowed is 0 to 300"),
-        (b"t", b"", 0, "qos"),
+        (b"t", bytes(600), 1, "record must be at most segment, 512 bytes, not 610"),
+        (b"t", bytes(400), 1, "packet must be at most tx_size, 300 bytes, not 408"),
+        (b"t", bytes(293), 1, "packet must be at most tx_size, 300 bytes, not 301"),
+        (b"t", b"", 0, "qos must be 1 to 2, not 0"),
         (b"t/#", b"", 1, "topic name"),
     ],
 )
 def test_what_never_fits_is_named(
-    spool: Spool, topic: bytes, payload: bytes, qos: int, told: str
+    spool: Spool, topic: bytes, payload: bytes, qos: int, text: str
 ) -> None:
-    with pytest.raises(ValueError, match=told):
+    with pytest.raises(ValueError, match=text):
         spool.publish(topic, payload, qos)
     assert spool.pending == 0
+
+
+def test_a_payload_that_is_no_bytes_is_named(spool: Spool) -> None:
+    with pytest.raises(TypeError, match="payload must be bytes or str, not int"):
+        spool.publish(b"t", 5)  # type: ignore[arg-type]
+    assert spool.publish("t", "text")
+    assert spool.pending == 1
+
+
+@pytest.mark.parametrize("size", [*range(120, 135), *range(16384, 16388)])
+def test_the_largest_record_is_the_one_that_the_client_takes(tmp_path: Path, size: int) -> None:
+    broker = Broker()
+    with mock.patch.object(flatmq.client, "ticks_ms", broker.ticks_ms):
+        client = Client(b"c", tx_size=size, link=broker)
+        spool = Spool(client, str(tmp_path / "s"), segment=20000)
+        largest = next(n for n in range(size, 0, -1) if _accepts(spool, n))
+        client.start()
+        while not client.connected:
+            client.poll(1)
+        with pytest.raises(ValueError, match="tx_size"):
+            client.publish(b"t", bytes(largest + 1), 1)
+        for _ in range(PATIENCE):
+            spool.poll(1)
+    assert [len(body) for _, _, body in broker.taken] == [largest]
+    assert (spool.pending, spool.stats.dropped) == (0, 0)
+
+
+def _accepts(spool: Spool, n: int) -> bool:
+    try:
+        return spool.publish(b"t", bytes(n))
+    except ValueError:
+        return False
 
 
 def test_a_client_that_has_begun_its_work_is_refused(tmp_path: Path) -> None:
     client = Client(b"c", link=Broker())
     client.publish(b"t", b"1", 1)
-    with pytest.raises(ValueError, match="before its spool"):
+    with pytest.raises(ValueError, match="before the first publish"):
         Spool(client, str(tmp_path))
+    client = Client(b"c", link=Broker())
+    client.start()
+    with pytest.raises(ValueError, match=r"before client\.start"):
+        Spool(client, str(tmp_path))
+
+
+def test_a_gate_that_is_set_already_is_not_lost_silently(tmp_path: Path) -> None:
+    client = Client(b"c", link=Broker(), clean_session=False)
+    client.gate = lambda same: None
+    with pytest.raises(ValueError, match=r"client\.gate must be None, not <function"):
+        Spool(client, str(tmp_path))
+    client = Client(b"c", link=Broker())
+    client.gate = gate = lambda same: None
+    Spool(client, str(tmp_path))  # has nothing to save there
+    assert client.gate is gate
 
 
 def test_a_record_that_rots_in_a_segment_is_counted_and_passed_over(tmp_path: Path) -> None:
@@ -266,7 +314,7 @@ def board(tmp_path: Path) -> Iterator[Board]:
     broker = Broker()
     with mock.patch.object(flatmq.client, "ticks_ms", broker.ticks_ms):
         board = Board(tmp_path, durable=False)
-        flatmq.client.ticks_ms = board.broker.ticks_ms  # type: ignore[assignment]
+        flatmq.client.ticks_ms = board.broker.ticks_ms
         board.poll()
         assert board.client.connected
         yield board

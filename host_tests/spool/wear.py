@@ -7,9 +7,8 @@ bytes of heap asked for per append and per record handed over, of those that beg
 import gc
 import sys
 
-import micropython
 import vfs
-from flash_chip import Chip
+from flash_chip import PlainChip
 from model_broker import Broker
 
 import flatmq.client
@@ -17,39 +16,7 @@ from flatmq import Client
 from flatmq.spool import Spool
 
 RECORDS = 400
-TOPIC = b"sensors/pico-1/temp"
-
-
-class PlainChip(Chip):
-    """Without cuts. `own` counts what it allocates itself."""
-
-    own = 0
-
-    def readblocks(self, block, buf, at=0):
-        before = micropython.mem_total()
-        at += block * self.size
-        buf[:] = self.view[at : at + len(buf)]
-        self.own += micropython.mem_total() - before
-        return 0
-
-    def writeblocks(self, block, buf, at=0):
-        before = micropython.mem_total()
-        at += block * self.size
-        self.data[at : at + len(buf)] = buf
-        self.programs += 1
-        self.programmed += len(buf)
-        self.own += micropython.mem_total() - before
-        return 0
-
-    def ioctl(self, op, block):
-        before = micropython.mem_total()
-        done = Chip.ioctl(self, op, block)
-        self.own += micropython.mem_total() - before
-        return done
-
-    def asked(self):
-        """Bytes of heap that were asked for by all others."""
-        return micropython.mem_total() - self.own
+TOPICS = [b"sensors/pico-1/temp", b"sensors/pico-1/humi"]  # in turn
 
 
 def main():
@@ -99,8 +66,9 @@ def main():
 def one(chip, spool, reading):
     """A reading, which is acknowledged where there is a broker. Returns what its append asked of
     the heap."""
+    TOPICS.append(TOPICS.pop(0))
     before = chip.asked()
-    if not spool.publish(TOPIC, reading):
+    if not spool.publish(TOPICS[0], reading):
         raise SystemExit("refused")
     before = chip.asked() - before
     while spool._client.connected and spool.pending:

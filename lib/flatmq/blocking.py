@@ -1,4 +1,4 @@
-"""Calls that wait, for a script or the prompt, on top of `poll`."""
+"""Connect and disconnect at the prompt or in a script: calls that wait, on top of `poll`."""
 
 from . import client as clock
 from .error import MQTTError
@@ -6,7 +6,24 @@ from .port import const, ticks_add, ticks_diff
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from .client import Client
+
+
+def bound(client: "Client", name: str) -> "Callable":
+    """Return one of the functions below as a method of `client`. A board lets go of them after
+    the call."""
+
+    def call(*a, **options):
+        try:
+            return (connect if name == "connect" else disconnect)(client, *a, **options)
+        finally:
+            from .calls import unload
+
+            unload("blocking", "calls")
+
+    return call
 
 
 def connect(self: "Client", timeout_ms: int = 10000) -> None:
@@ -20,19 +37,6 @@ def connect(self: "Client", timeout_ms: int = 10000) -> None:
         if left <= 0 or (self.error and self.error.kind == "refused"):
             raise self.error or MQTTError("timeout", f"{self.state} after {timeout_ms} ms")
         self.poll(left)
-
-
-def wait(self: "Client", timeout_ms: int) -> bool:
-    """Poll until `pending` is 0, for at most `timeout_ms`. Returns whether it is."""
-    end = ticks_add(clock.ticks_ms(), timeout_ms)
-    while self.pending:
-        left = ticks_diff(end, clock.ticks_ms())
-        if left <= 0:
-            return False
-        self.flush()
-        if self.pending:
-            self.poll(left)
-    return True
 
 
 def disconnect(self: "Client", timeout_ms: int = 1000) -> bool:

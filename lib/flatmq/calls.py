@@ -15,47 +15,36 @@ if TYPE_CHECKING:
 
     from .client import Client
 
-_KEPT = {
+MODULES = {
     "connect": "blocking",
     "disconnect": "blocking",
     "drop": "resend",
     "ping": "connection",
     "publish_from": "pieces",
-    "start": "connection",
-    "wait": "blocking",
-}
-_LET_GO = {
     "set_credentials": "setup",
     "set_will": "setup",
+    "start": "connection",
     "subscribe": "requests",
     "unsubscribe": "requests",
+    "wait": "connection",
 }
 
 
-def _function(module, name):
+def method(client: "Client | None", name: str) -> "Any":
+    """Return the method `name` of a client; without one, the function. AttributeError if there is
+    none. A module with a function `bound` is not kept."""
+    if name not in MODULES:
+        raise AttributeError(f"Client has no attribute {name!r}")
     if MICROPYTHON:
         gc.collect()  # what is loaded stays: behind garbage it would lie all over the heap
-    return getattr(__import__("flatmq." + module, None, None, (name,)), name)
-
-
-def method(client: "Client", name: str) -> "Any":
-    """Return the method `name` of a client. AttributeError if it has none."""
-    if name in _LET_GO:
-        bound = _function(_LET_GO[name], "bound")(client, name)
-    elif name in _KEPT:
-        setattr(type(client), name, _function(_KEPT[name], name))
-        bound = getattr(client, name)
-    else:
-        raise AttributeError(f"Client has no attribute {name!r}")
+    module = __import__("flatmq." + MODULES[name], None, None, (name,))
+    if client is None:
+        return getattr(module, name)
     unload("calls")
-    return bound
-
-
-def add_all(owner: type) -> None:
-    """Make all of these functions methods of the class `owner`."""
-    for names in (_KEPT, _LET_GO):
-        for name in names:
-            setattr(owner, name, _function(names[name], name))
+    if hasattr(module, "bound"):
+        return module.bound(client, name)
+    setattr(type(client), name, getattr(module, name))
+    return getattr(client, name)
 
 
 def unload(*names: str) -> None:

@@ -1,7 +1,9 @@
 """The client: a session with a clock and a connection, driven by one polling loop."""
 
+# Imported, a builtin is found at once; else only after a miss in the module.
 import gc
 import random  # noqa: F401 (with ticks_ms, what all modules of the client use)
+from builtins import next
 
 from .port import MICROPYTHON, const, ticks_diff, ticks_ms
 from .session import Session
@@ -12,13 +14,9 @@ if TYPE_CHECKING:
     from typing import Any
 
     from . import blocking, connection, pieces, requests, resend, setup
-    from .connection import Connection
     from .error import MQTTError
     from .message import Message
     from .router import Router
-
-# Looking up a builtin costs a miss in the module first.
-_next = next
 
 
 def silent() -> "Iterator[None]":
@@ -77,7 +75,7 @@ class Client(Session):
     options: "dict[str, Any]"  # the arguments
     hello: "bytearray | None"  # CONNECT; None if it must be made for each connection
     link: "Any"
-    connection: "Connection"  # None until start()
+    connection: "Any"  # Connection, None until start()
     outgoing: "Iterator[Any]"  # Session.writing on this connection
     incoming: "Iterator[Any]"  # reader.reading on it, or what leads to it
     pause: "Iterator[BaseException | None]"  # pausing(self)
@@ -102,7 +100,8 @@ class Client(Session):
         start = connection.start
         subscribe = requests.subscribe
         unsubscribe = requests.unsubscribe
-        wait = blocking.wait
+        ping = connection.ping
+        wait = connection.wait
 
         def __init__(
             self,
@@ -158,7 +157,7 @@ class Client(Session):
             self.connection.late()
         if self.queued:
             self.flush()
-        moved = _next(self.incoming)
+        moved = next(self.incoming)
         if moved is None:
             return self._wait(ms) if ms > 0 else False
         if moved is not True:
@@ -173,7 +172,7 @@ class Client(Session):
             ms = min(ms, ticks_diff(self.due, self.now))
         if ms > 0:
             self.patience = ms
-            e = _next(self.pause)
+            e = next(self.pause)
             if e is not None:
                 if not self.connection or not isinstance(e, Exception):
                     raise e
@@ -184,7 +183,7 @@ class Client(Session):
         """Hand what is queued to the network, as far as it takes it now. Reads nothing."""
         if self.answers and self.gate is not None:
             self.held = self.gate(None) is False
-        e = _next(self.outgoing)
+        e = next(self.outgoing)
         if e is not None:
             self.connection.lost("closed", "write", e)
 
@@ -221,6 +220,7 @@ class Client(Session):
 
 
 if not MICROPYTHON:
-    from .calls import add_all
+    from . import calls
 
-    add_all(Client)
+    for name in calls.MODULES:
+        setattr(Client, name, calls.method(None, name))

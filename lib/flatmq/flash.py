@@ -1,7 +1,7 @@
-"""Files that are to outlive a power cut: what the two interpreters do differently, a checksum.
+"""Write files that outlive a power cut, on both interpreters, and compute checksums.
 
 littlefs makes everything written since the last `sync` visible at once or not at all. On other
-file systems the checksums of those who write here tell what was cut.
+file systems the checksums of the modules that write find what is torn.
 """
 
 import os
@@ -15,15 +15,15 @@ if MICROPYTHON:
         return open(path, mode)
 
     def write(f, buf, at: int, n: int) -> None:
-        """Write `n` bytes of `buf` from `at` on. OSError."""
+        """Write `n` bytes of `buf` from `at` on. Raises OSError if the write fails."""
         f.write(buf, at, n)
 
     def sync(f) -> None:
-        """What was written to `f` is durable when this returns. OSError."""
+        """Make durable what was written to `f`. OSError."""
         f.flush()
 
     def sync_folder(path: str) -> None:
-        """The same for which files there are."""
+        """Make durable which files are in a folder. OSError."""
 
 else:
 
@@ -32,18 +32,18 @@ else:
         return open(path, mode, buffering=0)
 
     def write(f, buf, at: int, n: int) -> None:
-        """Write `n` bytes of `buf` from `at` on. OSError."""
+        """Write `n` bytes of `buf` from `at` on. Raises OSError if the write fails."""
         while n:
             done = f.write(memoryview(buf)[at : at + n])
             at += done
             n -= done
 
     def sync(f) -> None:
-        """What was written to `f` is durable when this returns. OSError."""
+        """Make durable what was written to `f`. OSError."""
         os.fsync(f.fileno())
 
     def sync_folder(path: str) -> None:
-        """The same for which files there are."""
+        """Make durable which files are in a folder. OSError."""
         if os.name == "posix":
             fd = os.open(path, os.O_RDONLY)
             try:
@@ -53,20 +53,20 @@ else:
 
 
 def close(f) -> None:
-    """Close a file, whatever it thinks of it. To leave that to the collector would have it
-    written when memory cannot be had."""
+    """Close a file, ignoring errors. If the garbage collector closed it instead, it would flush
+    while the heap is full."""
     try:  # noqa: SIM105 (there is no contextlib on a board)
         f.close()
     except OSError:
         pass
 
 
-# ENOSPC, which MicroPython's errno lacks; and ENAMETOOLONG, which littlefs says when it has no
+# ENOSPC, which MicroPython's errno lacks; and ENAMETOOLONG, which littlefs reports if it has no
 # room for the name of a new file.
 FULL = (28, 36)
 
-# The polynomial of CRC-30/CDMA, reflected, four bits at a time: the widest whose values are small
-# ints on a 32-bit board. binascii.crc32 would make an int on the heap of three records in four.
+# CRC-30/CDMA, reflected, four bits at a time: the widest checksum whose values are small ints on a
+# 32-bit board. binascii.crc32 would put an int on the heap for three records in four.
 _TABLE = (
     0x00000000,
     0x2DB1DA21,
@@ -89,8 +89,7 @@ START = 0x3FFFFFFF
 
 
 def crc(value: int, buf: "bytes | bytearray | memoryview", n: int) -> int:
-    """The checksum of 30 bits of what `value` is the checksum of, and of the first `n` bytes of
-    `buf` behind it. That of nothing is START."""
+    """Continue the 30-bit checksum `value` with the first `n` bytes of `buf`. Begin with START."""
     for i in range(n):
         c = buf[i]
         value = _TABLE[(value ^ c) & 15] ^ value >> 4
@@ -99,7 +98,7 @@ def crc(value: int, buf: "bytes | bytearray | memoryview", n: int) -> int:
 
 
 def put(buf: "bytearray | memoryview", at: int, value: int) -> None:
-    """Write a number of 32 bits at `at`, big-endian."""
+    """Write a 32-bit number at `at`, big-endian."""
     buf[at] = value >> 24
     buf[at + 1] = value >> 16 & 255
     buf[at + 2] = value >> 8 & 255
@@ -107,7 +106,7 @@ def put(buf: "bytearray | memoryview", at: int, value: int) -> None:
 
 
 def get(buf: "bytearray | memoryview", at: int) -> int:
-    """Read one that is below 2 to the 30th; -1 where it is not."""
+    """Read a 32-bit number at `at`. Returns -1 if it is not below 2 to the 30th."""
     if buf[at] > 63:
         return -1
     return buf[at] << 24 | buf[at + 1] << 16 | buf[at + 2] << 8 | buf[at + 3]

@@ -1,127 +1,120 @@
-"""What must be known after a reboot about messages that are on their way?
+"""What must be known after a reboot about QoS 2 messages that were on their way.
 
-A file of a few bytes, rewritten in place: littlefs keeps a file of up to 128 bytes (4 times the
-larger of its read size and prog size) in its folder, where rewriting costs a fortieth of an erase.
+A file of a few bytes, rewritten in place. littlefs keeps a file of up to 128 bytes (4 times the
+larger of its read size and prog size) in its folder, where a rewrite costs a fortieth of an erase.
 """
 
 from .flash import START, access, close, crc, get, put, sync, write
 from .port import const
 
-# Identifiers of records; below are those that the session counts out.
+# Packet identifiers of records. Those below are for messages that do not go through the spool.
 FIRST_ID = const(33280)
 IDS = const(32256)
-_ID = const(0x7FFF)  # what is kept of one: they all have the bit above,
-_DONE = const(0x8000)  # whose place says that PUBCOMP was there, else PUBREC was
+_ID = const(0x7FFF)  # what is kept of one: they all have the bit above.
+_DONE = const(0x8000)  # That bit is set once PUBCOMP has come; until then PUBREC has.
+_PUBCOMP = const(0x70)  # see Session.waits
 _HEAD = const(8)
 _FORMAT = const(0x4A)
 
-# A builtin is found after a miss in the module; a module global is found at once.
+# Looking up a builtin costs a miss in the module first.
 _len = len
 
 
 class Journal:
-    """The file at `path`.
+    """The file at `path`, with up to `outgoing` records past PUBREC and up to `incoming` packet
+    identifiers of messages received and not released (section 4.3.3).
 
-    `acked`: every record before the one of this number was acknowledged; `found`: the file could
-    be read. At most `outgoing` QoS 2 records past PUBREC are told of, and `ids`:
-    the packet identifiers of QoS 2 messages received and not released (section 4.3.3).
+    `acked`: all records before this number are acknowledged. `received`: the identifiers found in
+    the file; a spool replaces it by the list of its client. `changed`: the file is out of date.
 
-    A session calls `pubrec` and `forget`, a router `keep`; each returns when that is durable, and
-    raises OSError when it cannot be. Nothing is written that is on flash already.
+    The methods that write raise OSError if the flash fails; the next call tries again. What is on
+    flash already is not written again.
     """
 
     def __init__(self, path: str, outgoing: int, incoming: int) -> None:
         self._path = path
-        self._buf = bytearray(_HEAD + 2 * (outgoing + incoming) + 4)
         self._out = [0] * outgoing
-        self.ids: list[int] = []
+        self.received: list[int] = []
         self.acked = 0
-        self.found = False
+        self.changed = False
         self._saved = -1  # the checksum of what is on flash
         self._file = None
         try:
             self._file = access(path, "r+b")
-            buf = bytearray(self._file.read())
+            self._restore(bytearray(self._file.read()))
         except OSError:
-            return
-        self._restore(buf)
+            pass
+        # The client may have been larger before.
+        n = _len(self._out) + max(incoming, _len(self.received))
+        self._buf = bytearray(_HEAD + 2 * n + 4)
+        self._kept = self.received  # as it is on flash
 
     def _restore(self, buf):
         if _len(buf) < _HEAD + 4 or buf[0] != _FORMAT:
             return
         n = buf[5]
-        m = buf[6] << 8 | buf[7]
-        end = _HEAD + 2 * (n + m)
+        end = _HEAD + 2 * (n + (buf[6] << 8 | buf[7]))
         if end + 4 > _len(buf) or crc(START, buf, end) != get(buf, end):
             return
         self.acked = get(buf, 1)
-        self.found = True
         found = [buf[i] << 8 | buf[i + 1] for i in range(_HEAD, end, 2)]
-        # Larger than asked for when the sizes of the client were larger before.
         self._out = found[:n] + self._out[n:]
-        self.ids = found[n:]
-        if end + 4 > _len(self._buf):
-            self._buf = bytearray(end + 4)
+        self.received = found[n:]
         self._saved = get(buf, end)
 
-    # What a session and a router call
+    def watch(self, received: "list[int]") -> None:
+        """Save from this list which incoming messages are not released; 0 is a free place."""
+        self.received = received
+        self._kept = list(received)
 
-    def pubrec(self, pid: int) -> None:
-        """PUBREC was there for `pid`."""
-        if pid >= FIRST_ID:
-            if not self._find(pid):
-                self._out[self._out.index(0)] = pid & _ID
+    def note(self, ids: "list[int]", waits: "bytes | bytearray") -> None:
+        """Save which of the records in `ids` are past PUBREC, and `received`. OSError."""
+        i = 0
+        while i < _len(waits):  # a `for` would put the frame on the heap
+            if waits[i] >= _PUBCOMP and ids[i] >= FIRST_ID and not self._has(ids[i]):
+                self._out[self._out.index(0)] = ids[i] & _ID
+                self.changed = True
+            i += 1
+        if self.changed or self.received != self._kept:
             self.save()
 
     def forget(self) -> None:
-        """The broker has forgotten the session: nothing is past PUBREC, nothing was received."""
+        """The broker has forgotten the session: no record is past PUBREC."""
         for i, e in enumerate(self._out):
             if e < _DONE:
                 self._out[i] = 0
-        self.ids = []
-        self.save()
+        self.changed = True
 
-    def keep(self, ids: "list[int]") -> None:
-        """These packet identifiers, and zeros, are received and not released."""
-        self.ids = ids
-        self.save()
-
-    # What a spool calls
-
-    def _find(self, pid):
+    def _has(self, pid):
         return (pid & _ID) in self._out or (pid | _DONE) in self._out
 
     def is_received(self, pid: int) -> bool:
-        """Whether PUBREC was there for a record, and not PUBCOMP."""
+        """Whether PUBREC has come for a record, and PUBCOMP has not."""
         return (pid & _ID) in self._out
 
     def is_done(self, pid: int) -> bool:
-        """Whether PUBCOMP was there for a record that is not before `acked`."""
+        """Whether PUBCOMP has come for a record that is not before `acked`."""
         return (pid | _DONE) in self._out
 
-    def settle(self, in_use: "list[int]") -> bool:
-        """Records past PUBREC whose identifiers are no longer `in_use` are done. Returns whether
-        there was any."""
-        found = False
+    def settle(self, in_use: "list[int]") -> None:
+        """Records past PUBREC whose identifiers are no longer `in_use` are done."""
         if not any(self._out):
-            return False
+            return
         i = _len(self._out)
         while i:
             i -= 1
             if 0 < self._out[i] < _DONE and (self._out[i] | _DONE) not in in_use:
                 self._out[i] |= _DONE
-                found = True
-        return found
+                self.changed = True
 
     def remove(self, pid: int) -> None:
-        """A record is acknowledged, and all before it."""
-        if self._find(pid):
+        """Forget a record: it is acknowledged, and so are all before it."""
+        if self._has(pid):
             i = (pid & _ID) if (pid & _ID) in self._out else (pid | _DONE)
             self._out[self._out.index(i)] = 0
 
     def retain(self, pid: int, n: int) -> None:
-        """Forget what is known of records but those whose identifiers are `pid` and the `n` - 1
-        after it."""
+        """Forget all records except those with the `n` identifiers from `pid` on."""
         for i, e in enumerate(self._out):
             if e and ((e | _DONE) - pid) % IDS >= n:
                 self._out[i] = 0
@@ -133,18 +126,23 @@ class Journal:
         put(buf, 1, self.acked)
         end = self._fill(_HEAD, self._out)
         buf[5] = (end - _HEAD) >> 1
-        end = self._fill(end, self.ids)
+        end = self._fill(end, self.received)
         self._number(6, ((end - _HEAD) >> 1) - buf[5])
         n = crc(START, buf, end)
         if n != self._saved:
             put(buf, end, n)
             self._write(end + 4)
             self._saved = n
+        self.changed = False
+        n = 0
+        while n < _len(self._kept):
+            self._kept[n] = self.received[n]
+            n += 1
 
     def _fill(self, at, numbers):
-        """Write what is not 0 of these at `at`. Returns the position after them."""
-        i = 0
-        while i < _len(numbers):  # a `for` would put the frame on the heap
+        """Write those of the numbers that are not 0 at `at`. Returns the position after them."""
+        i = 0 if any(numbers) else _len(numbers)
+        while i < _len(numbers):
             if numbers[i]:
                 self._number(at, numbers[i])
                 at += 2
@@ -164,7 +162,8 @@ class Journal:
             write(self._file, self._buf, 0, n)
             sync(self._file)
         except OSError:
-            # What failed leaves a file in which littlefs says of any sync that it is done.
+            # After a failure littlefs reports success for every later sync of this file.
+            self.changed = True
             self.close()
             raise
 

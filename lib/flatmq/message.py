@@ -1,9 +1,9 @@
 """A received message, as positions in a receive buffer."""
 
-from .port import MICROPYTHON
+# Imported, a builtin is found at once; else only after a miss in the module.
+from builtins import len
 
-# Looking up a builtin costs a miss in the module first.
-_len = len
+from .port import MICROPYTHON
 
 
 class Message:
@@ -68,12 +68,12 @@ class Message:
     def is_topic(self, name: bytes) -> bool:
         """Whether the topic name is `name`."""
         at = self.topic_at
-        return self.topic_end - at == _len(name) and self.buf.find(name, at, self.topic_end) == at
+        return self.topic_end - at == len(name) and self.buf.find(name, at, self.topic_end) == at
 
     def is_payload(self, value: bytes) -> bool:
         """Whether the payload is `value`."""
         at = self.at
-        return self.end - at == _len(value) and self.buf.find(value, at, self.end) == at
+        return self.end - at == len(value) and self.buf.find(value, at, self.end) == at
 
     def number(self) -> "int | None":
         """The payload as a decimal integer with an optional sign, None if it is not one.

@@ -3,7 +3,9 @@
 Loaded for that; a board lets go of it once everything is answered.
 """
 
+# Imported, a builtin is found at once; else only after a miss in the module.
 import sys
+from builtins import len
 
 from .port import MICROPYTHON, const, ticks_add
 
@@ -16,8 +18,6 @@ if TYPE_CHECKING:
     from .router import Router, Subscription
 
 _SOON = const(20)  # ms until a request is tried again that found no room
-
-_len = len
 
 
 def subscribe(
@@ -34,13 +34,13 @@ def subscribe(
     Returns a Subscription, whose `granted` is None until the broker has answered. ValueError or
     TypeError for a bad filter, handler or QoS, and for more than `subscriptions`.
     """
-    filters = _checked(filters, qos)
+    filters = _check(filters, qos)
     if not callable(handler):
         raise TypeError(f"handler must be callable, not {handler!r}")
     router = self.load()
     new = _new(filters, handler, qos, chunks)
     kept = [s for s in router.subscriptions if s.filters != new.filters]
-    if _len(kept) == router.size:
+    if len(kept) == router.size:
         raise ValueError(f"subscriptions must be at most {router.size}: no room for another")
     _ask(router, new)
     router.subscriptions[:] = kept
@@ -54,7 +54,7 @@ def unsubscribe(
 ) -> "Subscription":
     """End the subscription to a topic filter, or to each of a list of them; one that an earlier
     run has made, too. Returns an object whose `granted` is None until UNSUBACK."""
-    filters = _checked(filters, 0)
+    filters = _check(filters, 0)
     router = self.load()
     new = _new(filters, None, 0, False)
     _ask(router, new)
@@ -69,8 +69,8 @@ def unsubscribe(
 
 def bound(client: "Client", name: str) -> "Callable":
     """Return one of the functions above as a method of `client`."""
-    return lambda *a, **named: (subscribe if name == "subscribe" else unsubscribe)(
-        client, *a, **named
+    return lambda *a, **options: (subscribe if name == "subscribe" else unsubscribe)(
+        client, *a, **options
     )
 
 
@@ -78,12 +78,12 @@ def _new(filters, handler, qos, chunks):
     from .router import Subscription
 
     new = Subscription(filters, handler, qos, chunks)
-    new.names = [_name(f) for f in filters]
+    new.names = [name(f) for f in filters]
     return new
 
 
-def _checked(filters, qos):
-    """Return topic filters as a list of bytes. TypeError or ValueError if one, or a QoS, is bad."""
+def _check(filters, qos):
+    """Return topic filters as bytes. TypeError or ValueError if one, or the QoS, is bad."""
     from .wire import field, is_filter, number
 
     number("qos", qos, 0, 2)
@@ -95,49 +95,49 @@ def _checked(filters, qos):
     number("number of topic filters", len(filters), 1, 65535)
     filters = [field("topic filter", f, is_filter) for f in filters]
     for f in filters:
-        if _name(f) in (b"", f) and f.startswith(b"$share/"):
+        if name(f) in (b"", f) and f.startswith(b"$share/"):
             raise ValueError(f"topic filter {f!r}: must be $share/GROUP/FILTER")
-    _unload("wire")
+    unload("wire")
     return filters
 
 
-def _name(f):
+def name(f):
     """Return what topic names match: of $share/GROUP/FILTER the last."""
     return f[f.find(b"/", 7) + 1 :] if f.startswith(b"$share/") else f
 
 
 def _ask(router, new):
-    n = _len(_packet(new))
+    n = len(packet(new))
     if n > router.client.size:
         raise ValueError(f"packet must be at most tx_size, {router.client.size} bytes, not {n}")
     router.requests.append(new)
     send(router)
 
 
-def _packet(r):
+def packet(r):
     """Return the SUBSCRIBE or UNSUBSCRIBE (sections 3.8 and 3.10)."""
     r.asked = r.filters
     body = bytearray((r.id >> 8, r.id & 255))
     for f in r.filters:
-        body.extend(bytes((_len(f) >> 8, _len(f) & 255)) + f)
+        body.extend(bytes((len(f) >> 8, len(f) & 255)) + f)
         if r.handler is not None:
             body.append(r.qos)
-    n = _len(body)
-    packet = bytearray((0xA2 if r.handler is None else 0x82,))
+    n = len(body)
+    data = bytearray((0xA2 if r.handler is None else 0x82,))
     while n > 127:
-        packet.append(n & 127 | 128)
+        data.append(n & 127 | 128)
         n >>= 7
-    packet.append(n)
-    packet.extend(body)
-    return packet
+    data.append(n)
+    data.extend(body)
+    return data
 
 
-def _unload(name):
+def unload(module):
     """Have a board forget a module, and so let go of it."""
     if MICROPYTHON:
-        sys.modules.pop("flatmq." + name, None)
-        if hasattr(sys.modules["flatmq"], name):
-            delattr(sys.modules["flatmq"], name)
+        sys.modules.pop("flatmq." + module, None)
+        if hasattr(sys.modules["flatmq"], module):
+            delattr(sys.modules["flatmq"], module)
 
 
 def send(router: "Router") -> None:
@@ -147,8 +147,8 @@ def send(router: "Router") -> None:
     for r in router.requests if s.open else ():  # else at CONNACK
         if not r.id:
             r.id = s.next_id()
-            data = _packet(r)
-            n = _len(data)
+            data = packet(r)
+            n = len(data)
             if s.end + n > s.limit and not s.make_room(n - 2):
                 r.id = 0
                 router.waiting = True
@@ -159,7 +159,7 @@ def send(router: "Router") -> None:
             s.queued = True
             s.ids.append(r.id)
     if not router.requests or not s.open:
-        _unload("requests")
+        unload("requests")
 
 
 def resume(router: "Router", remembered: bool) -> None:
@@ -180,10 +180,10 @@ def resume(router: "Router", remembered: bool) -> None:
     for r in router.requests:
         r.id = s.next_id()
         s.ids.append(r.id)
-        s.urgent.append(_packet(r))
+        s.urgent.append(packet(r))
     s.queued = True
     if not router.requests:
-        _unload("requests")
+        unload("requests")
 
 
 def answered(router: "Router", first: int, data: bytes) -> "bool | str":
@@ -197,7 +197,7 @@ def answered(router: "Router", first: int, data: bytes) -> "bool | str":
         if r.id == pid:
             if (first == 0x90) != (r.handler is not None):
                 return False
-            if codes and _len(codes) != _len(r.asked):
+            if codes and len(codes) != len(r.asked):
                 return "return codes"  # and the request is still to be answered
             router.client.ids.remove(pid)
             r.id = 0
@@ -206,6 +206,6 @@ def answered(router: "Router", first: int, data: bytes) -> "bool | str":
             )
             router.requests.remove(r)
             if not router.requests:
-                _unload("requests")
+                unload("requests")
             return True
     return False

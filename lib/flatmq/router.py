@@ -3,6 +3,9 @@
 Loaded with the first subscription or the first message.
 """
 
+# Imported, a builtin is found at once; else only after a miss in the module.
+from builtins import len
+
 from .message import Message
 from .port import const
 from .reader import LATER
@@ -16,8 +19,6 @@ if TYPE_CHECKING:
 
 _SEEN = const(8)  # topic names whose handlers are remembered; a power of two
 _LONGEST = const(46)  # bytes that the longest of them may have
-
-_len = len
 
 
 class Subscription:
@@ -40,7 +41,7 @@ class Subscription:
     def takes(self, m: "Message") -> bool:
         """Whether the topic name of a message matches one of the filters. Allocates nothing."""
         i = 0
-        while i < _len(self.names):  # a `for` would put the frame on the heap
+        while i < len(self.names):  # a `for` would put the frame on the heap
             if matches(self.names[i], m.buf, m.topic_at, m.topic_end):
                 return True
             i += 1
@@ -71,7 +72,7 @@ class Router:
 
     def __init__(self, client: "Client", size: int, on_message: "Any") -> None:
         self.client = client
-        self._stats = client.stats
+        self.stats = client.stats
         self.size = size
         self.subscriptions: list[Any] = []
         self.requests: list[Any] = []
@@ -80,15 +81,15 @@ class Router:
         self.large: Any = None  # Chunks, once a message was larger than the buffer
         self.on_message = on_message
         # Each with its length before it; the last one stands for all that are too long.
-        self._names = [bytearray(_LONGEST + 2) for _ in range(_SEEN + 1)]
+        self.names = [bytearray(_LONGEST + 2) for _ in range(_SEEN + 1)]
         self._routes: list[Any] = [None] * (_SEEN + 1)  # the handler, if there is exactly one
-        self._last = self._oldest = 0
+        self.last = self._oldest = 0
         self.done = 0  # subscriptions that are done with a message of which a handler raised
         self.forget()
 
     def forget(self) -> None:
         """Forget the handlers of the last topic names: the subscriptions have changed."""
-        for name in self._names:
+        for name in self.names:
             name[0:] = b"\0\0\0"  # not the beginning of any PUBLISH: no topic name is empty
 
     def answered(self, first: int, data: bytes) -> "bool | str":
@@ -107,22 +108,22 @@ class Router:
         end = at + 2 + (m.buf[at] << 8 | m.buf[at + 1])  # of the topic name
         if end > m.end:
             return "shorter than its topic name"
-        i = self._last
-        while m.buf.find(self._names[i], at, end) != at:
+        i = self.last
+        while m.buf.find(self.names[i], at, end) != at:
             i = i + 1 & _SEEN - 1
-            if i == self._last:
+            if i == self.last:
                 i = self.find(at, end, False)
                 break
         if i < 0:
             return "not a topic name"
-        self._last = i & _SEEN - 1
+        self.last = i & _SEEN - 1
         m.topic_at = at + 2
         m.topic_end = m.at = end
         if first != m.first:
             m.set_flags(first)
         if first < 0x32 and self._routes[i] is not None:
             self._routes[i](m)
-            self._stats.received += 1
+            self.stats.received += 1
             return None
         return self._deliver(self._routes[i])
 
@@ -145,24 +146,24 @@ class Router:
         m.topic_end = end
         if not is_name(m.buf, at + 2, end):
             return -1
-        i = self._next(0, chunks)
+        i = self.next(0, chunks)
         found = None
-        if i >= 0 and self._next(i + 1, chunks) < 0:
+        if i >= 0 and self.next(i + 1, chunks) < 0:
             found = self.subscriptions[i].handler
         i = _SEEN
         if end - at <= _LONGEST + 2 and not chunks:
             i = self._oldest
             self._oldest = i + 1 & _SEEN - 1
-            self._names[i][0:] = b""  # keeps its memory, so append allocates nothing
+            self.names[i][0:] = b""  # keeps its memory, so append allocates nothing
             while at < end:
-                self._names[i].append(m.buf[at])
+                self.names[i].append(m.buf[at])
                 at += 1
         self._routes[i] = found
         return i
 
-    def _next(self, i, chunks):
+    def next(self, i, chunks):
         """Return the first subscription from `i` on that matches the message, -1 if none does."""
-        while i < _len(self.subscriptions):
+        while i < len(self.subscriptions):
             s = self.subscriptions[i]
             if (s.chunks or not chunks) and s.takes(self.message):
                 return i
@@ -172,7 +173,7 @@ class Router:
     def _deliver(self, handler):
         """Go on with a message that is numbered, or has no handler or several."""
         m = self.message
-        stats = self._stats
+        stats = self.stats
         what = self.number()
         if what is not None:
             return what
@@ -212,13 +213,13 @@ class Router:
 
     def call(self, chunks: bool) -> bool:
         """Call the handlers of a message. Returns whether there is any."""
-        i = self._next(self.done, chunks)
+        i = self.next(self.done, chunks)
         found = self.done > 0
         while i >= 0:
             self.done = i  # where to go on, should this one raise
             self.subscriptions[i].handler(self.message)
             found = True
-            i = self._next(i + 1, chunks)
+            i = self.next(i + 1, chunks)
         self.done = 0
         if found or self.on_message is None or (chunks and not self.client.options["chunks"]):
             return found

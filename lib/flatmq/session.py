@@ -12,6 +12,9 @@ upper part ends and the packet goes to the start. The answers behind the ring (P
 PUBREL, PUBCOMP, PINGREQ) leave first, so a ring full of unacknowledged messages blocks nothing.
 """
 
+# Imported, a builtin is found at once; else only after a miss in the module.
+from builtins import bytearray, bytes, len, memoryview
+
 from .port import const
 
 TYPE_CHECKING = const(0)
@@ -24,18 +27,8 @@ _PUBACK = const(0x40)
 _PUBREC = const(0x50)
 _PUBCOMP = const(0x70)
 
-# Looking up a builtin costs a miss in the module first.
-_len = len
-_BUFFERS = (bytes, bytearray, memoryview)
-_bytes = bytes
-_bytearray = bytearray
-_memoryview = memoryview
-_LASTING = (bytes, str)
-_BYTES = (bytes, bytearray)
-_QOS = (0, 1, 2)
 
-
-def _converted(payload, qos):
+def _converted(payload: "Any", qos: int) -> "Any":
     # In a function of its own: what is imported is a local, and `publish` has no room for it.
     from .setup import converted
 
@@ -68,7 +61,8 @@ class Session:
 
     `gate(None)` is called before answers leave, and holds them back by returning False. At
     CONNACK it is called with whether the broker has kept the session. What it raises comes out
-    of `poll` or `flush`, and nothing is answered.
+    of `poll` or `flush`; nothing is answered then, or sent after CONNACK, and the next call asks
+    again.
     """
 
     buf: memoryview  # the ring and the answers; assigning a slice of the wrong length raises
@@ -133,21 +127,16 @@ class Session:
         is bytes and the payload is bytes or another buffer.
         """
         # Few locals: a frame of more than eleven words would go to the heap on every call.
-        if (
-            topic is not self.topic
-            or (qos and qos not in _QOS)
-            or (
-                payload.__class__ is not _bytes
-                and payload.__class__ is not _bytearray
-                and payload.__class__ is not _memoryview
-            )
+        if topic is not self.topic:
+            self.check(topic)
+        if (qos and qos != 1 and qos != 2) or (
+            payload.__class__ is not bytes
+            and payload.__class__ is not bytearray
+            and payload.__class__ is not memoryview
         ):
-            if topic is not self.topic:
-                self._check(topic)
-            if qos not in _QOS or not isinstance(payload, _BUFFERS):
-                payload = _converted(payload, qos)
+            payload = _converted(payload, qos)
         topic = self.name
-        n = _len(topic) + _len(payload)
+        n = len(topic) + len(payload)
         if qos:
             n += 2
         if self.end + n + 5 > self.limit and not self.make_room(n):
@@ -163,12 +152,12 @@ class Session:
             at += 1
         self.buf[at] = n
         at += 1
-        n = at + _len(topic)
+        n = at + len(topic)
         self.buf[at:n] = topic
         if qos:
             n += 2
-        at = n + _len(payload)
-        self.buf[n:at] = payload
+        at = n + len(payload)
+        self.buf[n:at] = payload  # type: ignore[assignment]
         if qos:  # only now: a payload that cannot be copied leaves nothing behind
             qos = self._record(qos, n)
         self.end = at
@@ -176,26 +165,31 @@ class Session:
         self.queued = True
         return qos
 
-    def _check(self, topic):
-        """Have a topic name in `name`; ValueError or TypeError if it is not valid."""
+    def check(self, topic: "bytes | str") -> None:
+        """Have a topic name in `name`, and in `topic` unless it may change. ValueError or
+        TypeError if it is not valid."""
         name = topic.encode() if isinstance(topic, str) else topic
+        lasting = isinstance(topic, bytes) or isinstance(topic, str)  # another buffer may change
         if name in self.names:
             self.name = self.fields[self.names.index(name)]
         else:
             from .topic import is_name
 
-            n = _len(name) if isinstance(name, _BYTES) else 65536
-            if n > 65535 or not is_name(name, 0, n):
+            if (
+                not (isinstance(name, bytes) or isinstance(name, bytearray))
+                or len(name) > 65535
+                or not is_name(name, 0, len(name))
+            ):
                 from .wire import field
 
                 name = field("topic name", name, is_name)
-            self.name = bytes((_len(name) >> 8, _len(name) & 255)) + name
-            if isinstance(topic, _LASTING):  # another buffer may change
+            self.name = bytes((len(name) >> 8, len(name) & 255)) + name
+            if lasting:
                 self.names.append(name)
                 self.names.pop(0)
                 self.fields.append(self.name)
                 self.fields.pop(0)
-        self.topic = topic if isinstance(topic, _LASTING) else self
+        self.topic = topic if lasting else self
 
     def _record(self, qos, n):
         """Give the PUBLISH at `end` a record, and an identifier in the bytes before `n`."""
@@ -300,7 +294,7 @@ class Session:
         """Queue acknowledgements that are packets already, for those who take PUBLISH packets in
         bulk. Returns False, and queues nothing, if there is no room for all of them."""
         at = self.size + self.answers
-        end = at + _len(packets)
+        end = at + len(packets)
         if end > self.size + self.room + 4:
             return False
         self.buf[at:end] = packets
@@ -322,7 +316,7 @@ class Session:
         buf = self.buf
         src: Any = hello
         at = 0
-        left = _len(hello)
+        left = len(hello)
         # Of a span of the ring: where the first packet begins that is not completely written, and
         # how many QoS 0 messages come from there on, -1 if that is not known.
         packet = -1
@@ -393,7 +387,7 @@ class Session:
                 if self.urgent:
                     src = self.urgent.pop(0)
                     at = 0
-                    left = _len(src)
+                    left = len(src)
                     continue
                 if large and large.sending:
                     left = large.next()
@@ -430,25 +424,32 @@ class Session:
 
     def resume(self, same: bool) -> None:
         """CONNACK: what is queued may go. `same`: the broker has kept the session."""
+        if self.open:  # memory was short when the last connection ended
+            self.lost()
         self.same = same
         if not same:
-            for i in range(_len(self.received)):
+            for i in range(len(self.received)):
                 self.received[i] = 0
             if self.past:
                 self.past.forget()
-        self.open = True
         if self.gate is not None:
             self.gate(same)
+        self.open = True
 
     def lost(self, closed: bool = False) -> None:
         """The connection is over; `closed`: by the peer. What had begun to leave goes again from
-        its beginning."""
+        its beginning. After a MemoryError nothing of this is done, and `resume` does it."""
         self.answers = 0
         self.blocked = self.held = self.plain = False
+        empty = self.pending == (1 if self.large and self.large.waits else 0)
+        if self.open and not (empty or self.past):
+            from .resend import Resend
+
+            self.past = Resend(self)
         was_open = self.open
         self.open = False
         doomed = -1
-        if self.pending == (1 if self.large and self.large.waits else 0):
+        if empty:
             # The ring is empty, but for requests, which are made again.
             self.tail = self.at = self.part = self.end = self.top = 0
             self.limit = self.size
@@ -456,10 +457,6 @@ class Session:
         elif self.past and not was_open:
             self.past.outage()
         elif was_open:
-            if not self.past:
-                from .resend import Resend
-
-                self.past = Resend(self)
             doomed = self.past.lost(closed)
             self.at = self.tail
             self.part = 0

@@ -21,44 +21,7 @@ if TYPE_CHECKING:
 
 _ANSWERS = const(64)  # bytes
 _NAMES = const(8)  # topic names remembered as valid
-_COUNTERS = (
-    "received unrouted skipped strays dup0 resent renewed dropped downgraded connects losses"
-)
 _MOST = const(0x10000000)
-_DEFAULTS = {
-    "user": None,
-    "password": None,
-    "keepalive": 60,
-    "clean_session": True,
-    "version": 4,
-    "tx_size": 1024,
-    "rx_size": 512,
-    "inflight": 8,
-    "subscriptions": 8,
-    "incoming": 32,
-    "timeout": 10,
-    "retry_ms": 500,
-    "retry_max_ms": 60000,
-    "give_up": 5,
-    "answers": _ANSWERS,
-    "link": None,
-    "on_message": None,
-    "chunks": False,
-    "on_dropped": None,
-}
-_LIMITS = (
-    ("version", 3, 4),
-    ("keepalive", 0, 65535),
-    ("tx_size", 16, _MOST),
-    ("rx_size", 64, _MOST),
-    ("inflight", 1, 255),
-    ("subscriptions", 0, 255),
-    ("incoming", 1, 65535),
-    ("timeout", 1, 65535),
-    ("retry_max_ms", 1, _MOST),
-    ("give_up", 0, 100),
-    ("answers", 8, _MOST),
-)
 
 
 def claim(
@@ -86,13 +49,14 @@ def claim(
     s.names = [b"/"] * _NAMES
     s.fields = [b"\0\1/"] * _NAMES
     s.stats = Stats()
-    for name in _COUNTERS.split():
-        setattr(s.stats, name, 0)
+    n = s.stats
+    n.received = n.unrouted = n.skipped = n.strays = n.dup0 = n.resent = n.renewed = 0
+    n.dropped = n.downgraded = n.connects = n.losses = 0
 
 
 def make(c: "Client", *args: "Any", **given: "Any") -> None:
     """Give a client what it has from the beginning on."""
-    o = _options(*args, **given)
+    o = options(*args, **given)
     # Packet identifiers start anywhere: a reboot must not reuse what it left in flight.
     claim(c, o["tx_size"], o["inflight"], clock.random.getrandbits(15), o["answers"])
     c.rx = bytearray(2 * o["rx_size"] + 2)
@@ -119,16 +83,48 @@ def tcp(host: str, port: int) -> "Any":
     return TCP(host, port)
 
 
-def _options(client_id: "bytes | str", host: str = "", port: int = 1883, **given: "Any") -> dict:
+def options(client_id: "bytes | str", host: str = "", port: int = 1883, **given: "Any") -> dict:
     """Return the arguments of a client as a dict. TypeError or ValueError for a bad one."""
-    o: dict[str, Any] = dict(_DEFAULTS)
+    o: dict[str, Any] = {
+        "user": None,
+        "password": None,
+        "keepalive": 60,
+        "clean_session": True,
+        "version": 4,
+        "tx_size": 1024,
+        "rx_size": 512,
+        "inflight": 8,
+        "subscriptions": 8,
+        "incoming": 32,
+        "timeout": 10,
+        "retry_ms": 500,
+        "retry_max_ms": 60000,
+        "give_up": 5,
+        "answers": _ANSWERS,
+        "link": None,
+        "on_message": None,
+        "chunks": False,
+        "on_dropped": None,
+    }
     for name in given:
         if name not in o:
             raise TypeError(f"Client has no argument {name!r}")
     o.update(given)
     o.update({"client_id": client_id, "host": host, "port": port, "will": None})
-    for name, low, high in _LIMITS:
-        number(name, o[name], low, high)
+    for name, least, most in (
+        ("version", 3, 4),
+        ("keepalive", 0, 65535),
+        ("tx_size", 16, _MOST),
+        ("rx_size", 64, _MOST),
+        ("inflight", 1, 255),
+        ("subscriptions", 0, 255),
+        ("incoming", 1, 65535),
+        ("timeout", 1, 65535),
+        ("retry_max_ms", 1, _MOST),
+        ("give_up", 0, 100),
+        ("answers", 8, _MOST),
+    ):
+        number(name, o[name], least, most)
     number("retry_ms", o["retry_ms"], 1, o["retry_max_ms"])
     if not o["link"]:
         if not isinstance(host, str) or not host:
@@ -146,8 +142,8 @@ def hello_of(o: dict, ask: bool = False) -> "bytearray | None":
     password = o["password"]
     if callable(password):
         password = password() if ask else b""
-    fields = ("version", "client_id", "clean_session", "keepalive", "user")
-    hello = connect(*[o[name] for name in fields], password, o["will"])
+    session = (o["version"], o["client_id"], o["clean_session"], o["keepalive"])
+    hello = connect(*session, o["user"], password, o["will"])
     return hello if ask or password is o["password"] else None
 
 
@@ -187,8 +183,8 @@ def converted(payload: "Any", qos: int) -> bytes:
 
 def bound(client: "Client", name: str) -> "Callable":
     """Return one of the functions below as a method of `client`."""
-    return lambda *a, **named: (set_will if name == "set_will" else set_credentials)(
-        client, *a, **named
+    return lambda *a, **options: (set_will if name == "set_will" else set_credentials)(
+        client, *a, **options
     )
 
 
@@ -227,4 +223,6 @@ def _change(client, new):
     options.update(new)
     client.hello = hello_of(options)
     client.options = options
-    unload("setup", "wire", "topic", "calls")
+    unload("setup", "wire", "calls")
+    if not client.router:
+        unload("topic")

@@ -1,34 +1,42 @@
-"""Store and forward: readings taken while there is no broker wait on flash, and outlive a reboot.
+"""Store and forward: readings wait on flash until the broker has them, and outlive a reboot.
 
     spool = Spool(client, "/spool")
     client.start()
     while True:
-        spool.poll(20)  # in place of client.poll
+        spool.poll(20)  # instead of client.poll
         ...
         spool.publish(b"sensors/pico-1/temp", payload)
 
-Imports only downward: the client does not know it. It takes the upper half of the packet
-identifiers, so that a record has the same one after a reboot, and no message that is published
-past the spool ever has it.
+The client does not import this module. Records have the upper half of the packet identifiers: a
+record has the same one after a reboot, and no message that bypasses the spool ever has it.
 """
 
-import random
-
+from . import client as clock
 from .journal import FIRST_ID, IDS, Journal
 from .port import const
-from .session import PUBCOMP
 from .store import RECORD, Store
-from .wire import field, is_name, number
 
-_OWN = const(32768)  # the session counts its own out up to here, and some hundreds past it
+TYPE_CHECKING = const(0)
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:  # there is no typing on a board
     from .client import Client
 
-# A builtin is found after a miss in the module; a module global is found at once.
+_OWN = const(32768)  # the client counts its identifiers up to here, and a few hundred further
+_PUBCOMP = const(0x70)  # see Session.waits
+
+# Looking up a builtin costs a miss in the module first.
 _len = len
-_str = str
+_BUFFERS = (bytes, bytearray, memoryview)
+_QOS = (1, 2)
+
+
+def _converted(payload, qos):
+    # In a function of its own: what is imported takes room in the frame.
+    from .setup import converted
+    from .wire import number
+
+    return converted(payload, number("qos", qos, 1, 2))
 
 
 class Stats:
@@ -38,35 +46,43 @@ class Stats:
         self.appended = 0  # records made durable
         self.direct = 0  # messages that went straight to the client (durable=False)
         self.refused = 0  # calls of publish that returned False
-        self.dropped = 0  # records removed for newer ones, or given up because of their size
+        self.dropped = 0  # records lost: removed for newer ones, larger than tx_size, or set
+        # aside without room on flash
         self.replayed = 0  # records handed to the client
         self.acknowledged = 0  # records that the broker has taken
+        self.set_aside = 0  # records that the client gave up; see Spool.dropped
         self.corrupt = 0  # places on flash where a record was not whole
+
+    def __repr__(self) -> str:
+        from .show import show
+
+        return show(self)
 
 
 class Spool:
-    """A spool in the folder `folder` for a `client` that was not started yet.
+    """A spool in the folder `folder`, for a `client` that is not started yet.
 
-    segment    bytes of a file, 512 to 65,535; one block of the flash is what wears it least
-    segments   files at the most, 2 to 255
-    head       bytes of the file of the newest records, 0 or 64 to 1024: what littlefs keeps in the
-               folder, 4 times its prog size (128; 512 on a board with prog size 256)
-    full       what to do without room: "drop" the oldest segment, or "refuse" the new record
-    durable    False: while the broker is there, and the spool empty, a message goes straight to
-               the client, and is lost with the power until the broker has it
+    segment    bytes of a file, 512 to 65,535; the size of a flash block causes the least wear
+    segments   files at most, 2 to 255
+    head       bytes of the file of the newest records, 0 or 64 to 1024. Best is what littlefs
+               keeps in the folder: 4 times its prog size (128; 512 if the prog size is 256)
+    full       what to do if there is no room: "drop" the oldest segment, or "refuse" the record
+    durable    False: while the broker is connected and the spool is empty, a message goes straight
+               to the client, and is lost with the power until the broker has acknowledged it
 
-    A record that `publish` accepted is delivered at least once, at QoS 2 exactly once with
-    `clean_session=False` and a broker that keeps the session, across power cuts of the board at
-    any time; unless it was dropped, which is counted. Incoming QoS 2 messages are then delivered
-    exactly once as well, if the handler returned before the power was cut, and its return was
-    noted: a handler that was interrupted is called again.
+    A record that `publish` accepted is delivered at least once, across power cuts at any time.
+    With `clean_session=False` and a broker that keeps the session, one at QoS 2 is delivered
+    exactly once, and so are incoming QoS 2 messages, except that a handler interrupted by the
+    power cut is called again. Records that are dropped or set aside are counted in `stats`.
 
-    Records keep the order of `publish`. A message that is published past the spool, by
-    `client.publish`, may overtake them.
+    Records keep the order of `publish`. A message sent with `client.publish` may overtake them.
 
-    `pending` counts records that the broker has not acknowledged, `stats` the rest. Flash errors
-    are OSErrors, out of `publish` and `poll`; nothing is accepted, or acknowledged, then.
-    ValueError names a value that is out of its limits, or a client that has begun its work.
+    `pending` counts the records that the broker has not acknowledged. If the flash fails,
+    `publish` and `poll` raise OSError, and nothing is accepted or acknowledged. ValueError names
+    an argument that breaks its rule.
+
+    The spool sets `client.on_dropped`, and with `clean_session=False` `client.gate`. It calls the
+    `on_dropped` that the client had before.
     """
 
     def __init__(
@@ -80,58 +96,73 @@ class Spool:
         full: str = "drop",
         durable: bool = True,
     ) -> None:
+        from .calls import unload
+        from .wire import number
+
         number("segment", segment, 512, 65535)
         number("segments", segments, 2, 255)
         if head:
             number("head", head, 64, min(segment, 1024))
         if full not in ("drop", "refuse"):
-            raise ValueError(f"full: {full!r}, allowed is 'drop' and 'refuse'")
-        s = self._session = client._session
-        if client.state != "offline" or s.end:
-            raise ValueError("client: was started, or has published, before its spool was made")
+            raise ValueError(f"full must be 'drop' or 'refuse', not {full!r}")
+        unload("wire", "topic", "calls")
+        if client.connection or client.pending:
+            raise ValueError("create the Spool before client.start() and before the first publish")
+        keeps = not client.options["clean_session"]  # else there is nothing to remember
+        if keeps and client.gate is not None:
+            raise ValueError(f"client.gate must be None, not {client.gate!r}: the Spool sets it")
         self._client = client
+        self._folder = folder
         self._segment = segment
         self._drops = full == "drop"
         self._durable = durable
         self.stats = Stats()
         self._topic: bytes | str | None = None  # what publish was last given,
         self._name = b""  # and the same checked
-        # Where a new spool begins: a board whose flash was erased must not use what it left.
-        start = random.getrandbits(15)
-        self._flight = [0] * s.slots  # the numbers of the records on their way: a ring
+        # Bytes of topic and payload that fit in a packet, and those that fit in a record too.
+        self._fits = client.size - 6
+        for n in (129, 16386, 2097155):  # with more, Remaining Length has another byte
+            if client.size > n:
+                self._fits -= 1
+        self._most = min(self._fits, segment - RECORD)
+        self._flight = [0] * client.slots  # the numbers of the records on their way: a ring
         self._from = self._count = 0
-        self._unsaved = False  # the journal is to be written
-        self._ready = False  # the store has read a record that is still to be handed over
-        self._journal: Journal
-        self._store: Store
-        self._open(folder, segment, segments, head, start)
-        self.pending = self._store.count()
-        if not client._who[2]:  # else the broker does not remember what the journal is for
-            self._resume()
-            s.journal = self._journal
-
-    def _open(self, folder, segment, segments, head, start):
-        c = self._client
-        self._journal = j = Journal(folder + "/journal", len(self._flight), c._receiving[1])
+        self._aside: list[int] = []  # packet identifiers of those that the client gave up
+        self._ready = False  # the store has read a record that is not handed over yet
+        self._journal = j = Journal(folder + "/journal", client.slots, client.options["incoming"])
+        # A new spool begins anywhere: a board whose flash was erased must not use identifiers
+        # that it left with the broker.
+        start = clock.random.getrandbits(15)
         self._store = Store(folder, segment, segments, head, j.acked, start)
         j.retain(self._pid(j.acked), self._store.next - j.acked)
         j.acked = self._store.seq
+        if not keeps:
+            j.forget()
+            j.watch([])
         try:  # noqa: SIM105 (there is no contextlib on a board)
-            j.save()  # when there is no room for it later, it has its place already
+            j.save()  # has its place on flash now, even if there is no room later
         except OSError:
             pass
         self.stats.corrupt = self._store.bad
+        self.pending = self._store.count()
+        self._on_dropped = client.on_dropped
+        client.on_dropped = self._note
+        if keeps:
+            self._resume()
+            client.gate = self._gate
 
     def _resume(self):
-        """Have the session go on with what was on its way: as if sent on an earlier connection."""
-        s = self._session
+        """Have the client go on with what was on its way before the reboot."""
+        c = self._client
         while self._count < len(self._flight) and self._load() and self._hand_over():
             pass
-        s._done = s.end
-        if self._journal.ids:
-            ids = self._client._load()._ids
-            ids[: len(self._journal.ids)] = self._journal.ids
-            self._journal.ids = ids
+        if c.end:
+            from .resend import assume_sent
+
+            assume_sent(c)
+        found = self._journal.received
+        c.received = found + [0] * (c.options["incoming"] - len(found))
+        self._journal.watch(c.received)
 
     # What an application calls
 
@@ -142,32 +173,27 @@ class Spool:
         qos: int = 1,
         retain: bool = False,
     ) -> bool:
-        """Accept a message at QoS 1 or 2. Returns True when it is durable, False when there is no
-        room for it. May wait for the flash: some ms, where a block is to be erased some 100.
+        """Accept a message at QoS 1 or 2. Returns True when it is durable, False if there is no
+        room for it. May wait for the flash: a few ms, or some 100 ms if a block must be erased.
 
-        ValueError for a bad topic name or QoS, and for what would never fit in a segment or in
-        `tx_size`. OSError when the flash fails. Allocates nothing when the topic is bytes, and
-        the payload bytes or another buffer, but where a segment begins or ends.
+        ValueError for a bad topic name or QoS, and for a message that is too large for a segment
+        or for `tx_size`; TypeError for a payload that is neither a buffer nor str; OSError if the
+        flash fails. Allocates nothing if the topic is bytes and the payload is bytes or another
+        buffer, except where a segment begins or ends.
         """
-        if topic is not self._topic:
-            self._name = field("topic name", topic, is_name)
-            self._topic = topic if self._name is topic or isinstance(topic, _str) else None
-        if payload.__class__ is _str:
-            payload = payload.encode()
-        number("qos", qos, 1, 2)
-        self._check(_len(self._name) + _len(payload))
+        if topic is not self._topic or payload.__class__ not in _BUFFERS or qos not in _QOS:
+            payload = self._checked(topic, payload, qos)
+        if _len(self._name) + _len(payload) > self._most:
+            self._refuse(_len(self._name) + _len(payload))
         if not (self._durable or self.pending) and self._direct(payload, qos, retain):
             return True
-        qos <<= 1
-        if retain:
-            qos |= 1
-        return self._append(0x30 | qos, payload)
+        return self._append((0x31 if retain else 0x30) | qos << 1, payload)
 
     def poll(self, ms: int = 0) -> bool:
-        """`client.poll`, with the records: hand over what there is room for, take away what was
-        acknowledged. Flash takes its time besides `ms`. OSError when it fails, or cannot be read;
-        the next call tries again."""
-        if self._client._busy:  # a handler called
+        """Do what `client.poll` does, hand records to the client as far as it has room, and
+        remove those that are acknowledged. Flash takes its time in addition to `ms`. OSError if
+        it fails or cannot be read; the next call tries again."""
+        if self._client.busy:  # a handler called
             return False
         self._feed()
         try:
@@ -175,15 +201,38 @@ class Spool:
         finally:  # what is freed may be the room that was missing
             self._take()
 
+    def dropped(self) -> "Iterator[tuple[int, bytes, bytes]]":
+        """Iterate over the records that the client gave up, the oldest first: the first byte of
+        the PUBLISH (QoS and retain), topic and payload. They stay on flash, up to two segments of
+        them, then the oldest go."""
+        from .aside import read
+
+        return read(self._folder, self._segment)
+
     def close(self) -> None:
-        """Close the files; the spool is of no use any more. Needed only before the file system is
-        unmounted."""
+        """Close the files; the spool cannot be used any more. Only needed before the file system
+        is unmounted."""
         self._store.close()
         self._journal.close()
 
-    def _check(self, n):
-        number("record: bytes", n + RECORD, 0, self._segment)
-        number("packet: bytes", _packet_size(n), 0, self._session._size)
+    def _checked(self, topic, payload, qos):
+        """Have a topic name in `_name`, and return the payload as a buffer. ValueError or
+        TypeError for an argument that is not valid."""
+        c = self._client
+        if topic is not c.topic:
+            c.check(topic)
+        self._topic = c.topic if c.topic is topic else None
+        self._name = topic if topic.__class__ is bytes else c.name[2:]
+        if qos in _QOS and payload.__class__ in _BUFFERS:
+            return payload
+        return _converted(payload, qos)
+
+    def _refuse(self, n):
+        """Raise ValueError for a message with `n` bytes of topic and payload."""
+        if n + RECORD > self._segment:
+            n += RECORD
+            raise ValueError(f"record must be at most segment, {self._segment} bytes, not {n}")
+        self._client.make_room(n + 4)
 
     def _direct(self, payload, qos, retain):
         if self._client.state != "online":
@@ -205,7 +254,7 @@ class Spool:
         return True
 
     def _drop(self):
-        """Remove the oldest segment of which nothing is on its way, if there is one."""
+        """Remove the oldest segment of which nothing is on its way. False if there is none."""
         n = self._store.drop(self._acked())
         if n < 0:
             return False
@@ -215,23 +264,23 @@ class Spool:
         return True
 
     def _acked(self):
-        """The number of the first record that may still be needed."""
+        """Return the number of the first record that may still be needed."""
         return self._flight[self._from] if self._count else self._store.seq
 
     def _pid(self, seq):
-        """The packet identifier of a record."""
+        """Return the packet identifier of a record."""
         return FIRST_ID + seq % IDS
 
     def _feed(self):
-        """Hand over what there is room for."""
-        if self._session._last > _OWN:
-            self._session._last = 0
+        """Hand records to the client, as many as it has room for."""
+        if self._client.last_id > _OWN:
+            self._client.last_id = 0
         if self._client.state == "online":
             while self._count < _len(self._flight) and self._load() and self._hand_over():
                 pass
 
     def _load(self):
-        """Have the next record ready. Returns whether there is one."""
+        """Have the next record ready. False if there is none."""
         if not self._ready:
             self._ready = self._store.read()
             if self._store.bad != self.stats.corrupt:
@@ -240,10 +289,10 @@ class Spool:
         return self._ready
 
     def _hand_over(self):
-        """Give the record that is ready to the session. Returns whether it took it."""
+        """Give the record that is ready to the client. Returns whether it is out of the way."""
         store = self._store
         pid = self._pid(store.seq)
-        if _packet_size(_len(store.topic) + _len(store.payload)) > self._session._size:
+        if _len(store.topic) + _len(store.payload) > self._fits:
             self.stats.dropped += 1
             self.pending -= 1
         elif self._journal.is_done(pid) or self._publish(pid):
@@ -257,45 +306,79 @@ class Spool:
         return True
 
     def _publish(self, pid):
-        s = self._session
-        if pid in s.ids:  # of a record that is 32,256 older
+        c = self._client
+        if pid in c.ids:  # of a record that is 32,256 older
             return False
-        last = s._last
-        s._last = pid - 1
-        if s.publish(self._store.first, self._store.topic, self._store.payload) is None:
-            s._last = last
+        last = c.last_id
+        c.last_id = pid - 1
+        if self._give(self._store.topic, self._store.first) is None:
+            c.last_id = last
             return False
-        s._last = last
+        c.last_id = last
         if self._journal.is_received(pid):
-            s._wait[s.ids.index(pid)] = PUBCOMP
+            c.waits[c.ids.index(pid)] = _PUBCOMP
         self.stats.replayed += 1
         return True
 
+    def _give(self, topic, first):
+        c = self._client
+        # One of the client's, because the next record changes ours.
+        topic = c.names[c.names.index(topic)] if topic in c.names else bytes(topic)
+        return c.publish(topic, self._store.payload, first >> 1 & 3, first & 1)
+
     def _take(self):
-        """Take away what was acknowledged."""
+        """Remove the records that are acknowledged or set aside."""
         j = self._journal
         n = self._count
-        if j.settle(self._session.ids):
-            self._unsaved = True
-        while self._count and self._pid(self._flight[self._from]) not in self._session.ids:
-            j.remove(self._pid(self._flight[self._from]))
-            self._from = (self._from + 1) % _len(self._flight)
-            self._count -= 1
-        n -= self._count
-        if n:
-            self.pending -= n
-            self.stats.acknowledged += n
-            j.acked = self._acked()
-            if not self.pending:
-                self._unsaved = True
-        if self._unsaved:
+        j.settle(self._client.ids)
+        while self._count and self._pid(self._flight[self._from]) not in self._client.ids:
+            self._remove(self._pid(self._flight[self._from]))
+        if j.changed or (n and not self.pending):
             j.save()
-            self._unsaved = False
-        if n:
+        if n != self._count:
             self._store.free(j.acked)
 
+    def _remove(self, pid):
+        """Remove the oldest record on its way."""
+        if self._aside and pid in self._aside:
+            self._set_aside(pid)
+        else:
+            self.stats.acknowledged += 1
+        self._journal.remove(pid)
+        self._from = (self._from + 1) % _len(self._flight)
+        self._count -= 1
+        self.pending -= 1
+        self._journal.acked = self._acked()
 
-def _packet_size(n):
-    """Of a PUBLISH at QoS 1 or 2, whose topic name and payload have `n` bytes together."""
-    n += 4
-    return n + (2 if n < 128 else 3 if n < 16384 else 4 if n < 2097152 else 5)
+    # What the client calls
+
+    def _gate(self, same):
+        """Save what must outlive a reboot, before acknowledgements leave: see `Session.gate`."""
+        j = self._journal
+        if same is not None:
+            j.settle(self._client.ids)
+            if not same:
+                j.forget()
+        j.note(self._client.ids, self._client.waits)
+
+    def _note(self, packet_id, topic, reason):
+        """Note that the client has set a message aside. Its record stays where it is until it is
+        the oldest, and is then copied."""
+        if packet_id >= FIRST_ID:
+            self._aside.append(packet_id)
+        if self._on_dropped:
+            self._on_dropped(packet_id, topic, reason)
+
+    def _set_aside(self, pid):
+        """Copy the oldest record on its way to those that were set aside. OSError."""
+        from .aside import keep
+
+        self._ready = False
+        if self._store.look(self._flight[self._from]) and keep(
+            self._folder, self._segment, self._store
+        ):
+            self.stats.set_aside += 1
+        else:
+            self.stats.dropped += 1
+        self._aside.remove(pid)
+        self._journal.changed = True

@@ -1,19 +1,19 @@
-"""Which records are on flash, where, and how are they read in order?
+"""Records on flash: where they are, and how they are read in order.
 
 A record is a header of nine bytes (the flags of its PUBLISH, the lengths of topic and payload, a
-checksum), its topic and its payload. Records are numbered; a number is nowhere written, but part
-of each checksum, and that of the first record in a segment is the segment's name.
+checksum), its topic and its payload. Records are numbered. The number is not stored: it is part of
+each checksum, and a segment is named after the number of its first record.
 
     00000a31.seg  00000a60.seg  00000a8e.seg  head
     oldest                      open          newest
 
-New records go to the head: a file so small that littlefs keeps it in the folder, and rewrites it
-at a twentieth of an erase. What was acknowledged meanwhile is overwritten there. Only when the
-head has no room its records go to the open segment, in one write, which costs an erase and on
-average half a segment of programming, because littlefs copies the block that it appends to.
+New records go to the head, a file so small that littlefs keeps it in the folder and rewrites it at
+a twentieth of an erase. Records acknowledged meanwhile are overwritten there. If the head is full,
+its records go to the open segment in one write. That costs an erase and programs half a segment on
+average, because littlefs copies the block that it appends to.
 
-Nothing is ever repaired: a segment ends before the first record that is not whole, and is not
-appended to any more.
+Nothing is ever repaired: a segment ends before the first record that is not whole, and nothing is
+appended to it any more.
 """
 
 import os
@@ -25,24 +25,24 @@ RECORD = const(9)  # bytes of a header
 _NUMBER = const(4)  # bytes of the head before its records: the number of the first
 _SUFFIX = ".seg"
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:  # there is no typing on a board
+TYPE_CHECKING = const(0)
+if TYPE_CHECKING:
     from typing import Any
 
-# A builtin is found after a miss in the module; a module global is found at once.
+# Looking up a builtin costs a miss in the module first.
 _len = len
 
 
 class Store:
-    """Records in the folder `folder`, which is made when it is not there: at most `segments` files
-    of `segment` bytes, and `head` bytes (0: no head). What is before the record `acked` is done
-    with; an empty store begins with the record `start`.
+    """Records in the folder `folder`, which is made if it does not exist: at most `segments` files
+    of `segment` bytes, and a head of `head` bytes (0: no head). Records before the number `acked`
+    are not needed any more; an empty store begins with the number `start`.
 
-    `next` is the number of the next record, `seq` that of the one to be read next. A record that
-    was read is in `first` (the first byte of its PUBLISH), `topic` and `payload`, which are
-    reused. `bad` counts places where a record was not whole, `skipped` the records given up there.
+    `next` is the number of the next record to be appended, `seq` that of the next to be read. The
+    record read last is in `first` (the first byte of its PUBLISH), `topic` and `payload`, which
+    are reused. `bad` counts places where a record was not whole, `skipped` the records lost there.
 
-    What fails on flash is an OSError; then nothing of the call holds, and it may be made again.
+    A call raises OSError if the flash fails. It has no effect then, and may be repeated.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Store:
         self.topic = bytearray()
         self.payload = bytearray()
         self._in: Any = None  # the file of the next record, which may be one of the two above
-        self._in_end = -1  # the number at which it ends; -1: it is to be found anew
+        self._in_end = -1  # the number at which it ends; -1: it must be looked for
         self._in_size = 0  # bytes in it
         self._at = 0  # where the next record begins
         self._n = 0  # its size
@@ -121,7 +121,7 @@ class Store:
                 at += step
                 n += 1
             self.next = n
-            if at < size:  # numbers of records that cannot be seen are not used again
+            if at < size:  # the numbers of unreadable records are not used again
                 self.bad += 1
                 self.next += (size - at) // RECORD + 1
             elif is_last:
@@ -140,7 +140,7 @@ class Store:
     def _load_head(self, end):
         f = self._head_file = access(self._folder + "/head", "r+b")
         size = f.seek(0, 2)
-        if size > len(self._head):  # it was larger before
+        if size > len(self._head):  # the head was larger before
             self._head = memoryview(bytearray(size))
         f.seek(0)
         f.readinto(self._head)
@@ -151,11 +151,11 @@ class Store:
         n = first
         while at < size:
             step = self._read(f, at, n, size)
-            if not step:  # what is there from before
+            if not step:  # the rest is older
                 break
             at += step
             n += 1
-        if n <= end:  # all of it is in a segment too
+        if n <= end:  # its records are in a segment too
             self._head_first = self._head_next = end
             return
         if first < end:
@@ -169,13 +169,13 @@ class Store:
     # Appending
 
     def append(self, first: int, topic, payload, acked: int) -> bool:
-        """Keep a record; what is before the record `acked` is done with. Returns whether it is
-        durable: False when there is no room. OSError."""
+        """Append a record. Those before the number `acked` are not needed any more. Returns True
+        when it is durable, False if there is no room. OSError."""
         self._given = topic
         self._with = payload
         self._flags = first
         n = self._try_append(acked)
-        self._given = self._with = b""  # not kept from the collector
+        self._given = self._with = b""  # the collector may have them
         return n
 
     def _try_append(self, acked):
@@ -184,10 +184,10 @@ class Store:
         except OSError:  # with "as e" the frame would be on the heap
             pass
         self._abandon()
-        return self._append_anew(acked)
+        return self._append_again(acked)
 
-    def _append_anew(self, acked):
-        """Once more, with files newly opened."""
+    def _append_again(self, acked):
+        """Try once more, with files opened again."""
         try:
             return self._append(acked)
         except OSError as e:
@@ -197,7 +197,7 @@ class Store:
             return False
 
     def _fits(self, n):
-        """Whether the head has room for the next record, which is behind those in it."""
+        """Whether the next record follows those in the head and has room there."""
         return self._head_end + n <= self._limit and self._head_next == self.next
 
     def _append(self, acked):
@@ -234,7 +234,7 @@ class Store:
         put(h, 5, self._sum(self.next, self._given, self._with))
 
     def _sum(self, seq, topic, payload):
-        """The checksum of a record whose header is there but for it."""
+        """Return the checksum of a record whose header is complete except for it."""
         put(self._hdr, 5, seq)
         seq = crc(START, self._hdr, RECORD)
         return crc(crc(seq, topic, _len(topic)), payload, _len(payload))
@@ -271,14 +271,14 @@ class Store:
             return access(self._folder + "/head", "w+b")
 
     def _empty(self):
-        """There is nothing in the head that is still needed."""
+        """Forget what is in the head."""
         self._head_first = self._head_next = self.next
         self._head_end = _NUMBER
         if self._in is self._head_file:
             self._leave()
 
     def _spill(self, acked):
-        """Move what is in the head to a segment. Returns whether there is room."""
+        """Move the records of the head to a segment. False if there is no room."""
         n = self._head_end - _NUMBER
         if n:
             if not self._room(self._head_first, n, acked):
@@ -298,8 +298,8 @@ class Store:
             self._in_size = self._size
 
     def _room(self, seq, n, acked):
-        """Have a segment open to which `n` bytes can be appended, beginning with the record
-        `seq`. Returns whether there is one."""
+        """Have a segment open that takes `n` more bytes, beginning with the record `seq`. False
+        if there is no room."""
         if self._out is not None and self._ends[-1] == seq and self._size + n <= self._segment:
             return True
         if _len(self._firsts) >= self._segments and self._ends[0] > acked:
@@ -314,15 +314,15 @@ class Store:
         return True
 
     def _seal(self):
-        """Append to the last segment no more."""
+        """Append nothing more to the last segment."""
         f = self._out
         self._out = None
         if f is not None and f is not self._in:
             close(f)
 
     def _abandon(self):
-        """Something failed: leave the open files, of which littlefs would now say that all is
-        well. Whatever was written to them in part is not seen."""
+        """Close the open files after a failure: from now on littlefs would report success for
+        them. What was written in part is not visible."""
         self._leave()
         self._seal()
         if self._head_file is not None:
@@ -331,23 +331,22 @@ class Store:
         if self._firsts and self._firsts[-1] == self._ends[-1]:
             try:
                 self._remove(_len(self._firsts) - 1)
-            except OSError:  # an empty file, which will be overwritten
+            except OSError:  # an empty file, to be overwritten
                 self._firsts.pop()
                 self._ends.pop()
 
     # Removing
 
     def free(self, acked: int) -> None:
-        """Remove segments of which everything is before the record `acked`. OSError."""
+        """Remove segments with nothing but records before the number `acked`. OSError."""
         while self._firsts and self._ends[0] <= acked:
             if self._out is not None and _len(self._firsts) == 1:
                 return
             self._remove(0)
 
     def drop(self, acked: int) -> int:
-        """Remove the oldest segment of which no record is from `acked` to `seq`, which are on
-        their way. Returns how many records that were to be read are lost, -1 when there is no
-        such segment. OSError."""
+        """Remove the oldest segment without records from `acked` up to `seq`, which are on their
+        way. Returns how many unread records are lost, -1 if there is no such segment. OSError."""
         i = 0
         if acked != self.seq:
             while i < _len(self._firsts) and self._firsts[i] < self.seq:
@@ -365,7 +364,7 @@ class Store:
         return n
 
     def _remove(self, i):
-        """Remove a segment, to which nothing may be appended any more."""
+        """Remove segment `i`, which must not be open for appending."""
         if self._in is not self._head_file:
             self._leave()
         os.remove(self._path(self._firsts[i]))
@@ -374,7 +373,7 @@ class Store:
         sync_folder(self._folder)
 
     def _leave(self):
-        """Close the file that is read, unless something is appended to it."""
+        """Close the file that is read, unless it is open for appending."""
         f = self._in
         self._in = None
         self._in_end = -1
@@ -392,7 +391,7 @@ class Store:
     # Reading
 
     def read(self) -> bool:
-        """Read the record `seq`, or the first after it that can be. False when there is none."""
+        """Read the record `seq`, or the first readable one after it. False if there is none."""
         while self.seq < self.next:
             if self.seq >= self._in_end:
                 self._try_seek()
@@ -408,8 +407,19 @@ class Store:
         self._at += self._n
         self.seq += 1
 
+    def look(self, seq: int) -> bool:
+        """Read the record `seq`, which is before the next one to be read. False if it cannot be
+        read. The next `read` repeats what it read last, unless `advance` was called since."""
+        here = self.seq
+        self._leave()
+        self.seq = seq
+        found = self.read() and self.seq == seq
+        self._leave()
+        self.seq = here
+        return found
+
     def count(self) -> int:
-        """How many records there are from `seq` on, as far as their headers tell."""
+        """Return the number of records from `seq` on, going by their headers."""
         n = max(0, self._head_next - max(self._head_first, self.seq))
         for i, end in enumerate(self._ends):
             n += max(0, end - max(self._firsts[i], self.seq))
@@ -428,7 +438,7 @@ class Store:
             return 0
 
     def _read(self, f, at, seq, size):
-        """Read a record whole. Returns its size, 0 when it is not good."""
+        """Read a whole record. Returns its size, 0 if it is damaged."""
         size = self._peek(f, at, size)
         if size:
             self._get_fields(f)
@@ -445,7 +455,7 @@ class Store:
         f.readinto(self.payload)
 
     def _peek(self, f, at, size):
-        """Read the header of a record. Returns the size of the record, 0 when it is not good."""
+        """Read the header of a record. Returns the size of the record, 0 if it is damaged."""
         h = self._hdr
         if at + RECORD > size:
             return 0
@@ -457,7 +467,7 @@ class Store:
         return n
 
     def _seek(self):
-        """Find the record `seq`, or the first after it."""
+        """Go to the record `seq`, or the first one after it."""
         self._leave()
         i = 0
         while i < _len(self._ends) and self._ends[i] <= self.seq:
@@ -487,7 +497,7 @@ class Store:
         self._hop(self._firsts[i], 0)
 
     def _hop(self, seq, at):
-        """Find the position of the record `seq` in the file, of which one begins at `at`."""
+        """Go to the record `self.seq` in the file, in which the record `seq` begins at `at`."""
         while seq < self.seq:
             n = self._peek(self._in, at, self._in_size)
             if not n:
@@ -497,7 +507,7 @@ class Store:
         self._at = at if seq == self.seq else self._in_size
 
     def _give_up(self):
-        """The record cannot be read, nor what follows it in its file."""
+        """Give up the record `seq`, which cannot be read, and those behind it in its file."""
         self.bad += 1
         self.skipped += self._in_end - self.seq
         if self._in is self._out:
@@ -512,7 +522,7 @@ class Store:
 
 
 def _number(name):
-    """The number in the name of a segment; -1 for any other file."""
+    """Return the number in the name of a segment, -1 for any other file."""
     if _len(name) != 12 or name[8:] != _SUFFIX:
         return -1
     try:
@@ -523,7 +533,7 @@ def _number(name):
 
 
 def _resize(buf, n):
-    """Give a bytearray that length; allocates only when it never was as long."""
+    """Give a bytearray the length `n`. Allocates only if it has never been that long."""
     while _len(buf) < n:
         buf.append(0)
     if _len(buf) > n:

@@ -1,14 +1,14 @@
 """Topic names and topic filters: which are valid, and which match (3.1.1 section 4.7)."""
 
+# Imported, a builtin is found at once; else only after a miss in the module.
+from builtins import len
+
 from .port import const
 
 _HASH = const(35)
 _DOLLAR = const(36)
 _PLUS = const(43)
 _SLASH = const(47)
-
-# Looking up a builtin costs a miss in the module first.
-_len = len
 
 
 def is_utf8(buf: "bytes | bytearray", at: int, end: int) -> bool:
@@ -52,13 +52,13 @@ def matches(filt: bytes, name: bytearray, t: int, end: int) -> bool:
     """Whether a valid topic filter matches the valid topic name in `name` from `t` to `end`.
     Allocates nothing."""
     f = 0
-    if end - t == _len(filt) and name.find(filt, t, end) == t:
+    if end - t == len(filt) and name.find(filt, t, end) == t:
         return True
     if filt.find(b"+") < 0 and filt.find(b"#") < 0:
         return False
     if name[t] == _DOLLAR and (filt[0] == _PLUS or filt[0] == _HASH):
         return False  # section 4.7.2: a leading wildcard does not reach $SYS and the like
-    while f < _len(filt):
+    while f < len(filt):
         c = filt[f]
         if c == _HASH:
             return True
@@ -68,6 +68,6 @@ def matches(filt: bytes, name: bytearray, t: int, end: int) -> bool:
         elif t < end and name[t] == c:
             t += 1
         else:  # "a/#" matches "a" too: the parent level (section 4.7.1.2)
-            return t == end and c == _SLASH and f + 2 == _len(filt) and filt[f + 1] == _HASH
+            return t == end and c == _SLASH and f + 2 == len(filt) and filt[f + 1] == _HASH
         f += 1
     return t == end

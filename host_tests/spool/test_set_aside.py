@@ -1,0 +1,216 @@
+"""Records that the broker closes the connection on: kept in a store of their own, and no other
+record is held up or lost."""
+
+from __future__ import annotations
+
+import errno
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from unittest import mock
+
+import pytest
+from model_broker import Broker
+
+import flatmq.client
+import flatmq.flash
+from conftest import ROOT
+from flatmq import Client
+from flatmq.spool import Spool
+
+BAD = b"forbidden"
+
+
+class Board:
+    """A board with a spool, whose broker forbids a topic."""
+
+    def __init__(self, folder: Path, **options) -> None:
+        self.folder = folder
+        self.options = options
+        self.broker = Broker()
+        self.broker.forbidden = BAD
+        self.reported: list[tuple[int, bytes, str]] = []
+        self.boot()
+
+    def boot(self, **options) -> None:
+        self.broker.plug()
+        self.client = Client(
+            b"b", link=self.broker, clean_session=False, inflight=4, keepalive=0, give_up=3,
+            retry_ms=1, retry_max_ms=1, on_dropped=lambda *about: self.reported.append(about),
+        )  # fmt: skip
+        self.spool = Spool(self.client, str(self.folder / "s"), segment=512, **self.options)
+        self.client.start()
+
+    def poll(self, times: int = 300) -> None:
+        for _ in range(times):
+            self.spool.poll(1)
+
+    def publish(self, *numbers: int, qos: int = 1, topic: bytes = b"t") -> None:
+        for n in numbers:
+            assert self.spool.publish(topic, b"%05d" % n + bytes(20), qos)
+
+    @property
+    def got(self) -> list[int]:
+        return [int(body[:5]) for _, _, body in self.broker.taken]
+
+    @property
+    def aside(self) -> list[int]:
+        return [int(payload[:5]) for _, _, payload in self.spool.dropped()]
+
+
+@pytest.fixture
+def clock() -> Iterator[None]:
+    now = [0]
+
+    def ticks_ms() -> int:
+        now[0] += 1
+        return now[0]
+
+    with mock.patch.object(flatmq.client, "ticks_ms", ticks_ms):
+        yield
+
+
+@pytest.fixture(params=[0, 128])
+def board(tmp_path: Path, clock: None, request: pytest.FixtureRequest) -> Board:
+    return Board(tmp_path, head=request.param)
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+def test_a_record_that_the_broker_closes_on_is_set_aside(board: Board, qos: int) -> None:
+    board.publish(0, 1, qos=qos)
+    assert board.spool.publish(BAD, b"00002", qos, retain=True)
+    board.publish(*range(3, 12), qos=qos)
+    board.poll()
+    assert list(dict.fromkeys(board.got)) == [n for n in range(12) if n != 2]
+    if qos == 2:
+        assert len(board.got) == 11
+    assert list(board.spool.dropped()) == [(0x31 | qos << 1, BAD, b"00002")]
+    assert 3 <= board.broker.closed <= 4  # the first time others may be in flight
+    assert (board.spool.stats.set_aside, board.spool.stats.acknowledged) == (1, 11)
+    assert (board.spool.pending, board.client.pending, board.spool.stats.dropped) == (0, 0, 0)
+    assert "acknowledged=11" in repr(board.spool.stats)
+    ((packet_id, topic, reason),) = board.reported  # the application's own on_dropped
+    assert packet_id >= 33280
+    assert (topic, reason) == (BAD, "the broker closed the connection on it")
+
+
+def test_set_aside_by_hand_while_older_records_wait(board: Board) -> None:
+    board.broker.forbidden = b""
+    board.broker.acks = False
+    board.publish(0, 1, 2)
+    board.poll(20)
+    ids = [i for i in board.client.ids if i]
+    assert len(ids) == 3
+    assert board.client.drop(ids[1])
+    board.poll(20)
+    assert board.spool.pending == 3, "the one before it is not acknowledged yet"
+    assert board.aside == []
+    board.broker.acks = True
+    board.poll(20)
+    assert (board.spool.pending, board.aside) == (0, [1])
+    assert (board.spool.stats.set_aside, board.spool.stats.acknowledged) == (1, 2)
+
+
+def test_what_was_set_aside_outlives_a_reboot_and_is_not_sent_again(board: Board) -> None:
+    board.publish(0, topic=BAD)
+    board.publish(1)
+    board.poll()
+    board.spool.close()
+    board.boot()
+    board.poll()
+    assert (board.aside, board.got, board.spool.pending) == ([0], [1], 0)
+    board.publish(2, topic=BAD)
+    board.poll()
+    assert board.aside == [0, 2]
+
+
+def test_after_a_reboot_it_is_tried_again_from_the_flash(board: Board) -> None:
+    """With the power cut before the client gave up."""
+    board.publish(0, topic=BAD)
+    board.publish(1, 2)
+    while board.broker.closed < 2:
+        board.poll(1)
+    board.boot()
+    board.poll()
+    assert (board.aside, board.spool.pending) == ([0], 0)
+    assert list(dict.fromkeys(board.got)) == [1, 2]
+
+
+def test_the_oldest_go_first(board: Board) -> None:
+    for n in range(60):
+        board.publish(n, topic=BAD)
+        board.poll(60)
+    assert board.spool.stats.set_aside == 60
+    kept = board.aside
+    assert kept == list(range(60 - len(kept), 60))
+    assert len(kept) >= 512 // 43
+    files = list((board.folder / "s" / "dropped").iterdir())
+    assert len(files) <= 2
+    assert sum(f.stat().st_size for f in files) <= 2 * 512
+
+
+@pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC])
+def test_a_flash_that_fails_meanwhile(board: Board, error: int) -> None:
+    """The record stays with the spool, and is set aside once that works again; but a full file
+    system must not hold up the others."""
+    board.publish(0, topic=BAD)
+    board.publish(1)
+
+    def fails(path: str, mode: str):
+        if "dropped" in path:
+            raise OSError(error, "the flash")
+        return real(path, mode)
+
+    real = flatmq.flash.access
+    raised = 0
+    with mock.patch("flatmq.store.access", fails):
+        for _ in range(200):
+            try:
+                board.spool.poll(1)
+            except OSError as e:
+                assert e.errno == error
+                raised += 1
+    if error == errno.ENOSPC:
+        assert (raised, board.spool.pending, board.got) == (0, 0, [1])
+        assert (board.spool.stats.dropped, board.spool.stats.set_aside) == (1, 0)
+        return
+    assert raised > 0
+    assert board.spool.pending >= 1
+    board.poll()
+    assert (board.spool.pending, board.aside, board.got) == (0, [0], [1])
+    assert (board.spool.stats.dropped, board.spool.stats.set_aside) == (0, 1)
+
+
+def test_nothing_was_set_aside(board: Board) -> None:
+    board.publish(1)
+    board.poll()
+    assert list(board.spool.dropped()) == []
+    assert not (board.folder / "s" / "dropped").exists()
+
+
+def test_a_record_that_rots_before_it_is_copied_is_counted(board: Board) -> None:
+    board.publish(0, topic=BAD)
+    board.publish(1, 2)
+    while board.broker.closed < 2:
+        board.poll(1)
+    for file in (board.folder / "s").iterdir():
+        if file.suffix == ".seg" or file.name == "head":
+            data = bytearray(file.read_bytes())
+            if len(data) > 20:
+                data[20] ^= 1
+                file.write_bytes(data)
+    board.poll()
+    assert (board.spool.pending, board.aside) == (0, [])
+    assert board.spool.stats.dropped == 1
+    assert board.spool.stats.corrupt == 1
+
+
+def test_the_guide_prints_what_was_set_aside(
+    board: Board, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert board.spool.publish(BAD, b"21.5", 2, retain=True)
+    board.poll()
+    guide = (ROOT / "docs/spool.md").read_text()
+    _, text = re.findall(r"```python\n(.*?)```", guide, re.DOTALL)
+    exec(text, {"spool": board.spool})
+    assert capsys.readouterr().out == "b'forbidden' b'21.5' QoS 2 retained\n"

@@ -1,0 +1,54 @@
+"""Records of a spool that the client has set aside, in a store of their own.
+
+Loaded with the first such record.
+"""
+
+import os
+
+from .flash import FULL, sync_folder
+from .port import const
+from .store import Store
+
+TYPE_CHECKING = const(0)
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_NAME = "dropped"
+_SEGMENTS = const(2)
+
+
+def _open(folder, segment):
+    return Store(folder + "/" + _NAME, segment, _SEGMENTS, 0, 0, 0)
+
+
+def keep(folder: str, segment: int, record: Store) -> bool:
+    """Copy the record that a store has read. If there is no room, the oldest ones are removed.
+    False if that does not help, because the file system is full; OSError if the flash fails."""
+    try:
+        store = _open(folder, segment)
+        sync_folder(folder)
+    except OSError as e:
+        if e.errno in FULL:
+            return False
+        raise
+    try:
+        while not store.append(record.first, record.topic, record.payload, store.seq):
+            if store.drop(store.seq) < 0:
+                return False
+        return True
+    finally:
+        store.close()
+
+
+def read(folder: str, segment: int) -> "Iterator[tuple[int, bytes, bytes]]":
+    """Iterate over the records, the oldest first: the first byte of the PUBLISH, topic and
+    payload."""
+    if _NAME not in os.listdir(folder):
+        return
+    store = _open(folder, segment)
+    try:
+        while store.read():
+            yield store.first, bytes(store.topic), bytes(store.payload)
+            store.advance()
+    finally:
+        store.close()
