@@ -11,7 +11,6 @@ from flatmq_tools import bytecode
 # What runs while a client is made, connects or loses a connection, subscribes or unsubscribes, or
 # is given a message to be sent in pieces; and generators, of which a connection has its own.
 MAY_BE_ON_HEAP = {
-    "calls": {"add_all"},  # on a desk alone
     "blocking": {"bound.call"},
     "client": {"silent", "pausing"},
     "connection": {"Connection.dialing", "Connection._greeted", "Connection.lost"},

@@ -46,6 +46,16 @@ CRAFTED: tuple[tuple[str, int, int, list[tuple]], ...] = (
         ],
     ),
     (
+        "crafted: PUBACK behind PUBREC",
+        10, 0,
+        [
+            (cases.NEXT, 0),
+            (cases.PUBLISH, 2),
+            (cases.FEED, b"\x50\2\0\5\x40\2\0\5"),
+            (cases.SYNC, 0),
+        ],
+    ),
+    (
         "crafted: more answers than there is room for",
         10, 0,
         [(cases.NEXT, 0)]

@@ -10,7 +10,7 @@ def queue(self: Session, packets: "bytes | bytearray | memoryview") -> bool:
     end = at + len(packets)
     if end > self.size + self.room + 4:
         return False
-    self.buf[at:end] = packets  # type: ignore[assignment]
+    self.buf[at:end] = packets
     self.answers = end - self.size
     self.queued = True
     self.plain = False

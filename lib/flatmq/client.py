@@ -11,7 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any
 
-    from . import blocking, bulk, connection, pieces, requests, resend, setup
+    from . import blocking, connection, pieces, requests, resend, setup
+    from . import bulk as queueing
     from .message import Message
     from .router import Router
 
@@ -93,7 +94,7 @@ class Client(Session):
     bulk: "Callable[[bytearray, int, int], int] | None"
 
     if TYPE_CHECKING:  # the methods that `calls` adds
-        queue = bulk.queue
+        queue = queueing.queue
         connect = blocking.connect  # an import in a class has no type
         disconnect = blocking.disconnect
         drop = resend.drop

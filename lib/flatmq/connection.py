@@ -4,6 +4,7 @@ Memory is allocated here: by the lookup, the socket, an error, and what runs on 
 """
 
 import errno
+import gc
 
 from . import client as clock
 from .client import MQTTError, silent
@@ -136,6 +137,7 @@ class Connection:
         c.session_present = version == 4 and flags == 1
         router = c.router
         if router and (router.subscriptions or router.requests):
+            gc.collect()  # see calls
             from .requests import resume
         # If the gate raises, or memory is short, the next poll handles this CONNACK again.
         # MQTT 3.1 does not say; there the broker is taken to remember what it was asked to.
