@@ -1,4 +1,4 @@
-"""The README keeps its word: its sketch runs, and its commands exist."""
+"""The README and the guide keep their word: their sketches run, and the commands exist."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from conftest import BROKERS, LIB, ROOT, SharedBrokers, interpreter_command
 from flatmq_tools import interpreter
 
 README = (ROOT / "README.md").read_text()
+GUIDE = (ROOT / "docs" / "guide.md").read_text()
 ANSWER = 20.0  # seconds that a message may take
 
 
@@ -48,23 +49,34 @@ def _await(messages: queue.Queue[tuple[str, bytes]], wanted: tuple[str, bytes]) 
         pass
 
 
-def test_the_sketch_runs(
-    python: str,
-    peer: tuple[paho.Client, queue.Queue[tuple[str, bytes]], int],
-    tmp_path: Path,
-) -> None:
-    client, messages, port = peer
-    (sketch,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
-    assert sketch.count('"192.168.1.10"') == 1
-    script = tmp_path / "sketch.py"
-    script.write_text(sketch.replace('"192.168.1.10"', f'"127.0.0.1", {port}'))
-    process = subprocess.Popen(
+def _blocks(text: str) -> list[str]:
+    """The Python code of a page."""
+    return re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+
+
+def _started(code: str, python: str, port: int, folder: Path) -> subprocess.Popen[str]:
+    """Run code of a page with the broker at `port`."""
+    assert code.count('"192.168.1.10"') == 1
+    script = folder / "sketch.py"
+    script.write_text(code.replace('"192.168.1.10"', f'"127.0.0.1", {port}'))
+    return subprocess.Popen(
         [*interpreter_command(python, "128k"), str(script)],
         env=interpreter.environment(LIB),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
     )
+
+
+@pytest.mark.parametrize("page", [README, GUIDE], ids=["README", "guide"])
+def test_the_sketch_runs(
+    page: str,
+    python: str,
+    peer: tuple[paho.Client, queue.Queue[tuple[str, bytes]], int],
+    tmp_path: Path,
+) -> None:
+    client, messages, port = peer
+    process = _started(_blocks(page)[0], python, port, tmp_path)
     try:
         _await(messages, ("dev/pico-1/status", b"online"))
         client.publish("dev/pico-1/cmd", b"hello", 1)
@@ -77,6 +89,22 @@ def test_the_sketch_runs(
         output = process.communicate()[0]
         print(output)
     assert output == ""
+
+
+def test_the_script_runs(
+    python: str,
+    peer: tuple[paho.Client, queue.Queue[tuple[str, bytes]], int],
+    tmp_path: Path,
+) -> None:
+    _, messages, port = peer
+    (script,) = (code for code in _blocks(GUIDE) if ".disconnect(" in code)
+    process = _started(script, python, port, tmp_path)
+    try:
+        _await(messages, ("dev/pico-1/cmd", b"hello"))
+        assert process.communicate(timeout=ANSWER)[0] == ""
+    finally:
+        process.kill()
+    assert process.returncode == 0
 
 
 def test_the_commands_exist() -> None:

@@ -313,6 +313,15 @@ class Driver:
 
     def piece(self, data):
         """Give these bytes to one read."""
+        # With CONNACK requests get identifiers: what answers them must not be in the same read.
+        while self.up and self.client.state == "greeting" and len(data) > 1:
+            first = data[:1]
+            data = data[1:]
+            self.read(first)
+        self.read(data)
+
+    def read(self, data):
+        """Give these bytes to one read, whatever they are."""
         link = self.link
         if self.asking() and not self.answering:
             self.sync()

@@ -20,46 +20,76 @@ class Mutant(NamedTuple):
 
 
 MUTANTS = {
-    "DUP at QoS 0 is let pass": Mutant("router", "if first & 14 == 8:", "if False:"),
+    "DUP at QoS 0 is not counted": Mutant(
+        "router", "        elif m.dup:\n            stats.dup0 += 1\n", ""
+    ),
     "a packet identifier may be half there": Mutant(
         "router", "if m.at + 2 > m.end:", "if m.at + 1 > m.end:"
     ),
-    "surrogates are UTF-8": Mutant("wire", " or 0xEDA0 <= c < 0xEE00", ""),
-    "wildcards are let pass": Mutant("wire", 'buf.find(b"#", at, end) >= 0', "False"),
+    "surrogates are UTF-8": Mutant("topic", " or 0xEDA0 <= c < 0xEE00", ""),
+    "wildcards are let pass": Mutant("topic", 'buf.find(b"#", at, end) >= 0', "False"),
     "the identifier of a QoS 2 message is not kept": Mutant(
-        "router", "self._ids[self._ids.index(0)] = pid", "pass"
+        "router", "received[received.index(0)] = m.id", "pass"
     ),
     "the end of a packet of 128 bytes and more is one byte off": Mutant(
-        "client", "n = at + (n >> 2)", "n = at + (n >> 2) - 1"
+        "reader", "                end = t + n\n",
+        "                end = t + n - (1 if n > 127 else 0)\n",
     ),
-    "five bytes of Remaining Length wait for more": Mutant("wire", "return -2", "return -1"),
+    "five bytes of Remaining Length wait for more": Mutant(
+        "reader", 'what = "Remaining Length of 5 bytes"', "break"
+    ),
     "PUBACK settles what waits for PUBCOMP": Mutant(
-        "session", "if wait != self._wait[i]:", "if wait == PUBREC:"
+        "session", "if first != _PUBACK or due != _PUBREC:", "if first != _PUBACK:"
+    ),
+    "PUBACK for QoS 2 is a stray": Mutant(
+        "session", "if first != _PUBACK or due != _PUBREC:", "if True:"
     ),
     "the cut packet is moved one byte short": Mutant(
-        "client",
-        "while at < self._have:\n                buf",
-        "while at + 1 < self._have:\n                buf",
+        "reader",
+        "while at < have:\n                    buf",
+        "while at + 1 < have:\n                    buf",
     ),
+    "a length that is not there is believed": Mutant("reader", " or t > have:", ":"),
     "a handler that raised is passed over": Mutant(
-        "router", "self._handled = i  #", "self._handled = i + 1  #"
+        "router", "self.done = i  #", "self.done = i + 1  #"
     ),
     "answers are forgotten when there is no room for more": Mutant(
-        "session", "                    self.left = self._size + self.answers - self.out\n", ""
+        "reader", "elif s.answers > s.room:\n                            n = LATER",
+        "elif s.answers > s.room:\n                            n = True",
+    ),
+    "answers that come while others are written are forgotten": Mutant(
+        "session", "                self.answers -= answered\n",
+        "                self.answers = 0\n",
     ),
     "the topic name of a large message is not kept": Mutant(
-        "router", "m.buf[at] = m.buf[m.topic_at]", "pass"
+        "chunks", "m.buf[at] = m.buf[m.topic_at]", "pass"
     ),
     "a large message ends one byte late": Mutant(
-        "client", "        self._more = end\n", "        self._more = end + 1\n"
+        "reader", "more = end - what\n", "more = end - what + 1\n"
     ),
     "it keeps what it has read": Mutant(
-        "client", "self._heard = self._now\n            self._asked",
-        "self._heard = self._now\n            self._buf.extend(b'')\n"
-        "            self._kept = getattr(self, '_kept', []) + [n]\n            self._asked",
+        "reader", "        s.asked = False\n",
+        "        s.asked = False\n        s.kept = getattr(s, 'kept', []) + [what]\n",
     ),
     "it waits for room without end": Mutant(
-        "client", "        while n is not None:\n", "        while True:\n            n = n or 0\n"
+        "session", "                    self.blocked = True\n                    yield None\n",
+        "                    self.blocked = True\n",
+    ),
+    "after the peer has closed all go at once": Mutant(
+        "resend", "            self._single = True\n", ""
+    ),
+    "no PINGRESP is waited for": Mutant(
+        "resend", "            if s.asked:\n                return 0\n", ""
+    ),
+    "DUP goes to a broker that has forgotten": Mutant(
+        "resend", "if self.sent >= 0 and s.same else", "if self.sent >= 0 else"
+    ),
+    "requests leave in another order": Mutant(
+        "requests", "        s.urgent.append(_packet(r))\n",
+        "        s.urgent.insert(0, _packet(r))\n",
+    ),
+    "a request that found no room is forgotten": Mutant(
+        "requests", "                router.waiting = True\n", ""
     ),
 }  # fmt: skip
 

@@ -93,6 +93,7 @@ class Oracle:
         self.options = options
         self.level = options.version
         self.log: list[tuple] = []
+        self.found: Disagreement | None = None  # the first
         self.packets = 0
         self.delivered = 0
         self.streams = 0
@@ -134,12 +135,15 @@ class Oracle:
 
     def __call__(self, event: tuple) -> None:
         """Judge an event."""
+        if self.found:  # and the client took it for an error of its stream
+            raise self.found
         self.log.append(event)
         self._handlers[event[0]](*event[1:])
 
     def wrong(self, what: str) -> None:
         """What the client did is not what it should have done."""
-        raise Disagreement(what)
+        self.found = Disagreement(what)
+        raise self.found
 
     def need(self, good: object, what: str) -> None:
         """Raise unless it is so."""

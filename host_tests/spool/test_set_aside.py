@@ -88,6 +88,7 @@ def test_a_record_that_the_broker_closes_on_is_set_aside(board: Board, qos: int)
     assert 3 <= board.broker.closed <= 4  # the first time others may be in flight
     assert (board.spool.stats.set_aside, board.spool.stats.acknowledged) == (1, 11)
     assert (board.spool.pending, board.client.pending, board.spool.stats.dropped) == (0, 0, 0)
+    assert "acknowledged=11" in repr(board.spool.stats)
     ((packet_id, topic, reason),) = board.reported  # the application's own on_dropped
     assert packet_id >= 33280
     assert (topic, reason) == (BAD, "the broker closed the connection on it")

@@ -27,7 +27,7 @@ from flatmq_tools.bridge import Pump
 from flatmq_tools.bridge.conversation import Conversation
 
 HERE = Path(__file__).parent
-HEAP = "96k"
+HEAP = "112k"
 PATIENCE_MS = 40
 UP, DOWN = "up", "down"
 Harm = Callable[[bytes], bytes]

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from . import blocking, connection, pieces, requests, resend, setup
-    from .connection import Connection
     from .error import MQTTError
     from .message import Message
     from .router import Router
@@ -75,7 +74,7 @@ class Client(Session):
     options: "dict[str, Any]"  # the arguments
     hello: "bytearray | None"  # CONNECT; None if it must be made for each connection
     link: "Any"
-    connection: "Connection"  # None until start()
+    connection: "Any"  # Connection, None until start()
     outgoing: "Iterator[Any]"  # Session.writing on this connection
     incoming: "Iterator[Any]"  # reader.reading on it, or what leads to it
     pause: "Iterator[BaseException | None]"  # pausing(self)
@@ -100,7 +99,8 @@ class Client(Session):
         start = connection.start
         subscribe = requests.subscribe
         unsubscribe = requests.unsubscribe
-        wait = blocking.wait
+        ping = connection.ping
+        wait = connection.wait
 
         def __init__(
             self,

@@ -7,6 +7,7 @@ import errno
 
 from . import client as clock
 from .client import silent
+from .error import MQTTError
 from .port import const, ticks_add, ticks_diff
 from .reader import reading
 
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 
 _BY_PEER = (errno.ECONNRESET, errno.ECONNABORTED, 32)  # EPIPE, a name that boards lack
 _NEVER = const(268435455)  # ms, 3 days
+_NO_MEMORY = MQTTError(
+    "resource", "no memory to load a module of flatmq"
+)  # made here, where there is some
 _LOOK_UP = const(4)  # after so many failed tries the name is looked up again
 _SOON = const(20)  # ms until a request is tried again that found no room
 _STEADY = const(10000)  # ms online after which the next loss starts with a short wait again
@@ -63,10 +67,13 @@ class Connection:
         self._interval = client.options["keepalive"] * 750 or _NEVER
         self._delay = client.options["retry_ms"]  # before the next try
         self._tries = 0
+        # Made once: a loss for want of memory must not need any.
+        self._dial = self.dialing()
+        self._rest = silent()
         self._since = 0  # when the connection was accepted,
         self._asked = 0  # and when the last PINGREQ was made
 
-    def dialing(self) -> "Iterator[None]":
+    def dialing(self) -> "Iterator[bool | None]":
         """Connect, step by step, as soon as the client's `due` has passed."""
         c = self.client
         link = c.link
@@ -101,7 +108,7 @@ class Connection:
 
     def _greet(self):
         c = self.client
-        hello = c.hello
+        hello: Any = c.hello
         if hello is None:
             from .setup import hello_of
 
@@ -125,8 +132,11 @@ class Connection:
             self.lost("refused", f"CONNACK: return code {code}", None, code)
             return None
         c.session_present = version == 4 and flags == 1
+        router = c.router
+        if router and (router.subscriptions or router.requests):
+            from .requests import resume
+        # If the gate raises, or memory is short, the next poll handles this CONNACK again.
         # MQTT 3.1 does not say; there the broker is taken to remember what it was asked to.
-        # Before all else: if the gate raises, the next poll handles this CONNACK again.
         c.resume(c.session_present or (version == 3 and not clean))
         c.stats.connects += 1
         c.error = None
@@ -134,12 +144,9 @@ class Connection:
         c.connected = True
         c.due = ticks_add(c.now, min(self._interval, _STEADY))
         c.wrote = self._since = c.now
-        router = c.router
         if router:
             router.done = router.message.offset = router.message.size = 0
             if router.subscriptions or router.requests:
-                from .requests import resume
-
                 resume(router, c.session_present)
         return None
 
@@ -208,23 +215,26 @@ class Connection:
             self.client.link.close()
         except Exception:
             pass
-        self.client.outgoing = self.client.incoming = silent()
+        self.client.outgoing = self.client.incoming = self._rest
 
     def start(self) -> None:
         """Begin to connect."""
         c = self.client
         c.state = "waiting"
         c.due = clock.ticks_ms()
-        c.incoming = self.dialing()
+        c.incoming = self._dial
 
     def lost(self, kind: str, what: str, error: "Any" = None, code: int = 0) -> None:
         """The connection has ended, or could not be made: try again later. `what` was being done,
         or what the peer did; `error` is what was raised, b"" for the end of the stream."""
-        from .show import explained
-
         c = self.client
         self.close()
-        c.error = explained(kind, what, error, code, c.link)
+        try:
+            from .show import explained
+
+            c.error = explained(kind, what, error, code, c.link)
+        except Exception:
+            c.error = _NO_MEMORY
         c.stats.losses += 1
         self._tries += 1
         if self._tries % _LOOK_UP == 0:
@@ -234,4 +244,8 @@ class Connection:
         c.due = ticks_add(c.due, half + (half * clock.random.getrandbits(8) >> 8))
         self._delay = min(self._delay * 2, c.options["retry_max_ms"])
         # Of what is raised, only this says that the peer has closed the connection.
-        c.lost(kind == "closed" and (error == 0 or getattr(error, "errno", 0) in _BY_PEER))
+        closed = kind == "closed" and (error == 0 or getattr(error, "errno", 0) in _BY_PEER)
+        try:
+            c.lost(closed)
+        except Exception:
+            c.error = _NO_MEMORY  # and the next connection tries again what this one could not

@@ -187,7 +187,6 @@ class Pieces:
         self.sending = self.waits
         if self.waits:
             self._session.queued = True
-            if closed and in_flight:
-                self._strikes += 1
-                if self._strikes == self._session.options.get("give_up", 0):
-                    self.set_aside("the broker closed the connection on it")
+            self._strikes = self._strikes + 1 if closed and in_flight else 0
+            if self._strikes and self._strikes == self._session.options.get("give_up", 0):
+                self.set_aside("the broker closed the connection on it")

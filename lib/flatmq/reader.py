@@ -33,9 +33,11 @@ def reading(
     into = memoryview(buf)[size:-2]
     at = have = more = 0  # `more`: bytes that are still to come of a message in pieces
     bulk = s.bulk
-    router = large = None
+    router: Any = None
+    large: Any = None
     greeting = True
     what: Any
+    n: Any
     while True:
         start = n = size + at - have
         if at != n:

@@ -6,6 +6,10 @@ Loaded when the first connection ends while something is in the ring.
 from .port import const
 from .session import Session
 
+TYPE_CHECKING = const(0)
+if TYPE_CHECKING:
+    from typing import Any
+
 _PUBREC = const(0x50)
 _PUBCOMP = const(0x70)
 _DUP = const(8)
@@ -82,7 +86,7 @@ class Resend:
     """
 
     def __init__(self, session: Session) -> None:
-        self._session = session
+        self._session: Any = session  # or a client, which can ping
         self.sent = -1
         self._mark = session.end
         self._cut = False  # the packet that is being written was cut by an earlier connection

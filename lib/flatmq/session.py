@@ -28,7 +28,7 @@ _PUBREC = const(0x50)
 _PUBCOMP = const(0x70)
 
 
-def _converted(payload, qos):
+def _converted(payload: "Any", qos: int) -> "Any":
     # In a function of its own: what is imported is a local, and `publish` has no room for it.
     from .setup import converted
 
@@ -157,7 +157,7 @@ class Session:
         if qos:
             n += 2
         at = n + len(payload)
-        self.buf[n:at] = payload
+        self.buf[n:at] = payload  # type: ignore[assignment]
         if qos:  # only now: a payload that cannot be copied leaves nothing behind
             qos = self._record(qos, n)
         self.end = at
@@ -424,6 +424,8 @@ class Session:
 
     def resume(self, same: bool) -> None:
         """CONNACK: what is queued may go. `same`: the broker has kept the session."""
+        if self.open:  # memory was short when the last connection ended
+            self.lost()
         self.same = same
         if not same:
             for i in range(len(self.received)):
@@ -436,13 +438,18 @@ class Session:
 
     def lost(self, closed: bool = False) -> None:
         """The connection is over; `closed`: by the peer. What had begun to leave goes again from
-        its beginning."""
+        its beginning. After a MemoryError nothing of this is done, and `resume` does it."""
         self.answers = 0
         self.blocked = self.held = self.plain = False
+        empty = self.pending == (1 if self.large and self.large.waits else 0)
+        if self.open and not (empty or self.past):
+            from .resend import Resend
+
+            self.past = Resend(self)
         was_open = self.open
         self.open = False
         doomed = -1
-        if self.pending == (1 if self.large and self.large.waits else 0):
+        if empty:
             # The ring is empty, but for requests, which are made again.
             self.tail = self.at = self.part = self.end = self.top = 0
             self.limit = self.size
@@ -450,10 +457,6 @@ class Session:
         elif self.past and not was_open:
             self.past.outage()
         elif was_open:
-            if not self.past:
-                from .resend import Resend
-
-                self.past = Resend(self)
             doomed = self.past.lost(closed)
             self.at = self.tail
             self.part = 0

@@ -142,8 +142,8 @@ def hello_of(o: dict, ask: bool = False) -> "bytearray | None":
     password = o["password"]
     if callable(password):
         password = password() if ask else b""
-    fields = ("version", "client_id", "clean_session", "keepalive", "user")
-    hello = connect(*[o[name] for name in fields], password, o["will"])
+    session = (o["version"], o["client_id"], o["clean_session"], o["keepalive"])
+    hello = connect(*session, o["user"], password, o["will"])
     return hello if ask or password is o["password"] else None
 
 
@@ -223,4 +223,6 @@ def _change(client, new):
     options.update(new)
     client.hello = hello_of(options)
     client.options = options
-    unload("setup", "wire", "topic", "calls")
+    unload("setup", "wire", "calls")
+    if not client.router:
+        unload("topic")

@@ -53,6 +53,11 @@ class Stats:
         self.set_aside = 0  # records that the client gave up; see Spool.dropped
         self.corrupt = 0  # places on flash where a record was not whole
 
+    def __repr__(self) -> str:
+        from .show import show
+
+        return show(self)
+
 
 class Spool:
     """A spool in the folder `folder`, for a `client` that is not started yet.

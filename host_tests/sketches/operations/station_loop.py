@@ -41,9 +41,7 @@ def _turns(chip, sensors):
     it.turn()
     it.turn()  # the subscription has gone out, and the status
     puback = packets.puback()
-    for identifier in [
-        i for i in it.client._session.ids if i
-    ]:  # of the status, and of a first reading
+    for identifier in [i for i in it.client.ids if i]:  # of the status, and of a first reading
         link.feed(puback.with_id(identifier))
         it.turn()
     link.took_any()
@@ -51,7 +49,7 @@ def _turns(chip, sensors):
         link.now += 1000  # scripted time stands still meanwhile
         seq = it.seq
         it.turn()
-        identifier = it.client._session._last
+        identifier = it.client.last_id
         sent = it.seq == seq + 1 and it.client.pending == 1 and link.took_any()
         link.feed(puback.with_id(identifier))
         it.turn()
