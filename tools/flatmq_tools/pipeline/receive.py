@@ -73,7 +73,7 @@ class _Stream:
 
     def readinto(self, buf: Any) -> int | None:
         client = self._client
-        if client.paused:
+        if (client.log.full or client.answers > client.most) and client.paused:
             # That nothing comes in says nothing about the link.
             client.heard = client.now
             client.asked = False
@@ -144,6 +144,8 @@ class BulkClient(Client):
         options["answers"] = 2 * options["rx_size"] + 64
         super().__init__(client_id, host, port, on_message=self._take, chunks=True, **options)
         self.log = log
+        self.most = options["rx_size"]
+        """Bytes of answers that may wait while something is read."""
         self.messages = 0
         """Messages appended since the client was made."""
         self._forgotten = forgotten
@@ -165,7 +167,7 @@ class BulkClient(Client):
     @property
     def paused(self) -> bool:
         """Whether nothing is read: the log is full, or the broker takes no answers."""
-        stop = self.answers > self.rx_size or self.log.full
+        stop = self.answers > self.most or self.log.full
         return stop and self.connected and not self._leaving
 
     def poll(self, ms: int = 0) -> bool:
