@@ -12,8 +12,13 @@ from flatmq_tools import bytecode
 # is given a message to be sent in pieces; and generators, of which a connection has its own.
 MAY_BE_ON_HEAP = {
     "blocking": {"bound.call"},
-    "client": {"silent", "pausing"},
-    "connection": {"Connection.dialing", "Connection._greeted", "Connection.lost"},
+    "client": {"silent"},
+    "connection": {
+        "Connection.dialing",
+        "Connection.pausing",
+        "Connection._greeted",
+        "Connection.lost",
+    },
     "journal": {"Journal.__init__", "Journal._restore.<listcomp>", "Journal.retain"},
     "pieces": {"publish_from", "Pieces.publish"},
     "reader": {"reading"},
@@ -31,9 +36,8 @@ MAY_BE_ON_HEAP = {
     # When a connection has ended, and once for a message that is given up.
     "resend": {"Resend.lost", "set_aside"},
     "senml": {"Pack.__init__", "Pack.__init__.<listcomp>", "_check_name"},
-    "session": {"Session.writing"},
     "setup": {"options", "connect", "set_will"},
-    "show": {"show.<listcomp>", "explained"},
+    "show": {"_numbers.<listcomp>", "explained"},
     "spool": {"Spool.__init__"},
     # And what runs when something on flash was not whole, or failed, or is set aside.
     "aside": {"keep", "static string 125"},  # read
@@ -48,6 +52,7 @@ MAY_BE_ON_HEAP = {
     },
     "stream_tcp": {"TCP.connect"},
     "stream_uart": {"<module>"},  # once, when it is imported
+    "writer": {"writing"},
     "wire": {"field", "packet"},
 }
 

@@ -28,6 +28,7 @@ from hypothesis.stateful import (
 import peer
 from flatmq import continuity
 from flatmq.session import Session
+from flatmq.writer import writing
 
 TOPIC = b"t"
 HELLO = peer.packet(0x10, b"hello")
@@ -52,7 +53,7 @@ class SessionDriver:
     def begin(self) -> None:
         """A connection is there."""
         self.wire = bytearray()
-        self.loop = self.session.writing(self._take, HELLO)
+        self.loop = writing(self.session, self._take, HELLO)
         self.write(len(HELLO))
 
     def accepted(self, same: bool) -> None:

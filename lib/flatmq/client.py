@@ -81,7 +81,7 @@ class Client(Session):
     hello: "bytearray | None"  # CONNECT; None if it must be made for each connection
     link: "Any"
     connection: "Any"  # Connection, None until start()
-    outgoing: "Iterator[Any]"  # Session.writing on this connection
+    outgoing: "Iterator[Any]"  # writer.writing on this connection
     incoming: "Iterator[Any]"  # reader.reading on it, or what leads to it
     due: int  # when time matters next
     heard: int  # when bytes last came in

@@ -12,6 +12,7 @@ from .continuity import lost
 from .continuity import resume as resume_session
 from .port import const, ticks_add, ticks_diff
 from .reader import reading
+from .writer import writing
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
@@ -117,7 +118,7 @@ class Connection:
 
             hello = hello_of(c.options, True)
         c.state = "greeting"
-        c.outgoing = c.writing(self.stream.write, hello)
+        c.outgoing = writing(c, self.stream.write, hello)
         c.incoming = reading(c, self.stream.readinto, self._greeted)
         c.queued = True
         c.asked = False

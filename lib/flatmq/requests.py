@@ -1,6 +1,6 @@
 """SUBSCRIBE and UNSUBSCRIBE: what is asked of the broker, and what it answers.
 
-Loaded for that; a board lets go of it once everything is answered.
+Loaded with the first call, and kept from the first connection with subscriptions on.
 """
 
 # Imported, a builtin is found at once; else only after a miss in the module.
@@ -169,8 +169,8 @@ def send(router: "Router") -> None:
             s.end += n
             s.queued = True
             s.ids.append(r.id)
-    if not router.requests or not s.open:
-        unload("requests")
+    if not s.open:
+        unload("requests")  # until CONNACK, from when on it is kept: the next one may find no room
 
 
 def resume(router: "Router", remembered: bool) -> None:
@@ -193,8 +193,6 @@ def resume(router: "Router", remembered: bool) -> None:
         s.ids.append(r.id)
         s.urgent.append(packet(r))
     s.queued = True
-    if not router.requests:
-        unload("requests")
 
 
 def answered(router: "Router", first: int, data: bytes) -> "bool | str":
@@ -216,7 +214,5 @@ def answered(router: "Router", first: int, data: bytes) -> "bool | str":
                 [codes[i] for i, f in enumerate(r.asked) if codes and f in r.filters]
             )
             router.requests.remove(r)
-            if not router.requests:
-                unload("requests")
             return True
     return False

@@ -191,7 +191,7 @@ class Resend:
                 return 0
             if not self._asked:
                 self._asked = True
-                s.ping()
+                s.connection.ping()
             if s.asked:
                 return 0
         self._alone = -2  # nowhere: -1 is in `offs`, for a free record

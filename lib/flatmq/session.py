@@ -1,4 +1,4 @@
-"""Packets to send, packet identifiers in use, and the loop that writes. No I/O, no clock.
+"""Packets to send, and packet identifiers in use. No I/O, no clock.
 
 Packets are built in a ring and stay in place: QoS 0 messages and requests until they are written,
 QoS 1 and 2 messages until they are acknowledged, so that a resend repeats the very same bytes.
@@ -19,7 +19,7 @@ from .port import const
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from typing import Any
 
 # What a message waits for, by the first byte of that packet.
@@ -290,122 +290,3 @@ class Session(Shown):
         self.answers += 4 if pid else 2
         self.queued = True
         self.plain = False
-
-    def writing(
-        self, write: "Callable[[Any, int, int], int | None]", hello: "bytes | bytearray"
-    ) -> "Iterator[Exception | None]":
-        """Write `hello`, and once the session is `open` all that is queued, with
-        `write(buf, at, n)`. Each step goes as far as the network takes it, and yields what
-        `write` raised, else None.
-
-        A span that has begun is finished before another begins, and is offered again with the
-        same start and length if the network took none of it, as TLS streams require.
-        """
-        buf = self.buf
-        src: Any = hello
-        at = 0
-        left = len(hello)
-        # Of a span of the ring: where the first packet begins that is not completely written, and
-        # how many QoS 0 messages come from there on, -1 if that is not known.
-        packet = -1
-        whole = 0
-        answered = 0  # the size of a span of answers
-        while True:
-            if self.plain:
-                at = packet = self.at
-                left = self.end - at
-                whole = self.pending - self.count
-            while left:
-                try:
-                    n = write(src, at, left)
-                except Exception as e:
-                    n = 0
-                    yield e
-                if not n:
-                    self.blocked = True
-                    yield None
-                    self.blocked = False
-                    continue
-                self.wrote = self.now
-                at += n
-                left -= n
-                if packet >= 0 and (left or whole < 0):
-                    # Only a part was written, or the ring has wrapped: look at each packet.
-                    whole = -1
-                    self.part = at - self.at if left else 0
-                    while packet < at:
-                        n = shift = 0
-                        stop = packet + 1
-                        while src[stop] > 127:
-                            n |= (src[stop] & 127) << shift
-                            shift += 7
-                            stop += 1
-                        stop += 1 + (n | src[stop] << shift)
-                        if stop > at:
-                            break
-                        if src[packet] & 0xF6 == 0x30:
-                            self.pending -= 1
-                        packet = stop
-            # A span has ended.
-            if packet >= 0:
-                packet = -1
-                if whole > 0:
-                    self.pending -= whole
-                if self.plain and at == self.end:
-                    if self.count:
-                        self.at = at
-                    else:
-                        self.tail = self.at = self.end = 0
-                    self.queued = False
-                    yield None
-                    continue
-                self.at = 0 if at == self.top else at
-            elif answered:  # answers that came meanwhile move to the front
-                self.answers -= answered
-                for n in range(self.size, self.size + self.answers):
-                    buf[n] = buf[n + answered]
-                answered = 0
-            src = buf
-            if self.open:
-                large = self.large
-                if self.answers and not (self.held or (large and large.begun)):
-                    at = self.size
-                    left = answered = self.answers
-                    continue
-                if self.urgent:
-                    src = self.urgent.pop(0)
-                    at = 0
-                    left = len(src)
-                    continue
-                if large and large.sending:
-                    left = large.next()
-                    src = large.data
-                    at = large.at
-                    if left or not large.sending:
-                        continue
-                    self.blocked = True  # more of it goes as soon as the network takes it
-                    yield large.failed
-                    continue
-                if self.past:
-                    left = self.past.next()
-                    if left:
-                        at = packet = self.at
-                        whole = -1
-                        continue
-                    if not self.past or (self.answers and not self.held):
-                        continue
-                elif self.at != self.end:
-                    at = packet = self.at
-                    left = self.end - at
-                    whole = -1 if large and large.waits else self.pending - self.count
-                    if left < 0:
-                        left = self.top - at
-                        whole = -1
-                    continue
-                elif not self.answers:
-                    if not self.count:
-                        self.tail = self.at = self.end = self.top = 0
-                        self.limit = self.size
-                    self.queued = False
-                    self.plain = not (self.top or (large and large.waits))
-            yield None

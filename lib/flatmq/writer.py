@@ -1,0 +1,129 @@
+"""The loop that writes what a session has queued. No I/O of its own."""
+
+from .port import const
+from .session import Session
+
+TYPE_CHECKING = const(0)
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Any
+
+
+def writing(
+    s: Session, write: "Callable[[Any, int, int], int | None]", hello: "bytes | bytearray"
+) -> "Iterator[Exception | None]":
+    """Write `hello`, and once the session is `open` all that is queued, with
+    `write(buf, at, n)`. Each step goes as far as the network takes it, and yields what
+    `write` raised, else None.
+
+    A span that has begun is finished before another begins, and is offered again with the
+    same start and length if the network took none of it, as TLS streams require.
+    """
+    buf = s.buf
+    src: Any = hello
+    at = 0
+    left = len(hello)
+    # Of a span of the ring: where the first packet begins that is not completely written, and
+    # how many QoS 0 messages come from there on, -1 if that is not known.
+    packet = -1
+    whole = 0
+    answered = 0  # the size of a span of answers
+    while True:
+        if s.plain:
+            at = packet = s.at
+            left = s.end - at
+            whole = s.pending - s.count
+        while left:
+            try:
+                n = write(src, at, left)
+            except Exception as e:
+                n = 0
+                yield e
+            if not n:
+                s.blocked = True
+                yield None
+                s.blocked = False
+                continue
+            s.wrote = s.now
+            at += n
+            left -= n
+            if packet >= 0 and (left or whole < 0):
+                # Only a part was written, or the ring has wrapped: look at each packet.
+                whole = -1
+                s.part = at - s.at if left else 0
+                while packet < at:
+                    n = shift = 0
+                    stop = packet + 1
+                    while src[stop] > 127:
+                        n |= (src[stop] & 127) << shift
+                        shift += 7
+                        stop += 1
+                    stop += 1 + (n | src[stop] << shift)
+                    if stop > at:
+                        break
+                    if src[packet] & 0xF6 == 0x30:
+                        s.pending -= 1
+                    packet = stop
+        # A span has ended.
+        if packet >= 0:
+            packet = -1
+            if whole > 0:
+                s.pending -= whole
+            if s.plain and at == s.end:
+                if s.count:
+                    s.at = at
+                else:
+                    s.tail = s.at = s.end = 0
+                s.queued = False
+                yield None
+                continue
+            s.at = 0 if at == s.top else at
+        elif answered:  # answers that came meanwhile move to the front
+            s.answers -= answered
+            for n in range(s.size, s.size + s.answers):
+                buf[n] = buf[n + answered]
+            answered = 0
+        src = buf
+        if s.open:
+            large = s.large
+            if s.answers and not (s.held or (large and large.begun)):
+                at = s.size
+                left = answered = s.answers
+                continue
+            if s.urgent:
+                src = s.urgent.pop(0)
+                at = 0
+                left = len(src)
+                continue
+            if large and large.sending:
+                left = large.next()
+                src = large.data
+                at = large.at
+                if left or not large.sending:
+                    continue
+                s.blocked = True  # more of it goes as soon as the network takes it
+                yield large.failed
+                continue
+            if s.past:
+                left = s.past.next()
+                if left:
+                    at = packet = s.at
+                    whole = -1
+                    continue
+                if not s.past or (s.answers and not s.held):
+                    continue
+            elif s.at != s.end:
+                at = packet = s.at
+                left = s.end - at
+                whole = -1 if large and large.waits else s.pending - s.count
+                if left < 0:
+                    left = s.top - at
+                    whole = -1
+                continue
+            elif not s.answers:
+                if not s.count:
+                    s.tail = s.at = s.end = s.top = 0
+                    s.limit = s.size
+                s.queued = False
+                s.plain = not (s.top or (large and large.waits))
+        yield None
