@@ -8,7 +8,7 @@ from typing import NamedTuple
 BOTH = ("mosquitto", "fake")
 FAKE = ("fake",)
 SMALL = "88k"  # heap of MicroPython; a 64-bit one, where objects are twice as large as on a board
-LARGER = "128k"  # where the client has buffers of 8 KB messages
+LARGER = "128k"  # where the client has buffers of 8 KB messages, or there are several clients
 
 
 class Scenario(NamedTuple):
@@ -82,8 +82,8 @@ def _named(option: str) -> str:
 
 
 def _greeting() -> Iterator[Scenario]:
-    yield Scenario("name lookup fails", "greeting", "name_lookup_fails")
-    yield Scenario("name lookup of a name in .invalid", "greeting", "no_such_name")
+    yield Scenario("name lookup fails", "greeting", "name_lookup_fails", twice=True)
+    yield Scenario("name lookup of a name in .invalid", "greeting", "no_such_name", twice=True)
     yield Scenario(
         "TCP is never answered",
         "greeting",
@@ -97,6 +97,7 @@ def _greeting() -> Iterator[Scenario]:
         "connection_refused",
         waits=True,
         client="keepalive:0,retry_ms:500,retry_max_ms:5000",
+        twice=True,
     )
     yield Scenario("no CONNACK", "greeting", "no_connack", waits=True, client="timeout:1")
     for n in range(4):
@@ -141,6 +142,7 @@ def _silence() -> Iterator[Scenario]:
         FAKE,
         waits=True,
         client="keepalive:4",
+        twice=True,
     )
     for option in ("skipped", "pieces"):
         yield Scenario(
@@ -150,6 +152,7 @@ def _silence() -> Iterator[Scenario]:
             option,
             FAKE,
             client=f"chunks:{int(option == 'pieces')}",
+            twice=True,
         )
     yield Scenario(
         "peer stops reading",
@@ -171,8 +174,15 @@ def _silence() -> Iterator[Scenario]:
         heap=LARGER,
         client="tx_size:17000,rx_size:128,inflight:2,room:1000",
     )
-    yield Scenario(f"100 KB message, {SMALL[:-1]} KB heap", "silence", "larger_than_the_heap")
-    yield Scenario("disconnect while messages wait", "silence", "disconnects_while_messages_wait")
+    yield Scenario(
+        f"100 KB message, {SMALL[:-1]} KB heap", "silence", "larger_than_the_heap", twice=True
+    )
+    yield Scenario(
+        "disconnect while messages wait",
+        "silence",
+        "disconnects_while_messages_wait",
+        twice=True,
+    )
 
 
 def _handshakes() -> Iterator[Scenario]:
@@ -194,7 +204,9 @@ def _handshakes() -> Iterator[Scenario]:
         "two clients, one identifier",
         "handshakes",
         "two_clients_one_identifier",
+        heap=LARGER,
         client="clean_session:1",
+        twice=True,
     )
 
 
@@ -207,7 +219,9 @@ def _cuts() -> Iterator[Scenario]:
                 "cuts",
                 "at_every_byte",
                 f"{way}-{fault}",
+                heap=LARGER,
                 client="none",
+                twice=True,
             )
     for qos in range(3):
         yield Scenario(
@@ -223,9 +237,11 @@ def _cuts() -> Iterator[Scenario]:
 def _surprises() -> Iterator[Scenario]:
     for name, data in BROKEN_RULES.items():
         yield Scenario(name, "surprises", "breaks_a_rule", data, FAKE)
-    yield Scenario("SUBACK 0x80", "surprises", "subscription_refused", "", FAKE)
+    yield Scenario("SUBACK 0x80", "surprises", "subscription_refused", "", FAKE, twice=True)
     yield Scenario("stray PUBACK and others", "surprises", "stray_acknowledgements", "", FAKE)
-    yield Scenario("PUBLISH before SUBACK", "surprises", "publish_before_suback", "", FAKE)
+    yield Scenario(
+        "PUBLISH before SUBACK", "surprises", "publish_before_suback", "", FAKE, twice=True
+    )
     for qos in range(3):
         yield Scenario(f"handler raises at QoS {qos}", "surprises", "handler_raises", str(qos))
     for qos in (1, 2):

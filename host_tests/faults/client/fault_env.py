@@ -8,8 +8,12 @@ import gc
 import os
 import sys
 
+# Before the heap is in pieces, and before it is compared: code that is loaded when it is needed.
+import flatmq.chunks
 import flatmq.client
-import flatmq.router  # before the heap is in pieces
+import flatmq.resend
+import flatmq.router
+import flatmq.show
 from flatmq.port import ticks_add, ticks_diff, ticks_ms
 from scenario_env import ANSWER_MS, Env
 
