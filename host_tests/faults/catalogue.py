@@ -206,7 +206,6 @@ def _handshakes() -> Iterator[Scenario]:
         "two_clients_one_identifier",
         heap=LARGER,
         client="clean_session:1",
-        twice=True,
     )
 
 
@@ -221,7 +220,6 @@ def _cuts() -> Iterator[Scenario]:
                 f"{way}-{fault}",
                 heap=LARGER,
                 client="none",
-                twice=True,
             )
     for qos in range(3):
         yield Scenario(

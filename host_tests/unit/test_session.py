@@ -26,9 +26,8 @@ from hypothesis.stateful import (
 )
 
 import peer
-from flatmq import continuity
 from flatmq.session import Session
-from flatmq.writer import writing
+from flatmq.writer import lost, resume, writing
 
 TOPIC = b"t"
 HELLO = peer.packet(0x10, b"hello")
@@ -58,7 +57,7 @@ class SessionDriver:
 
     def accepted(self, same: bool) -> None:
         """The broker has accepted it."""
-        continuity.resume(self.session, same)
+        resume(self.session, same)
 
     def write(self, room: int) -> None:
         """Writes at most `room` bytes."""
@@ -88,7 +87,7 @@ class SessionDriver:
         return True
 
     def lose(self) -> None:
-        continuity.lost(self.session)
+        lost(self.session)
 
     def pending(self) -> int:
         return self.session.pending

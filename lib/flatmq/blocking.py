@@ -2,8 +2,8 @@
 
 from . import client as clock
 from .client import MQTTError
-from .continuity import lost
 from .port import const, ticks_add, ticks_diff
+from .writer import lost
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:

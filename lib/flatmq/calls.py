@@ -31,6 +31,12 @@ MODULES = {
 }
 
 
+_USERS = {
+    "topic": ("router", "pieces"),
+    "wire": ("pieces", "senml", "stream_uart"),
+}
+
+
 def method(client: "Client | None", name: str) -> "Any":
     """Return the method `name` of a client; without one, the function. AttributeError if there is
     none. A module with a function `bound` is not kept."""
@@ -49,9 +55,14 @@ def method(client: "Client | None", name: str) -> "Any":
 
 
 def unload(*names: str) -> None:
-    """Have a board forget modules that are not needed again soon."""
+    """Have a board forget modules that are not needed again soon. One that another module holds
+    anyway is kept: else it would be loaded twice."""
     if MICROPYTHON:
         for name in names:
-            sys.modules.pop("flatmq." + name, None)
-            if hasattr(sys.modules["flatmq"], name):
-                delattr(sys.modules["flatmq"], name)
+            for user in _USERS.get(name, ()):
+                if "flatmq." + user in sys.modules:
+                    break
+            else:
+                sys.modules.pop("flatmq." + name, None)
+                if hasattr(sys.modules["flatmq"], name):
+                    delattr(sys.modules["flatmq"], name)

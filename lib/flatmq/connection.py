@@ -8,11 +8,10 @@ import gc
 
 from . import client as clock
 from .client import MQTTError, silent
-from .continuity import lost
-from .continuity import resume as resume_session
 from .port import const, ticks_add, ticks_diff
 from .reader import reading
-from .writer import writing
+from .writer import lost, writing
+from .writer import resume as resume_session
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:

@@ -4,6 +4,7 @@ Loaded with the first call, and kept from the first connection with subscription
 """
 
 # Imported, a builtin is found at once; else only after a miss in the module.
+import gc
 import sys
 from builtins import len
 
@@ -108,7 +109,10 @@ def _check(filters, qos):
     for f in filters:
         if name(f) in (b"", f) and f.startswith(b"$share/"):
             raise ValueError(f"topic filter {f!r}: must be $share/GROUP/FILTER")
-    unload("wire")
+    if "flatmq.pieces" not in sys.modules:  # which holds it anyway
+        unload("wire")
+    if MICROPYTHON:
+        gc.collect()  # what the router loads stays: see calls
     return filters
 
 

@@ -221,6 +221,4 @@ def _change(client, new):
     options.update(new)
     client.hello = hello_of(options)
     client.options = options
-    unload("setup", "wire", "calls")
-    if not client.router:
-        unload("topic")
+    unload("setup", "wire", "topic", "calls")
