@@ -84,23 +84,23 @@ SPOILED = {
         """
 _publish = Session.publish
 _count = [0]
-def _spoiled(self, head, topic, payload):
+def _spoiled(self, topic, payload, qos=0):
     _count[0] += 1
-    if head & 6 and _count[0] % 100 == 0:
+    if qos and _count[0] % 100 == 0:
         return 1
-    return _publish(self, head, topic, payload)
+    return _publish(self, topic, payload, qos)
 Session.publish = _spoiled
 """,
         {"lost at QoS 1", "lost at QoS 2"},
     ),
     "sent as new though the broker remembers": (
-        "session",
+        "resend",
         """
-_next = Session.next
+_next = Resend.next
 def _spoiled(self):
-    self.same = False
+    self._session.same = False
     return _next(self)
-Session.next = _spoiled
+Resend.next = _spoiled
 """,
         {"publishes sent as new"},
     ),
@@ -110,12 +110,39 @@ Session.next = _spoiled
 _publish = Router.publish
 def _spoiled(self, first, at, end):
     if first & 12 == 12:
-        for i in range(len(self._ids)):
-            self._ids[i] = 0
+        for i in range(len(self.client.received)):
+            self.client.received[i] = 0
     return _publish(self, first, at, end)
 Router.publish = _spoiled
 """,
         {"repeated at QoS 2"},
+    ),
+    "QoS 2 forgotten with the connection": (
+        "continuity",
+        """
+_lost = lost
+def lost(s, closed=False):
+    for i in range(len(s.received)):
+        s.received[i] = 0
+    _lost(s, closed)
+""",
+        {"repeated at QoS 2"},
+    ),
+    "QoS 0 written twice": (
+        "writer",
+        """
+_writing = writing
+_count = [0]
+def writing(s, write, hello):
+    def spoiled(buf, at, n):
+        if s.open and at < s.end and buf is s.buf and buf[at] == 0x30 and buf[at + 1] + 2 <= n:
+            _count[0] += 1
+            if _count[0] % 10 == 0 and not write(buf, at, buf[at + 1] + 2):
+                return 0
+        return write(buf, at, n)
+    return _writing(s, spoiled, hello)
+""",
+        {"repeated at QoS 0"},
     ),
     "acknowledged, but not delivered": (
         "router",
@@ -124,10 +151,10 @@ _publish = Router.publish
 _count = [0]
 def _spoiled(self, first, at, end):
     _count[0] += 1
-    if first & 6 == 2 and _count[0] % 100 == 0 and self._session.answers <= ROOM:
+    if first & 6 == 2 and _count[0] % 100 == 0 and self.client.answers <= self.client.room:
         buf = self.message.buf
         at += 2 + (buf[at] << 8 | buf[at + 1])
-        self._session.answer(0x40, buf[at] << 8 | buf[at + 1])
+        self.client.answer(0x40, buf[at] << 8 | buf[at + 1])
         return None
     return _publish(self, first, at, end)
 Router.publish = _spoiled
@@ -135,13 +162,13 @@ Router.publish = _spoiled
         {"lost at QoS 1", "out of order at QoS 1"},
     ),
     "memory kept with each connection": (
-        "client",
+        "connection",
         """
-_lost = Client._lost
+_lost = Connection.lost
 def _spoiled(self, *reason):
     self.kept = [getattr(self, "kept", None)]
     return _lost(self, *reason)
-Client._lost = _spoiled
+Connection.lost = _spoiled
 """,
         {"heap held before / after, bytes"},
     ),
