@@ -58,8 +58,7 @@ MUTANTS = {
         "elif s.answers > s.room:\n                            n = True",
     ),
     "answers that come while others are written are forgotten": Mutant(
-        "session", "                self.answers -= answered\n",
-        "                self.answers = 0\n",
+        "writer", "            s.answers -= answered\n", "            s.answers = 0\n"
     ),
     "the topic name of a large message is not kept": Mutant(
         "chunks", "m.buf[at] = m.buf[m.topic_at]", "pass"
@@ -72,8 +71,8 @@ MUTANTS = {
         "        s.asked = False\n        s.kept = getattr(s, 'kept', []) + [what]\n",
     ),
     "it waits for room without end": Mutant(
-        "session", "                    self.blocked = True\n                    yield None\n",
-        "                    self.blocked = True\n",
+        "writer", "                s.blocked = True\n                yield None\n",
+        "                s.blocked = True\n",
     ),
     "after the peer has closed all go at once": Mutant(
         "resend", "            self._single = True\n", ""
@@ -85,8 +84,8 @@ MUTANTS = {
         "resend", "if self.sent >= 0 and s.same else", "if self.sent >= 0 else"
     ),
     "requests leave in another order": Mutant(
-        "requests", "        s.urgent.append(_packet(r))\n",
-        "        s.urgent.insert(0, _packet(r))\n",
+        "requests", "        s.urgent.append(packet(r))\n",
+        "        s.urgent.insert(0, packet(r))\n",
     ),
     "a request that found no room is forgotten": Mutant(
         "requests", "                router.waiting = True\n", ""
