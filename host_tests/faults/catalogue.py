@@ -206,6 +206,7 @@ def _handshakes() -> Iterator[Scenario]:
         "two_clients_one_identifier",
         heap=LARGER,
         client="clean_session:1",
+        twice=True,
     )
 
 
