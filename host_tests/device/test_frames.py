@@ -24,9 +24,6 @@ MAY_BE_ON_HEAP = {
     "pieces": {"publish_from", "Pieces.publish"},
     "reader": {"reading"},
     "requests": {
-        "subscribe",
-        "_check",
-        "_check.<listcomp>",
         "packet",
         "static string 138",  # send
         "resume",
@@ -51,6 +48,7 @@ MAY_BE_ON_HEAP = {
         "Store._append_again",
         "Store.static string 74",  # count
     },
+    "subscribing": {"subscribe", "_check", "_check.<listcomp>"},
     "stream_tcp": {"TCP.connect"},
     "stream_uart": {"<module>"},  # once, when it is imported
     "writer": {"writing"},

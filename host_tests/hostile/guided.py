@@ -41,6 +41,7 @@ with atheris.instrument_imports(include=["flatmq", "oracle", "strict"]):
     import flatmq.resend
     import flatmq.router
     import flatmq.session
+    import flatmq.subscribing
     import flatmq.topic
     import flatmq.wire  # noqa: F401
     import oracle  # noqa: F401

@@ -25,8 +25,8 @@ MODULES = {
     "set_credentials": "setup",
     "set_will": "setup",
     "start": "connection",
-    "subscribe": "requests",
-    "unsubscribe": "requests",
+    "subscribe": "subscribing",
+    "unsubscribe": "subscribing",
     "wait": "connection",
 }
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any
 
-    from . import blocking, connection, pieces, requests, resend, setup
+    from . import blocking, connection, pieces, resend, setup, subscribing
     from . import bulk as queueing
     from .message import Message
     from .router import Router
@@ -102,8 +102,8 @@ class Client(Session):
         set_credentials = setup.set_credentials
         set_will = setup.set_will
         start = connection.start
-        subscribe = requests.subscribe
-        unsubscribe = requests.unsubscribe
+        subscribe = subscribing.subscribe
+        unsubscribe = subscribing.unsubscribe
         ping = connection.ping
         wait = connection.wait
 

@@ -174,7 +174,9 @@ class Device:
                 self.kinds[KINDS.index(client.error.kind)] += 1
                 if client.error.kind in KINDS[2:]:
                     say("@error", client.error)
-        if client.connected and (self.last or client.stats.connects != self._connects):
+        # What was left from before the loss goes first, and takes memory until it has gone.
+        fresh = self.last or client.stats.connects != self._connects
+        if client.connected and not client.past and fresh:
             self._connects = client.stats.connects
             self.most = max(self.most, in_use())
             self.look(held())
@@ -223,7 +225,7 @@ def main():
         keepalive=1,
         timeout=1,
         clean_session=False,
-        tx_size=2048,
+        tx_size=1024,
         rx_size=512,
         inflight=16,
         subscriptions=3,
@@ -235,6 +237,11 @@ def main():
     wanted = []
     for qos, handler in enumerate((books.at_0, books.at_1, books.at_2)):
         wanted.append(client.subscribe(prefix + b"/down" + plan.SUBJECTS[qos], handler, qos))
+    # What a lost connection needs: see "When memory is claimed" in design.md.
+    gc.collect()
+    import flatmq.resend
+    import flatmq.show
+
     client.start()
     while None in [subscription.granted for subscription in wanted]:
         client.poll(POLL_MS)
@@ -244,6 +251,8 @@ def main():
             say("@refused", qos, subscription.granted)
             return 1
     wanted = None
+    for topic in device.topics + [device.end]:  # noqa: RUF005 (as a board takes it)
+        client.check(topic)  # the first message to a topic does so, and remembers it
     say("@version", ".".join([str(n) for n in sys.implementation.version[:3]]))
     say("@ready")
     device.run()
@@ -262,6 +271,12 @@ def main():
     say("@stats", stats.connects, stats.losses, stats.resent, stats.renewed)
     say("@odd", stats.strays, stats.skipped, stats.unrouted)
     say("@kinds", *device.kinds)
+    # Nothing is pending: what a lost connection needs makes room for what a disconnect loads.
+    device = None
+    for name in ("resend", "show"):
+        del sys.modules["flatmq." + name]
+        delattr(flatmq, name)
+    gc.collect()
     client.disconnect()
     say("@end")
     return 0

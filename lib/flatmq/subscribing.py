@@ -1,0 +1,126 @@
+"""subscribe() and unsubscribe(): the checks, and what a client remembers.
+
+Loaded with each call, and not kept.
+"""
+
+from .port import const
+
+TYPE_CHECKING = const(0)
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .client import Client
+    from .message import Message
+    from .router import Subscription
+
+
+def subscribe(
+    self: "Client",
+    filters: "bytes | str | list[bytes] | list[str]",
+    handler: "Callable[[Message], None]",
+    qos: int = 0,
+    chunks: bool = False,
+) -> "Subscription":
+    """Call `handler(message)` for messages that match a topic filter, or any of a list of them,
+    at up to `qos`. Sent when online, and again when the broker has forgotten. With `chunks` the
+    handler takes messages larger than `rx_size` too, in pieces: see `Message`.
+
+    Returns a Subscription, whose `granted` is None until the broker has answered. ValueError or
+    TypeError for a bad filter, handler or QoS, and for more than `subscriptions`.
+    """
+    filters = _check(filters, qos)
+    if not callable(handler):
+        raise TypeError(f"handler must be callable, not {handler!r}")
+    router = self.load()
+    new = _new(filters, handler, qos, chunks)
+    kept = [s for s in router.subscriptions if s.filters != new.filters]
+    most = self.options["subscriptions"]
+    if len(kept) == most:
+        raise ValueError(f"subscriptions must be at most {most}: no room for another")
+    _ask(router, new)
+    router.subscriptions[:] = kept
+    router.subscriptions.append(new)
+    router.forget()
+    return new
+
+
+def unsubscribe(
+    self: "Client", filters: "bytes | str | list[bytes] | list[str]"
+) -> "Subscription":
+    """End the subscription to a topic filter, or to each of a list of them; one that an earlier
+    run has made, too. Returns an object whose `granted` is None until UNSUBACK."""
+    filters = _check(filters, 0)
+    router = self.load()
+    new = _new(filters, None, 0, False)
+    _ask(router, new)
+    router.subscriptions[:] = [s for s in router.subscriptions if _narrow(s, new.filters)]
+    for r in router.requests:
+        if not (r.id or r.filters):  # it has waited for room, and is taken back
+            r.granted = b""
+    router.requests[:] = [r for r in router.requests if r.id or r.filters]
+    router.forget()
+    return new
+
+
+def _narrow(s, gone):
+    """Have a subscription give up some filters. Returns whether there are any left."""
+    left = [i for i, f in enumerate(s.filters) if f not in gone]
+    if s.granted:
+        s.granted = bytes([s.granted[i] for i in left])
+    s.filters = [s.filters[i] for i in left]
+    s.names = [s.names[i] for i in left]
+    return bool(left)
+
+
+def bound(client: "Client", name: str) -> "Callable":
+    """Return one of the functions above as a method of `client`."""
+    return lambda *a, **options: (subscribe if name == "subscribe" else unsubscribe)(
+        client, *a, **options
+    )
+
+
+def _new(filters, handler, qos, chunks):
+    from .router import Subscription
+
+    new = Subscription(filters, handler, qos, chunks)
+    new.names = [name(f) for f in filters]
+    return new
+
+
+def _check(filters, qos):
+    """Return topic filters as bytes. TypeError or ValueError if one, or the QoS, is bad."""
+    from .calls import unload
+    from .wire import field, is_filter, number
+
+    number("qos", qos, 0, 2)
+    if isinstance(filters, (bytes, str)):
+        filters = [filters]
+    if not isinstance(filters, (list, tuple)):
+        kind = type(filters).__name__
+        raise TypeError(f"topic filter must be bytes, str or a list of them, not {kind}")
+    number("number of topic filters", len(filters), 1, 65535)
+    filters = [field("topic filter", f, is_filter) for f in filters]
+    for f in filters:
+        if name(f) in (b"", f) and f.startswith(b"$share/"):
+            raise ValueError(f"topic filter {f!r}: must be $share/GROUP/FILTER")
+    unload("wire")
+    return filters
+
+
+def name(f):
+    """Return what topic names match: of $share/GROUP/FILTER the last."""
+    return f[f.find(b"/", 7) + 1 :] if f.startswith(b"$share/") else f
+
+
+def _ask(router, new):
+    from .calls import unload
+    from .requests import packet, send
+
+    n = len(packet(new))
+    if n > router.client.size:
+        raise ValueError(f"packet must be at most tx_size, {router.client.size} bytes, not {n}")
+    router.requests.append(new)
+    send(router)
+    unload("subscribing", "calls")
+    if not router.client.open:
+        unload("requests")  # until CONNACK, from when on it is kept: the next one may find no room
