@@ -118,7 +118,7 @@ Router.publish = _spoiled
         {"repeated at QoS 2"},
     ),
     "QoS 2 forgotten with the connection": (
-        "continuity",
+        "writer",
         """
 _lost = lost
 def lost(s, closed=False):

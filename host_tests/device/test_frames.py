@@ -48,7 +48,7 @@ MAY_BE_ON_HEAP = {
         "Store._append_again",
         "Store.static string 74",  # count
     },
-    "subscribing": {"subscribe", "_check", "_check.<listcomp>"},
+    "subscribing": {"subscribe", "check", "check.<listcomp>", "unsubscribe"},
     "stream_tcp": {"TCP.connect"},
     "stream_uart": {"<module>"},  # once, when it is imported
     "writer": {"writing"},

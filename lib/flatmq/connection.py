@@ -7,11 +7,10 @@ import errno
 import gc
 
 from . import client as clock
+from . import writer
 from .client import MQTTError, silent
 from .port import const, ticks_add, ticks_diff
 from .reader import reading
-from .writer import lost, writing
-from .writer import resume as resume_session
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
@@ -70,9 +69,9 @@ class Connection:
         self._tries = 0
         # Made once: a loss for want of memory must not need any.
         self._dial = self.dialing()
-        self._rest = silent()
+        self.silent = silent()
         self._pause = self.pausing()
-        self._patience = 0  # ms that it waits
+        self.ms = 0  # ms that it waits
         self._since = 0  # when the connection was accepted,
         self._asked = 0  # and when the last PINGREQ was made
 
@@ -117,7 +116,7 @@ class Connection:
 
             hello = hello_of(c.options, True)
         c.state = "greeting"
-        c.outgoing = writing(c, self.stream.write, hello)
+        c.outgoing = writer.writing(c, self.stream.write, hello)
         c.incoming = reading(c, self.stream.readinto, self._greeted)
         c.queued = True
         c.asked = False
@@ -141,7 +140,7 @@ class Connection:
             from .requests import resume
         # If the gate raises, or memory is short, the next poll handles this CONNACK again.
         # MQTT 3.1 does not say; there the broker is taken to remember what it was asked to.
-        resume_session(c, c.session_present or (version == 3 and not clean))
+        writer.resume(c, c.session_present or (version == 3 and not clean))
         c.stats.connects += 1
         c.error = None
         c.state = "online"
@@ -157,10 +156,10 @@ class Connection:
     def wait(self, ms: int) -> None:
         """Wait up to `ms` milliseconds, but not past what is due, for something to come in."""
         c = self.client
-        self._patience = ms
+        self.ms = ms
         if c.state != "offline":
-            self._patience = min(ms, ticks_diff(c.due, c.now))
-            if self._patience <= 0:
+            self.ms = min(ms, ticks_diff(c.due, c.now))
+            if self.ms <= 0:
                 return
         e = next(self._pause)
         if isinstance(e, Exception):
@@ -174,7 +173,7 @@ class Connection:
         c = self.client
         while True:
             try:
-                c.link.wait(self._patience, c.blocked or c.state == "connecting")
+                c.link.wait(self.ms, c.blocked or c.state == "connecting")
             except BaseException as e:
                 yield e
             else:
@@ -245,7 +244,7 @@ class Connection:
             self.client.link.close()
         except Exception:
             pass
-        self.client.outgoing = self.client.incoming = self._rest
+        self.client.outgoing = self.client.incoming = self.silent
 
     def start(self) -> None:
         """Begin to connect."""
@@ -276,6 +275,6 @@ class Connection:
         # Of what is raised, only this says that the peer has closed the connection.
         closed = kind == "closed" and (error == 0 or getattr(error, "errno", 0) in _BY_PEER)
         try:
-            lost(c, closed)
+            writer.lost(c, closed)
         except Exception:
             c.error = _NO_MEMORY  # and the next connection tries again what this one could not

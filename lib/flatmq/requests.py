@@ -53,18 +53,18 @@ def send(router: "Router") -> None:
             s.ids.append(r.id)
 
 
-def resume(router: "Router", remembered: bool) -> None:
+def resume(router: "Router", same: bool) -> None:
     """A connection is there. Requests that were not answered go again, before all else, and all
-    subscriptions unless the broker has `remembered` them."""
+    subscriptions unless it is the `same` session as before."""
     s = router.client
     router.waiting = False
     for r in router.requests:
         if r.id:
             s.ids.remove(r.id)
             r.id = 0
-        if not r.filters or not (remembered or r.handler is not None):
+        if not r.filters or not (same or r.handler is not None):
             r.granted = b""  # there is nothing left to ask for
-    if remembered:
+    if same:
         router.requests[:] = [r for r in router.requests if r.filters]
     else:
         router.requests[:] = router.subscriptions

@@ -3,11 +3,14 @@
 Loaded with each call, and not kept.
 """
 
-from .port import const
+import gc
+
+from .port import MICROPYTHON, const
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Any
 
     from .client import Client
     from .message import Message
@@ -28,16 +31,19 @@ def subscribe(
     Returns a Subscription, whose `granted` is None until the broker has answered. ValueError or
     TypeError for a bad filter, handler or QoS, and for more than `subscriptions`.
     """
-    filters = _check(filters, qos)
+    checked = check(filters, qos)
     if not callable(handler):
         raise TypeError(f"handler must be callable, not {handler!r}")
     router = self.load()
-    new = _new(filters, handler, qos, chunks)
+    from .router import Subscription
+
+    new = Subscription(checked, handler, qos, chunks)
+    new.names = [name(f) for f in checked]
     kept = [s for s in router.subscriptions if s.filters != new.filters]
     most = self.options["subscriptions"]
     if len(kept) == most:
         raise ValueError(f"subscriptions must be at most {most}: no room for another")
-    _ask(router, new)
+    ask(router, new)
     router.subscriptions[:] = kept
     router.subscriptions.append(new)
     router.forget()
@@ -49,10 +55,12 @@ def unsubscribe(
 ) -> "Subscription":
     """End the subscription to a topic filter, or to each of a list of them; one that an earlier
     run has made, too. Returns an object whose `granted` is None until UNSUBACK."""
-    filters = _check(filters, 0)
+    checked = check(filters, 0)
     router = self.load()
-    new = _new(filters, None, 0, False)
-    _ask(router, new)
+    from .router import Subscription
+
+    new = Subscription(checked, None, 0, False)
+    ask(router, new)
     router.subscriptions[:] = [s for s in router.subscriptions if _narrow(s, new.filters)]
     for r in router.requests:
         if not (r.id or r.filters):  # it has waited for room, and is taken back
@@ -79,17 +87,8 @@ def bound(client: "Client", name: str) -> "Callable":
     )
 
 
-def _new(filters, handler, qos, chunks):
-    from .router import Subscription
-
-    new = Subscription(filters, handler, qos, chunks)
-    new.names = [name(f) for f in filters]
-    return new
-
-
-def _check(filters, qos):
+def check(filters: "Any", qos: int) -> "Any":
     """Return topic filters as bytes. TypeError or ValueError if one, or the QoS, is bad."""
-    from .calls import unload
     from .wire import field, is_filter, number
 
     number("qos", qos, 0, 2)
@@ -103,7 +102,7 @@ def _check(filters, qos):
     for f in filters:
         if name(f) in (b"", f) and f.startswith(b"$share/"):
             raise ValueError(f"topic filter {f!r}: must be $share/GROUP/FILTER")
-    unload("wire")
+    unload("wire", "calls")
     return filters
 
 
@@ -112,8 +111,18 @@ def name(f):
     return f[f.find(b"/", 7) + 1 :] if f.startswith(b"$share/") else f
 
 
-def _ask(router, new):
-    from .calls import unload
+def unload(*names):
+    """Let go of modules, and of the garbage: what is loaded next stays, behind it otherwise."""
+    from . import calls
+
+    calls.unload(*names)
+    if MICROPYTHON:
+        gc.collect()
+
+
+def ask(router, new):
+    if MICROPYTHON:
+        gc.collect()
     from .requests import packet, send
 
     n = len(packet(new))
@@ -121,6 +130,7 @@ def _ask(router, new):
         raise ValueError(f"packet must be at most tx_size, {router.client.size} bytes, not {n}")
     router.requests.append(new)
     send(router)
-    unload("subscribing", "calls")
     if not router.client.open:
-        unload("requests")  # until CONNACK, from when on it is kept: the next one may find no room
+        # Until CONNACK. From then on it is kept: the next CONNACK may find no room.
+        unload("requests")
+    unload("subscribing", "calls")

@@ -24,7 +24,7 @@ from . import bytecode
 
 ROOT = Path(__file__).parents[2]
 PARTS: dict[str, tuple[str, ...]] = {
-    "package": ("blocking", "connection", "pieces", "subscribing"),  # by their names, in `calls`
+    "package": ("blocking", "bulk", "connection", "pieces", "subscribing"),  # by name, in `calls`
     "spool": ("spool",),
     "senml": ("senml",),
     "serial": ("stream_uart",),
