@@ -74,7 +74,7 @@ def test_a_package_has_what_its_modules_import(part: str) -> None:
         is_for_types = False
         for line in (LIB / target).read_text().splitlines():
             words = line.split()
-            is_for_types = line == "if TYPE_CHECKING:" or (is_for_types and line[:1] == " ")
+            is_for_types = line == "if TYPE_CHECKING:" or (is_for_types and line[:1] in " ")
             if is_for_types:
                 continue
             if words[:1] == ["from"] and words[1].startswith("."):

@@ -125,7 +125,7 @@ class Bench:
             row.after = stage.after
             row.longest = stage.longest / 1000
             row.heap = stage.heap
-        if not row.problems and case.python == "micropython" and any(row.heap):
+        if not row.problems and case.python == "micropython" and max(row.heap, default=0) > 0:
             row.problems.append(f"heap: {row.heap} bytes more than before")
         if not row.problems and not (row.saw and row.longest and row.heap):
             row.problems.append("it told nothing")

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 BOTH = ("mosquitto", "fake")
 FAKE = ("fake",)
-SMALL = "88k"  # heap of MicroPython; a 64-bit one, where objects are twice as large as on a board
+SMALL = "96k"  # heap of MicroPython; a 64-bit one, where objects are twice as large as on a board
 LARGER = "128k"  # where the client has buffers of 8 KB messages, or there are several clients
 
 
