@@ -292,7 +292,7 @@ class FaultEnv(Env):
 
     def reason(self, client):
         """Why the last connection ended. What the system and the network say differs from one
-        run to the next, so of that only what was done is told."""
+        run to the next, so of that only what was done is reported."""
         error = client.error
         if error is None:
             return "online again"
