@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import random
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
@@ -876,3 +877,26 @@ def test_disconnect_ends_well_when_the_link_is_lost_while_it_says_so(bench: Benc
     bench.client.disconnect()
     assert (bench.client.state, bench.client.pending) == ("offline", 1)
     assert not bench.link.open
+
+
+# On a desk
+
+
+def test_a_client_does_not_collect_the_garbage_of_the_whole_program(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On CPython that takes from tens to hundreds of milliseconds."""
+
+    def collect(*_: object) -> None:
+        raise AssertionError("a full collection")
+
+    monkeypatch.setattr(gc, "collect", collect)
+    bench = Bench(clock)
+    bench.client.subscribe(b"t/#", Inbox())
+    bench.online()
+    bench.client.publish(b"t", b"", qos=1)
+    bench.drain()
+    bench.lose()
+    bench.online(present=False)
+    bench.client.unsubscribe(b"t/#")
+    bench.client.disconnect()

@@ -4,10 +4,9 @@ The methods of a client that are called now and then are functions of other modu
 loads them with the first call. Those that are called a few times in all are not kept.
 """
 
-import gc
 import sys
 
-from .port import MICROPYTHON, const
+from .port import MICROPYTHON, collect, const
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
@@ -42,8 +41,7 @@ def method(client: "Client | None", name: str) -> "Any":
     none. A module with a function `bound` is not kept."""
     if name not in MODULES:
         raise AttributeError(f"Client has no attribute {name!r}")
-    if MICROPYTHON:
-        gc.collect()  # what is loaded stays: behind garbage it would lie all over the heap
+    collect()  # what is loaded stays: behind garbage it would lie all over the heap
     module = __import__("flatmq." + MODULES[name], None, None, (name,))
     if client is None:
         return getattr(module, name)

@@ -4,12 +4,11 @@ Memory is allocated here: by the lookup, the socket, an error, and what runs on 
 """
 
 import errno
-import gc
 
 from . import client as clock
 from . import writer
 from .client import MQTTError, silent
-from .port import const, ticks_add, ticks_diff
+from .port import collect, const, ticks_add, ticks_diff
 from .reader import reading
 
 TYPE_CHECKING = const(0)
@@ -136,7 +135,7 @@ class Connection:
         c.session_present = version == 4 and flags == 1
         router = c.router
         if router and (router.subscriptions or router.requests):
-            gc.collect()  # see calls
+            collect()  # see calls
             from .requests import resume
         # If the gate raises, or memory is short, the next poll handles this CONNACK again.
         # MQTT 3.1 does not say; there the broker is taken to remember what it was asked to.

@@ -3,9 +3,7 @@
 Loaded with each call, and not kept.
 """
 
-import gc
-
-from .port import MICROPYTHON, const
+from .port import collect, const
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
@@ -116,13 +114,11 @@ def unload(*names):
     from . import calls
 
     calls.unload(*names)
-    if MICROPYTHON:
-        gc.collect()
+    collect()
 
 
 def ask(router, new):
-    if MICROPYTHON:
-        gc.collect()
+    collect()
     from .requests import packet, send
 
     n = len(packet(new))
