@@ -12,7 +12,7 @@ from flatmq_tools import bytecode
 # is given a message to be sent in pieces; and generators, of which a connection has its own.
 MAY_BE_ON_HEAP = {
     "blocking": {"bound.call"},
-    "calls": {"unload"},
+    "unload": {"unload"},
     "client": {"silent"},
     "connection": {
         "Connection.dialing",

@@ -20,9 +20,9 @@ def bound(client: "Client", name: str) -> "Callable":
         try:
             return (connect if name == "connect" else disconnect)(client, *a, **options)
         finally:
-            from .calls import unload
+            from .unload import unload
 
-            unload("blocking", "calls")
+            unload("blocking")
 
     return call
 
@@ -60,7 +60,7 @@ def disconnect(self: "Client", timeout_ms: int = 1000) -> bool:
         gone = asked and not self.queued
         # Closing with bytes unread would reset the connection, and what was sent with it.
         left = ticks_diff(end, clock.ticks_ms())
-        if left <= 0 or self.connection.ended(self.rx):
+        if left <= 0 or _ended(self):
             break
         self.link.wait(left, self.blocked)
     if self.connection:
@@ -68,3 +68,11 @@ def disconnect(self: "Client", timeout_ms: int = 1000) -> bool:
         lost(self)
     self.state = "offline"
     return gone
+
+
+def _ended(c):
+    """Throw away what came in. Return whether the peer has closed."""
+    try:
+        return c.connection.stream.readinto(c.rx) == 0
+    except Exception:
+        return True

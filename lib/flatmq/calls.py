@@ -1,12 +1,10 @@
-"""Load code on a board when it is needed, and let go of it.
+"""Load the methods of a client that are called now and then.
 
-The methods of a client that are called now and then are functions of other modules. A board
-loads them with the first call. Those that are called a few times in all are not kept.
+They are functions of other modules. A board loads them with the first call. Those that are called
+a few times in all are not kept.
 """
 
-import sys
-
-from .port import MICROPYTHON, collect, const
+from .port import collect, const
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
@@ -30,12 +28,6 @@ MODULES = {
 }
 
 
-_USERS = {
-    "topic": ("router", "pieces"),
-    "wire": ("pieces", "senml", "stream_uart"),
-}
-
-
 def method(client: "Client | None", name: str) -> "Any":
     """Return the method `name` of a client; without one, the function. AttributeError if there is
     none. A module with a function `bound` is not kept."""
@@ -45,22 +37,10 @@ def method(client: "Client | None", name: str) -> "Any":
     module = __import__("flatmq." + MODULES[name], None, None, (name,))
     if client is None:
         return getattr(module, name)
+    from .unload import unload
+
     unload("calls")
     if hasattr(module, "bound"):
         return module.bound(client, name)
     setattr(type(client), name, getattr(module, name))
     return getattr(client, name)
-
-
-def unload(*names: str) -> None:
-    """Have a board forget modules that are not needed again soon. One that another module holds
-    anyway is kept: else it would be loaded twice."""
-    if MICROPYTHON:
-        for name in names:
-            for user in _USERS.get(name, ()):
-                if "flatmq." + user in sys.modules:
-                    break
-            else:
-                sys.modules.pop("flatmq." + name, None)
-                if hasattr(sys.modules["flatmq"], name):
-                    delattr(sys.modules["flatmq"], name)

@@ -198,7 +198,9 @@ class Connection:
                     self.lost("timeout", "PINGRESP")
                     return
             else:
-                self.steady()
+                if ticks_diff(c.now, self._since) >= min(self._interval, _STEADY):
+                    self._tries = 0
+                    self._delay = c.options["retry_ms"]
                 left = max(ticks_diff(c.now, c.wrote), ticks_diff(c.now, c.heard))
                 left = self._interval - left
         if left > 0:
@@ -220,20 +222,6 @@ class Connection:
         c.asked = True
         c.now = self._asked = clock.ticks_ms()
         self._due_in(min(self._timeout, self._interval))
-
-    def steady(self) -> None:
-        """If the connection has lasted, the next loss starts with a short wait again."""
-        c = self.client
-        if ticks_diff(c.now, self._since) >= min(self._interval, _STEADY):
-            self._tries = 0
-            self._delay = c.options["retry_ms"]
-
-    def ended(self, buf: bytearray) -> bool:
-        """Throw away what came in. Returns whether the peer has closed."""
-        try:
-            return self.stream.readinto(buf) == 0
-        except Exception:
-            return True
 
     def close(self) -> None:
         """Close the link; what ran on the connection is not touched again."""

@@ -35,6 +35,23 @@ def _converted(payload: "Any", qos: int) -> "Any":
     return converted(payload, qos)
 
 
+def _valid(s, name):
+    is_name = s.is_name
+    if not is_name:  # an import allocates, even of what is loaded
+        from .topic import is_name
+
+        s.is_name = is_name
+    if (
+        not (isinstance(name, bytes) or isinstance(name, bytearray))
+        or len(name) > 65535
+        or not is_name(name, 0, len(name))
+    ):
+        from .wire import field
+
+        name = field("topic name", name, is_name)
+    return name
+
+
 class Shown:
     """What says something about itself at the prompt."""
 
@@ -107,9 +124,12 @@ class Session(Shown):
     on_dropped: "Callable[[int, bytes, str], None] | None"
     stats: "Stats"
     topic: "Any"  # what publish was last given; the session itself if that may change,
-    name: bytes  # and the same checked, with its length before it
-    names: "list[bytes]"  # the last topic names,
-    fields: "list[bytes]"  # and each with its length before it
+    name: bytearray  # and the same checked, with its length before it
+    names: "list[Any]"  # the last topic names,
+    fields: "list[bytearray]"  # each with its length before it, in memory that is used
+    # again; behind them the last one that was not remembered, because it may change,
+    oldest: int  # and which name gives way to the next
+    is_name: "Callable[[Any, int, int], bool] | None"  # topic.is_name, once it was needed
 
     def __init__(self, tx_size: int, inflight: int, last_id: int = 0) -> None:
         from .setup import claim
@@ -139,7 +159,7 @@ class Session(Shown):
             and payload.__class__ is not memoryview
         ):
             payload = _converted(payload, qos)
-        topic = self.name
+        topic = self.name  # type: ignore[assignment]
         n = len(topic) + len(payload)
         if qos:
             n += 2
@@ -157,7 +177,7 @@ class Session(Shown):
         self.buf[at] = n
         at += 1
         n = at + len(topic)
-        self.buf[at:n] = topic
+        self.buf[at:n] = topic  # type: ignore[assignment]
         if qos:
             n += 2
         at = n + len(payload)
@@ -177,23 +197,23 @@ class Session(Shown):
         if name in self.names:
             self.name = self.fields[self.names.index(name)]
         else:
-            from .topic import is_name
-
-            if (
-                not (isinstance(name, bytes) or isinstance(name, bytearray))
-                or len(name) > 65535
-                or not is_name(name, 0, len(name))
-            ):
-                from .wire import field
-
-                name = field("topic name", name, is_name)
-            self.name = bytes((len(name) >> 8, len(name) & 255)) + name
-            if lasting:
-                self.names.append(name)
-                self.names.pop(0)
-                self.fields.append(self.name)
-                self.fields.pop(0)
+            self._remember(_valid(self, name), lasting)
         self.topic = topic if lasting else self
+
+    def _remember(self, name, lasting):
+        i = -1
+        if lasting:
+            i = self.oldest
+            self.names[i] = name
+            self.oldest = (i + 1) % len(self.names)
+        field = self.fields[i]
+        if not field:
+            field = self.fields[i] = bytearray()
+        field[0:] = b""  # keeps its memory
+        field.append(len(name) >> 8)
+        field.append(len(name) & 255)
+        field.extend(name)
+        self.name = field
 
     def _record(self, qos, n):
         """Give the PUBLISH at `end` a record, and an identifier in the bytes before `n`."""

@@ -4,11 +4,11 @@ Loaded for that, and not kept.
 """
 
 from . import client as clock
-from .calls import unload
 from .client import silent
 from .port import MICROPYTHON, const
 from .session import Stats
 from .topic import is_name
+from .unload import unload
 from .wire import field, number, packet
 
 TYPE_CHECKING = const(0)
@@ -45,9 +45,11 @@ def claim(
     s.same = True
     s.past = s.large = s.gate = s.on_dropped = None
     s.topic = s
-    s.name = b""
-    s.names = [b"/"] * _NAMES
-    s.fields = [b"\0\1/"] * _NAMES
+    s.name = bytearray()
+    s.names = [object()] * _NAMES  # what nobody publishes to
+    s.fields = [bytearray()] * (_NAMES + 1)
+    s.oldest = 0
+    s.is_name = None
     s.stats = Stats()
     n = s.stats
     n.received = n.unrouted = n.skipped = n.strays = n.dup0 = n.resent = n.renewed = 0
@@ -69,7 +71,7 @@ def make(c: "Client", *args: "Any", **given: "Any") -> None:
     c.outgoing = c.incoming = silent()
     c.hello = hello_of(o)
     c.link = o["link"] or tcp(o["host"], o["port"])
-    unload("setup", "wire", "topic", "calls")
+    unload("setup", "wire", "topic")
 
 
 def tcp(host: str, port: int) -> "Any":
@@ -221,4 +223,4 @@ def _change(client, new):
     options.update(new)
     client.hello = hello_of(options)
     client.options = options
-    unload("setup", "wire", "topic", "calls")
+    unload("setup", "wire", "topic")

@@ -96,7 +96,7 @@ class Spool:
         full: str = "drop",
         durable: bool = True,
     ) -> None:
-        from .calls import unload
+        from .unload import unload
         from .wire import number
 
         number("segment", segment, 512, 65535)
@@ -105,7 +105,7 @@ class Spool:
             number("head", head, 64, min(segment, 1024))
         if full not in ("drop", "refuse"):
             raise ValueError(f"full must be 'drop' or 'refuse', not {full!r}")
-        unload("wire", "topic", "calls")
+        unload("wire", "topic")
         if client.connection or client.pending:
             raise ValueError("create the Spool before client.start() and before the first publish")
         keeps = not client.options["clean_session"]  # else there is nothing to remember
@@ -222,7 +222,7 @@ class Spool:
         if topic is not c.topic:
             c.check(topic)
         self._topic = c.topic if c.topic is topic else None
-        self._name = topic if topic.__class__ is bytes else c.name[2:]
+        self._name = topic if topic.__class__ is bytes else bytes(c.name[2:])
         if qos in _QOS and payload.__class__ in _BUFFERS:
             return payload
         return _converted(payload, qos)
@@ -322,8 +322,11 @@ class Spool:
 
     def _give(self, topic, first):
         c = self._client
-        # One of the client's, because the next record changes ours.
-        topic = c.names[c.names.index(topic)] if topic in c.names else bytes(topic)
+        # The next record changes ours: have the client remember it, while it has room for that.
+        if topic in c.names:
+            topic = c.names[c.names.index(topic)]
+        elif not c.fields[c.oldest]:
+            topic = bytes(topic)
         return c.publish(topic, self._store.payload, first >> 1 & 3, first & 1)
 
     def _take(self):

@@ -100,7 +100,7 @@ def check(filters: "Any", qos: int) -> "Any":
     for f in filters:
         if name(f) in (b"", f) and f.startswith(b"$share/"):
             raise ValueError(f"topic filter {f!r}: must be $share/GROUP/FILTER")
-    unload("wire", "calls")
+    unload("wire")
     return filters
 
 
@@ -109,12 +109,11 @@ def name(f):
     return f[f.find(b"/", 7) + 1 :] if f.startswith(b"$share/") else f
 
 
-def unload(*names):
-    """Let go of modules, and of the garbage: what is loaded next stays, behind it otherwise."""
-    from . import calls
+def unload(name):
+    # Loaded each time, because it is in the way of what is loaded next.
+    from .unload import unload
 
-    calls.unload(*names)
-    collect()
+    unload(name)
 
 
 def ask(router, new):
@@ -129,4 +128,4 @@ def ask(router, new):
     if not router.client.open:
         # Until CONNACK. From then on it is kept: the next CONNACK may find no room.
         unload("requests")
-    unload("subscribing", "calls")
+    unload("subscribing")

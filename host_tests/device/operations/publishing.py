@@ -143,6 +143,27 @@ def alternating_topics(proof):
         yield link.took(wanted)
 
 
+def more_topics_than_are_remembered(proof):
+    link, client = online()
+    names = [b"dev/%d/temp" % (1000 + i) for i in range(12)]
+    wanted = b"".join(packets.publish(name, PAYLOAD) for name in names)
+    while True:
+        for name in names:
+            client.publish(name, PAYLOAD)
+        client.flush()
+        yield link.took(wanted)
+
+
+def topic_in_a_bytearray(proof):
+    link, client = online()
+    topic = bytearray(TOPIC)
+    wanted = packets.publish(TOPIC, PAYLOAD)
+    while True:
+        client.publish(topic, PAYLOAD)
+        client.flush()
+        yield link.took(wanted)
+
+
 def burst_in_one_write(proof):
     link, client = online()
     wanted = packets.publish(TOPIC, PAYLOAD) * 8
