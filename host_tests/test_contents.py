@@ -99,8 +99,8 @@ def test_the_same_bytes_from_another_folder(sketch: Path, tmp_path: Path) -> Non
 
 def test_a_traceback_on_the_board_names_the_module(sketch: Path) -> None:
     files = contents.contents(sketch, {})
-    assert b"flatmq/wire.py" in files["/lib/flatmq/wire.mpy"]
-    assert b"sensors/bme.py" in files["/lib/sensors/bme.mpy"]
+    assert b"flatmq.wire" in files["/lib/flatmq/wire.mpy"]
+    assert b"sensors.bme" in files["/lib/sensors/bme.mpy"]
 
 
 # Modules of MicroPython's firmware: built in, and frozen by ports/{rp2,esp32}/boards/manifest.py.

@@ -11,8 +11,10 @@ import select
 import socket
 import time
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:  # there is no typing on a board
+from .port import const
+
+TYPE_CHECKING = const(0)
+if TYPE_CHECKING:
     from typing import Any
 
 

