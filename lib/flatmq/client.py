@@ -213,3 +213,5 @@ if not MICROPYTHON:
 
     for name in calls.MODULES:
         setattr(Client, name, calls.method(None, name))
+    # CPython does not specialize what it does with attributes of a class that has one.
+    del Client.__getattr__

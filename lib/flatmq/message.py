@@ -47,7 +47,7 @@ class Message(Shown):
         self.dup = first >> 3 & 1
 
     def __getattr__(self, name):
-        # In place of properties: a class that has one makes every assignment slower.
+        # In place of properties: on a board a class that has one makes every assignment slower.
         if name == "topic":
             return bytes(self.buf[self.topic_at : self.topic_end])
         if name == "payload":
@@ -108,3 +108,9 @@ class Message(Shown):
         if MICROPYTHON:
             return stream.write(self.buf, self.at, self.end - self.at)
         return stream.write(memoryview(self.buf)[self.at : self.end])
+
+
+if not MICROPYTHON:
+    from .port_cpython import properties
+
+    properties(Message, "topic", "payload", "total", "last")

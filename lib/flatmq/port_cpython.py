@@ -1,6 +1,8 @@
-"""MicroPython's constants and its clock of 30 bits, on CPython."""
+"""MicroPython's constants, its clock of 30 bits and quick attributes, on CPython."""
 
 import time
+from collections.abc import Callable
+from typing import Any
 
 
 def collect() -> None:
@@ -26,3 +28,16 @@ def ticks_add(ticks: int, ms: int) -> int:
 def ticks_diff(later: int, earlier: int) -> int:
     """Return the milliseconds from `earlier` to `later`, negative if it is the other way round."""
     return (later - earlier + 0x20000000 & 0x3FFFFFFF) - 0x20000000
+
+
+def properties(cls: Any, *names: str) -> None:
+    """Make properties of attributes that `__getattr__` computes. CPython does not specialize what
+    it does with any attribute of a class that has a `__getattr__`."""
+    get = cls.__getattr__
+    for name in names:
+        setattr(cls, name, property(_getter(get, name)))
+    del cls.__getattr__
+
+
+def _getter(get: Callable[[Any, str], Any], name: str) -> Callable[[Any], Any]:
+    return lambda self: get(self, name)
