@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import importlib
 import socket
+import sys
 import time
 from collections.abc import Callable, Iterator
+from types import FrameType
 
 import pytest
 from fake_link import Bench, Clock, FakeLink, fake_clock
@@ -142,16 +146,131 @@ def test_an_error_while_disconnecting(clock: Clock) -> None:
     assert bench.client.state == "offline"
 
 
+def goes_on(bench: Bench) -> None:
+    """The client gets online, if it is not, and settles what it has accepted."""
+    client = bench.client
+    if not client.connected:
+        bench.online()
+    assert client.publish(b"t", b"after it", 1)
+    client.poll()
+    for _ in range(6):
+        answers = [peer.PINGRESP]
+        for packet in bench.sent():
+            if packet.first == 0x62:
+                answers.append(peer.pubcomp(packet.pid))
+            elif packet.first & 0xF6 == 0x32:
+                answers.append(peer.puback(peer.take_apart(packet).pid))
+            elif packet.first & 0xF6 == 0x34:
+                answers.append(peer.pubrec(peer.take_apart(packet).pid))
+        bench.feed(*answers)
+    assert (client.connected, client.pending, client.count) == (True, 0, 0)
+
+
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
-@pytest.mark.parametrize("step", ["readinto", "wait"])
-def test_an_interrupt_comes_out_of_poll(step: str, error: type, clock: Clock) -> None:
+@pytest.mark.parametrize("step", ["read", "write", "wait"])
+def test_an_interrupt_comes_out_of_poll_and_the_client_goes_on(
+    step: str, error: type, clock: Clock
+) -> None:
     bench = made(clock).online()
     if step == "wait":
         bench.link.on_wait = [raises(error())]
     else:
-        bench.stream.raises["read"] = error()
+        bench.stream.raises[step] = error()
+    if step == "write":
+        bench.client.publish(b"t", b"x", 1)
     with pytest.raises(error):
         bench.client.poll(100)
+    assert bench.client.connected == (step == "wait")
+    goes_on(bench)
+
+
+@pytest.mark.parametrize("step", ["resolve", "connect", "stream"])
+def test_an_interrupt_while_connecting(step: str, clock: Clock) -> None:
+    bench = made(clock)
+    setattr(bench.link, step, raises(KeyboardInterrupt()))
+    bench.client.start()
+    with pytest.raises(KeyboardInterrupt):
+        while True:
+            clock.now += 50
+            bench.client.poll()
+    delattr(bench.link, step)
+    goes_on(bench)
+
+
+def test_an_interrupt_while_offline(clock: Clock) -> None:
+    bench = made(clock)
+    bench.link.on_wait = [raises(KeyboardInterrupt())]
+    with pytest.raises(KeyboardInterrupt):
+        bench.client.poll(100)
+    goes_on(bench)
+
+
+class CtrlC:
+    """Comes at the line numbered `at` of those that these modules of the client run."""
+
+    def __init__(self, *modules: str) -> None:
+        self._files = {importlib.import_module(f"flatmq.{name}").__file__ for name in modules}
+        self.at = 0
+        self.lines = 0
+
+    def _line(self, frame: FrameType, event: str, _: object) -> object:
+        if event == "line":
+            self.lines += 1
+            if self.lines == self.at:
+                raise KeyboardInterrupt
+        return self._line
+
+    def _call(self, frame: FrameType, *_: object) -> object:
+        return self._line if frame.f_code.co_filename in self._files else None
+
+    def __enter__(self) -> None:
+        sys.settrace(self._call)
+
+    def __exit__(self, *_: object) -> None:
+        sys.settrace(None)
+
+
+def poll_until(bench: Bench, ctrl_c: CtrlC) -> bool:
+    """Poll until nothing comes in. Returns whether that was interrupted."""
+    with contextlib.suppress(KeyboardInterrupt), ctrl_c:
+        bench.drain()
+        bench.client.poll(10)
+        return False
+    return True
+
+
+@pytest.mark.parametrize(
+    "modules", [("reader", "writer"), ("session",), ("connection", "client")], ids=" ".join
+)
+def test_ctrl_c_at_any_line(modules: tuple[str, ...], clock: Clock) -> None:
+    """It comes between any two instructions."""
+    ctrl_c = CtrlC(*modules)
+
+    def life(at: int) -> bool:
+        ctrl_c.at = at
+        ctrl_c.lines = 0
+        bench = made(clock)
+        bench.client.subscribe(b"t", lambda message: None, 1)
+        bench.client.start()
+        came = poll_until(bench, ctrl_c)
+        if not came:
+            bench.stream.incoming.append(peer.connack(0))
+            came = poll_until(bench, ctrl_c)
+        ids = [bench.client.publish(b"t", b"before it", qos) or 0 for qos in (1, 0, 2, 0)]
+        if not came:
+            came = poll_until(bench, ctrl_c)
+        if not came:
+            bench.stream.incoming.append(
+                peer.publish(b"t", b"in", 1, 7) + peer.puback(ids[0]) + peer.pubrec(ids[2])
+            )
+            came = poll_until(bench, ctrl_c)
+        bench.drain()
+        goes_on(bench)
+        return came
+
+    assert not life(0)
+    for at in range(1, ctrl_c.lines + 1):
+        assert life(at)
 
 
 def test_the_end_of_a_stream_is_told_with_whom() -> None:

@@ -161,7 +161,11 @@ class Client(Session):
             self.connection.late()
         if self.queued:
             self.flush()
-        moved = next(self.incoming)
+        try:
+            moved = next(self.incoming)
+        except:  # to name BaseException would have the frame on the heap
+            self._interrupted()
+            raise
         if moved is None:
             if ms <= 0:
                 return False
@@ -180,7 +184,11 @@ class Client(Session):
         """Hand what is queued to the network, as far as it takes it now. Reads nothing."""
         if self.answers and self.gate is not None:
             self.held = self.gate(None) is False
-        e = next(self.outgoing)
+        try:
+            e = next(self.outgoing)
+        except:
+            self._interrupted()
+            raise
         if e is not None:
             self.connection.lost("closed", "write", e)
 
@@ -189,6 +197,8 @@ class Client(Session):
         anything came in."""
         if self.busy:
             self.busy = False
+            if not isinstance(what, Exception):
+                self._recount()
             raise what
         if isinstance(what, str):
             kind = "resource" if "rx_size" in what or "incoming" in what else "protocol"
@@ -196,6 +206,21 @@ class Client(Session):
             return True
         self.connection.lost("closed", "read", what)
         return False
+
+    def _interrupted(self):
+        """Ctrl-C has ended what reads or writes."""
+        self.busy = False
+        if self.connection:
+            self.connection.make()
+            self.connection.lost("closed", "interrupted")
+        else:
+            self.outgoing = self.incoming = silent()
+        self._recount()
+
+    def _recount(self):
+        from .resend import recount  # Ctrl-C may come at any instruction
+
+        recount(self)
 
     def load(self) -> "Router":
         """Return the receiving half, which a client that only publishes does not load."""

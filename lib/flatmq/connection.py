@@ -66,13 +66,17 @@ class Connection:
         self._interval = client.options["keepalive"] * 750 or _NEVER
         self._delay = client.options["retry_ms"]  # before the next try
         self._tries = 0
-        # Made once: a loss for want of memory must not need any.
-        self._dial = self.dialing()
-        self.silent = silent()
-        self._pause = self.pausing()
+        self.make()
         self.ms = 0  # ms that it waits
         self._since = 0  # when the connection was accepted,
         self._asked = 0  # and when the last PINGREQ was made
+
+    def make(self) -> None:
+        """Make the generators: once, because a loss for want of memory must not need any, and
+        again after Ctrl-C, which ends the one that it meets."""
+        self._dial = self.dialing()
+        self.silent = silent()
+        self._pause = self.pausing()
 
     def dialing(self) -> "Iterator[bool | None]":
         """Connect, step by step, as soon as the client's `due` has passed."""

@@ -68,6 +68,30 @@ def set_aside(s: Session, at: int, reason: str) -> None:
         s.on_dropped(pid, bytes(s.buf[first + 3 : first + 3 + n]), reason)
 
 
+def recount(s: Session) -> None:
+    """Free the records of settled messages and count those that are pending. Ctrl-C may have come
+    between a step and its count. The connection has ended, or goes on."""
+    s.count = 0
+    for i in range(s.slots):
+        if s.ids[i] and s.offs[i] >= 0:
+            s.count += 1
+        else:
+            s.ids[i] = s.waits[i] = 0
+            s.offs[i] = -1
+    s.pending = s.count
+    if s.large and s.large.waits:
+        s.pending += 1
+    at = s.at
+    sent = s.past.sent if s.past else at + s.part if s.part else -1
+    while at != s.end:
+        stop = _stop(s.buf, at)
+        if at <= sent < stop:
+            sent = -1
+        if sent < 0 and s.buf[at] & 0xF6 == 0x30:
+            s.pending += 1
+        at = 0 if stop == s.top else stop
+
+
 def assume_sent(session: Session) -> None:
     """Go on as if everything in the ring had been sent on an earlier connection. For who puts
     messages from before a reboot into the ring of a client that was not started yet; those past
