@@ -248,7 +248,7 @@ class Resend:
         i = s.offs.index(at)
         if self._single:
             self._alone = at
-        if s.same and s.waits[i] == _PUBCOMP:
+        if s.same and s.waits[i] == _PUBCOMP and self.sent >= 0:  # else PUBREC came too early
             s.answer(0x62, s.ids[i])
             s.stats.resent += 1
             return False
