@@ -3,8 +3,7 @@
 # Imported, a builtin is found at once; else only after a miss in the module.
 from builtins import len
 
-from .port import MICROPYTHON
-from .session import Shown
+from .port import MICROPYTHON, Shown
 
 
 class Message(Shown):

@@ -9,5 +9,13 @@ if MICROPYTHON:
     from time import ticks_add, ticks_diff, ticks_ms  # type: ignore[attr-defined]
 
     from micropython import const
+
+    class Shown:
+        """What says something about itself at the prompt."""
+
+        def __repr__(self):
+            from .show import show
+
+            return show(self)
 else:
-    from .port_cpython import collect, const, ticks_add, ticks_diff, ticks_ms  # noqa: F401
+    from .port_cpython import Shown, collect, const, ticks_add, ticks_diff, ticks_ms  # noqa: F401

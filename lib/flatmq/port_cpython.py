@@ -1,5 +1,7 @@
 """MicroPython's constants, its clock of 30 bits and quick attributes, on CPython."""
 
+from __future__ import annotations
+
 import time
 from collections.abc import Callable
 from typing import Any
@@ -8,6 +10,26 @@ from typing import Any
 def collect() -> None:
     """Do nothing. A collection on CPython looks through the objects of the whole program, and
     takes from tens to hundreds of milliseconds."""
+
+
+class _Slots(type):
+    """Makes slots of what a class declares: CPython finds them faster than the attributes of an
+    object that has more than 30. Others can be set all the same."""
+
+    def __new__(mcs, name: str, bases: tuple[type, ...], body: dict[str, Any]) -> _Slots:
+        declared = [name for name in body.get("__annotations__", ()) if name not in body]
+        if "__dict__" not in dir(bases[0] if bases else object):
+            declared.append("__dict__")
+        return super().__new__(mcs, name, bases, {**body, "__slots__": declared})
+
+
+class Shown(metaclass=_Slots):
+    """What says something about itself at the prompt."""
+
+    def __repr__(self) -> str:
+        from .show import show
+
+        return show(self)
 
 
 def const(value: int) -> int:

@@ -7,9 +7,8 @@ Loaded with the first subscription or the first message.
 from builtins import len
 
 from .message import Message
-from .port import const
+from .port import Shown, const
 from .reader import LATER
-from .session import Shown
 from .topic import is_name, matches
 
 TYPE_CHECKING = const(0)

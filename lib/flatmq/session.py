@@ -15,7 +15,7 @@ PUBREL, PUBCOMP, PINGREQ) leave first, so a ring full of unacknowledged messages
 # Imported, a builtin is found at once; else only after a miss in the module.
 from builtins import bytearray, bytes, len, memoryview
 
-from .port import const
+from .port import Shown, const
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
@@ -50,15 +50,6 @@ def _valid(s, name):
 
         name = field("topic name", name, is_name)
     return name
-
-
-class Shown:
-    """What says something about itself at the prompt."""
-
-    def __repr__(self) -> str:
-        from .show import show
-
-        return show(self)
 
 
 class Stats(Shown):
