@@ -31,7 +31,8 @@ MAY_BE_ON_HEAP = {
         "answered.<genexpr>",
         "answered.<listcomp>",
     },
-    # When a connection has ended, and once for a message that is given up.
+    # When a connection has ended, and once for what is given up.
+    "refused": {"lost.<genexpr>", "OneByOne._set_aside"},
     "resend": {"Resend.lost", "set_aside"},
     "senml": {"Pack.__init__", "Pack.__init__.<listcomp>", "_check_name"},
     "setup": {"options", "connect", "set_will"},

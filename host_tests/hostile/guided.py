@@ -37,6 +37,7 @@ with atheris.instrument_imports(include=["flatmq", "oracle", "strict"]):
     import flatmq.connection
     import flatmq.message
     import flatmq.reader
+    import flatmq.refused
     import flatmq.requests
     import flatmq.resend
     import flatmq.router

@@ -16,7 +16,7 @@ from binascii import crc32
 import cases
 import drive
 
-ON_DEMAND = ("chunks", "connection", "requests", "resend", "router", "show")
+ON_DEMAND = ("chunks", "connection", "refused", "requests", "resend", "router", "show")
 KEPT = []  # those modules
 
 

@@ -53,6 +53,7 @@ class ScriptedBroker:
     """What a test may set:
 
     refuses, ignores        functions of a PUBLISH: is the connection closed, is there no answer?
+    forbidden               topic filters: a SUBSCRIBE with one of them closes the connection
     mute, ends              types of packets: not answered, and answered by closing
     sends_puback_for_qos_2  as RabbitMQ does
     error                   what the client's calls raise when a connection is closed; None for an
@@ -73,6 +74,7 @@ class ScriptedBroker:
         self.forgets = forgets
         self.refuses: Rule = lambda publish: False
         self.ignores: Rule = lambda publish: False
+        self.forbidden: set[bytes] = set()
         self.mute: set[int] = set()
         self.ends: set[int] = set()
         self.sends_puback_for_qos_2 = False
@@ -211,6 +213,9 @@ class ScriptedBroker:
             (n,) = struct.unpack_from(">H", rest)
             topic, rest = rest[2 : 2 + n], rest[2 + n :]
             self.requests.append((kind, topic))
+            if kind == SUBSCRIBE and topic in self.forbidden:
+                self.close()
+                return b""
             if kind == SUBSCRIBE:
                 codes.append(rest[0])
                 self.filters[topic] = rest[0]

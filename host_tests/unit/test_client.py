@@ -544,7 +544,7 @@ def test_a_request_that_was_not_answered_goes_again(clock: Clock) -> None:
     bench.client.subscribe(b"t", print, 1)
     bench.online()
     assert [p.first for p in bench.sent()] == [0x82]
-    bench.lose()
+    bench.outage()
     bench.online(present=True)
     assert [p.first for p in bench.sent()] == [0x82]
 

@@ -448,17 +448,81 @@ def test_connections_closed_while_nothing_is_under_way_drop_nothing(
     nothing_dropped(broker)
 
 
-def test_a_refused_subscription_accuses_no_message(clock: Clock) -> None:
+# A subscription that is refused
+
+
+def all_answered(broker: Broker) -> None:
+    """Go on until the client is online, and waits for nothing."""
+    router = broker.client.load()
+    broker.until(
+        lambda: broker.client.connected and not broker.client.pending + len(router.requests)
+    )
+
+
+def test_a_refused_subscription_is_set_aside_and_accuses_nothing_else(clock: Clock) -> None:
     """Some brokers close on a topic filter that they do not allow."""
     broker = Broker(clock, give_up=GIVE_UP, clean_session=True)
-    broker.client.subscribe(b"secret", print, 1)
+    broker.forbidden = {b"secret"}
+    first = broker.client.subscribe(b"a", print, 1)
+    secret = broker.client.subscribe(b"secret", print, 1)
+    last = broker.client.subscribe(b"b", print, 0)
     broker.client.publish(b"t", b"x", 1)
-    broker.ends = {SUBSCRIBE}
-    broker.losses(5 * GIVE_UP)
-    nothing_dropped(broker)
-    broker.ends = set()
-    broker.settled()
+    all_answered(broker)
     assert payloads(broker) == [b"x"]
+    assert broker.reports == [(0, b"secret")]
+    assert "closed" in broker.reasons[0]
+    assert (first.granted, secret.granted, last.granted) == (b"\1", b"\x80", b"\0")
+    assert broker.client.stats.dropped == 1
+    # The first time all are asked for together. Then it is tried alone, GIVE_UP times.
+    assert broker.client.stats.losses == 1 + GIVE_UP
+    # It is not asked for again, also when the broker forgets.
+    broker.close()
+    broker.losses(1)
+    all_answered(broker)
+    assert broker.client.stats.losses == 2 + GIVE_UP
+    broker.client.subscribe(b"c", print)
+    all_answered(broker)
+    assert broker.client.stats.losses == 2 + GIVE_UP
+
+
+def test_one_that_is_asked_for_while_online(clock: Clock) -> None:
+    broker = Broker(clock, give_up=GIVE_UP)
+    broker.forbidden = {b"secret"}
+    broker.online()
+    secret = broker.client.subscribe(b"secret", print, 1)
+    good = broker.client.subscribe(b"good", print, 1)
+    broker.client.publish(b"t", b"x", 2)
+    all_answered(broker)
+    assert (secret.granted, good.granted) == (b"\x80", b"\1")
+    assert payloads(broker) == [b"x"]
+    assert broker.reports == [(0, b"secret")]
+
+
+def test_subscriptions_are_never_given_up_with_0(clock: Clock) -> None:
+    broker = Broker(clock, give_up=0)
+    broker.forbidden = {b"secret"}
+    secret = broker.client.subscribe(b"secret", print, 1)
+    broker.losses(20)
+    assert secret.granted is None
+    broker.forbidden = set()
+    all_answered(broker)
+    assert secret.granted == b"\1"
+    nothing_dropped(broker)
+
+
+def test_a_subscription_outlives_outages_and_a_peer_that_closes_at_once(clock: Clock) -> None:
+    broker = Broker(clock, give_up=2, clean_session=True)
+    wanted = broker.client.subscribe(b"in", print, 1)
+    broker.ends = {SUBSCRIBE}
+    broker.losses(2)  # together, and alone for the first time
+    cannot_connect(broker)
+    broker.losses(1)
+    cannot_connect(broker)
+    broker.ends = {PINGREQ}  # it is gone before it has answered anything
+    broker.losses(10)
+    broker.ends = set()
+    all_answered(broker)
+    assert wanted.granted == b"\1"
     nothing_dropped(broker)
 
 

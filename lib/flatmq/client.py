@@ -60,12 +60,13 @@ class Client(Session):
                    the client disconnects (mosquitto's default limit is 20)
     timeout        s that TCP, CONNACK and PINGRESP may each take
     retry_ms, retry_max_ms   wait before a reconnect: the first one, which doubles up to the second
-    give_up        times in a row that the broker may close the connection on a message which is
-                   alone in flight, before the message is set aside; 0 for never
+    give_up        times in a row that the broker may close the connection on a message or a
+                   SUBSCRIBE which is alone in flight, before that is set aside; 0 for never
     answers        bytes for acknowledgements that wait to leave, 8 or more
     on_message     handler of messages that match no filter
     chunks         True: on_message takes messages larger than rx_size too, in pieces
-    on_dropped     called as on_dropped(packet_id, topic, reason) when a message is set aside
+    on_dropped     called as on_dropped(packet_id, topic, reason) when a message is set aside, and
+                   with 0 and a topic filter when a subscription is
 
     The constructor claims all sizes but `subscriptions` and `incoming`, which the first
     subscription claims. str is accepted wherever bytes are, and costs its conversion. ValueError

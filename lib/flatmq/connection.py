@@ -265,7 +265,13 @@ class Connection:
         self._delay = min(self._delay * 2, c.options["retry_max_ms"])
         # Of what is raised, only this says that the peer has closed the connection.
         closed = kind == "closed" and (error == 0 or getattr(error, "errno", 0) in _BY_PEER)
+        closed = closed and c.open
+        router = c.router
         try:
             writer.lost(c, closed)
+            if router and (router.past or (closed and router.requests)):
+                from .refused import lost
+
+                lost(router, closed)
         except Exception:
             c.error = _NO_MEMORY  # and the next connection tries again what this one could not

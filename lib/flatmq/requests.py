@@ -37,6 +37,9 @@ def send(router: "Router") -> None:
     """Queue the requests that are not sent, in their order, as far as there is room."""
     s = router.client
     router.waiting = False
+    if router.past:
+        router.past.send()
+        return
     for r in router.requests if s.open else ():  # else at CONNACK
         if not r.id:
             r.id = s.next_id()
@@ -68,6 +71,9 @@ def resume(router: "Router", same: bool) -> None:
         router.requests[:] = [r for r in router.requests if r.filters]
     else:
         router.requests[:] = router.subscriptions
+    if router.past:
+        router.past.resume()
+        return
     for r in router.requests:
         r.id = s.next_id()
         s.ids.append(r.id)
@@ -94,5 +100,7 @@ def answered(router: "Router", first: int, data: bytes) -> "bool | str":
                 [codes[i] for i, f in enumerate(r.asked) if codes and f in r.filters]
             )
             router.requests.remove(r)
+            if router.past:
+                router.past.answered()
             return True
     return False

@@ -142,7 +142,9 @@ class Resend:
         doomed = -1
         if closed:
             alone = -1
-            if self._alone >= 0 and not s.urgent:
+            router = getattr(s, "router", None)
+            request = router and router.past and router.past.alone
+            if self._alone >= 0 and not s.urgent and not request:
                 alone = self._in_flight(written)
             self._single = True
             if alone != self._suspect:

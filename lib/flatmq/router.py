@@ -53,7 +53,8 @@ class Router:
     """Handlers by topic filter.
 
     `subscriptions` are those in force; `requests` those that wait for SUBACK or
-    UNSUBACK, in the order of the calls; `waiting` is True if some of them found no room.
+    UNSUBACK, in the order of the calls; `waiting` is True if some of them found no room; `past`
+    is OneByOne, while the peer may have closed a connection on one of them.
 
     The handlers of the last topic names are remembered, and looked for from the last one on, so
     that names which follow each other in turn are found at once.
@@ -65,6 +66,7 @@ class Router:
         self.subscriptions: list[Any] = []
         self.requests: list[Any] = []
         self.waiting = False
+        self.past: Any = None
         self.message = Message(client.rx)
         self.large: Any = None  # Chunks, once a message was larger than the buffer
         # Each with its length before it; the last one stands for all that are too long.

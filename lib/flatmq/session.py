@@ -62,7 +62,7 @@ class Stats(Shown):
     dup0: int  # messages with DUP at QoS 0, which nobody may send [MQTT-3.3.1-2]
     resent: int  # publishes and PUBRELs sent again after a reconnect
     renewed: int  # of those, sent as new because the broker had forgotten the session
-    dropped: int  # messages set aside: see `give_up` and `drop`
+    dropped: int  # messages and subscriptions set aside: see `give_up` and `drop`
     downgraded: int  # QoS 2 messages that the broker settled with PUBACK
     connects: int  # connections that a CONNACK accepted
     losses: int  # connections that ended, or could not be made

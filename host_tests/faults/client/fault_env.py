@@ -11,6 +11,7 @@ import sys
 # Before the heap is in pieces, and before it is compared: code that is loaded when it is needed.
 import flatmq.chunks
 import flatmq.client
+import flatmq.refused
 import flatmq.resend
 import flatmq.router
 import flatmq.show
