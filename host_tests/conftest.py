@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import functools
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -73,18 +71,10 @@ def interpreter_command(name: str, heap: str) -> list[str]:
     return found
 
 
-@functools.cache
-def _compiled() -> tempfile.TemporaryDirectory[str]:
-    """A folder with the client as .mpy, removed when this process ends."""
-    folder = tempfile.TemporaryDirectory(prefix="flatmq-library-")
-    bytecode.compiled(Path(folder.name))
-    return folder
-
-
 def library(name: str) -> Path:
     """The folder from which "cpython" or "micropython" imports the client: as source, and as
     .mpy as on a board."""
-    return LIB if name == "cpython" else Path(_compiled().name)
+    return LIB if name == "cpython" else bytecode.library()
 
 
 class SharedBrokers:

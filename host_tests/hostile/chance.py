@@ -25,10 +25,9 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 import grammar
 import replay
 import search
-from flatmq_tools import interpreter, results
+from flatmq_tools import bytecode, interpreter, results
 
 HERE = Path(__file__).parent
-ROOT = HERE.parents[1]
 HEAP = "2m"  # of MicroPython; the harness takes most of it
 SEGMENTS = 12  # of a case, at the most: in a long one the two ordinary sessions weigh less
 BATCH = 200  # cases that MicroPython is given at a time
@@ -137,7 +136,7 @@ def compare(cases: list[bytes]) -> list[str]:
         file.flush()
         done = subprocess.run(
             [*command, str(HERE / "replay.py"), file.name],
-            env=interpreter.environment(ROOT / "lib", HERE),
+            env=interpreter.environment(bytecode.library(), HERE),
             capture_output=True,
             text=True,
             timeout=60 + 5 * len(cases),

