@@ -10,6 +10,7 @@ BIN := $(VENV)/bin
 READINGS ?= 25
 MESSAGES ?= 1000000
 FUZZ_SECONDS ?= 60
+PACKETS ?= 10000000
 STUBS := micropython-esp32-stubs==1.28.0.post4 micropython-rp2-stubs==1.28.0.post4 \
   micropython-unix-stubs==1.28.0.post1
 STDLIB_STUBS := micropython-stdlib-stubs==1.28.0.post6
@@ -40,7 +41,7 @@ help:
 	@echo "make soak    a million messages each way over a link that breaks; writes docs/results.md"
 	@echo "make faults  every fault there is a scenario for; writes docs/results.md"
 	@echo "make fuzz    hostile bytes, guided by coverage, for FUZZ_SECONDS=60"
-	@echo "make fuzz-long  ten million hostile packets by chance; writes docs/results.md"
+	@echo "make fuzz-long  PACKETS=10000000 hostile packets by chance; writes docs/results.md"
 	@echo "make powercut  the spool's power cut at every write; writes docs/results.md"
 	@echo "make tools   the flatmq command, with all that it needs for boards, in $(BIN)"
 	@echo "make firmware BOARD=pico_w [FIRMWARE=file]  a board's image, in build/; SKETCH, SET=key=value, FLASH_SIZE"
@@ -84,8 +85,8 @@ fuzz: $(VENV)/fuzz.stamp
 	@PYTHONPATH=lib:tools $(BIN)/python host_tests/hostile/guided.py --seconds $(FUZZ_SECONDS)
 
 fuzz-long: $(VENV)/test.stamp
-	@PYTHONPATH=lib:tools $(BIN)/python host_tests/hostile/chance.py --packets 10000000 \
-	  --device 500000 --results docs/results.md
+	@PYTHONPATH=lib:tools $(BIN)/python host_tests/hostile/chance.py --packets $(PACKETS) \
+	  --device $$(($(PACKETS) / 20)) --results docs/results.md
 
 powercut: $(VENV)/demo.stamp
 	@$(BIN)/flatmq powercut
