@@ -4,7 +4,7 @@ allowed.
 Loaded when that may have happened.
 """
 
-from .port import const, ticks_add
+from .port import const, ticks_add, ticks_diff
 from .requests import packet
 
 TYPE_CHECKING = const(0)
@@ -26,16 +26,25 @@ def lost(router: "Router", closed: bool) -> None:
 
 class OneByOne:
     """Requests that go one at a time, until all are answered. One that was `alone` when the peer
-    closed the connection, `give_up` times in a row, is set aside."""
+    closed the connection, `give_up` times in a row, is set aside. So that it is alone, messages of
+    an earlier connection wait, but not longer than `timeout`: a peer that never answers a request
+    may want them."""
 
     def __init__(self, router: "Router") -> None:
         self._router = router
         self.alone: Any = None
         self._suspect: Any = None
         self._strikes = 0
+        self._since = 0
+
+    def holds(self) -> bool:
+        """Whether messages have to wait."""
+        s = self._router.client
+        return ticks_diff(s.now, self._since) < s.options["timeout"] * 1000
 
     def resume(self) -> None:
         """A connection is there."""
+        self._since = self._router.client.now
         if self._router.requests:
             self._router.client.connection.ping()
         self.answered()
@@ -71,7 +80,7 @@ class OneByOne:
         self.alone = None
         if not closed:
             self._strikes = 0
-        elif r:
+        elif r and self.holds():
             self._strikes = self._strikes + 1 if r is self._suspect else 1
             self._suspect = r
             if self._strikes == self._router.client.options["give_up"]:

@@ -142,9 +142,7 @@ class Resend:
         doomed = -1
         if closed:
             alone = -1
-            router = getattr(s, "router", None)
-            request = router and router.past and router.past.alone
-            if self._alone >= 0 and not s.urgent and not request:
+            if self._alone >= 0 and not s.urgent:
                 alone = self._in_flight(written)
             self._single = True
             if alone != self._suspect:
@@ -214,6 +212,9 @@ class Resend:
             return 0
         if self._single:
             if s.large and s.large.waits:
+                return 0
+            router = getattr(s, "router", None)
+            if router and router.past and router.past.holds():
                 return 0
             if not self._asked:
                 self._asked = True
