@@ -1,11 +1,11 @@
 # MicroPython's stubs make the clock's values a type of its own. They are ints, and kept as such.
 from typing import TypeVar
 
+from .port_cpython import Shown as Shown
+
 _T = TypeVar("_T")
 
 MICROPYTHON: bool
-
-class Shown: ...
 
 def collect() -> object: ...
 def const(value: _T) -> _T: ...

@@ -148,6 +148,9 @@ class FaultEnv(Env):
         port = options.pop("port", self.port)
         options["link"] = link = Link(TCP(options.pop("host", self.host), port))
         client = super().client(name, **options)
+        getattr(client, "ping")  # noqa: B009 (loads it)
+        for i in range(9):  # as many topic names as it remembers, and one: so much memory it keeps
+            client.check(b"%064d" % i)
         del self._links[:-1]  # no scenario polls more than two
         self._links.append((client, link))
         return client
