@@ -117,6 +117,14 @@ def test_every_file_is_in_the_manifest(monkeypatch: pytest.MonkeyPatch) -> None:
     assert _manifest(monkeypatch)[1] == {f"flatmq/{module}.py" for module in MODULES}
 
 
+@pytest.mark.parametrize("name", sorted(MODULES | set(bytecode.DESK_ONLY)))
+def test_every_file_compiles_for_a_board(name: str, tmp_path: Path) -> None:
+    """Also those that no board imports: whoever copies the folder gets them, too."""
+    bytecode.compile_module(
+        bytecode.SOURCES / f"{name}.py", tmp_path / f"{name}.mpy", f"flatmq/{name}.py"
+    )
+
+
 def test_one_version(monkeypatch: pytest.MonkeyPatch) -> None:
     assert _manifest(monkeypatch)[0]["version"] == flatmq.__version__
 

@@ -20,7 +20,8 @@ class _Slots(type):
         declared = [name for name in body.get("__annotations__", ()) if name not in body]
         if "__dict__" not in dir(bases[0] if bases else object):
             declared.append("__dict__")
-        return super().__new__(mcs, name, bases, {**body, "__slots__": declared})
+        body["__slots__"] = declared
+        return super().__new__(mcs, name, bases, body)
 
 
 class Shown(metaclass=_Slots):
