@@ -90,7 +90,7 @@ class Chip:
         if op == 5:
             return self.size
         if op == 6:
-            if self.dead:
+            if self.dead or self._is_collecting():
                 return -5
             at = block * self.size
             if self._cut():
