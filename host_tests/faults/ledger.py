@@ -48,6 +48,11 @@ class Way:
     again: bool = False
     intact: bool = False
 
+    def missing(self) -> list[Message]:
+        """What was promised and has not come."""
+        came = set(self.came)
+        return [m for m in self.promised if (m.qos or self.intact) and m not in came]
+
     def problems(self) -> list[str]:
         """What was lost, came twice, came changed, or in another order."""
         came = [m for m in self.came if m is not None]
@@ -55,11 +60,7 @@ class Way:
         promised = set(self.promised)
         found = [f"{self.name}: a payload came changed"] * (len(self.came) - len(came))
         found += [f"{self.name}: never sent: {m}" for m in counts if m not in promised]
-        found += [
-            f"{self.name}: lost: {m}"
-            for m in self.promised
-            if (m.qos or self.intact) and not counts[m]
-        ]
+        found += [f"{self.name}: lost: {m}" for m in self.missing()]
         found += [
             f"{self.name}: {n} times: {m}"
             for m, n in counts.items()
