@@ -239,7 +239,6 @@ def main():
         wanted.append(client.subscribe(prefix + b"/down" + plan.SUBJECTS[qos], handler, qos))
     # What a lost connection needs: see "When memory is claimed" in design.md.
     gc.collect()
-    import flatmq.refused
     import flatmq.resend
     import flatmq.show
 
