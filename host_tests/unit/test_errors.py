@@ -239,6 +239,22 @@ def poll_until(bench: Bench, ctrl_c: CtrlC) -> bool:
     return True
 
 
+def test_ctrl_c_does_not_start_a_client_that_has_disconnected(clock: Clock) -> None:
+    ctrl_c = CtrlC("client")
+    while True:
+        ctrl_c.at += 1
+        ctrl_c.lines = 0
+        bench = made(clock).online()
+        bench.client.disconnect()
+        came = poll_until(bench, ctrl_c)
+        bench.drain()
+        assert bench.client.state == "offline"
+        if not came:
+            break
+        goes_on(bench)
+    assert ctrl_c.at > 10
+
+
 @pytest.mark.parametrize(
     "modules", [("reader", "writer"), ("session",), ("connection", "client")], ids=" ".join
 )

@@ -213,6 +213,7 @@ class Client(Session):
         self.busy = False
         if self.connection:
             self.connection.make()
+        if self.state != "offline":
             self.connection.lost("closed", "interrupted")
         else:
             self.outgoing = self.incoming = silent()
