@@ -28,6 +28,9 @@ EXPECTED: "dict[str, dict]" = {
         "keepalive 0": 0,
         # Is a message that a session had not acknowledged marked DUP when it comes again?
         "dup on redelivery": True,
+        # Is a QoS 2 message published again although its PUBREL was sent, if a connection in
+        # between broke right behind CONNECT?
+        "published after PUBREL": True,
         # Does a new message carry the DUP with which its publisher sent it?
         "dup forwarded": False,
         # Does a message that was published with DUP reach a subscriber at QoS 0 with DUP: (as
@@ -62,6 +65,7 @@ EXPECTED: "dict[str, dict]" = {
         "requests in order": True,
         "keepalive 0": None,
         "dup on redelivery": False,
+        "published after PUBREL": False,
         "dup forwarded": True,
         "dup at QoS 0": (True, True),
         "shared subscriptions": True,
@@ -86,6 +90,7 @@ EXPECTED: "dict[str, dict]" = {
         "requests in order": False,
         "keepalive 0": 0,
         "dup on redelivery": False,
+        "published after PUBREL": False,
         "dup forwarded": True,
         "dup at QoS 0": (True, False),
         "shared subscriptions": False,

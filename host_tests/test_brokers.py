@@ -262,6 +262,40 @@ def test_dup_on_redelivery(broker: Broker, expected: dict[str, Any]) -> None:
     assert first == (0x3A if expected["dup on redelivery"] else 0x32)
 
 
+def test_published_after_pubrel(broker: Broker, expected: dict[str, Any]) -> None:
+    def publish(payload: bytes) -> None:
+        with Wire(broker) as other:
+            other.send(_connect("releasing too"))
+            assert other.packet() == b"\x20\x02\x00\x00"
+            other.send(b"\x34\x0c\x00\x07facts/r\x00\x09" + payload)
+            assert other.packet() == b"\x50\x02\x00\x09"
+            other.send(b"\x62\x02\x00\x09")
+            assert other.packet() == b"\x70\x02\x00\x09"
+
+    name = "releasing"
+    with Wire(broker) as connection:
+        connection.send(_connect(name, flags=0))
+        assert connection.packet() == b"\x20\x02\x00\x00"
+        connection.send(b"\x82\x0c\x00\x01\x00\x07facts/r\x02")
+        assert connection.packet() == b"\x90\x03\x00\x01\x02"
+        publish(b"x")
+        pid = connection.packet()[11:13]
+        connection.send(b"\x50\x02" + pid)
+        assert connection.packet() == b"\x62\x02" + pid
+    for _ in range(25):  # one of them at least is closed before the broker has answered it
+        with Wire(broker) as gone:
+            gone.send(_connect(name, flags=0))
+    with Wire(broker) as connection:
+        connection.send(_connect(name, flags=0))
+        assert connection.packet() == b"\x20\x02\x01\x00", "session present"
+        publish(b"y")  # the embedded broker sends PUBREL only with something else
+        packet = connection.packet()
+    assert _connack(broker, _connect(name)) == 0, "the clean session that ends the kept one"
+    again = packet[0] & 0xF0 == 0x30 and packet[11:] == pid + b"x"
+    assert again or packet == b"\x62\x02" + pid
+    assert again == expected["published after PUBREL"]
+
+
 def test_dup_forwarded(broker: Broker, wire: Wire, expected: dict[str, Any]) -> None:
     wire.send(b"\x82\x0c\x00\x01\x00\x07facts/f\x01")
     assert wire.packet() == b"\x90\x03\x00\x01\x01"

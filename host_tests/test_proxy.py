@@ -545,6 +545,24 @@ def test_watch_has_a_fault_happen_in_place_of_a_packet(
         assert is_quiet(reading)
 
 
+@pytest.mark.parametrize("fault", ["cut", "reset", "silence", "stall"])
+def test_tap_sees_what_the_broker_sends_before_a_fault_takes_it(
+    bench: Bench, fault: Fault
+) -> None:
+    seen = bytearray()
+    link = bench.link(bench.proxy(Rules(down=Way(3, fault), tap=seen.extend)))
+    link[UP].sendall(b"not this")
+    assert read(link[DOWN], 8) == b"not this"
+    link[DOWN].sendall(b"123456")
+    if fault in ("silence", "stall"):
+        assert read(link[UP], 3) == b"123"
+    elif fault == "cut":
+        assert rest(link[UP]) == b"123"
+    else:
+        assert is_reset(link[UP])
+    assert seen == b"123456"
+
+
 def test_what_watch_raises_comes_out_of_stop(bench: Bench) -> None:
     def watch(way: Direction, first: int) -> None:
         raise KeyError(first)

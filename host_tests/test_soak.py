@@ -21,6 +21,7 @@ from flatmq_tools.proxy import Proxy
 from flatmq_tools.soak import faults, plan
 from flatmq_tools.soak.books import Arrivals, Books
 from flatmq_tools.soak.faults import Faults
+from flatmq_tools.soak.republished import Republished
 from flatmq_tools.soak.verdict import Verdict
 
 SEED = 11
@@ -384,6 +385,7 @@ GOOD: dict[str, list[int]] = {
     "next": [10, 10, 10],
     "missing": [2, 0, 0],
     "again": [0, 4, 0],
+    "twice": [],
     "wrong": [0],
     "rows": [1, 0, 0],
     "sent": [30],
@@ -413,9 +415,9 @@ def names(verdict: Verdict) -> list[str]:
 
 
 def test_a_good_soak_is_good() -> None:
-    verdict = Verdict(30, 30, books(), GOOD, 2.0)
+    verdict = Verdict(30, 30, books(), GOOD, set(), 2.0)
     assert (verdict.ok, names(verdict)) == (True, [])
-    assert Verdict(30, 30, books((0, 4)), GOOD, 2.0).ok, "QoS 0 may be lost"
+    assert Verdict(30, 30, books((0, 4)), GOOD, set(), 2.0).ok, "QoS 0 may be lost"
 
 
 @pytest.mark.parametrize(
@@ -444,15 +446,62 @@ def test_a_good_soak_is_good() -> None:
     ],
 )
 def test_a_single_figure_spoils_it(told: dict[str, list[int]], name: str) -> None:
-    verdict = Verdict(30, 30, books(), {**GOOD, **told}, 2.0)
+    verdict = Verdict(30, 30, books(), {**GOOD, **told}, set(), 2.0)
     assert not verdict.ok
     assert name in names(verdict)
 
 
 @pytest.mark.parametrize("qos", [1, 2])
 def test_a_message_that_the_desk_lacks_spoils_it(qos: int) -> None:
-    verdict = Verdict(30, 30, books((qos, 4)), GOOD, 2.0)
+    verdict = Verdict(30, 30, books((qos, 4)), GOOD, set(), 2.0)
     assert names(verdict) == [f"lost at QoS {qos}"]
+
+
+def test_only_what_the_broker_published_again_may_come_twice() -> None:
+    told = {**GOOD, "again": [0, 0, 1], "twice": [7]}
+    assert Verdict(30, 30, books(), told, {7}, 2.0).ok
+    assert names(Verdict(30, 30, books(), told, {6}, 2.0)) == ["repeated at QoS 2"]
+
+
+# What the broker sends
+
+
+def published(pid: int, number: int, first: int = 0x34) -> bytes:
+    """A PUBLISH of message `number`, at QoS 2 unless `first` says otherwise."""
+    body = b"\0\1t" + pid.to_bytes(2, "big") + payload(number)
+    length = bytes([len(body) & 127 | 128, len(body) >> 7]) if len(body) > 127 else b""
+    return bytes([first]) + (length or bytes([len(body)])) + body
+
+
+PUBREL_5 = b"\x62\2\0\5"
+
+
+@pytest.mark.parametrize("step", [1, 3, 1000])
+@pytest.mark.parametrize(
+    ("packets", "numbers"),
+    [
+        pytest.param([published(5, 7), PUBREL_5, published(5, 7, 0x3C)], {7}, id="republished"),
+        pytest.param([published(5, 6), PUBREL_5, published(5, 6)], {6}, id="without DUP"),
+        pytest.param([published(5, 7), published(5, 7, 0x3C), PUBREL_5], set(), id="in time"),
+        pytest.param([published(5, 7), PUBREL_5, published(5, 8)], set(), id="another message"),
+        pytest.param([published(5, 7), PUBREL_5, published(6, 7)], set(), id="another identifier"),
+        pytest.param([published(5, 7), PUBREL_5, PUBREL_5], set(), id="released twice"),
+        pytest.param([PUBREL_5, published(5, 7)], set(), id="released before"),
+        pytest.param(
+            [published(5, 7), PUBREL_5, published(5, 7, 0x32), b"\xd0\0"], set(), id="at QoS 1"
+        ),
+    ],
+)
+def test_a_message_that_the_broker_publishes_after_its_pubrel_is_seen(
+    packets: list[bytes], numbers: set[int], step: int
+) -> None:
+    broker_sends = Republished()
+    *before, last = packets
+    for data in (b"".join(before) + last[:-1], last):  # cut, and whole on the next connection
+        take = broker_sends.connection()
+        for at in range(0, len(data), step):
+            take(data[at : at + step])
+    assert broker_sends.numbers == numbers
 
 
 # The faults

@@ -21,6 +21,7 @@ Direction = Literal["up", "down"]
 # these two an end is not told that the other one closed; the link ends when both have.
 Fault = Literal["cut", "reset", "silence", "stall"]
 Watch = Callable[[Direction, int], "Fault | None"]
+Tap = Callable[[bytes], None]
 T = TypeVar("T")
 
 UP: Direction = "up"  # client to broker
@@ -57,11 +58,13 @@ class Rules:
 
     watch: called in the proxy's thread before each MQTT packet is passed on, with the direction
     and the first byte of the packet; the fault that it returns happens in place of passing it.
+    tap: called in the proxy's thread with all that the broker sends, before a fault takes it.
     """
 
     up: Way = field(default_factory=Way)
     down: Way = field(default_factory=Way)
     watch: Watch | None = None
+    tap: Tap | None = field(default=None, compare=False)
 
 
 class _Packets:
@@ -209,6 +212,8 @@ class _Link:
             await self._flowing.wait()  # a stall that has begun meanwhile holds it
             if not data:
                 break
+            if self._rules.tap and way == DOWN:
+                self._rules.tap(data)
             fault: Fault | None = None
             if behaviour.limit is not None:
                 data = data[: behaviour.limit - self.passed[way]]
@@ -288,7 +293,8 @@ class Proxy:
         self._do(self._refuse() if refused else self._listen())
 
     def stop(self) -> None:
-        """Closes every link and ends; may be called again. Raises what `rules` or `watch` did."""
+        """Closes every link and ends; may be called again. Raises what `rules`, `watch` or `tap`
+        did."""
         if not self._thread.is_alive():
             return
         self._do(self._close_listener())

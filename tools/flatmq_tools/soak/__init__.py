@@ -299,7 +299,9 @@ def main(
             f"--seed {seed}"
         )
         return 1
-    verdict = Verdict(messages, peer.sent, peer.books, run.told, seconds)
+    verdict = Verdict(
+        messages, peer.sent, peer.books, run.told, faults.republished.numbers, seconds
+    )
     report(verdict, console)
     happened = ", ".join(f"{faults.happened[kind]} × {kind}" for kind in KINDS)
     console.print(f"the link had {happened}; --seed {seed}", highlight=False)

@@ -7,6 +7,7 @@ import time
 from collections import Counter
 
 from ..proxy import Fault, Proxy, Rules, Way
+from .republished import Republished
 
 KINDS: tuple[Fault, ...] = ("cut", "silence", "reset", "stall")
 _EARLY = 0.2  # of the connections, which end during CONNECT or while messages are sent again,
@@ -21,6 +22,7 @@ class Faults:
 
     def __init__(self, seed: int, mean: int) -> None:
         self.happened: Counter[str] = Counter()
+        self.republished = Republished()
         self._random = random.Random(seed)
         self._mean = mean
         self._since = time.monotonic()  # the newest connection is there
@@ -32,7 +34,10 @@ class Faults:
         early = self._random.random() < _EARLY
         low, high = (1, _EARLY_BYTES) if early else (self._mean // 2, self._mean * 3 // 2)
         way = Way(self._random.randint(low, high), KINDS[count % len(KINDS)])
-        return Rules(up=way) if self._random.random() < 0.5 else Rules(down=way)
+        tap = self.republished.connection()
+        if self._random.random() < 0.5:
+            return Rules(up=way, tap=tap)
+        return Rules(down=way, tap=tap)
 
     def turn(self, proxy: Proxy) -> None:
         """Strike a connection that has become too old."""

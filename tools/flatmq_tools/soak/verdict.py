@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from . import plan
@@ -38,7 +38,8 @@ def _exactly(name: str, wanted: Sequence[int], *values: int) -> Figure:
 
 class Verdict:
     """Of `messages` each way: `sent` by the desk, its `books`, what the device `told` at its end
-    by name, and the `seconds` from the first message to the last."""
+    by name, the numbers of the QoS 2 messages that the broker has `republished`, and the
+    `seconds` from the first message to the last."""
 
     def __init__(
         self,
@@ -46,10 +47,11 @@ class Verdict:
         sent: int,
         books: Books,
         told: Mapping[str, Sequence[int]],
+        republished: Set[int],
         seconds: float,
     ) -> None:
         self.figures = [
-            *_messages(messages, sent, books, told),
+            *_messages(messages, sent, books, told, republished),
             *_connections(books, told),
             *_memory(told),
             _shown("seconds", round(seconds)),
@@ -63,7 +65,11 @@ class Verdict:
 
 
 def _messages(
-    messages: int, sent: int, books: Books, told: Mapping[str, Sequence[int]]
+    messages: int,
+    sent: int,
+    books: Books,
+    told: Mapping[str, Sequence[int]],
+    republished: Set[int],
 ) -> list[Figure]:
     """Two numbers each: from the device to the desk, and from the desk to the device."""
     up = books.arrivals
@@ -72,13 +78,16 @@ def _messages(
     came = [told["next"][qos] - missing[qos] for qos in plan.QOS]
     lost = [plan.count(messages, qos) - came[qos] for qos in plan.QOS]
     both = (0, 0)
+    # Twice at the device, and twice from the broker, which had sent PUBREL in between: not ours.
+    theirs = sum(number in republished for number in told["twice"])
     return [
         _exactly("sent", (messages, messages), told["sent"][0], sent),
         _shown("received", books.came, sum(came)),
         _exactly("lost at QoS 2", both, up[2].lost, lost[2]),
         _exactly("lost at QoS 1", both, up[1].lost, lost[1]),
         _shown("lost at QoS 0", up[0].lost, lost[0]),
-        _exactly("repeated at QoS 2", both, up[2].again, again[2]),
+        _exactly("repeated at QoS 2", both, up[2].again, again[2] - theirs),
+        _shown("… because the broker published it again after PUBREL", theirs),
         _shown("repeated at QoS 1", up[1].again, again[1]),
         _exactly("repeated at QoS 0", both, up[0].again, again[0]),
         _exactly("out of order at QoS 2", both, up[2].late, missing[2]),
