@@ -23,6 +23,7 @@ class Link:
         self.room = WITHOUT_END
         self.swallows = False  # what is written is counted, and not kept
         self.swallowed = 0
+        self.refuses = False
         self._script = b""
         self._at = self._end = 0
         self._gone = self._failing = False
@@ -40,6 +41,8 @@ class Link:
         self._at = self._end = self._n = 0
 
     def stream(self):
+        if self.refuses:
+            raise OSError(errno.ECONNREFUSED)
         return self
 
     def wait(self, ms, out):

@@ -18,6 +18,7 @@ def test_a_sketch_runs_in_a_small_heap(shared_brokers: SharedBrokers) -> None:
         pytest.param("ten_mixed_messages", 100, id="1000 mixed messages"),
         pytest.param("reconnect_over_tcp", 20, id="20 reconnects"),
         pytest.param("reconnect_after_a_loss", 20, id="20 losses"),
+        pytest.param("reconnect_after_a_refusal", 20, id="20 refusals"),
     ],
 )
 def test_the_heap_is_where_it_was(name: str, steps: int, shared_brokers: SharedBrokers) -> None:

@@ -191,7 +191,7 @@ class Client(Session):
             self._interrupted()
             raise
         if e is not None:
-            self.connection.lost("closed", "write", e)
+            self.connection.lost(e, "closed", "write")
 
     def _stopped(self, what):
         """Raise what a handler raised, or end the connection for what was read. Returns whether
@@ -203,9 +203,9 @@ class Client(Session):
             raise what
         if isinstance(what, str):
             kind = "resource" if "rx_size" in what or "incoming" in what else "protocol"
-            self.connection.lost(kind, what)
+            self.connection.lost(None, kind, what)
             return True
-        self.connection.lost("closed", "read", what)
+        self.connection.lost(what, "closed", "read")
         return False
 
     def _interrupted(self):
@@ -214,7 +214,7 @@ class Client(Session):
         if self.connection:
             self.connection.make()
         if self.state != "offline":
-            self.connection.lost("closed", "interrupted")
+            self.connection.lost(None, "closed", "interrupted")
         else:
             self.outgoing = self.incoming = silent()
         self._recount()

@@ -105,10 +105,10 @@ class Connection:
                 if self.stream:
                     self._greet()
                 else:
-                    self.lost("timeout", "connecting")
+                    self.lost(None, "timeout", "connecting")
             except Exception as e:
                 self.stream = None
-                self.lost("resource" if what == "lookup" else "closed", what, e)
+                self.lost(e, "resource" if what == "lookup" else "closed", what)
             yield True
 
     def _greet(self):
@@ -134,7 +134,7 @@ class Connection:
         if version == 4 and (flags > 1 or (flags and (clean or code))):
             return "flags"
         if code:
-            self.lost("refused", f"CONNACK: return code {code}", None, code)
+            self.lost(None, "refused", f"CONNACK: return code {code}", code)
             return None
         c.session_present = version == 4 and flags == 1
         router = c.router
@@ -166,7 +166,7 @@ class Connection:
                 return
         e = next(self._pause)
         if isinstance(e, Exception):
-            self.lost("closed", "wait", e)
+            self.lost(e, "closed", "wait")
         elif e is not None:
             raise e
 
@@ -186,7 +186,7 @@ class Connection:
         """Do what is due by the clock: keep alive, and the deadline of CONNACK."""
         c = self.client
         if c.state == "greeting":
-            self.lost("timeout", "greeting")
+            self.lost(None, "timeout", "greeting")
         if not c.connected:
             return
         if c.router and c.router.waiting:
@@ -199,7 +199,7 @@ class Connection:
             if c.asked:
                 left = min(self._timeout, self._interval) - ticks_diff(c.now, self._asked)
                 if left <= 0:
-                    self.lost("timeout", "PINGRESP")
+                    self.lost(None, "timeout", "PINGRESP")
                     return
             else:
                 if ticks_diff(c.now, self._since) >= min(self._interval, _STEADY):
@@ -244,9 +244,13 @@ class Connection:
         c.due = clock.ticks_ms()
         c.incoming = self._dial
 
-    def lost(self, kind: str, what: str, error: "Any" = None, code: int = 0) -> None:
-        """The connection has ended, or could not be made: try again later. `what` was being done,
-        or what the peer did; `error` is what was raised, b"" for the end of the stream."""
+    def lost(self, error: "Any", kind: str, what: str, code: int = 0) -> None:
+        """The connection has ended, or could not be made: try again later. `error` is what was
+        raised, 0 for the end of the stream; `what` was being done, or what the peer did.
+
+        `error` comes first because a generator's stack keeps the arguments of a call until others
+        lie there: as the last one, an exception would be held for as long as the client is.
+        """
         c = self.client
         self.close()
         try:

@@ -52,6 +52,21 @@ def reconnect_after_a_loss(proof):
         yield client.connected and client.pending == 0
 
 
+def reconnect_after_a_refusal(proof):
+    """The peer refuses the first try after each loss but the first one."""
+    link, client = online()
+    while True:
+        link.end()
+        client.poll()
+        losses = client.stats.losses
+        while link.refuses and client.stats.losses == losses:
+            client.poll(1000)
+        link.refuses = False
+        connect(client, link)
+        yield client.connected
+        link.refuses = True
+
+
 def keeping_each_message(proof):
     """What an application holds on to does show."""
     link, client = online()
