@@ -12,9 +12,9 @@ import gc
 import sys
 
 import micropython
-from scripted_link import Link
 
 from flatmq.aio import Client, Turn
+from scripted_link import Link
 
 ROUNDS = 50
 TURNS = 10000  # of the event loop until an answer is given up
@@ -77,7 +77,7 @@ class Bench:
     async def start(self):
         """Connect, subscribe, and start the tasks."""
         core, link = self.client.core, self.link
-        asyncio.create_task(self.client.run(5))
+        self.tasks = [asyncio.create_task(self.client.run(5))]
         await self.until(lambda: core.state == "greeting")
         await self.until(link.took_any)
         link.feed(b"\x20\x02\0\0")
@@ -87,8 +87,7 @@ class Bench:
         link.feed(b"\x90\x03" + bytes((link.identifier(2) >> 8, link.identifier(2) & 255, 2)))
         await self.until(lambda: self.queue.subscription.granted)
         link.swallows = True
-        asyncio.create_task(self.read())
-        asyncio.create_task(self.acknowledge())
+        self.tasks += [asyncio.create_task(self.read()), asyncio.create_task(self.acknowledge())]
         await asyncio.sleep_ms(5)  # both wait now
 
     async def until(self, condition):
@@ -128,7 +127,7 @@ async def idle(bench, rounds):
 async def receive(bench, rounds, packet, packet_id=0):
     """A message, and its PUBREL at QoS 2."""
     received = bench.client.core.received
-    for i in range(1, rounds + 1):
+    for _ in range(rounds):
         seen = bench.seen + 1
         bench.meter.resume()
         bench.link.feed(packet)

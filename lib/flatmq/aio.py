@@ -13,7 +13,7 @@ from .port import MICROPYTHON, const, ticks_add, ticks_diff, ticks_ms
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Generator
     from typing import Any
 
     from .router import Subscription
@@ -62,7 +62,7 @@ class Turn(asyncio.Event):
 
     else:
 
-        def __await__(self) -> "Iterator[Any]":
+        def __await__(self) -> "Generator[Any, Any, Any]":
             return self.wait().__await__()
 
 
@@ -238,7 +238,7 @@ class Messages:
 
     else:
 
-        def __await__(self) -> "Iterator[Any]":
+        def __await__(self) -> "Generator[Any, Any, Any]":
             while True:
                 found = self._next()
                 if found is not None:
@@ -250,6 +250,57 @@ class Messages:
 
     async def __aexit__(self, *error: "Any") -> None:
         self.close()
+
+
+if MICROPYTHON:
+
+    class Acknowledgement:
+        """What `publish` returns on a board; it has the methods of a coroutine. A `client` uses
+        it again when the wait is over, so that the next `publish` need not allocate one."""
+
+        def __init__(self, client):
+            self.packet_id = 0
+            self._client = client
+            self._task = None  # the one that waits
+            self._done = StopIteration()
+
+        def __iter__(self):
+            return self
+
+        def __next__(self):
+            client = self._client
+            if self._task is None:
+                task = asyncio.current_task()
+                if client.begin(self.packet_id, task):
+                    self._task = task
+            if self._task is not None and client.waits(self.packet_id):
+                client.turn.park()
+                return
+            e = self.close()
+            if e is not None:
+                raise e
+            self._done.__traceback__ = None
+            raise self._done
+
+        def send(self, value):
+            """Go on, as a task does."""
+            return self.__next__()
+
+        def throw(self, e, *_):
+            """End the wait by an exception. asyncio throws into tasks that have ended, too: then
+            another one may use this already."""
+            if self._task is asyncio.current_task():
+                self.close()
+            raise e
+
+        def close(self):
+            """End the wait. Returns why the message is not acknowledged, None if it is."""
+            e = None
+            if self._task is not None:
+                e = self._client.end(self.packet_id, self._task)
+                self._task = None
+            self._client.spare.append(self)
+            return e
 
 
 class Client:
@@ -268,14 +319,17 @@ class Client:
         self.core = Core(*args, **options)
         self._on_dropped = self.core.on_dropped
         self.core.on_dropped = self._note
-        self.turn = Turn()  # wakes after a poll in which something has happened
+        self.turn: Any = Turn()  # wakes after a poll in which something has happened
         self.copier = Copier(self.core.options["rx_size"])
         self.publishing: list[Any] = []  # tasks that wait in `publish`
+        self.spare: list[Any] = []  # objects of Acknowledgement that nobody uses
         self.held: Any = None  # the queue for which the client keeps a message
         self.closing = False  # a queue was closed, and is still subscribed
         self.disconnected = False  # by `disconnect`
         self.failed: Any = None  # the exception that has ended `run`
         self._queues: list[Messages] = []
+        self._accept = self.core.publish
+        self._packet_id: int | None = None  # of the message that was accepted last
         self._room = asyncio.Lock()  # whoever has it is the next that gets room to publish
         self._awaited: list[int] = []  # packet identifiers for which tasks wait,
         self._dropped: list[MQTTError] = []  # and of those the ones that were set aside
@@ -347,54 +401,95 @@ class Client:
         while self.core.connected:
             await self.turn
 
-    async def publish(
+    def publish(
         self,
         topic: "bytes | str",
         payload: "bytes | bytearray | memoryview | str" = b"",
         qos: int = 0,
         retain: bool = False,
-    ) -> None:
-        """Publish a message, waiting for room if there is none, and at QoS 1 and 2 until the
-        broker has acknowledged it, across reconnects.
+    ) -> "Any":
+        """`await publish(...)` publishes a message. It waits for room if there is none, and at
+        QoS 1 and 2 until the broker has acknowledged the message, across reconnects.
 
-        Tasks that wait for room get it in the order of their calls. ValueError and TypeError as
-        from `flatmq.Client.publish`; MQTTError of the kind "dropped" if the message was set
-        aside (see `give_up`), with its packet identifier in `code`, and of the kind "closed"
-        after `disconnect`. What is not acknowledged then is kept for the next `run`.
+        What is returned can be awaited once, or given to `create_task`, `gather` or `wait_for`. If
+        there is room, the message is accepted by the call; tasks that wait for room get it in the
+        order of their calls. Allocates nothing if there is room, the topic is bytes and the
+        payload is bytes or another buffer.
+
+        ValueError and TypeError as from `flatmq.Client.publish`; MQTTError of the kind "dropped"
+        if the message was set aside (see `give_up`), with its packet identifier in `code`, and of
+        the kind "closed" after `disconnect`. What is not acknowledged then is kept for the next
+        `run`.
         """
         self._check()
-        core = self.core
-        packet_id = None
+        self._packet_id = None
+        # A call of a method takes one word more, and the frame would be on the heap.
         if not self._room.locked():
-            packet_id = core.publish(topic, payload, qos, retain)
-            if packet_id == 0:
-                core.flush()
-                return
+            self._packet_id = (self._accept)(topic, payload, qos, retain)
+        if self._packet_id is None:
+            return (self._publish)(topic, payload, qos, retain)
+        self.core.flush()
+        return self._acknowledged(self._packet_id)
+
+    async def _publish(self, topic, payload, qos, retain):
+        """Publish a message as soon as there is room."""
         task = asyncio.current_task()
         self.publishing.append(task)
         try:
-            if packet_id is None:
-                async with self._room:
-                    while True:
-                        packet_id = core.publish(topic, payload, qos, retain)
-                        if packet_id is not None:
-                            break
-                        core.flush()
-                        await self.turn
-                        self._check()
-            core.flush()
-            if packet_id:
-                self._awaited.append(packet_id)
-                try:
-                    while packet_id in core.ids:
-                        self._check()
-                        await self.turn
-                finally:
-                    dropped = self._forget(packet_id)
-                if dropped:
-                    raise dropped
+            async with self._room:
+                while True:
+                    packet_id = self.core.publish(topic, payload, qos, retain)
+                    if packet_id is not None:
+                        break
+                    await self.turn
+                    self._check()
+                    self.core.flush()
         finally:
             self.publishing.remove(task)
+        self.core.flush()
+        await self._acknowledged(packet_id)
+
+    if MICROPYTHON:
+
+        def _acknowledged(self, packet_id):
+            made = self.spare.pop() if self.spare else Acknowledgement(self)
+            made.packet_id = packet_id
+            return made
+
+    else:
+
+        async def _acknowledged(self, packet_id: int) -> None:
+            task = asyncio.current_task()
+            if not self.begin(packet_id, task):
+                return
+            try:
+                while self.waits(packet_id):
+                    await self.turn
+            finally:
+                e = self.end(packet_id, task)
+            if e is not None:
+                raise e
+
+    def begin(self, packet_id: int, task: "Any") -> bool:
+        """A task begins to wait for an acknowledgement. Returns whether there is any to come."""
+        if packet_id:
+            self.publishing.append(task)
+            self._awaited.append(packet_id)
+        return packet_id != 0
+
+    def waits(self, packet_id: int) -> bool:
+        """Whether an acknowledgement may still come."""
+        return packet_id in self.core.ids and not self.disconnected and self.failed is None
+
+    def end(self, packet_id: int, task: "Any") -> "Any":
+        """A task waits no longer. Returns why the message is not acknowledged, None if it is."""
+        self.publishing.remove(task)
+        self._awaited.remove(packet_id)
+        for e in self._dropped:
+            if e.code == packet_id:
+                self._dropped.remove(e)
+                return e
+        return self._ended() if packet_id in self.core.ids else None
 
     def subscribe(
         self,
@@ -465,12 +560,16 @@ class Client:
             if kind is None:
                 raise
 
+    def _ended(self):
+        """Return what has ended `run`, None if it goes on or was cancelled."""
+        if self.failed is None and self.disconnected:
+            return MQTTError("closed", "disconnect() was called")
+        return self.failed
+
     def _check(self):
-        """Raise what has ended `run`, unless it was cancelled."""
-        if self.failed is not None:
-            raise self.failed
-        if self.disconnected:
-            raise MQTTError("closed", "disconnect() was called")
+        """Raise what has ended `run`."""
+        if self.failed is not None or self.disconnected:
+            raise self._ended()
 
     def _note(self, packet_id, topic, reason):
         """Note that the client has set a message aside."""
@@ -478,15 +577,6 @@ class Client:
             self._dropped.append(MQTTError("dropped", reason, packet_id))
         if self._on_dropped is not None:
             self._on_dropped(packet_id, topic, reason)
-
-    def _forget(self, packet_id):
-        """Return the error of a message that was set aside, else None. Nobody waits any more."""
-        self._awaited.remove(packet_id)
-        for e in self._dropped:
-            if e.code == packet_id:
-                self._dropped.remove(e)
-                return e
-        return None
 
     def _unsubscribe(self):
         """End the subscriptions of the queues that were closed. Not while a message is held: the
