@@ -88,7 +88,7 @@ class Bench:
         await self.until(lambda: self.queue.subscription.granted)
         link.swallows = True
         self.tasks += [asyncio.create_task(self.read()), asyncio.create_task(self.acknowledge())]
-        await asyncio.sleep_ms(5)  # both wait now
+        await self.until(self.asks.waiting.peek)
 
     async def until(self, condition):
         """Wait for a condition."""
@@ -105,7 +105,7 @@ class Bench:
                 self.seen += 1
 
     async def acknowledge(self):
-        """Acknowledge what is published at QoS 1, when that is asked for."""
+        """Acknowledge what is published, when that is asked for."""
         core = self.client.core
         while True:
             await self.asks
@@ -113,6 +113,14 @@ class Bench:
                 await asyncio.sleep_ms(0)
             self.ack[2] = core.last_id >> 8
             self.ack[3] = core.last_id & 255
+            if core.waits[core.ids.index(core.last_id)] == 0x50:
+                self.ack[0] = 0x50
+                self.link.feed(self.ack)
+                while core.waits[core.ids.index(core.last_id)] == 0x50:
+                    await asyncio.sleep_ms(0)
+                self.ack[0] = 0x70
+            else:
+                self.ack[0] = 0x40
             self.link.feed(self.ack)
 
 
@@ -155,21 +163,62 @@ async def receive_qos2(bench, rounds):
     await receive(bench, rounds, b"\x34\x0a\0\1t\0\x0712345", 7)
 
 
-async def publish_qos0(bench, rounds):
-    """A message that is sent."""
+async def publish(bench, rounds, qos):
+    """A message that is sent, and the wait for its acknowledgement."""
+    link = bench.link
     for _ in range(rounds):
+        before = link.swallowed
         bench.meter.resume()
-        await bench.client.publish(b"t", b"12345")
+        if qos:
+            bench.asks.wake()
+        await bench.client.publish(b"t", b"12345", qos)
         bench.meter.pause()
+        if link.swallowed == before or bench.client.core.pending:
+            raise AssertionError("not sent")
+
+
+async def publish_qos0(bench, rounds):
+    """A message at QoS 0."""
+    await publish(bench, rounds, 0)
 
 
 async def publish_qos1(bench, rounds):
-    """A message that is sent, and the wait for PUBACK."""
-    for _ in range(rounds):
-        bench.meter.resume()
-        bench.asks.wake()
-        await bench.client.publish(b"t", b"12345", 1)
-        bench.meter.pause()
+    """A message at QoS 1."""
+    await publish(bench, rounds, 1)
+
+
+async def publish_qos2(bench, rounds):
+    """A message at QoS 2."""
+    await publish(bench, rounds, 2)
+
+
+async def held(bench, rounds):
+    """A while in which a queue is full and the client reads nothing."""
+    queue = bench.client.subscribe(b"held", qos=1, queue=1)
+    received = bench.client.core.stats.received + 1
+    bench.link.feed(b"\x32\x0d\0\4held\0\x0812345")
+    await bench.until(lambda: bench.client.core.stats.received == received)
+    bench.link.feed(b"\x32\x0d\0\4held\0\x0812345")
+    await bench.until(lambda: bench.client.held is queue)
+    await idle(bench, rounds)
+    queue.close()
+    await bench.until(lambda: bench.client.held is None and not bench.client.closing)
+
+
+async def waits_for_room(bench, rounds):
+    """A while in which messages wait for acknowledgements, and one for room."""
+    core = bench.client.core
+    tasks = []
+    for _ in range(core.slots + 1):
+        tasks.append(asyncio.create_task(bench.client.publish(b"t", b"1", 1)))
+    await bench.until(lambda: len(bench.client.publishing) == len(tasks))
+    await idle(bench, rounds)
+    for task in tasks:
+        task.cancel()
+    await bench.until(lambda: not bench.client.publishing)
+    for packet_id in list(core.ids[: core.slots]):
+        core.drop(packet_id)
+    await bench.until(lambda: not core.pending)
 
 
 async def main():

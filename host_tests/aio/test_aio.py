@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ast
 import itertools
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+import on_device
 from conftest import SharedBrokers, interpreter_command, library
 from flatmq_tools import interpreter
 from flatmq_tools.proxy import Proxy
@@ -20,8 +22,8 @@ DEADLINE = 90  # seconds until a scenario is ended from outside; it gives up by 
 _run_number = itertools.count()
 
 
-def _scenarios() -> list[str]:
-    tree = ast.parse((HERE / "aio_scenarios.py").read_text())
+def _functions(module: str) -> list[str]:
+    tree = ast.parse((HERE / f"{module}.py").read_text())
     found = [node.name for node in tree.body if isinstance(node, ast.AsyncFunctionDef)]
     return [name for name in found if name[0] != "_"]
 
@@ -67,7 +69,9 @@ def _run(name: str, scenario: str, proxy: Proxy) -> list[list[str]]:
 
 
 @pytest.mark.parametrize("python", ["cpython", "micropython"])
-@pytest.mark.parametrize("scenario", [name for name in _scenarios() if name != "idle_turns"])
+@pytest.mark.parametrize(
+    "scenario", [name for name in _functions("aio_scenarios") if name != "idle_turns"]
+)
 def test_scenario(scenario: str, python: str, proxy: Proxy) -> None:
     _run(python, scenario, proxy)
 
@@ -78,3 +82,20 @@ def test_an_idle_client_sleeps(python: str, proxy: Proxy) -> None:
     (turns,) = [int(words[1]) for words in told if words[0] == "@turns"]
     # In two seconds: 20 ms each, and never more. On a busy machine there are fewer.
     assert 1 <= turns <= 110
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [name for name in _functions("aio_proof") if name not in ("main", "publish", "receive")],
+)
+def test_it_allocates_nothing(operation: str) -> None:
+    done = subprocess.run(
+        [*interpreter_command("micropython", HEAP), str(HERE / "aio_proof.py"), operation],
+        env=interpreter.environment(on_device.made(), HERE),
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE,
+        check=False,
+    )
+    # Bytes requested, bytes kept, and whether anything failed with the heap locked.
+    assert done.stdout.split() == ["SEEN", "0.0", "0.0", "0"], done.stdout + done.stderr

@@ -26,22 +26,25 @@ _REFUSED = b"\x80"  # in SUBACK
 _FULL = Exception("a queue of received messages is full")
 
 
-class Turn(asyncio.Event):
-    """What a task waits for, again and again, until what it looks for has happened.
+if MICROPYTHON:
+    from asyncio import sleep_ms
+    from io import BytesIO
 
-    On a board `await turn` allocates nothing, while `wait()` makes a generator each time. One
-    object serves all tasks: nothing else runs between __iter__ and the first __next__.
-    """
+    class Turn(asyncio.Event):
+        """What a task waits for, again and again, until what it looks for has happened.
 
-    def wake(self) -> None:
-        """Have all tasks that wait look again."""
-        self.set()
-        self.clear()
+        `await turn` allocates nothing, while `wait()` makes a generator each time. One object
+        serves all tasks: nothing else runs between __iter__ and the first __next__.
+        """
 
-    if MICROPYTHON:
         waiting: "Any"  # the tasks, as in Event
         _begun = False
         _done = StopIteration()
+
+        def wake(self):
+            """Have all tasks that wait look again."""
+            self.set()
+            self.clear()
 
         def park(self):
             """Have the current task run again after `wake`, when it has yielded."""
@@ -60,16 +63,6 @@ class Turn(asyncio.Event):
             self._begun = True
             self.park()
 
-    else:
-
-        def __await__(self) -> "Generator[Any, Any, Any]":
-            return self.wait().__await__()
-
-
-if MICROPYTHON:
-    from asyncio import sleep_ms
-    from io import BytesIO
-
     class Copier:
         """Copies bytes without a slice, which would be allocated."""
 
@@ -84,21 +77,62 @@ if MICROPYTHON:
             f.seek(0)
             f.readinto(into, n)
 
+    class Acknowledgement:
+        """What `publish` returns on a board; it has the methods of a coroutine. A `client` uses
+        it again when the wait is over, so that the next `publish` need not allocate one."""
+
+        def __init__(self, client):
+            self.packet_id = 0
+            self._client = client
+            self._task = None  # the one that waits
+            self._done = StopIteration()
+
+        def __iter__(self):
+            return self
+
+        def __next__(self):
+            client = self._client
+            if self._task is None:
+                task = asyncio.current_task()
+                if client.begin(self.packet_id, task):
+                    self._task = task
+            if self._task is not None and client.waits(self.packet_id):
+                client.turn.park()
+                return
+            e = self.close()
+            if e is not None:
+                raise e
+            self._done.__traceback__ = None
+            raise self._done
+
+        def send(self, value):
+            """Go on, as a task does."""
+            return self.__next__()
+
+        def throw(self, e, *_):
+            """End the wait by an exception. asyncio throws into tasks that have ended, too: then
+            another one may use this already."""
+            if self._task is asyncio.current_task():
+                self.close()
+            raise e
+
+        def close(self):
+            """End the wait. Returns why the message is not acknowledged, None if it is."""
+            e = None
+            if self._task is not None:
+                e = self._client.end(self.packet_id, self._task)
+                self._task = None
+            self._client.spare.append(self)
+            return e
+
+    def acknowledgement(client: "Client", packet_id: int) -> "Any":
+        """Return what waits until a message is acknowledged."""
+        made = client.spare.pop() if client.spare else Acknowledgement(client)
+        made.packet_id = packet_id
+        return made
+
 else:
-
-    def sleep_ms(t: int) -> "Any":
-        """As on a board."""
-        return asyncio.sleep(t / 1000)
-
-    class Copier:
-        """Copies bytes."""
-
-        def __init__(self, size: int) -> None:
-            pass
-
-        def copy(self, buf: bytearray, at: int, n: int, into: bytearray) -> None:
-            """Copy `n` bytes from position `at` on to the start of `into`."""
-            into[0:n] = memoryview(buf)[at : at + n]
+    from .aio_cpython import Copier, Turn, acknowledgement, sleep_ms, taking
 
 
 class Messages:
@@ -224,83 +258,27 @@ class Messages:
         self._task = asyncio.current_task()
         return self  # what `async for` awaits: a coroutine would be allocated for each message
 
-    if MICROPYTHON:
+    def __iter__(self) -> "Messages":
+        return self
 
-        def __iter__(self):
-            return self
+    def __next__(self) -> None:
+        # On a board: what `await` calls until it raises.
+        found = self._next()
+        if found is not None:
+            found.__traceback__ = None  # else it grows
+            raise found
+        self._client.turn.park()
 
-        def __next__(self):
-            found = self._next()
-            if found is not None:
-                found.__traceback__ = None
-                raise found
-            self._client.turn.park()
-
-    else:
+    if not MICROPYTHON:
 
         def __await__(self) -> "Generator[Any, Any, Any]":
-            while True:
-                found = self._next()
-                if found is not None:
-                    return found.value
-                yield from self._client.turn.__await__()
+            return taking(self._next, self._client.turn)
 
     async def __aenter__(self) -> "Messages":
         return self
 
     async def __aexit__(self, *error: "Any") -> None:
         self.close()
-
-
-if MICROPYTHON:
-
-    class Acknowledgement:
-        """What `publish` returns on a board; it has the methods of a coroutine. A `client` uses
-        it again when the wait is over, so that the next `publish` need not allocate one."""
-
-        def __init__(self, client):
-            self.packet_id = 0
-            self._client = client
-            self._task = None  # the one that waits
-            self._done = StopIteration()
-
-        def __iter__(self):
-            return self
-
-        def __next__(self):
-            client = self._client
-            if self._task is None:
-                task = asyncio.current_task()
-                if client.begin(self.packet_id, task):
-                    self._task = task
-            if self._task is not None and client.waits(self.packet_id):
-                client.turn.park()
-                return
-            e = self.close()
-            if e is not None:
-                raise e
-            self._done.__traceback__ = None
-            raise self._done
-
-        def send(self, value):
-            """Go on, as a task does."""
-            return self.__next__()
-
-        def throw(self, e, *_):
-            """End the wait by an exception. asyncio throws into tasks that have ended, too: then
-            another one may use this already."""
-            if self._task is asyncio.current_task():
-                self.close()
-            raise e
-
-        def close(self):
-            """End the wait. Returns why the message is not acknowledged, None if it is."""
-            e = None
-            if self._task is not None:
-                e = self._client.end(self.packet_id, self._task)
-                self._task = None
-            self._client.spare.append(self)
-            return e
 
 
 class Client:
@@ -429,7 +407,7 @@ class Client:
         if self._packet_id is None:
             return (self._publish)(topic, payload, qos, retain)
         self.core.flush()
-        return self._acknowledged(self._packet_id)
+        return acknowledgement(self, self._packet_id)
 
     async def _publish(self, topic, payload, qos, retain):
         """Publish a message as soon as there is room."""
@@ -447,28 +425,7 @@ class Client:
         finally:
             self.publishing.remove(task)
         self.core.flush()
-        await self._acknowledged(packet_id)
-
-    if MICROPYTHON:
-
-        def _acknowledged(self, packet_id):
-            made = self.spare.pop() if self.spare else Acknowledgement(self)
-            made.packet_id = packet_id
-            return made
-
-    else:
-
-        async def _acknowledged(self, packet_id: int) -> None:
-            task = asyncio.current_task()
-            if not self.begin(packet_id, task):
-                return
-            try:
-                while self.waits(packet_id):
-                    await self.turn
-            finally:
-                e = self.end(packet_id, task)
-            if e is not None:
-                raise e
+        await acknowledgement(self, packet_id)
 
     def begin(self, packet_id: int, task: "Any") -> bool:
         """A task begins to wait for an acknowledgement. Returns whether there is any to come."""

@@ -1,7 +1,7 @@
 """`python -m flatmq_tools.packages`: write what `mip install` reads, for each part of flatmq.
 
-Without arguments, write package.json, spool.json, senml.json, serial.json and
-aio.json into the checkout.
+Without arguments, write package.json, spool.json, senml.json, serial.json and aio.json
+into the checkout.
 With `--release FOLDER`, compile all parts into FOLDER/mpyN, where N is the version of the .mpy
 format, with the same JSON files for the .mpy files.
 
