@@ -207,6 +207,21 @@ async def slow_consumer(env):
         env.equal([m[1] for m in inbox], [b"0", b"1"], "payloads")
 
 
+async def a_full_queue_outlives_the_keep_alive(env):
+    """A task that takes longer for a message than the broker waits for a sign of life."""
+    async with env.client(b"alive", keepalive=1) as client, env.client(b"fast") as sender:
+        topic = env.name(b"alive")
+        queue = client.subscribe(topic, qos=1, queue=1)
+        await env.granted(queue)
+        inbox = []
+        reading = asyncio.create_task(collect(queue, inbox, 4, pause=2.0))
+        for i in range(4):  # in one read, or several
+            await env.soon(sender.publish(topic, b"%d" % i, 1))
+        await env.soon(reading)
+        env.equal([m[1] for m in inbox], [b"0", b"1", b"2", b"3"], "payloads")
+        env.equal(client.core.stats.losses, 0, "losses")
+
+
 async def reply_in_the_loop(env):
     """A consumer that awaits acknowledgements while its queue is full is not stuck: the queue
     grows."""

@@ -330,14 +330,21 @@ class Client:
         self.disconnected = online = False
         self.failed = None
         ms = 0
+        beat = core.options["keepalive"] * 500  # ms between two PINGREQs while nothing is read
+        since = ticks_ms()
         try:
             core.start()
             while not self.disconnected:
                 moved = False
                 if self.held is not None and core.connected and self.held.is_full():
                     core.flush()
+                    if beat and ticks_diff(ticks_ms(), since) > beat:
+                        core.ping()
+                        core.asked = False  # the answer is read some time later
+                        since = ticks_ms()
                 else:
                     self.held = None
+                    since = ticks_ms()
                     try:
                         moved = core.poll()
                     except Exception as e:
