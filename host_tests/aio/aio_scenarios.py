@@ -222,6 +222,49 @@ async def a_full_queue_outlives_the_keep_alive(env):
         env.equal(client.core.stats.losses, 0, "losses")
 
 
+async def room_in_order(env):
+    """A large message that waits for room is not overtaken by small ones."""
+    async with env.client(b"reads") as reader:
+        inbox = []
+        queue = reader.subscribe(env.name(b"order"), qos=1, queue=16)
+        await env.granted(queue)
+        reading = asyncio.create_task(collect(queue, inbox, 13))
+        client = env.client(b"order", inflight=8, tx_size=128)  # does not run yet
+        waiting = []
+        for i, size in enumerate([20, 20, 100] + [1] * 10):
+            payload = bytes([65 + i]) * size
+            waiting.append(asyncio.create_task(client.publish(env.name(b"order"), payload, 1)))
+            await env.until("its turn", lambda n=i: len(client.publishing) > n)
+        async with client:
+            await env.soon(asyncio.gather(*waiting))
+            await env.soon(reading)
+        env.equal([m[1][0] - 65 for m in inbox], list(range(13)), "order")
+
+
+async def others_leave_while_a_queue_is_full(env):
+    """A message is held for the second of two queues. The first one is closed, or replaced:
+    the second one gets the message all the same."""
+    async with env.client(b"two") as client, env.client(b"fast") as sender:
+        for way in ("close", "subscribe", "unsubscribe"):
+            topic = env.name(way.encode())
+            first = client.subscribe(env.name(b"+"), qos=1, queue=8)
+            second = client.subscribe(topic, qos=1, queue=1)
+            await env.granted(first, second)
+            for i in range(3):
+                await env.soon(sender.publish(topic, b"%d" % i, 1))
+            await env.until("a full queue", lambda q=second: client.held is q)
+            if way == "close":
+                first.close()
+            elif way == "subscribe":
+                first = client.subscribe(env.name(b"+"), qos=1, queue=8)
+            else:
+                client.unsubscribe(env.name(b"+"))
+            inbox = []
+            await env.soon(collect(second, inbox, 3))
+            env.equal([m[1] for m in inbox], [b"0", b"1", b"2"], "payloads")
+            first.close()
+
+
 async def reply_in_the_loop(env):
     """A consumer that awaits acknowledgements while its queue is full is not stuck: the queue
     grows."""

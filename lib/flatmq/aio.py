@@ -336,6 +336,8 @@ class Client:
             core.start()
             while not self.disconnected:
                 moved = False
+                if self.closing:
+                    self._unsubscribe()
                 if self.held is not None and core.connected and self.held.is_full():
                     core.flush()
                     if beat and ticks_diff(ticks_ms(), since) > beat:
@@ -351,8 +353,6 @@ class Client:
                         if e is not _FULL:
                             raise
                         moved = True
-                    if self.closing and self.held is None:
-                        self._unsubscribe()
                 if moved or online != core.connected:
                     online = core.connected
                     ms = 0
@@ -397,8 +397,8 @@ class Client:
         QoS 1 and 2 until the broker has acknowledged the message, across reconnects.
 
         What is returned can be awaited once, or given to `create_task`, `gather` or `wait_for`. If
-        there is room, the message is accepted by the call; tasks that wait for room get it in the
-        order of their calls. Allocates nothing if there is room, the topic is bytes and the
+        there is room, the message is accepted by the call; tasks get room in the order in which
+        they began to wait for it. Allocates nothing if there is room, the topic is bytes and the
         payload is bytes or another buffer.
 
         ValueError and TypeError as from `flatmq.Client.publish`; MQTTError of the kind "dropped"
@@ -543,8 +543,7 @@ class Client:
             self._on_dropped(packet_id, topic, reason)
 
     def _unsubscribe(self):
-        """End the subscriptions of the queues that were closed. Not while a message is held: the
-        client remembers by its place which subscription has not taken it yet."""
+        """End the subscriptions of the queues that were closed."""
         self.closing = False
         for each in self._queues:
             if each.closed:
