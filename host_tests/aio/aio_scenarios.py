@@ -222,6 +222,36 @@ async def a_full_queue_outlives_the_keep_alive(env):
         env.equal(client.core.stats.losses, 0, "losses")
 
 
+async def run_again(env):
+    """disconnect() ends run() and what waits; the next run() goes on, with what was not
+    acknowledged and with the subscriptions."""
+    client = env.client(b"again")
+    topic = env.name(b"again")
+    inbox = []
+    client.subscribe(topic, lambda m: inbox.append(m.payload), 1)
+    env.ask("refuse")
+    running = asyncio.create_task(client.run())
+    sending = asyncio.create_task(client.publish(topic, b"kept", 1))
+    online = asyncio.create_task(client.connected())
+    await env.until("a try that failed", lambda: client.core.stats.losses)
+    env.equal(await env.soon(client.disconnect()), False, "DISCONNECT has left")
+    await env.soon(running)
+    for task in (sending, online):
+        try:
+            await env.soon(task)
+        except env.MQTTError as e:
+            env.equal(e.kind, "closed", "kind")
+        else:
+            raise AssertionError("it waited for nothing")
+    env.ask("accept")
+    running = asyncio.create_task(client.run())
+    await env.until("what was kept", lambda: inbox == [b"kept"])
+    await env.soon(client.publish(topic, b"new", 1))
+    await env.until("the new one", lambda: inbox == [b"kept", b"new"])
+    env.equal(await env.soon(client.disconnect()), True, "DISCONNECT has left")
+    await env.soon(running)
+
+
 async def room_in_order(env):
     """A large message that waits for room is not overtaken by small ones."""
     async with env.client(b"reads") as reader:
