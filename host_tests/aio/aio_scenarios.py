@@ -222,6 +222,31 @@ async def a_full_queue_outlives_the_keep_alive(env):
         env.equal(client.core.stats.losses, 0, "losses")
 
 
+async def cuts_while_a_queue_is_full(env):
+    """The connections of a sender and of a slow reader are cut, some of the times while a message
+    is held. At QoS 2 everything arrives once and in order, at QoS 1 at least once."""
+    kept = {"clean_session": False}
+    async with env.client(b"slow", **kept) as client, env.client(b"fast", **kept) as sender:
+        for qos in (1, 2):
+            topic = env.name(b"cuts%d" % qos)
+            queue = client.subscribe(topic, qos=qos, queue=2)
+            await env.granted(queue)
+            inbox = []
+            reading = asyncio.create_task(collect(queue, inbox, 1000, pause=0.005))
+            for i in range(40):
+                sending = asyncio.create_task(sender.publish(topic, b"%d" % i, qos))
+                if i % 8 == 7:
+                    await asyncio.sleep(0.001 * i)
+                    env.ask("cut")
+                await env.soon(sending)
+            await env.until("all of them", lambda box=inbox: len({m[1] for m in box}) == 40)
+            if qos == 2:
+                env.equal([m[1] for m in inbox], [b"%d" % i for i in range(40)], "once, in order")
+            env.equal(client.core.stats.losses > 0, True, "losses")
+            client.unsubscribe(topic)
+            await env.soon(reading)
+
+
 async def run_again(env):
     """disconnect() ends run() and what waits; the next run() goes on, with what was not
     acknowledged and with the subscriptions."""
