@@ -19,7 +19,7 @@ from flatmq_tools import interpreter
 from flatmq_tools.proxy import Proxy, Rules, Way
 
 HERE = Path(__file__).parent
-HANDSHAKE = 1200  # bytes of the broker's side, about; of the client's a third
+HANDSHAKE = 1500  # bytes of either side, or more
 pythons = pytest.mark.parametrize("python", PYTHONS)
 
 
@@ -162,8 +162,8 @@ def test_the_handshake_waits_for_the_broker(python: str, secure: SecureBroker) -
 @pythons
 @pytest.mark.parametrize("way", ["up", "down"])
 def test_a_handshake_that_is_cut(python: str, way: str, secure: SecureBroker) -> None:
-    """After each number of bytes up to some hundred, and in steps from then on."""
-    at = [*range(64), *range(64, HANDSHAKE + 600, 29)]
+    """After each number of bytes; on MicroPython, which takes longer, after each third."""
+    at = range(0, HANDSHAKE, 1 if python == "cpython" else 3)
 
     def rules(count: int) -> Rules:
         if count >= len(at):
@@ -174,7 +174,7 @@ def test_a_handshake_that_is_cut(python: str, way: str, secure: SecureBroker) ->
     with Proxy("127.0.0.1", secure.ports["broker"], rules) as proxy:
         printed = secure.run(python, "through_cuts", secure.trusting(), port=proxy.port)
         losses, *kinds = _said(printed, "losses")
-        assert int(losses) >= 64
+        assert int(losses) > 100
         assert set(kinds) <= {"tls", "closed"}
 
 
