@@ -26,7 +26,9 @@ _LISTENERS = {
     "expired": "",
     "future": "",
     "named": "",
+    "own": "",
     "mutual": "require_certificate true\ncafile {folder}/ca.pem",
+    "older": "require_certificate true\ncafile {folder}/ca.pem\ntls_version tlsv1.2",
     "modern": "tls_version tlsv1.3",
 }
 _runs = itertools.count()
