@@ -11,6 +11,19 @@ from flatmq_tools import bytecode
 # What runs while a client is made, connects or loses a connection, subscribes or unsubscribes, or
 # is given a message to be sent in pieces; and generators, of which a connection has its own.
 MAY_BE_ON_HEAP = {
+    # Coroutines: `run` and `disconnect` once, and `_publish` when there is no room.
+    "aio": {
+        "Messages.__aenter__",
+        "Messages.__aexit__",
+        "Client.run",
+        "Client.connected",
+        "Client.lost",
+        "Client._publish",
+        "Client.subscribe",
+        "Client.disconnect",
+        "Client.__aenter__",
+        "Client.__aexit__",
+    },
     "blocking": {"bound.call"},
     "unload": {"unload"},
     "client": {"silent"},

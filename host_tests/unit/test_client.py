@@ -373,6 +373,27 @@ def test_a_handler_that_raises_gets_the_message_again(qos: int, clock: Clock) ->
     assert bench.client.stats.received == 2
 
 
+@pytest.mark.parametrize("ends", ["unsubscribe", "subscribe"])
+def test_a_handler_that_raises_gets_the_message_though_others_have_left(
+    ends: str, clock: Clock
+) -> None:
+    bench = Bench(clock)
+    before, raising, after = Inbox(), Inbox(1), Inbox()
+    for topic_filter, inbox in ((b"t", before), (b"+", raising), (b"#", after)):
+        bench.client.subscribe(topic_filter, inbox, 1)
+    bench.online()
+    bench.stream.incoming.append(peer.publish(b"t", b"x", 1, 9))
+    with pytest.raises(RuntimeError):
+        bench.client.poll()
+    if ends == "unsubscribe":
+        bench.client.unsubscribe(b"t")
+    else:
+        bench.client.subscribe(b"t", Inbox(), 1)
+    bench.drain()
+    for inbox in (before, raising, after):
+        assert [payload for _, payload in inbox] == [b"x"]
+
+
 @pytest.mark.parametrize("qos", [0, 1, 2])
 def test_one_handler_that_raises_gets_the_message_again(qos: int, clock: Clock) -> None:
     inbox = Inbox(1, 3)

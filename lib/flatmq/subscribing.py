@@ -42,9 +42,8 @@ def subscribe(
     if len(kept) == most:
         raise ValueError(f"subscriptions must be at most {most}: no room for another")
     ask(router, new)
-    router.subscriptions[:] = kept
+    keep(router, kept)
     router.subscriptions.append(new)
-    router.forget()
     return new
 
 
@@ -59,13 +58,22 @@ def unsubscribe(
 
     new = Subscription(checked, None, 0, False)
     ask(router, new)
-    router.subscriptions[:] = [s for s in router.subscriptions if _narrow(s, new.filters)]
+    keep(router, [s for s in router.subscriptions if _narrow(s, new.filters)])
     for r in router.requests:
         if not (r.id or r.filters):  # it has waited for room, and is taken back
             r.granted = b""
     router.requests[:] = [r for r in router.requests if r.id or r.filters]
-    router.forget()
     return new
+
+
+def keep(router, kept):
+    """Keep these subscriptions, of those that there are. A message of which a handler raised is
+    delivered next to the subscription at `done`, which may have another place now."""
+    for s in router.subscriptions[: router.done]:
+        if s not in kept:
+            router.done -= 1
+    router.subscriptions[:] = kept
+    router.forget()
 
 
 def _narrow(s, gone):

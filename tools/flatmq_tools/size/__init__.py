@@ -29,6 +29,17 @@ class package:
     __path__ = ROOT + "/flatmq"
 sys.modules["flatmq"] = package
 """
+# What `aio` builds on is not charged to it. The 32-bit interpreter has none.
+_ASYNCIO = """
+try:
+    import asyncio
+    asyncio.Event, asyncio.Lock
+except ImportError:
+    class asyncio:
+        Event = object
+        sleep_ms = None
+    sys.modules["asyncio"] = asyncio
+"""
 _LOADED = "print('@loaded', *sorted(n[7:] for n in sys.modules if n[:7] == 'flatmq.'))"
 _NO_STUBS = "del sys.modules['socket'], sys.modules['usocket']"
 
@@ -99,7 +110,7 @@ def _weigh(sizes: Sizes, scales: Scales, library: Path, harness: Path) -> None:
         return
     order = [name for group in sizes.groups for name in group]
     code = {name: _load(name) for name in order}
-    totals = scales.held(library, harness, steps.PRELUDE + _PACKAGE, code)
+    totals = scales.held(library, harness, steps.PRELUDE + _PACKAGE + _ASYNCIO, code)
     sizes.modules[scales.title] = {
         name: n for name, n in _differences(totals).items() if name not in scales.broken
     }

@@ -1,0 +1,491 @@
+"""What a program of several tasks notices. Each public function is a scenario."""
+
+import asyncio
+
+from aio_env import cancelled, collect
+
+from flatmq.aio import Client
+
+
+async def publish_from_several_tasks(env):
+    """Eight tasks publish at once at each QoS, with room for less than half of it. Everything
+    arrives, each call returns, and nothing is left pending."""
+    async with env.client(b"p", inflight=3, tx_size=128) as client:
+        inbox = []
+        queue = client.subscribe(env.name(b"many/#"), qos=2, queue=8)
+        await env.granted(queue)
+        reading = asyncio.create_task(collect(queue, inbox, 8 * 6))
+
+        async def publish(i):
+            for k in range(6):
+                await client.publish(env.name(b"many/%d" % i), b"%d.%d" % (i, k), qos=k % 3)
+
+        await env.soon(asyncio.gather(*[publish(i) for i in range(8)]))
+        await env.soon(reading)
+        env.equal(client.core.count, 0, "records in use")
+        wanted = sorted(b"%d.%d" % (i, k) for i in range(8) for k in range(6))
+        env.equal(sorted(m[1] for m in inbox), wanted, "payloads")
+        for i in range(8):  # each task's own messages of one QoS in order
+            mine = [m[1] for m in inbox if m[0] == env.name(b"many/%d" % i) and m[2] == 1]
+            env.equal(mine, [b"%d.1" % i, b"%d.4" % i], "order")
+
+
+async def messages_at_each_qos(env):
+    """`async for` gets topic, payload, QoS and RETAIN, and publish() returns after the broker has
+    the message."""
+    async with env.client(b"c") as client:
+        topic = env.name(b"each")
+        await client.publish(topic, "kept", qos=1, retain=True)
+        inbox = []
+        queue = client.subscribe(topic, qos=2)
+        reading = asyncio.create_task(collect(queue, inbox, 4))
+        await env.until("the retained one", lambda: inbox)
+        for qos in range(3):
+            await env.soon(client.publish(topic, b"at %d" % qos, qos))
+            env.equal(client.core.count, 0, "records in use")
+        await env.soon(reading)
+        wanted = [(topic, b"kept", 1, 1)] + [(topic, b"at %d" % q, q, 0) for q in range(3)]
+        env.equal(inbox, wanted, "messages")
+        await client.publish(topic, b"", qos=1, retain=True)
+
+
+async def a_handler_as_well(env):
+    """A subscription with a handler, beside a queue that gets the same messages."""
+    async with env.client(b"h") as client:
+        seen, inbox = [], []
+        made = client.subscribe(env.name(b"both"), lambda m: seen.append(m.payload), 1)
+        queue = client.subscribe(env.name(b"+"), qos=1)
+        await env.until("SUBACK", lambda: made.granted)
+        await env.granted(queue)
+        reading = asyncio.create_task(collect(queue, inbox, 2))
+        await client.publish(env.name(b"both"), b"1", 1)
+        await client.publish(env.name(b"both"), b"2", 1)
+        await env.soon(reading)
+        env.equal(seen, [b"1", b"2"], "handler")
+        env.equal([m[1] for m in inbox], seen, "queue")
+
+
+async def a_handler_that_raises_ends_run(env):
+    """Its exception comes out of run() and of the calls that wait; the next run() delivers the
+    message again."""
+    client = env.client(b"r")
+    seen = []
+
+    def handle(message):
+        seen.append(message.payload)
+        if len(seen) == 1:
+            raise KeyError("first")
+
+    client.subscribe(env.name(b"raise"), handle, 1)
+    queue = client.subscribe(env.name(b"never"))
+    running = asyncio.create_task(client.run())
+    await env.soon(client.connected())
+    waiting = asyncio.create_task(collect(queue, [], 1))
+    sending = asyncio.create_task(client.publish(env.name(b"raise"), b"x", 1))
+    await env.until("the exception", running.done)
+    for task in (running, waiting):
+        try:
+            await env.soon(task)
+        except KeyError as e:
+            env.equal(e.args[0], "first", "exception")
+        else:
+            raise AssertionError("nothing was raised")
+    await asyncio.gather(sending, return_exceptions=True)  # acknowledged before, or not
+    running = asyncio.create_task(client.run())
+    await env.until("the message again", lambda: len(seen) == 2)
+    env.equal(seen, [b"x", b"x"], "payloads")
+    await env.soon(client.disconnect())
+    await env.soon(running)
+
+
+async def cancel_everything(env):
+    """Each await is cancelled once, and everything works afterwards."""
+    client = env.client(b"x", inflight=2, tx_size=128)
+    topic = env.name(b"cancel")
+    queue = client.subscribe(topic, qos=1)
+    # Before run(): waiting for a connection, an acknowledgement, room, the lock, a message.
+    waiting = [asyncio.create_task(client.connected())]
+    waiting += [asyncio.create_task(client.publish(topic, b"%d" % i, 1)) for i in range(5)]
+    waiting.append(asyncio.create_task(collect(queue, [], 1)))
+    await asyncio.sleep(0.02)
+    env.equal(client.core.count, 2, "accepted")
+    for task in waiting:
+        env.equal(await cancelled(task), True, "cancelled")
+    env.equal(client.publishing, [], "waiting in publish")
+    running = asyncio.create_task(client.run())
+    await env.soon(client.connected())
+    # What was accepted arrives all the same, what waited for room does not.
+    inbox = []
+    reading = asyncio.create_task(collect(queue, inbox, 2, close=False))
+    await env.soon(reading)
+    env.equal([m[1] for m in inbox], [b"0", b"1"], "accepted before the cancellation")
+    # run() itself: the connection stays, and another run() goes on with it.
+    env.equal(await cancelled(running), True, "run was cancelled")
+    sending = asyncio.create_task(client.publish(topic, b"later", 1))
+    await asyncio.sleep(0.02)
+    env.equal(sending.done(), False, "acknowledged by nobody")
+    connects = client.core.stats.connects
+    running = asyncio.create_task(client.run())
+    await env.soon(sending)
+    env.equal(client.core.stats.connects, connects, "connections")
+    inbox = []
+    await env.soon(collect(queue, inbox, 1, close=False))
+    env.equal([m[1] for m in inbox], [b"later"], "after another run")
+    # A consumer at random moments: nothing that it has not been given is lost.
+    inbox = []
+    for i in range(20):
+        reading = asyncio.create_task(collect(queue, inbox, 1000, close=False))
+        sending = asyncio.create_task(client.publish(topic, b"%d" % i, 1))
+        await asyncio.sleep(0.001 * (i % 5))
+        await cancelled(reading)
+        await env.soon(sending)
+    reading = asyncio.create_task(collect(queue, inbox, 1000, close=False))
+    await env.until("all of them", lambda: len(inbox) >= 20)
+    await cancelled(reading)
+    env.equal([m[1] for m in inbox], [b"%d" % i for i in range(20)], "each of them once")
+    leaving = asyncio.create_task(client.disconnect())
+    await asyncio.sleep(0)
+    await cancelled(leaving)
+    await env.soon(client.disconnect())
+    await env.soon(running)
+    try:
+        await client.publish(topic)
+    except env.MQTTError as e:
+        env.equal(e.kind, "closed", "kind")
+    else:
+        raise AssertionError("published after disconnect()")
+
+
+async def reconnect(env):
+    """The connection is cut again and again while a task publishes and another one reads. Both
+    go on, subscriptions are kept, and nothing is lost at QoS 1 and 2."""
+    for qos in (1, 2):
+        async with env.client(b"re%d" % qos, clean_session=False) as client:
+            topic = env.name(b"re%d" % qos)
+            queue = client.subscribe(topic, qos=qos)
+            await env.granted(queue)
+            inbox = []
+            reading = asyncio.create_task(collect(queue, inbox, 1000))
+            for i in range(12):
+                sending = asyncio.create_task(client.publish(topic, b"%d" % i, qos))
+                if i % 3 == 1:
+                    env.ask("cut")
+                    await env.soon(client.lost())
+                await env.soon(sending)
+            await env.until("all of them", lambda box=inbox: len({m[1] for m in box}) == 12)
+            env.equal(client.core.stats.losses >= 4, True, "losses")
+            if qos == 2:
+                env.equal([m[1] for m in inbox], [b"%d" % i for i in range(12)], "once each")
+            client.unsubscribe(topic)
+            await env.soon(reading)
+            await env.until("UNSUBACK", lambda: not client.core.load().requests)
+
+
+async def slow_consumer(env):
+    """A queue of two and a consumer that is slower than the sender: nothing is lost at QoS 1 and
+    2, and at QoS 0 what is lost is counted."""
+    async with env.client(b"slow", keepalive=60) as client, env.client(b"fast") as sender:
+        for qos in (1, 2):
+            topic = env.name(b"slow%d" % qos)
+            queue = client.subscribe(topic, qos=qos, queue=2)
+            await env.granted(queue)
+            inbox = []
+            reading = asyncio.create_task(collect(queue, inbox, 30, pause=0.01))
+            for i in range(30):
+                await env.soon(sender.publish(topic, b"%d" % i, qos))
+            await env.soon(reading)
+            env.equal([m[1] for m in inbox], [b"%d" % i for i in range(30)], "payloads")
+            env.equal(queue.lost, 0, "lost")
+        topic = env.name(b"slow0")
+        queue = client.subscribe(topic, queue=2)
+        await env.granted(queue)
+        for i in range(10):
+            await sender.publish(topic, b"%d" % i)
+        await env.until("the loss", lambda: queue.lost == 8)
+        inbox = []
+        await env.soon(collect(queue, inbox, 2))
+        env.equal([m[1] for m in inbox], [b"0", b"1"], "payloads")
+
+
+async def a_full_queue_outlives_the_keep_alive(env):
+    """A task that takes longer for a message than the broker waits for a sign of life."""
+    async with env.client(b"alive", keepalive=1) as client, env.client(b"fast") as sender:
+        topic = env.name(b"alive")
+        queue = client.subscribe(topic, qos=1, queue=1)
+        await env.granted(queue)
+        inbox = []
+        reading = asyncio.create_task(collect(queue, inbox, 4, pause=2.0))
+        for i in range(4):  # in one read, or several
+            await env.soon(sender.publish(topic, b"%d" % i, 1))
+        await env.soon(reading)
+        env.equal([m[1] for m in inbox], [b"0", b"1", b"2", b"3"], "payloads")
+        env.equal(client.core.stats.losses, 0, "losses")
+
+
+async def cuts_while_a_queue_is_full(env):
+    """The connections of a sender and of a slow reader are cut, some of the times while a message
+    is held. At QoS 2 everything arrives once and in order, at QoS 1 at least once."""
+    kept = {"clean_session": False}
+    async with env.client(b"slow", **kept) as client, env.client(b"fast", **kept) as sender:
+        for qos in (1, 2):
+            topic = env.name(b"cuts%d" % qos)
+            queue = client.subscribe(topic, qos=qos, queue=2)
+            await env.granted(queue)
+            inbox = []
+            reading = asyncio.create_task(collect(queue, inbox, 1000, pause=0.005))
+            for i in range(40):
+                sending = asyncio.create_task(sender.publish(topic, b"%d" % i, qos))
+                if i % 8 == 7:
+                    await asyncio.sleep(0.001 * i)
+                    env.ask("cut")
+                await env.soon(sending)
+            await env.until("all of them", lambda box=inbox: len({m[1] for m in box}) == 40)
+            if qos == 2:
+                env.equal([m[1] for m in inbox], [b"%d" % i for i in range(40)], "once, in order")
+            env.equal(client.core.stats.losses > 0, True, "losses")
+            client.unsubscribe(topic)
+            await env.soon(reading)
+
+
+async def run_again(env):
+    """disconnect() ends run() and what waits; the next run() goes on, with what was not
+    acknowledged and with the subscriptions."""
+    client = env.client(b"again")
+    topic = env.name(b"again")
+    inbox = []
+    client.subscribe(topic, lambda m: inbox.append(m.payload), 1)
+    env.ask("refuse")
+    running = asyncio.create_task(client.run())
+    sending = asyncio.create_task(client.publish(topic, b"kept", 1))
+    online = asyncio.create_task(client.connected())
+    await env.until("a try that failed", lambda: client.core.stats.losses)
+    env.equal(await env.soon(client.disconnect()), False, "DISCONNECT has left")
+    await env.soon(running)
+    for task in (sending, online):
+        try:
+            await env.soon(task)
+        except env.MQTTError as e:
+            env.equal(e.kind, "closed", "kind")
+        else:
+            raise AssertionError("it waited for nothing")
+    env.ask("accept")
+    running = asyncio.create_task(client.run())
+    await env.until("what was kept", lambda: inbox == [b"kept"])
+    await env.soon(client.publish(topic, b"new", 1))
+    await env.until("the new one", lambda: inbox == [b"kept", b"new"])
+    env.equal(await env.soon(client.disconnect()), True, "DISCONNECT has left")
+    await env.soon(running)
+
+
+async def room_in_order(env):
+    """A large message that waits for room is not overtaken by small ones."""
+    async with env.client(b"reads") as reader:
+        inbox = []
+        queue = reader.subscribe(env.name(b"order"), qos=1, queue=16)
+        await env.granted(queue)
+        reading = asyncio.create_task(collect(queue, inbox, 13))
+        client = env.client(b"order", inflight=8, tx_size=128)  # does not run yet
+        waiting = []
+        for i, size in enumerate([20, 20, 100] + [1] * 10):
+            payload = bytes([65 + i]) * size
+            waiting.append(asyncio.create_task(client.publish(env.name(b"order"), payload, 1)))
+            await env.until("its turn", lambda n=i: len(client.publishing) > n)
+        async with client:
+            await env.soon(asyncio.gather(*waiting))
+            await env.soon(reading)
+        env.equal([m[1][0] - 65 for m in inbox], list(range(13)), "order")
+
+
+async def others_leave_while_a_queue_is_full(env):
+    """A message is held for the second of two queues. The first one is closed, or replaced:
+    the second one gets the message all the same."""
+    async with env.client(b"two") as client, env.client(b"fast") as sender:
+        for way in ("close", "subscribe", "unsubscribe"):
+            topic = env.name(way.encode())
+            first = client.subscribe(env.name(b"+"), qos=1, queue=8)
+            second = client.subscribe(topic, qos=1, queue=1)
+            await env.granted(first, second)
+            for i in range(3):
+                await env.soon(sender.publish(topic, b"%d" % i, 1))
+            await env.until("a full queue", lambda q=second: client.held is q)
+            if way == "close":
+                first.close()
+            elif way == "subscribe":
+                first = client.subscribe(env.name(b"+"), qos=1, queue=8)
+            else:
+                client.unsubscribe(env.name(b"+"))
+            inbox = []
+            await env.soon(collect(second, inbox, 3))
+            env.equal([m[1] for m in inbox], [b"0", b"1", b"2"], "payloads")
+            first.close()
+
+
+async def reply_in_the_loop(env):
+    """A consumer that awaits acknowledgements while its queue is full is not stuck: the queue
+    grows."""
+    async with env.client(b"reply") as client, env.client(b"asks") as sender:
+        topic, answers = env.name(b"ask"), env.name(b"answer")
+        queue = client.subscribe(topic, qos=1, queue=1)
+        replies = sender.subscribe(answers, qos=1, queue=1)
+        await env.granted(queue, replies)
+
+        async def reply():
+            async for m in queue:
+                payload = m.payload
+                await client.publish(answers, b"re " + payload, 1)
+
+        replying = asyncio.create_task(reply())
+        inbox = []
+        reading = asyncio.create_task(collect(replies, inbox, 20))
+        for i in range(20):
+            await env.soon(sender.publish(topic, b"%d" % i, 1))
+        await env.soon(reading)
+        env.equal([m[1] for m in inbox], [b"re %d" % i for i in range(20)], "replies")
+        env.equal(await cancelled(replying), True, "cancelled")
+
+
+async def a_consumer_that_has_gone(env):
+    """A queue whose task has ended without closing it does not stop the client for ever: the
+    subscription ends when the queue is full. The rest goes on."""
+    async with env.client(b"gone") as client:
+        topic = env.name(b"gone")
+        queue = client.subscribe(topic, qos=1, queue=1)
+        await env.granted(queue)
+        reading = asyncio.create_task(collect(queue, [], 1000))
+        await asyncio.sleep(0)
+        await cancelled(reading)
+        for i in range(5):
+            await env.soon(client.publish(topic, b"%d" % i, 1))
+        await env.until("its end", lambda: queue.closed and not client.core.router.subscriptions)
+        inbox = []
+        again = client.subscribe(topic, qos=1)
+        await env.granted(again)
+        reading = asyncio.create_task(collect(again, inbox, 1))
+        await env.soon(client.publish(topic, b"again", 1))
+        await env.soon(reading)
+        env.equal([m[1] for m in inbox], [b"again"], "payloads")
+
+
+async def the_end_of_a_loop(env):
+    """`async with` unsubscribes; a second subscription to the same filter, unsubscribe() and
+    disconnect() end the loop of the first."""
+    async with env.client(b"end") as client:
+        topic = env.name(b"end")
+        async with client.subscribe(topic, qos=1) as queue:
+            reading = asyncio.create_task(collect(queue, [], 1, close=False))
+            await env.granted(queue)
+            await client.publish(topic, b"1", 1)
+            await env.soon(reading)
+        await env.until("the end", lambda: not client.core.router.subscriptions)
+        loops = []
+        for _ in range(3):
+            queue = client.subscribe(topic)
+            loops.append(asyncio.create_task(collect(queue, [], 1)))
+            await env.granted(queue)
+        await env.soon(asyncio.gather(*loops[:2]))
+        env.equal(loops[2].done(), False, "the last one goes on")
+        client.unsubscribe(topic)
+        await env.soon(loops[2])
+        queue = client.subscribe(topic)
+        last = asyncio.create_task(collect(queue, [], 1))
+        await env.granted(queue)
+    await env.soon(last)
+
+
+async def broker_away_at_start(env):
+    """connected() and publish() wait for a broker that comes later."""
+    env.ask("refuse")
+    async with env.client(b"cold") as client:
+        sending = asyncio.create_task(client.publish(env.name(b"cold"), b"1", 1))
+        online = asyncio.create_task(client.connected())
+        await env.until("a try that failed", lambda: client.core.stats.losses > 1)
+        env.equal((sending.done(), online.done()), (False, False), "done")
+        env.equal(client.core.error.kind, "closed", "kind")
+        env.ask("accept")
+        await env.soon(online)
+        await env.soon(sending)
+
+
+async def a_message_that_is_set_aside(env):
+    """publish() raises if the message is given up, and tells on_dropped."""
+    told = []
+    client = env.client(b"drop", on_dropped=lambda *a: told.append(a))
+    sending = asyncio.create_task(client.publish(env.name(b"drop"), b"1", 1))
+    await env.until("its record", lambda: client.core.count)
+    packet_id = client.core.last_id
+    async with client:
+        client.core.drop(packet_id)
+        try:
+            await env.soon(sending)
+        except env.MQTTError as e:
+            env.equal((e.kind, e.code), ("dropped", packet_id), "error")
+        else:
+            raise AssertionError("nothing was raised")
+        wanted = [(packet_id, env.name(b"drop"))]
+        env.equal([(each[0], bytes(each[1])) for each in told], wanted, "on_dropped")
+        await env.soon(client.publish(env.name(b"drop"), b"2", 1))
+
+
+async def bad_arguments(env):
+    """They raise in the task that gave them, and leave nothing behind."""
+    client = env.client(b"bad", tx_size=64)
+    for wrong in (
+        lambda: client.publish(b"a/#", b"", 1),
+        lambda: client.publish(b"a", b"", 3),
+        lambda: client.publish(b"a", bytes(100), 1),
+    ):
+        try:
+            await wrong()
+        except ValueError:
+            pass
+        else:
+            raise AssertionError("nothing was raised")
+    for options, text in (
+        ({"filters": b"a/#/b"}, "topic filter"),
+        ({"filters": b"a", "queue": 0}, "queue must be 1 to 255, not 0"),
+        ({"filters": b"a", "qos": 3}, "qos must be 0 to 2, not 3"),
+    ):
+        try:
+            client.subscribe(**options)
+        except ValueError as e:
+            env.equal(text in str(e), True, str(e))
+        else:
+            raise AssertionError("nothing was raised")
+    try:
+        Client(b"bad", env.host, qeepalive=1)
+    except TypeError as e:
+        env.equal("qeepalive" in str(e), True, str(e))
+    else:
+        raise AssertionError("nothing was raised")
+    async with client:
+        try:
+            await client.run()
+        except RuntimeError as e:
+            env.equal(str(e), "run() is running already", "text")
+        else:
+            raise AssertionError("nothing was raised")
+        await env.soon(client.publish(env.name(b"bad"), b"good", 1))
+        env.equal((client.core.pending, client.publishing), (0, []), "left behind")
+
+
+async def idle_turns(env):
+    """How often an idle client polls, and that it sleeps in between."""
+    client = env.client(b"idle")
+    polls = [0]
+    poll = client.core.poll
+
+    def counted(ms=0):
+        polls[0] += 1
+        return poll(ms)
+
+    client.core.poll = counted
+    async with client:
+        await env.soon(client.connected())
+        queue = client.subscribe(env.name(b"idle"), qos=1)
+        reading = asyncio.create_task(collect(queue, [], 1))
+        await env.granted(queue)
+        await asyncio.sleep(0.2)
+        before = polls[0]
+        await asyncio.sleep(2)
+        print("@turns", polls[0] - before)
+        await cancelled(reading)

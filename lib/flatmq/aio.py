@@ -1,0 +1,562 @@
+"""Use a client with asyncio: tasks publish and receive messages while `run` polls.
+
+Every rule of MQTT is in the client, `core`. This module waits for it, and keeps what it receives
+until a task takes it.
+"""
+
+import asyncio
+
+from .client import Client as Core
+from .client import MQTTError
+from .message import Message
+from .port import MICROPYTHON, const, ticks_add, ticks_diff, ticks_ms
+
+TYPE_CHECKING = const(0)
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+    from typing import Any
+
+    from .router import Subscription
+
+_BUSY = const(4)  # ms between two polls while an acknowledgement is awaited, at most
+_REFUSED = b"\x80"  # in SUBACK
+
+# Raised by a handler so that the client keeps the message: one object, because it must not
+# allocate; of a builtin class, because only these let go of their traceback on a board.
+_FULL = Exception("a queue of received messages is full")
+
+
+if MICROPYTHON:
+    from asyncio import sleep_ms
+    from io import BytesIO
+
+    class Turn(asyncio.Event):
+        """What a task waits for, again and again, until what it looks for has happened.
+
+        `await turn` allocates nothing, while `wait()` makes a generator each time. One object
+        serves all tasks: nothing else runs between __iter__ and the first __next__.
+        """
+
+        waiting: "Any"  # the tasks, as in Event
+        _begun = False
+        _done = StopIteration()
+
+        def wake(self):
+            """Have all tasks that wait look again."""
+            self.set()
+            self.clear()
+
+        def park(self):
+            """Have the current task run again after `wake`, when it has yielded."""
+            task: Any = asyncio.current_task()
+            self.waiting.push(task)
+            task.data = self.waiting  # cancel() takes it out of there
+
+        def __iter__(self):
+            self._begun = False
+            return self
+
+        def __next__(self):
+            if self._begun:
+                self._done.__traceback__ = None  # else it grows
+                raise self._done
+            self._begun = True
+            self.park()
+
+    class Copier:
+        """Copies bytes without a slice, which would be allocated."""
+
+        def __init__(self, size):
+            self._file = BytesIO(size)
+
+        def copy(self, buf, at, n, into):
+            """Copy `n` bytes from position `at` on to the start of `into`."""
+            f = self._file
+            f.seek(0)
+            f.write(buf, at, n)
+            f.seek(0)
+            f.readinto(into, n)
+
+    class Acknowledgement:
+        """What `publish` returns on a board; it has the methods of a coroutine. A `client` uses
+        it again when the wait is over, so that the next `publish` need not allocate one."""
+
+        def __init__(self, client):
+            self.packet_id = 0
+            self._client = client
+            self._task = None  # the one that waits
+            self._done = StopIteration()
+
+        def __iter__(self):
+            return self
+
+        def __next__(self):
+            client = self._client
+            if self._task is None:
+                task = asyncio.current_task()
+                if client.begin(self.packet_id, task):
+                    self._task = task
+            if self._task is not None and client.waits(self.packet_id):
+                client.turn.park()
+                return
+            e = self.close()
+            if e is not None:
+                raise e
+            self._done.__traceback__ = None
+            raise self._done
+
+        def send(self, value):
+            """Go on, as a task does."""
+            return self.__next__()
+
+        def throw(self, e, *_):
+            """End the wait by an exception. asyncio throws into tasks that have ended, too: then
+            another one may use this already."""
+            if self._task is asyncio.current_task():
+                self.close()
+            raise e
+
+        def close(self):
+            """End the wait. Returns why the message is not acknowledged, None if it is."""
+            e = None
+            if self._task is not None:
+                e = self._client.end(self.packet_id, self._task)
+                self._task = None
+            self._client.spare.append(self)
+            return e
+
+    def acknowledgement(client: "Client", packet_id: int) -> "Any":
+        """Return what waits until a message is acknowledged."""
+        made = client.spare.pop() if client.spare else Acknowledgement(client)
+        made.packet_id = packet_id
+        return made
+
+else:
+    from .aio_cpython import Copier, Turn, acknowledgement, sleep_ms, taking
+
+
+class Messages:
+    """The messages of a subscription, for one task that takes them with `async for`.
+
+    Up to `queue` messages wait here, in memory that is used again: a message is valid until the
+    task asks for the next one. A message is acknowledged when it is put here.
+
+    If the queue is full, a QoS 0 message is thrown away and counted in `lost`. For a QoS 1 or 2
+    message the client stops reading until there is room, so that none is lost, and its
+    acknowledgements and other subscriptions wait meanwhile. A queue whose own task waits in
+    `publish` grows instead; otherwise that task would wait for an acknowledgement behind the
+    message for which there is no room.
+
+    The loop ends after `close()` or `client.disconnect()`, and if another call of `subscribe` or
+    `unsubscribe` has ended the subscription; first it gets what has arrived. MQTTError comes out
+    of it if the broker has refused the subscription. A task that leaves the loop must call
+    `close()`, or use `async with`. If it ends without that, the subscription ends when the queue
+    is full.
+    """
+
+    subscription: "Subscription"
+    lost: int  # QoS 0 messages for which there was no room
+    closed: bool  # the subscription is over
+
+    def __init__(self, client: "Client", queue: int) -> None:
+        self.lost = 0
+        self.closed = False
+        self._client = client
+        self._task: Any = None  # the one that takes the messages
+        # A ring of messages, each in what hands it to the task. `_taken`: the task has the first.
+        self._ring = [self._place() for _ in range(queue)]
+        self._first = self._count = 0
+        self._taken = False
+
+    def _place(self):
+        return StopIteration(Message(bytearray(self._client.core.options["rx_size"])))
+
+    def take(self, message: Message) -> None:
+        """Handle a message of the subscription."""
+        if self.closed:
+            return
+        if self._count == len(self._ring):
+            if self._abandoned():
+                return
+            if not message.qos:
+                self.lost += 1
+                return
+            if not self._grow():
+                self._client.held = self
+                _FULL.__traceback__ = None
+                raise _FULL
+        i = self._first + self._count
+        if i >= len(self._ring):
+            i -= len(self._ring)
+        self._put(message, self._ring[i].value)
+        self._count += 1
+
+    def _put(self, message, place):
+        at = message.topic_at
+        n = message.end - at
+        self._client.copier.copy(message.buf, at, n, place.buf)
+        place.set_flags(message.first)
+        place.id = message.id
+        place.topic_end = message.topic_end - at
+        place.at = message.at - at
+        place.end = n
+
+    def _grow(self):
+        """Whether the task of this queue waits in `publish`, and there is another place now."""
+        if self._task not in self._client.publishing:
+            return False
+        try:
+            self._ring.insert(self._first, self._place())
+        except MemoryError:
+            return False
+        self._first += 1
+        return True
+
+    def is_full(self) -> bool:
+        """Whether there is no room, and none can be made."""
+        if self._count < len(self._ring) or self._abandoned():
+            return False
+        return self._task not in self._client.publishing
+
+    def _abandoned(self):
+        """Whether it is closed, or nobody has closed it and its task has ended."""
+        if self._task is not None and self._task.done():
+            self.close()
+        return self.closed
+
+    def close(self) -> None:
+        """End the subscription."""
+        if not self.closed:
+            self.closed = True
+            self._client.closing = True
+
+    def _next(self):
+        """Return what has the next message, None to wait for it. StopAsyncIteration at the end;
+        MQTTError if the subscription was refused; what has ended `run`."""
+        if self._count:
+            self._taken = True
+            return self._ring[self._first]
+        if self.closed or self._client.disconnected:
+            raise StopAsyncIteration
+        if self._client.failed is not None:
+            raise self._client.failed
+        granted = self.subscription.granted
+        if granted and _REFUSED in granted:
+            raise MQTTError("refused", f"SUBACK: {self.subscription.filters}", 0x80)
+        return None
+
+    def __aiter__(self) -> "Messages":
+        return self
+
+    def __anext__(self) -> "Any":
+        if self._taken:
+            self._taken = False
+            self._count -= 1
+            self._first += 1
+            if self._first == len(self._ring):
+                self._first = 0
+        self._task = asyncio.current_task()
+        return self  # what `async for` awaits: a coroutine would be allocated for each message
+
+    def __iter__(self) -> "Messages":
+        return self
+
+    def __next__(self) -> None:
+        # On a board: what `await` calls until it raises.
+        found = self._next()
+        if found is not None:
+            found.__traceback__ = None  # else it grows
+            raise found
+        self._client.turn.park()
+
+    if not MICROPYTHON:
+
+        def __await__(self) -> "Generator[Any, Any, Any]":
+            return taking(self._next, self._client.turn)
+
+    async def __aenter__(self) -> "Messages":
+        return self
+
+    async def __aexit__(self, *error: "Any") -> None:
+        self.close()
+
+
+class Client:
+    """An MQTT client for asyncio. It takes the arguments of `flatmq.Client`, which is in `core`:
+    its `stats`, `error`, `set_will` and the like are used there.
+
+    Nothing is sent or received unless `run` runs, in a task of its own; `async with` starts and
+    ends that. All other calls may come from any number of tasks of the same event loop, and each
+    may be cancelled. A cancelled `publish` does not take an accepted message back.
+
+    Handlers given to `subscribe` are called by `run`. What one raises comes out of `run`, and out
+    of every call that waits; the message is delivered again after the next `run()`.
+    """
+
+    def __init__(self, *args: "Any", **options: "Any") -> None:
+        self.core = Core(*args, **options)
+        self._on_dropped = self.core.on_dropped
+        self.core.on_dropped = self._note
+        self.turn: Any = Turn()  # wakes after a poll in which something has happened
+        self.copier = Copier(self.core.options["rx_size"])
+        self.publishing: list[Any] = []  # tasks that wait in `publish`
+        self.spare: list[Any] = []  # objects of Acknowledgement that nobody uses
+        self.held: Any = None  # the queue for which the client keeps a message
+        self.closing = False  # a queue was closed, and is still subscribed
+        self.disconnected = False  # by `disconnect`
+        self.failed: Any = None  # the exception that has ended `run`
+        self._queues: list[Messages] = []
+        self._accept = self.core.publish
+        self._packet_id: int | None = None  # of the message that was accepted last
+        self._room = asyncio.Lock()  # whoever has it is the next that gets room to publish
+        self._awaited: list[int] = []  # packet identifiers for which tasks wait,
+        self._dropped: list[MQTTError] = []  # and of those the ones that were set aside
+        self._running = False
+        self._runner: Any = None  # the task that `async with` has started
+
+    async def run(self, idle_ms: int = 20) -> None:
+        """Connect, poll, and reconnect after each loss, until `disconnect` or until the task is
+        cancelled. After a cancellation the connection stays as it is, and another `run` goes on.
+
+        It sleeps between polls: not at all after one in which something came in, then longer
+        and longer, up to `idle_ms`. While a message waits for its acknowledgement, 4 ms at most.
+        A name lookup blocks the event loop. RuntimeError if it runs already; else it raises what
+        a handler raises.
+        """
+        if self._running:
+            raise RuntimeError("run() is running already")
+        core = self.core
+        self._running = True
+        self.disconnected = online = False
+        self.failed = None
+        ms = 0
+        beat = core.options["keepalive"] * 500  # ms between two PINGREQs while nothing is read
+        since = ticks_ms()
+        try:
+            core.start()
+            while not self.disconnected:
+                moved = False
+                if self.closing:
+                    self._unsubscribe()
+                if self.held is not None and core.connected and self.held.is_full():
+                    core.flush()
+                    if beat and ticks_diff(ticks_ms(), since) > beat:
+                        core.ping()
+                        core.asked = False  # the answer is read some time later
+                        since = ticks_ms()
+                else:
+                    self.held = None
+                    since = ticks_ms()
+                    try:
+                        moved = core.poll()
+                    except Exception as e:
+                        if e is not _FULL:
+                            raise
+                        moved = True
+                if moved or online != core.connected:
+                    online = core.connected
+                    ms = 0
+                    self.turn.wake()
+                else:
+                    ms = min(ms * 2 or 1, idle_ms)
+                    if core.connected and (core.pending or self.held is not None):
+                        ms = min(ms, _BUSY)
+                    if self._room.locked():
+                        self.turn.wake()  # what was sent has made room
+                await sleep_ms(ms)
+        except Exception as e:
+            self.failed = e
+            raise
+        finally:
+            self._running = False
+            self.turn.wake()
+
+    async def connected(self) -> None:
+        """Wait until the broker has accepted the connection. MQTTError if it refuses; `run` goes
+        on trying."""
+        core = self.core
+        while not core.connected:
+            self._check()
+            if core.error is not None and core.error.kind == "refused":
+                raise core.error
+            await self.turn
+
+    async def lost(self) -> None:
+        """Wait until there is no connection."""
+        while self.core.connected:
+            await self.turn
+
+    def publish(
+        self,
+        topic: "bytes | str",
+        payload: "bytes | bytearray | memoryview | str" = b"",
+        qos: int = 0,
+        retain: bool = False,
+    ) -> "Any":
+        """`await publish(...)` publishes a message. It waits for room if there is none, and at
+        QoS 1 and 2 until the broker has acknowledged the message, across reconnects.
+
+        What is returned can be awaited once, or given to `create_task`, `gather` or `wait_for`. If
+        there is room, the message is accepted by the call; tasks get room in the order in which
+        they began to wait for it. Allocates nothing if there is room, the topic is bytes and the
+        payload is bytes or another buffer.
+
+        ValueError and TypeError as from `flatmq.Client.publish`; MQTTError of the kind "dropped"
+        if the message was set aside (see `give_up`), with its packet identifier in `code`, and of
+        the kind "closed" after `disconnect`. What is not acknowledged then is kept for the next
+        `run`.
+        """
+        self._check()
+        self._packet_id = None
+        # A call of a method takes one word more, and the frame would be on the heap.
+        if not self._room.locked():
+            self._packet_id = (self._accept)(topic, payload, qos, retain)
+        if self._packet_id is None:
+            return (self._publish)(topic, payload, qos, retain)
+        self.core.flush()
+        return acknowledgement(self, self._packet_id)
+
+    async def _publish(self, topic, payload, qos, retain):
+        """Publish a message as soon as there is room."""
+        task = asyncio.current_task()
+        self.publishing.append(task)
+        try:
+            async with self._room:
+                while True:
+                    packet_id = self.core.publish(topic, payload, qos, retain)
+                    if packet_id is not None:
+                        break
+                    await self.turn
+                    self._check()
+                    self.core.flush()
+        finally:
+            self.publishing.remove(task)
+        self.core.flush()
+        await acknowledgement(self, packet_id)
+
+    def begin(self, packet_id: int, task: "Any") -> bool:
+        """A task begins to wait for an acknowledgement. Returns whether there is any to come."""
+        if packet_id:
+            self.publishing.append(task)
+            self._awaited.append(packet_id)
+        return packet_id != 0
+
+    def waits(self, packet_id: int) -> bool:
+        """Whether an acknowledgement may still come."""
+        return packet_id in self.core.ids and not self.disconnected and self.failed is None
+
+    def end(self, packet_id: int, task: "Any") -> "Any":
+        """A task waits no longer. Returns why the message is not acknowledged, None if it is."""
+        self.publishing.remove(task)
+        self._awaited.remove(packet_id)
+        for e in self._dropped:
+            if e.code == packet_id:
+                self._dropped.remove(e)
+                return e
+        return self._ended() if packet_id in self.core.ids else None
+
+    def subscribe(
+        self,
+        filters: "bytes | str | list[bytes] | list[str]",
+        handler: "Callable[[Message], None] | None" = None,
+        qos: int = 0,
+        chunks: bool = False,
+        queue: int = 4,
+    ) -> "Any":
+        """Subscribe to a topic filter, or to a list of them, at up to `qos`.
+
+        Without a handler, return `Messages` to be used with `async for`; `queue` messages of up
+        to `rx_size` bytes wait there, 1 to 255. With one, return the Subscription: see
+        `flatmq.Client.subscribe`, also for what is raised.
+        """
+        if handler is not None:
+            made = self.core.subscribe(filters, handler, qos, chunks)
+            self._end()
+            return made
+        from .unload import unload
+        from .wire import number
+
+        number("queue", queue, 1, 255)
+        unload("wire")
+        messages = Messages(self, queue)
+        messages.subscription = self.core.subscribe(filters, messages.take, qos)
+        self._end()
+        self._queues.append(messages)
+        return messages
+
+    def unsubscribe(self, filters: "bytes | str | list[bytes] | list[str]") -> "Subscription":
+        """End the subscription to a topic filter, or to each of a list of them: see
+        `flatmq.Client.unsubscribe`."""
+        made = self.core.unsubscribe(filters)
+        self._end()
+        return made
+
+    async def disconnect(self, timeout_ms: int = 1000) -> bool:
+        """Send what is queued and DISCONNECT, and end `run`. What is not acknowledged is kept for
+        the next `run`. Returns whether DISCONNECT has left; if not, the broker publishes the will.
+
+        It takes up to `timeout_ms`. The last part, until the broker closes the connection, blocks
+        the event loop: one round trip.
+        """
+        core = self.core
+        end = ticks_add(ticks_ms(), timeout_ms)
+        while core.connected and core.queued and ticks_diff(end, ticks_ms()) > 0:
+            await sleep_ms(1)
+            core.flush()
+        gone = core.disconnect(max(ticks_diff(end, ticks_ms()), 0))
+        self.disconnected = True
+        self.turn.wake()
+        while self._running:
+            await self.turn
+        return gone
+
+    async def __aenter__(self) -> "Client":
+        self._runner = asyncio.create_task(self.run())
+        while not (self._running or self._runner.done()):
+            await sleep_ms(0)
+        return self
+
+    async def __aexit__(self, kind: "Any", *error: "Any") -> None:
+        await self.disconnect()
+        try:
+            await self._runner
+        except Exception:
+            if kind is None:
+                raise
+
+    def _ended(self):
+        """Return what has ended `run`, None if it goes on or was cancelled."""
+        if self.failed is None and self.disconnected:
+            return MQTTError("closed", "disconnect() was called")
+        return self.failed
+
+    def _check(self):
+        """Raise what has ended `run`."""
+        if self.failed is not None or self.disconnected:
+            raise self._ended()
+
+    def _note(self, packet_id, topic, reason):
+        """Note that the client has set a message aside."""
+        if packet_id in self._awaited:
+            self._dropped.append(MQTTError("dropped", reason, packet_id))
+        if self._on_dropped is not None:
+            self._on_dropped(packet_id, topic, reason)
+
+    def _unsubscribe(self):
+        """End the subscriptions of the queues that were closed."""
+        self.closing = False
+        for each in self._queues:
+            if each.closed:
+                self.core.unsubscribe(each.subscription.filters)
+        self._end()
+
+    def _end(self):
+        """Close the queues whose subscription is over."""
+        left = []
+        for each in self._queues:
+            if each.subscription in self.core.load().subscriptions:
+                left.append(each)
+            else:
+                each.closed = True
+        self._queues = left
+        self.turn.wake()

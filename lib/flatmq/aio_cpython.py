@@ -1,0 +1,61 @@
+"""What `aio` needs on CPython, where allocation does not matter."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Generator
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .aio import Client
+
+
+class Turn(asyncio.Event):
+    """What tasks wait for, again and again."""
+
+    def wake(self) -> None:
+        """Have all tasks that wait look again."""
+        self.set()
+        self.clear()
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        return self.wait().__await__()
+
+
+class Copier:
+    """Copies bytes."""
+
+    def __init__(self, size: int) -> None:
+        pass
+
+    def copy(self, buf: bytearray, at: int, n: int, into: bytearray) -> None:
+        """Copy `n` bytes from position `at` on to the start of `into`."""
+        into[0:n] = memoryview(buf)[at : at + n]
+
+
+def sleep_ms(t: int) -> Coroutine[Any, Any, None]:
+    """Sleep for `t` milliseconds."""
+    return asyncio.sleep(t / 1000)
+
+
+def taking(look: Callable[[], Any], turn: Turn) -> Generator[Any, Any, Any]:
+    """Wait until `look` returns something, and return its `value`."""
+    while True:
+        found = look()
+        if found is not None:
+            return found.value
+        yield from turn.__await__()
+
+
+async def acknowledgement(client: Client, packet_id: int) -> None:
+    """Wait until a message is acknowledged."""
+    task = asyncio.current_task()
+    if not client.begin(packet_id, task):
+        return
+    try:
+        while client.waits(packet_id):
+            await client.turn
+    finally:
+        e = client.end(packet_id, task)
+    if e is not None:
+        raise e
