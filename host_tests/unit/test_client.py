@@ -6,6 +6,7 @@ import gc
 import random
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from fake_link import Bench, Clock, FakeLink, fake_clock
@@ -392,6 +393,33 @@ def test_a_handler_that_raises_gets_the_message_though_others_have_left(
     bench.drain()
     for inbox in (before, raising, after):
         assert [payload for _, payload in inbox] == [b"x"]
+
+
+@pytest.mark.parametrize("change", ["earlier", "own", "later", "own again", "earlier again"])
+@pytest.mark.parametrize("qos", [0, 1])
+def test_a_handler_may_change_subscriptions(change: str, qos: int, clock: Clock) -> None:
+    """Whoever was subscribed when the message came gets it once, unless it has left before."""
+    bench = Bench(clock)
+    client = bench.client
+    inboxes = {b"t": Inbox(), b"+": Inbox(), b"#": Inbox()}
+    new = Inbox()
+    target = {"earlier": b"t", "own": b"+", "later": b"#"}[change.split(maxsplit=1)[0]]
+
+    def changing(message: Any) -> None:
+        inboxes[b"+"](message)
+        assert len(inboxes[b"+"]) == 1
+        client.unsubscribe(target)
+        if change.endswith("again"):
+            client.subscribe(target, lambda m: (new(m), changing(m)), qos)
+
+    client.subscribe(b"t", inboxes[b"t"], qos)
+    client.subscribe(b"+", changing, qos)
+    client.subscribe(b"#", inboxes[b"#"], qos)
+    bench.online()
+    bench.stream.incoming.append(peer.publish(b"t", b"x", qos, 9 if qos else 0))
+    bench.drain()
+    assert [len(inbox) for inbox in inboxes.values()] == [1, 1, 0 if change == "later" else 1]
+    assert not new
 
 
 @pytest.mark.parametrize("qos", [0, 1, 2])

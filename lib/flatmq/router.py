@@ -74,7 +74,8 @@ class Router:
         self.names.append(_NEVER)
         self._routes: list[Any] = [None] * (_SEEN + 1)  # the handler, if there is exactly one
         self.last = self._oldest = 0
-        self.done = 0  # subscriptions that are done with a message of which a handler raised
+        self.done = 0  # subscriptions that are done with a message that others still get,
+        self.last = 0  # and those that were there when it came
         self.forget()
 
     def forget(self) -> None:
@@ -203,13 +204,19 @@ class Router:
 
     def call(self, chunks: bool) -> bool:
         """Call the handlers of a message. Returns whether there is any."""
-        i = self.next(self.done, chunks)
         found = self.done > 0
-        while i >= 0:
+        self.last = len(self.subscriptions)  # a handler may add others, for the next message
+        while True:
+            i = self.next(self.done, chunks)
+            if i < 0 or i >= self.last:
+                break
             self.done = i  # where to go on, should this one raise
-            self.subscriptions[i].handler(self.message)
+            s = self.subscriptions[i]
+            s.handler(self.message)
             found = True
-            i = self.next(i + 1, chunks)
+            # A handler may have ended its own subscription, or one before it.
+            if self.done < self.last and self.subscriptions[self.done] is s:
+                self.done += 1
         self.done = 0
         options = self.client.options
         if found or options["on_message"] is None or (chunks and not options["chunks"]):

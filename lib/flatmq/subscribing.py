@@ -67,11 +67,12 @@ def unsubscribe(
 
 
 def keep(router, kept):
-    """Keep these subscriptions, of those that there are. A message of which a handler raised is
-    delivered next to the subscription at `done`, which may have another place now."""
-    for s in router.subscriptions[: router.done]:
-        if s not in kept:
-            router.done -= 1
+    """Keep these subscriptions, of those that there are. What is counted of them for a message
+    that is being delivered, `done` and `last`, may have another place now."""
+    for i in range(len(router.subscriptions), 0, -1):
+        if router.subscriptions[i - 1] not in kept:
+            router.done -= i <= router.done
+            router.last -= i <= router.last
     router.subscriptions[:] = kept
     router.forget()
 
