@@ -13,9 +13,9 @@ from typing import Any
 from flatmq import MQTTError
 from flatmq.router import Subscription
 
+from ..tls_link import TLS
 from .log import Writer
 from .receive import BulkClient
-from .tls import TLS
 
 TURN_MS = 100  # a turn of a thread waits this long, at most
 _TX_SIZE = 1 << 20  # bytes: a SUBSCRIBE has all filters in one packet

@@ -36,6 +36,7 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from ..trust import Trust, TrustError
 from . import log
 from .ingest import Ingest
 from .options import OptionError, Settings, Tls, parse
@@ -357,16 +358,23 @@ def _ingest(settings: Settings, writer: log.Writer) -> Ingest:
     )
 
 
+def _path(name: str | None) -> Path | None:
+    return Path(name) if name else None
+
+
 def _context(tls: Tls | None) -> ssl.SSLContext | None:
     if tls is None:
         return None
+    trust = Trust(
+        ca=_path(tls.ca_file),
+        cert=_path(tls.cert_file),
+        key=_path(tls.key_file),
+        pins=tls.pins,
+        key_password=tls.key_password,
+        ciphers=tls.ciphers,
+        names={"ca": "caFile", "cert": "certFile", "key": "keyFile"},
+    )
     try:
-        context = ssl.create_default_context(cafile=tls.ca_file)
-        if tls.ciphers:
-            context.set_ciphers(tls.ciphers)
-        if tls.cert_file:
-            context.load_cert_chain(tls.cert_file, tls.key_file, tls.key_password)
-    except (ssl.SSLError, OSError) as error:
-        files = ", ".join(filter(None, tls[:3]))
-        raise SourceError(f"TLS: {files}: {error}") from error
-    return context
+        return trust.context()
+    except TrustError as error:
+        raise SourceError(str(error)) from error
