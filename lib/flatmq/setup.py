@@ -70,7 +70,9 @@ def make(c: "Client", *args: "Any", **given: "Any") -> None:
     c.on_dropped = o["on_dropped"]
     c.outgoing = c.incoming = silent()
     c.hello = hello_of(o)
-    c.link = o["link"] or tcp(o["host"], o["port"])
+    security = o.pop("tls")  # the options are kept, and it may hold certificates
+    make_link = security.link if security else tcp
+    c.link = o["link"] or make_link(o["host"], o["port"])
     unload("setup", "wire", "topic")
 
 
@@ -83,7 +85,9 @@ def tcp(host: str, port: int) -> "Any":
     return TCP(host, port)
 
 
-def options(client_id: "bytes | str", host: str = "", port: int = 1883, **given: "Any") -> dict:
+def options(
+    client_id: "bytes | str", host: str = "", port: "int | None" = None, **given: "Any"
+) -> dict:
     """Return the arguments of a client as a dict. TypeError or ValueError for a bad one."""
     o: dict[str, Any] = {
         "user": None,
@@ -102,6 +106,7 @@ def options(client_id: "bytes | str", host: str = "", port: int = 1883, **given:
         "give_up": 5,
         "answers": _ANSWERS,
         "link": None,
+        "tls": None,
         "on_message": None,
         "chunks": False,
         "on_dropped": None,
@@ -110,6 +115,8 @@ def options(client_id: "bytes | str", host: str = "", port: int = 1883, **given:
         if name not in o:
             raise TypeError(f"Client has no argument {name!r}")
     o.update(given)
+    if port is None:
+        port = 8883 if o["tls"] else 1883
     o.update({"client_id": client_id, "host": host, "port": port, "will": None})
     for name, least, most in (
         ("version", 3, 4),
@@ -130,6 +137,10 @@ def options(client_id: "bytes | str", host: str = "", port: int = 1883, **given:
         if not isinstance(host, str) or not host:
             raise ValueError(f"host must be a name or an address, not {host!r}")
         number("port", port, 1, 65535)
+    if o["tls"] and not hasattr(o["tls"], "link"):
+        raise TypeError(f"tls must be a TLS, not {o['tls']!r}")
+    if o["tls"] and o["link"]:
+        raise ValueError("tls must be None with a link: the link decides")
     for name in ("on_message", "on_dropped"):
         if o[name] is not None and not callable(o[name]):
             raise TypeError(f"{name} must be callable, not {o[name]!r}")
