@@ -18,9 +18,10 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.serialization import Encoding
 from rich.console import Console
 
+from flatmq.stream_tls_pin import digest_of
+
 from . import certificates
 from .address import TLS_PORT, address
-from .trust import pin_of
 
 PATIENCE = 10.0  # seconds for each of the connections
 _PIECE = 16384  # bytes read at once
@@ -371,7 +372,7 @@ def _settings(
     )
     mine = " --set broker.tls.cert=FILE --set broker.tls.key=FILE" if found.needs else ""
     der = found.chain[0].public_bytes(Encoding.DER)
-    pin = base64.b64encode(pin_of(der)).decode()
+    pin = base64.b64encode(digest_of(der)).decode()
     yield "For a board, by the authority (it needs the time):"
     if verdict.authority is None:
         yield f"  not possible yet: {_unknown()}"

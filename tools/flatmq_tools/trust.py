@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import base64
-import hashlib
 import re
 import ssl
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, cast
+
+from flatmq.stream_tls_cpython import Link
+from flatmq.stream_tls_pin import digest_of
+
+if TYPE_CHECKING:
+    from flatmq.stream_tls import TLS
 
 OPTIONS = {"ca": "--ca", "cert": "--cert", "key": "--key", "pin": "--pin"}
 """What a user knows each file by."""
@@ -38,45 +43,11 @@ def pins(text: str, option: str = "--pin") -> tuple[bytes, ...]:
     return tuple(found)
 
 
-def public_key(der: bytes) -> bytes:
-    """Return the SubjectPublicKeyInfo of a certificate, both in DER (RFC 5280, section 4.1).
-    ValueError if it is none."""
-    try:
-        certificate, _ = _content(der, 0)
-        at, _ = _content(der, certificate)  # into TBSCertificate
-        if der[at] == 0xA0:  # version
-            _, at = _content(der, at)
-        for _ in range(5):  # serialNumber, signature, issuer, validity, subject
-            _, at = _content(der, at)
-        _, end = _content(der, at)
-    except IndexError as error:
-        raise ValueError("not a certificate in DER") from error
-    return der[at:end]
-
-
-def _content(der: bytes, at: int) -> tuple[int, int]:
-    """Where the content of the value at `at` begins and where it ends."""
-    length = der[at + 1]
-    at += 2
-    if length >= 0x80:
-        count = length & 0x7F
-        length = int.from_bytes(der[at : at + count], "big")
-        at += count
-    if at + length > len(der):
-        raise IndexError(length)
-    return at, at + length
-
-
-def pin_of(der: bytes) -> bytes:
-    """Return the SHA-256 of a certificate's public key (RFC 7469, section 2.4)."""
-    return hashlib.sha256(public_key(der)).digest()
-
-
 def _check(context: ssl.SSLContext, der: bytes | None) -> None:
     """Raise PinError if `context` has pins and the certificate has the key of none of them."""
     if not isinstance(context, Context) or not context.pins:
         return
-    found = pin_of(der) if der else b""
+    found = digest_of(der) if der else b""
     if found not in context.pins:
         shown = base64.b64encode(found).decode()
         raise PinError(
@@ -112,7 +83,8 @@ class Context(ssl.SSLContext):
 
 @dataclass(frozen=True)
 class Trust:
-    """How to connect to a broker with TLS.
+    """How to connect to a broker with TLS. A client of flatmq takes its `link`, others
+    its `context`.
 
     ca        file with the authorities that may have signed the broker's certificate, PEM or DER;
               None for those of this machine
@@ -130,6 +102,14 @@ class Trust:
     ciphers: str | None = None
     names: Mapping[str, str] = field(default_factory=lambda: OPTIONS)
     """What errors call each of the files."""
+    server_hostname: str | None = None
+    """The name that the certificate must have; None: that of the host."""
+
+    def link(self, host: str, port: int) -> Link:
+        """Return a link for a client. TrustError if a file cannot be used."""
+        context = self.context()
+        context.pins = ()  # the link checks them, and says in the client's words what is wrong
+        return Link(cast("TLS", self), host, port, context)
 
     def context(self) -> Context:
         """Return a context that verifies the broker. TrustError if a file cannot be used."""

@@ -18,7 +18,6 @@ from flatmq.message import Message
 
 from . import senml
 from .password import PASSWORD
-from .tls_link import TLS
 from .trust import Trust
 
 FILTERS = ["dev/+/status", "dev/+/telemetry"]
@@ -152,7 +151,7 @@ def main(
         port,
         user=user,
         password=os.environ.get(PASSWORD),
-        link=TLS(host, port, trust.context()) if trust else None,
+        link=trust.link(host, port) if trust else None,
     )
     end = None if seconds is None else time.monotonic() + seconds
     with contextlib.ExitStack() as stack:

@@ -94,7 +94,7 @@ def ingest(
             worker = Ingest(
                 log, where, filters, qos, client_id, user=user,
                 password=os.environ.get(PASSWORD) if user else None, keepalive=keepalive,
-                tls=trust.context() if trust else None,
+                tls=trust,
             )  # fmt: skip
             command.main(
                 worker, target, every_s=every, metrics=metrics, metrics_s=metrics_every,

@@ -12,7 +12,6 @@ import contextlib
 import itertools
 import os
 import signal
-import ssl
 import sys
 import threading
 import time
@@ -342,30 +341,33 @@ def _opened(settings: Settings) -> log.Writer:
 
 def _ingest(settings: Settings, writer: log.Writer) -> Ingest:
     assert settings.host is not None
-    return Ingest(
-        writer,
-        (settings.host, settings.port),
-        settings.filters,
-        settings.qos,
-        settings.client_id,
-        clean_session=settings.clean_session,
-        user=settings.username,
-        password=settings.password,
-        keepalive=settings.keep_alive,
-        version=settings.version,
-        timeout=settings.timeout,
-        tls=_context(settings.tls),
-    )
+    try:
+        return Ingest(
+            writer,
+            (settings.host, settings.port),
+            settings.filters,
+            settings.qos,
+            settings.client_id,
+            clean_session=settings.clean_session,
+            user=settings.username,
+            password=settings.password,
+            keepalive=settings.keep_alive,
+            version=settings.version,
+            timeout=settings.timeout,
+            tls=_trust(settings.tls),
+        )
+    except TrustError as error:
+        raise SourceError(str(error)) from error
 
 
 def _path(name: str | None) -> Path | None:
     return Path(name) if name else None
 
 
-def _context(tls: Tls | None) -> ssl.SSLContext | None:
+def _trust(tls: Tls | None) -> Trust | None:
     if tls is None:
         return None
-    trust = Trust(
+    return Trust(
         ca=_path(tls.ca_file),
         cert=_path(tls.cert_file),
         key=_path(tls.key_file),
@@ -374,7 +376,3 @@ def _context(tls: Tls | None) -> ssl.SSLContext | None:
         ciphers=tls.ciphers,
         names={"ca": "caFile", "cert": "certFile", "key": "keyFile"},
     )
-    try:
-        return trust.context()
-    except TrustError as error:
-        raise SourceError(str(error)) from error
