@@ -9,6 +9,7 @@ import ipaddress
 import socket
 import ssl
 import time
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +17,7 @@ from pathlib import Path
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.utils import CryptographyDeprecationWarning
 from rich.console import Console
 
 from flatmq.stream_tls_pin import digest_of
@@ -212,9 +214,11 @@ def verified(host: str, port: int, chain: list[x509.Certificate], ca: Path | Non
         except OSError:
             pass  # it needs a client certificate, and has passed by then
     # Of the authorities of a folder these are those that were needed.
-    for der in context.get_ca_certs(binary_form=True):
-        with contextlib.suppress(ValueError):
-            verdict.trusted.append(x509.load_der_x509_certificate(der))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CryptographyDeprecationWarning)  # of old authorities
+        for der in context.get_ca_certs(binary_form=True):
+            with contextlib.suppress(ValueError):
+                verdict.trusted.append(x509.load_der_x509_certificate(der))
     verdict.authority = _authority(chain, verdict.trusted)
     return verdict
 
