@@ -35,7 +35,7 @@ MAY_BE_ON_HEAP = {
     "refused": {"lost.<genexpr>", "OneByOne._set_aside"},
     "resend": {"Resend.lost", "set_aside"},
     "senml": {"Pack.__init__", "Pack.__init__.<listcomp>", "_check_name"},
-    "setup": {"options", "connect", "set_will"},
+    "setup": {"make", "options", "connect", "set_will"},
     "show": {"_numbers.<listcomp>", "explained"},
     "spool": {"Spool.__init__"},
     # And what runs when something on flash was not whole, or failed, or is set aside.
@@ -51,6 +51,20 @@ MAY_BE_ON_HEAP = {
     },
     "subscribing": {"subscribe", "check", "check.<listcomp>", "unsubscribe"},
     "stream_tcp": {"TCP.connect"},
+    # While a link is made, connects or is closed, and for an error.
+    "stream_tls": {"TLS.__init__"},
+    "stream_tls_board": {
+        "Link._verify",
+        "Link.why",
+        "Link.static string 71",  # close
+    },
+    "stream_tls_errors": {
+        "failure",
+        "failure.<listcomp>",
+        "of_board",
+        "of_board.<listcomp>",
+    },
+    "stream_tls_pin": {"digests"},
     "stream_uart": {"<module>"},  # once, when it is imported
     "writer": {"writing"},
     "wire": {"field", "packet"},

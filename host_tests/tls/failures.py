@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 if __name__ == "__main__":
-    sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[2] / "tools")]
+    ROOT = Path(__file__).parents[2]
+    sys.path[:0] = [str(ROOT / name) for name in ("host_tests", "tools", "lib")]
 
 from secure_broker import PYTHONS, SecureBroker
 

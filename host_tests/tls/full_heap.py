@@ -1,5 +1,5 @@
-"""Reconnects in a heap that the application has filled: `full_heap.py HOST PORT CA RESERVE`, on
-MicroPython.
+"""Reconnects in a heap that the application has filled: `full_heap.py HOST PORT CA RESERVE WHEN`,
+on MicroPython. WHEN is "online" or "offline", the state in which it is filled.
 
 The unix port has a heap of its own for Mbed TLS. The module `tls` that the client gets here takes
 from MicroPython's heap what Mbed TLS takes on a board, in the same order and sizes, and leaves the
@@ -12,7 +12,8 @@ import sys
 
 import tls as real
 
-TAKEN = (1000, 16384 + 325, 4096 + 325, 686)  # bytes, in the order in which they are asked for
+OBJECT = 640  # bytes of the socket, which only the collector gives back
+TAKEN = (16384 + 325, 4096 + 325, 1046)  # bytes, in the order in which they are asked for
 ROUNDS = 100
 PIECE = 512  # bytes that the application takes at a time
 
@@ -20,8 +21,9 @@ PIECE = 512  # bytes that the application takes at a time
 class Socket(io.IOBase):
     """A TLS socket with its memory."""
 
-    def __init__(self, socket, taken):
+    def __init__(self, socket, object, taken):
         self._socket = socket
+        self._object = object
         self._taken = taken
         self.write = socket.write
         self.readinto = socket.readinto
@@ -53,10 +55,11 @@ class Context:
 
     def wrap_socket(self, socket, **options):
         try:
+            object = bytearray(OBJECT)
             taken = [bytearray(n) for n in TAKEN]
         except MemoryError:
             raise OSError(12) from None
-        return Socket(self._context.wrap_socket(socket, **options), taken)
+        return Socket(self._context.wrap_socket(socket, **options), object, taken)
 
 
 class Module:
@@ -73,7 +76,7 @@ sys.modules["tls"] = Module
 from flatmq import Client  # noqa: E402 (after the module that it is to find)
 from flatmq.stream_tls import TLS  # noqa: E402
 
-host, port, ca, reserve = sys.argv[1:5]
+host, port, ca, reserve, when = sys.argv[1:6]
 kept = []
 
 
@@ -95,16 +98,19 @@ def main():
     kept.clear()
     connects = 0
     for i in range(ROUNDS):
-        try:
-            client.connect(15000)
-        except Exception as error:
-            print("SEEN", connects, error.kind, error.detail)
-            return
+        client.start()
+        while not client.connected:
+            client.poll(100)
+            if client.error:
+                print("SEEN", connects, client.error.kind, client.error.detail)
+                return
         connects += 1
         client.publish(b"full", b"x", 1)
         client.wait(15000)
+        if i == 0 and when == "online":
+            fill()
         client.disconnect()
-        if i == 0:
+        if i == 0 and when == "offline":
             fill()
     print("SEEN", connects)
 

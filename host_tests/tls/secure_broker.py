@@ -14,7 +14,7 @@ from conftest import HERE, interpreter_command, library
 from flatmq_tools import broker, interpreter
 from scenario_child import converse
 
-HEAP = "192k"  # of MicroPython, for the client, the scenario and its compiler
+HEAP = "320k"  # of MicroPython, for the client, the scenario and its compiler
 DEADLINE = 120  # seconds until a scenario is ended from outside; it gives up by itself before
 _TRIES = 5  # a port that was free may be taken before mosquitto binds it
 PYTHONS = ("cpython", "micropython")
@@ -50,7 +50,7 @@ class SecureBroker:
         self.ports["plain"] = self.broker.port
 
     def _started(self) -> broker.Broker:
-        lines = ["max_queued_messages 0", "queue_qos0_messages true"]
+        lines = ["set_tcp_nodelay true"]
         for name, extra in _LISTENERS.items():
             self.ports[name] = broker.free_port()
             holder = self.folder / (name if name in self.pins else "broker")

@@ -40,17 +40,34 @@ class _Counter:
             self.whole += 1
 
 
-def large(env):
-    """64 KB out and in, at each QoS, and small messages beside them."""
+def _large(env, **options):
+    """A client that receives large messages, its handler, their topic and a payload."""
     topic = env.name(b"large")
     counter = _Counter()
-    client = env.client(b"c")
-    subscription = client.subscribe(topic, counter.take, qos=1, chunks=True)
+    client = env.client(b"c", **options)
+    subscription = client.subscribe(topic, counter.take, qos=2, chunks=True)
     client.start()
     env.granted(subscription, client)
-    payload = bytes(i & 255 for i in range(SIZE))
+    payload = bytearray(SIZE)
+    for i in range(SIZE):
+        payload[i] = i & 255
+    return client, counter, topic, payload
+
+
+def large_from_the_ring(env):
+    """64 KB out in one write and in again, at each QoS."""
+    client, counter, topic, payload = _large(env, tx_size=SIZE + 1000)
+    for qos in range(3):
+        env.equal(client.publish(topic, payload, qos) is None, False, "accepted")
+        env.until("large", lambda n=qos: counter.whole > n and not client.pending, client)
+    env.equal(client.error, None, "error")
+    client.disconnect()
+
+
+def large_from_a_buffer(env):
+    """64 KB out and in at QoS 0 and 1, each followed by a small message."""
+    client, counter, topic, payload = _large(env)
     for qos in (0, 1):
-        client.publish(env.name(b"small"), b"before", 1)
         env.equal(client.publish_from(topic, payload, qos) is None, False, "accepted")
         client.publish(env.name(b"small"), b"behind", 1)
         env.until("large", lambda n=qos: counter.whole > n and not client.pending, client)

@@ -53,8 +53,9 @@ def test_the_authority_as_pem(secure: SecureBroker) -> None:
 
 
 @pythons
-def test_large_messages(python: str, secure: SecureBroker) -> None:
-    secure.run(python, "large", secure.trusting())
+@pytest.mark.parametrize("scenario", ["large_from_a_buffer", "large_from_the_ring"])
+def test_large_messages(python: str, scenario: str, secure: SecureBroker) -> None:
+    secure.run(python, scenario, secure.trusting())
 
 
 @pythons
@@ -210,17 +211,18 @@ def test_nothing_is_allocated(name: str, secure: SecureBroker) -> None:
     assert _on_device("prove_tls.py", "128k", name, *where) == ["0", "0", "0"]
 
 
-def _reconnects(secure: SecureBroker, reserve: bool) -> list[str]:
+def _reconnects(secure: SecureBroker, reserve: bool, when: str) -> list[str]:
     where = ("127.0.0.1", str(secure.ports["broker"]), secure.path("ca.der"))
-    return _on_device("full_heap.py", "256k", *where, str(reserve))
+    return _on_device("full_heap.py", "192k", *where, str(reserve), when)
 
 
-def test_the_reserve_lets_it_reconnect_in_a_full_heap(secure: SecureBroker) -> None:
-    assert _reconnects(secure, True) == ["100"]
+@pytest.mark.parametrize("when", ["online", "offline"])
+def test_the_reserve_lets_it_reconnect_in_a_full_heap(when: str, secure: SecureBroker) -> None:
+    assert _reconnects(secure, True, when) == ["100"]
 
 
 def test_without_the_reserve_a_full_heap_is_said(secure: SecureBroker) -> None:
-    connects, kind, *detail = _reconnects(secure, False)
+    connects, kind, *detail = _reconnects(secure, False, "offline")
     assert (connects, kind) == ("1", "resource")
     assert "no memory for TLS" in " ".join(detail)
 

@@ -70,9 +70,8 @@ def make(c: "Client", *args: "Any", **given: "Any") -> None:
     c.on_dropped = o["on_dropped"]
     c.outgoing = c.incoming = silent()
     c.hello = hello_of(o)
-    security = o.pop("tls")  # the options are kept, and it may hold certificates
-    make_link = security.link if security else tcp
-    c.link = o["link"] or make_link(o["host"], o["port"])
+    tls = o.pop("tls")  # the options are kept, and this may hold certificates
+    c.link = o["link"] or (tls.link if tls else tcp)(o["host"], o["port"])
     unload("setup", "wire", "topic")
 
 

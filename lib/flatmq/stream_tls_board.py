@@ -23,9 +23,11 @@ if TYPE_CHECKING:
 
 # What Mbed TLS asks for: 16,384 + 325 bytes in one piece, 4,096 + 325 in another one, and 1,686 in
 # small ones (22,816 in all). The small ones go to the lowest place where they fit, which may be
-# that of either large one: so each has room for them.
-_IN = const(18395)
-_OUT = const(6107)
+# that of either large one: so each is held with room for them.
+_IN = const(16709)
+_OUT = const(4421)
+_SMALL = const(1686)
+_LEAST = const(24502)
 _SHAKING_MS = const(100)  # at most, until the handshake is looked at again
 # Ports where Mbed TLS has a heap of its own.
 _OWN_HEAP = ("esp32", "linux", "darwin", "win32", "webassembly")
@@ -62,12 +64,18 @@ class Link(TCP):
 
     def _keep(self):
         """Hold the memory that TLS will need: the application cannot fill it, or cut it up."""
-        if self._size and not self._kept:
-            self._kept = [bytearray(self._size - _OUT), bytearray(_OUT)]
+        n = self._size
+        if not n or self._kept:
+            return
+        collect()
+        try:
+            self._kept = [bytearray(n - _OUT - _SMALL), bytearray(_OUT + _SMALL)]
+        except MemoryError:  # while TLS was there, the application took the rest of the room
+            self._kept = [bytearray(_IN), bytearray(_OUT)]
 
     def _load(self):
         s = self._settings
-        context = tls.SSLContext(tls.PROTOCOL_TLS_CLIENT)
+        context: Any = tls.SSLContext(tls.PROTOCOL_TLS_CLIENT)
         # Without an authority the certificate is still looked at, and does not decide.
         context.verify_mode = tls.CERT_REQUIRED if s.ca else tls.CERT_OPTIONAL
         context.verify_callback = self._verify
@@ -163,10 +171,10 @@ class Link(TCP):
                 s.close()
         finally:
             super().close()
-            try:
+            try:  # noqa: SIM105 (there is no contextlib on a board)
                 self._keep()
-            except MemoryError:  # it is tried without
-                self._kept.clear()
+            except MemoryError:
+                pass  # the next connection is tried without
 
 
 def _reserve(size):
@@ -174,7 +182,7 @@ def _reserve(size):
     if size is None:
         size = sys.platform not in _OWN_HEAP
     if size is True:
-        size = _IN + _OUT
-    if size and (not isinstance(size, int) or size < _IN + _OUT):
+        size = _LEAST
+    if size and (not isinstance(size, int) or size < _LEAST):
         raise ValueError(f"reserve must be a bool or at least 24502 bytes, not {size!r}")
     return size

@@ -55,6 +55,9 @@ class Stream(stream_cpython.Stream):
             return self.sock.send(memoryview(buf)[off : off + n])
         except _WAITS:
             return None
+        except OSError:
+            self.readinto(bytearray(1))  # raises what the broker said before it closed, if it did
+            raise
 
 
 class Link(TCP):

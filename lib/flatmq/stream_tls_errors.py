@@ -87,7 +87,8 @@ def of_board(
     """
     if not isinstance(error, Exception):
         return None  # the end of the stream, which has another sign during a handshake
-    code = abs(getattr(error, "errno", None) or 0)
+    # On MicroPython whatever was raised has an errno: its first argument.
+    code = abs(error.errno or 0) if isinstance(error, OSError) else 0
     if (
         isinstance(error, MemoryError)
         or code == errno.ENOMEM
