@@ -19,11 +19,14 @@ class Clock:
     def poll(self) -> bool:
         """Return whether the clock is set, and ask the server if it is time for that. Needs a
         network. Blocks while the name is looked up, and up to a second for the answer."""
-        if self._set:
-            return True
+        if not self._set:
+            self._look()
+        return self._set
+
+    def _look(self):
         self._set = time.gmtime()[0] >= YEAR
         if self._set or ticks_diff(ticks_ms(), self._due) < 0:
-            return self._set
+            return
         import ntptime
 
         ntptime.host = self._host
@@ -32,4 +35,3 @@ class Clock:
         except OSError as error:
             print(f"no time from {self._host}: {error}")
         self._due = ticks_add(ticks_ms(), RETRY_MS)
-        return False

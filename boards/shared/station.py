@@ -73,6 +73,7 @@ class Station:
         self._status = base + b"status"
         self._answer = base + b"answer"
         self.client.set_will(self._status, b"offline", 1, True)
+        self._error = None  # the last that was printed
         self._spool = None
         if device["spool"]:
             from flatmq.spool import Spool
@@ -129,6 +130,9 @@ class Station:
         else:
             # No name is looked up without Wi-Fi: on rp2 that may never end.
             time.sleep_ms(ms)
+        if self.client.error is not self._error:
+            self._error = self.client.error
+            print(self._error or "connected")
         if self.client.connected:
             self._stuck = ticks_ms()
             if self._greeted != self.client.stats.connects:
@@ -305,8 +309,7 @@ def _secured(told):
 
         clock = Clock(told["ntp"])
     pin = tuple(told["pin"].split(",")) if told["pin"] else None
-    files = (told[key] or None for key in ("ca", "cert", "key"))
-    return TLS(*files, pin=pin), clock
+    return TLS(told["ca"], told["cert"], told["key"], pin), clock
 
 
 def _own_name(kind):

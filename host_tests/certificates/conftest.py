@@ -38,6 +38,7 @@ class Guarded:
     key: Path
     """A client's certificate and key."""
     pin: str
+    late_pin: str
 
     def at(self, port: int, host: str = "127.0.0.1") -> str:
         return f"{host}:{port}"
@@ -77,4 +78,4 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
             f"listener {port} 127.0.0.1\ncertfile {files[0]}\nkeyfile {files[1]}\n{extra}"
         )
     with broker.mosquitto(extra="\n".join(lines)) as running:
-        yield Guarded(running, *ports, ca, other, chain, cert, key, pin_of(leaf))
+        yield Guarded(running, *ports, ca, other, chain, cert, key, pin_of(leaf), pin_of(late))

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
     PrivateFormat,
@@ -16,12 +15,9 @@ from cryptography.hazmat.primitives.serialization import (
     pkcs7,
 )
 
-import making
-from flatmq_tools import boards
-from flatmq_tools.cli import main as cli
-
 from . import issued
 from .conftest import pin_of
+from .imaged import image, on_board
 from .issued import Issued
 
 ROOT = Issued("Test Root", authority=True)
@@ -29,20 +25,6 @@ SECOND = Issued("Second Root", authority=True)
 MIDDLE = Issued("Test Intermediate", ROOT, authority=True)
 LEAF = Issued("broker", MIDDLE, hosts=["broker.example"])
 CLIENT = Issued("board-1", ROOT, usage=issued.CLIENT)
-
-
-def image(folder: Path, *told: str, board: str = "esp32") -> Result:
-    """Run `flatmq image` with each of `told` as --set broker.tls...."""
-    options = [part for each in told for part in ("--set", f"broker.tls.{each}")]
-    out = folder / "image.bin"
-    arguments = ["image", board, "--sketch", str(making.sketch()), "--out", str(out), *options]
-    return CliRunner().invoke(cli, arguments)
-
-
-def on_board(folder: Path, board: str = "esp32") -> dict[str, bytes]:
-    """The files in the image, read by MicroPython."""
-    lines = making.on_board("files", folder / "image.bin", boards.load(board).flash.program)
-    return making.listed(lines)
 
 
 def settings(files: dict[str, bytes]) -> dict[str, str]:
@@ -53,7 +35,7 @@ def settings(files: dict[str, bytes]) -> dict[str, str]:
 def test_pem_becomes_der_and_the_settings_name_it(tmp_path: Path) -> None:
     ca, _ = ROOT.write(tmp_path, "ca")
     cert, key = CLIENT.write(tmp_path, "client")
-    said = image(tmp_path, f"ca={ca}", f"cert={cert}", f"key={key}")
+    said = image(tmp_path, f"tls.ca={ca}", f"tls.cert={cert}", f"tls.key={key}")
     assert said.exit_code == 0, said.output
     files = on_board(tmp_path)
     assert files["/tls/ca.der"] == ROOT.der
@@ -71,7 +53,7 @@ def test_pem_becomes_der_and_the_settings_name_it(tmp_path: Path) -> None:
 def test_the_key_goes_nowhere_else(tmp_path: Path) -> None:
     ca, _ = ROOT.write(tmp_path, "ca")
     cert, key = CLIENT.write(tmp_path, "client")
-    said = image(tmp_path, f"ca={ca}", f"cert={cert}", f"key={key}")
+    said = image(tmp_path, f"tls.ca={ca}", f"tls.cert={cert}", f"tls.key={key}")
     secret = CLIENT.key.private_numbers().private_value.to_bytes(32, "big")
     for path, content in on_board(tmp_path).items():
         assert (secret in content) == (path == "/tls/key.der"), path
@@ -96,7 +78,7 @@ def test_the_key_goes_nowhere_else(tmp_path: Path) -> None:
 )
 def test_the_root_is_found_in(name: str, data: bytes, tmp_path: Path) -> None:
     (tmp_path / "ca").write_bytes(data)
-    said = image(tmp_path, f"ca={tmp_path / 'ca'}")
+    said = image(tmp_path, f"tls.ca={tmp_path / 'ca'}")
     assert said.exit_code == 0, said.output
     assert on_board(tmp_path)["/tls/ca.der"] == ROOT.der
     others = {"bundle": 1, "full chain": 2}.get(name, 0)
@@ -105,7 +87,7 @@ def test_the_root_is_found_in(name: str, data: bytes, tmp_path: Path) -> None:
 
 def test_an_intermediate_alone_is_used_with_a_remark(tmp_path: Path) -> None:
     (tmp_path / "ca").write_bytes(LEAF.pem + MIDDLE.pem)
-    said = image(tmp_path, f"ca={tmp_path / 'ca'}")
+    said = image(tmp_path, f"tls.ca={tmp_path / 'ca'}")
     assert said.exit_code == 0, said.output
     assert "Test Intermediate is not a root" in said.output
     assert on_board(tmp_path)["/tls/ca.der"] == MIDDLE.der
@@ -113,7 +95,7 @@ def test_an_intermediate_alone_is_used_with_a_remark(tmp_path: Path) -> None:
 
 def test_one_that_expires_soon_is_used_with_a_remark(tmp_path: Path) -> None:
     ca, _ = Issued("Old Root", authority=True, days=(-300, 10)).write(tmp_path, "ca")
-    said = image(tmp_path, f"ca={ca}")
+    said = image(tmp_path, f"tls.ca={ca}")
     assert said.exit_code == 0, said.output
     assert "Old Root expires soon, on " in said.output
 
@@ -123,7 +105,7 @@ def test_the_certificate_of_the_key_is_found_in_a_chain(tmp_path: Path) -> None:
     mine = Issued("board-2", MIDDLE, usage=issued.CLIENT)
     cert, key = mine.write(tmp_path, "client")
     cert.write_bytes(MIDDLE.pem + mine.pem)
-    said = image(tmp_path, f"ca={ca}", f"cert={cert}", f"key={key}")
+    said = image(tmp_path, f"tls.ca={ca}", f"tls.cert={cert}", f"tls.key={key}")
     assert said.exit_code == 0, said.output
     assert on_board(tmp_path)["/tls/cert.der"] == mine.der
     assert "the broker has to know Test Intermediate" in said.output
@@ -138,14 +120,14 @@ def test_every_form_of_a_key(
     mine = Issued("board-3", ROOT, kind=kind)
     cert, key = mine.write(tmp_path, "client")
     key.write_bytes(mine.key_bytes(encoding, form))
-    said = image(tmp_path, f"pin={pin_of(LEAF)}", f"cert={cert}", f"key={key}")
+    said = image(tmp_path, f"tls.pin={pin_of(LEAF)}", f"tls.cert={cert}", f"tls.key={key}")
     assert said.exit_code == 0, said.output
     assert b"/tls/key.der" in (tmp_path / "image.bin").read_bytes()
 
 
 def test_a_pin_alone_puts_no_file_on_the_board(tmp_path: Path) -> None:
     pins = f"{pin_of(LEAF)},sha256/{pin_of(ROOT)}"
-    said = image(tmp_path, f"pin={pins}")
+    said = image(tmp_path, f"tls.pin={pins}")
     assert said.exit_code == 0, said.output
     files = on_board(tmp_path)
     assert not [path for path in files if path.startswith("/tls")]
@@ -154,7 +136,7 @@ def test_a_pin_alone_puts_no_file_on_the_board(tmp_path: Path) -> None:
 
 def test_a_board_without_a_network_gets_none(tmp_path: Path) -> None:
     ca, _ = ROOT.write(tmp_path, "ca")
-    said = image(tmp_path, f"ca={ca}", board="pico")
+    said = image(tmp_path, f"tls.ca={ca}", board="pico")
     assert said.exit_code == 0, said.output
     assert "broker.tls is left out: Raspberry Pi Pico has no network" in said.output
     assert b"/tls/ca.der" not in (tmp_path / "image.bin").read_bytes()
@@ -169,7 +151,7 @@ def test_without_tls_nothing_is_said(tmp_path: Path) -> None:
 def _authority(data: bytes) -> Callable[[Path], list[str]]:
     def told(folder: Path) -> list[str]:
         (folder / "ca.pem").write_bytes(data)
-        return [f"ca={folder / 'ca.pem'}"]
+        return [f"tls.ca={folder / 'ca.pem'}"]
 
     return told
 
@@ -179,9 +161,9 @@ def _own(cert: bytes, key: bytes) -> Callable[[Path], list[str]]:
         (folder / "my.pem").write_bytes(cert)
         (folder / "my.key").write_bytes(key)
         return [
-            f"pin={pin_of(LEAF)}",
-            f"cert={folder / 'my.pem'}",
-            f"key={folder / 'my.key'}",
+            f"tls.pin={pin_of(LEAF)}",
+            f"tls.cert={folder / 'my.pem'}",
+            f"tls.key={folder / 'my.key'}",
         ]
 
     return told
@@ -207,7 +189,7 @@ ERRORS: list[tuple[Callable[[Path], list[str]], str]] = [
     (_authority(_OLD.pem), "Old Root: has expired, on "),
     (_authority(_COMING.pem), "Coming Root: is not valid before "),
     (_authority(_SMALL.pem), "Small Root: must have a key of RSA of 2048 to 4096 bits, or P-256"),
-    (lambda folder: [f"ca={folder / 'none.pem'}"], "none.pem: cannot be read: No such file"),
+    (lambda folder: [f"tls.ca={folder / 'none.pem'}"], "none.pem: cannot be read: No such file"),
     (_own(CLIENT.pem, SECOND.key_bytes()), "my.key: must be the key of the certificate in broker"),
     (_own(CLIENT.pem, CLIENT.key_bytes(password=b"x")), "my.key: must not be encrypted"),
     (
@@ -226,10 +208,19 @@ ERRORS: list[tuple[Callable[[Path], list[str]], str]] = [
     (_own(_EDWARDS.pem, _EDWARDS.key_bytes()), "for a board, not Ed25519"),
     (_own(_SERVER.pem, _SERVER.key_bytes()), "board-6: must be a certificate for clients"),
     (_own(CLIENT.pem + SECOND.pem, CLIENT.key_bytes()), "they do not belong together"),
-    (lambda _: ["cert=a.pem", "key=b.pem"], "broker.tls.cert needs broker.tls.ca or broker.tls"),
-    (lambda _: ["pin=x"], "broker.tls.pin must be the SHA-256 of a public key, 32 bytes in B"),
-    (lambda _: [f"pin={pin_of(LEAF)}", "key=b.pem"], "broker.tls.key needs its certificate in"),
-    (lambda _: [f"pin={pin_of(LEAF)}", "cert=b.pem"], "broker.tls.cert needs its private key"),
+    (
+        lambda _: ["tls.cert=a.pem", "tls.key=b.pem"],
+        "broker.tls.cert needs broker.tls.ca or broker.tls",
+    ),
+    (lambda _: ["tls.pin=x"], "broker.tls.pin must be the SHA-256 of a public key, 32 bytes in B"),
+    (
+        lambda _: [f"tls.pin={pin_of(LEAF)}", "tls.key=b.pem"],
+        "broker.tls.key needs its certificate in",
+    ),
+    (
+        lambda _: [f"tls.pin={pin_of(LEAF)}", "tls.cert=b.pem"],
+        "broker.tls.cert needs its private key",
+    ),
 ]
 
 

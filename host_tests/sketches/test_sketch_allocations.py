@@ -26,7 +26,7 @@ MAY_BE_ON_HEAP = {
     "bme280": {"BME280.__init__", "probe"},
     "boot_id": {"next_boot"},
     "ds18b20": {"DS18B20.__init__", "DS18B20.__init__.<genexpr>", "probe"},
-    "settings": {"load", "_check", "_read"},
+    "settings": {"_table", "_check", "_read"},
     "station": {"Station.__init__"},
 }
 
