@@ -35,7 +35,7 @@ MAY_BE_ON_HEAP = {
     "refused": {"lost.<genexpr>", "OneByOne._set_aside"},
     "resend": {"Resend.lost", "set_aside"},
     "senml": {"Pack.__init__", "Pack.__init__.<listcomp>", "_check_name"},
-    "setup": {"make", "options", "connect", "set_will"},
+    "setup": {"options", "connect", "set_will"},
     "show": {"_numbers.<listcomp>", "explained"},
     "spool": {"Spool.__init__"},
     # And what runs when something on flash was not whole, or failed, or is set aside.

@@ -1,14 +1,15 @@
-"""Runs one of the operations over sockets by TLS: `prove_tls.py OPERATION HOST PORT CA`, on
-MicroPython. The last line is "SEEN asked kept refused", as ../device/proof.py means it."""
+"""Runs an operation of ../device over TLS: `prove_tls.py MODULE OPERATION STEPS HOST PORT CA`, on
+MicroPython. As with run_operation.py there, STEPS 0 asks whether it allocates ("SEEN asked kept
+refused"), and another number by how much the heap grows ("SEEN bytes")."""
 
 import sys
 
 import sockets
 from flatmq import Client
 from flatmq.stream_tls import TLS
-from proof import Proof
+from proof import Proof, growth
 
-name, host, port, ca = sys.argv[1:5]
+module, name, steps, host, port, ca = sys.argv[1:7]
 
 
 def client(*arguments, **options):
@@ -17,6 +18,11 @@ def client(*arguments, **options):
 
 
 sockets.Client = client
-proof = Proof((host, int(port)))
-proof.prove(getattr(sockets, name))
-print("SEEN", proof.asked, proof.kept, int(proof.refused))
+broker = (host, int(port))
+operation = getattr(__import__(module), name)
+if steps == "0":
+    proof = Proof(broker)
+    proof.prove(operation)
+    print("SEEN", proof.asked, proof.kept, int(proof.refused))
+else:
+    print("SEEN", growth(operation, int(steps), broker))

@@ -78,11 +78,12 @@ def large_from_a_buffer(env):
 def reconnects(env):
     """Again and again with one client, whose context is made once."""
     client = env.client(b"c")
-    for _ in range(ROUNDS):
+    rounds = int(env.option or ROUNDS)
+    for _ in range(rounds):
         client.connect(15000)
         env.published(client, env.name(b"again"), b"x", 1)
         env.equal(client.disconnect(), True, "DISCONNECT has left")
-    env.equal(client.stats.connects, ROUNDS, "connects")
+    env.equal(client.stats.connects, rounds, "connects")
 
 
 def fails(env):

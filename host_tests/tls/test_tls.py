@@ -131,6 +131,16 @@ def test_what_is_wrong_is_said(
 
 
 @pythons
+def test_a_broker_that_is_not_trusted_gets_no_connect(python: str, secure: SecureBroker) -> None:
+    """Which has the password: mosquitto logs whoever connects, and here only the last one."""
+    for tls in ({"ca": secure.path("other.der")}, {"pin": secure.pins["ca"]}):
+        before = secure.broker.log().count("New client connected")
+        secure.run(python, "fails", tls)
+        secure.run(python, "reconnects", secure.trusting(), option="1")
+        assert secure.broker.log().count("New client connected") == before + 1
+
+
+@pythons
 def test_the_date_is_that_of_the_clock(python: str, secure: SecureBroker) -> None:
     before = datetime.datetime.now(datetime.timezone.utc).date()
     printed = secure.run(python, "fails", secure.trusting(), listener="future")
@@ -205,15 +215,25 @@ def _on_device(program: str, heap: str, *arguments: str) -> list[str]:
     return lines[-1][1:]
 
 
+def _where(secure: SecureBroker) -> tuple[str, str, str]:
+    return "127.0.0.1", str(secure.ports["broker"]), secure.path("ca.der")
+
+
 @pytest.mark.parametrize("name", on_device.operations("sockets"))
 def test_nothing_is_allocated(name: str, secure: SecureBroker) -> None:
-    where = ("127.0.0.1", str(secure.ports["broker"]), secure.path("ca.der"))
-    assert _on_device("prove_tls.py", "128k", name, *where) == ["0", "0", "0"]
+    seen = _on_device("prove_tls.py", "128k", "sockets", name, "0", *_where(secure))
+    assert seen == ["0", "0", "0"]
+
+
+@pytest.mark.parametrize("name", ["ten_mixed_messages", "reconnect_over_tcp"])
+def test_the_heap_is_where_it_was(name: str, secure: SecureBroker) -> None:
+    """After 200 messages, and after 20 connections."""
+    seen = _on_device("prove_tls.py", "128k", "settling", name, "20", *_where(secure))
+    assert seen == ["0"]
 
 
 def _reconnects(secure: SecureBroker, reserve: bool, when: str) -> list[str]:
-    where = ("127.0.0.1", str(secure.ports["broker"]), secure.path("ca.der"))
-    return _on_device("full_heap.py", "192k", *where, str(reserve), when)
+    return _on_device("full_heap.py", "192k", *_where(secure), str(reserve), when)
 
 
 @pytest.mark.parametrize("when", ["online", "offline"])

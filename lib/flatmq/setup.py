@@ -70,8 +70,7 @@ def make(c: "Client", *args: "Any", **given: "Any") -> None:
     c.on_dropped = o["on_dropped"]
     c.outgoing = c.incoming = silent()
     c.hello = hello_of(o)
-    tls = o.pop("tls")  # the options are kept, and this may hold certificates
-    c.link = o["link"] or (tls.link if tls else tcp)(o["host"], o["port"])
+    c.link = o["link"]
     unload("setup", "wire", "topic")
 
 
@@ -85,9 +84,14 @@ def tcp(host: str, port: int) -> "Any":
 
 
 def options(
-    client_id: "bytes | str", host: str = "", port: "int | None" = None, **given: "Any"
+    client_id: "bytes | str",
+    host: str = "",
+    port: "int | None" = None,
+    tls: "Any" = None,
+    **given: "Any",
 ) -> dict:
-    """Return the arguments of a client as a dict. TypeError or ValueError for a bad one."""
+    """Return the arguments of a client as a dict, with its link, and without `tls`: these are
+    kept, and that may hold certificates. TypeError or ValueError for a bad one."""
     o: dict[str, Any] = {
         "user": None,
         "password": None,
@@ -105,7 +109,6 @@ def options(
         "give_up": 5,
         "answers": _ANSWERS,
         "link": None,
-        "tls": None,
         "on_message": None,
         "chunks": False,
         "on_dropped": None,
@@ -115,7 +118,7 @@ def options(
             raise TypeError(f"Client has no argument {name!r}")
     o.update(given)
     if port is None:
-        port = 8883 if o["tls"] else 1883
+        port = 8883 if tls else 1883
     o.update({"client_id": client_id, "host": host, "port": port, "will": None})
     for name, least, most in (
         ("version", 3, 4),
@@ -136,13 +139,14 @@ def options(
         if not isinstance(host, str) or not host:
             raise ValueError(f"host must be a name or an address, not {host!r}")
         number("port", port, 1, 65535)
-    if o["tls"] and not hasattr(o["tls"], "link"):
-        raise TypeError(f"tls must be a TLS, not {o['tls']!r}")
-    if o["tls"] and o["link"]:
-        raise ValueError("tls must be None with a link: the link decides")
     for name in ("on_message", "on_dropped"):
         if o[name] is not None and not callable(o[name]):
             raise TypeError(f"{name} must be callable, not {o[name]!r}")
+    if tls and not hasattr(tls, "link"):
+        raise TypeError(f"tls must be a TLS, not {tls!r}")
+    if tls and o["link"]:
+        raise ValueError("tls must be None with a link: the link decides")
+    o["link"] = o["link"] or (tls.link if tls else tcp)(host, port)
     return o
 
 
