@@ -62,6 +62,16 @@ def test_the_key_goes_nowhere_else(tmp_path: Path) -> None:
     assert body.encode() not in (tmp_path / "image.bin").read_bytes()
 
 
+def test_a_romfs_has_no_key_in_it(tmp_path: Path) -> None:
+    cert, key = CLIENT.write(tmp_path, "client")
+    told = [f"tls.pin={pin_of(LEAF)}", f"tls.cert={cert}", f"tls.key={key}"]
+    said = image(tmp_path, *told, more=["--romfs"])
+    assert said.exit_code == 0, said.output
+    secret = CLIENT.key.private_numbers().private_value.to_bytes(32, "big")
+    assert secret not in (tmp_path / "esp32.romfs").read_bytes()
+    assert "/tls/key.der" in on_board(tmp_path)
+
+
 @pytest.mark.parametrize(
     ("name", "data"),
     [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -41,6 +42,27 @@ def test_it_shows_what_the_broker_presents(guarded: Guarded) -> None:
         assert line in said.output
 
 
+@pytest.mark.parametrize("kind", ["SSL_CERT_FILE", "SSL_CERT_DIR"])
+def test_an_authority_of_this_machine_is_saved(
+    kind: str, guarded: Guarded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of a folder are not read before they are needed."""
+    monkeypatch.setenv("SSL_CERT_FILE", "/none")
+    monkeypatch.setenv("SSL_CERT_DIR", "/none")
+    place = guarded.ca
+    if kind == "SSL_CERT_DIR":
+        asked = ["openssl", "x509", "-hash", "-noout", "-in", str(guarded.ca)]
+        name = subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
+        place = tmp_path / "authorities"
+        place.mkdir()
+        (place / f"{name}.0").write_bytes(guarded.ca.read_bytes())
+    monkeypatch.setenv(kind, str(place))
+    said = tls(guarded.at(guarded.tls), "--save", tmp_path / "ca.pem")
+    assert said.exit_code == 0, said.output
+    assert "Its certificate is verified by the authorities of this machine." in said.output
+    assert (tmp_path / "ca.pem").read_bytes() == guarded.ca.read_bytes()
+
+
 def test_it_picks_the_brokers_authority_and_saves_it(guarded: Guarded, tmp_path: Path) -> None:
     bundle = tmp_path / "bundle.pem"
     bundle.write_bytes(guarded.other.read_bytes() + guarded.ca.read_bytes())
@@ -77,7 +99,8 @@ def test_a_name_that_the_certificate_has_not(guarded: Guarded) -> None:
 def test_saving_what_is_not_known(guarded: Guarded, tmp_path: Path) -> None:
     said = tls(guarded.at(guarded.tls), "--save", tmp_path / "ca.pem")
     assert said.exit_code == 1
-    assert "Error: the broker does not send the authority" in said.output
+    assert "ca.pem: the broker does not send the authority" in said.output
+    assert f"--set broker.tls.pin={guarded.pin}" in said.output
     assert not (tmp_path / "ca.pem").exists()
 
 

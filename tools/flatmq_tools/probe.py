@@ -281,10 +281,11 @@ def main(broker: str, *, ca: Path | None = None, save: Path | None = None) -> in
         console.print(line, markup=False, highlight=False, soft_wrap=True)
     problems = _problems(host, found.chain[0], now)
     lines = _verdict(verdict, ca) + [f"Boards refuse it: {problem}" for problem in problems]
-    if save is not None:
-        lines.append(_save(verdict, save))
     lines += ["", *_settings(host, port, found, verdict, save)]
     for line in lines:
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+    if save is not None:
+        line = _save(verdict, save)
         console.print(line, markup=False, highlight=False, soft_wrap=True)
     return 1 if problems else 0
 
@@ -352,7 +353,7 @@ def _verdict(verdict: Verdict, ca: Path | None) -> list[str]:
 
 def _save(verdict: Verdict, file: Path) -> str:
     if verdict.authority is None:
-        raise ProbeError(_unknown())
+        raise ProbeError(f"--save {file}: {_unknown()}")
     der = file.suffix.lower() in (".der", ".cer")
     try:
         file.write_bytes(verdict.authority.public_bytes(Encoding.DER if der else Encoding.PEM))
