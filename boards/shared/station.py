@@ -65,6 +65,7 @@ class Station:
             password=broker["password"] or None,
             tx_size=512 + 4 * pack,  # readings that wait for the broker
             rx_size=256,
+            timeout=30 if security else 10,  # s; a handshake takes a board seconds
             tls=security,
             link=link,
         )
@@ -73,7 +74,7 @@ class Station:
         self._status = base + b"status"
         self._answer = base + b"answer"
         self.client.set_will(self._status, b"offline", 1, True)
-        self._error = None  # the last that was printed
+        self._error = self.client.error  # the last that was printed
         self._spool = None
         if device["spool"]:
             from flatmq.spool import Spool

@@ -37,6 +37,8 @@ class Guarded:
     cert: Path
     key: Path
     """A client's certificate and key."""
+    rsa: tuple[Path, Path]
+    """The same, with a key of RSA 2048."""
     pin: str
     late_pin: str
 
@@ -59,6 +61,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
     leaf = issued.Issued("broker", middle, hosts=issued.HERE, usage=issued.SERVER)
     late = issued.Issued("broker", root, hosts=["localhost"], days=(-20, -2))
     client = issued.Issued("board-1", root, usage=issued.CLIENT)
+    heavy = issued.Issued("board-2", root, usage=issued.CLIENT, kind="RSA 2048")
     stranger = issued.Issued("Another Root", authority=True)
     ca, _ = root.write(folder, "root")
     other, _ = stranger.write(folder, "other")
@@ -78,4 +81,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
             f"listener {port} 127.0.0.1\ncertfile {files[0]}\nkeyfile {files[1]}\n{extra}"
         )
     with broker.mosquitto(extra="\n".join(lines)) as running:
-        yield Guarded(running, *ports, ca, other, chain, cert, key, pin_of(leaf), pin_of(late))
+        yield Guarded(
+            running, *ports, ca, other, chain, cert, key, heavy.write(folder, "heavy"),
+            pin_of(leaf), pin_of(late),
+        )  # fmt: skip

@@ -46,7 +46,9 @@ def board_with(
         watcher.close()
 
 
-@pytest.mark.parametrize("way", ["authority", "own certificate", "pin", "pin of an expired one"])
+@pytest.mark.parametrize(
+    "way", ["authority", "own certificate", "RSA", "pin", "pin of an expired one"]
+)
 def test_it_connects(way: str, guarded: Guarded, tmp_path: Path) -> None:
     ca = f"tls.ca={guarded.ca}"
     port, told = {
@@ -54,6 +56,10 @@ def test_it_connects(way: str, guarded: Guarded, tmp_path: Path) -> None:
         "own certificate": (
             guarded.strict,
             [ca, f"tls.cert={guarded.cert}", f"tls.key={guarded.key}"],
+        ),
+        "RSA": (
+            guarded.strict,
+            [ca, f"tls.cert={guarded.rsa[0]}", f"tls.key={guarded.rsa[1]}"],
         ),
         "pin": (guarded.tls, [f"tls.pin={guarded.pin}"]),
         "pin of an expired one": (guarded.late, [f"tls.pin={guarded.late_pin}"]),

@@ -178,7 +178,8 @@ class TLSLink(Link):
                 self._watch(WRITE)
                 return None
             except ssl.SSLCertVerificationError as error:
-                self.untrusted = str(error)
+                why = getattr(error, "verify_message", "") or error
+                self.untrusted = f"the broker's certificate is not accepted: {why}"
                 raise
             self._secured = True
             self._watch(READ)
