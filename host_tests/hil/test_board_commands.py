@@ -203,7 +203,7 @@ def test_deploy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             assert there == "['helper.mpy', 'lib', 'main.py', 'mine.txt', 'settings.json']"
         with Log(board.address) as log:
             board.press_reset()
-            _until("the sketch", lambda: "main 0." in log.text)
+            _until("the sketch", lambda: re.search(r"main 0\..*\n", log.text) is not None)
         words = re.search(r"main \S+ (\S+) (\S+) (\S+)", log.text)
         assert words
         assert words.groups() == ("/lib/flatmq/__init__.mpy", "helper.mpy", "one")

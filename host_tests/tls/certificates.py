@@ -91,6 +91,7 @@ def write(folder: Path) -> dict[str, str]:
         "broker": made("localhost", ca, alternative=here),
         "expired": made("localhost", ca, days=(-30, -1), alternative=here),
         "future": made("localhost", ca, days=(10, 30), alternative=here),
+        "own": made("localhost", alternative=here),
         "named": made("broker.example", ca, alternative=[x509.DNSName("broker.example")]),
         "client": made("board", ca),
         "stranger": made("board", other),

@@ -34,6 +34,7 @@ FAILURES = (
     Failure("certificate that is not valid yet", CA, "not valid yet by this clock (", "future"),
     Failure("another public key than the pin", {"pin": "pin of ca"}, "is not in pin: its SHA-256"),
     Failure("no client certificate", CA, "it needs a client certificate", "mutual"),
+    Failure("no client certificate, TLS 1.2", CA, "it needs a client certificate", "older"),
     Failure(
         "key of another certificate",
         {**CA, "cert": "client.der", "key": "stranger.key.der"},
@@ -45,6 +46,12 @@ FAILURES = (
         {**CA, "cert": "stranger.der", "key": "stranger.key.der"},
         "the broker must trust the authority",
         "mutual",
+    ),
+    Failure(
+        "client certificate of another authority, TLS 1.2",
+        {**CA, "cert": "stranger.der", "key": "stranger.key.der"},
+        "the broker must trust the authority",
+        "older",
     ),
     Failure("port without TLS", CA, "use the port that has TLS", "plain"),
     Failure("TLS 1.3 only", CA, "allow TLS 1.2", "modern", only="micropython"),

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 _DATA = (str, bytes, bytearray, memoryview)
+_RESERVE = const(24502)  # bytes; stream_tls_board says why
 
 
 class TLS:
@@ -59,6 +60,10 @@ class TLS:
                 raise TypeError(f"{name} must be bytes or the path of a file, not {value!r}")
         if not isinstance(server_hostname or "", str):
             raise TypeError(f"server_hostname must be str, not {server_hostname!r}")
+        if reserve not in (None, False, True) and (
+            not isinstance(reserve, int) or reserve < _RESERVE
+        ):
+            raise ValueError(f"reserve must be a bool or at least 24502 bytes, not {reserve!r}")
         self.ca = ca
         self.cert = cert
         self.key = key

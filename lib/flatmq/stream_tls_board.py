@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _IN = const(16709)
 _OUT = const(4421)
 _SMALL = const(1686)
-_LEAST = const(24502)
+_RESERVE = const(24502)
 _SHAKING_MS = const(100)  # at most, until the handshake is looked at again
 # Ports where Mbed TLS has a heap of its own.
 _OWN_HEAP = ("esp32", "linux", "darwin", "win32", "webassembly")
@@ -59,7 +59,10 @@ class Link(TCP):
         self._ready: Any = None
         self._events = 0
         self._kept: list[bytearray] = []
-        self._size = _reserve(settings.reserve)
+        n = settings.reserve
+        if n is None:
+            n = sys.platform not in _OWN_HEAP
+        self._size = _RESERVE if n is True else n or 0
         self._keep()
 
     def _keep(self):
@@ -175,14 +178,3 @@ class Link(TCP):
                 self._keep()
             except MemoryError:
                 pass  # the next connection is tried without
-
-
-def _reserve(size):
-    """Return how many bytes to hold. ValueError for a bad `reserve`."""
-    if size is None:
-        size = sys.platform not in _OWN_HEAP
-    if size is True:
-        size = _LEAST
-    if size and (not isinstance(size, int) or size < _LEAST):
-        raise ValueError(f"reserve must be a bool or at least 24502 bytes, not {size!r}")
-    return size

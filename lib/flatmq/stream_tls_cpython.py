@@ -21,9 +21,8 @@ _WAITS = (ssl.SSLWantReadError, ssl.SSLWantWriteError, BlockingIOError, Interrup
 _CLOSED = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ConnectionError)
 # The verify_code of OpenSSL.
 _CODES = {9: "future", 10: "expired", 62: "name", 64: "name"}
-_VERSION = ("UNSUPPORTED_PROTOCOL", "PROTOCOL_VERSION", "HANDSHAKE_FAILURE", "VERSION_TOO")
+_VERSION = ("UNSUPPORTED_PROTOCOL", "VERSION_TOO")
 _PLAIN = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO")
-_WANTED = ("CERTIFICATE_REQUIRED",)
 
 
 class Stream(stream_cpython.Stream):
@@ -80,6 +79,7 @@ class Link(TCP):
         self._pins = settings.pins
         self._tls: ssl.SSLSocket | None = None
         self._reads = False  # the handshake waits for bytes of the broker
+        self._answered = False  # the broker had answered when the handshake failed
 
     def _load(self, settings: TLS) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -101,6 +101,7 @@ class Link(TCP):
     def connect(self) -> None:
         """Begin to connect. OSError for a certificate or a key that cannot be read."""
         self.stage = ""
+        self._answered = False
         if self._settings is not None:
             self._context = self._load(self._settings)
             self._settings = None
@@ -125,6 +126,9 @@ class Link(TCP):
         except ssl.SSLWantWriteError:
             self._reads = False
             return None
+        except OSError:
+            self._answered = self._tls.cipher() is not None
+            raise
         self._reads = False
         if self._pins:
             digest = digest_of(self._tls.getpeercert(True) or b"")
@@ -170,24 +174,20 @@ class Link(TCP):
             return "refused" if "KEY_VALUES_MISMATCH" in reason else self.stage
         if isinstance(error, ssl.SSLCertVerificationError):
             return _CODES.get(error.verify_code, "authority")
-        if _has(reason, _WANTED):
-            return "refused" if self._has_cert else "wanted"
-        if self.stage == "greeting":
-            # TLS 1.3: the broker looks at the client's certificate after our handshake is over.
-            if "ALERT" in reason:
+        # With TLS 1.3 the broker looks at the client's certificate after our handshake is over.
+        is_over = self.stage == "greeting"
+        is_closed = isinstance(error, _CLOSED)
+        if "ALERT" in reason or (is_closed and not is_over):
+            if is_over or self._answered:
                 return "refused" if self._has_cert else "wanted"
+            return "plain" if is_closed else "version"
+        if is_over:
             return None
-        if _has(reason, _PLAIN) or isinstance(error, _CLOSED):
+        if any(part in reason for part in _PLAIN):
             return "plain"
-        if _has(reason, _VERSION):
+        if any(part in reason for part in _VERSION):
             return "version"
-        if "ALERT" in reason:
-            return "refused" if self._has_cert else "wanted"
         return "handshake" if isinstance(error, (ssl.SSLError, ValueError)) else None
-
-
-def _has(reason: str, parts: tuple[str, ...]) -> bool:
-    return any(part in reason for part in parts)
 
 
 def _is_pem(data: bytes) -> bool:
