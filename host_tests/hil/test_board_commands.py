@@ -17,7 +17,7 @@ import pytest
 from click.testing import CliRunner, Result
 from serial.tools import list_ports
 
-from certificates.issued import Issued
+from certs.issued import Issued
 from conftest import ROOT
 from flatmq_tools import boards, cli, flash, logs, remote, settings
 from flatmq_tools.remote import Remote
