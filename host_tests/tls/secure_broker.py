@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import certificates
+
 from conftest import HERE, interpreter_command, library
 from flatmq_tools import broker, interpreter
 from scenario_child import converse
