@@ -107,7 +107,7 @@ def test_a_traceback_on_the_board_names_the_module(sketch: Path) -> None:
 FIRMWARE = {
     *("array", "binascii", "errno", "esp32", "gc", "io", "json", "machine", "micropython"),
     *("network", "os", "random", "rp2", "select", "socket", "struct", "sys", "time", "vfs"),
-    *("dht", "ds18x20", "neopixel", "onewire"),
+    *("dht", "ds18x20", "neopixel", "ntptime", "onewire"),
 }
 
 

@@ -78,6 +78,17 @@ def test_a_file_that_is_no_settings(text: str, told: str, folder: Path) -> None:
         settings.load((), folder)
 
 
+def test_files_are_relative_to_where_they_are_named(folder: Path) -> None:
+    table = {"ca": "", "cert": "mine/a.pem", "key": "/keys/a.key"}
+    (folder / "settings.example.json").write_text(json.dumps({"broker": {"tls": table}}))
+    (folder / "settings.json").write_text(json.dumps({"broker": {"tls": table}}))
+    assert settings.load(["broker.tls.ca=ca.pem"], folder)["broker"]["tls"] == {
+        "ca": "ca.pem",
+        "cert": str(folder / "mine/a.pem"),
+        "key": "/keys/a.key",
+    }
+
+
 def test_without_any_file(tmp_path: Path) -> None:
     assert settings.load((), tmp_path) == {}
     assert settings.load(["wifi.ssid=home"], tmp_path) == {"wifi": {"ssid": "home"}}

@@ -14,7 +14,19 @@ KEYS: dict[str, dict] = {
         "watchdog": True,
     },
     "wifi": {"ssid": "", "password": "", "country": ""},
-    "broker": {"host": "", "port": (1883, 1, 65535), "user": "", "password": ""},
+    "broker": {
+        "host": "",
+        "port": (1883, 1, 65535),  # 8883 with TLS
+        "user": "",
+        "password": "",
+        "tls": {  # with ca or pin; files on the board
+            "ca": "",
+            "cert": "",
+            "key": "",
+            "pin": "",  # several separated by commas
+            "ntp": "pool.ntp.org",  # for the dates that ca checks
+        },
+    },
 }
 
 
@@ -25,30 +37,30 @@ class SettingsError(ValueError):
 def load(*needed: str, path: str = PATH) -> dict:
     """The settings, with defaults for what the file leaves out; what is `needed`, such as
     "wifi.ssid", has to be there and not empty. SettingsError."""
-    told = _read(path)
-    for section in told:
-        if section not in KEYS:
-            raise SettingsError(f"{path}: {section} is not known, there is {_names(KEYS)}")
-        if not isinstance(told[section], dict):
-            raise SettingsError(f"{path}: {section} has to be an object in braces")
-        for key in told[section]:
-            if key not in KEYS[section]:
-                known = _names(KEYS[section])
-                raise SettingsError(f"{path}: {section}.{key} is not known, there is {known}")
-    settings: dict = {}
-    for section, keys in KEYS.items():
-        settings[section] = {}
-        for key, default in keys.items():
-            name = f"{section}.{key}"
-            value = told.get(section, {}).get(key)
-            if value is None:
-                if name in needed:
-                    raise SettingsError(f"{path}: {name} is missing")
-                value = default[0] if isinstance(default, tuple) else default
-            _check(path, name, value, default)
-            if value == "" and name in needed:
-                raise SettingsError(f"{path}: {name} is empty")
-            settings[section][key] = value
+    return _table(path, "", _read(path), KEYS, needed)
+
+
+def _table(path, prefix, told, keys, needed):
+    for key in told:
+        if key not in keys:
+            raise SettingsError(f"{path}: {prefix}{key} is not known, there is {_names(keys)}")
+    settings = {}
+    for key, default in keys.items():
+        name = prefix + key
+        value = told.get(key)
+        if isinstance(default, dict):
+            if value is not None and not isinstance(value, dict):
+                raise SettingsError(f"{path}: {name} has to be an object in braces")
+            settings[key] = _table(path, name + ".", value or {}, default, needed)
+            continue
+        if value is None:
+            if name in needed:
+                raise SettingsError(f"{path}: {name} is missing")
+            value = default[0] if isinstance(default, tuple) else default
+        _check(path, name, value, default)
+        if value == "" and name in needed:
+            raise SettingsError(f"{path}: {name} is empty")
+        settings[key] = value
     return settings
 
 

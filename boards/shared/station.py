@@ -25,6 +25,8 @@ BLINK_MS = 128  # on and off, while it identifies itself
 STUCK_MS = 180000  # without a broker though there is Wi-Fi, until that is begun anew
 _LAST_SEQ = 1073741823
 _DAY = 86400
+_PORT = 1883
+_TLS_PORT = 8883
 
 
 class Station:
@@ -49,14 +51,22 @@ class Station:
         self.seq = self.failed = self.refused = self.lost = 0
         sensors.insert(0, chip)
         pack = pack or 128 + 144 * len(sensors)
+        security = self._clock = None
+        port = broker["port"]
+        if not link:
+            security, self._clock = _secured(broker["tls"])
+        if security and port == _PORT:
+            port = _TLS_PORT
         self.client = Client(
             name,
             broker["host"],
-            broker["port"],
+            port,
             user=broker["user"] or None,
             password=broker["password"] or None,
             tx_size=512 + 4 * pack,  # readings that wait for the broker
             rx_size=256,
+            timeout=30 if security else 10,  # s; a handshake takes a board seconds
+            tls=security,
             link=link,
         )
         self._base = base = b"dev/" + name + b"/"
@@ -64,6 +74,7 @@ class Station:
         self._status = base + b"status"
         self._answer = base + b"answer"
         self.client.set_will(self._status, b"offline", 1, True)
+        self._error = self.client.error  # the last that was printed
         self._spool = None
         if device["spool"]:
             from flatmq.spool import Spool
@@ -120,6 +131,9 @@ class Station:
         else:
             # No name is looked up without Wi-Fi: on rp2 that may never end.
             time.sleep_ms(ms)
+        if self.client.error is not self._error:
+            self._error = self.client.error
+            print(self._error or "connected")
         if self.client.connected:
             self._stuck = ticks_ms()
             if self._greeted != self.client.stats.connects:
@@ -194,6 +208,8 @@ class Station:
         elif up and ticks_diff(ticks_ms(), self._stuck) > STUCK_MS:
             self._stuck = ticks_ms()
             self._wifi.restart()
+        if up and self._clock and not self._clock.poll():
+            return False  # no certificate is valid yet
         return up or self.client.connected
 
     def _greet(self):
@@ -279,6 +295,22 @@ class Station:
         if self._led and on != self._lit:
             self._lit = on
             self._led.value(1 if on else 0)
+
+
+def _secured(told):
+    """The TLS of the settings, and the clock that it needs; None for what is not there. Only what
+    is used is loaded."""
+    if not (told["ca"] or told["pin"]):
+        return None, None
+    from flatmq.stream_tls import TLS
+
+    clock = None
+    if told["ca"]:
+        from clock import Clock
+
+        clock = Clock(told["ntp"])
+    pin = tuple(told["pin"].split(",")) if told["pin"] else None
+    return TLS(told["ca"], told["cert"], told["key"], pin), clock
 
 
 def _own_name(kind):

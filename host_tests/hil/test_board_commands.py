@@ -17,6 +17,7 @@ import pytest
 from click.testing import CliRunner, Result
 from serial.tools import list_ports
 
+from certs.issued import Issued
 from conftest import ROOT
 from flatmq_tools import boards, cli, flash, logs, remote, settings
 from flatmq_tools.remote import Remote
@@ -202,7 +203,7 @@ def test_deploy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             assert there == "['helper.mpy', 'lib', 'main.py', 'mine.txt', 'settings.json']"
         with Log(board.address) as log:
             board.press_reset()
-            _until("the sketch", lambda: "main 0." in log.text)
+            _until("the sketch", lambda: re.search(r"main 0\..*\n", log.text) is not None)
         words = re.search(r"main \S+ (\S+) (\S+) (\S+)", log.text)
         assert words
         assert words.groups() == ("/lib/flatmq/__init__.mpy", "helper.mpy", "one")
@@ -217,6 +218,28 @@ def test_deploy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
                 "import json; print(json.load(open('/settings.json'))['wifi']['ssid'])"
             )
             assert ssid == "home"
+
+
+def test_deploy_puts_certificates_and_takes_them_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A private key does not stay on a board whose settings do not name it any more."""
+    monkeypatch.setattr(settings, "OWN", "absent.json")
+    one = Issued("board", authority=True)
+    cert, key = one.write(tmp_path / "files", "mine")
+    with EmulatedBoard(tmp_path) as board:
+        deploy = ("deploy", "pico_w", "--port", board.address, "--sketch", _sketch(tmp_path))
+        tls = ("--set", f"broker.tls.ca={cert}", "--set", f"broker.tls.cert={cert}",
+               "--set", f"broker.tls.key={key}")  # fmt: skip
+        look = "import os; print('tls' in os.listdir('/') and sorted(os.listdir('/tls')))"
+        for options, there in ((tls, ["ca.der", "cert.der", "key.der"]), (tls[:2], ["ca.der"])):
+            done = _run(*deploy, *options)
+            assert done.exit_code == 0, done.output
+            with Remote(board.address) as desk:
+                desk.enter()
+                assert desk.run(look) == [str(there)]
+                (ca,) = desk.run("print(open('/tls/ca.der', 'rb').read().hex())")
+                assert bytes.fromhex(ca) == one.der
 
 
 @pytest.mark.parametrize("fault", [{"swallows": 1}, {"reset_ms": 800}], ids=str)

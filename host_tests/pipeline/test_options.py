@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from flatmq_tools.pipeline.options import OptionError, parse, with_defaults
+from flatmq_tools.pipeline.options import OptionError, of_trust, parse, with_defaults
+from flatmq_tools.trust import given
 
 BASIC = {"brokerUrl": "tcp://broker:1884", "topic": "a/#"}
 
@@ -158,3 +159,25 @@ def test_a_default_gives_way_to_what_is_told_by_any_of_its_names() -> None:
     assert (settings.folder, settings.max_offsets) == (Path("/theirs"), 5)
     settings = parse(with_defaults(BASIC, ours))
     assert (settings.folder, settings.max_offsets) == (Path("/ours"), 9)
+
+
+PIN = "A" * 43 + "="
+
+
+def test_pins() -> None:
+    settings = parse({"brokerUrl": "ssl://b", "topic": "t", "pin": f"{PIN}, sha256/{PIN}"})
+    assert settings.tls is not None
+    assert settings.tls.pins == (bytes(32), bytes(32))
+    with pytest.raises(OptionError, match=r"pin must be the SHA-256 of a public key"):
+        parse({"brokerUrl": "ssl://b", "topic": "t", "pin": "AAAA"})
+
+
+def test_the_options_of_a_command_are_options_of_the_source(tmp_path: Path) -> None:
+    file = tmp_path / "ca.pem"
+    file.write_text("-----BEGIN CERTIFICATE-----")
+    told = of_trust(given(True, file, file, file, [PIN]))
+    settings = parse({"brokerUrl": "broker", "topic": "t", **told})
+    assert settings.port == 8883
+    name = str(file)
+    assert settings.tls == (name, name, name, None, None, (bytes(32),))
+    assert of_trust(None) == {}

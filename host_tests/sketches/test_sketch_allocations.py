@@ -25,8 +25,9 @@ MAY_BE_ON_HEAP = {
     "attached": {"attached"},
     "bme280": {"BME280.__init__", "probe"},
     "boot_id": {"next_boot"},
+    "clock": {"Clock._look"},  # until the clock is set
     "ds18b20": {"DS18B20.__init__", "DS18B20.__init__.<genexpr>", "probe"},
-    "settings": {"load", "_check", "_read"},
+    "settings": {"_table", "_check", "_read"},
     "station": {"Station.__init__"},
 }
 

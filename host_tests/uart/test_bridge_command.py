@@ -23,7 +23,7 @@ from conftest import SharedBrokers
 from flatmq.frames import ACK, BEGIN, CLOSE, DATA, OPEN, SMALL, Decoder
 from flatmq_tools.address import AddressError, address
 from flatmq_tools.bridge import readable
-from flatmq_tools.trust import TrustError, context
+from flatmq_tools.trust import Trust, TrustError, given
 
 CONNECT = b"\x10\x1b\0\4MQTT\4\xc2\0\0\0\1x\0\4user\0\6secret"
 SECONDS = 30.0
@@ -150,16 +150,18 @@ def test_addresses() -> None:
 
 
 def test_tls_verifies(tmp_path) -> None:
-    assert context(False) is None
-    trust = context(True)
-    assert trust.verify_mode is ssl.CERT_REQUIRED
-    assert trust.check_hostname
+    assert given(False) is None
+    trust = given(True)
+    assert trust is not None
+    context = trust.context()
+    assert context.verify_mode is ssl.CERT_REQUIRED
+    assert context.check_hostname
     (tmp_path / "empty.pem").write_text("nothing")
     for name in ("missing.pem", "empty.pem"):
         with pytest.raises(TrustError, match=name):
-            context(True, tmp_path / name)
+            Trust(tmp_path / name).context()
     with pytest.raises(TrustError, match="--cert"):
-        context(True, key=tmp_path / "empty.pem")
+        given(True, key=tmp_path / "empty.pem")
 
 
 def test_what_commands_a_terminal_is_not_shown() -> None:

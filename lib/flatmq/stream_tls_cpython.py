@@ -63,14 +63,17 @@ class Link(TCP):
     """A link to `host` and `port` by TLS.
 
     `stage` says how far a connection has come: "ca" and "cert" while these are loaded,
-    "handshake", "greeting" from then on, or "" before.
+    "handshake", "greeting" from then on, or "" before. A `context` replaces the files that the
+    settings name, and decides what is verified.
     """
 
-    def __init__(self, settings: TLS, host: str, port: int) -> None:
+    def __init__(
+        self, settings: TLS, host: str, port: int, context: ssl.SSLContext | None = None
+    ) -> None:
         super().__init__(host, port)
         self.stage = ""
-        self._settings: TLS | None = settings  # until the context is made
-        self._context: ssl.SSLContext | None = None
+        self._settings = None if context else settings  # until the context is made
+        self._context = context
         self._name = settings.server_hostname or host
         self._has_cert = bool(settings.cert)
         self._pins = settings.pins

@@ -393,13 +393,14 @@ def embedded(*, port: int = 0, users: Mapping[str, str] | None = None) -> Broker
     return broker
 
 
-def external(address: str) -> Broker:
-    """The broker that already runs at `host` or `host:port` (1883); BrokerError if none answers.
+def external(address: str, tls: bool = False) -> Broker:
+    """The broker that already runs at `host` or `host:port`; BrokerError if none answers. The
+    port is 1883 unless given, 8883 with `tls`.
 
     An IPv6 address stands in brackets: `[::1]:1883`.
     """
     try:
-        broker = Broker(*parsed(address))
+        broker = Broker(*parsed(address, tls))
     except AddressError as error:
         raise BrokerError(str(error)) from error
     if not broker.running:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -11,6 +12,9 @@ import flatmq
 from . import common_options
 from .ending import end
 from .pipeline.cli import pipeline
+
+if TYPE_CHECKING:
+    from .trust import Trust
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -139,16 +143,24 @@ def powercut(results: Path, every: int) -> None:
 @common_options.USER
 @click.option("--seconds", type=click.FloatRange(0), help="Watch for so long; else until Ctrl-C.")
 @click.option("--packs", type=click.IntRange(1), help="End when so many packs have come.")
-def watch(broker: str, user: str | None, seconds: float | None, packs: int | None) -> None:
+@common_options.tls
+def watch(
+    broker: str,
+    user: str | None,
+    seconds: float | None,
+    packs: int | None,
+    trust: Trust | None,
+) -> None:
     """Show what boards send to BROKER (host or host:port), as it comes in."""
     from . import broker as brokers
     from . import watch as command
+    from .trust import TrustError
 
     def watched() -> int:
-        target = brokers.external(broker)
-        return command.main(target.host, target.port, user, seconds, packs)
+        target = brokers.external(broker, trust is not None)
+        return command.main(target.host, target.port, user, seconds, packs, trust)
 
-    end(watched, brokers.BrokerError, command.WatchError)
+    end(watched, brokers.BrokerError, command.WatchError, TrustError)
 
 
 _share = click.FloatRange(0, 1)
@@ -178,6 +190,7 @@ _often = click.FloatRange(0)
     "--prefix", default="sim", show_default=True, help="What the boards' names begin with."
 )
 @common_options.USER
+@common_options.tls
 @click.option("--calm", is_flag=True, help="Nothing goes wrong but what is asked for below.")
 @click.option("--lost", type=_share, help="Readings that are never published. [0.005]")
 @click.option("--duplicated", type=_share, help="Readings that are published twice. [0.005]")
@@ -195,6 +208,7 @@ def fleet(
     truth: Path | None,
     prefix: str,
     user: str | None,
+    trust: Trust | None,
     calm: bool,
     **troubles: float | None,
 ) -> None:
@@ -208,6 +222,7 @@ def fleet(
     from . import broker as brokers
     from . import fleet as command
     from .fleet import plan
+    from .trust import TrustError
 
     asked = {name: value for name, value in troubles.items() if value is not None}
     settings = command.Settings(
@@ -221,10 +236,11 @@ def fleet(
     )
 
     def run() -> int:
-        target = brokers.external(broker)
+        target = brokers.external(broker, trust is not None)
+        settings.tls = trust.context() if trust else None
         return command.main(target.host, target.port, settings, truth)
 
-    end(run, *command.ERRORS)
+    end(run, TrustError, *command.ERRORS)
 
 
 @main.command()
@@ -232,7 +248,7 @@ def fleet(
 @click.argument("broker", metavar="HOST:PORT")
 @click.option("--baud", type=click.IntRange(300), default=115200, show_default=True)
 @common_options.tls
-def bridge(port: str, broker: str, baud: int, tls: bool, ca: Path | None) -> None:
+def bridge(port: str, broker: str, baud: int, trust: Trust | None) -> None:
     """Connect a board without a network to a broker, over its serial PORT.
 
     PORT is a device such as /dev/ttyACM0 or COM3, or a URL of pyserial. What the board prints is
@@ -240,7 +256,38 @@ def bridge(port: str, broker: str, baud: int, tls: bool, ca: Path | None) -> Non
     """
     from . import bridge as command
 
-    end(lambda: command.main(port, broker, baud=baud, tls=tls, authority=ca), *command.ERRORS)
+    end(lambda: command.main(port, broker, baud=baud, trust=trust), *command.ERRORS)
+
+
+@main.command()
+@click.argument("broker", metavar="HOST[:PORT]")
+@click.option(
+    "--ca",
+    type=common_options.FILE,
+    help="Authorities to verify the broker by.  [default: those of this machine]",
+)
+@click.option(
+    "--save",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="A file for the authority that a board needs, PEM, or DER if it ends in .der.",
+)
+def tls(broker: str, ca: Path | None, save: Path | None) -> None:
+    """Show a broker's certificates, and the settings by which a board trusts it.
+
+    The port is 8883 unless given. Ends with status 1 if boards would refuse the broker.
+    """
+    from .address import AddressError
+
+    try:
+        from . import certificates, probe
+    except ImportError as error:
+        raise click.ClickException(str(error)) from error
+    end(
+        lambda: probe.main(broker, ca=ca, save=save),
+        AddressError,
+        certificates.CertificateError,
+        probe.ProbeError,
+    )
 
 
 @main.command()
@@ -299,12 +346,13 @@ def flash(board: str, file: Path, port: str | None, drive: Path | None) -> None:
 @common_options.settings("A setting; repeatable.")
 def deploy(board: str, port: str | None, sketch: str | None, overrides: tuple[str, ...]) -> None:
     """Copy a sketch and the client to a BOARD that runs MicroPython, and start it."""
-    from . import boards, connected, contents, remote, settings
+    from . import board_tls, boards, connected, contents, remote, settings
     from . import deploy as command
     from .bytecode import CompileError
 
     end(
         lambda: command.main(board, port, sketch, overrides),
+        board_tls.BoardTLSError,
         boards.BoardError,
         connected.ConnectedError,
         contents.ContentsError,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import click
 
@@ -20,11 +21,54 @@ USER = click.option("--user", help=f"The password is taken from {PASSWORD} in th
 
 
 def tls(command: _Command) -> _Command:
-    """--tls and --ca, as `tls` and `ca`: see `trust.context`."""
-    flag = "To the broker, verified; the port is 8883 unless told."
-    authorities = "Certificates to verify the broker by, in place of this machine's."
-    command = click.option("--ca", type=FILE, help=authorities)(command)
-    return click.option("--tls", is_flag=True, help=flag)(command)
+    """--tls, --ca, --cert, --key and --pin, as `trust`: a `trust.Trust`, or None without TLS."""
+
+    @functools.wraps(command)
+    def trusting(
+        *args: Any,
+        tls: bool,
+        ca: Path | None,
+        cert: Path | None,
+        key: Path | None,
+        pin: tuple[str, ...],
+        **given: Any,
+    ) -> Any:
+        from . import trust
+
+        try:
+            found = trust.given(tls, ca, cert, key, pin)
+        except trust.TrustError as error:
+            raise click.ClickException(str(error)) from error
+        return command(*args, trust=found, **given)
+
+    for option in reversed(_TLS):
+        option(trusting)
+    return cast(_Command, trusting)
+
+
+_TLS = (
+    click.option(
+        "--tls",
+        is_flag=True,
+        help="Connect with TLS and verify the broker; the default port is 8883 then. Each of the "
+        "options below implies it.",
+    ),
+    click.option(
+        "--ca",
+        type=FILE,
+        help="The authority that signed the broker's certificate, PEM or DER.  [default: those "
+        "of this machine]",
+    ),
+    click.option("--cert", type=FILE, help="A certificate to show to the broker, PEM."),
+    click.option("--key", type=FILE, help="Its private key, PEM.  [default: the file of --cert]"),
+    click.option(
+        "--pin",
+        multiple=True,
+        metavar="BASE64",
+        help="SHA-256 of the broker's public key, from `flatmq tls`; repeatable. Without --ca "
+        "nothing else is checked.",
+    ),
+)
 
 
 def results(help: str, default: Path | None = None) -> Callable[[_Command], _Command]:

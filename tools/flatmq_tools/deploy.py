@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
 
-from . import boards, connected, contents, settings
+from . import board_tls, boards, connected, contents, settings
 from .remote import Remote
 
 SETTINGS = "/settings.json"
@@ -25,21 +25,27 @@ def main(
     name: of the board. port: its address, None for the only one that is connected. sketch: a
     folder, or one of boards/; None for the board's own. overrides: settings, as KEY=VALUE;
     without any, and without boards/settings.json, those on the board are kept. Raises BoardError,
-    SettingsError, ContentsError, CompileError, ConnectedError and RemoteError.
+    SettingsError, BoardTLSError, ContentsError, CompileError, ConnectedError and RemoteError.
     """
     console = console or Console()
     board = boards.load(name)
     folder = contents.find_sketch(sketch or board.sketch)
     overrides = list(overrides)
-    files = contents.contents(folder, settings.load(overrides))
+    chosen, keys, remarks = board_tls.prepare_for(board, settings.load(overrides))
+    files = contents.contents(folder, chosen) | keys
     address = connected.choose(port, name)
     console.print(f"{folder.name} goes to the {board.title} at {address}", highlight=False)
+    for remark in remarks:
+        console.print(remark, markup=False, highlight=False, soft_wrap=True)
     with Remote(address) as remote:
         remote.enter(soft_reset=True)
         remote.check()
         if not (overrides or settings.is_own()) and remote.has(SETTINGS):
             console.print("the settings on the board stay as they are")
             files.pop(SETTINGS, None)
+        elif SETTINGS in files:
+            # A private key that no setting names does not stay on the board.
+            remote.remove(path for path in board_tls.PATHS.values() if path not in files)
         put(remote, files, console)
         remote.reset()
     console.print(

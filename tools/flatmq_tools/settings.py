@@ -14,6 +14,7 @@ from . import folders
 FOLDER = folders.find("boards")
 OWN = "settings.json"  # never committed
 EXAMPLE = "settings.example.json"  # has every key
+FILES = ("ca", "cert", "key")  # of broker.tls: they name files of this machine
 
 
 class SettingsError(ValueError):
@@ -25,11 +26,12 @@ def load(overrides: Iterable[str] = (), folder: Path = FOLDER) -> dict[str, Any]
 
     overrides: "wifi.ssid=home": the value as JSON where it is some, else as text; always as text
     where the example has one, so that a password may be all digits. Only a key of the example may
-    be set, which finds slips.
+    be set, which finds slips. A file that settings.json names is relative to its folder, one of
+    an override to the current folder.
     """
     example = _read(folder / EXAMPLE)
     own = _read(folder / OWN)
-    settings = copy.deepcopy(example or {}) if own is None else own
+    settings = copy.deepcopy(example or {}) if own is None else _rooted(own, folder)
     for override in overrides:
         key, sign, text = override.partition("=")
         if not sign or not key:
@@ -52,6 +54,17 @@ def load(overrides: Iterable[str] = (), folder: Path = FOLDER) -> dict[str, Any]
                 raise SettingsError(f"--set {override}: {name} is no table")
         place[last] = value
     return settings
+
+
+def _rooted(own: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """The settings, with the whole path of each file."""
+    broker = own.get("broker")
+    table = broker.get("tls") if isinstance(broker, dict) else None
+    if isinstance(table, dict):
+        for key in FILES:
+            if table.get(key):
+                table[key] = str(folder / Path(str(table[key])).expanduser())
+    return own
 
 
 def is_own(folder: Path = FOLDER) -> bool:

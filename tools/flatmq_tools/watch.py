@@ -18,6 +18,7 @@ from flatmq.message import Message
 
 from . import senml
 from .password import PASSWORD
+from .trust import Trust
 
 FILTERS = ["dev/+/status", "dev/+/telemetry"]
 TURN_MS = 200
@@ -128,16 +129,29 @@ def follow(client: Client, watch: Watch, lines: list[str]) -> None:
         raise WatchError(f"the broker does not let us subscribe to {', '.join(FILTERS)}")
 
 
-def main(host: str, port: int, user: str | None, seconds: float | None, packs: int | None) -> int:
+def main(
+    host: str,
+    port: int,
+    user: str | None,
+    seconds: float | None,
+    packs: int | None,
+    trust: Trust | None = None,
+) -> int:
     """Watches until Ctrl-C, for so many seconds, or until so many packs came; 1 if they did not.
 
-    The password of `user` is in the environment, as FLATMQ_PASSWORD. WatchError.
+    The password of `user` is in the environment, as FLATMQ_PASSWORD. `trust`: connect with TLS.
+    Raises WatchError and TrustError.
     """
     console = Console()
     watch = Watch()
     lines: list[str] = []
     client = Client(
-        f"watch-{os.getpid()}", host, port, user=user, password=os.environ.get(PASSWORD)
+        f"watch-{os.getpid()}",
+        host,
+        port,
+        user=user,
+        password=os.environ.get(PASSWORD),
+        link=trust.link(host, port) if trust else None,
     )
     end = None if seconds is None else time.monotonic() + seconds
     with contextlib.ExitStack() as stack:

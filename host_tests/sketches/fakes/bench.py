@@ -16,6 +16,9 @@ mcu_temperature = raw_temperature = None  # of an ESP32, by its kind
 in_range = True  # of the access point
 esp32 = False  # how the radio behaves
 wifi = []  # what was asked of it
+year = 2000  # of a clock that was not set
+ntp = False  # whether time servers answer
+asked = []  # which of them
 mem32 = {}
 timeout = 0  # ms of the watchdog, 0 while it does not run
 fed = 0

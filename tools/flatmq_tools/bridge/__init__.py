@@ -7,14 +7,13 @@ import contextlib
 import signal
 import threading
 import time
-from pathlib import Path
 
 from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
 from ..address import AddressError, address
-from ..trust import TrustError, context
+from ..trust import Trust, TrustError
 from .pump import Pump
 
 ERRORS = (AddressError, TrustError)
@@ -70,12 +69,11 @@ def main(
     broker: str,
     *,
     baud: int = 115200,
-    tls: bool = False,
-    authority: Path | None = None,
+    trust: Trust | None = None,
     console: Console | None = None,
 ) -> int:
     """Bridges until it is interrupted. Raises AddressError, TrustError."""
-    host, port = address(broker, tls)
+    host, port = address(broker, trust is not None)
     console = console or Console()
 
     def say(who: str, text: str) -> None:
@@ -83,12 +81,12 @@ def main(
         line.append(readable(text), style="not dim" if who == "board" else "")
         console.print(line, soft_wrap=True, highlight=False)
 
-    trust = context(tls, authority)
+    tls = trust.context() if trust else None
     live = Live(console=console, auto_refresh=True, transient=True)
     shown = console.is_terminal
 
     async def run() -> Pump:
-        pump = Pump(url, baud, host, port, say, tls=trust)
+        pump = Pump(url, baud, host, port, say, tls=tls)
         with contextlib.suppress(asyncio.CancelledError):
             await _run(pump, live if shown else None)
         return pump

@@ -74,7 +74,7 @@ class Board:
     def start(self, seconds: float = 0.0) -> None:
         """Boot: a new client, which can connect after so long. The first one takes no readings
         before `measure`."""
-        self.link = Link(self._loop.selector, self._loop.address, self)
+        self.link = self._loop.link(self)
         self.link.down_until = time.monotonic() + seconds
         held = max(8, min(255, math.ceil(self._rate * BACKLOG) + 2))
         user, password = self._login

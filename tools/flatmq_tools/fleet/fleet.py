@@ -6,6 +6,7 @@ import gc
 import itertools
 import random
 import socket
+import ssl
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -39,6 +40,8 @@ class Settings:
     troubles: Troubles = CALM
     user: str | None = None
     password: str | None = None
+    tls: ssl.SSLContext | None = None
+    """How the broker is verified; None for no TLS."""
     grace: float = GRACE
 
     @property
@@ -76,7 +79,8 @@ class Fleet:
             found = socket.getaddrinfo(host, port, 0, socket.SOCK_STREAM)
         except OSError as error:
             raise FleetError(f"{host}: no such host ({error})") from error
-        self._loop = Loop(min(found, key=lambda each: each[0] != socket.AF_INET))
+        address = min(found, key=lambda each: each[0] != socket.AF_INET)
+        self._loop = Loop(address, settings.tls, host)
         self._loop.on_change = self._changed
         self._connecting: set[Board] = set()
         first = random.Random(settings.seed).randrange(1, 1 << 29)
@@ -164,8 +168,10 @@ class Fleet:
         self.figures.connect_cpu = time.process_time() - cpu
 
     def _refused(self) -> str:
-        """What a broker said that does not let a board in."""
+        """What a broker said that does not let a board in, or why it is not trusted."""
         for board in self._connecting:
+            if board.link and board.link.untrusted:
+                return board.link.untrusted
             if board.client and board.client.error and board.client.error.kind == "refused":
                 return str(board.client.error.detail)
         return ""

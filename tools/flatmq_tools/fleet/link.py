@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import selectors
 import socket
+import ssl
 import time
 from typing import Any
 
@@ -33,6 +34,8 @@ class Link:
         """By the monotonic clock: before that nothing can be connected."""
         self.due_ms = 0
         """For how long the client had nothing to do, when it was polled last."""
+        self.untrusted = ""
+        """Why the broker's certificate is not accepted."""
 
     # What the client calls
 
@@ -129,3 +132,88 @@ class Link:
             assert self._sock is not None
             self._selector.modify(self._sock, events, self._owner)
             self._events = events
+
+
+class TLSLink(Link):
+    """The same with TLS: `tls` says how the certificate of the broker, which has the name `host`,
+    is verified."""
+
+    def __init__(
+        self,
+        selector: selectors.BaseSelector,
+        address: tuple,
+        owner: Any,
+        tls: ssl.SSLContext,
+        host: str,
+    ) -> None:
+        super().__init__(selector, address, owner)
+        self._context = tls
+        self._host = host
+        self._tls: ssl.SSLSocket | None = None
+        self._secured = False
+
+    def stream(self) -> Link | None:
+        """Itself once the handshake is over."""
+        if self._tls is None:
+            if super().stream() is None:
+                return None
+            assert self._sock is not None
+            self._selector.unregister(self._sock)
+            self._events = 0
+            try:
+                self._sock = self._tls = self._context.wrap_socket(
+                    self._sock, server_hostname=self._host, do_handshake_on_connect=False
+                )
+            except ValueError as error:  # a name that no certificate can have
+                raise OSError(str(error)) from error
+            self._events = READ
+            self._selector.register(self._tls, READ, self._owner)
+        if not self._secured:
+            try:
+                self._tls.do_handshake()
+            except ssl.SSLWantReadError:
+                self._watch(READ)
+                return None
+            except ssl.SSLWantWriteError:
+                self._watch(WRITE)
+                return None
+            except ssl.SSLCertVerificationError as error:
+                why = getattr(error, "verify_message", "") or error
+                self.untrusted = f"the broker's certificate is not accepted: {why}"
+                raise
+            self._secured = True
+            self._watch(READ)
+            self._readable = True  # what came with the end of the handshake is in no socket
+        return self
+
+    def readinto(self, buf: memoryview) -> int | None:
+        """Read what is there. The selector does not know of records that were read already, so
+        read until there is no more, or no room."""
+        if not self._readable or self._sock is None:
+            return super().readinto(buf)
+        have = 0
+        try:
+            while have < len(buf):
+                n = self._sock.recv_into(buf[have:])
+                if not n:
+                    return have
+                have += n
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            self._readable = False
+        return have or None
+
+    def write(self, buf: Any, off: int, n: int) -> int | None:
+        """Write `n` bytes from `off` on; None when there is no room for any."""
+        try:
+            return super().write(buf, off, n)
+        except ssl.SSLWantWriteError:
+            self._watch(READ | WRITE)
+        except ssl.SSLWantReadError:
+            self._watch(READ)
+        return None
+
+    def close(self) -> None:
+        """Close the socket."""
+        self._tls = None
+        self._secured = False
+        super().close()

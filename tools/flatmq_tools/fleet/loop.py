@@ -5,16 +5,22 @@ from __future__ import annotations
 import heapq
 import itertools
 import selectors
+import ssl
 import time
 from collections.abc import Callable
 from typing import Any
 
+from .link import Link, TLSLink
+
 
 class Loop:
-    """Boards connect to `address`, one of those of socket.getaddrinfo."""
+    """Boards connect to `address`, one of those of socket.getaddrinfo; with `tls`, to the broker
+    whose certificate has the name `host`."""
 
-    def __init__(self, address: tuple) -> None:
-        self.address = address
+    def __init__(self, address: tuple, tls: ssl.SSLContext | None = None, host: str = "") -> None:
+        self._address = address
+        self._tls = tls
+        self._host = host
         self.selector = selectors.DefaultSelector()
         self._timers: list[tuple[float, int, Callable[[], None]]] = []
         self._order = itertools.count()
@@ -24,6 +30,12 @@ class Loop:
         """Boards that are."""
         self.on_change: Callable[[Any, str, str], None] | None = None
         """Called with a board, its client's state before, and now."""
+
+    def link(self, board: Any) -> Link:
+        """Return a link for a board, which does not connect yet."""
+        if self._tls is None:
+            return Link(self.selector, self._address, board)
+        return TLSLink(self.selector, self._address, board, self._tls, self._host)
 
     def at(self, when: float, what: Callable[[], None]) -> None:
         """Have it called, when the monotonic clock is there."""

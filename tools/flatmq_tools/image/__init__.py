@@ -10,13 +10,13 @@ from typing import Any
 
 from rich.console import Console
 
-from .. import boards, contents, settings
+from .. import board_tls, boards, contents, settings
 from . import esp, filesystem, firmware, romfs, uf2
 
 BUILD = Path("build")
 # What stays in the filesystem where the modules have a ROMFS of their own: what is changed on the
 # board, and what MicroPython runs as source.
-CHANGEABLE = ("/main.py", "/boot.py", "/settings.json")
+CHANGEABLE = ("/main.py", "/boot.py", "/settings.json", *board_tls.PATHS.values())
 
 
 class ImageError(RuntimeError):
@@ -28,6 +28,7 @@ ERRORS: tuple[type[Exception], ...] = (
     boards.BoardError,
     contents.ContentsError,
     settings.SettingsError,
+    board_tls.BoardTLSError,
     filesystem.FilesystemError,
     romfs.RomfsError,
     esp.EsptoolError,
@@ -149,7 +150,8 @@ def main(
     folder = contents.find_sketch(sketch or board.sketch)
     with console.status(f"making an image for {board.title} ..."):
         chosen = settings.load(overrides)
-        files = contents.contents(folder, chosen)
+        ready, keys, remarks = board_tls.prepare_for(board, chosen)
+        files = contents.contents(folder, ready) | keys
         made = make(
             board,
             files,
@@ -170,7 +172,7 @@ def main(
             f"{'' if board.flash.romfs_size else ', which the official one has not'}:",
             f"  mpremote romfs deploy {rom}",
         ]
-    lines += _missing(board, chosen)
+    lines += remarks + _missing(board, chosen)
     for line in lines:
         # Commands are there to be copied: no line is broken.
         console.print(line, markup=False, highlight=False, soft_wrap=True)

@@ -6,13 +6,16 @@ import importlib.util
 import os
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from .. import common_options
-from ..common_options import FILE
 from ..ending import end
 from ..password import PASSWORD
+
+if TYPE_CHECKING:
+    from ..trust import Trust
 
 
 @click.group()
@@ -40,8 +43,6 @@ def pipeline() -> None:
 @click.option("--qos", type=click.IntRange(0, 2), default=1, show_default=True)
 @common_options.USER
 @common_options.tls
-@click.option("--cert", type=FILE, help="A certificate to show to the broker,")
-@click.option("--key", type=FILE, help="and its key, if that is in a file of its own.")
 @click.option(
     "--every",
     type=click.FloatRange(0.1, 86_400),
@@ -73,9 +74,8 @@ def pipeline() -> None:
 @click.option("--seconds", type=click.FloatRange(0), help="End after so long.")
 def ingest(
     broker: str, target: str, filters: tuple[str, ...], folder: Path, client_id: str, qos: int,
-    user: str | None, tls: bool, ca: Path | None, cert: Path | None, key: Path | None,
-    every: float, limit: int, segment: int, keepalive: int, metrics: str | None,
-    metrics_every: float, seconds: float | None,
+    user: str | None, trust: Trust | None, every: float, limit: int, segment: int,
+    keepalive: int, metrics: str | None, metrics_every: float, seconds: float | None,
 ) -> None:  # fmt: skip
     """Land what the broker at HOST has for us as Parquet files in TARGET.
 
@@ -84,13 +84,11 @@ def ingest(
     with SIGTERM or Ctrl-C, in good order; after SIGKILL starting again is all there is to do.
     """
     from ..address import address
-    from ..trust import context
     from . import landing as command
     from .ingest import Ingest, IngestError
     from .log import MIB, LogError, Writer
 
     try:
-        trust = context(tls, ca, cert, key)
         where = address(broker, trust is not None)
         with Writer(folder, limit * MIB, segment * MIB) as log:
             worker = Ingest(
@@ -115,6 +113,7 @@ def ingest(
     envvar="BROKER",
     help="host:port, or tcp://... or ssl://...",
 )
+@common_options.tls
 @common_options.filters("dev/#")
 @common_options.pairs(
     "--option", "options", 'Option of format("mqtt"), such as username; repeatable.'
@@ -153,6 +152,7 @@ def ingest(
 def run(
     out: Path,
     broker: str,
+    trust: Trust | None,
     filters: tuple[str, ...],
     options: dict[str, str],
     landed: str | None,
@@ -173,9 +173,12 @@ def run(
 
     from . import run as command
     from .java import JavaError
-    from .options import with_defaults
+    from .options import of_trust, with_defaults
 
-    source = with_defaults(options, {"brokerUrl": broker, "filters": json.dumps(filters)})
+    source = with_defaults(
+        options,
+        {"brokerUrl": broker, "filters": json.dumps(filters), **of_trust(trust)},
+    )
     if PASSWORD in os.environ and "username" in options:
         source.setdefault("password", os.environ[PASSWORD])
     if clean and landed is None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import ssl
 import threading
 import time
 from collections.abc import Sequence
@@ -13,9 +12,9 @@ from typing import Any
 from flatmq import MQTTError
 from flatmq.router import Subscription
 
+from ..trust import Trust
 from .log import Writer
 from .receive import BulkClient
-from .tls import TLS
 
 TURN_MS = 100  # a turn of a thread waits this long, at most
 _TX_SIZE = 1 << 20  # bytes: a SUBSCRIBE has all filters in one packet
@@ -38,7 +37,7 @@ class Ingest:
                    from the log's id
     user, password, keepalive (s), version, timeout (s): as for `flatmq.Client`
     clean_session  True: the broker keeps nothing while the ingest is away
-    tls            which certificates are trusted and shown; None for no TLS
+    tls            how the broker is verified; None for no TLS
     delay_ms       how long a message waits for others to share its sync, at most
     link           replaces host and port: see `flatmq.Client`
 
@@ -61,7 +60,7 @@ class Ingest:
         clean_session: bool = False,
         version: int = 4,
         timeout: int = 10,
-        tls: ssl.SSLContext | None = None,
+        tls: Trust | None = None,
         delay_ms: int = 5,
         link: Any = None,
         **options: Any,
@@ -72,7 +71,7 @@ class Ingest:
         self.qos = qos
         self.client_id = client_id or f"flatmq-{log.id}"
         if link is None and tls is not None:
-            link = TLS(*broker, tls)
+            link = tls.link(*broker)
         options.setdefault("tx_size", _TX_SIZE)
         self.client = BulkClient(
             log, self.client_id, *broker, user=user, password=password, keepalive=keepalive,

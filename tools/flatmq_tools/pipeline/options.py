@@ -6,6 +6,7 @@ are those of its options that have no meaning here.
 
 from __future__ import annotations
 
+import base64
 import difflib
 import hashlib
 import json
@@ -18,6 +19,8 @@ from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from flatmq.wire import is_filter
+
+from .. import trust
 
 QOS = 1
 PORT = 1883
@@ -42,6 +45,8 @@ class Tls(NamedTuple):
     key_file: str | None
     key_password: str | None
     ciphers: str | None
+    pins: tuple[bytes, ...] = ()
+    """SHA-256 of public keys, one of which the broker must have."""
 
 
 @dataclass(frozen=True)
@@ -110,6 +115,7 @@ OPTIONS: dict[str, tuple[tuple[str, ...], str]] = {
     "keyFile": ((), "PEM of its key, where that is not in certFile"),
     "keyPassword": (("ssl.key.store.password",), "of the key"),
     "ciphers": (("ssl.ciphers",), "as OpenSSL names them"),
+    "pin": ((), "SHA-256 of the broker's public key in Base64; several separated by commas"),
 }
 
 _PLAIN = "tells how Bahir's client works, and there is nothing like it here"
@@ -141,6 +147,17 @@ def with_defaults(given: Mapping[str, str], defaults: Mapping[str, str]) -> dict
     of their names."""
     told = {_BY_NAME.get(name.lower()) for name in given}
     return {**{name: value for name, value in defaults.items() if name not in told}, **given}
+
+
+def of_trust(how: trust.Trust | None) -> dict[str, str]:
+    """The options that say the same."""
+    if how is None:
+        return {}
+    files = {"caFile": how.ca, "certFile": how.cert, "keyFile": how.key}
+    told = {name: str(file) for name, file in files.items() if file}
+    if how.pins:
+        told["pin"] = ",".join(base64.b64encode(pin).decode() for pin in how.pins)
+    return {"tls": "true", **told}
 
 
 def parse(given: Mapping[str, str], *, streaming: bool = True) -> Settings:
@@ -221,6 +238,14 @@ class _Told:
                 "PKCS12` and then `openssl pkcs12 -nodes` make one",
             )
         return path
+
+    def _pins(self) -> tuple[bytes, ...]:
+        if "pin" not in self._told:
+            return ()
+        try:
+            return trust.pins(self._told["pin"], self._names["pin"])
+        except trust.TrustError as error:
+            raise OptionError(str(error)) from error
 
     def _filters(self) -> tuple[str, ...]:
         text = self._told.get("filters")
@@ -303,9 +328,10 @@ class _Told:
             self._file("keyFile"),
             self._told.get("keyPassword"),
             self._told.get("ciphers"),
+            self._pins(),
         )
         if not tls:
-            for name in ("caFile", "certFile", "keyFile", "keyPassword", "ciphers"):
+            for name in ("caFile", "certFile", "keyFile", "keyPassword", "ciphers", "pin"):
                 if name in self._told:
                     raise OptionError(f"{self._names[name]}: needs TLS: ssl:// or tls = true")
         if tls_files.key_file and not tls_files.cert_file:

@@ -12,7 +12,6 @@ import contextlib
 import itertools
 import os
 import signal
-import ssl
 import sys
 import threading
 import time
@@ -36,6 +35,7 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from ..trust import Trust, TrustError
 from . import log
 from .ingest import Ingest
 from .options import OptionError, Settings, Tls, parse
@@ -341,32 +341,38 @@ def _opened(settings: Settings) -> log.Writer:
 
 def _ingest(settings: Settings, writer: log.Writer) -> Ingest:
     assert settings.host is not None
-    return Ingest(
-        writer,
-        (settings.host, settings.port),
-        settings.filters,
-        settings.qos,
-        settings.client_id,
-        clean_session=settings.clean_session,
-        user=settings.username,
-        password=settings.password,
-        keepalive=settings.keep_alive,
-        version=settings.version,
-        timeout=settings.timeout,
-        tls=_context(settings.tls),
-    )
+    try:
+        return Ingest(
+            writer,
+            (settings.host, settings.port),
+            settings.filters,
+            settings.qos,
+            settings.client_id,
+            clean_session=settings.clean_session,
+            user=settings.username,
+            password=settings.password,
+            keepalive=settings.keep_alive,
+            version=settings.version,
+            timeout=settings.timeout,
+            tls=_trust(settings.tls),
+        )
+    except TrustError as error:
+        raise SourceError(str(error)) from error
 
 
-def _context(tls: Tls | None) -> ssl.SSLContext | None:
+def _path(name: str | None) -> Path | None:
+    return Path(name) if name else None
+
+
+def _trust(tls: Tls | None) -> Trust | None:
     if tls is None:
         return None
-    try:
-        context = ssl.create_default_context(cafile=tls.ca_file)
-        if tls.ciphers:
-            context.set_ciphers(tls.ciphers)
-        if tls.cert_file:
-            context.load_cert_chain(tls.cert_file, tls.key_file, tls.key_password)
-    except (ssl.SSLError, OSError) as error:
-        files = ", ".join(filter(None, tls[:3]))
-        raise SourceError(f"TLS: {files}: {error}") from error
-    return context
+    return Trust(
+        ca=_path(tls.ca_file),
+        cert=_path(tls.cert_file),
+        key=_path(tls.key_file),
+        pins=tls.pins,
+        key_password=tls.key_password,
+        ciphers=tls.ciphers,
+        names={"ca": "caFile", "cert": "certFile", "key": "keyFile"},
+    )

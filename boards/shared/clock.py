@@ -1,0 +1,37 @@
+"""Set the board's clock by NTP: certificates have dates, and a board starts in 2000 or 2021."""
+
+import time
+
+from flatmq.port import ticks_add, ticks_diff, ticks_ms
+
+YEAR = 2025  # a clock that shows an earlier one was not set
+RETRY_MS = 15000  # between two tries
+
+
+class Clock:
+    """The clock, which is set by the NTP server `host`."""
+
+    def __init__(self, host: str) -> None:
+        self._host = host
+        self._set = False
+        self._due = ticks_ms()
+
+    def poll(self) -> bool:
+        """Return whether the clock is set, and ask the server if it is time for that. Needs a
+        network. Blocks while the name is looked up, and up to a second for the answer."""
+        if not self._set:
+            self._look()
+        return self._set
+
+    def _look(self):
+        self._set = time.gmtime()[0] >= YEAR
+        if self._set or ticks_diff(ticks_ms(), self._due) < 0:
+            return
+        import ntptime
+
+        ntptime.host = self._host
+        try:
+            ntptime.settime()
+        except OSError as error:
+            print(f"no time from {self._host}: {error}")
+        self._due = ticks_add(ticks_ms(), RETRY_MS)

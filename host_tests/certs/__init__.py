@@ -1,0 +1,1 @@
+"""Certificates for boards and for commands: what is checked, converted, shown and trusted."""

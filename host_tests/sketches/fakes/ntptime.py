@@ -1,0 +1,20 @@
+"""ntptime, which sets the clock of the bench."""
+
+import bench
+
+host = "pool.ntp.org"
+
+
+def settime():
+    bench.asked.append(host)
+    if not bench.ntp:
+        raise OSError(110)
+    bench.year = 2026
+
+
+class Time:
+    """In place of the module time, in a module that looks at the year."""
+
+    @staticmethod
+    def gmtime():
+        return (bench.year, 1, 1, 0, 0, 0, 0, 1)
