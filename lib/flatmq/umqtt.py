@@ -120,7 +120,7 @@ class MQTTClient:
         self.keepalive = keepalive
         self.ssl = ssl
         self.ssl_params = ssl_params
-        self.cb: Callable[[bytes, bytes], object] | None = None
+        self.cb: Any = None  # as set_callback() was given it
         self.lw_topic: bytes | str | None = None
         self.lw_msg: bytes | str | None = None
         self.lw_qos = 0
@@ -472,7 +472,7 @@ class MQTTClient:
         return True
 
     def _call(self):
-        """Have the callback called with the first message. Return the first byte of its PUBLISH."""
+        """Call the callback with the first message, and return the first byte of its PUBLISH."""
         queue = self._queue
         op = queue.pop(0)
         if self._early:

@@ -43,7 +43,7 @@ class TLS(Link):
 
         def _wrapped(self, sock):
             if self._context is True:
-                params = {"do_handshake": False}
+                params: dict[str, Any] = {"do_handshake": False}
                 params.update(self._params)
                 self._stream = ssl.wrap_socket(sock, **params)
             else:
