@@ -98,7 +98,8 @@ class MQTTClient:
                    nothing unless `ssl_params` say so
 
     They are attributes too, `password` as `pswd`. What they are when connect() is called counts;
-    the first connect() claims the memory. `pid` is the packet identifier that was used last.
+    the first connect() claims the memory. `pid` is the packet identifier that was used last, and
+    `error` the exception that ended the connection, None while there is one.
     """
 
     def __init__(
@@ -125,18 +126,21 @@ class MQTTClient:
         self.lw_msg: bytes | str | None = None
         self.lw_qos = 0
         self.lw_retain = False
-        self.pid = 0
+        self.pid: Any = 0
+        self.publish_flags = 0
         self.sock: Any = None
+        self.error: Exception | None = None
         self._client: Any = None
         self._settings: Any = None  # of the client
         self._timeout = _TIMEOUT
         self._end = 0  # when a call gives up
-        # Topic, payload and first byte of each message that has come in and waits for the
+        # First byte, topic and payload of each message that has come in and waits for the
         # callback. Flat, as a list of up to four items has room for them from the beginning on.
         self._queue: list[Any] = []
         self._early = 0  # items of the queue that came before what a call waits for
         self._awaited: int | None = None  # packet identifier that a call waits for
         self._depth = 0  # callbacks that run
+        self._next_topic = self._next_msg = b""  # what the next one is called with
         self._pings = 0  # calls of ping() of which wait_msg() has not returned None
         self._again: list[Subscription] = []  # what connect() has subscribed to by itself
         self._topic = b""  # of the last message
@@ -193,6 +197,7 @@ class MQTTClient:
             if c.error:
                 self._fail()
         c.link.greeted = True
+        self.error = None
         self.sock = getattr(c.connection.stream, "sock", c.connection.stream)
         self._again = list(c.router.requests) if c.router else []
         return int(c.session_present)
@@ -276,21 +281,24 @@ class MQTTClient:
 
     def _fail(self):
         """Close the connection, and raise why it has ended."""
-        c = self._client
-        e = c.error if c else None
-        if c:
+        self.error = self._why()
+        if self._client:
             self._stop()
-        if not e:
-            raise OSError(errno.ENOTCONN, "not connected")
-        if e.kind == "refused":
-            raise MQTTException(e.code)
+        raise self.error
+
+    def _why(self):
+        c = self._client
+        if not c or not c.error:
+            return OSError(errno.ENOTCONN, "not connected")
+        if c.error.kind == "refused":
+            return MQTTException(c.error.code)
         if c.link.error:
-            raise c.link.error
-        if e.kind == "timeout":
-            raise OSError(errno.ETIMEDOUT, e.detail)
-        if "ValueError" in e.detail:  # of a TLS stream: the certificate is not accepted
-            raise ValueError(e.detail)
-        raise OSError(-1, e.detail)
+            return c.link.error
+        if c.error.kind == "timeout":
+            return OSError(errno.ETIMEDOUT, c.error.detail)
+        if "ValueError" in c.error.detail:  # of a TLS stream: the certificate is not accepted
+            return ValueError(c.error.detail)
+        return OSError(-1, c.error.detail)
 
     def _ready(self):
         """A call begins. OSError if there is no connection."""
@@ -331,24 +339,31 @@ class MQTTClient:
         message may have been delivered nevertheless. ValueError or TypeError for a bad argument.
         """
         # Few locals: a frame of more than eleven words would go to the heap on every call.
+        self.publish_flags = qos << 1 | bool(retain)
+        self.publish_once(topic, msg)
+
+    def publish_once(self, topic: "bytes | str", msg: "bytes | str") -> None:
+        """Do what publish() does, also in a subclass that overrides it, with QoS and retain from
+        `publish_flags`: twice the QoS, and 1 for retain."""
+        flags = self.publish_flags  # a callback may change it
         self._ready()
         if isinstance(msg, str):
             msg = msg.encode()
-        self._offer(topic, msg, retain, qos)
+        self._offer(topic, msg, flags)
         while self.pid is None:
             self._work()
-            self._offer(topic, msg, retain, qos)
-        if qos:
+            self._offer(topic, msg, flags)
+        if flags > 1:
             self._wait_for(self.pid)
         else:
             self._written()
 
-    def _offer(self, topic, msg, retain, qos):
+    def _offer(self, topic, msg, flags):
         """Hand a message to the client. `pid` is None if it has no room."""
-        if len(topic) + len(msg) + _MORE > _BUFFER and qos < 2:
-            self.pid = self._client.publish_from(topic, msg, qos, retain)
+        if flags < 4 and len(topic) + len(msg) + _MORE > _BUFFER:
+            self.pid = self._client.publish_from(topic, msg, flags >> 1, flags & 1)
         else:
-            self.pid = self._client.publish(topic, msg, qos, retain)
+            self.pid = self._client.publish(topic, msg, flags >> 1, flags & 1)
 
     def _written(self):
         """Wait until everything at QoS 0 is handed to the network, which takes it at once unless
@@ -434,18 +449,20 @@ class MQTTClient:
         A broker that is silent for six times `timeout` is asked for a sign of life. OSError if it
         gives none, or the connection ends.
         """
-        return self._next(self._timeout * _QUIET)
+        return self.receive_once()
 
     def check_msg(self) -> "int | None":
         """Have the callback called if a message is there. Return the first byte of its PUBLISH,
         else None. OSError if the connection has ended."""
-        return self._next(0)
+        return self.receive_once(0)
 
-    def _next(self, ms):
+    def receive_once(self, ms: "int | None" = None) -> "int | None":
+        """Do what check_msg() does with 0, and wait_msg() without an argument, also in a subclass
+        that overrides them."""
         if not self._queue:
             self._ready()
             if not self._pong():
-                self._poll(ms)
+                self._poll(self._timeout * _QUIET if ms is None else ms)
             if not self._queue:
                 return None
         return self._call()
@@ -475,38 +492,48 @@ class MQTTClient:
         """Call the callback with the first message, and return the first byte of its PUBLISH."""
         queue = self._queue
         op = queue.pop(0)
+        self._next_topic = queue.pop(0)
+        self._next_msg = queue.pop(0)
         if self._early:
             self._early -= _FIELDS
-        self._depth += 1
-        try:
-            self.cb(queue.pop(0), queue.pop(0))
-        finally:
-            self._depth -= 1
+        self._run()
         if self._client.answers:
             self._client.flush()
         return op
 
+    def _run(self):
+        # Without arguments and without finally, either of which would have the frame on the heap.
+        self._depth += 1
+        try:
+            self.cb(self._next_topic, self._next_msg)
+        except:
+            self._depth -= 1
+            raise
+        self._depth -= 1
+        self._next_msg = b""
+
     def _take(self, m: "Message") -> None:
         """What the client calls for a message. The callback may publish and wait for the answer,
         which a handler of the client cannot; so it is called later."""
-        queue = self._queue
-        n = len(queue)
         try:
-            msg = self._piece(m) if m.size else m.payload
-            if msg is None:
-                return
-            if not m.is_topic(self._topic):
-                self._topic = m.topic
-            queue.append(m.first)
-            queue.append(self._topic)
-            queue.append(msg)
+            self._keep(m)
         except MemoryError:
-            del queue[n:]
+            while len(self._queue) % _FIELDS:
+                self._queue.pop()
             self._large = None
             self._short = True
+
+    def _keep(self, m):
+        msg = self._piece(m) if m.size else m.payload
+        if msg is None:
             return
+        if not m.is_topic(self._topic):
+            self._topic = m.topic
+        self._queue.append(m.first)
+        self._queue.append(self._topic)
+        self._queue.append(msg)
         if self._awaited in self._client.ids:
-            self._early = len(queue)
+            self._early = len(self._queue)
 
     def _piece(self, m):
         """Collect a message that is larger than the buffer. Return its payload when it is whole,
