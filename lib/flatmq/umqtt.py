@@ -347,6 +347,11 @@ class MQTTClient:
         `publish_flags`: twice the QoS, and 1 for retain."""
         flags = self.publish_flags  # a callback may change it
         self._ready()
+        if not self._queue:
+            # A closed connection takes a write, and loses it. So look before.
+            self._client.poll()
+            if not self._client.connected:
+                self._fail()
         if isinstance(msg, str):
             msg = msg.encode()
         self._offer(topic, msg, flags)

@@ -1,0 +1,190 @@
+"""A program for umqtt with a broker of its own: what it prints, and what a subscriber sees of it.
+
+The umqtt to compare with is fetched from the package index: umqtt.simple 1.3.4 and umqtt.robust
+1.0, the last ones that are there. To compare with another, name a folder with umqtt/simple.py and
+umqtt/robust.py in UMQTT, such as one that `mip` has installed.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+import subprocess
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from paho.mqtt import client as paho
+
+from conftest import LIB, ROOT, interpreter_command
+from flatmq_tools import broker, bytecode, interpreter
+from flatmq_tools.bench import peers
+from flatmq_tools.proxy import Proxy
+from scenario_child import converse
+
+PROGRAMS = Path(__file__).parent / "programs"
+HEAP = "256k"
+DEADLINE = 60  # seconds until a program is ended from outside
+PATIENCE = 20  # seconds until what must come is given up
+USERS = {"alice": "s3cret"}
+
+_SDISTS = {
+    "umqtt_simple": "micropython-umqtt.simple==1.3.4",
+    "umqtt_robust": "micropython-umqtt.robust==1.0",
+}
+_MOVED = {"umqtt.simple": "flatmq.umqtt", "umqtt.robust": "flatmq.umqtt_robust"}
+
+
+class Seen(NamedTuple):
+    """What came of a program."""
+
+    printed: list[str]
+    messages: list[tuple[str, bytes, bool]]  # topic, payload, and whether it was retained
+
+
+def real_umqtt() -> list[Path]:
+    """The folders to import the real umqtt from; the test fails if it cannot be had."""
+    named = os.environ.get("UMQTT")
+    if named:
+        return [Path(named)]
+    try:
+        # MicroPython looks for a submodule in one folder only.
+        folder = ROOT / "build" / "peers" / "umqtt_both" / "umqtt"
+        for name, requirement in _SDISTS.items():
+            fetched = peers.fetch(ROOT / "build" / "peers", name, (requirement,), ())
+            for source in (fetched / "umqtt").glob("*.py"):
+                folder.mkdir(parents=True, exist_ok=True)
+                (folder / source.name).write_bytes(source.read_bytes())
+    except peers.PeerError as error:
+        pytest.fail(str(error))
+    return [folder.parent]
+
+
+def is_current() -> bool:
+    """Whether the real umqtt is that of today's micropython-lib, not of 2017."""
+    (folder,) = real_umqtt()
+    return "def check_msg" in (folder / "umqtt" / "robust.py").read_text()
+
+
+def moved(source: str) -> str:
+    """A program with its import of umqtt changed to flatmq's: one line, and nothing else."""
+    result = source
+    for old, new in _MOVED.items():
+        result = re.sub(
+            rf"^from {re.escape(old)} import", f"from {new} import", result, flags=re.M
+        )
+    changed = [
+        line
+        for line in difflib.ndiff(source.splitlines(), result.splitlines())
+        if line.startswith(("+ ", "- "))
+    ]
+    assert len(changed) == 2, changed
+    return result
+
+
+class Observer:
+    """A subscriber to everything, which publishes what a program asks for."""
+
+    def __init__(self, port: int, tls: bool) -> None:
+        self.messages: list[tuple[str, bytes, bool]] = []
+        self._came = threading.Condition()
+        self._client = paho.Client(paho.CallbackAPIVersion.VERSION2, "observer")
+        self._client.on_message = self._take
+        self._client.username_pw_set("alice", "s3cret")
+        if tls:
+            self._client.tls_set(cert_reqs=paho.ssl.CERT_NONE)
+            self._client.tls_insecure_set(True)
+        subscribed = threading.Event()
+        self._client.on_subscribe = lambda *_: subscribed.set()
+        self._client.connect(broker.LOOPBACK, port)
+        self._client.loop_start()
+        self._client.subscribe("#", 1)
+        assert subscribed.wait(PATIENCE)
+
+    def _take(self, _client: object, _data: object, message: paho.MQTTMessage) -> None:
+        with self._came:
+            self.messages.append((message.topic, message.payload, message.retain))
+            self._came.notify_all()
+
+    def publish(self, topic: str, payload: str, qos: int) -> None:
+        """Publish, and wait until the broker has passed it on."""
+        with self._came:
+            before = len(self.messages)
+            self._client.publish(topic, payload, qos)
+            wanted = (topic, payload.encode(), False)
+            assert self._came.wait_for(lambda: wanted in self.messages[before:], PATIENCE)
+
+    def finish(self) -> list[tuple[str, bytes, bool]]:
+        """What it has seen, without what it has published itself at the end."""
+        self.publish("the/end", "", 1)
+        self._client.disconnect()
+        self._client.loop_stop()
+        return [message for message in self.messages if message[0] != "the/end"]
+
+
+def certificate(folder: Path) -> str:
+    """The lines of a configuration of mosquitto that have it speak TLS, with a certificate of
+    its own for localhost."""
+    key, cert = folder / "key.pem", folder / "cert.pem"
+    command = [
+        "openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1",
+        "-nodes", "-keyout", str(key), "-out", str(cert), "-days", "2", "-subj", "/CN=localhost",
+    ]  # fmt: skip
+    subprocess.run(command, check=True, capture_output=True)
+    return f"certfile {cert}\nkeyfile {key}"
+
+
+def folders(which: str, python: str) -> Sequence[Path]:
+    """Where a program imports from: `which` is "umqtt" or "flatmq"."""
+    if which == "umqtt":
+        return real_umqtt()
+    return [LIB if python == "cpython" else bytecode.library()]
+
+
+def run(program: Path, which: str, python: str, extra: str = "", tls: bool = False) -> Seen:
+    """Run a program to its end, by way of a proxy that it can have cut its connection."""
+    with (
+        broker.mosquitto(users=USERS if tls else None, extra=extra) as peer,
+        Proxy(peer.host, peer.port) as proxy,
+    ):
+        observer = Observer(peer.port, tls)
+
+        def carry_out(words: list[str]) -> str:
+            match words:
+                case ["publish", topic, payload, *qos]:
+                    observer.publish(topic, payload, int(*qos))
+                case ["cut"]:
+                    proxy.strike("cut")
+                case ["refuse"]:
+                    proxy.refuse()
+                case ["accept"]:
+                    proxy.refuse(False)
+                case ["silence"]:
+                    proxy.strike("silence")
+                case _:
+                    raise AssertionError(f"the program asks for something unknown: {words}")
+            return "done"
+
+        output = converse(
+            [*interpreter_command(python, HEAP), str(program), proxy.host, str(proxy.port)],
+            interpreter.environment(*folders(which, python), PROGRAMS),
+            DEADLINE,
+            carry_out,
+        )
+        messages = observer.finish()
+    printed = [line for line in output if not line.startswith("@")]
+    # The texts of errors differ.
+    printed = [re.sub(r"^(mqtt[\w ]*):.*", r"\1", line) for line in printed]
+    return Seen(printed, messages)
+
+
+def eventually(condition: object, what: str) -> None:
+    """Wait for a condition; fails naming `what`."""
+    deadline = time.monotonic() + PATIENCE
+    while not condition():  # type: ignore[operator]
+        assert time.monotonic() < deadline, what
+        time.sleep(0.005)
