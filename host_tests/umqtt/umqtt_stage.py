@@ -12,7 +12,6 @@ import os
 import re
 import subprocess
 import threading
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -118,6 +117,12 @@ class Observer:
             wanted = (topic, payload.encode(), False)
             assert self._came.wait_for(lambda: wanted in self.messages[before:], PATIENCE)
 
+    def see(self, topic: str, payload: str) -> None:
+        """Wait until a message has come."""
+        wanted = (topic, payload.encode(), False)
+        with self._came:
+            assert self._came.wait_for(lambda: wanted in self.messages, PATIENCE)
+
     def finish(self) -> list[tuple[str, bytes, bool]]:
         """What it has seen, without what it has published itself at the end."""
         self.publish("the/end", "", 1)
@@ -157,6 +162,8 @@ def run(program: Path, which: str, python: str, extra: str = "", tls: bool = Fal
             match words:
                 case ["publish", topic, payload, *qos]:
                     observer.publish(topic, payload, int(*qos))
+                case ["seen", topic, payload]:
+                    observer.see(topic, payload)
                 case ["cut"]:
                     proxy.strike("cut")
                 case ["refuse"]:
@@ -180,11 +187,3 @@ def run(program: Path, which: str, python: str, extra: str = "", tls: bool = Fal
     # The texts of errors differ.
     printed = [re.sub(r"^(mqtt[\w ]*):.*", r"\1", line) for line in printed]
     return Seen(printed, messages)
-
-
-def eventually(condition: object, what: str) -> None:
-    """Wait for a condition; fails naming `what`."""
-    deadline = time.monotonic() + PATIENCE
-    while not condition():  # type: ignore[operator]
-        assert time.monotonic() < deadline, what
-        time.sleep(0.005)

@@ -10,7 +10,7 @@ commands = []
 
 def on_command(topic, msg):
     commands.append(msg)
-    client.publish(b"board/answer", b"done " + msg, qos=1)
+    client.publish(b"board/answer", b"done-" + msg)
 
 
 def start():
@@ -28,6 +28,7 @@ while len(commands) < 4:
     try:
         if asked == len(commands):
             if asked == 2:
+                desk.ask("seen", "board/answer", "done-c1")
                 desk.ask("cut")
                 asked = -1
                 client.wait_msg()
@@ -44,6 +45,7 @@ while len(commands) < 4:
         for _ in range(2):
             desk.ask("publish", "board/command", f"c{asked}", "1")
             asked += 1
+desk.ask("seen", "board/answer", "done-c3")
 client.disconnect()
 print(commands)
 desk.end()
