@@ -13,9 +13,9 @@ from umqtt_stage import PROGRAMS, Seen
 
 NAMES = sorted(path.stem for path in PROGRAMS.glob("*_*.py"))
 TLS = {"simple_pub_tls", "simple_pub_tls_context"}
-# What is seen with the umqtt of micropython-lib. That of the package index cannot do it yet: TLS with
-# an SSLContext or where there is no ussl, the values of wait_msg() and check_msg(), check_msg() that
-# reconnects, and a reconnect that calls the connect() of a subclass.
+# What is seen with the umqtt of micropython-lib. That of the package index cannot do it yet: TLS
+# with an SSLContext or where there is no ussl, values of wait_msg() and check_msg(), a check_msg()
+# that reconnects, and a reconnect that calls the connect() of a subclass.
 _LWT = "tele/test/LWT"
 KNOWN = {
     "simple_pub_tls": Seen(

@@ -7,9 +7,11 @@ umqtt/robust.py in UMQTT, such as one that `mip` has installed.
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import os
 import re
+import socket
 import subprocess
 import threading
 from collections.abc import Sequence
@@ -19,6 +21,7 @@ from typing import NamedTuple
 import pytest
 from paho.mqtt import client as paho
 
+import peer
 from conftest import LIB, ROOT, interpreter_command
 from flatmq_tools import broker, bytecode, interpreter
 from flatmq_tools.bench import peers
@@ -131,6 +134,53 @@ class Observer:
         return [message for message in self.messages if message[0] != "the/end"]
 
 
+class Scripted:
+    """A broker that refuses the filter "forbidden", sends back what it gets, and for "garbage" a
+    packet that is none."""
+
+    def __init__(self, connack: bytes = peer.connack()) -> None:
+        self._connack = connack
+        self._listener = socket.create_server((broker.LOOPBACK, 0))
+        self.port = self._listener.getsockname()[1]
+        self._open: list[socket.socket] = []
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def __enter__(self) -> Scripted:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for end in (self._listener, *self._open):
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+            end.close()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                connection, _ = self._listener.accept()
+                self._open.append(connection)
+                threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+
+    def _serve(self, connection: socket.socket) -> None:
+        rest = b""
+        with contextlib.suppress(OSError):
+            while data := connection.recv(4096):
+                packets, rest = peer.split(rest + data)
+                for packet in packets:
+                    connection.sendall(self._answer(packet))
+
+    def _answer(self, packet: peer.Packet) -> bytes:
+        if packet.first == 0x10:
+            return self._connack
+        if packet.first == 0x82:
+            return peer.suback(packet.pid, 0x80 if b"forbidden" in packet.body else 0)
+        if packet.first == 0x30:
+            if peer.take_apart(packet).payload == b"garbage":
+                return peer.packet(0x36, packet.body)
+            return peer.packet(0x30, packet.body)
+        return b""
+
+
 def certificate(folder: Path) -> str:
     """The lines of a configuration of mosquitto that have it speak TLS, with a certificate of
     its own for localhost."""
@@ -153,15 +203,32 @@ def folders(which: str, python: str) -> Sequence[Path]:
 def run(program: Path, which: str, python: str, extra: str = "", tls: bool = False) -> Seen:
     """Run a program to its end, by way of a proxy that it can have cut its connection."""
     with (
-        broker.mosquitto(users=USERS if tls else None, extra=extra) as peer,
-        Proxy(peer.host, peer.port) as proxy,
+        broker.mosquitto(users=USERS if tls else None, extra=extra) as target,
+        broker.mosquitto(users=USERS) as guarded,
+        Proxy(target.host, target.port) as proxy,
+        Scripted() as scripted,
+        Scripted(b"\x20\x02\x07\x09") as garbage,
+        socket.create_server((broker.LOOPBACK, 0)) as silent,
     ):
-        observer = Observer(peer.port, tls)
+        peers_at_hand = {
+            "scripted": scripted.port,
+            "garbage": garbage.port,
+            "silent": silent.getsockname()[1],
+        }
+        observer = Observer(target.port, tls)
 
         def carry_out(words: list[str]) -> str:
             match words:
                 case ["publish", topic, payload, *qos]:
                     observer.publish(topic, payload, int(*qos))
+                case ["port", "nothing"]:
+                    return str(broker.free_port())
+                case ["port", "users"]:
+                    return str(guarded.port)
+                case ["port", what]:
+                    return str(peers_at_hand[what])
+                case ["large", topic, size]:
+                    observer.publish(topic, "x" * int(size), 1)
                 case ["seen", topic, payload]:
                     observer.see(topic, payload)
                 case ["cut"]:
@@ -172,6 +239,10 @@ def run(program: Path, which: str, python: str, extra: str = "", tls: bool = Fal
                     proxy.refuse(False)
                 case ["silence"]:
                     proxy.strike("silence")
+                case ["stall"]:
+                    proxy.strike("stall")
+                case ["resume"]:
+                    proxy.resume()
                 case _:
                     raise AssertionError(f"the program asks for something unknown: {words}")
             return "done"

@@ -19,3 +19,15 @@ def ask(*words):
 def end():
     """The program has come to its end."""
     print("@end")
+
+
+def cases(names):
+    """Call the functions among `names` that do not begin with _, and print what they return."""
+    for name in sorted(names):
+        if name[0] != "_" and type(names[name]) is type(cases):
+            try:
+                result = names[name]()
+            except Exception as e:
+                result = "raises", type(e).__name__
+            print("case", name, result)
+    end()
