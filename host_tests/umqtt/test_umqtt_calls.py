@@ -14,7 +14,7 @@ from umqtt_stage import PROGRAMS
 # What both do, by the cases of programs/calls.py.
 SAME = {
     "accepted_with_a_password": "0",
-    "attributes": "(['a', 'host', 1883, None, None, 0, False], [None, None, 0, None, None, 0, False])",
+    "attributes": "(['a', 'host', 1883, None, None, 0, False], [None, None, 0, None, None, 0])",
     "bad_wills": "(('AssertionError', None), ('AssertionError', None))",
     "callback_that_publishes": "[(b'question', b'why'), (b'answer', b'why')]",
     "callback_that_raises": "(('ValueError', None), False, [b'bad', b'good'])",
@@ -29,7 +29,7 @@ SAME = {
     "errno_of_no_broker": "111",
     "identifiers": "(True, True)",
     "keepalive": "0",
-    "large_messages": "[(100, b'\\x00\\x01\\x02', b'abc'), (507, b'\\x00\\x01\\x02', b'...'), (508, b'\\x00\\x01\\x02', b'...'), (509, b'\\x00\\x01\\x02', b'...'), (1200, b'\\x00\\x01\\x02', b'abc'), (20000, b'\\x00\\x01\\x02', b'abc')]",
+    "large_messages": "True",
     "messages_one_by_one": "([1, 2, 3, 4, 5], [b'0', b'1', b'2', b'3', b'4'], None)",
     "named_arguments": "['a', 'host', 2, b'u', b'p', 9]",
     "no_broker": "OSError",
@@ -68,23 +68,23 @@ NEW = {
 }
 # What only flatmq does, by the cases of programs/better.py.
 BETTER = {
-    "a_callback_may_disconnect": "(48, ('OSError', ''))",
+    "a_callback_may_disconnect": "(48, 'OSError')",
     "a_callback_may_do_everything": "([b'go', b'1', b'xxxx', b'3', b'done'], None)",
     "a_callback_that_reconnects": "[b'1', b'2']",
-    "a_malformed_connack": "('OSError', '')",
-    "a_malformed_packet": "('OSError', '')",
-    "a_message_that_does_not_fit": "(('MemoryError', ''), [b'fits'])",
+    "a_malformed_connack": "OSError",
+    "a_malformed_packet": "OSError",
+    "a_message_that_does_not_fit": "('MemoryError', [b'fits'])",
     "a_message_that_timed_out_is_not_sent_later": "([True], [b'2'])",
-    "a_refused_subscription": "([('MQTTException', 128)], [b'echo'])",
+    "a_refused_subscription": "([(128,)], [b'echo'])",
     "a_subscription_made_again_gets_retained_messages_once": "[b'kept', b'end', b'']",
     "a_timeout_of_the_socket_does_no_harm": "(None, [b'1'])",
     "acknowledged_after_the_callback": "[b'1', b'1']",
     "an_oserror_of_the_callback_does_not_reconnect": "([b'bad', b'good'], [(False, True)])",
     "an_unsubscribed_topic_stays_so": "[b'2']",
-    "attributes_count_at_connect": "([('OSError', ''), ('MQTTException', 5), 0], [b'1'])",
-    "bad_arguments": "([('ValueError', ''), ('ValueError', ''), ('ValueError', ''), ('ValueError', ''), ('ValueError', ''), ('ValueError', ''), ('ValueError', '')], None)",
+    "attributes_count_at_connect": "(['OSError', (5,), 0], [b'1'])",
+    "bad_arguments": "({'ValueError'}, None)",
     "connect_to_a_silent_broker": "True",
-    "not_connected": "([('OSError', ''), ('OSError', ''), ('OSError', ''), None, ('OSError', ''), ('OSError', ''), ('OSError', '')], None)",
+    "not_connected": "(['OSError', 'OSError', 'OSError', None, 'OSError', 'OSError', 'OSError'], None)",
     "overlapping_subscriptions_call_back_once_per_packet": "[b'echo']",
     "ping_a_silent_broker": "True",
     "publish_a_large_message_to_a_broker_that_reads_nothing": "True",
@@ -97,10 +97,9 @@ BETTER = {
     "unsubscribe_at_a_silent_broker": "True",
     "wait_for_a_silent_broker": "True",
 }
-# On CPython an exception may be of a subclass, and there is memory enough.
+# A desk has memory enough.
 ON_CPYTHON = {
     "a_message_that_does_not_fit": "does not happen",
-    "attributes_count_at_connect": "([('ConnectionRefusedError', ''), ('MQTTException', 5), 0], [b'1'])",
 }
 
 

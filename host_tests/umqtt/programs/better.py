@@ -55,8 +55,12 @@ def _timed_out(least_ms, f, *arguments, **options):
 def _raised(f, *arguments, **options):
     try:
         return f(*arguments, **options)
+    except MQTTException as e:
+        return e.args
+    except OSError:
+        return "OSError"
     except Exception as e:
-        return type(e).__name__, e.args[0] if isinstance(e, MQTTException) else ""
+        return type(e).__name__
 
 
 def connect_to_a_silent_broker():
@@ -233,7 +237,7 @@ def bad_arguments():
         _raised(c.connect, timeout=0),
         _raised(_client(keepalive=70000).connect),
     ]
-    return returned, c.publish(b"t", b"1", qos=1)
+    return set(returned), c.publish(b"t", b"1", qos=1)
 
 
 def attributes_count_at_connect():
