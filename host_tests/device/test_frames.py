@@ -52,6 +52,20 @@ MAY_BE_ON_HEAP = {
     "subscribing": {"subscribe", "check", "check.<listcomp>", "unsubscribe"},
     "stream_tcp": {"TCP.connect"},
     "stream_uart": {"<module>"},  # once, when it is imported
+    "umqtt": {
+        "Link.resolve",
+        "Link.connect",
+        "Link.stream",
+        "MQTTClient.__init__",
+        "MQTTClient._prepare",
+        "MQTTClient.subscribe",
+    },
+    "umqtt_robust": {"MQTTClient.reconnect"},
+    "umqtt_tls": {
+        "TLS.stream",
+        "_Stream.static string 126",  # readinto and write, of CPython
+        "_Stream.static string 164",
+    },
     "writer": {"writing"},
     "wire": {"field", "packet"},
 }

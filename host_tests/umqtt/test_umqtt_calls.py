@@ -84,7 +84,7 @@ BETTER = {
     "attributes_count_at_connect": "(['OSError', (5,), 0], [b'1'])",
     "bad_arguments": "({'ValueError'}, None)",
     "connect_to_a_silent_broker": "True",
-    "not_connected": "(['OSError', 'OSError', 'OSError', None, 'OSError', 'OSError', 'OSError'], None)",
+    "not_connected": "(10, 1, None)",
     "overlapping_subscriptions_call_back_once_per_packet": "[b'echo']",
     "ping_a_silent_broker": "True",
     "publish_a_large_message_to_a_broker_that_reads_nothing": "True",
