@@ -63,8 +63,8 @@ MAY_BE_ON_HEAP = {
     "umqtt_robust": {"MQTTClient.reconnect"},
     "umqtt_tls": {
         "TLS.stream",
-        "_Stream.static string 126",  # readinto and write, of CPython
-        "_Stream.static string 164",
+        "TLS._wrapped",
+        "_Stream.static string 164",  # write, of CPython
     },
     "writer": {"writing"},
     "wire": {"field", "packet"},

@@ -45,8 +45,12 @@ KNOWN = {
         [("foo_topic", b"one", False), ("foo_topic", b"two", False)],
     ),
     "simple_pub_tls_context": Seen(
-        ["0", "b'foo_topic' 5 b'hello'", "b'foo_topic' 20000 b'xxxxx'"],
-        [("foo_topic", b"hello", False), ("foo_topic", b"x" * 20000, False)],
+        ["0", "b'foo_topic' 5 b'hello'", "b'foo_topic' 20000 b'xxxxx'", "0"],
+        [
+            ("foo_topic", b"hello", False),
+            ("foo_topic", b"x" * 20000, False),
+            ("other_topic", b"back", False),
+        ],
     ),
     "robust_check_msg": Seen(["mqtt", "None"], [("alive", b"yes", False)]),
     "robust_lwt": Seen(

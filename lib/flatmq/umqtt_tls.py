@@ -5,7 +5,6 @@ that does not go on with it.
 """
 
 import select
-import ssl
 
 from .port import MICROPYTHON, const
 from .umqtt import Link
@@ -28,6 +27,11 @@ class TLS(Link):
         self._stream: Any = None
         self._events: Any = None
 
+    def connect(self) -> None:
+        """Begin to connect."""
+        self._stream = None
+        Link.connect(self)
+
     def stream(self) -> "Any":
         """The stream once TCP is connected, None before."""
         sock = Link.stream(self)
@@ -39,9 +43,20 @@ class TLS(Link):
             self.error = e
             raise
 
+    def wait(self, ms: int, out: bool) -> None:
+        """Return when there is something to read, when `out` and there is room to write, or after
+        `ms` milliseconds."""
+        if self._stream and not self.greeted:
+            # The handshake waits for the broker; to wait for room would return at once.
+            ms = min(ms, _TURN)
+            out = False
+        self._wait(ms, out)
+
     if MICROPYTHON:
 
         def _wrapped(self, sock):
+            import ssl
+
             if self._context is True:
                 params: dict[str, Any] = {"do_handshake": False}
                 params.update(self._params)
@@ -54,16 +69,10 @@ class TLS(Link):
             self._events.register(self._stream, select.POLLIN)
             return self._stream
 
-        def wait(self, ms: int, out: bool) -> None:
-            """Return when there is something to read, when `out` and there is room to write, or
-            after `ms` milliseconds."""
+        def _wait(self, ms, out):
             if not self._stream:
                 Link.wait(self, ms, out)
                 return
-            if not self.greeted:
-                # The handshake waits for the broker, but a poll for room would return at once.
-                ms = min(ms, _TURN)
-                out = False
             mask = select.POLLIN | select.POLLOUT if out else select.POLLIN
             self._events.modify(self._stream, mask)
             self._events.ipoll(ms)
@@ -81,6 +90,8 @@ class TLS(Link):
     else:
 
         def _wrapped(self, sock):
+            import ssl
+
             context = self._context
             name = self.host
             if context is True:
@@ -91,23 +102,29 @@ class TLS(Link):
             self.sock = context.wrap_socket(
                 sock.sock, server_hostname=name, do_handshake_on_connect=False
             )
-            return _Stream(self.sock)
+            self._stream = _Stream(self.sock, (ssl.SSLWantReadError, ssl.SSLWantWriteError))
+            return self._stream
+
+        def _wait(self, ms, out):
+            Link.wait(self, ms, out)
 
 
 class _Stream:
-    """A TLS socket of CPython with the calls of a MicroPython stream."""
+    """A TLS socket of CPython with the calls of a MicroPython stream. `later` are the exceptions
+    that say that it would have to wait."""
 
-    def __init__(self, sock):
+    def __init__(self, sock, later):
         self.sock = sock
+        self._later = later
 
     def readinto(self, buf):
         try:
             return self.sock.recv_into(buf)
-        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+        except self._later:
             return None
 
     def write(self, buf, off, n):
         try:
             return self.sock.send(memoryview(buf)[off : off + n])
-        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+        except self._later:
             return None

@@ -16,5 +16,11 @@ client.subscribe(b"foo_topic", 1)
 client.publish(b"foo_topic", b"hello", qos=1)
 client.publish(b"foo_topic", b"x" * 20000)
 client.wait_msg()
+desk.ask("cut")
+try:
+    client.wait_msg()
+except OSError:
+    print(client.connect())
+client.publish(b"other_topic", b"back", qos=1)
 client.disconnect()
 desk.end()
