@@ -106,3 +106,20 @@ def test_the_real_umqtt_is_the_one_that_runs(tmp_path: Path) -> None:
     program.write_text("import umqtt.robust, desk\nprint(umqtt.robust.__file__)\ndesk.end()\n")
     (line,) = umqtt_stage.run(program, "umqtt", "micropython").printed
     assert Path(line).parents[1] in umqtt_stage.real_umqtt()
+
+
+@pytest.mark.parametrize("python", ["micropython", "cpython"])
+@pytest.mark.parametrize("name", ["simple_sub", "robust_sub"])
+def test_a_file_of_one_line_moves_every_program(name: str, python: str, tmp_path: Path) -> None:
+    (tmp_path / "umqtt").mkdir()
+    (tmp_path / "umqtt" / "simple.py").write_text("from flatmq.umqtt import MQTTClient\n")
+    (tmp_path / "umqtt" / "robust.py").write_text("from flatmq.umqtt_robust import MQTTClient\n")
+    seen = umqtt_stage.run(PROGRAMS / f"{name}.py", str(tmp_path), python)
+    assert seen == _with_umqtt(name)
+
+
+def test_a_program_runs_in_a_small_heap(tmp_path: Path) -> None:
+    program = tmp_path / "simple_reconnect.py"
+    program.write_text(umqtt_stage.moved((PROGRAMS / program.name).read_text()))
+    seen = umqtt_stage.run(program, "flatmq", "micropython", heap="72k")
+    assert seen == _with_umqtt(program.stem)

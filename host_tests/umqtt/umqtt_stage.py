@@ -14,6 +14,7 @@ import re
 import socket
 import subprocess
 import threading
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -194,13 +195,22 @@ def certificate(folder: Path) -> str:
 
 
 def folders(which: str, python: str) -> Sequence[Path]:
-    """Where a program imports from: `which` is "umqtt" or "flatmq"."""
+    """Where a program imports from: `which` is "umqtt", "flatmq", or a folder that goes first."""
     if which == "umqtt":
         return real_umqtt()
+    if which != "flatmq":
+        return [Path(which), *folders("flatmq", python)]
     return [LIB if python == "cpython" else bytecode.library()]
 
 
-def run(program: Path, which: str, python: str, extra: str = "", tls: bool = False) -> Seen:
+def run(
+    program: Path,
+    which: str,
+    python: str,
+    extra: str = "",
+    tls: bool = False,
+    heap: str = HEAP,
+) -> Seen:
     """Run a program to its end, by way of a proxy that it can have cut its connection."""
     with (
         broker.mosquitto(users=USERS if tls else None, extra=extra) as target,
@@ -216,6 +226,8 @@ def run(program: Path, which: str, python: str, extra: str = "", tls: bool = Fal
             "silent": silent.getsockname()[1],
         }
         observer = Observer(target.port, tls)
+
+        withheld: list[str] = []  # faults after which the broker may never hear of an end
 
         def carry_out(words: list[str]) -> str:
             match words:
@@ -238,8 +250,10 @@ def run(program: Path, which: str, python: str, extra: str = "", tls: bool = Fal
                 case ["accept"]:
                     proxy.refuse(False)
                 case ["silence"]:
+                    withheld.append("silence")
                     proxy.strike("silence")
                 case ["stall"]:
+                    withheld.append("stall")
                     proxy.strike("stall")
                 case ["resume"]:
                     proxy.resume()
@@ -248,11 +262,17 @@ def run(program: Path, which: str, python: str, extra: str = "", tls: bool = Fal
             return "done"
 
         output = converse(
-            [*interpreter_command(python, HEAP), str(program), proxy.host, str(proxy.port)],
+            [*interpreter_command(python, heap), str(program), proxy.host, str(proxy.port)],
             interpreter.environment(*folders(which, python), PROGRAMS),
             DEADLINE,
             carry_out,
         )
+        if not withheld:
+            # A link ends when the broker has read all of it.
+            deadline = time.monotonic() + PATIENCE
+            while proxy.open:
+                assert time.monotonic() < deadline, "the broker keeps a connection"
+                time.sleep(0.005)
         messages = observer.finish()
     printed = [line for line in output if not line.startswith("@")]
     # The texts of errors differ.

@@ -177,8 +177,8 @@ class MQTTClient:
         TypeError for an attribute that breaks its rule.
         """
         if timeout is not None:
-            if timeout <= 0:
-                raise ValueError(f"timeout must be more than 0 s, not {timeout!r}")
+            if timeout < 0.001:
+                raise ValueError(f"timeout must be at least 0.001 s, not {timeout!r}")
             self._timeout = int(timeout * 1000)
         if self._client:
             self._stop()

@@ -85,7 +85,12 @@ def publish_a_large_message_to_a_broker_that_reads_nothing():
     desk.ask("stall")
     done = _timed_out(200, c.publish, b"t", bytes(10000000 if _ROOM else 100000), qos=1)
     desk.ask("resume")
-    return done
+    c.connect(True, 20)
+    c.subscribe(b"t", 1)
+    c.publish(b"t", bytes(3000), qos=1)
+    while not c.seen:
+        c.wait_msg()
+    return done, len(c.seen[0])
 
 
 def subscribe_at_a_silent_broker():
