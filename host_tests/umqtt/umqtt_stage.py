@@ -8,11 +8,11 @@ umqtt/robust.py in UMQTT, such as one that `mip` has installed.
 from __future__ import annotations
 
 import contextlib
+import datetime
 import difflib
 import os
 import re
 import socket
-import subprocess
 import threading
 import time
 from collections.abc import Sequence
@@ -20,6 +20,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 from paho.mqtt import client as paho
 
 import peer
@@ -185,13 +189,24 @@ class Scripted:
 def certificate(folder: Path) -> str:
     """The lines of a configuration of mosquitto that have it speak TLS, with a certificate of
     its own for localhost."""
-    key, cert = folder / "key.pem", folder / "cert.pem"
-    command = [
-        "openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1",
-        "-nodes", "-keyout", str(key), "-out", str(cert), "-days", "2", "-subj", "/CN=localhost",
-    ]  # fmt: skip
-    subprocess.run(command, check=True, capture_output=True)
-    return f"certfile {cert}\nkeyfile {key}"
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
+    now = datetime.datetime.now(datetime.timezone.utc)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(days=1))
+        .not_valid_after(now + datetime.timedelta(days=1))
+        .sign(key, hashes.SHA256())
+    )
+    pem = serialization.Encoding.PEM
+    form, secret = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    (folder / "key.pem").write_bytes(key.private_bytes(pem, form, secret))
+    (folder / "cert.pem").write_bytes(certificate.public_bytes(pem))
+    return f"certfile {folder / 'cert.pem'}\nkeyfile {folder / 'key.pem'}"
 
 
 def folders(which: str, python: str) -> Sequence[Path]:
