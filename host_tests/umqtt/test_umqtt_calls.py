@@ -75,6 +75,7 @@ BETTER = {
     "a_malformed_packet": "OSError",
     "a_message_that_does_not_fit": "('MemoryError', [b'fits'])",
     "a_message_that_timed_out_is_not_sent_later": "([True], [b'2'])",
+    "a_publish_that_a_callback_cuts_off_fails": "('OSError', None)",
     "a_refused_subscription": "([(128,)], [b'echo'])",
     "a_subscription_made_again_gets_retained_messages_once": "[b'kept', b'end', b'']",
     "a_timeout_of_the_socket_does_no_harm": "(None, [b'1'])",

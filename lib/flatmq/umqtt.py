@@ -138,7 +138,8 @@ class MQTTClient:
         # callback. Flat, as a list of up to four items has room for them from the beginning on.
         self._queue: list[Any] = []
         self._early = 0  # items of the queue that came before what a call waits for
-        self._awaited: int | None = None  # packet identifier that a call waits for
+        # Packet identifier that a call waits for; None as soon as the connection is closed.
+        self._awaited: int | None = None
         self._depth = 0  # callbacks that run
         self._next_topic = self._next_msg = b""  # what the next one is called with
         self._pings = 0  # calls of ping() of which wait_msg() has not returned None
@@ -274,6 +275,7 @@ class MQTTClient:
             if c.ids[i]:
                 c.release(i)
         c.pending = 0
+        self._awaited = None
         if c.connection:
             c.connection.close()
             lost(c)
@@ -389,11 +391,18 @@ class MQTTClient:
         self._awaited = pid
         self._early = len(self._queue)
         try:
-            self._client.flush()
-            while pid in self._client.ids:
-                self._work()
-        finally:
-            self._awaited = outer
+            self._settled(pid)
+        except:  # finally would have the frame on the heap
+            self._awaited = outer if self._awaited == pid else None
+            raise
+        self._awaited = outer
+
+    def _settled(self, pid):
+        self._client.flush()
+        while pid in self._client.ids:
+            self._work()
+        if self._awaited != pid:
+            raise OSError(errno.ECONNABORTED, "a callback has closed the connection")
 
     # Subscriptions
 

@@ -313,6 +313,15 @@ def a_callback_that_reconnects():
     return c.seen
 
 
+def a_publish_that_a_callback_cuts_off_fails():
+    c = _client(_port("scripted"))  # which does not send PUBACK
+    c.connect()
+    c.subscribe(b"t")
+    c.set_callback(lambda topic, msg: c.connect())
+    c.publish(b"t", b"echo")
+    return _raised(c.publish, b"t", b"1", qos=1), c.publish(b"t", b"2")
+
+
 def an_oserror_of_the_callback_does_not_reconnect():
     c = _online(of=RobustClient)
     log = []
