@@ -79,6 +79,20 @@ MAY_BE_ON_HEAP = {
     },
     "stream_tls_pin": {"digests"},
     "stream_uart": {"<module>"},  # once, when it is imported
+    "umqtt": {
+        "Link.resolve",
+        "Link.connect",
+        "Link.stream",
+        "MQTTClient.__init__",
+        "MQTTClient._prepare",
+        "MQTTClient.subscribe",
+    },
+    "umqtt_robust": {"MQTTClient.reconnect"},
+    "umqtt_tls": {
+        "TLS.stream",
+        "TLS._wrapped",
+        "_Stream.static string 164",  # write, of CPython
+    },
     "writer": {"writing"},
     "wire": {"field", "packet"},
 }

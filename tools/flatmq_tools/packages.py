@@ -1,7 +1,6 @@
 """`python -m flatmq_tools.packages`: write what `mip install` reads, for each part of flatmq.
 
-Without arguments, write package.json, spool.json, senml.json, serial.json, tls.json and aio.json
-into the checkout.
+Without arguments, write package.json and a JSON file for each other part into the checkout.
 With `--release FOLDER`, compile all parts into FOLDER/mpyN, where N is the version of the .mpy
 format, with the same JSON files for the .mpy files.
 
@@ -31,6 +30,7 @@ PARTS: dict[str, tuple[str, ...]] = {
     "serial": ("stream_uart",),
     "tls": ("stream_tls", "stream_tls_board"),
     "aio": ("aio",),
+    "umqtt": ("umqtt", "umqtt_robust"),
 }
 """For each JSON file, the modules that a program imports besides `flatmq` itself. The modules that
 these import are found. One that is imported by a computed name must be listed here."""

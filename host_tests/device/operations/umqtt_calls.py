@@ -1,0 +1,63 @@
+"""What a program does with flatmq.umqtt, over TCP, with a real broker."""
+
+from flatmq.umqtt import MQTTClient
+from flatmq.umqtt_robust import MQTTClient as RobustClient
+
+TOPIC = b"proof/lamp"
+PAYLOAD = b"-1500"
+TIMEOUT = 15  # s until an answer is given up; far above what a loaded machine needs
+
+
+def _online(proof, of=MQTTClient):
+    client = of(b"proof", *proof.broker)
+    client.connect(True, TIMEOUT)
+    return client
+
+
+def publish_qos0(proof):
+    client = _online(proof)
+    while True:
+        yield client.publish(TOPIC, PAYLOAD) is None
+
+
+def publish_qos1(proof):
+    client = _online(proof)
+    while True:
+        yield client.publish(TOPIC, PAYLOAD, qos=1) is None
+
+
+def publish_qos2(proof):
+    client = _online(proof)
+    while True:
+        yield client.publish(TOPIC, PAYLOAD, False, 2) is None
+
+
+def check_msg(proof):
+    client = _online(proof)
+    while True:
+        yield client.check_msg() is None
+
+
+def ping_and_wait(proof):
+    client = _online(proof)
+    while True:
+        client.ping()
+        yield client.wait_msg() is None
+
+
+def robust_publish_qos0(proof):
+    client = _online(proof, RobustClient)
+    while True:
+        yield client.publish(TOPIC, PAYLOAD) is None
+
+
+def robust_publish_qos1(proof):
+    client = _online(proof, RobustClient)
+    while True:
+        yield client.publish(TOPIC, PAYLOAD, qos=1) is None
+
+
+def robust_check_msg(proof):
+    client = _online(proof, RobustClient)
+    while True:
+        yield client.check_msg() is None

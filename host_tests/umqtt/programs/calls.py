@@ -1,0 +1,348 @@
+"""Every method with its return values and exceptions. Each public function is a case."""
+
+import desk
+from umqtt.robust import MQTTClient as RobustClient
+from umqtt.simple import MQTTClient, MQTTException
+
+
+def _client(name="calls", **options):
+    client = MQTTClient(name, desk.HOST, desk.PORT, **options)
+    client.seen = []
+
+    def take(topic, msg):
+        client.seen.append((topic, msg))
+
+    client.set_callback(take)
+    return client
+
+
+def _online(name="calls", clean_session=True, **options):
+    client = _client(name, **options)
+    client.connect(clean_session)
+    return client
+
+
+def _raised(f, *arguments, **options):
+    """What a call raises, or returns."""
+    try:
+        return f(*arguments, **options)
+    except Exception as e:
+        if isinstance(e, OSError):
+            return "OSError"
+        return type(e).__name__, e.args[:1] if isinstance(e, MQTTException) else None
+
+
+def attributes():
+    c = MQTTClient("a", "host")
+    settings = [c.client_id, c.server, c.port, c.user, c.pswd, c.keepalive, bool(c.ssl)]
+    return settings, [c.sock, c.cb, c.pid, c.lw_topic, c.lw_msg, c.lw_qos]
+
+
+def positional_arguments():
+    c = MQTTClient(b"a", "host", 1, "u", "p", 5, True, {"k": 1})
+    return [c.client_id, c.server, c.port, c.user, c.pswd, c.keepalive, c.ssl, c.ssl_params]
+
+
+def named_arguments():
+    c = MQTTClient(client_id="a", server="host", port=2, user=b"u", password=b"p", keepalive=9,
+                   ssl=False, ssl_params={})  # fmt: skip
+    return [c.client_id, c.server, c.port, c.user, c.pswd, c.keepalive]
+
+
+def ports():
+    return MQTTClient("a", "host").port, MQTTClient("a", "host", ssl=True).port
+
+
+def one_exception():
+    return issubclass(MQTTException, Exception), MQTTException(5).args
+
+
+def set_callback():
+    c = _client()
+    f = print
+    return c.set_callback(f), c.cb is f
+
+
+def set_last_will():
+    c = _client()
+    returned = c.set_last_will("t", b"m", True, 1)
+    return returned, c.lw_topic, c.lw_msg, c.lw_retain, c.lw_qos
+
+
+def bad_wills():
+    c = _client()
+    return _raised(c.set_last_will, "t", "m", qos=3), _raised(c.set_last_will, "", "m")
+
+
+def connect():
+    c = _client()
+    returned = c.connect()
+    c.disconnect()
+    return returned, bool(c.sock)
+
+
+def session_present():
+    c = _client("keeper")
+    returned = []
+    for clean in (True, False, False, True):
+        returned.append(c.connect(clean_session=clean))
+        c.disconnect()
+    return returned
+
+
+def connect_twice():
+    c = _online()
+    c.connect()
+    c.publish(b"twice", b"1", qos=1)
+    c.disconnect()
+
+
+def connect_with_a_timeout():
+    c = _client()
+    returned = c.connect(True, 5)
+    c.disconnect()
+    return returned
+
+
+def client_id_as_bytes():
+    c = _client(b"bytes")
+    return c.connect()
+
+
+def keepalive():
+    return _client(keepalive=600).connect()
+
+
+def refused():
+    c = MQTTClient("a", desk.HOST, int(desk.ask("port", "users")), user="alice", password="no")
+    return _raised(c.connect)
+
+
+def accepted_with_a_password():
+    port = int(desk.ask("port", "users"))
+    c = MQTTClient("a", desk.HOST, port, user="alice", password="s3cret")
+    return c.connect()
+
+
+def no_broker():
+    return _raised(MQTTClient("a", desk.HOST, int(desk.ask("port", "nothing"))).connect)
+
+
+def errno_of_no_broker():
+    try:
+        MQTTClient("a", desk.HOST, int(desk.ask("port", "nothing"))).connect()
+    except OSError as e:
+        return e.errno
+
+
+def unknown_host():
+    return _raised(MQTTClient("a", "no.such.host.invalid", 1883).connect)
+
+
+def disconnect():
+    return _online().disconnect()
+
+
+def ping():
+    c = _online()
+    returned = [c.ping(), c.wait_msg(), c.ping(), c.ping(), c.wait_msg(), c.wait_msg()]
+    c.subscribe(b"p")
+    c.ping()
+    c.publish(b"p", b"1")
+    returned += sorted([str(c.wait_msg()), str(c.wait_msg())])
+    return returned
+
+
+def publish():
+    c = _online()
+    returned = [c.publish("t/str", "text"), c.publish(b"t/bytes", b"bytes")]
+    returned += [c.publish(b"t", bytearray(b"array")), c.publish(b"t", b"")]
+    returned += [c.publish(b"t", b"1", qos=1), c.publish(b"t", b"2", False, 1)]
+    return returned
+
+
+def identifiers():
+    c = _online()
+    before = c.pid
+    c.publish(b"t", b"1", qos=1)
+    first = c.pid
+    c.publish(b"t", b"1", qos=1)
+    return first != before, c.pid != first
+
+
+def publish_wrong_type():
+    return _raised(_online().publish, b"t", 5)
+
+
+def echo():
+    c = _online()
+    returned = [c.subscribe(b"echo/+", 1)]
+    c.publish(b"echo/a", b"0")
+    returned.append(c.wait_msg())
+    c.publish(b"echo/b", b"1", qos=1)
+    returned.append(c.check_msg())
+    return returned, c.seen
+
+
+def retained():
+    c = _online()
+    c.publish(b"kept", b"value", True, 1)
+    c.subscribe(b"kept")
+    while not c.seen:
+        c.check_msg()
+    c.publish(b"kept", b"", True, 1)
+    return c.seen[:1]
+
+
+def overlapping_subscriptions():
+    c = _online()
+    c.subscribe(b"over/#", 1)
+    c.subscribe(b"over/+", 1)
+    c.publish(b"over/lap", b"1")
+    c.wait_msg()
+    c.publish(b"over/end", b"2")
+    while c.seen[-1][1] != b"2":
+        c.wait_msg()
+    return [msg for _, msg in c.seen].count(b"1") in (1, 2)
+
+
+def messages_one_by_one():
+    c = _online()
+    c.subscribe(b"many", 1)
+    for i in range(5):
+        desk.ask("publish", "many", str(i), "1")
+    counts = []
+    for _ in range(5):
+        c.wait_msg()
+        counts.append(len(c.seen))
+    return counts, [msg for _, msg in c.seen], c.check_msg()
+
+
+def nothing_there():
+    c = _online()
+    return c.check_msg(), c.check_msg()
+
+
+def large_messages():
+    c = _online()
+    c.subscribe(b"large")
+    sent = [
+        bytes(range(100)) * (n // 100) + b"." * (n % 100) for n in (507, 508, 509, 1200, 20000)
+    ]
+    for msg in sent:
+        c.publish(b"large", msg)
+        c.wait_msg()
+    return [msg for _, msg in c.seen] == sent
+
+
+def subscribe_without_a_callback():
+    c = MQTTClient("a", desk.HOST, desk.PORT)
+    c.connect()
+    return _raised(c.subscribe, b"t")[0]
+
+
+def unsubscribe():
+    c = _online()
+    c.subscribe(b"un", 1)
+    returned = c.unsubscribe(b"un")
+    c.publish(b"un", b"1", qos=1)
+    return returned, c.check_msg(), c.seen
+
+
+def callback_that_raises():
+    c = _online()
+
+    def take(topic, msg):
+        c.seen.append(msg)
+        if msg == b"bad":
+            raise ValueError
+
+    c.set_callback(take)
+    c.subscribe(b"raises")
+    c.publish(b"raises", b"bad")
+    c.publish(b"raises", b"good")
+    return _raised(c.wait_msg), c.wait_msg() is None, c.seen
+
+
+def callback_that_publishes():
+    c = _online()
+
+    def take(topic, msg):
+        c.seen.append((topic, msg))
+        if topic == b"question":
+            c.publish(b"answer", msg, qos=1)
+
+    c.set_callback(take)
+    c.subscribe(b"question")
+    c.subscribe(b"answer")
+    c.publish(b"question", b"why")
+    while len(c.seen) < 2:
+        c.wait_msg()
+    return c.seen
+
+
+def _lost():
+    c = _online()
+    c.subscribe(b"t")
+    desk.ask("cut")
+    return c
+
+
+def wait_msg_when_lost():
+    try:
+        _lost().wait_msg()
+    except OSError as e:
+        return e.args[0]
+
+
+def check_msg_when_lost():
+    return _raised(_lost().check_msg)
+
+
+def publish_when_lost():
+    return _raised(_lost().publish, b"t", b"1", qos=1)
+
+
+def connect_when_lost():
+    c = _lost()
+    returned = _raised(c.wait_msg), c.connect()
+    c.subscribe(b"t")
+    c.publish(b"t", b"1")
+    return returned, c.wait_msg() is None, c.seen
+
+
+def robust_class():
+    c = RobustClient("r", desk.HOST, desk.PORT)
+    return issubclass(RobustClient, MQTTClient), c.DELAY, c.DEBUG, c.log(False, OSError(1))
+
+
+def robust_log():
+    c = RobustClient("r", desk.HOST, desk.PORT)
+    c.DEBUG = True
+    c.log(True, OSError(1))
+    c.log(False, OSError(2))
+
+
+def robust_delays():
+    c = RobustClient("r", desk.HOST, int(desk.ask("port", "nothing")))
+    delays = []
+
+    def delay(i):
+        delays.append(i)
+        if i == 3:
+            c.port = desk.PORT
+
+    c.delay = delay
+    return c.reconnect(), delays
+
+
+def robust_attempts():
+    c = RobustClient("r", desk.HOST, desk.PORT)
+    c.connect()
+    reconnects = []
+    c.reconnect = lambda: reconnects.append(1)
+    desk.ask("cut")
+    return c.check_msg(), c.check_msg(attempts=1), c.check_msg(attempts=0), len(reconnects)
+
+
+desk.cases(globals())

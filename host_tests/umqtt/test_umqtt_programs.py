@@ -1,0 +1,125 @@
+"""Programs for umqtt, one for each of its examples, run with umqtt and, one line changed, with
+flatmq: they print the same, and a subscriber sees the same messages."""
+
+from __future__ import annotations
+
+import functools
+import tempfile
+from pathlib import Path
+
+import pytest
+import umqtt_stage
+from umqtt_stage import PROGRAMS, Seen
+
+NAMES = sorted(path.stem for path in PROGRAMS.glob("*_*.py"))
+TLS = {"simple_pub_tls", "simple_pub_tls_context"}
+# What is seen with the umqtt of micropython-lib. That of the package index cannot do it yet: TLS
+# with an SSLContext or where there is no ussl, values of wait_msg() and check_msg(), a check_msg()
+# that reconnects, and a reconnect that calls the connect() of a subclass.
+_LWT = "tele/test/LWT"
+KNOWN = {
+    "simple_pub_tls": Seen(
+        ["0"], [("foo_topic", b"hello", False), ("foo_topic", b"again", False)]
+    ),
+    "simple_sub": Seen(
+        [
+            "None",
+            "(b'foo_topic', b'hello')",
+            "48",
+            "(b'foo_topic', b'again')",
+            "48",
+            "(b'foo_topic', b'bye')",
+            "48",
+        ],
+        [("foo_topic", word, False) for word in (b"hello", b"again", b"bye")],
+    ),
+    "simple_sub_check": Seen(
+        [
+            "None None",
+            "(b'foo_topic', b'one')",
+            "messages of one call: 1",
+            "(b'foo_topic', b'two')",
+            "messages of one call: 1",
+            "[48, 48] None",
+        ],
+        [("foo_topic", b"one", False), ("foo_topic", b"two", False)],
+    ),
+    "simple_pub_tls_context": Seen(
+        ["0", "b'foo_topic' 5 b'hello'", "b'foo_topic' 20000 b'xxxxx'", "0"],
+        [
+            ("foo_topic", b"hello", False),
+            ("foo_topic", b"x" * 20000, False),
+            ("other_topic", b"back", False),
+        ],
+    ),
+    "robust_check_msg": Seen(["mqtt", "None"], [("alive", b"yes", False)]),
+    "robust_lwt": Seen(
+        ["mqtt", "mqtt", "enough"],
+        [(_LWT, b"Online", False), (_LWT, b"Offline", False)] * 2 + [(_LWT, b"Online", False)],
+    ),
+    "robust_resubscribe": Seen(
+        [
+            "subscribes to b'test/topic/a'",
+            "[b'message 1']",
+            "mqtt",
+            "subscribes to b'test/topic/a'",
+            "b'message 1' b'message 3'",
+        ],
+        [("test/topic/a", b"message %d" % i, False) for i in (1, 2, 3)],
+    ),
+}
+
+
+@functools.cache
+def _with_umqtt(name: str) -> Seen:
+    """What a program does with the real umqtt."""
+    if name in KNOWN and not umqtt_stage.is_current():
+        return KNOWN[name]
+    return _run(PROGRAMS / f"{name}.py", "umqtt", "micropython")
+
+
+def _run(program: Path, which: str, python: str) -> Seen:
+    if program.stem not in TLS:
+        return umqtt_stage.run(program, which, python)
+    with tempfile.TemporaryDirectory(prefix="flatmq-tls-") as folder:
+        extra = umqtt_stage.certificate(Path(folder))
+        return umqtt_stage.run(program, which, python, extra, tls=True)
+
+
+@pytest.mark.parametrize("python", ["micropython", "cpython"])
+@pytest.mark.parametrize("name", NAMES)
+def test_a_program_does_the_same(name: str, python: str, tmp_path: Path) -> None:
+    program = tmp_path / f"{name}.py"
+    program.write_text(umqtt_stage.moved((PROGRAMS / f"{name}.py").read_text()))
+    assert _run(program, "flatmq", python) == _with_umqtt(name)
+
+
+@pytest.mark.parametrize("name", sorted(KNOWN))
+def test_what_is_known_of_umqtt_is_so(name: str) -> None:
+    if not umqtt_stage.is_current():
+        pytest.skip("UMQTT names no folder with the umqtt of micropython-lib")
+    assert _with_umqtt(name) == KNOWN[name]
+
+
+def test_the_real_umqtt_is_the_one_that_runs(tmp_path: Path) -> None:
+    program = tmp_path / "where.py"
+    program.write_text("import umqtt.robust, desk\nprint(umqtt.robust.__file__)\ndesk.end()\n")
+    (line,) = umqtt_stage.run(program, "umqtt", "micropython").printed
+    assert Path(line).parents[1] in umqtt_stage.real_umqtt()
+
+
+@pytest.mark.parametrize("python", ["micropython", "cpython"])
+@pytest.mark.parametrize("name", ["simple_sub", "robust_sub"])
+def test_a_file_of_one_line_moves_every_program(name: str, python: str, tmp_path: Path) -> None:
+    (tmp_path / "umqtt").mkdir()
+    (tmp_path / "umqtt" / "simple.py").write_text("from flatmq.umqtt import MQTTClient\n")
+    (tmp_path / "umqtt" / "robust.py").write_text("from flatmq.umqtt_robust import MQTTClient\n")
+    seen = umqtt_stage.run(PROGRAMS / f"{name}.py", str(tmp_path), python)
+    assert seen == _with_umqtt(name)
+
+
+def test_a_program_runs_in_a_small_heap(tmp_path: Path) -> None:
+    program = tmp_path / "simple_reconnect.py"
+    program.write_text(umqtt_stage.moved((PROGRAMS / program.name).read_text()))
+    seen = umqtt_stage.run(program, "flatmq", "micropython", heap="72k")
+    assert seen == _with_umqtt(program.stem)

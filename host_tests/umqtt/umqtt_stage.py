@@ -1,0 +1,295 @@
+"""A program for umqtt with a broker of its own: what it prints, and what a subscriber sees of it.
+
+The umqtt to compare with is fetched from the package index: umqtt.simple 1.3.4 and umqtt.robust
+1.0, the last ones that are there. To compare with another, name a folder with umqtt/simple.py and
+umqtt/robust.py in UMQTT, such as one that `mip` has installed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import difflib
+import os
+import re
+import socket
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+from paho.mqtt import client as paho
+
+import peer
+from conftest import LIB, ROOT, interpreter_command
+from flatmq_tools import broker, bytecode, interpreter
+from flatmq_tools.bench import peers
+from flatmq_tools.proxy import Proxy
+from scenario_child import converse
+
+PROGRAMS = Path(__file__).parent / "programs"
+HEAP = "256k"
+DEADLINE = 60  # seconds until a program is ended from outside
+PATIENCE = 20  # seconds until what must come is given up
+USERS = {"alice": "s3cret"}
+
+_SDISTS = {
+    "umqtt_simple": "micropython-umqtt.simple==1.3.4",
+    "umqtt_robust": "micropython-umqtt.robust==1.0",
+}
+_MOVED = {"umqtt.simple": "flatmq.umqtt", "umqtt.robust": "flatmq.umqtt_robust"}
+
+
+class Seen(NamedTuple):
+    """What came of a program."""
+
+    printed: list[str]
+    messages: list[tuple[str, bytes, bool]]  # topic, payload, and whether it was retained
+
+
+def real_umqtt() -> list[Path]:
+    """The folders to import the real umqtt from; the test fails if it cannot be had."""
+    named = os.environ.get("UMQTT")
+    if named:
+        return [Path(named)]
+    try:
+        # MicroPython looks for a submodule in one folder only.
+        folder = ROOT / "build" / "peers" / "umqtt_both" / "umqtt"
+        for name, requirement in _SDISTS.items():
+            fetched = peers.fetch(ROOT / "build" / "peers", name, (requirement,), ())
+            for source in (fetched / "umqtt").glob("*.py"):
+                folder.mkdir(parents=True, exist_ok=True)
+                (folder / source.name).write_bytes(source.read_bytes())
+    except peers.PeerError as error:
+        pytest.fail(str(error))
+    return [folder.parent]
+
+
+def is_current() -> bool:
+    """Whether the real umqtt is that of today's micropython-lib, not of 2017."""
+    (folder,) = real_umqtt()
+    return "def check_msg" in (folder / "umqtt" / "robust.py").read_text()
+
+
+def moved(source: str) -> str:
+    """A program with its import of umqtt changed to flatmq's: one line, and nothing else."""
+    result = source
+    for old, new in _MOVED.items():
+        result = re.sub(
+            rf"^from {re.escape(old)} import", f"from {new} import", result, flags=re.M
+        )
+    changed = [
+        line
+        for line in difflib.ndiff(source.splitlines(), result.splitlines())
+        if line.startswith(("+ ", "- "))
+    ]
+    assert len(changed) == 2, changed
+    return result
+
+
+class Observer:
+    """A subscriber to everything, which publishes what a program asks for."""
+
+    def __init__(self, port: int, tls: bool) -> None:
+        self.messages: list[tuple[str, bytes, bool]] = []
+        self._came = threading.Condition()
+        self._client = paho.Client(paho.CallbackAPIVersion.VERSION2, "observer")
+        self._client.on_message = self._take
+        self._client.username_pw_set("alice", "s3cret")
+        if tls:
+            self._client.tls_set(cert_reqs=paho.ssl.CERT_NONE)
+            self._client.tls_insecure_set(True)
+        subscribed = threading.Event()
+        self._client.on_subscribe = lambda *_: subscribed.set()
+        self._client.connect(broker.LOOPBACK, port)
+        self._client.loop_start()
+        self._client.subscribe("#", 1)
+        assert subscribed.wait(PATIENCE)
+
+    def _take(self, _client: object, _data: object, message: paho.MQTTMessage) -> None:
+        with self._came:
+            self.messages.append((message.topic, message.payload, message.retain))
+            self._came.notify_all()
+
+    def publish(self, topic: str, payload: str, qos: int) -> None:
+        """Publish, and wait until the broker has passed it on."""
+        with self._came:
+            before = len(self.messages)
+            self._client.publish(topic, payload, qos)
+            wanted = (topic, payload.encode(), False)
+            assert self._came.wait_for(lambda: wanted in self.messages[before:], PATIENCE)
+
+    def see(self, topic: str, payload: str) -> None:
+        """Wait until a message has come."""
+        wanted = (topic, payload.encode(), False)
+        with self._came:
+            assert self._came.wait_for(lambda: wanted in self.messages, PATIENCE)
+
+    def finish(self) -> list[tuple[str, bytes, bool]]:
+        """What it has seen, without what it has published itself at the end."""
+        self.publish("the/end", "", 1)
+        self._client.disconnect()
+        self._client.loop_stop()
+        return [message for message in self.messages if message[0] != "the/end"]
+
+
+class Scripted:
+    """A broker that refuses the filter "forbidden", sends back what it gets, and for "garbage" a
+    packet that is none."""
+
+    def __init__(self, connack: bytes = peer.connack()) -> None:
+        self._connack = connack
+        self._listener = socket.create_server((broker.LOOPBACK, 0))
+        self.port = self._listener.getsockname()[1]
+        self._open: list[socket.socket] = []
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def __enter__(self) -> Scripted:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for end in (self._listener, *self._open):
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+            end.close()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                connection, _ = self._listener.accept()
+                self._open.append(connection)
+                threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+
+    def _serve(self, connection: socket.socket) -> None:
+        rest = b""
+        with contextlib.suppress(OSError):
+            while data := connection.recv(4096):
+                packets, rest = peer.split(rest + data)
+                for packet in packets:
+                    connection.sendall(self._answer(packet))
+
+    def _answer(self, packet: peer.Packet) -> bytes:
+        if packet.first == 0x10:
+            return self._connack
+        if packet.first == 0x82:
+            return peer.suback(packet.pid, 0x80 if b"forbidden" in packet.body else 0)
+        if packet.first == 0x30:
+            if peer.take_apart(packet).payload == b"garbage":
+                return peer.packet(0x36, packet.body)
+            return peer.packet(0x30, packet.body)
+        return b""
+
+
+def certificate(folder: Path) -> str:
+    """The lines of a configuration of mosquitto that have it speak TLS, with a certificate of
+    its own for localhost."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
+    now = datetime.datetime.now(datetime.timezone.utc)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(days=1))
+        .not_valid_after(now + datetime.timedelta(days=1))
+        .sign(key, hashes.SHA256())
+    )
+    pem = serialization.Encoding.PEM
+    form, secret = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    (folder / "key.pem").write_bytes(key.private_bytes(pem, form, secret))
+    (folder / "cert.pem").write_bytes(certificate.public_bytes(pem))
+    return f"certfile {folder / 'cert.pem'}\nkeyfile {folder / 'key.pem'}"
+
+
+def folders(which: str, python: str) -> Sequence[Path]:
+    """Where a program imports from: `which` is "umqtt", "flatmq", or a folder that goes first."""
+    if which == "umqtt":
+        return real_umqtt()
+    if which != "flatmq":
+        return [Path(which), *folders("flatmq", python)]
+    return [LIB if python == "cpython" else bytecode.library()]
+
+
+def run(
+    program: Path,
+    which: str,
+    python: str,
+    extra: str = "",
+    tls: bool = False,
+    heap: str = HEAP,
+) -> Seen:
+    """Run a program to its end, by way of a proxy that it can have cut its connection."""
+    with (
+        broker.mosquitto(users=USERS if tls else None, extra=extra) as target,
+        broker.mosquitto(users=USERS) as guarded,
+        Proxy(target.host, target.port) as proxy,
+        Scripted() as scripted,
+        Scripted(b"\x20\x02\x07\x09") as garbage,
+        socket.create_server((broker.LOOPBACK, 0)) as silent,
+    ):
+        peers_at_hand = {
+            "scripted": scripted.port,
+            "garbage": garbage.port,
+            "silent": silent.getsockname()[1],
+        }
+        observer = Observer(target.port, tls)
+
+        withheld: list[str] = []  # faults after which the broker may never hear of an end
+
+        def carry_out(words: list[str]) -> str:
+            match words:
+                case ["publish", topic, payload, *qos]:
+                    observer.publish(topic, payload, int(*qos))
+                case ["port", "nothing"]:
+                    return str(broker.free_port())
+                case ["port", "users"]:
+                    return str(guarded.port)
+                case ["port", what]:
+                    return str(peers_at_hand[what])
+                case ["large", topic, size]:
+                    observer.publish(topic, "x" * int(size), 1)
+                case ["seen", topic, payload]:
+                    observer.see(topic, payload)
+                case ["cut"]:
+                    proxy.strike("cut")
+                case ["refuse"]:
+                    proxy.refuse()
+                case ["accept"]:
+                    proxy.refuse(False)
+                case ["silence"]:
+                    withheld.append("silence")
+                    proxy.strike("silence")
+                case ["stall"]:
+                    withheld.append("stall")
+                    proxy.strike("stall")
+                case ["resume"]:
+                    proxy.resume()
+                case _:
+                    raise AssertionError(f"the program asks for something unknown: {words}")
+            return "done"
+
+        output = converse(
+            [*interpreter_command(python, heap), str(program), proxy.host, str(proxy.port)],
+            interpreter.environment(*folders(which, python), PROGRAMS),
+            DEADLINE,
+            carry_out,
+        )
+        if not withheld:
+            # A link ends when the broker has read all of it.
+            deadline = time.monotonic() + PATIENCE
+            while proxy.open:
+                assert time.monotonic() < deadline, "the broker keeps a connection"
+                time.sleep(0.005)
+        messages = observer.finish()
+    printed = [line for line in output if not line.startswith("@")]
+    # The texts of errors differ.
+    printed = [re.sub(r"^(mqtt[\w ]*):.*", r"\1", line) for line in printed]
+    return Seen(printed, messages)

@@ -1,0 +1,569 @@
+"""MQTTClient and MQTTException of umqtt.simple, on top of `flatmq.Client`.
+
+A program for umqtt.simple needs one other line: `from flatmq.umqtt import MQTTClient`. One for
+umqtt.robust takes `MQTTClient` from `flatmq.umqtt_robust`. There are two classes because programs
+count on opposite things. When the connection is lost, one for umqtt.simple needs OSError, so that
+it can bring the Wi-Fi back; one for umqtt.robust must not see it.
+
+Signatures, defaults, attributes and return values are those of umqtt. Better than there:
+
+- No call waits for a broker that is gone: after `timeout` seconds it raises OSError(ETIMEDOUT).
+- Subscriptions are made again after a reconnect if the broker has forgotten them.
+- QoS 2 works in both directions.
+- The calls that wait for something send PINGREQ in time.
+- Malformed packets end the connection, and invalid arguments raise ValueError.
+- A call without a connection raises OSError, also before the first connect().
+
+Different from there:
+
+- One call may read several messages from the socket. Callbacks still run one per call; but a
+  program that polls `sock` itself has to call check_msg() until it returns None.
+- After a call has failed, the connection is closed, and each further one raises OSError until
+  connect() is called.
+- A message whose callback has raised is acknowledged.
+"""
+
+import errno
+
+from . import client as clock
+from .client import Client
+from .port import MICROPYTHON, const, ticks_add, ticks_diff
+from .writer import lost
+
+if MICROPYTHON:
+    from .stream_tcp import TCP
+else:
+    from .stream_cpython import TCP
+
+TYPE_CHECKING = const(0)
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from .message import Message
+    from .router import Subscription
+
+_TIMEOUT = const(10000)  # ms
+_QUIET = const(6)  # times `timeout` without a packet until wait_msg asks whether the link is dead
+_BUFFER = const(512)  # bytes of `tx_size` and `rx_size`; larger messages go and come in pieces
+_FIELDS = const(3)  # of a message that waits for the callback
+_MORE = const(9)  # bytes of a PUBLISH besides topic and payload
+
+
+class MQTTException(Exception):
+    """The broker refused. `args[0]` is the return code: of CONNACK 1 to 5, of SUBACK 0x80."""
+
+
+class Link(TCP):
+    """TCP that keeps what was raised while it connected, in `error`."""
+
+    error: "Exception | None" = None
+    greeted = False  # whether CONNACK has come
+
+    def resolve(self) -> None:
+        """Look the name up. Blocks."""
+        try:
+            TCP.resolve(self)
+        except OSError as e:
+            self.error = e
+            raise
+
+    def connect(self) -> None:
+        """Begin to connect."""
+        self.error = None
+        self.greeted = False
+        try:
+            TCP.connect(self)
+        except OSError as e:
+            self.error = e
+            raise
+
+    def stream(self) -> "Any":
+        """The stream once it is connected, None before."""
+        try:
+            return TCP.stream(self)
+        except OSError as e:
+            self.error = e
+            raise
+
+
+class MQTTClient:
+    """A client whose calls wait until they are done.
+
+    client_id      bytes or str
+    server, port   where the broker is; port 0 is 1883, or 8883 with `ssl`
+    user, password bytes or str; no user, no password
+    keepalive      s, 0 to 65,535; 0 turns it off
+    ssl            an SSLContext; True for ssl.wrap_socket(sock, **ssl_params), which verifies
+                   nothing unless `ssl_params` say so
+
+    They are attributes too, `password` as `pswd`. What they are when connect() is called counts;
+    the first connect() claims the memory. `pid` is the packet identifier that was used last, and
+    `error` the exception that ended the connection, None while there is one.
+    """
+
+    def __init__(
+        self,
+        client_id: "bytes | str",
+        server: str,
+        port: int = 0,
+        user: "bytes | str | None" = None,
+        password: "bytes | str | None" = None,
+        keepalive: int = 0,
+        ssl: "Any" = None,
+        ssl_params: "dict[str, Any]" = {},  # noqa: B006 (as in umqtt; it is not changed)
+    ) -> None:
+        self.client_id = client_id
+        self.server = server
+        self.port = port or (8883 if ssl else 1883)
+        self.user = user
+        self.pswd = password
+        self.keepalive = keepalive
+        self.ssl = ssl
+        self.ssl_params = ssl_params
+        self.cb: Any = None  # as set_callback() was given it
+        self.lw_topic: bytes | str | None = None
+        self.lw_msg: bytes | str | None = None
+        self.lw_qos = 0
+        self.lw_retain = False
+        self.pid: Any = 0
+        self.publish_flags = 0
+        self.sock: Any = None
+        self.error: Exception | None = None
+        self._client: Any = None
+        self._settings: Any = None  # of the client
+        self._timeout = _TIMEOUT
+        self._end = 0  # when a call gives up
+        # First byte, topic and payload of each message that has come in and waits for the
+        # callback. Flat, as a list of up to four items has room for them from the beginning on.
+        self._queue: list[Any] = []
+        self._early = 0  # items of the queue that came before what a call waits for
+        # Packet identifier that a call waits for; None as soon as the connection is closed.
+        self._awaited: int | None = None
+        self._depth = 0  # callbacks that run
+        self._next_topic = self._next_msg = b""  # what the next one is called with
+        self._pings = 0  # calls of ping() of which wait_msg() has not returned None
+        self._again: list[Subscription] = []  # what connect() has subscribed to by itself
+        self._topic = b""  # of the last message
+        self._large: bytearray | None = None  # payload of a message that comes in pieces
+        self._short = False  # there was no memory for a message
+
+    def set_callback(self, f: "Callable[[bytes, bytes], object]") -> None:
+        """Have `f(topic, msg)` called for each message; both are bytes."""
+        self.cb = f
+
+    def set_last_will(
+        self, topic: "bytes | str", msg: "bytes | str", retain: bool = False, qos: int = 0
+    ) -> None:
+        """Have the broker publish this if the connection ends without disconnect(). Counts from
+        the next connect() on. AssertionError for a bad QoS or an empty topic."""
+        if not 0 <= qos <= 2:
+            raise AssertionError(f"qos must be 0 to 2, not {qos!r}")
+        if not topic:
+            raise AssertionError(f"topic must not be empty: {topic!r}")
+        self.lw_topic = topic
+        self.lw_msg = msg
+        self.lw_qos = qos
+        self.lw_retain = retain
+
+    # The connection
+
+    def connect(self, clean_session: bool = True, timeout: "float | None" = None) -> int:
+        """Connect, once. Return 1 if the broker has kept the session, else 0.
+
+        `timeout` is in seconds: how long this call may take, and each later one that waits for
+        the broker. None leaves it as it is, 10 at first. The name lookup may take longer.
+
+        MQTTException(code) if the broker refuses, OSError if it cannot be reached; ValueError or
+        TypeError for an attribute that breaks its rule.
+        """
+        if timeout is not None:
+            if timeout < 0.001:
+                raise ValueError(f"timeout must be at least 0.001 s, not {timeout!r}")
+            self._timeout = int(timeout * 1000)
+        if self._client:
+            self._stop()
+        self._prepare(bool(clean_session))
+        c = self._client
+        c.error = None
+        self._pings = 0
+        self._end = ticks_add(clock.ticks_ms(), self._timeout)
+        c.start()
+        while not c.connected:
+            left = ticks_diff(self._end, clock.ticks_ms())
+            if left > 0:
+                c.poll(left)
+            else:
+                c.connection.lost(None, "timeout", "connect")
+            if c.error:
+                self._fail()
+        c.link.greeted = True
+        self.error = None
+        self.sock = getattr(c.connection.stream, "sock", c.connection.stream)
+        self._again = list(c.router.requests) if c.router else []
+        return int(c.session_present)
+
+    def disconnect(self) -> None:
+        """Say goodbye and close the connection, if there is one."""
+        if self._client:
+            self._queue.clear()
+            self._early = 0
+            if self._client.connected:
+                self._client.disconnect(min(self._timeout, 1000))
+            self._stop()
+            self._client.error = None
+
+    def ping(self) -> None:
+        """Send PINGREQ. wait_msg() returns None when the broker has answered, and raises OSError
+        if it does not answer in time."""
+        self._ready()
+        self._pings += 1
+        self._client.ping()
+        self._client.flush()
+
+    def _prepare(self, clean_session):
+        """Have a client, offline, with the attributes as they are now."""
+        given: dict[str, Any] = {
+            "client_id": self.client_id,
+            "user": self.user or None,
+            "password": self.pswd if self.user else None,
+            "keepalive": self.keepalive,
+            "clean_session": clean_session,
+            "timeout": (self._timeout + 999) // 1000,
+        }
+        will = (self.lw_topic, self.lw_msg, self.lw_qos, self.lw_retain)
+        settings = (given, will, self.server, self.port, self.ssl, self.ssl_params)
+        if settings == self._settings:
+            return
+        self._settings = None
+        link: Any
+        if self.ssl:
+            from .umqtt_tls import TLS
+
+            link = TLS(self.server, self.port, self.ssl, self.ssl_params)
+        else:
+            link = Link(self.server, self.port)
+        c = self._client
+        if c:
+            c.options.update(given)
+            c.link = link
+            c.connection = None
+        else:
+            c = Client(
+                tx_size=_BUFFER,
+                rx_size=_BUFFER,
+                inflight=4,
+                subscriptions=255,
+                link=link,
+                on_message=self._take,
+                chunks=True,
+                **given,
+            )
+            c.gate = self._gate
+        if self._client or self.lw_topic:
+            c.set_will(*(will if self.lw_topic else (None,)))
+        self._client = c
+        self._settings = settings
+
+    def _stop(self):
+        """Close the connection without DISCONNECT. Messages that were not delivered are
+        forgotten: the call that published them has raised, and the program decides."""
+        c = self._client
+        if c.large and c.large.waits:
+            c.large.set_aside("")
+        for i in range(c.slots):
+            if c.ids[i]:
+                c.release(i)
+        c.pending = 0
+        self._awaited = None
+        if c.connection:
+            c.connection.close()
+            lost(c)
+        c.state = "offline"
+
+    def _fail(self):
+        """Close the connection, and raise why it has ended."""
+        self.error = self._why()
+        if self._client:
+            self._stop()
+        raise self.error
+
+    def _why(self):
+        c = self._client
+        if not c or not c.error:
+            return OSError(errno.ENOTCONN, "not connected")
+        if c.error.kind == "refused":
+            return MQTTException(c.error.code)
+        if c.link.error:
+            return c.link.error
+        if c.error.kind == "timeout":
+            return OSError(errno.ETIMEDOUT, c.error.detail)
+        if "ValueError" in c.error.detail:  # of a TLS stream: the certificate is not accepted
+            return ValueError(c.error.detail)
+        return OSError(-1, c.error.detail)
+
+    def _ready(self):
+        """A call begins. OSError if there is no connection."""
+        if not (self._client and self._client.connected):
+            self._fail()
+        self.sock.setblocking(False)  # a program may have set a timeout
+        self._end = ticks_add(clock.ticks_ms(), self._timeout)
+
+    def _work(self):
+        """Poll until something comes in. OSError if the connection or the time has ended."""
+        c = self._client
+        left = ticks_diff(self._end, clock.ticks_ms())
+        if left > 0:
+            c.poll(left)
+        else:
+            c.connection.lost(None, "timeout", "no answer from the broker")
+        while self._early:
+            self._call()
+        self._check()
+        if not c.connected:
+            self._fail()
+
+    def _check(self):
+        if self._short:
+            self._short = False
+            raise MemoryError("no memory for a message; it is lost")
+
+    # Messages that leave
+
+    def publish(
+        self, topic: "bytes | str", msg: "bytes | str", retain: bool = False, qos: int = 0
+    ) -> None:
+        """Publish a message. Returns at QoS 0 when it is handed to the network, at QoS 1 and 2
+        when the broker has acknowledged it. `msg` may be any buffer, and at QoS 0 and 1 of any
+        size; at QoS 2 topic and `msg` have room for 500 bytes.
+
+        Callbacks may run meanwhile. OSError if the connection ends, or after `timeout`; the
+        message may have been delivered nevertheless. ValueError or TypeError for a bad argument.
+        """
+        # Few locals: a frame of more than eleven words would go to the heap on every call.
+        self.publish_flags = qos << 1 | bool(retain)
+        self.publish_once(topic, msg)
+
+    def publish_once(self, topic: "bytes | str", msg: "bytes | str") -> None:
+        """Do what publish() does, also in a subclass that overrides it, with QoS and retain from
+        `publish_flags`: twice the QoS, and 1 for retain."""
+        flags = self.publish_flags  # a callback may change it
+        self._ready()
+        if not self._queue:
+            # A closed connection takes a write, and loses it. So look before.
+            self._client.poll()
+            if not self._client.connected:
+                self._fail()
+        if isinstance(msg, str):
+            msg = msg.encode()
+        self._offer(topic, msg, flags)
+        while self.pid is None:
+            self._work()
+            self._offer(topic, msg, flags)
+        if flags > 1:
+            self._wait_for(self.pid)
+        else:
+            self._written()
+
+    def _offer(self, topic, msg, flags):
+        """Hand a message to the client. `pid` is None if it has no room."""
+        if flags < 4 and len(topic) + len(msg) + _MORE > _BUFFER:
+            self.pid = self._client.publish_from(topic, msg, flags >> 1, flags & 1)
+        else:
+            self.pid = self._client.publish(topic, msg, flags >> 1, flags & 1)
+
+    def _written(self):
+        """Wait until everything at QoS 0 is handed to the network, which takes it at once unless
+        it is slow."""
+        c = self._client
+        c.flush()
+        while c.pending > c.count and c.connected:
+            self._work()
+            while self._queue:
+                self._call()
+        if not c.connected:
+            self._fail()
+
+    def _wait_for(self, pid):
+        """Wait until a packet identifier is free again. Messages that come in before that go to
+        the callback, those behind it wait for the next call."""
+        outer = self._awaited
+        self._awaited = pid
+        self._early = len(self._queue)
+        try:
+            self._settled(pid)
+        except:  # finally would have the frame on the heap
+            self._awaited = outer if self._awaited == pid else None
+            raise
+        self._awaited = outer
+
+    def _settled(self, pid):
+        self._client.flush()
+        while pid in self._client.ids:
+            self._work()
+        if self._awaited != pid:
+            raise OSError(errno.ECONNABORTED, "a callback has closed the connection")
+
+    # Subscriptions
+
+    def subscribe(self, topic: "bytes | str", qos: int = 0) -> None:
+        """Subscribe to a topic filter, and wait for SUBACK. MQTTException(0x80) if the broker
+        refuses; OSError as for publish(); AssertionError without a callback."""
+        if self.cb is None:
+            raise AssertionError("set_callback() comes before subscribe()")
+        self._ready()
+        new = self._found(topic, qos)
+        if not new:
+            new = self._client.subscribe(topic, self.cb, qos)
+            # Every message goes to `on_message`, once: several filters may match it.
+            new.names = [b""]
+        router = self._client.router
+        try:
+            self._request(new)
+        except:
+            if new in router.subscriptions:
+                router.subscriptions.remove(new)
+            raise
+        if 0x80 in new.granted:
+            router.subscriptions.remove(new)
+            raise MQTTException(0x80)
+
+    def unsubscribe(self, topic: "bytes | str") -> None:
+        """End the subscription to a topic filter, and wait for UNSUBACK. OSError as for
+        publish()."""
+        self._ready()
+        self._found(topic, None)
+        self._request(self._client.unsubscribe(topic))
+
+    def _found(self, topic, qos):
+        """Return the subscription if connect() has made it again already, else None. Asked twice,
+        the broker would send retained messages twice."""
+        if isinstance(topic, str):
+            topic = topic.encode()
+        for s in self._again:
+            if s.filters == [topic]:
+                self._again.remove(s)
+                return s if s.qos == qos else None
+        return None
+
+    def _request(self, r):
+        requests = self._client.router.requests
+        if r.id:
+            self._wait_for(r.id)
+            self.pid = self._client.last_id
+        while r in requests:  # there was no room for it
+            self._work()
+
+    # Messages that come in
+
+    def wait_msg(self) -> "int | None":
+        """Wait for a message, however long it takes, and have the callback called. Return the
+        first byte of its PUBLISH; or None when the broker has answered a ping().
+
+        A broker that is silent for six times `timeout` is asked for a sign of life. OSError if it
+        gives none, or the connection ends.
+        """
+        return self.receive_once()
+
+    def check_msg(self) -> "int | None":
+        """Have the callback called if a message is there. Return the first byte of its PUBLISH,
+        else None. OSError if the connection has ended."""
+        return self.receive_once(0)
+
+    def receive_once(self, ms: "int | None" = None) -> "int | None":
+        """Do what check_msg() does with 0, and wait_msg() without an argument, also in a subclass
+        that overrides them."""
+        if not self._queue:
+            self._ready()
+            if not self._pong():
+                self._poll(self._timeout * _QUIET if ms is None else ms)
+            if not self._queue:
+                return None
+        return self._call()
+
+    def _poll(self, ms):
+        """Poll until a message or the answer to a ping() has come in, or once if `ms` is 0."""
+        c = self._client
+        while not self._queue:
+            if not c.poll(ms) and ms and c.connected:
+                c.ping()
+            self._check()
+            if self._queue or self._pong():
+                return
+            if not c.connected:
+                self._fail()
+            if not ms:
+                return
+
+    def _pong(self):
+        """Whether a ping() was answered of which nobody knows yet."""
+        if not self._pings or self._client.asked or not self._client.connected:
+            return False
+        self._pings -= 1
+        return True
+
+    def _call(self):
+        """Call the callback with the first message, and return the first byte of its PUBLISH."""
+        queue = self._queue
+        op = queue.pop(0)
+        self._next_topic = queue.pop(0)
+        self._next_msg = queue.pop(0)
+        if self._early:
+            self._early -= _FIELDS
+        self._run()
+        if self._client.answers:
+            self._client.flush()
+        return op
+
+    def _run(self):
+        # Without arguments and without finally, either of which would have the frame on the heap.
+        self._depth += 1
+        try:
+            self.cb(self._next_topic, self._next_msg)
+        except:
+            self._depth -= 1
+            raise
+        self._depth -= 1
+        self._next_msg = b""
+
+    def _take(self, m: "Message") -> None:
+        """What the client calls for a message. The callback may publish and wait for the answer,
+        which a handler of the client cannot; so it is called later."""
+        try:
+            self._keep(m)
+        except MemoryError:
+            while len(self._queue) % _FIELDS:
+                self._queue.pop()
+            self._large = None
+            self._short = True
+
+    def _keep(self, m):
+        msg = self._piece(m) if m.size else m.payload
+        if msg is None:
+            return
+        if not m.is_topic(self._topic):
+            self._topic = m.topic
+        self._queue.append(m.first)
+        self._queue.append(self._topic)
+        self._queue.append(msg)
+        if self._awaited in self._client.ids:
+            self._early = len(self._queue)
+
+    def _piece(self, m):
+        """Collect a message that is larger than the buffer. Return its payload when it is whole,
+        else None."""
+        if not m.offset:
+            self._large = None
+            self._large = bytearray(m.total)
+        if self._large is None:  # there was no memory for it
+            return None
+        self._large[m.offset : m.offset + len(m)] = m.payload
+        if not m.last:
+            return None
+        msg = bytes(self._large)
+        self._large = None
+        return msg
+
+    def _gate(self, same):
+        """Whether acknowledgements may leave: as soon as the callback has run, or waits itself."""
+        return same is not None or not self._queue or self._depth > 0
