@@ -1,0 +1,43 @@
+"""A mosquitto that listens for WebSockets."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from flatmq_tools import broker
+
+TRIES = 5  # a port that was free may be taken before the broker binds it
+
+
+def mosquitto_with_websockets() -> tuple[broker.Broker, int]:
+    """A broker, and the port at which it speaks MQTT over WebSocket."""
+    for left in reversed(range(TRIES)):
+        port = broker.free_port()
+        try:
+            running = broker.mosquitto(
+                extra=f"listener {port} {broker.LOOPBACK}\nprotocol websockets"
+            )
+        except broker.BrokerError:
+            if not left:
+                raise
+            continue
+        deadline = time.monotonic() + broker.START_TIMEOUT
+        while True:
+            try:
+                socket.create_connection((running.host, port), timeout=2).close()
+                return running, port
+            except OSError:
+                assert time.monotonic() < deadline, running.log()
+    raise AssertionError
+
+
+@pytest.fixture(scope="session")
+def websockets_broker() -> Iterator[tuple[broker.Broker, int]]:
+    """A shared broker and its port for WebSockets."""
+    running, port = mosquitto_with_websockets()
+    with running:
+        yield running, port
