@@ -65,6 +65,8 @@ class Broker:
             if message.qos:
                 self._send(socket, peer.puback(message.pid))
             self._send(socket, peer.publish(message.topic, message.payload))
+        elif kind == 12:
+            self._send(socket, peer.PINGRESP)
         elif kind == 14:
             socket.close(1000)
 
@@ -115,7 +117,7 @@ def in_fragments(socket: ServerConnection, data: bytes) -> None:
     def pieces() -> Iterator[bytes]:
         for i in range(len(data)):
             if i % 50 == 1:
-                socket.ping(b"%d" % i)
+                socket.ping()
             yield data[i : i + 1]
 
     socket.send(pieces())
