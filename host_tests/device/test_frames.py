@@ -51,6 +51,7 @@ MAY_BE_ON_HEAP = {
     },
     "subscribing": {"subscribe", "check", "check.<listcomp>", "unsubscribe"},
     "stream_tcp": {"TCP.connect"},
+    "stream_websocket": {"WebSocket.__init__"},
     "stream_uart": {"<module>"},  # once, when it is imported
     "writer": {"writing"},
     "wire": {"field", "packet"},

