@@ -51,8 +51,9 @@ MAY_BE_ON_HEAP = {
     },
     "subscribing": {"subscribe", "check", "check.<listcomp>", "unsubscribe"},
     "stream_tcp": {"TCP.connect"},
-    "stream_websocket": {"WebSocket.__init__"},
     "stream_uart": {"<module>"},  # once, when it is imported
+    "stream_websocket": {"WebSocket.__init__"},
+    "upgrade": {"Upgrade.static string 149"},  # step
     "writer": {"writing"},
     "wire": {"field", "packet"},
 }

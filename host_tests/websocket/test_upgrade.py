@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 from collections.abc import Callable
 from unittest import mock
@@ -12,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import peer
-from flatmq import Client
+from flatmq import Client, MQTTError
 from flatmq.stream_websocket import WebSocket
 
 Reply = Callable[[bytes], bytes]
@@ -174,6 +175,36 @@ def test_the_application_hears_why_and_the_client_tries_again(name: str) -> None
         inner.incoming.append(frame(2, peer.connack()))
         client.poll()
     assert client.connected
+
+
+class _Reset(Inner):
+    """The peer resets the connection when it has the request."""
+
+    def readinto(self, buf: memoryview) -> int | None:
+        raise OSError(errno.ECONNRESET, "reset")
+
+
+class _Knowing(_Reset):
+    def why(self, error: object) -> MQTTError:
+        return MQTTError("tls", f"known: {type(error).__name__}")
+
+
+def test_a_reset_says_what_to_look_at() -> None:
+    link = WebSocket("broker", link=_Reset())
+    link.connect()
+    with pytest.raises(OSError, match="closed before the WebSocket was open") as failure:
+        link.stream()
+    assert link.why(failure.value) is None
+
+
+def test_what_tls_knows_of_an_error_is_kept() -> None:
+    link = WebSocket("broker", tls=ZeroMask(_Knowing()))
+    link.connect()
+    with pytest.raises(ConnectionResetError) as failure:
+        link.stream()
+    assert link.why(failure.value).detail == "known: ConnectionResetError"
+    assert link.why(0).detail == "known: int"
+    assert link.why(OSError("answered 404")) is None
 
 
 def test_fields_in_other_cases_and_lists_are_understood() -> None:

@@ -127,7 +127,7 @@ class WebSocket:
         from .upgrade import Upgrade
 
         self._reset()
-        self._upgrade = Upgrade(self._where, self._path)
+        self._upgrade = Upgrade(self._where, self._path, not self._masks)
         self._link.connect()
 
     def stream(self) -> "WebSocket | None":
@@ -152,6 +152,14 @@ class WebSocket:
         if self._upgrade and self._read:
             out = self._upgrade.unsent > 0
         self._link.wait(ms, out or self._mine or self._due > 0)
+
+    def why(self, error: "Any") -> "Any":
+        """Return the MQTTError that the link below makes of what was raised before CONNACK, None
+        if it has nothing to say about it."""
+        why = getattr(self._link, "why", None)
+        if isinstance(error, OSError) and error.args and isinstance(error.args[0], str):
+            return None  # from `upgrade`, and not from below
+        return why(error) if why else None
 
     def close(self) -> None:
         """Close the link below, without a Close frame: DISCONNECT has said all, or the connection

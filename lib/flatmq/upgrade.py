@@ -4,6 +4,7 @@ Loaded for each connection, and not kept.
 """
 
 import binascii
+import errno
 import hashlib
 import os
 
@@ -19,6 +20,11 @@ _MOST = const(4096)  # bytes of an answer
 _LINE = const(256)  # bytes that are kept of one of its lines
 _LF = const(10)
 _H = const(72)
+_BY_PEER = (errno.ECONNRESET, 32)  # EPIPE, a name that boards lack
+_CLOSED = (
+    "closed before the WebSocket was open: check that this port is a WebSocket listener, and "
+    "whether it wants TLS"
+)
 _NAMES = (b"upgrade", b"connection", b"accept", b"protocol", b"extensions")
 
 
@@ -38,13 +44,18 @@ def _is_plain(text):
 
 
 class Upgrade:
-    """One request for `path` and its answer; `where` is the host, with the port if it is not the
-    default. `unsent` is how many bytes of the request are still to be written."""
+    """One request for `path` and its answer.
 
-    def __init__(self, where: str, path: str) -> None:
+    `where` is the host, with the port if it is not the default. `secure`: the request goes through
+    TLS, whose errors are reported as they are. `unsent` is how many bytes of the request are still
+    to be written.
+    """
+
+    def __init__(self, where: str, path: str, secure: bool) -> None:
         key = binascii.b2a_base64(os.urandom(16))[:-1]
         self._accept = binascii.b2a_base64(hashlib.sha1(key + _GUID).digest())[:-1]
         self._path = path
+        self._secure = secure
         self._request = (
             f"GET {path} HTTP/1.1\r\nHost: {where}\r\nUpgrade: websocket\r\n"
             f"Connection: Upgrade\r\nSec-WebSocket-Key: {key.decode()}\r\n"
@@ -66,6 +77,14 @@ class Upgrade:
     ) -> bool:
         """Go on as far as possible without waiting. Returns whether the WebSocket is open.
         OSError, which says what to look at, if it cannot be opened."""
+        try:
+            return self._step(read, write)
+        except OSError as e:
+            if self._secure or e.errno not in _BY_PEER:
+                raise
+        raise OSError(_CLOSED)
+
+    def _step(self, read, write):
         while self.unsent:
             n = write(self._request, len(self._request) - self.unsent, self.unsent)
             if not n:
@@ -76,10 +95,7 @@ class Upgrade:
             if n is None:
                 return False
             if not n:
-                raise OSError(
-                    "closed before the WebSocket was open: check that this port is a WebSocket "
-                    "listener, and whether it wants TLS"
-                )
+                raise OSError(_CLOSED)
             if self._take(self._one[0]):
                 return True
 
