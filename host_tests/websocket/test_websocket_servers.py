@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from http import HTTPStatus
 
 import pytest
+from over_websocket import PYTHONS, run
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.server import Server, ServerConnection, serve
 
@@ -84,9 +85,12 @@ def serving(handler: Callable[[ServerConnection], None], **options) -> Iterator[
             thread.join()
 
 
+def _port(server: Server) -> int:
+    return int(server.socket.getsockname()[1])
+
+
 def client_of(server: Server, **options) -> Client:
-    port = server.socket.getsockname()[1]
-    link = WebSocket("127.0.0.1", port)
+    link = WebSocket("127.0.0.1", _port(server))
     return Client(b"c", link=link, retry_ms=20, retry_max_ms=40, **options)
 
 
@@ -95,20 +99,6 @@ def until(client: Client, what: str, condition: Callable[[], object]) -> None:
     while not condition():
         client.poll(20)
         assert time.monotonic() < end, (what, client)
-
-
-def echoed(client: Client, payloads: list[bytes]) -> list[bytes]:
-    """Publish these at QoS 1, and return what comes back."""
-    got: list[bytes] = []
-    client.subscribe(b"t", lambda message: got.append(message.payload), 1)
-    client.start()
-    for payload in payloads:
-        until(client, "room", lambda payload=payload: client.publish(b"t", payload, 1) is not None)
-    until(client, "all", lambda: len(got) == len(payloads) and not client.pending)
-    return got
-
-
-PAYLOADS = [b"", b"x", bytes(range(256)) * 3, b"y" * 1500]
 
 
 def in_fragments(socket: ServerConnection, data: bytes) -> None:
@@ -129,16 +119,18 @@ def in_messages(socket: ServerConnection, data: bytes) -> None:
         socket.send(data[i : i + 3])
 
 
-@pytest.mark.parametrize("send", [lambda s, d: s.send(d), in_fragments, in_messages])
-def test_messages_come_back_and_the_ending_is_in_order(send: Send) -> None:
+def as_it_is(socket: ServerConnection, data: bytes) -> None:
+    socket.send(data)
+
+
+@pytest.mark.parametrize("python", PYTHONS)
+@pytest.mark.parametrize("send", [as_it_is, in_fragments, in_messages])
+def test_messages_come_back_and_the_ending_is_in_order(send: Send, python: str) -> None:
     broker = Broker(send)
     with serving(broker) as server:
-        client = client_of(server, tx_size=4096, rx_size=2048)
-        assert echoed(client, PAYLOADS) == PAYLOADS
-        assert client.disconnect()
+        run(python, "run_reports.messages_come_back", _port(server))
         assert broker.done.wait(DEADLINE)
     assert (broker.failed, broker.closed) == ([], [(1000, 1000)])
-    assert client.stats.losses == 0
 
 
 def test_each_ping_is_answered() -> None:
@@ -162,20 +154,15 @@ def test_each_ping_is_answered() -> None:
     assert not broker.failed
 
 
-def test_a_close_with_a_code_is_reported() -> None:
+@pytest.mark.parametrize("python", PYTHONS)
+def test_a_close_with_a_code_is_reported(python: str) -> None:
     broker = Broker(then=lambda socket: socket.close(1008, "not on this topic"))
     with serving(broker) as server:
-        client = client_of(server)
-        client.start()
-        until(client, "online", lambda: client.connected)
-        client.publish(b"t", b"x", 0)
-        until(client, "the loss", lambda: client.error)
-        assert client.error is not None
-        assert client.error.kind == "closed"
-        assert "code 1008 not on this topic" in str(client.error.detail)
+        (told,) = run(python, "run_reports.first_error", _port(server))[:1]
         assert broker.done.wait(DEADLINE)
-        assert broker.closed[0] == (1008, 1008)
-        client.disconnect()
+    assert told.startswith("@ closed read 127.0.0.1:")
+    assert "code 1008 not on this topic" in told
+    assert broker.closed[0] == (1008, 1008)
     assert not broker.failed
 
 
@@ -194,43 +181,32 @@ def test_a_message_on_which_the_server_closes_is_set_aside() -> None:
     assert dropped == [b"t"]
 
 
-def test_text_is_refused() -> None:
+@pytest.mark.parametrize("python", PYTHONS)
+def test_text_is_refused(python: str) -> None:
     broker = Broker(then=lambda socket: socket.send("hello"))
     with serving(broker) as server:
-        client = client_of(server)
-        client.start()
-        until(client, "online", lambda: client.connected)
-        client.publish(b"t", b"x", 0)
-        until(client, "the loss", lambda: client.error)
-        assert client.error is not None
-        assert "a text frame" in str(client.error.detail)
+        told = run(python, "run_reports.first_error", _port(server))[0]
         assert broker.done.wait(DEADLINE)
-        assert broker.closed[0][0] == 1003
-        client.disconnect()
+    assert "the peer sent a text frame" in told
+    assert broker.closed[0][0] == 1003
 
 
-def _failure(server: Server) -> str:
-    client = client_of(server)
-    client.start()
-    until(client, "the failure", lambda: client.error)
-    assert client.error is not None
-    assert client.error.kind == "closed"
-    detail = str(client.error.detail)
-    client.disconnect()
-    return detail
-
-
-def test_a_server_without_the_sub_protocol() -> None:
+@pytest.mark.parametrize("python", PYTHONS)
+def test_a_server_without_the_sub_protocol(python: str) -> None:
     with serving(Broker(), subprotocols=None) as server:
-        assert "sub-protocol mqtt not accepted" in _failure(server)
+        told = run(python, "run_reports.first_error", _port(server))[0]
+    assert told.startswith("@ closed connect 127.0.0.1:")
+    assert "sub-protocol mqtt not accepted" in told
 
 
-def test_a_server_that_refuses() -> None:
+@pytest.mark.parametrize("python", PYTHONS)
+def test_a_server_that_refuses(python: str) -> None:
     def refuse(socket: ServerConnection, request):
         return socket.respond(HTTPStatus.FORBIDDEN, "no\n")
 
     with serving(Broker(), process_request=refuse) as server:
-        assert "answered HTTP/1.1 403 Forbidden: check the path '/mqtt'" in _failure(server)
+        told = run(python, "run_reports.first_error", _port(server))[0]
+    assert "answered HTTP/1.1 403 Forbidden: check the path '/mqtt'" in told
 
 
 def test_a_path_arrives_as_it_was_given() -> None:
@@ -240,8 +216,7 @@ def test_a_path_arrives_as_it_was_given() -> None:
         paths.append(request.path)
 
     with serving(Broker(), process_request=note) as server:
-        port = server.socket.getsockname()[1]
-        client = Client(b"c", link=WebSocket("127.0.0.1", port, "/a/b?c=d%20e"))
+        client = Client(b"c", link=WebSocket("127.0.0.1", _port(server), "/a/b?c=d%20e"))
         client.connect()
         client.disconnect()
     assert paths == ["/a/b?c=d%20e"]

@@ -118,7 +118,6 @@ class WebSocket:
 
     def resolve(self) -> None:
         """Look the name up. May block."""
-        self._link.address = None
         self._link.resolve()
         self.address = self._link.address
 
@@ -126,7 +125,6 @@ class WebSocket:
         """Begin to connect."""
         from .upgrade import Upgrade
 
-        self._reset()
         self._upgrade = Upgrade(self._where, self._path, not self._masks)
         self._link.connect()
 
