@@ -237,6 +237,11 @@ def test_arguments_are_checked(arguments: tuple, text: str) -> None:
         WebSocket(*arguments)
 
 
+def test_a_link_of_ones_own_has_no_tls_beside_it() -> None:
+    with pytest.raises(ValueError, match="tls must be None with a link"):
+        WebSocket("broker", tls=ZeroMask(Inner()), link=Inner())
+
+
 def test_the_name_is_looked_up_again_when_the_client_asks_for_it() -> None:
     inner = Inner()
     link = WebSocket("broker", link=inner)

@@ -78,6 +78,8 @@ class WebSocket:
         from .wire import number
 
         check(host, path)
+        if tls and link:
+            raise ValueError("tls must be None with a link: the link decides")
         default = 443 if tls else 80
         if port is None:
             port = default
