@@ -260,8 +260,14 @@ class WebSocket:
         out = self._out
         at = _HEAD
         self._end = n = n + at
-        while at < n:
-            out[at] = buf[off] ^ out[4 + (at & 3)]
+        if self._masks:
+            while at < n:
+                out[at] = buf[off] ^ out[4 + (at & 3)]
+                off += 1
+                at += 1
+            return
+        while at < n:  # with a mask of zeros it is a copy, which is twice as fast
+            out[at] = buf[off]
             off += 1
             at += 1
 
