@@ -13,4 +13,5 @@ metadata(
 modules = [name for name in sorted(os.listdir("../lib/flatmq")) if name.endswith(".py")]
 modules.remove("port_cpython.py")
 modules.remove("stream_cpython.py")
+modules.remove("stream_tls_cpython.py")
 package("flatmq", tuple(modules), base_path="../lib")

@@ -58,7 +58,7 @@ def test_the_whole_client_but_what_runs_on_a_desk(sketch: Path) -> None:
     files = contents.contents(sketch, {})
     client = {Path(path).stem for path in files if path.startswith("/lib/flatmq/")}
     there = {file.stem for file in bytecode.SOURCES.glob("*.py")}
-    assert client == there - {"port_cpython", "stream_cpython"}
+    assert client == there - set(bytecode.DESK_ONLY)
 
 
 def test_no_settings_no_file(sketch: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from conftest import LIB, ROOT
 
 DOCS = ROOT / "docs"
-PAGES = ("design.md", "guide.md", "protocol.md", "websocket.md")
+PAGES = ("design.md", "guide.md", "protocol.md", "tls.md", "websocket.md")
 DESIGN = (DOCS / "design.md").read_text()
 HERE = "192.168.1.10"  # the broker of the pages
 

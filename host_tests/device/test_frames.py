@@ -51,6 +51,20 @@ MAY_BE_ON_HEAP = {
     },
     "subscribing": {"subscribe", "check", "check.<listcomp>", "unsubscribe"},
     "stream_tcp": {"TCP.connect"},
+    # While a link is made, connects or is closed, and for an error.
+    "stream_tls": {"TLS.__init__"},
+    "stream_tls_board": {
+        "Link._verify",
+        "Link.why",
+        "Link.static string 71",  # close
+    },
+    "stream_tls_errors": {
+        "failure",
+        "failure.<listcomp>",
+        "of_board",
+        "of_board.<listcomp>",
+    },
+    "stream_tls_pin": {"digests"},
     "stream_uart": {"<module>"},  # once, when it is imported
     "stream_websocket": {"WebSocket.__init__"},
     "upgrade": {"Upgrade.static string 149"},  # step

@@ -479,7 +479,6 @@ OPTIONS: list = [
     ("port", "1883", "port must be 1 to 65535, not '1883'"),
     ("port", 0, "port must be 1 to 65535, not 0"),
     ("port", 65_536, "port must be 1 to 65535, not 65536"),
-    ("port", None, "port must be 1 to 65535, not None"),
     ("keepalive", 65_536, "keepalive must be 0 to 65535, not 65536"),
     ("keepalive", "60", "keepalive must be 0 to 65535, not '60'"),
     ("keepalive", None, "keepalive must be 0 to 65535, not None"),

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from . import bulk as queueing
     from .message import Message
     from .router import Router
+    from .stream_tls import TLS
 
 
 class MQTTError(Exception):
@@ -25,6 +26,7 @@ class MQTTError(Exception):
     "timeout"   an answer did not come in time
     "protocol"  the peer broke a rule of MQTT
     "resource"  something here was too small, or could not be had
+    "tls"       broker or client could not be verified, or there is no TLS at that port
 
     `detail` is a text that says what happened; `code` is 0 unless a connection was refused.
     """
@@ -46,7 +48,9 @@ class Client(Session):
     """An MQTT 3.1.1 (`version` 4) or 3.1 (`version` 3) client.
 
     client_id      1 to 23 bytes in MQTT 3.1; in 3.1.1 up to 65,535, or none with clean_session
-    host, port     where the broker is; a `link` of your own replaces them (see `stream_tcp`)
+    host, port     where the broker is; the port is 1883, or 8883 with `tls`, unless given. A
+                   `link` of your own replaces them (see `stream_tcp`)
+    tls            a `stream_tls.TLS`, which says whom to trust; None: TCP without TLS
     user, password None, or up to 65,535 bytes each; see `set_credentials`
     keepalive      s, 0 to 65,535; 0 turns it off, and with it the detection of dead links
     clean_session  False: the broker keeps the session while the client is away
@@ -112,7 +116,7 @@ class Client(Session):
             self,
             client_id: bytes | str,
             host: str = "",
-            port: int = 1883,
+            port: int | None = None,
             *,
             user: bytes | str | None = None,
             password: bytes | str | Callable[[], bytes | str] | None = None,
@@ -128,6 +132,7 @@ class Client(Session):
             retry_ms: int = 500,
             retry_max_ms: int = 60000,
             give_up: int = 5,
+            tls: TLS | None = None,
             link: Any = None,
             answers: int = 64,
             on_message: Callable[[Message], None] | None = None,

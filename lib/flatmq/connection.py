@@ -256,7 +256,7 @@ class Connection:
         try:
             from .show import explained
 
-            c.error = explained(kind, what, error, code, c.link)
+            c.error = explained(kind, what, error, code, c)
         except Exception:
             c.error = _NO_MEMORY
         c.stats.losses += 1

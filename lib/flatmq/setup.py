@@ -70,7 +70,7 @@ def make(c: "Client", *args: "Any", **given: "Any") -> None:
     c.on_dropped = o["on_dropped"]
     c.outgoing = c.incoming = silent()
     c.hello = hello_of(o)
-    c.link = o["link"] or tcp(o["host"], o["port"])
+    c.link = o["link"]
     unload("setup", "wire", "topic")
 
 
@@ -83,8 +83,15 @@ def tcp(host: str, port: int) -> "Any":
     return TCP(host, port)
 
 
-def options(client_id: "bytes | str", host: str = "", port: int = 1883, **given: "Any") -> dict:
-    """Return the arguments of a client as a dict. TypeError or ValueError for a bad one."""
+def options(
+    client_id: "bytes | str",
+    host: str = "",
+    port: "int | None" = None,
+    tls: "Any" = None,
+    **given: "Any",
+) -> dict:
+    """Return the arguments of a client as a dict, with its link, and without `tls`: these are
+    kept, and that may hold certificates. TypeError or ValueError for a bad one."""
     o: dict[str, Any] = {
         "user": None,
         "password": None,
@@ -110,6 +117,8 @@ def options(client_id: "bytes | str", host: str = "", port: int = 1883, **given:
         if name not in o:
             raise TypeError(f"Client has no argument {name!r}")
     o.update(given)
+    if port is None:
+        port = 8883 if tls else 1883
     o.update({"client_id": client_id, "host": host, "port": port, "will": None})
     for name, least, most in (
         ("version", 3, 4),
@@ -133,6 +142,11 @@ def options(client_id: "bytes | str", host: str = "", port: int = 1883, **given:
     for name in ("on_message", "on_dropped"):
         if o[name] is not None and not callable(o[name]):
             raise TypeError(f"{name} must be callable, not {o[name]!r}")
+    if tls and not hasattr(tls, "link"):
+        raise TypeError(f"tls must be a TLS, not {tls!r}")
+    if tls and o["link"]:
+        raise ValueError("tls must be None with a link: the link decides")
+    o["link"] = o["link"] or (tls.link if tls else tcp)(host, port)
     return o
 
 

@@ -40,12 +40,18 @@ def _subscription(s):
     return f"{s.filters} granted={s.granted!r}"
 
 
-def explained(kind: str, what: str, error, code: int, link) -> MQTTError:
+def explained(kind: str, what: str, error, code: int, client) -> MQTTError:
     """Return the error for what was raised, b"" or 0 for the end of the stream, while `what` was
-    done on a `link`; or, with no `error`, for what the peer did."""
+    done on the link of a `client`; or, with no `error`, for what the peer did. Before CONNACK a
+    link may know better: its `why(error)` returns an MQTTError, or None."""
     if isinstance(error, MQTTError):
         return error
+    link = client.link
     if error is not None:
+        why = getattr(link, "why", None)
+        found = why(error) if why and not client.open else None
+        if found:
+            return found
         where = ""
         if getattr(link, "host", None):
             where = f" {link.host}:{link.port}"

@@ -14,7 +14,7 @@ import flatmq
 
 SOURCES = Path(flatmq.__file__).parent
 # Modules that an interpreter on a board never imports.
-DESK_ONLY = ("port_cpython", "stream_cpython")
+DESK_ONLY = ("port_cpython", "stream_cpython", "stream_tls_cpython")
 
 
 _ONE = threading.Lock()  # of two folders that two threads make, one is removed at once

@@ -1,6 +1,6 @@
 """`python -m flatmq_tools.packages`: write what `mip install` reads, for each part of flatmq.
 
-Without arguments, write package.json, spool.json, senml.json, serial.json and
+Without arguments, write package.json, spool.json, senml.json, serial.json, tls.json and
 websocket.json into the checkout.
 With `--release FOLDER`, compile all parts into FOLDER/mpyN, where N is the version of the .mpy
 format, with the same JSON files for the .mpy files.
@@ -29,6 +29,7 @@ PARTS: dict[str, tuple[str, ...]] = {
     "spool": ("spool",),
     "senml": ("senml",),
     "serial": ("stream_uart",),
+    "tls": ("stream_tls", "stream_tls_board"),
     "websocket": ("stream_websocket",),
 }
 """For each JSON file, the modules that a program imports besides `flatmq` itself. The modules that

@@ -1,39 +1,11 @@
-"""TLS on CPython, as a link like those of `flatmq.stream_cpython`."""
+"""TLS by an SSLContext of the caller's, as a link like those of `flatmq.stream_cpython`."""
 
 from __future__ import annotations
 
 import ssl
 
-from flatmq.stream_cpython import TCP, Stream
-
-
-class TLSStream(Stream):
-    """A non-blocking TLS socket with the calls of a MicroPython stream."""
-
-    sock: ssl.SSLSocket
-
-    def readinto(self, buf: bytearray) -> int | None:
-        # A read gives a TLS record at the most, and of many brokers each holds but a message.
-        view = memoryview(buf)
-        have = 0
-        try:
-            while have < len(view):
-                n = self.sock.recv_into(view[have:])
-                if not n:
-                    break
-                have += n
-        except (ssl.SSLWantReadError, ssl.SSLWantWriteError, BlockingIOError, InterruptedError):
-            return have or None
-        except OSError:
-            if not have:
-                raise
-        return have
-
-    def write(self, buf: memoryview, off: int, n: int) -> int | None:
-        try:
-            return self.sock.send(memoryview(buf)[off : off + n])
-        except (ssl.SSLWantReadError, ssl.SSLWantWriteError, BlockingIOError, InterruptedError):
-            return None
+from flatmq.stream_cpython import TCP
+from flatmq.stream_tls_cpython import Stream
 
 
 class TLS(TCP):
@@ -65,7 +37,7 @@ class TLS(TCP):
         except ValueError as error:  # a name that no certificate can have
             raise OSError(str(error)) from error
         self._reads = False
-        return TLSStream(self._tls)
+        return Stream(self._tls)
 
     def wait(self, ms: int, out: bool) -> None:
         if self._tls is not None and self._tls.pending():

@@ -21,7 +21,7 @@ class Link:
     def socket(self): return self.to
     def getaddrinfo(self, host, port): return ((None,),)
 link = Link()
-sys.modules["socket"] = sys.modules["usocket"] = link
+sys.modules["socket"] = sys.modules["usocket"] = sys.modules["tls"] = link
 sys.modules["ustruct"] = struct
 sys.modules["ubinascii"] = binascii
 flatmq = client = subscription = memory = None

@@ -1,0 +1,105 @@
+"""What goes wrong with TLS and what the client says: `python host_tests/tls/failures.py` prints a
+table in Markdown of both interpreters."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+if __name__ == "__main__":
+    ROOT = Path(__file__).parents[2]
+    sys.path[:0] = [str(ROOT / name) for name in ("host_tests", "tools", "lib")]
+
+from secure_broker import PYTHONS, SecureBroker
+
+
+class Failure(NamedTuple):
+    """A mistake. `tls` are arguments of TLS, in which "ca.der" is a file of the broker's folder,
+    and "pin of broker" a pin. `says` is a part of the text."""
+
+    name: str
+    tls: dict[str, Any]
+    says: str
+    listener: str = "broker"
+    kind: str = "tls"
+    only: str = ""  # the one interpreter on which it is a mistake
+
+
+CA: dict[str, Any] = {"ca": "ca.der"}
+FAILURES = (
+    Failure("authority that is not known", {"ca": "other.der"}, "unknown authority"),
+    Failure("certificate for another name", CA, "is not for 127.0.0.1", "named"),
+    Failure("certificate that has expired", CA, "has expired by this clock (", "expired"),
+    Failure("certificate that is not valid yet", CA, "not valid yet by this clock (", "future"),
+    Failure("another public key than the pin", {"pin": "pin of ca"}, "is not in pin: its SHA-256"),
+    Failure("no client certificate", CA, "it needs a client certificate", "mutual"),
+    Failure("no client certificate, TLS 1.2", CA, "it needs a client certificate", "older"),
+    Failure(
+        "key of another certificate",
+        {**CA, "cert": "client.der", "key": "stranger.key.der"},
+        "key must be the key of cert",
+        "mutual",
+    ),
+    Failure(
+        "client certificate of another authority",
+        {**CA, "cert": "stranger.der", "key": "stranger.key.der"},
+        "the broker must trust the authority",
+        "mutual",
+    ),
+    Failure(
+        "client certificate of another authority, TLS 1.2",
+        {**CA, "cert": "stranger.der", "key": "stranger.key.der"},
+        "the broker must trust the authority",
+        "older",
+    ),
+    Failure("port without TLS", CA, "use the port that has TLS", "plain"),
+    Failure("TLS 1.3 only", CA, "allow TLS 1.2", "modern", only="micropython"),
+    Failure("no such file", {"ca": "nowhere.der"}, "file in ca cannot be read"),
+    Failure("file that is no certificate", {"ca": "broken.der"}, "ca must be an X.509"),
+    Failure(
+        "key that is no key",
+        {**CA, "cert": "client.der", "key": "broken.der"},
+        "cert and key must be",
+        "mutual",
+    ),
+)
+
+
+def arguments(broker: SecureBroker, tls: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of TLS with the paths and pins of a broker."""
+    found = {}
+    for name, value in tls.items():
+        if name == "pin":
+            found[name] = broker.pins[value.removeprefix("pin of ")]
+        else:
+            found[name] = broker.path(value)
+    return found
+
+
+def said(broker: SecureBroker, python: str, failure: Failure) -> tuple[str, str]:
+    """The kind and the detail of the error."""
+    tls = arguments(broker, failure.tls)
+    printed = broker.run(python, "fails", tls, listener=failure.listener)
+    (line,) = [line for line in printed if line.startswith("@failed ")]
+    _, kind, detail = line.split(" ", 2)
+    return kind, detail
+
+
+def main() -> int:
+    """Print the table."""
+    broker = SecureBroker()
+    try:
+        print("| mistake | interpreter | `kind` | `detail` |\n|---|---|---|---|")
+        for failure in FAILURES:
+            for python in PYTHONS:
+                kind, detail = said(broker, python, failure)
+                shown = detail.replace(str(broker.folder) + "/", "").replace("|", "\\|")
+                print(f"| {failure.name} | {python} | {kind} | {shown} |")
+    finally:
+        broker.stop()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

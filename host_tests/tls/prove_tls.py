@@ -1,0 +1,28 @@
+"""Runs an operation of ../device over TLS: `prove_tls.py MODULE OPERATION STEPS HOST PORT CA`, on
+MicroPython. As with run_operation.py there, STEPS 0 asks whether it allocates ("SEEN asked kept
+refused"), and another number by how much the heap grows ("SEEN bytes")."""
+
+import sys
+
+import sockets
+from flatmq import Client
+from flatmq.stream_tls import TLS
+from proof import Proof, growth
+
+module, name, steps, host, port, ca = sys.argv[1:7]
+
+
+def client(*arguments, **options):
+    """A Client that uses TLS."""
+    return Client(*arguments, tls=TLS(ca=ca), **options)
+
+
+sockets.Client = client
+broker = (host, int(port))
+operation = getattr(__import__(module), name)
+if steps == "0":
+    proof = Proof(broker)
+    proof.prove(operation)
+    print("SEEN", proof.asked, proof.kept, int(proof.refused))
+else:
+    print("SEEN", growth(operation, int(steps), broker))

@@ -1,0 +1,93 @@
+"""TLS: whom to trust, and who the client is.
+
+    tls = TLS(ca="ca.der")
+    client = Client(b"pico-1", "broker.example", tls=tls)
+
+The client does not import this module. The link that it makes is in `stream_tls_board`, on CPython
+in `stream_tls_cpython`.
+"""
+
+from .port import MICROPYTHON, const
+
+TYPE_CHECKING = const(0)
+if TYPE_CHECKING:
+    from typing import Any
+
+_DATA = (str, bytes, bytearray, memoryview)
+_RESERVE = const(24502)  # bytes; stream_tls_board says why
+
+
+class TLS:
+    """TLS 1.2 to a broker that is verified by `ca`, by `pin`, or by both.
+
+    ca         certificate of the authority that signed the broker's; checks the name and the dates
+    cert, key  the client's own certificate and its key, for a broker that needs them
+    pin        SHA-256 of the broker's public key (SubjectPublicKeyInfo, as in RFC 7469): 32 bytes,
+               or base64 as str. A tuple of them accepts each. Without `ca` neither a clock nor an
+               authority nor a name is needed
+    server_hostname   name that is sent (SNI), and that the certificate must have; default: `host`
+    insecure   True: verify nothing. Whoever is on the way can read and change everything
+    reserve    heap that is held for TLS while there is no connection: bytes, at least 24,502, True
+               for that many, or False. None: True where TLS takes its memory from the heap of
+               MicroPython (not on ESP32 and unix)
+
+    `ca`, `cert` and `key` are bytes, or the path of a file as str, which is read when connecting:
+    in DER, or in PEM where the firmware reads it. ValueError and TypeError name an argument that
+    breaks its rule.
+    """
+
+    def __init__(
+        self,
+        ca: "bytes | str | None" = None,
+        cert: "bytes | str | None" = None,
+        key: "bytes | str | None" = None,
+        pin: "bytes | str | tuple[bytes | str, ...] | None" = None,
+        server_hostname: "str | None" = None,
+        insecure: bool = False,
+        reserve: "bool | int | None" = None,
+    ) -> None:
+        if not (ca or pin or insecure):
+            raise ValueError(
+                "TLS needs ca, the certificate of the authority that signed the broker's, or pin, "
+                "the SHA-256 of the broker's public key (insecure=True verifies nothing)"
+            )
+        if insecure and (ca or pin):
+            raise ValueError("insecure must be False with ca or pin, not True")
+        if bool(cert) != bool(key):
+            raise ValueError("cert and key must be given together, not one of them")
+        for name, value in (("ca", ca), ("cert", cert), ("key", key)):
+            if value and not isinstance(value, _DATA):
+                raise TypeError(f"{name} must be bytes or the path of a file, not {value!r}")
+        if not isinstance(server_hostname or "", str):
+            raise TypeError(f"server_hostname must be str, not {server_hostname!r}")
+        if reserve not in (None, False, True) and (
+            not isinstance(reserve, int) or reserve < _RESERVE
+        ):
+            raise ValueError(f"reserve must be a bool or at least 24502 bytes, not {reserve!r}")
+        self.ca = ca
+        self.cert = cert
+        self.key = key
+        self.pins: tuple[bytes, ...] = ()
+        self.server_hostname = server_hostname
+        self.reserve = reserve
+        if pin:
+            from .stream_tls_pin import digests
+
+            self.pins = digests(pin)
+
+    def link(self, host: str, port: int) -> "Any":
+        """Return a link to a broker, as in `stream_tcp`. It makes its SSLContext with the first
+        connection, keeps that, and lets go of this object."""
+        if MICROPYTHON:
+            from .stream_tls_board import Link
+        else:
+            from .stream_tls_cpython import Link
+        return Link(self, host, port)
+
+
+def contents(what: "Any") -> bytes:
+    """Return a certificate or a key as bytes. OSError if the file cannot be read."""
+    if not isinstance(what, str):
+        return bytes(what) if what.__class__ is not bytes else what
+    with open(what, "rb") as file:
+        return file.read()

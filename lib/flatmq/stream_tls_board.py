@@ -1,0 +1,180 @@
+"""TLS on MicroPython: the stream is the TLS socket itself, which allocates nothing once it is
+connected.
+
+The handshake has no state of its own in the client: the socket goes on with it whenever it is to
+write or read, and takes CONNECT when it is over.
+"""
+
+import select
+import sys
+
+import tls
+
+from .port import collect, const
+from .stream_tcp import TCP
+from .stream_tls import contents
+
+TYPE_CHECKING = const(0)
+if TYPE_CHECKING:
+    from typing import Any
+
+    from .client import MQTTError
+    from .stream_tls import TLS
+
+# What Mbed TLS asks for: 16,384 + 325 bytes in one piece, 4,096 + 325 in another one, and 1,686 in
+# small ones (22,816 in all). The small ones go to the lowest place where they fit, which may be
+# that of either large one: so each is held with room for them.
+_IN = const(16709)
+_OUT = const(4421)
+_SMALL = const(1686)
+_RESERVE = const(24502)
+_SHAKING_MS = const(100)  # at most, until the handshake is looked at again
+# Ports where Mbed TLS has a heap of its own.
+_OWN_HEAP = ("esp32", "linux", "darwin", "win32", "webassembly")
+
+
+class Link(TCP):
+    """A link to `host` and `port` by TLS.
+
+    `stage` says how far a connection has come: "ca" and "cert" while these are loaded,
+    "handshake", or "" before and after.
+    """
+
+    def __init__(self, settings: "TLS", host: str, port: int) -> None:
+        super().__init__(host, port)
+        self.stage = ""
+        self._settings: Any = settings  # until the context is made
+        self._context: Any = None
+        self._name = settings.server_hostname or host
+        self._has_cert = bool(settings.cert)
+        self._pins = settings.pins
+        self._digest_of: Any = None
+        if self._pins:
+            from .stream_tls_pin import digest_of
+
+            self._digest_of = digest_of
+        self._digest: bytes | None = None  # of the broker's key
+        self._certified = False  # the broker has sent a certificate
+        self._tls: Any = None
+        self._ready: Any = None
+        self._events = 0
+        self._kept: list[bytearray] = []
+        n = settings.reserve
+        if n is None:
+            n = sys.platform not in _OWN_HEAP
+        self._size = _RESERVE if n is True else n or 0
+        self._keep()
+
+    def _keep(self):
+        """Hold the memory that TLS will need: the application cannot fill it, or cut it up."""
+        n = self._size
+        if not n or self._kept:
+            return
+        collect()
+        try:
+            self._kept = [bytearray(n - _OUT - _SMALL), bytearray(_OUT + _SMALL)]
+        except MemoryError:  # while TLS was there, the application took the rest of the room
+            self._kept = [bytearray(_IN), bytearray(_OUT)]
+
+    def _load(self):
+        s = self._settings
+        context: Any = tls.SSLContext(tls.PROTOCOL_TLS_CLIENT)
+        # Without an authority the certificate is still looked at, and does not decide.
+        context.verify_mode = tls.CERT_REQUIRED if s.ca else tls.CERT_OPTIONAL
+        context.verify_callback = self._verify
+        if s.ca:
+            self.stage = "ca"
+            context.load_verify_locations(contents(s.ca))
+        if s.cert:
+            self.stage = "cert"
+            context.load_cert_chain(contents(s.cert), contents(s.key))
+        self.stage = ""
+        self._context = context
+        self._settings = None
+
+    def _verify(self, der, depth):
+        """Return 0, or -1 if the broker's public key is none of the pinned ones."""
+        self._certified = True
+        if depth or not self._pins:
+            return 0
+        # An exception must not leave by way of Mbed TLS, which would not clean up.
+        try:
+            self._digest = self._digest_of(der)
+        except Exception:
+            return -1
+        return 0 if self._digest in self._pins else -1
+
+    def connect(self) -> None:
+        """Begin to connect. ValueError for a certificate or a key that cannot be read."""
+        self.stage = ""
+        self._certified = False
+        self._digest = None
+        if not self._context:
+            self._load()
+        super().connect()
+
+    def stream(self) -> "Any":
+        """The TLS socket once TCP is connected, None before."""
+        s = super().stream()
+        if not s:
+            return None
+        self.stage = "handshake"
+        ready = select.poll()  # made before the memory is let go, which is for TLS alone
+        self._kept.clear()
+        collect()
+        self._tls = self._context.wrap_socket(
+            s, server_hostname=self._name, do_handshake_on_connect=False
+        )
+        # This knows of bytes that wait in TLS, and the socket below does not.
+        self._events = select.POLLIN
+        ready.register(self._tls, self._events)
+        self._ready = ready
+        return self._tls
+
+    def wait(self, ms: int, out: bool) -> None:
+        """Return when there is something to read, when `out` and there is room to write, or after
+        `ms` milliseconds, which is all there is to wait for while not connected."""
+        if not self._ready:
+            super().wait(ms, out)
+            return
+        if self.stage:
+            if out:
+                # The handshake waits for the broker: there is room to write, and nothing to do. If
+                # a part of it had no room, it goes out at the next look.
+                out = False
+                ms = min(ms, _SHAKING_MS)
+            else:
+                self.stage = ""  # CONNECT has left
+        mask = select.POLLIN | select.POLLOUT if out else select.POLLIN
+        if mask != self._events:
+            self._events = mask
+            self._ready.modify(self._tls, mask)
+        self._ready.ipoll(ms)
+
+    def why(self, error: "Any") -> "MQTTError | None":
+        """Return what was wrong with TLS when `error` was raised, None if something else was."""
+        if not self.stage:
+            return None
+        from .stream_tls_errors import of_board
+        from .unload import unload
+
+        found = of_board(
+            error, self.stage, self._certified, self._has_cert, self._digest, self._pins,
+            self._name, f"{self.host}:{self.port}"
+        )  # fmt: skip
+        unload("stream_tls_errors")
+        return found
+
+    def close(self) -> None:
+        """Close both sockets; they are not touched again."""
+        s = self._tls
+        self._tls = self._ready = None
+        try:
+            if s:
+                s.close()
+        finally:
+            super().close()
+            try:  # noqa: SIM105 (there is no contextlib on a board)
+                self._keep()
+            except MemoryError:
+                pass  # the next connection is tried without

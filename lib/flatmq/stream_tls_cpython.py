@@ -1,0 +1,219 @@
+"""TLS on CPython, as a link and a stream like those of `stream_tls_board`."""
+
+from __future__ import annotations
+
+import os
+import ssl
+import tempfile
+from typing import TYPE_CHECKING, Any
+
+from . import stream_cpython
+from .client import MQTTError
+from .stream_cpython import TCP
+from .stream_tls import contents
+from .stream_tls_errors import failure
+from .stream_tls_pin import digest_of, text
+
+if TYPE_CHECKING:
+    from .stream_tls import TLS
+
+_WAITS = (ssl.SSLWantReadError, ssl.SSLWantWriteError, BlockingIOError, InterruptedError)
+_CLOSED = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ConnectionError)
+# The verify_code of OpenSSL.
+_CODES = {9: "future", 10: "expired", 62: "name", 64: "name"}
+_VERSION = ("UNSUPPORTED_PROTOCOL", "VERSION_TOO")
+_PLAIN = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO")
+
+
+class Stream(stream_cpython.Stream):
+    """A non-blocking TLS socket with the calls of a MicroPython stream."""
+
+    sock: ssl.SSLSocket
+
+    def readinto(self, buf: bytearray) -> int | None:
+        """Read what is there into `buf`; None when nothing is, 0 at the end."""
+        # A read gives one TLS record at most, and many brokers send each packet in one.
+        view = memoryview(buf)
+        have = 0
+        try:
+            while have < len(view):
+                n = self.sock.recv_into(view[have:])
+                if not n:
+                    break
+                have += n
+        except _WAITS:
+            return have or None
+        except OSError:
+            if not have:
+                raise
+        return have
+
+    def write(self, buf: memoryview, off: int, n: int) -> int | None:
+        """Write `n` bytes of `buf` from `off` on; None when there is no room for any."""
+        try:
+            return self.sock.send(memoryview(buf)[off : off + n])
+        except _WAITS:
+            return None
+        except OSError:
+            self.readinto(bytearray(1))  # raises what the broker said before it closed, if it did
+            raise
+
+
+class Link(TCP):
+    """A link to `host` and `port` by TLS.
+
+    `stage` says how far a connection has come: "ca" and "cert" while these are loaded,
+    "handshake", "greeting" from then on, or "" before.
+    """
+
+    def __init__(self, settings: TLS, host: str, port: int) -> None:
+        super().__init__(host, port)
+        self.stage = ""
+        self._settings: TLS | None = settings  # until the context is made
+        self._context: ssl.SSLContext | None = None
+        self._name = settings.server_hostname or host
+        self._has_cert = bool(settings.cert)
+        self._pins = settings.pins
+        self._tls: ssl.SSLSocket | None = None
+        self._reads = False  # the handshake waits for bytes of the broker
+        self._answered = False  # the broker had answered when the handshake failed
+
+    def _load(self, settings: TLS) -> ssl.SSLContext:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        if settings.ca:
+            self.stage = "ca"
+            ca = contents(settings.ca)
+            context.load_verify_locations(cadata=ca.decode() if _is_pem(ca) else ca)
+            # As on a board, whatever certificate is given is trusted, one that is no root, too.
+            context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+        else:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        if settings.cert:
+            self.stage = "cert"
+            _load_chain(context, contents(settings.cert), contents(settings.key))
+        self.stage = ""
+        return context
+
+    def connect(self) -> None:
+        """Begin to connect. OSError for a certificate or a key that cannot be read."""
+        self.stage = ""
+        self._answered = False
+        if self._settings is not None:
+            self._context = self._load(self._settings)
+            self._settings = None
+        super().connect()
+
+    def stream(self) -> Stream | None:
+        """The stream once the handshake is done, None before."""
+        if self._tls is None:
+            if super().stream() is None:
+                return None
+            assert self.sock is not None
+            assert self._context is not None
+            self.stage = "handshake"
+            self.sock = self._tls = self._context.wrap_socket(
+                self.sock, server_hostname=self._name, do_handshake_on_connect=False
+            )
+        try:
+            self._tls.do_handshake()
+        except ssl.SSLWantReadError:
+            self._reads = True
+            return None
+        except ssl.SSLWantWriteError:
+            self._reads = False
+            return None
+        except OSError:
+            self._answered = self._tls.cipher() is not None
+            raise
+        self._reads = False
+        if self._pins:
+            digest = digest_of(self._tls.getpeercert(True) or b"")
+            if digest not in self._pins:
+                raise failure(("pin",), self._where(), text(digest))
+        self.stage = "greeting"
+        return Stream(self._tls)
+
+    def wait(self, ms: int, out: bool) -> None:
+        """Return when there is something to read, when `out` and there is room to write, or after
+        `ms` milliseconds, which is all there is to wait for while not connected."""
+        if self._tls is not None and self._tls.pending():
+            return  # bytes that were read from the network and not yet from here
+        super().wait(ms, out and not self._reads)
+
+    def close(self) -> None:
+        """Close the socket."""
+        self._tls = None
+        self._reads = False
+        super().close()
+
+    def _where(self) -> str:
+        return f"{self.host}:{self.port}"
+
+    def why(self, error: Any) -> MQTTError | None:
+        """Return what was wrong with TLS when `error` was raised, None if something else was."""
+        if not self.stage or not isinstance(error, Exception):
+            return None
+        case = self._case(error)
+        return failure((case,), self._where(), self._about(case), error) if case else None
+
+    def _about(self, case: str) -> str:
+        return self.stage if case == "file" else self._name
+
+    def _case(self, error: Exception) -> str | None:
+        """Return the name of the text for what was raised, None for an error of the network."""
+        reason = str(getattr(error, "reason", None) or "")
+        if isinstance(error, MemoryError):
+            return "memory"
+        if self.stage in ("ca", "cert"):
+            if isinstance(error, OSError) and not isinstance(error, ssl.SSLError):
+                return "file"
+            return "refused" if "KEY_VALUES_MISMATCH" in reason else self.stage
+        if isinstance(error, ssl.SSLCertVerificationError):
+            return _CODES.get(error.verify_code, "authority")
+        # With TLS 1.3 the broker looks at the client's certificate after our handshake is over.
+        is_over = self.stage == "greeting"
+        is_closed = isinstance(error, _CLOSED)
+        if "ALERT" in reason or (is_closed and not is_over):
+            if is_over or self._answered:
+                return "refused" if self._has_cert else "wanted"
+            return "plain" if is_closed else "version"
+        if is_over:
+            return None
+        if any(part in reason for part in _PLAIN):
+            return "plain"
+        if any(part in reason for part in _VERSION):
+            return "version"
+        return "handshake" if isinstance(error, (ssl.SSLError, ValueError)) else None
+
+
+def _is_pem(data: bytes) -> bool:
+    return b"-----BEGIN" in data
+
+
+def _load_chain(context: ssl.SSLContext, cert: bytes, key: bytes) -> None:
+    """Load a certificate and its key, which Python reads from files only."""
+    with tempfile.TemporaryDirectory(prefix="flatmq-") as folder:
+        files = []
+        for name, data in (("cert", cert), ("key", key)):
+            path = os.path.join(folder, name)
+            with open(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600), "wb") as file:
+                file.write(data if _is_pem(data) else _pem(data, _kind(data, name)))
+            files.append(path)
+        context.load_cert_chain(*files)
+
+
+def _kind(der: bytes, name: str) -> str:
+    """Return how PEM names what is in `der`."""
+    if name == "cert":
+        return "CERTIFICATE"
+    # PKCS #8 and PKCS #1 begin with version 0, SEC 1 with version 1; then comes a SEQUENCE, a
+    # number, or a string.
+    at = 2 + (der[1] & 127 if der[1] > 127 else 0)
+    after = der[at + 3]
+    return {0x30: "PRIVATE KEY", 0x02: "RSA PRIVATE KEY"}.get(after, "EC PRIVATE KEY")
+
+
+def _pem(der: bytes, kind: str) -> bytes:
+    text = ssl.DER_cert_to_PEM_cert(der)
+    return text.replace("CERTIFICATE", kind).encode()

@@ -1,0 +1,130 @@
+"""Texts of TLS errors: what is wrong, and what to do. Loaded when there is one."""
+
+import errno
+import time
+
+from .client import MQTTError
+from .port import const
+
+TYPE_CHECKING = const(0)
+if TYPE_CHECKING:
+    from typing import Any
+
+_TEXTS = {
+    "authority": "the certificate is from an unknown authority: give the one that signed it in ca",
+    "name": "the certificate is not for {name}: use a name in it, or give server_hostname",
+    "expired": "the certificate has expired by this clock ({date}): set the clock or renew it at "
+    "the broker, or give pin instead of ca",
+    "future": "the certificate is not valid yet by this clock ({date}): set the clock first, or "
+    "give pin instead of ca",
+    "required": "no authority is given: give the one that signed the broker's certificate in ca, "
+    "or give pin",
+    "wanted": "the broker closed the connection after its certificate: it needs a client "
+    "certificate, give cert and key",
+    "refused": "the broker refused the client certificate: key must be the key of cert, and the "
+    "broker must trust the authority that signed cert",
+    "plain": "closed before the broker's certificate came: use the port that has TLS (often 8883)",
+    "version": "no TLS version or cipher in common: allow TLS 1.2 at the broker",
+    "memory": "no memory for TLS: connect before the application fills the heap, or free some",
+    "pin": "the broker's public key is not in pin: its SHA-256 is {name}",
+    "unread": "the broker's certificate could not be read to compare its public key with pin",
+    "file": "the file in {name} cannot be read: {error}",
+    "ca": "ca must be an X.509 certificate in DER, or in PEM where the firmware reads it",
+    "cert": "cert and key must be an X.509 certificate and its key in DER, or in PEM where the "
+    "firmware reads it",
+    "handshake": "the handshake failed: {error}",
+}
+
+# Errors of Mbed TLS, without their sign.
+_CERT_VERIFY_FAILED = const(0x2700)
+_CONN_EOF = const(0x7280)
+_CA_CHAIN_REQUIRED = const(0x7680)
+_FATAL_ALERT_MESSAGE = const(0x7780)
+_PEER_CLOSE_NOTIFY = const(0x7880)
+_BAD_PROTOCOL_VERSION = const(0x6E80)
+_INVALID_RECORD = const(0x7200)
+# ALLOC_FAILED of X.509, PK, ECP, MD, cipher, SSL; and the low bits of those of bignum and ASN.1.
+_NO_MEMORY = (0x2880, 0x3F80, 0x4D80, 0x5180, 0x6180, 0x7F00)
+_NO_MEMORY_LOW = (0x10, 0x6A)
+_LEAST = const(0x100)  # below are numbers of errno
+_CLOSED = (errno.ECONNRESET, errno.ECONNABORTED, 32, _CONN_EOF, _PEER_CLOSE_NOTIFY)  # 32: EPIPE
+
+# What Mbed TLS says of a certificate, one line for each reason.
+_REASONS = (
+    ("future", "future"),
+    ("expired", "expired"),
+    ("expected CN", "name"),
+    ("not correctly signed", "authority"),
+)
+
+
+def failure(cases: "Any", where: str, name: str = "", error: "Any" = None) -> MQTTError:
+    """Return the MQTTError for these cases, names of texts above, at the broker `where`. `name` is
+    the name that was expected, or what the text is about."""
+    date = "{}-{:02d}-{:02d}".format(*time.gmtime()[:3])
+    what = f"{type(error).__name__}: {error}"
+    texts = [_TEXTS[case].format(name=name, date=date, error=what) for case in cases]
+    kind = "resource" if "memory" in cases else "tls"
+    return MQTTError(kind, f"TLS {where}: {'; '.join(texts)}")
+
+
+def of_board(
+    error: "Any",
+    stage: str,
+    certified: bool,
+    has_cert: bool,
+    digest: "bytes | None",
+    pins: tuple,
+    name: str,
+    where: str,
+) -> "MQTTError | None":
+    """Return what was wrong when Mbed TLS raised `error` at a `stage` of stream_tls_board. None if
+    it was the network.
+
+    certified  the broker has sent a certificate
+    has_cert   the client has one
+    digest     the SHA-256 of the broker's public key, if it was computed
+    """
+    if not isinstance(error, Exception):
+        return None  # the end of the stream, which has another sign during a handshake
+    # On MicroPython whatever was raised has an errno: its first argument.
+    code = abs(error.errno or 0) if isinstance(error, OSError) else 0
+    if (
+        isinstance(error, MemoryError)
+        or code == errno.ENOMEM
+        or code in _NO_MEMORY
+        or (code >= _LEAST and code & 127 in _NO_MEMORY_LOW)
+    ):
+        return failure(("memory",), where)
+    if stage != "handshake":
+        if code:
+            return failure(("file",), where, stage, error)
+        return failure((stage,), where)
+    if isinstance(error, ValueError):
+        cases = [case for text, case in _REASONS if text in str(error)]
+        return failure(cases or ("handshake",), where, name, error)
+    if certified and pins and digest not in pins:
+        if digest is None:
+            return failure(("unread",), where)
+        from .stream_tls_pin import text
+
+        return failure(("pin",), where, text(digest))
+    case = _case(code, certified, has_cert)
+    return failure((case,), where, name, error) if case else None
+
+
+def _case(code, certified, has_cert):
+    """Return the name of the text for an error number, None for one of the network."""
+    if code == _CA_CHAIN_REQUIRED:
+        return "required"
+    if code == _CERT_VERIFY_FAILED:
+        return "authority"
+    if code == _BAD_PROTOCOL_VERSION:
+        return "version"
+    if code == _INVALID_RECORD and not certified:
+        return "plain"
+    if code == _FATAL_ALERT_MESSAGE or code in _CLOSED:
+        if certified:
+            return "refused" if has_cert else "wanted"
+        return "version" if code == _FATAL_ALERT_MESSAGE else "plain"
+    return "handshake" if code >= _LEAST else None
