@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import socket
 import time
+from pathlib import Path
 
 from flatmq_tools import broker
 
 TRIES = 5  # a port that was free may be taken before the broker binds it
 
 
-def mosquitto_with_websockets() -> tuple[broker.Broker, int]:
-    """A broker, and the port at which it speaks MQTT over WebSocket."""
+def mosquitto_with_websockets(folder: Path | None = None) -> tuple[broker.Broker, int]:
+    """A broker, and the port at which it speaks MQTT over WebSocket; with TLS, if it is given a
+    folder with the certificates of `certificates.write`."""
+    lines = f"\ncertfile {folder}/broker.pem\nkeyfile {folder}/broker.key.pem" if folder else ""
     for left in reversed(range(TRIES)):
         port = broker.free_port()
         try:
             running = broker.mosquitto(
-                extra=f"listener {port} {broker.LOOPBACK}\nprotocol websockets"
+                extra=f"listener {port} {broker.LOOPBACK}\nprotocol websockets{lines}"
             )
         except broker.BrokerError:
             if not left:

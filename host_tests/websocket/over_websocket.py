@@ -11,18 +11,21 @@ from flatmq_tools import interpreter
 from scenario_child import converse
 
 HERE = Path(__file__).parent
-HEAP = "160k"  # of MicroPython, for the client, the scenario and its compiler
+HEAP = "320k"  # of MicroPython, for the client, the scenario and its compiler
 DEADLINE = 90  # seconds until a scenario is ended from outside; it gives up by itself before
 PYTHONS = ["cpython", "micropython"]
 _run_number = itertools.count()
 
 
-def run(python: str, scenario: str, port: int, mask: str = "random") -> list[str]:
+def run(
+    python: str, scenario: str, port: int, mask: str = "random", ca: Path | None = None
+) -> list[str]:
     """Run a scenario, "module.function", to its end, and return the lines that begin with @.
-    `mask` is "random", or "zero" as over TLS."""
+    `mask` is "random", or "zero" as over TLS; `ca` is the authority of a broker with TLS."""
     module, function = scenario.split(".")
     heard: list[str] = []
     arguments = ["host=127.0.0.1", f"port={port}", f"token=ws{next(_run_number)}", f"mask={mask}"]
+    arguments += [f"ca={ca}"] if ca else []
     script = str(HERE / "run_over_websocket.py")
     tests = Path(conftest.__file__).parent
     converse(

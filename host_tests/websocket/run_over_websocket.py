@@ -1,6 +1,7 @@
 """Runs one scenario over WebSocket: as run_scenario.py, whose arguments it takes.
 
-`mask=zero` has the masks that there are over TLS. On CPython or MicroPython.
+`mask=zero` has the masks that there are over TLS; `ca=FILE` goes over TLS. On CPython or
+MicroPython.
 """
 
 import sys
@@ -20,11 +21,15 @@ class OverWebSocket(Env):
 
     def __init__(self, options):
         super().__init__(options, EXPECTED["mosquitto"])
-        self.zero = options["mask"] == "zero"
+        self.tls = _ZeroMask if options["mask"] == "zero" else None
+        if "ca" in options:
+            from flatmq.stream_tls import TLS
+
+            self.tls = TLS(ca=options["ca"])
 
     def link(self):
         """A link to the broker."""
-        return WebSocket(self.host, self.port, tls=_ZeroMask if self.zero else None)
+        return WebSocket(self.host, self.port, tls=self.tls)
 
     def client(self, name, **options):
         return super().client(name, link=self.link(), **options)

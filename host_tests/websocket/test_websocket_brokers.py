@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
+import certificates
 import pytest
 from listener import mosquitto_with_websockets
 from over_websocket import PYTHONS, run
@@ -73,3 +75,43 @@ def test_each_message_arrives_once_though_connections_are_cut(
     assert (
         int(losses.removeprefix("@losses ")) >= CUTS // 2
     )  # what is resent decides how many cuts it takes
+
+
+@pytest.fixture(scope="module")
+def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[int, Path]]:
+    """The port of a broker for WebSockets over TLS, and its authority."""
+    folder = tmp_path_factory.mktemp("certificates")
+    certificates.write(folder)
+    running, port = mosquitto_with_websockets(folder)
+    with running:
+        yield port, folder / "ca.der"
+
+
+@pytest.mark.parametrize("python", PYTHONS)
+@pytest.mark.parametrize(
+    "scenario",
+    ["publish_subscribe.each_qos_to_each", "large.from_a_buffer", "run_large.there_and_back"],
+)
+def test_over_tls(scenario: str, python: str, secure: tuple[int, Path]) -> None:
+    port, ca = secure
+    run(python, scenario, port, ca=ca)
+
+
+@pytest.mark.parametrize("python", PYTHONS)
+def test_over_tls_each_message_arrives_once_though_connections_are_cut(
+    python: str, secure: tuple[int, Path]
+) -> None:
+    """In the handshake, in the upgrade, and later."""
+    port, ca = secure
+    with Proxy("127.0.0.1", port, lambda n: Rules(Way(limit=300 * n)) if n < 8 else Rules()) as p:
+        losses = run(python, "run_outages.each_message_once", p.port, ca=ca)[0]
+    assert int(losses.removeprefix("@losses ")) >= 4
+
+
+@pytest.mark.parametrize("python", PYTHONS)
+def test_over_tls_a_broker_that_is_not_trusted_is_named(
+    python: str, secure: tuple[int, Path]
+) -> None:
+    port, ca = secure
+    told = run(python, "run_reports.first_error", port, ca=ca.with_name("other.der"))[0]
+    assert told.startswith("@ tls TLS 127.0.0.1:")
