@@ -11,7 +11,15 @@ import pytest
 from conftest import LIB, ROOT
 
 DOCS = ROOT / "docs"
-PAGES = ("asyncio.md", "design.md", "guide.md", "protocol.md", "tls.md", "umqtt.md")
+PAGES = (
+    "asyncio.md",
+    "design.md",
+    "guide.md",
+    "protocol.md",
+    "tls.md",
+    "umqtt.md",
+    "websocket.md",
+)
 DESIGN = (DOCS / "design.md").read_text()
 HERE = "192.168.1.10"  # the broker of the pages
 

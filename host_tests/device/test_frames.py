@@ -79,6 +79,7 @@ MAY_BE_ON_HEAP = {
     },
     "stream_tls_pin": {"digests"},
     "stream_uart": {"<module>"},  # once, when it is imported
+    "stream_websocket": {"WebSocket.__init__"},
     "umqtt": {
         "Link.resolve",
         "Link.connect",
@@ -93,6 +94,7 @@ MAY_BE_ON_HEAP = {
         "TLS._wrapped",
         "_Stream.static string 164",  # write, of CPython
     },
+    "upgrade": {"Upgrade.static string 149"},  # step
     "writer": {"writing"},
     "wire": {"field", "packet"},
 }

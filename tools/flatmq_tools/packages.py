@@ -31,6 +31,7 @@ PARTS: dict[str, tuple[str, ...]] = {
     "tls": ("stream_tls", "stream_tls_board"),
     "aio": ("aio",),
     "umqtt": ("umqtt", "umqtt_robust"),
+    "websocket": ("stream_websocket",),
 }
 """For each JSON file, the modules that a program imports besides `flatmq` itself. The modules that
 these import are found. One that is imported by a computed name must be listed here."""

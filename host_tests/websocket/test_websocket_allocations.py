@@ -1,0 +1,29 @@
+"""Nothing that a client does over WebSocket once it is online allocates: see proof.py."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from listener import mosquitto_with_websockets
+
+import on_device
+from flatmq_tools.broker import Broker
+
+
+@pytest.fixture(scope="module")
+def listener() -> Iterator[Broker]:
+    """A broker whose address is that of its listener for WebSockets."""
+    running, port = mosquitto_with_websockets()
+    with running:
+        yield Broker(running.host, port)
+
+
+@pytest.mark.parametrize("name", on_device.operations("websocket_broker"))
+def test_with_a_broker(name: str, listener: Broker) -> None:
+    assert on_device.proof("websocket_broker", name, listener) == on_device.NOTHING
+
+
+@pytest.mark.parametrize("name", on_device.operations("websocket_scripted"))
+def test_with_a_scripted_peer(name: str) -> None:
+    assert on_device.proof("websocket_scripted", name) == on_device.NOTHING

@@ -1,0 +1,327 @@
+"""Frames both ways: however they are cut, the same bytes come out, and rules are kept."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from far_end import (
+    BINARY,
+    CLOSE,
+    CONTINUATION,
+    PING,
+    PONG,
+    TEXT,
+    Inner,
+    cut,
+    frame,
+    frames,
+    opened,
+)
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flatmq.stream_websocket import WebSocket
+
+sizes = st.lists(st.integers(1, 40), max_size=60)
+
+
+def taken(link: WebSocket, room: int = 512) -> tuple[bytes, str | None]:
+    """All payload that can be read, and the text of the error that ended it."""
+    got = b""
+    buf = bytearray(room)
+    for _ in range(100_000):
+        try:
+            n = link.readinto(memoryview(buf))
+        except OSError as error:
+            return got, str(error)
+        if not n:
+            assert n is None
+            inner = link._link
+            assert isinstance(inner, Inner)
+            if inner.incoming:
+                continue  # it need not take all in one call
+            return got, None
+        got += buf[:n]
+    raise AssertionError("no end")
+
+
+# Messages: payloads of fragments, each with the pings that come before it.
+messages = st.lists(
+    st.lists(
+        st.tuples(st.lists(st.binary(max_size=125), max_size=2), st.binary(max_size=400)),
+        min_size=1,
+        max_size=4,
+    ),
+    max_size=5,
+)
+
+
+@given(messages, sizes, st.integers(1, 300), st.sampled_from([0, 3, 9]))
+def test_payload_comes_out_whole_and_pings_are_answered(
+    sent: list, chunks: list, room: int, width: int
+) -> None:
+    stream = b""
+    pings = []
+    for fragments in sent:
+        for i, (before, payload) in enumerate(fragments):
+            for ping in before:
+                stream += frame(PING, ping) + frame(PONG, b"not asked for")
+                pings.append(ping)
+            last = i == len(fragments) - 1
+            stream += frame(CONTINUATION if i else BINARY, payload, final=last, width=width)
+    inner = Inner()
+    link = opened(inner)
+    inner.incoming.extend(cut(stream, iter(chunks)))
+    payloads = [payload for fragments in sent for _, payload in fragments]
+    assert taken(link, room) == (b"".join(payloads), None)
+    answers = inner.sent()
+    assert [a.payload for a in answers] == pings
+    assert {a.first for a in answers} <= {0x80 | PONG}
+    assert all(a.mask is not None for a in answers)
+
+
+noise = st.lists(
+    st.one_of(
+        st.binary(max_size=20),
+        st.builds(
+            frame,
+            st.integers(0, 15),
+            st.binary(max_size=200),
+            final=st.booleans(),
+            reserved=st.sampled_from([0, 0, 0, 0, 1, 4]),
+            mask=st.sampled_from([None, None, None, b"mask"]),
+        ),
+        st.builds(frame, st.sampled_from([BINARY, PING, PONG]), st.binary(max_size=125)),
+        st.builds(frame, st.just(CLOSE), st.binary(max_size=10)),
+    ),
+    max_size=8,
+).map(b"".join)
+
+
+@given(noise, sizes, st.integers(1, 300))
+def test_how_bytes_are_cut_changes_nothing(stream: bytes, chunks: list, room: int) -> None:
+    """Neither the payload, nor what is written, nor why it ends, whatever comes in."""
+    seen = []
+    for parts, buffer in (([], 4096), (chunks, room), (itertools.repeat(1), 1)):
+        inner = Inner()
+        link = opened(inner, tls=True)
+        inner.incoming.extend(cut(stream, iter(parts)))
+        seen.append((taken(link, buffer), bytes(inner.written)))
+    assert seen[0] == seen[1] == seen[2]
+
+
+@given(
+    st.lists(st.binary(min_size=1, max_size=600), min_size=1, max_size=6),
+    st.lists(st.one_of(st.none(), st.integers(0, 50), st.just(1 << 20)), max_size=80),
+    st.lists(st.booleans(), max_size=80),
+    st.booleans(),
+)
+def test_what_is_written_arrives_whatever_the_network_takes(
+    spans: list, rooms: list, pinged: list, tls: bool
+) -> None:
+    """With pings at any moment, which come in parts. Inner sees that what it did not take is
+    offered again as it was; what was taken has left, and no byte more has."""
+    inner = Inner()
+    link = opened(inner, tls)
+    room = iter(rooms)
+    inner.room = lambda n: next(room, n)
+    pings = iter(pinged)
+    coming = b"".join(frame(PING, b"%d" % (10_000 + i)) for i in range(40))
+    fed = 0
+    buf = memoryview(bytearray(8))
+    done = 0
+    for span in spans:
+        at = 0
+        while at < len(span):
+            if next(pings, False):
+                inner.incoming.append(coming[fed : fed + 3])
+                fed += 3
+                assert link.readinto(buf) is None
+            n = link.write(memoryview(span), at, len(span) - at)
+            at += n or 0
+            done += n or 0
+            assert done == _data_in(bytes(inner.written))
+    inner.room = lambda n: n
+    if fed % 7:
+        inner.incoming.append(coming[fed : fed + 7 - fed % 7])
+    for _ in range(3):
+        assert link.readinto(buf) is None
+    sent = inner.sent()
+    data = [f for f in sent if f.first == 0x80 | BINARY]
+    pongs = [f for f in sent if f.first == 0x80 | PONG]
+    assert len(data) + len(pongs) == len(sent)
+    assert b"".join(f.payload for f in data) == b"".join(spans)
+    assert all(f.mask is not None for f in sent)
+    if tls:
+        assert {f.mask for f in sent} == {bytes(4)}
+    # The last ping is always answered, and none twice.
+    numbers = [int(f.payload) for f in pongs]
+    assert numbers == sorted(set(numbers))
+    assert numbers[-1:] == ([9_999 + (fed + 6) // 7] if fed else [])
+
+
+def _data_in(written: bytes) -> int:
+    """How many bytes of payload of data frames are in it, also of one that is cut."""
+    found, rest = frames(written)
+    n = sum(len(f.payload) for f in found if f.first == 0x80 | BINARY)
+    if len(rest) > 1 and rest[0] == 0x80 | BINARY:
+        n += max(0, len(rest) - (8 if rest[1] & 127 == 126 else 6))
+    return n
+
+
+def test_masks_differ_without_tls() -> None:
+    inner = Inner()
+    link = opened(inner)
+    for _ in range(50):
+        assert link.write(memoryview(b"PINGREQ"), 0, 7) == 7
+    assert len({f.mask for f in inner.sent()}) > 45
+
+
+@pytest.mark.parametrize("tls", [False, True])
+@pytest.mark.parametrize("n", [1, 125, 126, 256, 257, 65535, 65536, 70000])
+def test_a_span_of_any_length(n: int, tls: bool) -> None:
+    inner = Inner()
+    link = opened(inner, tls)
+    span = bytes(i * 7 & 255 for i in range(n))
+    at = 0
+    while at < n:
+        at += link.write(memoryview(span), at, n - at) or 0
+    sent = inner.sent()
+    assert b"".join(f.payload for f in sent) == span
+    if tls:
+        assert len(sent) == 1 + n // 65536
+
+
+@pytest.mark.parametrize("n", [0, 125, 126, 65535, 65536, 200_000])
+def test_a_frame_of_any_length(n: int) -> None:
+    inner = Inner()
+    link = opened(inner)
+    payload = bytes(i * 7 & 255 for i in range(n))
+    inner.incoming.append(frame(BINARY, payload) + frame(BINARY, b"next"))
+    assert taken(link) == (payload + b"next", None)
+
+
+BROKEN = {
+    "mask": (frame(BINARY, b"x", mask=b"abcd"), 1002, "a frame with a mask"),
+    "reserved 1": (frame(BINARY, b"x", reserved=4), 1002, "reserved bits"),
+    "reserved 2": (frame(BINARY, b"x", reserved=2), 1002, "reserved bits"),
+    "reserved 3": (frame(PING, b"x", reserved=1), 1002, "reserved bits"),
+    "text": (frame(TEXT, b"x"), 1003, "a text frame"),
+    "opcode": (frame(3, b"x"), 1002, "an unknown opcode"),
+    "control opcode": (frame(11), 1002, "an unknown opcode"),
+    "fragmented ping": (frame(PING, final=False), 1002, "a control frame in fragments"),
+    "long ping": (frame(PING, bytes(126)), 1002, "more than 125 bytes"),
+    "continuation": (frame(CONTINUATION, b"x"), 1002, "fragments out of order"),
+    "two messages": (frame(BINARY, final=False) + frame(BINARY), 1002, "fragments out of order"),
+    "terabyte": (b"\x82\x7f" + (1 << 40).to_bytes(8, "big"), 1009, "a gigabyte or more"),
+    "2**63": (b"\x82\x7f" + (1 << 63).to_bytes(8, "big"), 1009, "a gigabyte or more"),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_broken_rule_ends_it(name: str) -> None:
+    """What came before it is delivered first. The peer hears why, and so does the caller."""
+    data, code, text = BROKEN[name]
+    inner = Inner()
+    link = opened(inner)
+    inner.incoming.append(frame(BINARY, b"good") + data + frame(BINARY, b"bad"))
+    got, error = taken(link)
+    assert got == b"good"
+    assert error is not None
+    assert text in error
+    (closing,) = inner.sent()
+    assert closing[0] == 0x80 | CLOSE
+    assert closing.payload == code.to_bytes(2, "big")
+    with pytest.raises(OSError, match="WebSocket"):
+        link.write(memoryview(b"x"), 0, 1)
+
+
+@pytest.mark.parametrize(
+    ("payload", "answered", "text"),
+    [
+        (b"", b"", "WebSocket closed by the peer"),
+        (b"\x03\xe8", b"\x03\xe8", "WebSocket closed by the peer: code 1000"),
+        (b"\x03\xf0not you", b"\x03\xf0", "WebSocket closed by the peer: code 1008 not you"),
+        (b"\x03\xf0\xff", b"\x03\xf0", r"WebSocket closed by the peer: code 1008 \xff"),
+    ],
+)
+def test_a_close_is_answered_and_reported(payload: bytes, answered: bytes, text: str) -> None:
+    inner = Inner()
+    link = opened(inner)
+    inner.incoming.append(frame(BINARY, b"last") + frame(CLOSE, payload) + frame(BINARY, b"x"))
+    got, error = taken(link)
+    assert got == b"last"
+    assert error is not None
+    assert error.endswith(text)
+    (closing,) = inner.sent()
+    assert (closing.first, closing.payload) == (0x80 | CLOSE, answered)
+
+
+def test_the_end_of_the_stream_below_is_the_end() -> None:
+    inner = Inner()
+    link = opened(inner)
+    inner.incoming.append(frame(BINARY, b"cut")[:-1])
+    inner.ended = True
+    buf = bytearray(8)
+    assert link.readinto(memoryview(buf)) == 2
+    assert link.readinto(memoryview(buf)) == 0
+
+
+def test_a_pong_that_finds_no_room_is_waited_for() -> None:
+    """The link below is asked to wait for room, and the pong leaves before the next data."""
+    inner = Inner()
+    link = opened(inner)
+    inner.room = lambda n: None
+    inner.incoming.append(frame(PING, b"there?"))
+    assert link.readinto(memoryview(bytearray(8))) is None
+    assert link.write(memoryview(b"data"), 0, 4) is None
+    inner.waits.clear()
+    link.wait(10, False)
+    assert inner.waits == [True]
+    inner.room = lambda n: n
+    assert link.write(memoryview(b"data"), 0, 4) == 4
+    assert [f.payload for f in inner.sent()] == [b"there?", b"data"]
+    link.wait(10, False)
+    assert inner.waits == [True, False]
+
+
+@pytest.mark.parametrize("tls", [False, True])
+@pytest.mark.parametrize("left", [3, 8, 50])
+def test_a_ping_in_the_middle_of_a_frame_is_answered_behind_it(left: int, tls: bool) -> None:
+    """Wherever the network stopped: in the header, right behind it, or in the payload."""
+    inner = Inner()
+    link = opened(inner, tls)
+    span = memoryview(bytes(200))
+    rooms = iter([left, 0] if left < 9 else [8, left - 8, 0])
+    inner.room = lambda n: next(rooms, n)
+    at = link.write(span, 0, 200) or 0
+    inner.incoming.append(frame(PING, b"now"))
+    for _ in range(3):
+        assert link.readinto(memoryview(bytearray(8))) is None
+    while at < 200:
+        at += link.write(span, at, 200 - at) or 0
+    link.readinto(memoryview(bytearray(8)))
+    assert [(f.first & 15, len(f.payload)) for f in inner.sent()] == [(BINARY, 200), (PONG, 3)]
+
+
+def test_pongs_that_nobody_asked_for_change_nothing() -> None:
+    """Not even the answer to a ping that has not left yet."""
+    inner = Inner()
+    link = opened(inner)
+    inner.room = lambda n: None
+    inner.incoming.append(frame(PING, b"there?") + frame(PONG, bytes(125)) * 3)
+    assert taken(link) == (b"", None)
+    inner.room = lambda n: n
+    assert taken(link) == (b"", None)
+    (answer,) = inner.sent()
+    assert answer.payload == b"there?"
+
+
+def test_pings_alone_do_not_hold_a_call() -> None:
+    """However many there are, each call ends."""
+    inner = Inner()
+    link = opened(inner)
+    inner.incoming.append(frame(PING) * 3 + frame(BINARY, b"x"))
+    buf = bytearray(8)
+    assert [link.readinto(memoryview(buf)) for _ in range(4)] == [None, None, None, 1]

@@ -1,0 +1,222 @@
+"""A strict server library at the other end: it refuses unmasked frames and bad handshakes."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterator
+from http import HTTPStatus
+
+import pytest
+from over_websocket import PYTHONS, run
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.server import Server, ServerConnection, serve
+
+import peer
+from flatmq import Client
+from flatmq.stream_websocket import WebSocket
+
+DEADLINE = 30.0  # seconds that anything may take
+Send = Callable[[ServerConnection, bytes], None]
+
+
+class Broker:
+    """As much of a broker as the tests need: it grants, acknowledges, and sends each message back
+    at QoS 0 with `send`. `then` is called instead once a message has come."""
+
+    def __init__(
+        self,
+        send: Send = lambda socket, data: socket.send(data),
+        then: Callable[[ServerConnection], None] | None = None,
+    ) -> None:
+        self._send = send
+        self._then = then
+        self.closed: list[tuple[int, int | None]] = []  # codes that were received and sent
+        self.failed: list[BaseException] = []
+        self.done = threading.Event()  # the first connection is over
+
+    def __call__(self, socket: ServerConnection) -> None:
+        rest = b""
+        try:
+            for data in socket:
+                assert isinstance(data, bytes)
+                packets, rest = peer.split(rest + data)
+                for packet in packets:
+                    self._answer(socket, packet)
+        except ConnectionClosed:
+            pass
+        except BaseException as error:
+            self.failed.append(error)
+        received, sent = socket.protocol.close_rcvd, socket.protocol.close_sent
+        self.closed.append((received.code if received else 0, sent.code if sent else None))
+        self.done.set()
+
+    def _answer(self, socket: ServerConnection, packet: peer.Packet) -> None:
+        kind = packet.first >> 4
+        if kind == 1:
+            self._send(socket, peer.connack())
+        elif kind == 8:
+            self._send(socket, peer.suback(packet.pid, 1))
+        elif kind == 3:
+            message = peer.take_apart(packet)
+            if self._then:
+                self._then(socket)
+                return
+            if message.qos:
+                self._send(socket, peer.puback(message.pid))
+            self._send(socket, peer.publish(message.topic, message.payload))
+        elif kind == 12:
+            self._send(socket, peer.PINGRESP)
+        elif kind == 14:
+            socket.close(1000)
+
+
+@contextlib.contextmanager
+def serving(handler: Callable[[ServerConnection], None], **options) -> Iterator[Server]:
+    options.setdefault("subprotocols", ["mqtt"])
+    with serve(handler, "127.0.0.1", 0, ping_interval=None, **options) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield server
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def _port(server: Server) -> int:
+    return int(server.socket.getsockname()[1])
+
+
+def client_of(server: Server, **options) -> Client:
+    link = WebSocket("127.0.0.1", _port(server))
+    return Client(b"c", link=link, retry_ms=20, retry_max_ms=40, **options)
+
+
+def until(client: Client, what: str, condition: Callable[[], object]) -> None:
+    end = time.monotonic() + DEADLINE
+    while not condition():
+        client.poll(20)
+        assert time.monotonic() < end, (what, client)
+
+
+def in_fragments(socket: ServerConnection, data: bytes) -> None:
+    """Each byte in a frame of its own, with a ping before every 50th."""
+
+    def pieces() -> Iterator[bytes]:
+        for i in range(len(data)):
+            if i % 50 == 1:
+                socket.ping()
+            yield data[i : i + 1]
+
+    socket.send(pieces())
+
+
+def in_messages(socket: ServerConnection, data: bytes) -> None:
+    """Cut at places that have nothing to do with packets."""
+    for i in range(0, len(data), 3):
+        socket.send(data[i : i + 3])
+
+
+def as_it_is(socket: ServerConnection, data: bytes) -> None:
+    socket.send(data)
+
+
+@pytest.mark.parametrize("python", PYTHONS)
+@pytest.mark.parametrize("send", [as_it_is, in_fragments, in_messages])
+def test_messages_come_back_and_the_ending_is_in_order(send: Send, python: str) -> None:
+    broker = Broker(send)
+    with serving(broker) as server:
+        run(python, "run_reports.messages_come_back", _port(server))
+        assert broker.done.wait(DEADLINE)
+    assert (broker.failed, broker.closed) == ([], [(1000, 1000)])
+
+
+def test_each_ping_is_answered() -> None:
+    answered: list[bool] = []
+
+    def ask(socket: ServerConnection) -> None:
+        events = [socket.ping(payload) for payload in (b"", b"p" * 125)]
+        answered.extend(event.wait(DEADLINE) for event in events)
+        socket.send(peer.puback(1))
+
+    broker = Broker(then=ask)
+    with serving(broker) as server:
+        client = client_of(server)
+        client.start()
+        until(client, "online", lambda: client.connected)
+        client.publish(b"t", b"x", 0)
+        until(client, "the pongs", lambda: len(answered) == 2)
+        assert answered == [True, True]
+        assert client.connected
+        client.disconnect()
+    assert not broker.failed
+
+
+@pytest.mark.parametrize("python", PYTHONS)
+def test_a_close_with_a_code_is_reported(python: str) -> None:
+    broker = Broker(then=lambda socket: socket.close(1008, "not on this topic"))
+    with serving(broker) as server:
+        (told,) = run(python, "run_reports.first_error", _port(server))[:1]
+        assert broker.done.wait(DEADLINE)
+    assert told.startswith("@ closed read 127.0.0.1:")
+    assert "code 1008 not on this topic" in told
+    assert broker.closed[0] == (1008, 1008)
+    assert not broker.failed
+
+
+def test_a_message_on_which_the_server_closes_is_set_aside() -> None:
+    """A Close frame counts as closing the connection."""
+    dropped: list[bytes] = []
+    broker = Broker(then=lambda socket: socket.close(1009))
+    with serving(broker) as server:
+        client = client_of(
+            server, give_up=2, on_dropped=lambda pid, topic, why: dropped.append(bytes(topic))
+        )
+        client.publish(b"t", b"x", 1)
+        client.start()
+        until(client, "the report", lambda: dropped)
+        client.disconnect()
+    assert dropped == [b"t"]
+
+
+@pytest.mark.parametrize("python", PYTHONS)
+def test_text_is_refused(python: str) -> None:
+    broker = Broker(then=lambda socket: socket.send("hello"))
+    with serving(broker) as server:
+        told = run(python, "run_reports.first_error", _port(server))[0]
+        assert broker.done.wait(DEADLINE)
+    assert "the peer sent a text frame" in told
+    assert broker.closed[0][0] == 1003
+
+
+@pytest.mark.parametrize("python", PYTHONS)
+def test_a_server_without_the_sub_protocol(python: str) -> None:
+    with serving(Broker(), subprotocols=None) as server:
+        told = run(python, "run_reports.first_error", _port(server))[0]
+    assert told.startswith("@ closed connect 127.0.0.1:")
+    assert "sub-protocol mqtt not accepted" in told
+
+
+@pytest.mark.parametrize("python", PYTHONS)
+def test_a_server_that_refuses(python: str) -> None:
+    def refuse(socket: ServerConnection, request):
+        return socket.respond(HTTPStatus.FORBIDDEN, "no\n")
+
+    with serving(Broker(), process_request=refuse) as server:
+        told = run(python, "run_reports.first_error", _port(server))[0]
+    assert "answered HTTP/1.1 403 Forbidden: check the path '/mqtt'" in told
+
+
+def test_a_path_arrives_as_it_was_given() -> None:
+    paths: list[str] = []
+
+    def note(socket: ServerConnection, request) -> None:
+        paths.append(request.path)
+
+    with serving(Broker(), process_request=note) as server:
+        client = Client(b"c", link=WebSocket("127.0.0.1", _port(server), "/a/b?c=d%20e"))
+        client.connect()
+        client.disconnect()
+    assert paths == ["/a/b?c=d%20e"]
