@@ -274,6 +274,8 @@ def test_a_record_that_rots_in_a_segment_is_counted_and_passed_over(tmp_path: Pa
 class Board:
     """A board whose spool is in `folder`, its broker, and its reboots."""
 
+    max_qos = 2
+
     def __init__(self, folder: Path, **options) -> None:
         self.folder = folder
         self.options = options
@@ -285,7 +287,7 @@ class Board:
         self.broker.plug()
         self.client = Client(
             b"b", link=self.broker, clean_session=False, rx_size=128, inflight=4, keepalive=0,
-            retry_ms=1, retry_max_ms=1,
+            retry_ms=1, retry_max_ms=1, max_qos=self.max_qos,
         )  # fmt: skip
         self.spool = Spool(self.client, str(self.folder / "s"), **self.options)
         self.client.start()
@@ -430,3 +432,24 @@ def test_a_large_message_comes_in_pieces_while_the_spool_is_replayed(board: Boar
     assert board.got == list(range(40))
     assert (board.spool.pending, board.broker.outgoing) == (0, [])
     assert (board.client.stats.losses, board.client.stats.skipped) == (losses, 0)
+
+
+def test_a_broker_without_qos_2_gets_older_records_at_qos_1(board: Board) -> None:
+    board.broker.up = False
+    board.poll()
+    board.publish(1, 2, 3, qos=2)
+    board.max_qos = 1
+    board.boot()
+    with pytest.raises(ValueError, match="qos must be 1 to 1, not 2"):
+        board.publish(4, qos=2)
+    board.publish(5)
+    board.poll()
+    assert [(int(body), qos) for _, qos, body in board.broker.taken] == [
+        (1, 1), (2, 1), (3, 1), (5, 1)
+    ]  # fmt: skip
+
+
+def test_a_spool_needs_qos_1(tmp_path: Path) -> None:
+    client = Client(b"b", "127.0.0.1", max_qos=0)
+    with pytest.raises(ValueError, match="max_qos with a Spool must be 1 to 2, not 0"):
+        Spool(client, str(tmp_path / "s"))

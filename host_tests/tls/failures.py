@@ -1,8 +1,10 @@
 """What goes wrong with TLS and what the client says: `python host_tests/tls/failures.py` prints a
-table in Markdown of both interpreters."""
+table in Markdown of both interpreters, and `--results FILE` puts it into a document."""
 
 from __future__ import annotations
 
+import argparse
+import re
 import sys
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,6 +14,8 @@ if __name__ == "__main__":
     sys.path[:0] = [str(ROOT / name) for name in ("host_tests", "tools", "lib")]
 
 from secure_broker import PYTHONS, SecureBroker
+
+from flatmq_tools import results
 
 
 class Failure(NamedTuple):
@@ -25,6 +29,13 @@ class Failure(NamedTuple):
     kind: str = "tls"
     only: str = ""  # the one interpreter on which it is a mistake
 
+
+HEAD = """## When TLS fails
+
+`python host_tests/tls/failures.py --results docs/results.md`: what `client.error` says for each
+mistake, after the host and the port, with mosquitto as the broker. On CPython a broker that has
+only TLS 1.3 is no mistake. TLS without an authority and without a pin is refused by the
+constructor, with ValueError. If there is no memory for TLS, the kind is "resource"."""
 
 CA: dict[str, Any] = {"ca": "ca.der"}
 FAILURES = (
@@ -87,17 +98,26 @@ def said(broker: SecureBroker, python: str, failure: Failure) -> tuple[str, str]
 
 
 def main() -> int:
-    """Print the table."""
+    """Print the table, or put it into a document."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("--results", type=Path, help="The document, for example docs/results.md.")
+    document = parser.parse_args().results
     broker = SecureBroker()
+    rows = []
     try:
-        print("| mistake | interpreter | `kind` | `detail` |\n|---|---|---|---|")
         for failure in FAILURES:
             for python in PYTHONS:
                 kind, detail = said(broker, python, failure)
                 shown = detail.replace(str(broker.folder) + "/", "").replace("|", "\\|")
-                print(f"| {failure.name} | {python} | {kind} | {shown} |")
+                shown = re.sub(r"^TLS 127\.0\.0\.1:\d+: ", "", shown)
+                rows.append((failure.name, python, kind, shown))
     finally:
         broker.stop()
+    table = results.table(("mistake", "interpreter", "`kind`", "`detail`"), rows)
+    if document:
+        results.write(document, "tls-failures", f"{HEAD}\n\n{table}")
+    else:
+        print(table)
     return 0
 
 

@@ -137,6 +137,27 @@ def test_subscribe_names_its_limits(clock: Clock) -> None:
         client.subscribe(b"b", print)
 
 
+@pytest.mark.parametrize("most", [0, 1])
+def test_a_qos_that_the_broker_does_not_have_is_refused(most: int, clock: Clock) -> None:
+    bench = Bench(clock, max_qos=most)
+    client = bench.client
+    bench.online()
+    for call in (
+        lambda: client.publish(b"t", b"x", most + 1),
+        lambda: client.publish_from(b"t", b"x", most + 1),
+        lambda: client.subscribe(b"t", print, most + 1),
+        lambda: client.set_will(b"t", b"", most + 1),
+    ):
+        with pytest.raises(ValueError, match=f"qos must be 0 to {most}, not {most + 1}"):
+            call()
+    assert client.pending == 0
+    bench.drain()
+    assert bench.sent() == []
+    client.publish(b"t", b"y", most)
+    bench.drain()
+    assert len(bench.sent()) == 1
+
+
 def test_a_subscription_without_a_handler_is_refused(bench: Bench) -> None:
     with pytest.raises(TypeError, match="handler must be callable, not None"):
         bench.client.subscribe(b"a", None)  # type: ignore[arg-type]

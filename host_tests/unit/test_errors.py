@@ -494,6 +494,8 @@ OPTIONS: list = [
     ("give_up", -1, "give_up must be 0 to .*, not -1"),
     ("give_up", "5", "give_up must be 0 to .*, not '5'"),
     ("give_up", None, "give_up must be 0 to .*, not None"),
+    ("max_qos", -1, "max_qos must be 0 to 2, not -1"),
+    ("max_qos", 3, "max_qos must be 0 to 2, not 3"),
     ("client_id", 5, r"client_id must be bytes or str, not int"),
     ("host", 5, "host must be .*, not (int|5)"),
     ("user", 5, "user must be bytes or str, not int"),

@@ -35,7 +35,7 @@ def publish_from(
     """
     if not self.large:
         self.large = Pieces(self)
-    head = (0x31 if retain else 0x30) | number("qos", qos, 0, 1) << 1
+    head = (0x31 if retain else 0x30) | number("qos", qos, 0, min(self.max_qos, 1)) << 1
     return self.large.publish(head, field("topic name", topic, is_name), source)
 
 

@@ -28,11 +28,11 @@ _PUBREC = const(0x50)
 _PUBCOMP = const(0x70)
 
 
-def _converted(payload: "Any", qos: int) -> "Any":
+def _converted(payload: "Any", qos: int, most: int) -> "Any":
     # In a function of its own: what is imported is a local, and `publish` has no room for it.
     from .setup import converted
 
-    return converted(payload, qos)
+    return converted(payload, qos, most)
 
 
 def _valid(s, name):
@@ -89,6 +89,7 @@ class Session(Shown):
     answers: int  # bytes of answers that wait
     pending: int  # messages accepted and not yet acknowledged, or at QoS 0 not yet handed to the
     # network; wait for 0 before deep sleep
+    max_qos: int  # the highest QoS of the broker
     slots: int  # records
     count: int  # records in use
     # Packet identifiers in use, 0 for each free record: first the records, then the message that
@@ -149,7 +150,7 @@ class Session(Shown):
             and payload.__class__ is not bytearray
             and payload.__class__ is not memoryview
         ):
-            payload = _converted(payload, qos)
+            payload = _converted(payload, qos, self.max_qos)
         topic = self.name  # type: ignore[assignment]
         n = len(topic) + len(payload)
         if qos:
@@ -207,7 +208,10 @@ class Session(Shown):
         self.name = field
 
     def _record(self, qos, n):
-        """Give the PUBLISH at `end` a record, and an identifier in the bytes before `n`."""
+        """Give the PUBLISH at `end` a record, and an identifier in the bytes before `n`.
+        ValueError for a QoS that the broker does not have."""
+        if qos > self.max_qos:
+            _converted(b"", qos, self.max_qos)
         pid = self.next_id()
         self.buf[n - 2] = pid >> 8
         self.buf[n - 1] = pid & 255

@@ -32,6 +32,7 @@ def claim(
     s.buf = memoryview(bytearray(tx_size + answers))
     s.room = answers - 4
     s.tail = s.at = s.part = s.end = s.top = s.answers = s.count = s.pending = 0
+    s.max_qos = 2
     s.slots = inflight
     s.ids = [0] * (inflight + 1)
     s.received = []
@@ -61,6 +62,7 @@ def make(c: "Client", *args: "Any", **given: "Any") -> None:
     o = options(*args, **given)
     # Packet identifiers start anywhere: a reboot must not reuse what it left in flight.
     claim(c, o["tx_size"], o["inflight"], clock.random.getrandbits(15), o["answers"])
+    c.max_qos = o["max_qos"]
     c.rx = bytearray(2 * o["rx_size"] + 2)
     c.router = c.bulk = c.error = c.connection = None
     c.connected = c.session_present = c.asked = c.busy = False
@@ -107,6 +109,7 @@ def options(
         "retry_ms": 500,
         "retry_max_ms": 60000,
         "give_up": 5,
+        "max_qos": 2,
         "answers": _ANSWERS,
         "link": None,
         "on_message": None,
@@ -131,6 +134,7 @@ def options(
         ("timeout", 1, 65535),
         ("retry_max_ms", 1, _MOST),
         ("give_up", 0, 100),
+        ("max_qos", 0, 2),
         ("answers", 8, _MOST),
     ):
         number(name, o[name], least, most)
@@ -188,10 +192,10 @@ def connect(
     return packet(0x10, head + bytes((flags, keepalive >> 8, keepalive & 255)), fields)
 
 
-def converted(payload: "Any", qos: int) -> bytes:
+def converted(payload: "Any", qos: int, most: int) -> bytes:
     """Return a payload that is no plain buffer as bytes. TypeError or ValueError for a bad one,
-    or a bad QoS."""
-    number("qos", qos, 0, 2)
+    or a QoS above `most`."""
+    number("qos", qos, 0, most)
     return payload.encode() if isinstance(payload, str) else field("payload", payload, None)
 
 
@@ -216,7 +220,7 @@ def set_will(
         will = (
             field("will topic", topic, is_name),
             field("will payload", payload, None),
-            number("will qos", qos, 0, 2),
+            number("will qos", qos, 0, self.max_qos),
             retain,
         )
     _change(self, {"will": will})

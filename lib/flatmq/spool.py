@@ -28,15 +28,15 @@ _PUBCOMP = const(0x70)  # see Session.waits
 # Looking up a builtin costs a miss in the module first.
 _len = len
 _BUFFERS = (bytes, bytearray, memoryview)
-_QOS = (1, 2)
 
 
-def _converted(payload, qos):
+def _converted(payload, qos, most):
     # In a function of its own: what is imported takes room in the frame.
     from .setup import converted
     from .wire import number
 
-    return converted(payload, number("qos", qos, 1, 2))
+    number("qos", qos, 1, most)
+    return converted(payload, qos, most)
 
 
 class Stats:
@@ -111,6 +111,8 @@ class Spool:
         keeps = not client.options["clean_session"]  # else there is nothing to remember
         if keeps and client.gate is not None:
             raise ValueError(f"client.gate must be None, not {client.gate!r}: the Spool sets it")
+        number("max_qos with a Spool", client.max_qos, 1, 2)
+        self._qos = (1, 2)[: client.max_qos]
         self._client = client
         self._folder = folder
         self._segment = segment
@@ -181,7 +183,7 @@ class Spool:
         flash fails. Allocates nothing if the topic is bytes and the payload is bytes or another
         buffer, except where a segment begins or ends.
         """
-        if topic is not self._topic or payload.__class__ not in _BUFFERS or qos not in _QOS:
+        if topic is not self._topic or payload.__class__ not in _BUFFERS or qos not in self._qos:
             payload = self._checked(topic, payload, qos)
         if _len(self._name) + _len(payload) > self._most:
             self._refuse(_len(self._name) + _len(payload))
@@ -223,9 +225,9 @@ class Spool:
             c.check(topic)
         self._topic = c.topic if c.topic is topic else None
         self._name = topic if topic.__class__ is bytes else bytes(c.name[2:])
-        if qos in _QOS and payload.__class__ in _BUFFERS:
+        if qos in self._qos and payload.__class__ in _BUFFERS:
             return payload
-        return _converted(payload, qos)
+        return _converted(payload, qos, c.max_qos)
 
     def _refuse(self, n):
         """Raise ValueError for a message with `n` bytes of topic and payload."""
@@ -327,6 +329,8 @@ class Spool:
             topic = c.names[c.names.index(topic)]
         elif not c.fields[c.oldest]:
             topic = bytes(topic)
+        if first & 6 > c.max_qos << 1:  # it is older than the `max_qos` of this client
+            first -= 2
         return c.publish(topic, self._store.payload, first >> 1 & 3, first & 1)
 
     def _take(self):

@@ -29,7 +29,7 @@ def subscribe(
     Returns a Subscription, whose `granted` is None until the broker has answered. ValueError or
     TypeError for a bad filter, handler or QoS, and for more than `subscriptions`.
     """
-    checked = check(filters, qos)
+    checked = check(filters, qos, self.max_qos)
     if not callable(handler):
         raise TypeError(f"handler must be callable, not {handler!r}")
     router = self.load()
@@ -52,7 +52,7 @@ def unsubscribe(
 ) -> "Subscription":
     """End the subscription to a topic filter, or to each of a list of them; one that an earlier
     run has made, too. Returns an object whose `granted` is None until UNSUBACK."""
-    checked = check(filters, 0)
+    checked = check(filters, 0, 0)
     router = self.load()
     from .router import Subscription
 
@@ -94,11 +94,12 @@ def bound(client: "Client", name: str) -> "Callable":
     )
 
 
-def check(filters: "Any", qos: int) -> "Any":
-    """Return topic filters as bytes. TypeError or ValueError if one, or the QoS, is bad."""
+def check(filters: "Any", qos: int, most: int) -> "Any":
+    """Return topic filters as bytes. TypeError or ValueError if one is bad, or the QoS above
+    `most`."""
     from .wire import field, is_filter, number
 
-    number("qos", qos, 0, 2)
+    number("qos", qos, 0, most)
     if isinstance(filters, (bytes, str)):
         filters = [filters]
     if not isinstance(filters, (list, tuple)):
