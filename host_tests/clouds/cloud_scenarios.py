@@ -11,7 +11,7 @@ def session(env):
     most = int(env.option)
     inbox = env.Inbox()
     topic = b"dev/pico-1/telemetry"
-    subscription = client.subscribe(b"dev/pico-1/#", inbox.take, qos=most)
+    subscription = client.subscribe(topic, inbox.take, qos=most)
     client.start()
     env.equal(env.granted(subscription, client), bytes((most,)), "granted")
     for qos in range(most + 1):

@@ -5,14 +5,17 @@ from __future__ import annotations
 import contextlib
 import ipaddress
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import certificates
 import pytest
 from cryptography import x509
 
 from conftest import HERE, interpreter_command, library
+from flatmq import Client
 from flatmq_tools import broker, interpreter
 from scenario_child import converse
 
@@ -21,6 +24,7 @@ from .fronts import Hub, NameCheck
 
 HEAP = "320k"  # of MicroPython, for the client, the scenario and its compiler
 DEADLINE = 120  # seconds until a scenario is ended from outside; it gives up by itself before
+PATIENCE = 30  # seconds that anything else may take
 PYTHONS = ("cpython", "micropython")
 USERS = {"pico": "secret"}  # as on the page
 NAME = "pico-1"
@@ -56,6 +60,41 @@ def _names(host: str) -> list[x509.GeneralName]:
     with contextlib.suppress(ValueError):
         name = x509.IPAddress(ipaddress.ip_address(host))
     return [name, x509.IPAddress(ipaddress.ip_address(broker.LOOPBACK))]
+
+
+class Other:
+    """Somebody else at a broker, who hears everything. `heard` has (topic, payload)."""
+
+    def __init__(self, at: broker.Broker, **options: Any) -> None:
+        self.heard: list[tuple[bytes, bytes]] = []
+        self.client = Client(b"somebody", at.host, at.port, **options)
+        listening = self.client.subscribe(
+            b"#", lambda m: self.heard.append((m.topic, m.payload)), qos=1
+        )
+        self.client.connect(PATIENCE * 1000)
+        self.until(lambda: listening.granted is not None)
+
+    def until(self, condition: Callable[[], bool]) -> None:
+        """Wait until it holds."""
+        end = time.monotonic() + PATIENCE
+        while not condition():
+            assert time.monotonic() < end, self.heard
+            self.client.poll(20)
+
+    def payloads(self, topic: str) -> list[bytes]:
+        """What was published to a topic, in order."""
+        return [payload for where, payload in self.heard if where == topic.encode()]
+
+    def send(self, topic: str, payload: str) -> None:
+        """Publish, and wait until the broker has it."""
+        self.client.publish(topic, payload, qos=1)
+        assert self.client.wait(PATIENCE * 1000)
+
+    def __enter__(self) -> Other:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.client.disconnect()
 
 
 class Services:

@@ -5,17 +5,14 @@ from __future__ import annotations
 import base64
 import socket
 import ssl
-import time
 
 import pytest
 
-from flatmq import Client
 from flatmq_tools.broker import LOOPBACK
 
 from . import page
-from .services import HOSTS, KEY, NAME, PYTHONS, Services
+from .services import HOSTS, KEY, NAME, PATIENCE, PYTHONS, Other, Services
 
-PATIENCE = 30  # seconds
 # The highest QoS that each program asks for.
 MOST = {page.AWS: 1, page.GRID: 1, page.PASSWORDS: 2, page.HOME: 2}
 CHECKED = (page.AWS, page.GRID, page.PASSWORDS)  # behind a check of the name
@@ -86,28 +83,18 @@ def test_two_boards_of_the_same_name(python: str, services: Services) -> None:
 
 @pytest.mark.parametrize("python", PYTHONS)
 def test_a_token_that_expires(python: str, services: Services) -> None:
-    heard: list[tuple[bytes, bytes]] = []
-    tester = Client(b"tester", services.open.host, services.open.port)
-    listening = tester.subscribe(b"devices/#", lambda m: heard.append((m.topic, m.payload)), qos=1)
-    tester.connect()
-    while listening.granted is None:
-        tester.poll(20)
-    with services.hub(services.open) as hub:
+    with Other(services.open) as other, services.hub(services.open) as hub:
 
         def carry_out(words: list[str]) -> str:
             if words[0] == "advance":
                 hub.advance(int(words[1]))
             else:
-                topic = f"devices/{NAME}/messages/devicebound/".encode()
-                tester.publish(topic, words[1].encode(), qos=1)
-                assert tester.wait(PATIENCE * 1000)
+                other.send(f"devices/{NAME}/messages/devicebound/", words[1])
             return "done"
 
         lines = services.run(python, "tokens", page.AZURE, carry_out=carry_out)
-    tester.poll(0)
-    events = f"devices/{NAME}/messages/events/".encode()
-    assert [payload for topic, payload in heard if topic == events] == [b"before", b"after"]
-    tester.disconnect()
+        events = f"devices/{NAME}/messages/events/"
+        other.until(lambda: other.payloads(events) == [b"before", b"after"])
     (unset,) = said(lines, "@unset")
     assert unset.startswith("resource no SAS token, because this clock shows 2021-01-01")
     assert said(lines, "@expired") == ["closed"]
@@ -121,9 +108,9 @@ def test_a_token_that_expires(python: str, services: Services) -> None:
     ("old", "new", "why"),
     [
         (base64.b64encode(KEY).decode(), base64.b64encode(b"other").decode(), "signature"),
-        ('"/devices/" + device', '"/devices/other"', "resource"),
+        ("/devices/pico-1", "/devices/other", "resource"),
         ("/?api-version=2021-04-12", "", "user name"),
-        ("    device,\n", '    "other",\n', "client identifier"),
+        ('b"pico-1"', 'b"other"', "client identifier"),
     ],
 )
 def test_what_the_hub_refuses(
@@ -169,21 +156,10 @@ def test_the_check_of_the_name(section: str, services: Services) -> None:
 
 @pytest.mark.parametrize("python", PYTHONS)
 @pytest.mark.parametrize("section", [page.AWS, page.GRID])
-def test_who_the_broker_takes_the_board_for(
-    python: str, section: str, services: Services
-) -> None:
+def test_who_the_broker_takes_the_board_for(python: str, section: str, services: Services) -> None:
     """The rules of the broker go by the name in the certificate, as a policy of AWS may, or by the
     user name, as Event Grid does."""
-    heard: list[bytes] = []
-    tester = Client(b"tester", services.open.host, services.open.port)
-    listening = tester.subscribe(b"dev/#", lambda m: heard.append(m.payload), qos=1)
-    tester.connect()
-    while listening.granted is None:
-        tester.poll(20)
-    services.run(python, "not_mine", section)
-    end = time.monotonic() + PATIENCE
-    while b"mine" not in heard:
-        assert time.monotonic() < end
-        tester.poll(20)
-    tester.disconnect()
-    assert heard == [b"mine"]
+    with Other(services.open) as other:
+        services.run(python, "not_mine", section)
+        other.until(lambda: other.payloads("dev/pico-1/telemetry") == [b"mine"])
+        assert not other.payloads("dev/pico-2/telemetry")
