@@ -27,8 +27,9 @@ class MQTTError(Exception):
     "protocol"  the peer broke a rule of MQTT
     "resource"  something here was too small, or could not be had
     "tls"       broker or client could not be verified, or there is no TLS at that port
+    "dropped"   by `aio`: the message was set aside; `code` is its packet identifier
 
-    `detail` is a text that says what happened; `code` is 0 unless a connection was refused.
+    `detail` is a text that says what happened; `code` is 0 unless another meaning is given here.
     """
 
     def __init__(self, kind: str, detail: object, code: int = 0) -> None:
