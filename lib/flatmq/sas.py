@@ -86,7 +86,7 @@ def _decoded(key):
     if not isinstance(key, (str, bytes)):
         raise TypeError("key must be str or bytes")
     try:
-        found = binascii.a2b_base64(key)
+        found = binascii.a2b_base64(key.encode() if isinstance(key, str) else key)
     except ValueError:
         found = b""
     if not found:
