@@ -1,6 +1,7 @@
 """Measures one figure of one client and prints it: `measure.py CLIENT FIGURE PORT ID [ARGUMENT]`.
 
-CLIENT names a module `client_CLIENT` beside this file. Runs on MicroPython and on CPython; the
+CLIENT names a module `client_CLIENT` beside this file, and after a colon a link of `links.py` if
+the client is not to use TCP. Runs on MicroPython and on CPython; the
 last line of output is `RESULT` and a JSON value.
 """
 
@@ -14,6 +15,7 @@ from packets import cpu_seconds, seen, since_ms, ticks_ms
 
 PUBLISH_SEGMENT = 9600  # messages between two drains: fits the socket's send buffer
 RECEIVE_SEGMENT = 960  # messages in one spray: fits its receive buffer
+LINK_PARTS = 4  # the bytes of a message over TLS, when each write is a record, beside TCP
 ALLOC_COUNT = 16
 CALLS_COUNT = 480
 
@@ -153,9 +155,17 @@ def rate(module, port, name, argument):
 
 
 def main():
+    global PUBLISH_SEGMENT, RECEIVE_SEGMENT
     name, figure, port, identifier = sys.argv[1:5]
+    name, _, link = name.partition(":")
     argument = sys.argv[5] if len(sys.argv) > 5 else ""
     module = __import__("client_" + name)
+    if link:
+        import links
+
+        links.use(module, link)
+        PUBLISH_SEGMENT //= LINK_PARTS
+        RECEIVE_SEGMENT //= LINK_PARTS
     function = argument.split()[0] if argument and figure != "held" else "connect"
     value = None  # a client without this operation
     if function.isdigit() or hasattr(module, function):
