@@ -159,7 +159,7 @@ class Bench:
                     progress.advance(task)
 
 
-def _chosen(only: Sequence[str]) -> list[Client]:
+def chosen(only: Sequence[str]) -> list[Client]:
     """The clients whose module or name is given, with the floors, and with the same client over
     TCP for one over another link; all of them for none."""
     if not only:
@@ -173,7 +173,7 @@ def _chosen(only: Sequence[str]) -> list[Client]:
     return [c for c in CLIENTS if c.key in keys]
 
 
-def _brokers(stack: contextlib.ExitStack, links: Set[str], certificate: Path) -> dict[str, int]:
+def brokers(stack: contextlib.ExitStack, links: Set[str], certificate: Path) -> dict[str, int]:
     """Start a mosquitto for each link, one that listens for nothing else than TCP among them, as
     its listeners share a loop; return the ports by link."""
     return {link: _broker(stack, link, certificate) for link in links}
@@ -267,7 +267,7 @@ def main(
     is no interpreter or no client of a name, BrokerError when there is no broker.
     """
     console = Console(width=None if sys.stdout.isatty() else _WIDTH)
-    clients = _chosen(only)
+    clients = chosen(only)
     if quick:
         rounds = min(rounds, QUICK_ROUNDS)
     facts = _facts(rounds)
@@ -282,7 +282,7 @@ def main(
         build = build.resolve()
         certificate = certificates.write(Path(folder))
         source = stack.enter_context(Source(certificate))
-        ports = _brokers(stack, {client.link for client in clients}, certificate)
+        ports = brokers(stack, {client.link for client in clients}, certificate)
         bench = Bench(Runner(build, certificate), source.port, ports, build, quick)
         ready = [client for client in clients if bench.prepare(client)]
         bench.run(ready, rounds, progress)

@@ -80,8 +80,13 @@ class Results:
 
     def most_heap(self, client: Client) -> float | None:
         """Heap bytes that the greediest operation asked for; None if one was not measured."""
-        found = [self.once.get((client.key, f"alloc {operation}")) for operation in OPERATIONS]
-        return max(value[1] for value in found) if all(found) else None
+        found: list[float] = []
+        for operation in OPERATIONS:
+            value = self.once.get((client.key, f"alloc {operation}"))
+            if value is None:
+                return None
+            found.append(value[1])
+        return max(found)
 
 
 def once(client: Client) -> Iterator[Job]:

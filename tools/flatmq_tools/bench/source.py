@@ -3,8 +3,8 @@
 It speaks MQTT over TCP, TLS and WebSocket at one port: what a client sends first says which.
 It is no broker. It runs as its own process, so that only the client's CPU time is counted, prints
 its port, and ends when its standard input is closed.
-The measuring script steers it over a second connection, with lines that are answered by a line when
-they are done:
+The measuring script steers it over a second connection, with lines that are answered by a line
+when they are done:
 
     sink ID            from now on answer nothing that client ID sends
     drain ID BYTES     read until so many bytes have come since; the connection ends if they do not
