@@ -14,6 +14,7 @@ from cryptography.x509.oid import NameOID
 
 CHAIN = "broker.pem"
 KEY = "broker.key.pem"
+_AUTHORITY = "authority.der"
 _DAY = datetime.timedelta(days=1)
 
 
@@ -50,5 +51,12 @@ def write(folder: Path) -> Path:
     (folder / KEY).write_bytes(
         key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     )
-    (folder / "authority.py").write_text(f"CA = {ca.public_bytes(Encoding.DER)!r}\n")
+    der = ca.public_bytes(Encoding.DER)
+    (folder / _AUTHORITY).write_bytes(der)
+    (folder / "authority.py").write_text(f"CA = {der!r}\n")
     return folder
+
+
+def authority(folder: Path) -> bytes:
+    """Return the authority's certificate in DER, of a folder that `write` has filled."""
+    return (folder / _AUTHORITY).read_bytes()
