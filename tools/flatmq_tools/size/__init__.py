@@ -289,8 +289,8 @@ def _text(sizes: Sizes) -> str:
         results.table(*_step_rows(sizes)),
         "Bytes of heap that a client holds over each link, made and then connected to a peer on "
         "this machine; it only publishes. This port's Mbed TLS has memory of its own, which is "
-        "not in these figures. ESP32 has it so, too; on other boards TLS takes about 23 KB more of "
-        "the heap (docs/tls.md). The 32-bit interpreter has neither sockets nor TLS.",
+        "not in these figures. ESP32 has it so, too; on other boards TLS takes about 23 KB "
+        "more of the heap (docs/tls.md). The 32-bit interpreter has neither sockets nor TLS.",
         results.table(*_link_rows(sizes)),
         *sizes.notes,
     ]
