@@ -60,5 +60,7 @@ def _umqtt_simple(module, link):
 
 
 def use(module, link):
-    """Replace the `connect` of a client's module."""
+    """Replace the `connect` of a client's module, and set its `times`: the bytes of a message, as
+    a multiple of those over TCP, at most. A client that makes four writes sends four records."""
+    module.times = 4
     (_flatmq if module.__name__ == "client_flatmq" else _umqtt_simple)(module, link)

@@ -1,8 +1,8 @@
 """Measures one figure of one client and prints it: `measure.py CLIENT FIGURE PORT ID [ARGUMENT]`.
 
 CLIENT names a module `client_CLIENT` beside this file, and after a colon a link of `links.py` if
-the client is not to use TCP. Runs on MicroPython and on CPython; the
-last line of output is `RESULT` and a JSON value.
+the client is not to use TCP. Runs on MicroPython and on CPython; the last line of output is
+`RESULT` and a JSON value.
 """
 
 import gc
@@ -15,7 +15,6 @@ from packets import cpu_seconds, seen, since_ms, ticks_ms
 
 PUBLISH_SEGMENT = 9600  # messages between two drains: fits the socket's send buffer
 RECEIVE_SEGMENT = 960  # messages in one spray: fits its receive buffer
-LINK_PARTS = 4  # the bytes of a message over TLS, when each write is a record, beside TCP
 ALLOC_COUNT = 16
 CALLS_COUNT = 480
 
@@ -106,6 +105,7 @@ def cpu(module, port, name, argument):
     if topics == "-":
         segment = PUBLISH_SEGMENT
         peer.sink()
+    segment //= getattr(module, "times", 1)
     count = -segment
     wall = start = 0
     while count < 0 or (
@@ -155,7 +155,6 @@ def rate(module, port, name, argument):
 
 
 def main():
-    global PUBLISH_SEGMENT, RECEIVE_SEGMENT
     name, figure, port, identifier = sys.argv[1:5]
     name, _, link = name.partition(":")
     argument = sys.argv[5] if len(sys.argv) > 5 else ""
@@ -164,8 +163,6 @@ def main():
         import links
 
         links.use(module, link)
-        PUBLISH_SEGMENT //= LINK_PARTS
-        RECEIVE_SEGMENT //= LINK_PARTS
     function = argument.split()[0] if argument and figure != "held" else "connect"
     value = None  # a client without this operation
     if function.isdigit() or hasattr(module, function):
