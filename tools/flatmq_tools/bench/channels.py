@@ -14,6 +14,7 @@ from typing import Protocol
 from websockets.frames import Frame
 from websockets.http11 import Request
 from websockets.server import ServerProtocol
+from websockets.typing import Subprotocol
 
 from flatmq_tools.bench.certificate import CHAIN, KEY
 
@@ -91,7 +92,7 @@ class Web:
 
     def __init__(self, below: Channel) -> None:
         self._below = below
-        self._protocol = ServerProtocol(subprotocols=["mqtt"])  # type: ignore[list-item]
+        self._protocol = ServerProtocol(subprotocols=[Subprotocol("mqtt")])
 
     def take(self, data: bytes) -> bytes:
         """Return the payload in bytes that came from below, and answer what is not payload."""
