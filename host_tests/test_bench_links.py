@@ -93,6 +93,8 @@ def test_a_client_over_a_link_is_chosen_with_the_one_over_tcp() -> None:
     names = {client.name for client in bench.chosen(["umqtt.simple over TLS"])}
     assert names == {"floor", "floor (CPython)", "umqtt.simple", "umqtt.simple over TLS"}
     assert set(FLATMQ_LINKED) < set(bench.chosen(["flatmq"]))
+    romfs = {client.name for client in bench.chosen(["flatmq, .mpy in ROMFS"])}
+    assert "flatmq" not in romfs
     with pytest.raises(bench.BenchError, match="flatmq over TLS"):
         bench.chosen(["nothing"])
 

@@ -168,14 +168,14 @@ def chosen(only: Sequence[str]) -> list[Client]:
     for name in only:
         if name not in known:
             raise BenchError(f"{name!r} is none of {', '.join(sorted(known))}")
-    chosen = [c for c in CLIENTS if c.is_floor or c.name in only or c.module in only]
-    keys = {key for c in chosen for key in (c.key, c.plain_key)}
-    return [c for c in CLIENTS if c.key in keys]
+    named = [c for c in CLIENTS if c.is_floor or c.name in only or c.module in only]
+    beside = {c.plain_key for c in named if c.link}
+    return [c for c in CLIENTS if c in named or c.key in beside]
 
 
 def brokers(stack: contextlib.ExitStack, links: Set[str], certificate: Path) -> dict[str, int]:
-    """Start a mosquitto for each link, one that listens for nothing else than TCP among them, as
-    its listeners share a loop; return the ports by link."""
+    """Start a mosquitto for each link, because the listeners of one share its loop. Return the
+    ports by link."""
     return {link: _broker(stack, link, certificate) for link in links}
 
 

@@ -170,11 +170,11 @@ class Report:
             "the broker, as shipped.",
             self.speed(),
             "### Over TLS and WebSocket",
-            "The same, and the multiple of the same client over TCP in the same round. The peer "
+            "As above, and the multiple of the same client over TCP in the same round. The peer "
             "sends each message in a frame or a TLS record of its own, as mosquitto does. TLS 1.2 "
             "on MicroPython, 1.3 on CPython, with a P-256 certificate that is verified; Mbed TLS "
-            "of this interpreter has memory of its own, outside the heap. The last column is what "
-            "the greediest operation of the table above asked the heap for.",
+            "of this interpreter has memory of its own, outside the heap. The last column is the "
+            'most that one of the operations of "Heap bytes per operation" asked the heap for.',
             self.links(),
             "### Several topics",
             "CPU µs per message received, and the multiple of one read per message. Two topics: a "
