@@ -443,6 +443,21 @@ def test_a_handler_may_change_subscriptions(change: str, qos: int, clock: Clock)
     assert not new
 
 
+@pytest.mark.parametrize("count", [7, 8, 9, 20])
+def test_any_number_of_subscriptions_may_leave_a_message_to_on_message(
+    count: int, clock: Clock
+) -> None:
+    inbox = Inbox()
+    bench = Bench(clock, subscriptions=20, tx_size=1024, on_message=inbox)
+    for i in range(count):
+        bench.client.subscribe(b"other/%d" % i, Inbox())
+    bench.online()
+    for topic in (b"a", b"b", b"a"):
+        bench.stream.incoming.append(peer.publish(topic, b"x"))
+        bench.drain()
+    assert [topic for topic, _ in inbox] == [b"a", b"b", b"a"]
+
+
 @pytest.mark.parametrize("qos", [0, 1, 2])
 def test_one_handler_that_raises_gets_the_message_again(qos: int, clock: Clock) -> None:
     inbox = Inbox(1, 3)

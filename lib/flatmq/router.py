@@ -75,7 +75,7 @@ class Router:
         self._routes: list[Any] = [None] * (_SEEN + 1)  # the handler, if there is exactly one
         self.last = self._oldest = 0
         self.done = 0  # subscriptions that are done with a message that others still get,
-        self.last = 0  # and those that were there when it came
+        self.limit = 0  # and those that were there when it came
         self.forget()
 
     def forget(self) -> None:
@@ -205,17 +205,17 @@ class Router:
     def call(self, chunks: bool) -> bool:
         """Call the handlers of a message. Returns whether there is any."""
         found = self.done > 0
-        self.last = len(self.subscriptions)  # a handler may add others, for the next message
+        self.limit = len(self.subscriptions)  # a handler may add others, for the next message
         while True:
             i = self.next(self.done, chunks)
-            if i < 0 or i >= self.last:
+            if i < 0 or i >= self.limit:
                 break
             self.done = i  # where to go on, should this one raise
             s = self.subscriptions[i]
             s.handler(self.message)
             found = True
             # A handler may have ended its own subscription, or one before it.
-            if self.done < self.last and self.subscriptions[self.done] is s:
+            if self.done < self.limit and self.subscriptions[self.done] is s:
                 self.done += 1
         self.done = 0
         options = self.client.options

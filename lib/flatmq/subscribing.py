@@ -68,11 +68,11 @@ def unsubscribe(
 
 def keep(router, kept):
     """Keep these subscriptions, of those that there are. What is counted of them for a message
-    that is being delivered, `done` and `last`, may have another place now."""
+    that is being delivered, `done` and `limit`, may have another place now."""
     for i in range(len(router.subscriptions), 0, -1):
         if router.subscriptions[i - 1] not in kept:
             router.done -= i <= router.done
-            router.last -= i <= router.last
+            router.limit -= i <= router.limit
     router.subscriptions[:] = kept
     router.forget()
 
