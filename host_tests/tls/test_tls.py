@@ -236,6 +236,13 @@ def test_nothing_is_allocated(name: str, secure: SecureBroker) -> None:
     assert seen == ["0", "0", "0"]
 
 
+@pytest.mark.parametrize("name", on_device.operations("umqtt_calls"))
+def test_umqtt_allocates_nothing(name: str, secure: SecureBroker) -> None:
+    """With an SSLContext of the program."""
+    seen = _on_device("prove_tls.py", "192k", "umqtt_calls", name, "0", *_where(secure))
+    assert seen == ["0", "0", "0"]
+
+
 @pytest.mark.parametrize("name", ["ten_mixed_messages", "reconnect_over_tcp"])
 def test_the_heap_is_where_it_was(name: str, secure: SecureBroker) -> None:
     """After 200 messages, and after 20 connections."""
