@@ -247,15 +247,13 @@ class MQTTClient:
         """Close the connection without DISCONNECT. Messages that were not delivered are
         forgotten: the call that published them has raised, and the program decides."""
         c = self._client
-        if c.large and c.large.waits:
-            c.large.set_aside("")
-        for i in range(c.slots):
-            if c.ids[i]:
-                c.release(i)
-        c.pending = 0
         self._awaited = None
         if c.connection:
             c.connection.close()
+            if c.pending:
+                from .resend import forget
+
+                forget(c)
             lost(c)
         c.state = "offline"
 
@@ -395,8 +393,7 @@ class MQTTClient:
         new = self._found(topic, qos)
         if not new:
             new = self._client.subscribe(topic, self.cb, qos)
-            # Every message goes to `on_message`, once: several filters may match it.
-            new.names = [b""]
+            new.names = [b""]  # each message goes to `on_message` once, if several filters match
         router = self._client.router
         try:
             self._request(new)
