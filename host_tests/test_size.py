@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from flatmq_tools import bytecode, cli, size, webassembly
+from flatmq_tools import bytecode, cli, packages, size, webassembly
 from flatmq_tools.size import modules, steps
 from flatmq_tools.size.scales import InPlace, Narrow, Wide
 
@@ -43,6 +43,29 @@ def test_what_publishes_does_not_load_what_receives(sizes: size.Sizes) -> None:
     assert {"spool", "senml", "stream_uart"} <= set(on_request)
 
 
+def test_what_is_on_request_is_listed_by_the_file_that_installs_it(sizes: size.Sizes) -> None:
+    by_part = [module for part in sizes.parts.values() for module in part]
+    assert by_part == sizes.groups[-1]
+    assert list(sizes.parts) == list(packages.PARTS)
+    for part, added in sizes.parts.items():
+        assert set(added) <= set(packages.modules(part))
+    assert {"stream_tls", "stream_tls_board"} <= set(sizes.parts["tls"])
+    assert "stream_websocket" in sizes.parts["websocket"]
+    assert "aio" in sizes.parts["aio"]
+
+
+def test_tls_and_websocket_hold_more_than_tcp(sizes: size.Sizes) -> None:
+    assert set(sizes.links) == {Wide.title, InPlace.title}
+    for links in sizes.links.values():
+        assert set(links) == set(steps.LINKS)
+        for step in (steps.MADE, steps.CONNECTED):
+            tcp, *others, both = (held[step] for held in links.values())
+            assert 0 < tcp < min(others) < max(others) < both
+    for link in steps.LINKS:
+        wide, in_place = (sizes.links[t][link] for t in (Wide.title, InPlace.title))
+        assert in_place[steps.CONNECTED] < wide[steps.CONNECTED]
+
+
 def test_every_step_is_weighed_everywhere(sizes: size.Sizes) -> None:
     wanted = {*steps.PUBLISHING, *steps.SUBSCRIBING} - {steps.PEER}
     for title in (Wide.title, Narrow.title, InPlace.title):
@@ -55,7 +78,7 @@ def test_every_step_is_weighed_everywhere(sizes: size.Sizes) -> None:
         assert 0.5 * wide < narrow < wide
 
 
-def test_the_command_writes_both_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_writes_its_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(size, "measure", lambda build: _SIZES)
     document = tmp_path / "results.md"
     done = CliRunner().invoke(cli.main, ["size", "--results", str(document)])
@@ -64,6 +87,10 @@ def test_the_command_writes_both_tables(tmp_path: Path, monkeypatch: pytest.Monk
     assert "not measured: no peer" in done.output
     written = document.read_text()
     assert "| client | 3 | 1,234 | 2,345 | - | - |" in written
+    assert "| **all of package.json** | 5 | 1,354 | 2,350 | - | - |" in written
+    assert "| **spool.json adds** | 5 | 3 | 50 | - | - |" in written
+    assert "| **together** | 10 | 1,357 | 2,400 | - | - |" in written
+    assert "| TLS | 1,500 | 2,500 |" in written
     assert "| made: `Client(...)` | 99,999 | - | - | - | - | 14,000 |" in written
 
 
@@ -108,10 +135,12 @@ def test_what_fails_inside_is_told() -> None:
 
 
 _SIZES = size.Sizes(
-    groups=[["client"], ["message"], []],
-    functions={"client": 3, "message": 1},
-    mpy={"client": 1234, "message": 100},
-    modules={Wide.title: {"client": 2345, "message": 1}},
+    groups=[["client"], ["message"], ["chunks", "spool"]],
+    parts={"package": ["chunks"], "spool": ["spool"]},
+    functions={"client": 3, "message": 1, "chunks": 1, "spool": 5},
+    mpy={"client": 1234, "message": 100, "chunks": 20, "spool": 3},
+    modules={Wide.title: {"client": 2345, "message": 1, "chunks": 4, "spool": 50}},
+    links={Wide.title: {"TLS": {steps.MADE: 1_500, steps.CONNECTED: 2_500}}},
     steps={Narrow.title: {steps.MADE: 99_999}},
     notes=["no peer"],
 )

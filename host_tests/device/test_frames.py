@@ -67,6 +67,7 @@ MAY_BE_ON_HEAP = {
     # While a link is made, connects or is closed, and for an error.
     "stream_tls": {"TLS.__init__"},
     "stream_tls_board": {
+        "Link.__init__",
         "Link._verify",
         "Link.why",
         "Link.static string 71",  # close
@@ -81,19 +82,12 @@ MAY_BE_ON_HEAP = {
     "stream_uart": {"<module>"},  # once, when it is imported
     "stream_websocket": {"WebSocket.__init__"},
     "umqtt": {
-        "Link.resolve",
-        "Link.connect",
-        "Link.stream",
         "MQTTClient.__init__",
         "MQTTClient._prepare",
         "MQTTClient.subscribe",
     },
     "umqtt_robust": {"MQTTClient.reconnect"},
-    "umqtt_tls": {
-        "TLS.stream",
-        "TLS._wrapped",
-        "_Stream.static string 164",  # write, of CPython
-    },
+    "umqtt_tls": {"_settings"},
     "upgrade": {"Upgrade.static string 149"},  # step
     "writer": {"writing"},
     "wire": {"field", "packet"},

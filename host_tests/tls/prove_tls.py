@@ -2,9 +2,11 @@
 MicroPython. As with run_operation.py there, STEPS 0 asks whether it allocates ("SEEN asked kept
 refused"), and another number by how much the heap grows ("SEEN bytes")."""
 
+import ssl
 import sys
 
 import sockets
+import umqtt_calls
 from flatmq import Client
 from flatmq.stream_tls import TLS
 from proof import Proof, growth
@@ -18,6 +20,11 @@ def client(*arguments, **options):
 
 
 sockets.Client = client
+context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+context.verify_mode = ssl.CERT_REQUIRED
+with open(ca, "rb") as file:
+    context.load_verify_locations(cadata=file.read())
+umqtt_calls.OPTIONS["ssl"] = context
 broker = (host, int(port))
 operation = getattr(__import__(module), name)
 if steps == "0":

@@ -56,7 +56,7 @@ SAME = {
     "unsubscribe": "(None, None, [])",
     "wait_msg_when_lost": "-1",
 }
-# Of these, what the umqtt of the package index does not do yet.
+# Of these, what the umqtt of the package index does not do yet: umqtt_stage says how to run them.
 NEW = {
     "callback_that_raises",
     "connect_when_lost",
@@ -119,10 +119,8 @@ def _seen(program: str, which: str, python: str) -> dict[str, str]:
     return {name: result for _, name, result in cases}
 
 
-@pytest.mark.parametrize("case", SAME)
+@pytest.mark.parametrize("case", [c for c in SAME if c not in NEW or umqtt_stage.is_current()])
 def test_umqtt_does_it(case: str) -> None:
-    if case in NEW and not umqtt_stage.is_current():
-        pytest.skip("UMQTT names no folder with the umqtt of micropython-lib")
     assert _seen("calls", "umqtt", "micropython")[case] == SAME[case]
 
 

@@ -1,14 +1,18 @@
 """A program for umqtt with a broker of its own: what it prints, and what a subscriber sees of it.
 
 The umqtt to compare with is fetched from the package index: umqtt.simple 1.3.4 and umqtt.robust
-1.0, the last ones that are there. To compare with another, name a folder with umqtt/simple.py and
-umqtt/robust.py in UMQTT, such as one that `mip` has installed.
+1.0, the last ones that are there. What the umqtt of today's micropython-lib does beyond them is in
+tables, and flatmq is held against these. To hold umqtt itself against them, too, name a folder
+with umqtt/simple.py and umqtt/robust.py in UMQTT, such as one that `mip` has installed:
+
+    UMQTT=/path/to/folder pytest host_tests/umqtt
+
+This adds the tests that need it; without it they are not collected.
 """
 
 from __future__ import annotations
 
 import contextlib
-import datetime
 import difflib
 import os
 import re
@@ -19,11 +23,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import certificates
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 from paho.mqtt import client as paho
 
 import peer
@@ -39,6 +40,7 @@ DEADLINE = 60  # seconds until a program is ended from outside
 PATIENCE = 20  # seconds until what must come is given up
 USERS = {"alice": "s3cret"}
 
+_NAMED = os.environ.get("UMQTT")
 _SDISTS = {
     "umqtt_simple": "micropython-umqtt.simple==1.3.4",
     "umqtt_robust": "micropython-umqtt.robust==1.0",
@@ -55,9 +57,8 @@ class Seen(NamedTuple):
 
 def real_umqtt() -> list[Path]:
     """The folders to import the real umqtt from; the test fails if it cannot be had."""
-    named = os.environ.get("UMQTT")
-    if named:
-        return [Path(named)]
+    if _NAMED:
+        return [Path(_NAMED)]
     try:
         # MicroPython looks for a submodule in one folder only.
         folder = ROOT / "build" / "peers" / "umqtt_both" / "umqtt"
@@ -72,9 +73,10 @@ def real_umqtt() -> list[Path]:
 
 
 def is_current() -> bool:
-    """Whether the real umqtt is that of today's micropython-lib, not of 2017."""
-    (folder,) = real_umqtt()
-    return "def check_msg" in (folder / "umqtt" / "robust.py").read_text()
+    """Whether the real umqtt is that of today's micropython-lib, not of 2017. Fetches nothing."""
+    if not _NAMED:
+        return False
+    return "def check_msg" in Path(_NAMED, "umqtt", "robust.py").read_text()
 
 
 def moved(source: str) -> str:
@@ -189,24 +191,8 @@ class Scripted:
 def certificate(folder: Path) -> str:
     """The lines of a configuration of mosquitto that have it speak TLS, with a certificate of
     its own for localhost."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
-    now = datetime.datetime.now(datetime.timezone.utc)
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(days=1))
-        .not_valid_after(now + datetime.timedelta(days=1))
-        .sign(key, hashes.SHA256())
-    )
-    pem = serialization.Encoding.PEM
-    form, secret = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    (folder / "key.pem").write_bytes(key.private_bytes(pem, form, secret))
-    (folder / "cert.pem").write_bytes(certificate.public_bytes(pem))
-    return f"certfile {folder / 'cert.pem'}\nkeyfile {folder / 'key.pem'}"
+    certificates.made("localhost").write(folder, "own")
+    return f"certfile {folder / 'own.pem'}\nkeyfile {folder / 'own.key.pem'}"
 
 
 def folders(which: str, python: str) -> Sequence[Path]:

@@ -68,6 +68,17 @@ def set_aside(s: Session, at: int, reason: str) -> None:
         s.on_dropped(pid, bytes(s.buf[first + 3 : first + 3 + n]), reason)
 
 
+def forget(s: Session) -> None:
+    """Forget every pending message. For a client without `on_dropped`, after its connection was
+    closed and before `writer.lost`."""
+    if s.large and s.large.waits:
+        s.large.set_aside("")
+    for i in range(s.slots):
+        if s.ids[i]:
+            s.release(i)
+    s.pending = 0
+
+
 def recount(s: Session) -> None:
     """Free the records of settled messages and count those that are pending. Ctrl-C may have come
     between a step and its count. The connection has ended, or goes on."""

@@ -35,7 +35,9 @@ class Subscription(Shown):
         self.qos = qos
         self.chunks = chunks  # whether the handler takes messages larger than the buffer
         self.granted: bytes | None = None
-        self.filters = self.names = filters  # `names`: what topic names must match
+        # `names` are what topic names must match: other than `filters` for $share/GROUP/FILTER,
+        # and b"", which no topic name matches, to leave the messages to on_message.
+        self.filters = self.names = filters
         self.asked = filters  # as they were in the packet
         self.id = 0  # the packet identifier while it waits for its answer
 

@@ -37,14 +37,15 @@ class Link(TCP):
     """A link to `host` and `port` by TLS.
 
     `stage` says how far a connection has come: "ca" and "cert" while these are loaded,
-    "handshake", or "" before and after.
+    "handshake", or "" before and after. A `context` replaces the files that the settings name, and
+    decides what is verified.
     """
 
-    def __init__(self, settings: "TLS", host: str, port: int) -> None:
+    def __init__(self, settings: "TLS", host: str, port: int, context: "Any" = None) -> None:
         super().__init__(host, port)
         self.stage = ""
-        self._settings: Any = settings  # until the context is made
-        self._context: Any = None
+        self._settings: Any = None if context else settings  # until the context is made
+        self._context = context
         self._name = settings.server_hostname or host
         self._has_cert = bool(settings.cert)
         self._pins = settings.pins

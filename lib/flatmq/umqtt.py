@@ -55,36 +55,14 @@ class MQTTException(Exception):
 
 
 class Link(TCP):
-    """TCP that keeps what was raised while it connected, in `error`."""
+    """A TCP link that keeps what was raised before the broker accepted, in `error`."""
 
     error: "Exception | None" = None
-    greeted = False  # whether CONNACK has come
 
-    def resolve(self) -> None:
-        """Look the name up. Blocks."""
-        try:
-            TCP.resolve(self)
-        except OSError as e:
-            self.error = e
-            raise
-
-    def connect(self) -> None:
-        """Begin to connect."""
-        self.error = None
-        self.greeted = False
-        try:
-            TCP.connect(self)
-        except OSError as e:
-            self.error = e
-            raise
-
-    def stream(self) -> "Any":
-        """The stream once it is connected, None before."""
-        try:
-            return TCP.stream(self)
-        except OSError as e:
-            self.error = e
-            raise
+    def why(self, error: "Any") -> None:
+        """Keep what was raised. None: it says by itself what was wrong."""
+        if isinstance(error, (OSError, ValueError, TypeError)):
+            self.error = error
 
 
 class MQTTClient:
@@ -185,7 +163,7 @@ class MQTTClient:
             self._stop()
         self._prepare(bool(clean_session))
         c = self._client
-        c.error = None
+        c.error = c.link.error = None
         self._pings = 0
         self._end = ticks_add(clock.ticks_ms(), self._timeout)
         c.start()
@@ -197,7 +175,6 @@ class MQTTClient:
                 c.connection.lost(None, "timeout", "connect")
             if c.error:
                 self._fail()
-        c.link.greeted = True
         self.error = None
         self.sock = getattr(c.connection.stream, "sock", c.connection.stream)
         self._again = list(c.router.requests) if c.router else []
@@ -236,18 +213,19 @@ class MQTTClient:
         if settings == self._settings:
             return
         self._settings = None
+        c = self._client
+        if c:  # its link may hold memory that the next one needs
+            c.link = c.connection = c.error = None
         link: Any
         if self.ssl:
-            from .umqtt_tls import TLS
+            from .umqtt_tls import link as secure
 
-            link = TLS(self.server, self.port, self.ssl, self.ssl_params)
+            link = secure(self.server, self.port, self.ssl, self.ssl_params)
         else:
             link = Link(self.server, self.port)
-        c = self._client
         if c:
             c.options.update(given)
             c.link = link
-            c.connection = None
         else:
             c = Client(
                 tx_size=_BUFFER,
@@ -269,15 +247,13 @@ class MQTTClient:
         """Close the connection without DISCONNECT. Messages that were not delivered are
         forgotten: the call that published them has raised, and the program decides."""
         c = self._client
-        if c.large and c.large.waits:
-            c.large.set_aside("")
-        for i in range(c.slots):
-            if c.ids[i]:
-                c.release(i)
-        c.pending = 0
         self._awaited = None
         if c.connection:
             c.connection.close()
+            if c.pending:
+                from .resend import forget
+
+                forget(c)
             lost(c)
         c.state = "offline"
 
@@ -290,17 +266,19 @@ class MQTTClient:
 
     def _why(self):
         c = self._client
-        if not c or not c.error:
+        e = c.error if c else None
+        if not e:
             return OSError(errno.ENOTCONN, "not connected")
-        if c.error.kind == "refused":
-            return MQTTException(c.error.code)
-        if c.link.error:
-            return c.link.error
-        if c.error.kind == "timeout":
-            return OSError(errno.ETIMEDOUT, c.error.detail)
-        if "ValueError" in c.error.detail:  # of a TLS stream: the certificate is not accepted
-            return ValueError(c.error.detail)
-        return OSError(-1, c.error.detail)
+        if e.kind == "refused":
+            return MQTTException(e.code)
+        raised = c.link.error
+        if raised:
+            # umqtt has ValueError for a certificate, too, but a text that says less.
+            is_bad = e.kind == "tls" and not isinstance(raised, OSError)
+            return ValueError(e.detail) if is_bad else raised
+        if e.kind == "timeout":
+            return OSError(errno.ETIMEDOUT, e.detail)
+        return OSError(-1, e.detail)
 
     def _ready(self):
         """A call begins. OSError if there is no connection."""
@@ -415,8 +393,7 @@ class MQTTClient:
         new = self._found(topic, qos)
         if not new:
             new = self._client.subscribe(topic, self.cb, qos)
-            # Every message goes to `on_message`, once: several filters may match it.
-            new.names = [b""]
+            new.names = [b""]  # each message goes to `on_message` once, if several filters match
         router = self._client.router
         try:
             self._request(new)

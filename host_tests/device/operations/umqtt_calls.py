@@ -1,15 +1,16 @@
-"""What a program does with flatmq.umqtt, over TCP, with a real broker."""
+"""What a program does with flatmq.umqtt, over TCP or TLS, with a real broker."""
 
 from flatmq.umqtt import MQTTClient
 from flatmq.umqtt_robust import MQTTClient as RobustClient
 
 TOPIC = b"proof/lamp"
 PAYLOAD = b"-1500"
+OPTIONS = {}  # more arguments of MQTTClient
 TIMEOUT = 15  # s until an answer is given up; far above what a loaded machine needs
 
 
 def _online(proof, of=MQTTClient):
-    client = of(b"proof", *proof.broker)
+    client = of(b"proof", *proof.broker, **OPTIONS)
     client.connect(True, TIMEOUT)
     return client
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import os
 import platform
 import subprocess
 import sys
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +18,10 @@ from rich.markdown import Markdown
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from flatmq_tools import broker, interpreter
+from flatmq_tools.bench import certificate as certificates
 from flatmq_tools.bench import figures
 from flatmq_tools.bench import work as alone
+from flatmq_tools.bench.certificate import CHAIN, KEY
 from flatmq_tools.bench.clients import CLIENTS, MICROPYTHON, Client
 from flatmq_tools.bench.figures import ALL, HELD, SMALLEST, Job, Results
 from flatmq_tools.bench.peers import PeerError
@@ -31,6 +35,7 @@ ROUNDS = 5
 QUICK_ROUNDS = 2
 _HELD_RUNS = 5
 _WIDTH = 160  # columns, for a log; a terminal knows its own
+_PORT_TRIES = 5  # a port that was free may be taken before the broker binds it
 _HEAPS_KB = (4, 256)  # the smallest heap is looked for between these
 
 
@@ -42,13 +47,18 @@ class Bench:
     """One run: prepares the clients, measures in alternating rounds, collects the results."""
 
     def __init__(
-        self, runner: Runner, source_port: int, broker_port: int, build: Path, quick: bool
+        self,
+        runner: Runner,
+        source_port: int,
+        broker_ports: Mapping[str, int],
+        build: Path,
+        quick: bool,
     ) -> None:
         self.results = Results()
         self._build = build
         self._runner = runner
         self._source_port = source_port
-        self._broker_port = broker_port
+        self._broker_ports = broker_ports
         self._quick = quick
 
     def prepare(self, client: Client) -> bool:
@@ -65,7 +75,7 @@ class Bench:
         place = (job.client.key, job.name)
         if place in self.results.failures:
             return None
-        port = self._broker_port if job.broker else self._source_port
+        port = self._broker_ports[job.client.link] if job.broker else self._source_port
         try:
             return self._runner.measure(job.client, job.figure, port, job.argument)
         except Failed as error:
@@ -95,11 +105,11 @@ class Bench:
     def smallest(self, client: Client, compiled: bool) -> int | None:
         """The smallest heap, in KB, found by halving; None when none is large enough."""
         low, high = _HEAPS_KB
-        if not self._runner.fits(client, self._broker_port, high, compiled):
+        if not self._runner.fits(client, self._broker_ports[""], high, compiled):
             return None
         while high - low > 1:
             middle = (low + high) // 2
-            if self._runner.fits(client, self._broker_port, middle, compiled):
+            if self._runner.fits(client, self._broker_ports[""], middle, compiled):
                 high = middle
             else:
                 low = middle
@@ -125,7 +135,7 @@ class Bench:
     def run(self, clients: Sequence[Client], rounds: int, progress: Progress) -> None:
         """Measures everything; in each round every client has its turn."""
         single = [job for client in clients for job in figures.once(client)]
-        heaps = [c for c in clients if c.runtime == MICROPYTHON and not c.is_floor]
+        heaps = [c for c in clients if c.runtime == MICROPYTHON and not c.is_floor and not c.link]
         turns = [list(figures.timed(client, self._quick)) for client in clients]
         steps = len(single) + len(heaps) + rounds * sum(map(len, turns))
         task = progress.add_task("", total=steps)
@@ -149,15 +159,43 @@ class Bench:
                     progress.advance(task)
 
 
-def _chosen(only: Sequence[str]) -> list[Client]:
-    """The clients whose module or name is given, with the floors; all of them for none."""
+def chosen(only: Sequence[str]) -> list[Client]:
+    """The clients whose module or name is given, with the floors, and with the same client over
+    TCP for one over another link; all of them for none."""
     if not only:
         return list(CLIENTS)
     known = {name for client in CLIENTS for name in (client.name, client.module)}
     for name in only:
         if name not in known:
             raise BenchError(f"{name!r} is none of {', '.join(sorted(known))}")
-    return [c for c in CLIENTS if c.is_floor or c.name in only or c.module in only]
+    named = [c for c in CLIENTS if c.is_floor or c.name in only or c.module in only]
+    beside = {c.plain_key for c in named if c.link}
+    return [c for c in CLIENTS if c in named or c.key in beside]
+
+
+def brokers(stack: contextlib.ExitStack, links: Set[str], certificate: Path) -> dict[str, int]:
+    """Start a mosquitto for each link, because the listeners of one share its loop. Return the
+    ports by link."""
+    return {link: _broker(stack, link, certificate) for link in links}
+
+
+def _broker(stack: contextlib.ExitStack, link: str, certificate: Path) -> int:
+    if not link:
+        return stack.enter_context(broker.mosquitto()).port
+    for left in reversed(range(_PORT_TRIES)):
+        port = broker.free_port()
+        lines = [f"listener {port} {broker.LOOPBACK}"]
+        if "tls" in link:
+            lines += [f"certfile {certificate / CHAIN}", f"keyfile {certificate / KEY}"]
+        if "websocket" in link:
+            lines.append("protocol websockets")
+        try:
+            stack.enter_context(broker.mosquitto(extra="\n".join(lines)))
+            return port
+        except broker.BrokerError:
+            if not left:
+                raise
+    raise AssertionError
 
 
 def _processor() -> str:
@@ -229,7 +267,7 @@ def main(
     is no interpreter or no client of a name, BrokerError when there is no broker.
     """
     console = Console(width=None if sys.stdout.isatty() else _WIDTH)
-    clients = _chosen(only)
+    clients = chosen(only)
     if quick:
         rounds = min(rounds, QUICK_ROUNDS)
     facts = _facts(rounds)
@@ -237,12 +275,15 @@ def main(
     both = not only or {"flatmq", beside} <= {client.module for client in clients}
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     with (
-        broker.mosquitto() as server,
-        Source() as source,
+        tempfile.TemporaryDirectory(prefix="flatmq-bench-") as folder,
+        contextlib.ExitStack() as stack,
         Progress(*columns, TimeElapsedColumn(), console=console, transient=True) as progress,
     ):
         build = build.resolve()
-        bench = Bench(Runner(build), source.port, server.port, build, quick)
+        certificate = certificates.write(Path(folder))
+        source = stack.enter_context(Source(certificate))
+        ports = brokers(stack, {client.link for client in clients}, certificate)
+        bench = Bench(Runner(build, certificate), source.port, ports, build, quick)
         ready = [client for client in clients if bench.prepare(client)]
         bench.run(ready, rounds, progress)
         if both:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 MICROPYTHON = "micropython"
 CPYTHON = "cpython"
+LINKS = {"tls": "TLS", "websocket": "WebSocket", "websocket+tls": "WebSocket and TLS"}
 
 
 @dataclass(frozen=True)
@@ -13,8 +14,8 @@ class Client:
     """One client; `module` is `device/client_<module>.py`.
 
     `shims` names a folder below `device/shims`; with `romfs` the library is compiled to .mpy and
-    runs from a ROMFS image, and only its memory is measured. `note` says what the measurement
-    does that an application need not.
+    runs from a ROMFS image, and only its memory is measured. `link` is one of LINKS, or nothing
+    for TCP. `note` says what the measurement does that an application need not.
     """
 
     name: str
@@ -25,20 +26,37 @@ class Client:
     shims: str = ""
     is_floor: bool = False
     romfs: bool = False
+    link: str = ""
     note: str = ""
 
     @property
     def key(self) -> str:
         """Unique among the clients."""
-        return f"{self.module}@{self.runtime}" + ("#romfs" if self.romfs else "")
+        return self.plain_key + ("#romfs" if self.romfs else "") + (self.link and f":{self.link}")
+
+    @property
+    def plain_key(self) -> str:
+        """Key of the same client over TCP."""
+        return f"{self.module}@{self.runtime}"
 
     @property
     def floor_key(self) -> str:
         """Key of the floor under the same interpreter."""
         return f"floor@{self.runtime}"
 
+    @property
+    def argument(self) -> str:
+        """How the device scripts know it."""
+        return self.module + (self.link and f":{self.link}")
 
-CLIENTS = (
+    def over(self, link: str, note: str = "") -> Client:
+        """Return the same client over another link."""
+        name, space, interpreter = self.name.partition(" (")
+        name += f" over {LINKS[link]}{space}{interpreter}"
+        return replace(self, name=name, link=link, note=note)
+
+
+_PLAIN = (
     Client("floor", "floor", is_floor=True),
     Client(
         "flatmq", "flatmq",
@@ -92,3 +110,24 @@ CLIENTS = (
         note="driven by loop() in one thread; 20 messages in flight at QoS 1",
     ),
 )  # fmt: skip
+_FLATMQ, _UMQTT, _FLATMQ_CPYTHON = (
+    next(client for client in _PLAIN if client.name == name)
+    for name in ("flatmq", "umqtt.simple", "flatmq (CPython)")
+)
+_OVER_TLS = (
+    "while this interpreter waits, it looks at a TLS socket every millisecond, which limits QoS 1"
+)
+_OVER_BOTH = (
+    "with several messages in flight over this link, mosquitto 2.0.11 pauses for 50 ms or more "
+    "before it acknowledges them, whatever the client"
+)
+CLIENTS = (
+    *_PLAIN,
+    _FLATMQ.over("tls", _OVER_TLS),
+    _FLATMQ.over("websocket"),
+    _FLATMQ.over("websocket+tls", _OVER_BOTH),
+    _UMQTT.over("tls", "an SSLContext, as in later editions; this one asks for a module `ussl`"),
+    _FLATMQ_CPYTHON.over("tls"),
+    _FLATMQ_CPYTHON.over("websocket"),
+    _FLATMQ_CPYTHON.over("websocket+tls", _OVER_BOTH),
+)

@@ -19,6 +19,8 @@ OPERATIONS = {
     "ping": "ping",
     "idle": "idle poll",
 }
+# What is timed over a link that is not TCP.
+LINKED = ("publish", "publish_burst", "receive")
 CALLED = ("publish", "publish_burst", "receive")
 # Figure of CPU time -> function of the client's module, mix of topics of device/mixes.py or "-"
 # where nothing is received, figure of its floor.
@@ -67,12 +69,24 @@ class Results:
         return statistics.median(values) if values else None
 
     def ratio(self, client: Client, name: str) -> float | None:
-        """Median of the ratios to the floor of the same round."""
+        """Median of the ratios to the floor of the same round: the same client over TCP for one
+        over another link."""
         values = self.rounds.get((client.key, name))
-        floor = self.rounds.get((client.floor_key, CPU[name][2]))
+        base = (client.plain_key, name) if client.link else (client.floor_key, CPU[name][2])
+        floor = self.rounds.get(base)
         if not values or not floor or len(values) != len(floor):
             return None
         return statistics.median(value / least for value, least in zip(values, floor, strict=True))
+
+    def most_heap(self, client: Client) -> float | None:
+        """Heap bytes that the greediest operation asked for; None if one was not measured."""
+        found: list[float] = []
+        for operation in OPERATIONS:
+            value = self.once.get((client.key, f"alloc {operation}"))
+            if value is None:
+                return None
+            found.append(value[1])
+        return max(found)
 
 
 def once(client: Client) -> Iterator[Job]:
@@ -80,11 +94,14 @@ def once(client: Client) -> Iterator[Job]:
     if client.is_floor:
         return
     if client.runtime != CPYTHON:
-        yield Job(client, HELD, "held")
+        if not client.link:
+            yield Job(client, HELD, "held")
         if client.romfs:
             return
         for operation in OPERATIONS:
             yield Job(client, f"alloc {operation}", "alloc", operation)
+    if client.link:
+        return
     for operation in CALLED:
         yield Job(client, f"calls {operation}", "calls", operation)
 
@@ -94,7 +111,8 @@ def timed(client: Client, quick: bool) -> Iterator[Job]:
     if client.romfs:
         return
     cpu_ms, rate_ms = (60, 500) if quick else (150, 1500)
-    for name, (function, mix, _) in CPU.items():
+    for name in LINKED if client.link else CPU:
+        function, mix, _ = CPU[name]
         yield Job(client, name, "cpu", f"{function} {mix} {cpu_ms}")
     if not client.is_floor:
         yield Job(client, RATE, "rate", str(rate_ms), broker=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from flatmq_tools.bench.clients import CPYTHON, Client
-from flatmq_tools.bench.figures import ALL, CPU, HELD, OPERATIONS, RATE, SMALLEST, Results
+from flatmq_tools.bench.figures import ALL, CPU, HELD, LINKED, OPERATIONS, RATE, SMALLEST, Results
 from flatmq_tools.bench.runner import HEAP_KB
 from flatmq_tools.bench.targets import TARGETS
 from flatmq_tools.results import NONE, number, table
@@ -33,7 +33,8 @@ class Report:
     """Makes the tables for the clients that were measured."""
 
     def __init__(self, clients: Sequence[Client], results: Results) -> None:
-        self._clients = clients
+        self._all = clients
+        self._clients = [client for client in clients if not client.link]
         self._results = results
 
     def _cell(self, client: Client, figure: str, text: str) -> str:
@@ -98,6 +99,23 @@ class Report:
         head = ["publish alone", "×", "in bursts of 16", "×", "receive", "×"]
         return table(["", *head, "QoS 1 per s"], rows)
 
+    def links(self) -> str:
+        """CPU time per message with its multiple of TCP, QoS 1 per second, and heap bytes."""
+        rows = []
+        for client in self._all:
+            if not client.link:
+                continue
+            row = [client.name]
+            for figure in LINKED:
+                row += self._timed(client, figure)
+            rate = self._cell(client, RATE, number(self._results.median(client, RATE)))
+            heap = number(self._results.most_heap(client))
+            if any(self._cell(client, f"alloc {name}", "") for name in OPERATIONS):
+                heap = FAILED
+            rows.append([*row, rate, heap])
+        head = ["publish alone", "× TCP", "in bursts of 16", "× TCP", "receive", "× TCP"]
+        return table(["", *head, "QoS 1 per s", "heap bytes, at most"], rows)
+
     def topics(self) -> str:
         """CPU time per message received, with topics that change."""
         rows = []
@@ -151,6 +169,13 @@ class Report:
             "ready-made packet, one that makes one read per message. QoS 1 is wall time against "
             "the broker, as shipped.",
             self.speed(),
+            "### Over TLS and WebSocket",
+            "As above, and the multiple of the same client over TCP in the same round. The peer "
+            "sends each message in a frame or a TLS record of its own, as mosquitto does. TLS 1.2 "
+            "on MicroPython, 1.3 on CPython, with a P-256 certificate that is verified; Mbed TLS "
+            "of this interpreter has memory of its own, outside the heap. The last column is the "
+            'most that one of the operations of "Heap bytes per operation" asked the heap for.',
+            self.links(),
             "### Several topics",
             "CPU µs per message received, and the multiple of one read per message. Two topics: a "
             "subscription each, or one with `+` for both. Eight topics: four subscriptions, each "
@@ -160,11 +185,11 @@ class Report:
             "Writes / reads / others.",
             self.calls(),
         ]
-        notes = [f"- {client.name}: {client.note}" for client in self._clients if client.note]
+        notes = [f"- {client.name}: {client.note}" for client in self._all if client.note]
         parts += ["### Notes", "\n".join(notes)]
         failures = [
             f"- {client.name}, {figure}: {text}"
-            for client in self._clients
+            for client in self._all
             for (key, figure), text in self._results.failures.items()
             if key == client.key
         ]

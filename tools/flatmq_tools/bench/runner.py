@@ -30,10 +30,14 @@ class Failed(RuntimeError):
 
 
 class Runner:
-    """Knows where the libraries and the peers are."""
+    """Knows where the libraries and the peers are.
 
-    def __init__(self, build: Path, timeout: float = 60) -> None:
+    `certificate` is a folder that `certificate.write` has filled.
+    """
+
+    def __init__(self, build: Path, certificate: Path, timeout: float = 60) -> None:
         self._build = build
+        self._certificate = certificate
         self._timeout = timeout
         self._paths: dict[str, list[Path]] = {}
         self._compiled: dict[str, list[Path]] = {}
@@ -57,6 +61,10 @@ class Runner:
         if client.sdists or client.wheels:
             cache = self._build / "peers"
             paths.append(fetch(cache, client.module, client.sdists, client.wheels))
+        if client.link:
+            paths.append(self._certificate)
+            self._paths[client.key] = paths
+            return
         self._paths[client.key] = paths
         self._compiled[client.key] = []
         if client.runtime == MICROPYTHON:
@@ -92,7 +100,7 @@ class Runner:
         """The value that `device/measure.py` printed; None when the client has no such call."""
         if client.romfs:
             argument = str(self._images[client.key])
-        arguments = [client.module, figure, str(port), self.new_id()]
+        arguments = [client.argument, figure, str(port), self.new_id()]
         if argument:
             arguments.append(argument)
         command: list[str] | None = [sys.executable]

@@ -1,9 +1,10 @@
 """A peer for CPU measurements: answers a client, swallows what it sends, or floods it.
 
+It speaks MQTT over TCP, TLS and WebSocket at one port: what a client sends first says which.
 It is no broker. It runs as its own process, so that only the client's CPU time is counted, prints
 its port, and ends when its standard input is closed.
-The measuring script steers it over a second connection, whose first byte is no CONNECT, with lines
-that are answered by a line when they are done:
+The measuring script steers it over a second connection, with lines that are answered by a line
+when they are done:
 
     sink ID            from now on answer nothing that client ID sends
     drain ID BYTES     read until so many bytes have come since; the connection ends if they do not
@@ -19,12 +20,15 @@ import contextlib
 import functools
 import queue
 import socket
+import ssl
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import ClassVar
 
+from flatmq_tools.bench.channels import Channel, Plain, Secure, Web, server_context
 from flatmq_tools.bench.device import mixes, packets
 
 _RECEIVE_BUFFER = 8192  # bytes
@@ -32,11 +36,14 @@ _DRAIN_TIMEOUT = 10  # s
 
 
 class Source:
-    """The peer as a child process, at `port` on loopback; a context manager."""
+    """The peer as a child process, at `port` on loopback; a context manager.
 
-    def __init__(self) -> None:
+    `certificate` is a folder that `certificate.write` has filled.
+    """
+
+    def __init__(self, certificate: Path) -> None:
         self._child = subprocess.Popen(
-            [sys.executable, "-c", f"from {__name__} import main; main()"],
+            [sys.executable, "-c", f"from {__name__} import main; main()", str(certificate)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -74,12 +81,12 @@ def _split(buffer: bytearray) -> Iterator[bytes]:
 
 
 @functools.cache
-def _spray(count: int, mix: str, qos: int) -> bytes:
+def _spray(count: int, mix: str, qos: int) -> list[bytes]:
     topics = mixes.TOPICS[mix][1]
-    flood = bytearray()
-    for i in range(count):
-        flood += packets.publish(topics[i % len(topics)], packets.PAYLOAD, qos, i % 65535 + 1)
-    return bytes(flood)
+    return [
+        packets.publish(topics[i % len(topics)], packets.PAYLOAD, qos, i % 65535 + 1)
+        for i in range(count)
+    ]
 
 
 class _Connection:
@@ -87,31 +94,33 @@ class _Connection:
 
     everyone: ClassVar[dict[str, _Connection]] = {}
 
-    def __init__(self, connection: socket.socket) -> None:
-        self.socket = connection
+    def __init__(self, channel: Channel) -> None:
+        self.channel = channel
         self.sinking = False
         self.wanted: queue.Queue[int] = queue.Queue()
         self.drained: queue.Queue[None] = queue.Queue()
 
-    def serve(self) -> None:
-        buffer = bytearray()
-        while data := self.socket.recv(65536):
+    def serve(self, data: bytes) -> None:
+        buffer = bytearray(data)
+        while True:
+            for packet in _split(buffer):
+                self.answer(packet)
+            data = self.channel.receive()
+            if not data:
+                return
             buffer += data
             if self.sinking:
                 self.sink(len(buffer))
                 return
-            for packet in _split(buffer):
-                self.answer(packet)
 
     def sink(self, count: int) -> None:
-        into = bytearray(1 << 16)
         while True:
             wanted = self.wanted.get()
             while count < wanted:
-                got = self.socket.recv_into(into)
-                if not got:
+                data = self.channel.receive()
+                if not data:
                     return
-                count += got
+                count += len(data)
             self.drained.put(None)
 
     def answer(self, packet: bytes) -> None:
@@ -120,14 +129,14 @@ class _Connection:
             at = 1 + 2 + packet[2] + 4
             size = packet[at] << 8 | packet[at + 1]
             self.everyone[packet[at + 2 : at + 2 + size].decode()] = self
-            self.socket.sendall(b"\x20\x02\0\0")
+            self.channel.send([b"\x20\x02\0\0"])
         elif kind == 3 and packet[0] & 6 == 2:
             at = 3 + (packet[1] << 8 | packet[2])
-            self.socket.sendall(b"\x40\x02" + packet[at : at + 2])
+            self.channel.send([b"\x40\x02" + packet[at : at + 2]])
         elif kind == 8:
-            self.socket.sendall(b"\x90\x03" + packet[1:3] + packet[-1:])
+            self.channel.send([b"\x90\x03" + packet[1:3] + packet[-1:]])
         elif kind == 12:
-            self.socket.sendall(b"\xd0\0")
+            self.channel.send([b"\xd0\0"])
 
 
 def _obey(command: str) -> None:
@@ -140,25 +149,33 @@ def _obey(command: str) -> None:
         client.drained.get(timeout=_DRAIN_TIMEOUT)
     else:
         count, mix, qos = arguments
-        client.socket.sendall(_spray(int(count), mix, int(qos)))
+        client.channel.send(_spray(int(count), mix, int(qos)))
 
 
-def _serve(connection: socket.socket) -> None:
+def _serve(connection: socket.socket, context: ssl.SSLContext) -> None:
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     # A client that exits without a goodbye resets the connection: that is the usual end.
     with connection, contextlib.suppress(ConnectionError, queue.Empty):
         first = connection.recv(1, socket.MSG_PEEK)
-        if first == b"\x10":
-            _Connection(connection).serve()
-        elif first:
+        if first in (b"s", b"d"):
             with connection.makefile("r") as lines:
                 for line in lines:
                     _obey(line)
                     connection.sendall(b"done\n")
+            return
+        channel: Channel = Plain(connection)
+        if first == b"\x16":  # a record of the handshake
+            channel = Secure(connection, context)
+        data = channel.receive()
+        if data.startswith(b"GET "):
+            channel = web = Web(channel)
+            data = web.take(data)
+        _Connection(channel).serve(data)
 
 
 def main() -> None:
-    """Serves until standard input is closed."""
+    """Serves until standard input is closed; the argument is the folder of the certificate."""
+    context = server_context(sys.argv[1])
     listener = socket.create_server(("127.0.0.1", 0))
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER)
     print(listener.getsockname()[1], flush=True)
@@ -166,7 +183,7 @@ def main() -> None:
     def accept() -> None:
         while True:
             connection, _ = listener.accept()
-            threading.Thread(target=_serve, args=(connection,), daemon=True).start()
+            threading.Thread(target=_serve, args=(connection, context), daemon=True).start()
 
     threading.Thread(target=accept, daemon=True).start()
     sys.stdin.read()

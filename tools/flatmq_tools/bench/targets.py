@@ -14,6 +14,9 @@ FLATMQ, ROMFS = (
     next(c for c in CLIENTS if (c.module, c.runtime, c.romfs) == ("flatmq", MICROPYTHON, romfs))
     for romfs in (False, True)
 )
+FLATMQ_LINKED = tuple(
+    c for c in CLIENTS if c.module == "flatmq" and c.runtime == MICROPYTHON and c.link
+)
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,11 @@ def _part(client: Client, name: str, index: int) -> Callable[[Results], float | 
         return None if found is None else float(found[index])
 
     return value
+
+
+def _most_heap_over_links(results: Results) -> float | None:
+    found = [results.most_heap(client) for client in FLATMQ_LINKED]
+    return None if None in found else max(value or 0 for value in found)
 
 
 def _slowest(bits: str) -> Callable[[Results], float | None]:
@@ -76,4 +84,5 @@ TARGETS = (
         _most(f"heap asked for: {text}", 0, "B", _part(FLATMQ, f"alloc {operation}", 1))
         for operation, text in OPERATIONS.items()
     ),
+    _most("… each of them over TLS and WebSocket", 0, "B", _most_heap_over_links),
 )  # fmt: skip

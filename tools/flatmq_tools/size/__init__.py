@@ -11,9 +11,11 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from flatmq_tools import results
+from flatmq_tools import packages, results
+from flatmq_tools.bench import certificate
 from flatmq_tools.bench.clients import CLIENTS
 from flatmq_tools.bench.peers import PeerError, fetch
+from flatmq_tools.bench.source import Source
 from flatmq_tools.bytecode import DESK_ONLY, SOURCES, compile_module, compiled
 from flatmq_tools.size import modules, steps
 from flatmq_tools.size.scales import BROKEN, InPlace, Narrow, Scales, SizeError, Wide
@@ -23,6 +25,7 @@ __all__ = ("SizeError", "Sizes", "main", "measure")
 _HARNESS = Path(__file__).parents[1] / "bench" / "device" / "memory.py"
 _UMQTT = next(client for client in CLIENTS if client.module == "umqtt_simple")
 _SUMS = ("to publish", "to receive", "together")
+_CORE = "package"  # the part that all others contain
 # Loaded by itself, with a package that loads nothing.
 _PACKAGE = """
 class package:
@@ -49,11 +52,13 @@ class Sizes:
     """What was weighed. Figures are by the title of the interpreter, then by module or step."""
 
     groups: list[list[str]]  # modules to publish, more to receive, and those on request
+    parts: dict[str, list[str]]  # those on request by the JSON file that installs them
     functions: dict[str, int]
     mpy: dict[str, int]
     modules: dict[str, dict[str, int]] = field(default_factory=dict)
     steps: dict[str, dict[str, int]] = field(default_factory=dict)
     umqtt: dict[str, dict[str, int]] = field(default_factory=dict)
+    links: dict[str, dict[str, dict[str, int]]] = field(default_factory=dict)  # then by link
     notes: list[str] = field(default_factory=list)  # what is missing, and why
 
     def over(self) -> list[str]:
@@ -66,8 +71,23 @@ class Sizes:
         ]
 
 
-def _groups(scales: Scales, library: Path, harness: Path) -> list[list[str]]:
-    """The modules by who loads them, each group in the order of loading."""
+def _parts(modules_left: Iterable[str]) -> dict[str, list[str]]:
+    """The modules by the part that they are installed with, each part in the order of loading."""
+    left = set(modules_left)
+    found = {}
+    for part in packages.PARTS:
+        group = left.intersection(packages.modules(part, SOURCES))
+        found[part] = modules.in_order(SOURCES, group)
+        left -= group
+    found[_CORE] += modules.in_order(SOURCES, left)  # nothing, or what no part names yet
+    return found
+
+
+def _groups(
+    scales: Scales, library: Path, harness: Path
+) -> tuple[list[list[str]], dict[str, list[str]]]:
+    """The modules by who loads them, each group in the order of loading; the last one by part,
+    too."""
 
     def loaded(*parts: str) -> set[str]:
         if scales.missing:
@@ -81,7 +101,9 @@ def _groups(scales: Scales, library: Path, harness: Path) -> list[list[str]]:
         publishing |= loaded(steps.PRELUDE + _NO_STUBS, last, steps.OVER_TCP)
     receiving = loaded(steps.PRELUDE, *steps.SUBSCRIBING.values()) - publishing
     rest = set(modules.names(SOURCES, DESK_ONLY)) - publishing - receiving
-    return [modules.in_order(SOURCES, group) for group in (publishing, receiving, rest)]
+    parts = _parts(rest)
+    first = [modules.in_order(SOURCES, group) for group in (publishing, receiving)]
+    return [*first, [module for part in parts.values() for module in part]], parts
 
 
 def _load(module: str) -> str:
@@ -125,6 +147,23 @@ def _weigh(sizes: Sizes, scales: Scales, library: Path, harness: Path) -> None:
     }
 
 
+def _weigh_links(sizes: Sizes, weighing: Iterable[Scales], library: Path, harness: Path) -> None:
+    """Add what a client holds over each link. The 32-bit interpreter has neither sockets nor
+    TLS."""
+    with tempfile.TemporaryDirectory(prefix="flatmq-size-") as name:
+        folder = certificate.write(Path(name))
+        with Source(folder) as source:
+            prelude = steps.PRELUDE + steps.LINK_PRELUDE.format(
+                port=source.port, ca=certificate.authority(folder)
+            )
+            for scales in weighing:
+                if not scales.missing:
+                    sizes.links[scales.title] = {
+                        link: scales.held(library, harness, prelude, path)
+                        for link, path in steps.LINKS.items()
+                    }
+
+
 def _umqtt(build: Path, into: Path) -> Path:
     """A folder with umqtt.simple as .mpy. PeerError when it cannot be fetched."""
     folder = fetch(build / "peers", _UMQTT.module, _UMQTT.sdists, _UMQTT.wheels)
@@ -140,15 +179,17 @@ def measure(build: Path = Path("build"), peers: bool = True) -> Sizes:
         harness = Path(name, "harness")
         compile_module(_HARNESS, harness / "memory.mpy", _HARNESS.name)
         wide, narrow = Wide(), Narrow()
-        groups = _groups(narrow if wide.missing else wide, library, harness)
+        groups, parts = _groups(narrow if wide.missing else wide, library, harness)
         order = [module for group in groups for module in group]
         sizes = Sizes(
             groups,
+            parts,
             {module: modules.functions(SOURCES / f"{module}.py") for module in order},
             {module: Path(library, "flatmq", f"{module}.mpy").stat().st_size for module in order},
         )
         for scales in (wide, InPlace(), narrow):
             _weigh(sizes, scales, library, harness)
+        _weigh_links(sizes, (wide, InPlace()), library, harness)
         if peers:
             try:
                 other = _umqtt(build, Path(name, "other"))
@@ -169,18 +210,48 @@ def _module_rows(sizes: Sizes) -> tuple[list[str], list[list[str]]]:
     titles = (Wide.title, Narrow.title, InPlace.title)
     head = ["module", "functions", ".mpy", *titles]
     columns = [sizes.functions, sizes.mpy, *(sizes.modules.get(title, {}) for title in titles)]
-    rows = []
+    rows: list[list[str]] = []
     so_far: list[str] = []
-    for group, what in zip(sizes.groups, _SUMS, strict=True):
+
+    def add(what: str, some: list[str]) -> None:
+        sums = [
+            sum(column.get(module, 0) for module in some) if column else None for column in columns
+        ]
+        rows.append([what, *map(_cell, sums)])
+
+    def add_each(group: list[str]) -> None:
         for module in group:
             rows.append([module, *(_cell(column.get(module)) for column in columns)])
             so_far.append(module)
-        sums = [
-            sum(column.get(module, 0) for module in so_far) if column else None
-            for column in columns
-        ]
-        rows.append([what, *map(_cell, sums)])
+
+    for group, what in zip(sizes.groups, _SUMS, strict=True):
+        if what != _SUMS[-1]:
+            add_each(group)
+            add(what, so_far)
+    for part, group in sizes.parts.items():
+        add_each(group)
+        add(_title(part), so_far if part == _CORE else group)
+    add(_SUMS[-1], so_far)
     return head, rows
+
+
+def _title(part: str) -> str:
+    return "all of package.json" if part == _CORE else f"{part}.json adds"
+
+
+def _sums() -> set[str]:
+    return {*_SUMS, *map(_title, packages.PARTS)}
+
+
+def _link_rows(sizes: Sizes) -> tuple[list[str], list[list[str]]]:
+    """Head and rows of the third table."""
+    head = ["link"]
+    columns = []
+    for title, by_link in sizes.links.items():
+        for step in (steps.MADE, steps.CONNECTED):
+            head.append(f"{step}, {title}")
+            columns.append({link: held[step] for link, held in by_link.items()})
+    return head, [[link, *(_cell(column.get(link)) for column in columns)] for link in steps.LINKS]
 
 
 def _step_rows(sizes: Sizes) -> tuple[list[str], list[list[str]]]:
@@ -201,18 +272,26 @@ def _step_rows(sizes: Sizes) -> tuple[list[str], list[list[str]]]:
 def _text(sizes: Sizes) -> str:
     """The section of the document."""
     head, rows = _module_rows(sizes)
-    marked = [[f"**{row[0]}**" if row[0] in _SUMS else row[0], *row[1:]] for row in rows]
+    sums = _sums()
+    marked = [[f"**{row[0]}**" if row[0] in sums else row[0], *row[1:]] for row in rows]
     parts = [
         "Bytes of each module: its .mpy file, and the heap that it holds once it is loaded from "
         "that file or from a ROMFS. Where the table of names has to grow, the module that needs "
         "one more pays for all of them. 64-bit is MicroPython's unix port, 32-bit the port to "
-        "WebAssembly, which has no ROMFS.",
+        "WebAssembly, which has no ROMFS. Each JSON file but package.json installs one part more "
+        "than that does; the modules right above its row are that part. A program loads those "
+        "that it uses.",
         results.table(head, marked),
         "Bytes of heap that a client holds after each step, from .mpy files unless ROMFS is "
         'named, with the sizes as shipped and a link in memory. The steps after "subscribed" '
         "are those of a board that subscribes before it connects; the steps above it those of a "
         "board that only publishes.",
         results.table(*_step_rows(sizes)),
+        "Bytes of heap that a client holds over each link, made and then connected to a peer on "
+        "this machine; it only publishes. This port's Mbed TLS has memory of its own, which is "
+        "not in these figures. ESP32 has it so, too; on other boards TLS takes about 23 KB "
+        "more of the heap (docs/tls.md). The 32-bit interpreter has neither sockets nor TLS.",
+        results.table(*_link_rows(sizes)),
         *sizes.notes,
     ]
     return "\n\n".join(parts)
@@ -224,8 +303,9 @@ def _show(console: Console, head: Iterable[str], rows: list[list[str]]) -> None:
     table.add_column(first)
     for title in others:
         table.add_column(title, justify="right")
+    sums = _sums()
     for row, following in zip(rows, [*rows[1:], [""]], strict=True):
-        table.add_row(*row, end_section=row[0] in _SUMS or following[0] in _SUMS)
+        table.add_row(*row, end_section=row[0] in sums or following[0] in sums)
     console.print(table)
 
 
@@ -235,6 +315,7 @@ def main(document: Path | None = None, build: Path = Path("build")) -> int:
     console = Console()
     _show(console, *_module_rows(sizes))
     _show(console, *_step_rows(sizes))
+    _show(console, *_link_rows(sizes))
     for note in sizes.notes:
         console.print(f"not measured: {note}", markup=False, highlight=False)
     for text in sizes.over():

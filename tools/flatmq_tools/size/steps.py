@@ -38,13 +38,14 @@ _PUBLISH = 'memory.publish(client, link.to, b"dev/pico-1/temp", b"21.5", {})'
 
 IMPORTED = "imported"
 MADE = "made: `Client(...)`"
+CONNECTED = "connected"
 SUBSCRIBED = "subscribed, before `start`"
 # One path for a board that only publishes, and one for a board that subscribes.
 PUBLISHING = {
     IMPORTED: _IMPORT,
     MADE: _MADE,
     PEER: _PEER,
-    "connected": _CONNECT,
+    CONNECTED: _CONNECT,
     "published at QoS 0": _PUBLISH.format(0),
     "published at QoS 1": _PUBLISH.format(1),
     "published at QoS 2": _PUBLISH.format(2),
@@ -67,7 +68,7 @@ UMQTT = {
     IMPORTED: "import umqtt.simple",
     MADE: 'client = umqtt.simple.MQTTClient(b"pico-1", "host", keepalive=60)',
     PEER: _PEER,
-    "connected": "link.to.feed(memory.CONNACK); client.connect(); link.to.taken()",
+    CONNECTED: "link.to.feed(memory.CONNACK); client.connect(); link.to.taken()",
     "published at QoS 0": 'client.publish(b"dev/pico-1/temp", b"21.5"); link.to.taken()',
     "published at QoS 1": (
         'link.to.feed(b"\\x40\\x02\\0\\1"); client.publish(b"dev/pico-1/temp", b"21.5", qos=1); '
@@ -87,6 +88,30 @@ client = flatmq.Client(b"pico-1", "127.0.0.1", 1)
 client.start()
 client.poll()
 """
+
+# A client with a connection of its own to a peer on this machine, by the name of its link. The
+# certificate of the peer's authority is charged to nobody.
+LINK_PRELUDE = """
+for name in ("socket", "usocket", "tls"):
+    del sys.modules[name]
+import socket, tls
+PORT = {port}
+CA = {ca!r}
+"""
+_ONLINE = "client.start()\nwhile not client.connected: client.poll(1)"
+_WEB = "from flatmq.stream_websocket import WebSocket\nlink = WebSocket('127.0.0.1', PORT{})"
+_OVER_WEB = 'client = flatmq.Client(b"pico-1", link=link); del link'
+_TLS = "from flatmq.stream_tls import TLS\n"
+_OVER = 'client = flatmq.Client(b"pico-1", "127.0.0.1", PORT{})'
+LINKS = {
+    name: {MADE: f"{_IMPORT}\n{made}", CONNECTED: _ONLINE}
+    for name, made in {
+        "TCP": _OVER.format(""),
+        "TLS": _TLS + _OVER.format(", tls=TLS(ca=CA)"),
+        "WebSocket": f"{_WEB.format('')}\n{_OVER_WEB}",
+        "WebSocket and TLS": f"{_TLS}{_WEB.format(', tls=TLS(ca=CA)')}\n{_OVER_WEB}",
+    }.items()
+}
 
 # Bytes on the 32-bit interpreter that a step may hold at most.
 BOUNDS = {MADE: 14_000, SUBSCRIBED: 20_000}

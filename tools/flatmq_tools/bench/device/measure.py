@@ -1,7 +1,8 @@
 """Measures one figure of one client and prints it: `measure.py CLIENT FIGURE PORT ID [ARGUMENT]`.
 
-CLIENT names a module `client_CLIENT` beside this file. Runs on MicroPython and on CPython; the
-last line of output is `RESULT` and a JSON value.
+CLIENT names a module `client_CLIENT` beside this file, and after a colon a link of `links.py` if
+the client is not to use TCP. Runs on MicroPython and on CPython; the last line of output is
+`RESULT` and a JSON value.
 """
 
 import gc
@@ -104,6 +105,7 @@ def cpu(module, port, name, argument):
     if topics == "-":
         segment = PUBLISH_SEGMENT
         peer.sink()
+    segment //= getattr(module, "times", 1)
     count = -segment
     wall = start = 0
     while count < 0 or (
@@ -154,8 +156,13 @@ def rate(module, port, name, argument):
 
 def main():
     name, figure, port, identifier = sys.argv[1:5]
+    name, _, link = name.partition(":")
     argument = sys.argv[5] if len(sys.argv) > 5 else ""
     module = __import__("client_" + name)
+    if link:
+        import links
+
+        links.use(module, link)
     function = argument.split()[0] if argument and figure != "held" else "connect"
     value = None  # a client without this operation
     if function.isdigit() or hasattr(module, function):
