@@ -32,6 +32,7 @@ PARTS: dict[str, tuple[str, ...]] = {
     "aio": ("aio",),
     "umqtt": ("umqtt", "umqtt_robust"),
     "websocket": ("stream_websocket",),
+    "sas": ("sas",),
 }
 """For each JSON file, the modules that a program imports besides `flatmq` itself. The modules that
 these import are found. One that is imported by a computed name must be listed here."""
