@@ -67,8 +67,8 @@ class Client(Session):
     retry_ms, retry_max_ms   wait before a reconnect: the first one, which doubles up to the second
     give_up        times in a row that the broker may close the connection on a message or a
                    SUBSCRIBE which is alone in flight, before that is set aside; 0 for never
-    max_qos        highest QoS that the broker has; publish and subscribe refuse a higher one. 1
-                   for AWS IoT Core and Azure IoT Hub, which close the connection on QoS 2
+    max_qos        highest QoS that the broker has; publish and subscribe refuse a higher one. AWS
+                   IoT Core and Azure IoT Hub have 0 and 1
     answers        bytes for acknowledgements that wait to leave, 8 or more
     on_message     handler of messages that match no filter
     chunks         True: on_message takes messages larger than rx_size too, in pieces
