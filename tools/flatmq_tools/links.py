@@ -53,7 +53,7 @@ class Listening:
             self.ca = str(folder / "broker.der")
             lines += f"certfile {folder / 'broker.pem'}\nkeyfile {folder / 'broker.key'}\n"
         for left in reversed(range(_TRIES)):
-            self.port = link_port or (broker.free_port() if lines else 0)
+            self.port = (link_port or broker.free_port()) if lines else 0
             listener = f"listener {self.port} {broker.LOOPBACK}\n{lines}" if lines else ""
             try:
                 self.broker = broker.mosquitto(
