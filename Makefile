@@ -8,7 +8,11 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READINGS ?= 25
-MESSAGES ?= 1000000
+LINK ?= tcp
+SOAK_tcp := 1000000
+SOAK_tls := 200000
+SOAK_websocket := 200000
+MESSAGES ?= $(or $(SOAK_$(LINK)),200000)
 FUZZ_SECONDS ?= 60
 PACKETS ?= 10000000
 STUBS := micropython-esp32-stubs==1.28.0.post4 micropython-rp2-stubs==1.28.0.post4 \
@@ -38,7 +42,7 @@ help:
 	@echo "make test    lint, types and every test"
 	@echo "make bench   flatmq beside other clients; writes docs/results.md"
 	@echo "make bench-pipeline  broker to Parquet, by part, beside paho-mqtt; writes docs/results.md"
-	@echo "make soak    a million messages each way over a link that breaks; writes docs/results.md"
+	@echo "make soak    a million messages each way over a link that breaks; LINK=tls, websocket; writes docs/results.md"
 	@echo "make faults  every fault there is a scenario for; writes docs/results.md"
 	@echo "make fuzz    hostile bytes, guided by coverage, for FUZZ_SECONDS=60"
 	@echo "make fuzz-long  PACKETS=10000000 hostile packets by chance; writes docs/results.md"
@@ -75,8 +79,8 @@ bench-pipeline: $(VENV)/pipeline.stamp $(VENV)/bench.stamp mosquitto
 
 # The results keep the figures of the full number, with a broker of ours; all else is a look.
 soak: $(VENV)/soak.stamp mosquitto
-	@$(BIN)/flatmq soak --messages $(MESSAGES) \
-	  $(if $(BROKER),,$(if $(filter 1000000,$(MESSAGES)),--results docs/results.md))
+	@$(BIN)/flatmq soak --messages $(MESSAGES) --link $(LINK) \
+	  $(if $(BROKER),,$(if $(filter $(SOAK_$(LINK)),$(MESSAGES)),--results docs/results.md))
 
 faults: mosquitto $(VENV)/test.stamp
 	@PYTHONPATH=host_tests $(BIN)/python -m faults --results docs/results.md

@@ -21,7 +21,7 @@ from flatmq_tools.proxy import Proxy
 from flatmq_tools.soak import faults, plan
 from flatmq_tools.soak.books import Arrivals, Books
 from flatmq_tools.soak.faults import Faults
-from flatmq_tools.soak.republished import Republished
+from flatmq_tools.soak.republished import Log, Republished
 from flatmq_tools.soak.verdict import Verdict
 
 SEED = 11
@@ -70,6 +70,20 @@ def test_nothing_is_lost_on_micropython(run: Run, tmp_path: Path) -> None:
     assert re.search(r"- client: MicroPython 1\.\d+\.\d+ with a heap of 64 KB", document)
     assert re.search(r"- broker: mosquitto version 2\.", document)
     assert "| lost at QoS 2 | 0 / 0 | 0 / 0 | met |" in document
+
+
+@pytest.mark.parametrize("link", ["tls", "websocket", "websocket+tls"])
+def test_nothing_is_lost_over_another_link(run: Run, tmp_path: Path, link: str) -> None:
+    path = tmp_path / "results.md"
+    status, shown = run(3_000, mean=40_000, link=link, results_path=path)
+    assert (status, wrong(shown)) == (0, []), shown
+    assert f"{soak.HEAP_KB[link]} KB and the mosquitto broker at " in shown
+    assert row(shown, "allocated while online, bytes").startswith("0 ")
+    assert ("in the TLS handshake" in shown) == link.endswith("tls")
+    document = path.read_text(encoding="utf-8")
+    assert f"<!-- soak-{link}:begin -->" in document
+    assert f"`make soak LINK={link}`" in document
+    assert re.search(r"- broker: mosquitto version 2\.", document)
 
 
 def test_nothing_is_lost_on_cpython(run: Run) -> None:
@@ -250,7 +264,9 @@ def test_the_command_takes_its_options(monkeypatch: pytest.MonkeyPatch, tmp_path
         return 1
 
     monkeypatch.setattr(soak, "main", noted)
-    words = "--messages 5000 --seed 3 --kilobytes 20 --client cpython --heap 96 --results"
+    words = (
+        "--messages 5000 --seed 3 --kilobytes 20 --client cpython --heap 96 --link tls --results"
+    )
     done = CliRunner().invoke(cli, ["soak", *words.split(), str(tmp_path / "r.md")])
     assert done.exit_code == 1
     assert seen == {
@@ -258,6 +274,7 @@ def test_the_command_takes_its_options(monkeypatch: pytest.MonkeyPatch, tmp_path
         "seed": 3,
         "mean": 20_000,
         "python": "cpython",
+        "link": "tls",
         "heap_kb": 96,
         "results_path": tmp_path / "r.md",
     }
@@ -265,6 +282,11 @@ def test_the_command_takes_its_options(monkeypatch: pytest.MonkeyPatch, tmp_path
 
 def test_what_a_user_can_mend_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BROKER", "127.0.0.1:1")
+    done = CliRunner().invoke(cli, ["soak", "--link", "tls"])
+    assert (done.exit_code, done.output) == (
+        1,
+        "Error: BROKER must not be set with the link tls, which needs its own broker\n",
+    )
     done = CliRunner().invoke(cli, ["soak"])
     assert (done.exit_code, done.output) == (1, "Error: no broker answers at 127.0.0.1:1\n")
     monkeypatch.delenv("BROKER")
@@ -395,7 +417,7 @@ GOOD: dict[str, list[int]] = {
     "files": [5, 5],
     "stats": [3, 2, 7, 0],
     "odd": [0, 0, 0],
-    "kinds": [1, 1, 0, 0, 0],
+    "kinds": [1, 1, 0, 0, 0, 0],
 }
 
 
@@ -440,9 +462,9 @@ def test_a_good_soak_is_good() -> None:
         ({"stats": [3, 2, 7, 1]}, "publishes sent as new"),
         ({"odd": [0, 1, 0]}, "messages skipped / for nobody"),
         ({"odd": [0, 0, 1]}, "messages skipped / for nobody"),
-        ({"kinds": [1, 0, 1, 0, 0]}, "… refused / for a broken rule / for lack of room"),
-        ({"kinds": [1, 0, 0, 1, 0]}, "… refused / for a broken rule / for lack of room"),
-        ({"kinds": [1, 0, 0, 0, 1]}, "… refused / for a broken rule / for lack of room"),
+        ({"kinds": [1, 0, 1, 0, 0, 0]}, "… refused / for a broken rule / for lack of room"),
+        ({"kinds": [1, 0, 0, 1, 0, 0]}, "… refused / for a broken rule / for lack of room"),
+        ({"kinds": [1, 0, 0, 0, 1, 0]}, "… refused / for a broken rule / for lack of room"),
     ],
 )
 def test_a_single_figure_spoils_it(told: dict[str, list[int]], name: str) -> None:
@@ -461,6 +483,18 @@ def test_only_what_the_broker_published_again_may_come_twice() -> None:
     told = {**GOOD, "again": [0, 0, 1], "twice": [7]}
     assert Verdict(30, 30, books(), told, {7}, 2.0).ok
     assert names(Verdict(30, 30, books(), told, {6}, 2.0)) == ["repeated at QoS 2"]
+
+
+def test_as_many_may_come_twice_as_the_log_says() -> None:
+    told = {**GOOD, "again": [0, 0, 2], "twice": [7, 8]}
+    assert Verdict(30, 30, books(), told, 3, 2.0).ok
+    assert names(Verdict(30, 30, books(), told, 1, 2.0)) == ["repeated at QoS 2"]
+
+
+def test_a_handshake_may_fail_where_the_link_broke() -> None:
+    told = {**GOOD, "kinds": [1, 0, 0, 0, 0, 2]}
+    assert Verdict(30, 30, books(), told, 0, 2.0, 2).ok
+    assert names(Verdict(30, 30, books(), told, 0, 2.0, 1)) == ["… in the TLS handshake"]
 
 
 # What the broker sends
@@ -502,6 +536,31 @@ def test_a_message_that_the_broker_publishes_after_its_pubrel_is_seen(
         for at in range(0, len(data), step):
             take(data[at : at + step])
     assert broker_sends.numbers == numbers
+
+
+@pytest.mark.parametrize(
+    ("lines", "count"),
+    [
+        pytest.param(["PUBLISH d0 5", "PUBREL 5", "PUBLISH d1 5"], 1, id="republished"),
+        pytest.param(["PUBLISH d0 5", "PUBLISH d1 5", "PUBREL 5"], 0, id="in time"),
+        pytest.param(["PUBREL 5", "PUBLISH d0 5", "PUBLISH d1 5"], 0, id="another message"),
+        pytest.param(["PUBREL 5", "PUBLISH d1 6"], 0, id="another identifier"),
+        pytest.param(["PUBREL 5", "PUBLISH d1 5 to else"], 0, id="another client"),
+    ],
+)
+def test_the_log_says_what_the_broker_publishes_after_its_pubrel(
+    lines: list[str], count: int
+) -> None:
+    log = Log("soak-1")
+    with open(log.output, "w", closefd=False) as written:
+        print("1637588: mosquitto version 2.0.11 starting", file=written)
+        for line in lines:
+            kind, *dup, pid = line.removesuffix(" to else").split()
+            client = "else" if line.endswith("else") else "soak-1"
+            detail = f"{dup[0]}, q2, r0, m{pid}, 'a/b', ... (9 bytes)" if dup else f"m{pid}"
+            print(f"1637588: Sending {kind} to {client} ({detail})", file=written)
+    log.stop()
+    assert (log.version, log.republished) == ("mosquitto version 2.0.11", count)
 
 
 # The faults

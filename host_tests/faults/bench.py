@@ -11,10 +11,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from flatmq_tools import broker, bytecode, interpreter
+from flatmq_tools import bytecode, interpreter
+from flatmq_tools.links import Listening
 from scenario_child import ScenarioError, converse
 
-from .catalogue import SCENARIOS, Scenario
+from .catalogue import LINKS, OVER, OVER_LINK, SCENARIOS, Scenario
 from .stage import MOSQUITTO, UNBOUNDED, Stage
 
 HERE = Path(__file__).parent
@@ -68,7 +69,7 @@ def cases(waiting_first: bool = True) -> list[Case]:
 
 
 class Bench:
-    """What the cases share: a mosquitto that nobody kills, and the client as .mpy.
+    """What the cases share: a mosquitto for each link that nobody kills, and the client as .mpy.
 
     `is_long` has every scenario run in its long version. As a context manager it ends what it
     started.
@@ -77,7 +78,7 @@ class Bench:
     def __init__(self, is_long: bool = False) -> None:
         self._long = is_long
         self._folder = tempfile.TemporaryDirectory(prefix="flatmq-faults-")
-        self._mosquitto: broker.Broker | None = None
+        self._mosquitto: dict[str, Listening] = {}
         self._lock = threading.Lock()
 
     def __enter__(self) -> Bench:
@@ -88,15 +89,15 @@ class Bench:
         return self
 
     def __exit__(self, *_exception: object) -> None:
-        if self._mosquitto:
-            self._mosquitto.stop()
+        for listening in self._mosquitto.values():
+            listening.stop()
         self._folder.cleanup()
 
-    def _shared(self) -> broker.Broker:
+    def _shared(self, link: str) -> Listening:
         with self._lock:
-            if self._mosquitto is None:
-                self._mosquitto = broker.mosquitto(extra=MOSQUITTO + UNBOUNDED)
-            return self._mosquitto
+            if link not in self._mosquitto:
+                self._mosquitto[link] = Listening(link, extra=MOSQUITTO + UNBOUNDED)
+            return self._mosquitto[link]
 
     def run(self, case: Case) -> Row:
         """One case."""
@@ -104,7 +105,8 @@ class Bench:
         token = f"run{next(_run_number)}"
         row = Row(case)
         output: list[str] = []
-        shared = self._shared() if case.broker == "mosquitto" and not scenario.own else None
+        own = scenario.own or case.broker == "fake"
+        shared = None if own else self._shared(LINKS[case.broker])
         stage: Stage | None = None
         try:
             with Stage(case.broker, token, shared) as stage:
@@ -137,10 +139,12 @@ class Bench:
         if case.python == "cpython":
             command = [sys.executable]
         else:
-            found = interpreter.command(case.scenario.heap)
+            found = interpreter.command(OVER_LINK if case.broker in OVER else case.scenario.heap)
             if found is None:
                 raise interpreter.InterpreterError(interpreter.MISSING)
             command = found
+        # What a failed handshake loads on top of all else is met by chance.
+        twice = case.scenario.twice or (case.broker in OVER and case.scenario.module == "wedges")
         return [
             *command,
             "-m",
@@ -149,11 +153,13 @@ class Bench:
             case.scenario.function,
             f"host={stage.proxy.host}",
             f"port={stage.proxy.port}",
+            f"link={LINKS[case.broker]}",
+            f"ca={stage.ca}",
             f"token={token}",
             f"option={case.scenario.option}",
             f"client={case.scenario.client}",
             f"wraps={case.scenario.wraps}",
-            f"twice={int(case.scenario.twice)}",
+            f"twice={int(twice)}",
             f"long={int(self._long)}",
         ]
 

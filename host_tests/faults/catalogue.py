@@ -7,7 +7,15 @@ from typing import NamedTuple
 
 BOTH = ("mosquitto", "fake")
 FAKE = ("fake",)
+# What the client goes over, by the name of the broker in the table.
+LINKS = {
+    "mosquitto": "tcp",
+    "mosquitto over TLS": "tls",
+    "fake": "tcp",
+}
+OVER = ("mosquitto over TLS",)
 SMALL = "96k"  # heap of MicroPython; a 64-bit one, where objects are twice as large as on a board
+OVER_LINK = "176k"  # over TLS; on the unix port the buffers of TLS are not in it
 LARGER = "128k"  # where the client has buffers of 8 KB messages, or there are several clients
 
 
@@ -315,12 +323,39 @@ def _clock() -> Iterator[Scenario]:
         )
 
 
+# Not over TLS: what looks at packets on the way or at bytes of CONNACK, what is about
+# name lookup, and what the heap must be too small for.
+_TCP_ONLY = {
+    "name_lookup_fails",
+    "no_such_name",
+    "closed_in_connack",
+    "larger_than_the_heap",
+    "outgoing_killed",
+    "incoming_killed",
+    "taken_over",
+    "session_forgotten",
+    "wraps",
+}
+
+
+def _everywhere(scenario: Scenario) -> Scenario:
+    """The scenario, with the broker that is reached over TLS."""
+    if "mosquitto" not in scenario.brokers or scenario.function in _TCP_ONLY:
+        return scenario
+    return scenario._replace(brokers=(*scenario.brokers, *OVER))
+
+
 SCENARIOS = [
-    *_greeting(),
-    *_silence(),
-    *_handshakes(),
-    *_cuts(),
-    *_surprises(),
-    *_wedges(),
-    *_clock(),
+    *map(
+        _everywhere,
+        (
+            *_greeting(),
+            *_silence(),
+            *_handshakes(),
+            *_cuts(),
+            *_surprises(),
+            *_wedges(),
+            *_clock(),
+        ),
+    )
 ]

@@ -16,14 +16,14 @@ from typing import cast
 
 import paho.mqtt.client as paho
 
-from flatmq_tools import broker
 from flatmq_tools.broker import LOOPBACK, Broker
+from flatmq_tools.links import Listening
 from flatmq_tools.proxy import Direction, Fault, Proxy, Rules, Way
 
+from .catalogue import LINKS
 from .fake_broker import EVERY_TYPE, FakeBroker
 from .ledger import Ledger, Message, payload, read
 
-BROKERS = ("mosquitto", "fake")
 # What an observer who is away misses nothing with.
 MOSQUITTO = "queue_qos0_messages true\nmax_queued_messages 0\n"
 # One that waits for room in flight could be overtaken by the one that says that all have come.
@@ -115,10 +115,11 @@ class Stage:
     """The broker of one scenario, with a proxy before it and a ledger behind it.
 
     `token` is what its topics begin with. An `own` mosquitto keeps its files, so that it can be
-    killed; else it is `shared`. As a context manager it is stopped at the end of the block.
+    killed; else it is `shared`. `port` and `ca` are those of the client's link; all others use
+    plain TCP. As a context manager it is stopped at the end of the block.
     """
 
-    def __init__(self, kind: str, token: str, shared: Broker | None) -> None:
+    def __init__(self, kind: str, token: str, shared: Listening | None) -> None:
         self.ledger = Ledger()
         self.saw: list[str] = []
         self.after = 0  # ms until the application saw it
@@ -133,20 +134,32 @@ class Stage:
         self._always = Rules()
         self._blackholes: list[socket.socket] = []
         self._flood: threading.Thread | None = None
-        self._own: Broker | None = None
+        self._own: Broker | Listening | None = None
         self._fake: FakeBroker | None = None
         self._collector: Onlooker | None = None
+        self._listening: Listening | None = None
+        self._clear = LINKS[kind] == "tcp"
+        self.ca = ""
+        self.broker: Broker
         if kind == "fake":
-            self._own = self._fake = FakeBroker(own_port())
-        elif shared is None:
-            self._own = broker.mosquitto(port=own_port(), persistence=True, extra=MOSQUITTO + ROOM)
-        self.broker = self._own or cast(Broker, shared)
-        if kind == "mosquitto":
+            self.broker = self._own = self._fake = FakeBroker(own_port())
+            port = self.broker.port
+        else:
+            if shared is None:
+                shared = self._own = Listening(
+                    LINKS[kind],
+                    port=own_port(),
+                    link_port=own_port(),
+                    persistence=True,
+                    extra=MOSQUITTO + ROOM,
+                )
+            self._listening = shared
+            self.broker, port, self.ca = shared.broker, shared.port, shared.ca
             # Away until the end, so that nothing that happens to the broker disturbs it.
             self._collector = Onlooker(self.broker, f"{token}-collector", clean=False)
             with self._collector.online():
                 self._collector.subscribe(f"{token}/up/#")
-        self.proxy = Proxy(self.broker.host, self.broker.port, self._rules)
+        self.proxy = Proxy(self.broker.host, port, self._rules)
 
     def __enter__(self) -> Stage:
         return self
@@ -222,7 +235,8 @@ class Stage:
         rules.up.delay = self._always.up.delay
         rules.down.delay = self._always.down.delay
         rules.up.trickle = rules.down.trickle = self._always.up.trickle
-        rules.watch = self._watch
+        # Over TLS the bytes are not packets.
+        rules.watch = self._watch if self._clear else None
         return rules
 
     def do_strike(self, fault: Fault) -> None:
@@ -299,6 +313,8 @@ class Stage:
 
     def do_restart(self) -> None:
         self.broker.restart()
+        if self._listening:
+            self._listening.wait()
 
     def do_forget(self, client_id: str) -> None:
         """The session of a client."""

@@ -222,6 +222,7 @@ class _Mosquitto(_Child):
         users: Mapping[str, str] | None,
         extra: str,
         where: Path | None,
+        output: int | None,
     ) -> None:
         program = find_mosquitto()
         if program is None:
@@ -234,6 +235,7 @@ class _Mosquitto(_Child):
         self._persistence = persistence
         self._users = users
         self._extra = extra
+        self._output = output
         self._guard: subprocess.Popen[bytes] | None = None
 
     def _configure(self) -> None:
@@ -281,7 +283,7 @@ class _Mosquitto(_Child):
         process = subprocess.Popen(
             [self._program, "-c", str(self.folder / "mosquitto.conf")],
             stdin=subprocess.DEVNULL,
-            stdout=log,
+            stdout=log if self._output is None else self._output,
             stderr=subprocess.STDOUT,
         )
         if os.name == "posix":
@@ -369,15 +371,17 @@ def mosquitto(
     users: Mapping[str, str] | None = None,
     extra: str = "",
     where: Path | None = None,
+    output: int | None = None,
 ) -> Broker:
     """Starts mosquitto on loopback and returns once it accepts connections.
 
     port: 0 takes a free one. persistence: sessions and retained messages outlive `kill()`.
     users: name → password; then nobody else gets in. extra: lines for its configuration file,
-    for instance "max_inflight_messages 1". where: the folder in which it makes its own. Raises
-    BrokerError when it is missing or ends.
+    for instance "max_inflight_messages 1". where: the folder in which it makes its own. output: a
+    file descriptor that its log goes to; `log()` is empty then. Raises BrokerError when it is
+    missing or ends.
     """
-    broker = _Mosquitto(port, persistence, users, extra, where)
+    broker = _Mosquitto(port, persistence, users, extra, where, output)
     broker.start()
     return broker
 

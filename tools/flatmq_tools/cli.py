@@ -11,6 +11,7 @@ import flatmq
 
 from . import common_options
 from .ending import end
+from .links import LINKS
 from .pipeline.cli import pipeline
 
 if TYPE_CHECKING:
@@ -90,34 +91,49 @@ def bench(rounds: int, only: tuple[str, ...], quick: bool, strict: bool, results
     help="Where flatmq runs.",
 )
 @click.option(
+    "--link",
+    type=click.Choice(LINKS),
+    default="tcp",
+    show_default=True,
+    help="What flatmq connects over.",
+)
+@click.option(
     "--heap",
     type=click.IntRange(16, 1_000_000),
-    default=64,
-    show_default=True,
-    help="Of MicroPython, in KB.",
+    help="Heap of MicroPython in KB.  [default: the smallest in which the link works]",
 )
 @common_options.results("A file whose section on the soak is written anew.")
 def soak(
-    messages: int, seed: int | None, kilobytes: int, client: str, heap: int, results: Path | None
+    messages: int,
+    seed: int | None,
+    kilobytes: int,
+    client: str,
+    link: str,
+    heap: int | None,
+    results: Path | None,
 ) -> None:
     """Send numbered messages both ways over a link that breaks, and count them.
 
-    A mosquitto is started on loopback; BROKER=host:port names a broker that runs already.
+    A mosquitto is started on loopback. BROKER=host:port names a broker that runs already; the link
+    is tcp then.
     """
     from . import soak as command
     from .bytecode import CompileError
+    from .links import LinkError
 
     end(
         lambda: command.main(
             messages,
             seed=seed,
             python=client,
+            link=link,
             heap_kb=heap,
             mean=kilobytes * 1000,
             results_path=results,
         ),
         command.SoakError,
         command.PeerError,
+        LinkError,
         CompileError,
     )
 

@@ -88,6 +88,11 @@ class Link:
         self._stream = self.inner.stream()
         return self if self.room and self._stream else self._stream
 
+    def why(self, error):
+        """What the link makes of an error before CONNACK."""
+        why = getattr(self.inner, "why", None)
+        return why(error) if why else None
+
     def wait(self, ms, out):
         """Counts, and waits."""
         self.waited += ms
@@ -121,7 +126,17 @@ class FaultEnv(Env):
 
     def __init__(self, options):
         super().__init__(options)
+        self.over = options["link"]
         self.long = options["long"] == "1"
+        self._tls = None
+        if self.over == "tls":
+            from flatmq.stream_tls import TLS
+            from flatmq.unload import unload
+
+            # As after a failed handshake on top of other losses: what is kept of that is kept now.
+            __import__("flatmq.stream_tls_errors")
+            unload("stream_tls_errors")
+            self._tls = TLS(ca=options["ca"])
         self.up = [self.name(b"up/" + q) for q in (b"0", b"1", b"2")]
         self.down = [self.name(b"down/" + q) for q in (b"0", b"1", b"2")]
         self.got = [0, 0, 0]  # messages delivered, by QoS
@@ -141,12 +156,18 @@ class FaultEnv(Env):
 
     # A client
 
+    def way(self, host, port):
+        """A link of the kind that the table names."""
+        if self._tls:
+            return self._tls.link(host, port)
+        return TCP(host, port)
+
     def client(self, name, **options):
         """A client that has not started, on a link that is watched."""
         options.setdefault("clean_session", False)
         options.setdefault("on_dropped", self.drops)
         port = options.pop("port", self.port)
-        options["link"] = link = Link(TCP(options.pop("host", self.host), port))
+        options["link"] = link = Link(self.way(options.pop("host", self.host), port))
         client = super().client(name, **options)
         getattr(client, "ping")  # noqa: B009 (loads it)
         for i in range(9):  # as many topic names as it remembers, and one: so much memory it keeps

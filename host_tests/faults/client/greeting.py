@@ -32,7 +32,7 @@ def tcp_is_never_answered(env, client):
     good = link.inner
     port = int(env.ask("blackhole").split()[-1])
     good.close()
-    link.inner = env.TCP(env.host, port)
+    link.inner = env.way(env.host, port)
     env.fault()
     env.loses(client, "timeout")
     env.accepted(client, 1)

@@ -1,4 +1,4 @@
-"""The device of the soak: `device.py HOST PORT CLIENT_ID PREFIX MESSAGES`.
+"""The device of the soak: `device.py HOST PORT CLIENT_ID PREFIX MESSAGES LINK TIMEOUT CA`.
 
 Runs in either interpreter with lib on its path. It publishes when there is room, polls, and
 keeps the books on what comes in with one number per QoS: order is strict, so a number that is
@@ -28,7 +28,7 @@ POLL_MS = 20
 SLOW_MS = 2 * POLL_MS  # a poll that took longer did not get the processor, or worse
 REPORT_MS = 250
 TWICE = 8  # numbers of messages at QoS 2 that came twice; more are only counted
-KINDS = ("closed", "timeout", "refused", "protocol", "resource")
+KINDS = ("closed", "timeout", "refused", "protocol", "resource", "tls")
 
 
 def held():
@@ -176,7 +176,9 @@ class Device:
             self.losses = client.stats.losses
             if client.error:
                 self.kinds[KINDS.index(client.error.kind)] += 1
-                if client.error.kind in KINDS[2:]:
+                if client.error.kind == "tls":  # as it is when a handshake is broken off
+                    say("@handshake", client.error)
+                elif client.error.kind in KINDS[2:]:
                     say("@error", client.error)
         # What was left from before the loss goes first, and takes memory until it has gone.
         fresh = self.last or client.stats.connects != self._connects
@@ -217,17 +219,30 @@ class Device:
             self.turn()
 
 
+def way(link, host, port, ca):
+    """The arguments of a client that say which way it goes to the broker."""
+    tls = None
+    if ca:
+        from flatmq.stream_tls import TLS
+
+        tls = TLS(ca=ca)
+    if link.startswith("websocket"):
+        from flatmq.stream_websocket import WebSocket
+
+        return {"link": WebSocket(host, port, tls=tls)}
+    return {"host": host, "port": port, "tls": tls}
+
+
 def main():
     """Runs the soak and tells what came of it."""
-    host, port, client_id, prefix, messages = sys.argv[1:6]
+    host, port, client_id, prefix, messages, link, timeout, ca = sys.argv[1:9]
     prefix = prefix.encode()
     books = Books()
     client = Client(
         client_id.encode(),
-        host,
-        int(port),
+        **way(link, host, int(port), ca),
         keepalive=1,
-        timeout=1,
+        timeout=int(timeout),
         clean_session=False,
         tx_size=1024,
         rx_size=512,
@@ -246,6 +261,13 @@ def main():
     import flatmq.resend
     import flatmq.show
 
+    if ca:
+        # As after a failed handshake on top of other losses: what is kept of that is kept now.
+        import flatmq.refused
+        import flatmq.stream_tls_errors
+        from flatmq.unload import unload
+
+        unload("stream_tls_errors", "refused")
     client.start()
     while None in [subscription.granted for subscription in wanted]:
         client.poll(POLL_MS)

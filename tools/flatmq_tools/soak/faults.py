@@ -11,20 +11,27 @@ from .republished import Republished
 
 KINDS: tuple[Fault, ...] = ("cut", "silence", "reset", "stall")
 _EARLY = 0.2  # of the connections, which end during CONNECT or while messages are sent again,
-_EARLY_BYTES = 600  # within so many bytes
+_EARLY_BYTES = 600  # within so many bytes that are not of the handshake
 OLDEST = 5.0  # seconds after which a fault happens though the bytes have not passed
 
 
 class Faults:
     """The plan of a `seed`: one kind after the other, each after a number of bytes in one of the
     two directions, which mostly ends inside a packet; `mean` bytes, half or one and a half times
-    as many. What passes later than OLDEST does not count."""
+    as many. What passes later than OLDEST does not count.
 
-    def __init__(self, seed: int, mean: int) -> None:
+    handshake: bytes that pass either way before CONNECT, about. clear: the bytes are MQTT packets;
+    else `republished` cannot be known, and stays empty.
+    """
+
+    def __init__(self, seed: int, mean: int, handshake: int = 0, clear: bool = True) -> None:
         self.happened: Counter[str] = Counter()
+        self.early = 0  # connections that end before or soon after CONNECT
         self.republished = Republished()
         self._random = random.Random(seed)
         self._mean = mean
+        self._early = _EARLY_BYTES + handshake
+        self._clear = clear
         self._since = time.monotonic()  # the newest connection is there
         self._count = 0
         self._struck = False  # it had a fault because of its age
@@ -32,9 +39,10 @@ class Faults:
     def rules(self, count: int) -> Rules:
         """The rules of connection `count`, for the proxy."""
         early = self._random.random() < _EARLY
-        low, high = (1, _EARLY_BYTES) if early else (self._mean // 2, self._mean * 3 // 2)
+        self.early += early
+        low, high = (1, self._early) if early else (self._mean // 2, self._mean * 3 // 2)
         way = Way(self._random.randint(low, high), KINDS[count % len(KINDS)])
-        tap = self.republished.connection()
+        tap = self.republished.connection() if self._clear else None
         if self._random.random() < 0.5:
             return Rules(up=way, tap=tap)
         return Rules(down=way, tap=tap)

@@ -11,7 +11,7 @@ from .books import Books
 # ms: a poll that waits for a link that fell silent does so until somebody else ends it; one that
 # only did not get the processor comes back long before.
 HANG = 5000
-REASONS = ("closed", "timeout", "refused", "protocol", "resource")  # kinds of MQTTError
+REASONS = ("closed", "timeout", "refused", "protocol", "resource", "tls")  # kinds of MQTTError
 
 
 @dataclass(frozen=True)
@@ -38,8 +38,10 @@ def _exactly(name: str, wanted: Sequence[int], *values: int) -> Figure:
 
 class Verdict:
     """Of `messages` each way: `sent` by the desk, its `books`, what the device `told` at its end
-    by name, the numbers of the QoS 2 messages that the broker has `republished`, and the
-    `seconds` from the first message to the last."""
+    by name, the numbers of the QoS 2 messages that the broker has `republished`, or how many if
+    the numbers are not known, and the `seconds` from the first message to the last. Over TLS, at
+    most `broken_off` handshakes met a fault; None over other links.
+    """
 
     def __init__(
         self,
@@ -47,12 +49,13 @@ class Verdict:
         sent: int,
         books: Books,
         told: Mapping[str, Sequence[int]],
-        republished: Set[int],
+        republished: Set[int] | int,
         seconds: float,
+        broken_off: int | None = None,
     ) -> None:
         self.figures = [
             *_messages(messages, sent, books, told, republished),
-            *_connections(books, told),
+            *_connections(books, told, broken_off),
             *_memory(told),
             _shown("seconds", round(seconds)),
             _shown("messages per second, each way", round(messages / seconds)),
@@ -69,7 +72,7 @@ def _messages(
     sent: int,
     books: Books,
     told: Mapping[str, Sequence[int]],
-    republished: Set[int],
+    republished: Set[int] | int,
 ) -> list[Figure]:
     """Two numbers each: from the device to the desk, and from the desk to the device."""
     up = books.arrivals
@@ -79,7 +82,10 @@ def _messages(
     lost = [plan.count(messages, qos) - came[qos] for qos in plan.QOS]
     both = (0, 0)
     # Twice at the device, and twice from the broker, which had sent PUBREL in between: not ours.
-    theirs = sum(number in republished for number in told["twice"])
+    if isinstance(republished, int):
+        theirs = min(republished, again[2])
+    else:
+        theirs = sum(number in republished for number in told["twice"])
     return [
         _exactly("sent", (messages, messages), told["sent"][0], sent),
         _shown("received", books.came, sum(came)),
@@ -97,7 +103,9 @@ def _messages(
     ]
 
 
-def _connections(books: Books, told: Mapping[str, Sequence[int]]) -> list[Figure]:
+def _connections(
+    books: Books, told: Mapping[str, Sequence[int]], broken_off: int | None
+) -> list[Figure]:
     connects, losses, resent, renewed = told["stats"]
     strays, skipped, unrouted = told["odd"]
     kinds = dict(zip(REASONS, told["kinds"], strict=True))
@@ -118,6 +126,7 @@ def _connections(books: Books, told: Mapping[str, Sequence[int]]) -> list[Figure
         Figure("reconnects", f"{connects - 1:,}", "1 or more", connects > 1),
         _shown("connections lost, or not made", losses),
         _shown("… closed / timed out", kinds["closed"], kinds["timeout"]),
+        *_handshakes(kinds["tls"], broken_off),
         _exactly(
             "… refused / for a broken rule / for lack of room",
             (0, 0, 0),
@@ -133,6 +142,14 @@ def _connections(books: Books, told: Mapping[str, Sequence[int]]) -> list[Figure
         _shown("polls that took longer than 40 ms", slow),
         _exactly("file descriptors before / after", (before, before), before, after),
     ]
+
+
+def _handshakes(failed: int, broken_off: int | None) -> list[Figure]:
+    """A handshake fails when the link breaks in it, and for no other reason."""
+    if broken_off is None:
+        return []
+    wanted = f"up to {broken_off:,}"
+    return [Figure("… in the TLS handshake", f"{failed:,}", wanted, failed <= broken_off)]
 
 
 def _memory(told: Mapping[str, Sequence[int]]) -> list[Figure]:

@@ -1,0 +1,138 @@
+"""A mosquitto that listens for one more link beside TCP: TLS, WebSocket, or both.
+
+The soak and the fault table run the client over each of them.
+"""
+
+from __future__ import annotations
+
+import datetime
+import ipaddress
+import socket
+import tempfile
+import time
+from pathlib import Path
+
+from . import broker
+
+LINKS = ("tcp", "tls", "websocket", "websocket+tls")
+_TRIES = 5  # a port that was free may be taken before mosquitto binds it
+_DAY = datetime.timedelta(days=1)
+
+
+class LinkError(RuntimeError):
+    """The link cannot be made; the text says what to do."""
+
+
+class Listening:
+    """A mosquitto on loopback: `broker` speaks plain TCP, `port` is that of the link, and `ca` the
+    file with the certificate to trust, in DER; "" without TLS. As a context manager, it is
+    stopped at the end of the block.
+
+    port, link_port: 0 takes a free one. extra, persistence, output: as in `broker.mosquitto`.
+    Raises LinkError, and BrokerError if mosquitto is missing or ends.
+    """
+
+    def __init__(
+        self,
+        link: str,
+        *,
+        port: int = 0,
+        link_port: int = 0,
+        persistence: bool = False,
+        extra: str = "",
+        output: int | None = None,
+    ) -> None:
+        self.ca = ""
+        self._folder = tempfile.TemporaryDirectory(prefix="flatmq-link-")
+        lines = ""
+        if link.startswith("websocket"):
+            lines += "protocol websockets\n"
+        if link.endswith("tls"):
+            folder = Path(self._folder.name)
+            _certify(folder)
+            self.ca = str(folder / "broker.der")
+            lines += f"certfile {folder / 'broker.pem'}\nkeyfile {folder / 'broker.key'}\n"
+        for left in reversed(range(_TRIES)):
+            self.port = (link_port or broker.free_port()) if lines else 0
+            listener = f"listener {self.port} {broker.LOOPBACK}\n{lines}" if lines else ""
+            try:
+                self.broker = broker.mosquitto(
+                    port=port,
+                    persistence=persistence,
+                    extra=f"{extra}\n{listener}",
+                    output=output,
+                )
+                break
+            except broker.BrokerError:
+                if not left or link_port or not lines:
+                    self._folder.cleanup()
+                    raise
+        self.port = self.port or self.broker.port
+        try:
+            self.wait()
+        except BaseException:
+            self.stop()
+            raise
+
+    def wait(self) -> None:
+        """Return once the link's port accepts connections; mosquitto may open it last."""
+        deadline = time.monotonic() + broker.START_TIMEOUT
+        while True:
+            try:
+                socket.create_connection((self.broker.host, self.port), timeout=2).close()
+                return
+            except OSError as error:
+                if time.monotonic() > deadline:
+                    raise LinkError(
+                        f"mosquitto does not listen at {self.port}: {error}"
+                    ) from error
+                time.sleep(0.01)
+
+    def stop(self) -> None:
+        """End it and remove its files."""
+        self.broker.stop()
+        self._folder.cleanup()
+
+    def __enter__(self) -> Listening:
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        self.stop()
+
+
+def _certify(folder: Path) -> None:
+    """Write a certificate for loopback, signed by itself, as broker.pem and broker.der, and its
+    key as broker.key: P-256, valid for a month."""
+    try:
+        from cryptography import x509
+        from cryptography.hazmat.primitives import hashes
+        from cryptography.hazmat.primitives.asymmetric import ec
+        from cryptography.hazmat.primitives.serialization import (
+            Encoding,
+            NoEncryption,
+            PrivateFormat,
+        )
+        from cryptography.x509.oid import NameOID
+    except ImportError as error:
+        raise LinkError(f"{error}: pip install 'flatmq[soak]'") from error
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
+    now = datetime.datetime.now(datetime.timezone.utc)
+    here = x509.IPAddress(ipaddress.ip_address(broker.LOOPBACK))
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - _DAY)
+        .not_valid_after(now + 30 * _DAY)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .add_extension(x509.SubjectAlternativeName([here]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    (folder / "broker.pem").write_bytes(certificate.public_bytes(Encoding.PEM))
+    (folder / "broker.der").write_bytes(certificate.public_bytes(Encoding.DER))
+    (folder / "broker.key").write_bytes(
+        key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    )
