@@ -54,7 +54,7 @@ class Station:
         security = self._clock = None
         port = broker["port"]
         if not link:
-            security, self._clock = _secured(broker["tls"])
+            security, self._clock = _secured(broker.get("tls"))
         if security and port == _PORT:
             port = _TLS_PORT
         self.client = Client(
@@ -300,7 +300,7 @@ class Station:
 def _secured(told):
     """The TLS of the settings, and the clock that it needs; None for what is not there. Only what
     is used is loaded."""
-    if not (told["ca"] or told["pin"]):
+    if not (told and (told["ca"] or told["pin"])):
         return None, None
     from flatmq.stream_tls import TLS
 
