@@ -48,6 +48,7 @@ MAY_BE_ON_HEAP = {
     "refused": {"lost.<genexpr>", "OneByOne._set_aside"},
     "resend": {"Resend.lost", "set_aside"},
     "senml": {"Pack.__init__", "Pack.__init__.<listcomp>", "_check_name"},
+    "sas": {"SAS.static string 9", "_quoted"},  # __call__; once for each connection
     "setup": {"options", "connect", "set_will"},
     "show": {"_numbers.<listcomp>", "explained"},
     "spool": {"Spool.__init__"},
