@@ -40,14 +40,14 @@ def load(*needed: str, path: str = PATH) -> dict:
     return _table(path, "", _read(path), KEYS, needed)
 
 
-def _table(path, prefix, told, keys, needed):
-    for key in told:
+def _table(path, prefix, given, keys, needed):
+    for key in given:
         if key not in keys:
             raise SettingsError(f"{path}: {prefix}{key} is not known, there is {_names(keys)}")
     settings = {}
     for key, default in keys.items():
         name = prefix + key
-        value = told.get(key)
+        value = given.get(key)
         if isinstance(default, dict):
             if value is not None and not isinstance(value, dict):
                 raise SettingsError(f"{path}: {name} has to be an object in braces")
@@ -67,14 +67,14 @@ def _table(path, prefix, told, keys, needed):
 def _read(path):
     try:
         with open(path) as f:
-            told = json.load(f)
+            given = json.load(f)
     except OSError:
         raise SettingsError(f"{path} is missing: copy settings.example.json there") from None
     except ValueError:
         raise SettingsError(f"{path} is not JSON") from None
-    if not isinstance(told, dict):
+    if not isinstance(given, dict):
         raise SettingsError(f"{path} has to be an object in braces")
-    return told
+    return given
 
 
 def _check(path, name, value, default):

@@ -297,20 +297,20 @@ class Station:
             self._led.value(1 if on else 0)
 
 
-def _secured(told):
+def _secured(table):
     """The TLS of the settings, and the clock that it needs; None for what is not there. Only what
     is used is loaded."""
-    if not (told and (told["ca"] or told["pin"])):
+    if not (table and (table["ca"] or table["pin"])):
         return None, None
     from flatmq.stream_tls import TLS
 
     clock = None
-    if told["ca"]:
+    if table["ca"]:
         from clock import Clock
 
-        clock = Clock(told["ntp"])
-    pin = tuple(told["pin"].split(",")) if told["pin"] else None
-    return TLS(told["ca"], told["cert"], told["key"], pin), clock
+        clock = Clock(table["ntp"])
+    pin = tuple(table["pin"].split(",")) if table["pin"] else None
+    return TLS(table["ca"], table["cert"], table["key"], pin), clock
 
 
 def _own_name(kind):

@@ -407,9 +407,9 @@ async def broker_away_at_start(env):
 
 
 async def a_message_that_is_set_aside(env):
-    """publish() raises if the message is given up, and tells on_dropped."""
-    told = []
-    client = env.client(b"drop", on_dropped=lambda *a: told.append(a))
+    """publish() raises if the message is given up, and on_dropped is called."""
+    dropped = []
+    client = env.client(b"drop", on_dropped=lambda *a: dropped.append(a))
     sending = asyncio.create_task(client.publish(env.name(b"drop"), b"1", 1))
     await env.until("its record", lambda: client.core.count)
     packet_id = client.core.last_id
@@ -422,7 +422,7 @@ async def a_message_that_is_set_aside(env):
         else:
             raise AssertionError("nothing was raised")
         wanted = [(packet_id, env.name(b"drop"))]
-        env.equal([(each[0], bytes(each[1])) for each in told], wanted, "on_dropped")
+        env.equal([(each[0], bytes(each[1])) for each in dropped], wanted, "on_dropped")
         await env.soon(client.publish(env.name(b"drop"), b"2", 1))
 
 

@@ -50,7 +50,7 @@ def _run(name: str, scenario: str, proxy: Proxy) -> list[list[str]]:
                 raise AssertionError(f"the scenario asks for something unknown: {words}")
         return "done"
 
-    told: list[list[str]] = []
+    printed: list[list[str]] = []
     converse(
         [
             *interpreter_command(name, HEAP),
@@ -63,9 +63,9 @@ def _run(name: str, scenario: str, proxy: Proxy) -> list[list[str]]:
         interpreter.environment(library(name), HERE),
         DEADLINE,
         carry_out,
-        told.append,
+        printed.append,
     )
-    return told
+    return printed
 
 
 @pytest.mark.parametrize("python", ["cpython", "micropython"])
@@ -78,8 +78,8 @@ def test_scenario(scenario: str, python: str, proxy: Proxy) -> None:
 
 @pytest.mark.parametrize("python", ["cpython", "micropython"])
 def test_an_idle_client_sleeps(python: str, proxy: Proxy) -> None:
-    told = _run(python, "idle_turns", proxy)
-    (turns,) = [int(words[1]) for words in told if words[0] == "@turns"]
+    printed = _run(python, "idle_turns", proxy)
+    (turns,) = [int(words[1]) for words in printed if words[0] == "@turns"]
     # In two seconds: 20 ms each, and never more. On a busy machine there are fewer.
     assert 1 <= turns <= 110
 
