@@ -5,8 +5,6 @@ The soak and the fault table run the client over each of them.
 
 from __future__ import annotations
 
-import datetime
-import ipaddress
 import socket
 import tempfile
 import time
@@ -16,7 +14,6 @@ from . import broker
 
 LINKS = ("tcp", "tls", "websocket", "websocket+tls")
 _TRIES = 5  # a port that was free may be taken before mosquitto binds it
-_DAY = datetime.timedelta(days=1)
 
 
 class LinkError(RuntimeError):
@@ -48,10 +45,13 @@ class Listening:
         if link.startswith("websocket"):
             lines += "protocol websockets\n"
         if link.endswith("tls"):
-            folder = Path(self._folder.name)
-            _certify(folder)
-            self.ca = str(folder / "broker.der")
-            lines += f"certfile {folder / 'broker.pem'}\nkeyfile {folder / 'broker.key'}\n"
+            try:
+                from . import loopback_certificate as made
+            except ImportError as error:
+                raise LinkError(f"{error}: pip install 'flatmq[soak]'") from error
+            folder = made.write(Path(self._folder.name))
+            self.ca = str(folder / made.AUTHORITY)
+            lines += f"certfile {folder / made.CHAIN}\nkeyfile {folder / made.KEY}\n"
         for left in reversed(range(_TRIES)):
             self.port = (link_port or broker.free_port()) if lines else 0
             listener = f"listener {self.port} {broker.LOOPBACK}\n{lines}" if lines else ""
@@ -98,41 +98,3 @@ class Listening:
 
     def __exit__(self, *_exception: object) -> None:
         self.stop()
-
-
-def _certify(folder: Path) -> None:
-    """Write a certificate for loopback, signed by itself, as broker.pem and broker.der, and its
-    key as broker.key: P-256, valid for a month."""
-    try:
-        from cryptography import x509
-        from cryptography.hazmat.primitives import hashes
-        from cryptography.hazmat.primitives.asymmetric import ec
-        from cryptography.hazmat.primitives.serialization import (
-            Encoding,
-            NoEncryption,
-            PrivateFormat,
-        )
-        from cryptography.x509.oid import NameOID
-    except ImportError as error:
-        raise LinkError(f"{error}: pip install 'flatmq[soak]'") from error
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
-    now = datetime.datetime.now(datetime.timezone.utc)
-    here = x509.IPAddress(ipaddress.ip_address(broker.LOOPBACK))
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - _DAY)
-        .not_valid_after(now + 30 * _DAY)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .add_extension(x509.SubjectAlternativeName([here]), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    (folder / "broker.pem").write_bytes(certificate.public_bytes(Encoding.PEM))
-    (folder / "broker.der").write_bytes(certificate.public_bytes(Encoding.DER))
-    (folder / "broker.key").write_bytes(
-        key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    )
