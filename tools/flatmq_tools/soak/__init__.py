@@ -70,7 +70,7 @@ EVERY = 60.0  # seconds between two lines where there is no terminal
 WIDTH = 110  # columns where there is no terminal
 HERE = Path(__file__).parent
 LIBRARY = Path(flatmq.__file__).parent  # the client that is put to the test
-SCRIPT = ("device", "plan")
+SCRIPT = ("device", "plan", "ways")
 
 # mosquitto 2.0.11 keeps the order of what it sends only when nothing waits for room in flight,
 # hence no limit; the soak limits what is on its way itself (plan.LEAD). Its log of every packet

@@ -219,28 +219,19 @@ class Device:
             self.turn()
 
 
-def way(link, host, port, ca):
-    """The arguments of a client that say which way it goes to the broker."""
-    tls = None
-    if ca:
-        from flatmq.stream_tls import TLS
-
-        tls = TLS(ca=ca)
-    if link.startswith("websocket"):
-        from flatmq.stream_websocket import WebSocket
-
-        return {"link": WebSocket(host, port, tls=tls)}
-    return {"host": host, "port": port, "tls": tls}
-
-
 def main():
     """Runs the soak and tells what came of it."""
     host, port, client_id, prefix, messages, link, timeout, ca = sys.argv[1:9]
     prefix = prefix.encode()
     books = Books()
+    way = {"host": host, "port": int(port)}
+    if link != "tcp":
+        import ways
+
+        way = ways.arguments(link, host, int(port), ca)
     client = Client(
         client_id.encode(),
-        **way(link, host, int(port), ca),
+        **way,
         keepalive=1,
         timeout=int(timeout),
         clean_session=False,
@@ -262,12 +253,7 @@ def main():
     import flatmq.show
 
     if ca:
-        # As after a failed handshake on top of other losses: what is kept of that is kept now.
-        import flatmq.refused
-        import flatmq.stream_tls_errors
-        from flatmq.unload import unload
-
-        unload("stream_tls_errors", "refused")
+        ways.warm_up()
     client.start()
     while None in [subscription.granted for subscription in wanted]:
         client.poll(POLL_MS)
