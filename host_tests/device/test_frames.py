@@ -82,6 +82,7 @@ MAY_BE_ON_HEAP = {
     "stream_tls_pin": {"digests"},
     "stream_uart": {"<module>"},  # once, when it is imported
     "stream_websocket": {"WebSocket.__init__"},
+    "stream_websocket_upgrade": {"Upgrade.static string 149"},  # step
     "umqtt": {
         "MQTTClient.__init__",
         "MQTTClient._prepare",
@@ -89,7 +90,6 @@ MAY_BE_ON_HEAP = {
     },
     "umqtt_robust": {"MQTTClient.reconnect"},
     "umqtt_tls": {"_settings"},
-    "upgrade": {"Upgrade.static string 149"},  # step
     "writer": {"writing"},
     "wire": {"field", "packet"},
 }

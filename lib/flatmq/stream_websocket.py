@@ -73,8 +73,8 @@ class WebSocket:
         link: "Any" = None,
     ) -> None:
         from .setup import tcp
+        from .stream_websocket_upgrade import check
         from .unload import unload
-        from .upgrade import check
         from .wire import number
 
         check(host, path)
@@ -93,7 +93,7 @@ class WebSocket:
             self._where += f":{port}"
         self._masks = not tls
         self._link = link or (tls.link(host, port) if tls else tcp(host, port))
-        unload("setup", "wire", "topic", "upgrade")
+        unload("setup", "wire", "topic", "stream_websocket_upgrade")
         self._one = bytearray(1)
         self._two = bytearray(2)
         self._control = bytearray(_SHORT)  # payload of the last control frame, or of the next
@@ -125,7 +125,7 @@ class WebSocket:
 
     def connect(self) -> None:
         """Begin to connect."""
-        from .upgrade import Upgrade
+        from .stream_websocket_upgrade import Upgrade
 
         self._upgrade = Upgrade(self._where, self._path, not self._masks)
         self._link.connect()
@@ -143,7 +143,7 @@ class WebSocket:
         self._upgrade = None
         from .unload import unload
 
-        unload("upgrade")
+        unload("stream_websocket_upgrade")
         return self
 
     def wait(self, ms: int, out: bool) -> None:
@@ -158,7 +158,7 @@ class WebSocket:
         if it has nothing to say about it."""
         why = getattr(self._link, "why", None)
         if isinstance(error, OSError) and error.args and isinstance(error.args[0], str):
-            return None  # from `upgrade`, and not from below
+            return None  # from the upgrade, and not from below
         return why(error) if why else None
 
     def close(self) -> None:
