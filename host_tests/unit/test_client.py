@@ -51,7 +51,7 @@ class Inbox(list):
 @pytest.mark.parametrize(
     ("option", "value", "limits"),
     [
-        ("version", 5, "3 to 4"),
+        ("version", 6, "3 to 5"),
         ("keepalive", 65_536, "0 to 65535"),
         ("keepalive", -1, "0 to 65535"),
         ("tx_size", 15, "16 to"),

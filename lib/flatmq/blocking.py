@@ -47,6 +47,11 @@ def disconnect(self: "Client", timeout_ms: int = 1000) -> bool:
 
     Returns whether DISCONNECT has left; if not, the broker publishes the will.
     """
+    return leave(self, timeout_ms, b"\xe0\0")
+
+
+def leave(self: "Client", timeout_ms: int, packet: bytes) -> bool:
+    """Disconnect with that DISCONNECT."""
     end = ticks_add(clock.ticks_ms(), timeout_ms)
     asked = gone = False
     while self.state == "online":
@@ -54,8 +59,9 @@ def disconnect(self: "Client", timeout_ms: int = 1000) -> bool:
         if self.state != "online":
             break
         if not self.queued and not asked:
-            asked = True
-            self.answer(0xE0)
+            asked = self.queued = True
+            self.plain = False
+            self.urgent.append(packet)
             continue
         gone = asked and not self.queued
         # Closing with bytes unread would reset the connection, and what was sent with it.

@@ -28,13 +28,13 @@ MODULES = {
 }
 
 
-def method(client: "Client | None", name: str) -> "Any":
+def method(client: "Client | None", name: str, modules: "dict[str, str]" = MODULES) -> "Any":
     """Return the method `name` of a client; without one, the function. AttributeError if there is
-    none. A module with a function `bound` is not kept."""
-    if name not in MODULES:
+    none. `modules` says where they are. A module with a function `bound` is not kept."""
+    if name not in modules:
         raise AttributeError(f"Client has no attribute {name!r}")
     collect()  # what is loaded stays: behind garbage it would lie all over the heap
-    module = __import__("flatmq." + MODULES[name], None, None, (name,))
+    module = __import__("flatmq." + modules[name], None, None, (name,))
     if client is None:
         return getattr(module, name)
     from .unload import unload

@@ -11,13 +11,13 @@ class Chunks:
     """Large messages for the handlers of a `router` that take pieces."""
 
     def __init__(self, router: Router) -> None:
-        self._router = router
-        self._new = True  # it was not received before
-        self._taken = False  # somebody takes it
+        self.router = router
+        self.new = True  # it was not received before
+        self.taken = False  # somebody takes it
 
     def begin(self, t: int, have: int) -> "int | str":
         """Begin with a message: see `Router.begin`. Its payload comes to `piece`."""
-        m = self._router.message
+        m = self.router.message
         if m.first & 0xF0 != 0x30:
             return "larger than rx_size" if m.first == 0x90 else "length"
         n = t + 2
@@ -32,19 +32,20 @@ class Chunks:
             return "topic name > rx_size"
         m.size = m.end - n
         m.end = n
-        return self._take(t)
+        return self.take(t)
 
-    def _take(self, at):
-        """Begin with the message whose topic name and packet identifier lie from `at` to `end`."""
-        r = self._router
+    def take(self, at: int) -> "int | str":
+        """Begin with the message whose topic name has its length at `at`, and whose payload begins
+        at `end`. Returns where, or the rule that it breaks."""
+        r = self.router
         m = r.message
-        m.at = m.end - 2 if m.qos else m.end
+        m.at = at + 2 + (m.buf[at] << 8 | m.buf[at + 1])
         if r.find(at, m.at, True) < 0:
             return "not a topic name"
-        what = r.number()
-        if what is not None and what is not LATER:  # the answer comes with the last piece
+        what = self.number()
+        if what is not None:
             return what
-        self._new = m.qos < 2 or m.id not in r.client.received
+        self.new = m.qos < 2 or m.id not in r.client.received
         m.offset = 0
         # The name moves to where nothing is read to, and lasts until the last piece is handled.
         at = 0
@@ -56,17 +57,22 @@ class Chunks:
         m.topic_end = at
         return m.end
 
+    def number(self) -> "str | None":
+        """Read the packet identifier of the message. Returns the rule that it breaks."""
+        what = self.router.number()
+        return None if what is LATER else what  # the answer comes with the last piece
+
     def piece(self, at: int, end: int) -> "str | None":
         """Handle the next bytes of the payload. Returns None, or LATER."""
-        r = self._router
+        r = self.router
         m = r.message
         m.at = at
         m.end = end
         last = m.last
         if last and m.qos and r.client.answers > r.client.room:
             return LATER
-        if self._new:
-            self._taken = r.call(True)
+        if self.new:
+            self.taken = r.call(True)
         m.offset += end - at
         if last:
             m.offset = m.size = 0
@@ -74,8 +80,8 @@ class Chunks:
                 r.answer()
             if m.first & 14 == 8:
                 r.client.stats.dup0 += 1
-            if self._new and self._taken:
+            if self.new and self.taken:
                 r.client.stats.received += 1
-            elif self._new:
+            elif self.new:
                 r.client.stats.skipped += 1
         return None

@@ -46,7 +46,8 @@ def silent() -> "Iterator[None]":
 
 
 class Client(Session):
-    """An MQTT 3.1.1 (`version` 4) or 3.1 (`version` 3) client.
+    """An MQTT client: `version` 4 is MQTT 3.1.1, 3 is MQTT 3.1. 5 is MQTT 5, and None is MQTT 5
+    or 3.1.1, whichever the broker speaks: see `v5.Client5` for what these have besides.
 
     client_id      1 to 23 bytes in MQTT 3.1; in 3.1.1 up to 65,535, or none with clean_session
     host, port     where the broker is; the port is 1883, or 8883 with `tls`, unless given. A
@@ -125,7 +126,7 @@ class Client(Session):
             password: bytes | str | Callable[[], bytes | str] | None = None,
             keepalive: int = 60,
             clean_session: bool = True,
-            version: int = 4,
+            version: int | None = 4,
             tx_size: int = 1024,
             rx_size: int = 512,
             inflight: int = 8,
@@ -145,6 +146,13 @@ class Client(Session):
         ) -> None: ...
 
     else:
+
+        def __new__(cls, *args, **options):
+            if cls is Client and options.get("version", 4) in (5, None):
+                from .v5 import new
+
+                return new(args, options)
+            return object.__new__(cls)
 
         def __init__(self, *args, **options):
             from .setup import make

@@ -63,7 +63,7 @@ class Connection:
         self.stream: Any = None
         self._timeout = client.options["timeout"] * 1000
         # ms without a packet until PINGREQ: a quarter of the keep alive is left for the way.
-        self._interval = client.options["keepalive"] * 750 or _NEVER
+        self.interval = client.options["keepalive"] * 750 or _NEVER
         self._delay = client.options["retry_ms"]  # before the next try
         self._tries = 0
         self.make()
@@ -103,7 +103,7 @@ class Connection:
                     if ticks_diff(c.now, c.due) >= 0:
                         break
                 if self.stream:
-                    self._greet()
+                    self.greet()
                 else:
                     self.lost(None, "timeout", "connecting")
             except Exception as e:
@@ -111,7 +111,8 @@ class Connection:
                 self.lost(e, "resource" if what == "lookup" else "closed", what)
             yield True
 
-    def _greet(self):
+    def greet(self, other: "Any" = None) -> None:
+        """Send CONNECT over the stream, and have its answer handled. `other`: see `reading`."""
         c = self.client
         hello: Any = c.hello
         if hello is None:
@@ -120,23 +121,23 @@ class Connection:
             hello = hello_of(c.options, True)
         c.state = "greeting"
         c.outgoing = writer.writing(c, self.stream.write, hello)
-        c.incoming = reading(c, self.stream.readinto, self._greeted)
+        c.incoming = reading(c, self.stream.readinto, self.greeted, other)
         c.queued = True
         c.asked = False
 
-    def _greeted(self, flags, code):
+    def greeted(self, flags: int, code: int) -> "str | None":
         """Handle CONNACK (section 3.2). Returns the rule that it breaks, else None."""
         c = self.client
         version = c.options["version"]
         clean = c.options["clean_session"]
         if c.state != "greeting":
             return "a second CONNACK"
-        if version == 4 and (flags > 1 or (flags and (clean or code))):
+        if version != 3 and (flags > 1 or (flags and (clean or code))):
             return "flags"
         if code:
             self.lost(None, "refused", f"CONNACK: return code {code}", code)
             return None
-        c.session_present = version == 4 and flags == 1
+        c.session_present = version != 3 and flags == 1
         router = c.router
         if router and (router.subscriptions or router.requests):
             collect()  # see calls
@@ -148,7 +149,7 @@ class Connection:
         c.error = None
         c.state = "online"
         c.connected = True
-        c.due = ticks_add(c.now, min(self._interval, _STEADY))
+        c.due = ticks_add(c.now, min(self.interval, _STEADY))
         c.wrote = self._since = c.now
         if router:
             router.done = router.message.offset = router.message.size = 0
@@ -197,19 +198,19 @@ class Connection:
         if left <= 0 or not (c.large and c.large.sending):
             # Else PINGREQ waits for the end of the message; bytes that are taken show life, too.
             if c.asked:
-                left = min(self._timeout, self._interval) - ticks_diff(c.now, self._asked)
+                left = min(self._timeout, self.interval) - ticks_diff(c.now, self._asked)
                 if left <= 0:
                     self.lost(None, "timeout", "PINGRESP")
                     return
             else:
-                if ticks_diff(c.now, self._since) >= min(self._interval, _STEADY):
+                if ticks_diff(c.now, self._since) >= min(self.interval, _STEADY):
                     self._tries = 0
                     self._delay = c.options["retry_ms"]
                 left = max(ticks_diff(c.now, c.wrote), ticks_diff(c.now, c.heard))
-                left = self._interval - left
+                left = self.interval - left
         if left > 0:
             self._due_in(left)
-        elif self._interval != _NEVER:
+        elif self.interval != _NEVER:
             self.ping()
 
     def _due_in(self, ms):
@@ -225,7 +226,7 @@ class Connection:
             c.answer(0xC0)
         c.asked = True
         c.now = self._asked = clock.ticks_ms()
-        self._due_in(min(self._timeout, self._interval))
+        self._due_in(min(self._timeout, self.interval))
 
     def close(self) -> None:
         """Close the link; what ran on the connection is not touched again."""

@@ -3,7 +3,11 @@
 # Imported, a builtin is found at once; else only after a miss in the module.
 from builtins import len
 
-from .port import MICROPYTHON, Shown
+from .port import MICROPYTHON, Shown, const
+
+TYPE_CHECKING = const(0)
+if TYPE_CHECKING:
+    from .v5_router import Carried
 
 
 class Message(Shown):
@@ -27,6 +31,7 @@ class Message(Shown):
     payload: bytes  # allocates
     total: int  # the size of the whole payload in bytes, also if this is a piece of it
     last: bool  # whether the payload ends here
+    properties: "Carried"  # in MQTT 5: what it carries beside topic name and payload
 
     def __init__(self, buf: bytearray) -> None:
         self.buf = buf

@@ -54,23 +54,24 @@ class Pieces:
         self.at = 0
         self.failed: Any = None  # MQTTError, if the source cannot be read
         self._topic = b""
-        self._head = bytearray()  # the packet up to its payload
+        self.head = bytearray()  # the packet up to its payload
         self._payload: Any = None  # or what was read of it last, memoryview
         self._source: Any = None  # the file that it comes from
         self._scratch: Any = None  # what is read of a file, claimed with the first
-        self._size = self._done = 0  # bytes of the payload, and those that were handed over
+        self.size = self._done = 0  # bytes of the payload, and those that were handed over
         self._burst = 0
         self._tried = False  # on an earlier connection, so that DUP is due
         self._strikes = 0  # times in a row that the peer closed on it
 
-    def publish(self, head: int, topic: bytes, source) -> "int | None":
-        """Accept a PUBLISH whose first byte is `head`: see `Client.publish_from`."""
+    def publish(self, head: int, topic: bytes, source, block: bytes = b"") -> "int | None":
+        """Accept a PUBLISH whose first byte is `head`, with `block` before its payload: see
+        `Client.publish_from`."""
         s = self._session
         if s.pending:
             return None
         self._source = None
         if hasattr(source, "readinto"):
-            self._size = source.seek(0, 2)
+            self.size = source.seek(0, 2)
             self._source = source
             if self._scratch is None:
                 self._scratch = memoryview(bytearray(_PIECE))
@@ -81,8 +82,8 @@ class Pieces:
             except TypeError:
                 kind = type(source).__name__
                 raise TypeError(f"source must be a buffer, str or a file, not {kind}") from None
-            self._size = len(self._payload)
-        n = len(topic) + self._size + (4 if head & 6 else 2)
+            self.size = len(self._payload)
+        n = len(topic) + len(block) + self.size + (4 if head & 6 else 2)
         number("size of the packet", n, 0, 268435455)
         pid = s.next_id() if head & 6 else 0
         packet = bytearray(5)
@@ -91,7 +92,8 @@ class Pieces:
         packet.extend(bytes((len(topic) >> 8, len(topic) & 255)) + topic)
         if pid:
             packet.extend(bytes((pid >> 8, pid & 255)))
-        self._head = packet
+        packet.extend(block)
+        self.head = packet
         self._topic = topic
         s.ids[s.slots] = pid
         self._tried = False
@@ -109,17 +111,17 @@ class Pieces:
         if not self.begun:
             self.begun = True
             self._done = self.at = 0
-            self.data = self._head
+            self.data = self.head
             if self._tried and s.ids[s.slots]:
                 s.stats.resent += 1
                 if s.same:
-                    self._head[0] |= 8  # DUP
+                    self.head[0] |= 8  # DUP
                 else:
                     s.stats.renewed += 1
-                    self._head[0] &= 0xF7
+                    self.head[0] &= 0xF7
             self._tried = True
-            return len(self._head)
-        if self._done == self._size:
+            return len(self.head)
+        if self._done == self.size:
             self.begun = self.sending = False
             if not s.ids[s.slots]:
                 self._release()
@@ -128,7 +130,7 @@ class Pieces:
         if self._burst > _BURST:
             self._burst = 0
             return 0
-        n = min(_PIECE, self._size - self._done)
+        n = min(_PIECE, self.size - self._done)
         self.at = self._done
         if self._source is not None:
             self.at = 0
@@ -150,7 +152,7 @@ class Pieces:
     def _fail(self):
         from .client import MQTTError
 
-        text = f"source: ended after {self._done} of {self._size} bytes"
+        text = f"source: ended after {self._done} of {self.size} bytes"
         self.failed = MQTTError("resource", text)
         self._release()
         self.sending = True  # until the connection is closed: a part of the packet has left

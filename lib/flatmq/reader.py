@@ -14,10 +14,14 @@ LATER = "later"
 
 
 def reading(
-    s: "Client", read: "Callable[[Any], int | None]", greeted: "Callable[[int, int], str | None]"
+    s: "Client",
+    read: "Callable[[Any], int | None]",
+    greeted: "Callable[[int, int], str | None]",
+    other: "Callable[[int, int, int], str | None] | None" = None,
 ) -> "Iterator[Any]":
     """Read with `read(buf)` and handle what came in for a client's session. The first packet must
-    be CONNACK, whose flags and return code go to `greeted`.
+    be CONNACK, whose flags and return code go to `greeted`. In MQTT 5 all packets but PUBLISH go
+    to `other(first, at, end)`, and the first one may be AUTH.
 
     Each step yields None if nothing came in, True if something did, and else why it stopped: a
     text, if a rule was broken; what `read` raised, or 0 from it for the end of the stream; while
@@ -60,9 +64,11 @@ def reading(
         have = size + what
         s.heard = s.now
         s.asked = False
-        if greeting and buf[at] != 0x20:
-            yield "CONNACK is not first"
-        greeting = False
+        if greeting:
+            if buf[at] == 0x20:
+                greeting = False
+            elif buf[at] != 0xF0 or not other:
+                yield "CONNACK is not first"
         while at < have:
             what = None
             s.busy = True
@@ -113,6 +119,8 @@ def reading(
                     if router is None:
                         router = s.load()
                     what = router.publish(first, t, end)
+                elif other:
+                    what = other(first, t, end)
                 elif first != 0xD0 or n:  # else PINGRESP
                     pid = buf[t] << 8 | buf[t + 1]
                     if n < 2 or (n > 2 and first != 0x90):

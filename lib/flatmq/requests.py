@@ -19,6 +19,7 @@ def packet(r):
     """Return the SUBSCRIBE or UNSUBSCRIBE (sections 3.8 and 3.10)."""
     r.asked = r.filters
     body = bytearray((r.id >> 8, r.id & 255))
+    body.extend(r.head)
     for f in r.filters:
         body.extend(bytes((len(f) >> 8, len(f) & 255)) + f)
         if r.handler is not None:
@@ -86,7 +87,10 @@ def answered(router: "Router", first: int, data: bytes) -> "bool | str":
     Returns whether it was waited for, or the rule that it breaks."""
     pid = data[0] << 8 | data[1]
     codes = data[2:]
-    if first == 0x90 and (not codes or any(c > 2 and c != 128 for c in codes)):
+    if first == 0x90 and not codes:
+        return "return codes"
+    # Those of MQTT 5 have been checked.
+    if router.client.options["version"] in (3, 4) and any(c > 2 and c != 128 for c in codes):
         return "return codes"
     for r in router.requests:
         if r.id == pid:

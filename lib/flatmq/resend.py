@@ -16,7 +16,7 @@ _DUP = const(8)
 _VOID = const(0x36)  # the first byte of a packet that never goes: a PUBLISH at QoS 3
 
 
-def _stop(buf, at):
+def stop_of(buf: "memoryview", at: int) -> int:
     """Return where the packet at `at` ends."""
     n = shift = 0
     while True:
@@ -95,7 +95,7 @@ def recount(s: Session) -> None:
     at = s.at
     sent = s.past.sent if s.past else at + s.part if s.part else -1
     while at != s.end:
-        stop = _stop(s.buf, at)
+        stop = stop_of(s.buf, at)
         if at <= sent < stop:
             sent = -1
         if sent < 0 and s.buf[at] & 0xF6 == 0x30:
@@ -121,7 +121,7 @@ class Resend:
     """
 
     def __init__(self, session: Session) -> None:
-        self._session: Any = session  # or a client, which can ping
+        self.session: Any = session  # or a client, which can ping
         self.sent = -1
         self._mark = session.end
         self._cut = False  # the packet that is being written was cut by an earlier connection
@@ -133,7 +133,7 @@ class Resend:
 
     def wrapped(self) -> None:
         """The end of the ring has moved to its start."""
-        end = self._session.end
+        end = self.session.end
         if self.sent == end:
             self.sent = 0
         if self._mark == end:
@@ -141,14 +141,14 @@ class Resend:
 
     def forget(self) -> None:
         """The broker has forgotten the session: no message is past PUBREC any more."""
-        s = self._session
+        s = self.session
         for i in range(s.slots):
             s.waits[i] = min(s.waits[i], _PUBREC)
 
     def lost(self, closed: bool) -> int:
         """A connection has ended, `closed` by the peer or not. Returns where the message begins
         that is to be set aside, -1 if there is none."""
-        s = self._session
+        s = self.session
         written = s.at + s.part
         doomed = -1
         if closed:
@@ -175,7 +175,7 @@ class Resend:
         while at != s.end:  # requests: whoever made them puts them in again
             if s.buf[at] & 0xF0 != 0x30:
                 s.buf[at] = _VOID
-            at = _stop(s.buf, at)
+            at = stop_of(s.buf, at)
             if at == s.top:
                 at = 0
         return doomed
@@ -188,11 +188,11 @@ class Resend:
 
     def skip(self) -> None:
         """Move the cursor past what does not go again, to make room while offline."""
-        s = self._session
+        s = self.session
         while s.at != self._mark and s.at not in s.offs and s.buf[s.at] == _VOID:
             if self.sent == s.at:
                 self.sent = -1
-            stop = _stop(s.buf, s.at)
+            stop = stop_of(s.buf, s.at)
             if s.at < self.sent < stop:
                 self.sent = -1
             s.at = 0 if stop == s.top else stop
@@ -200,11 +200,11 @@ class Resend:
     def _in_flight(self, written):
         """Return where the one message begins that has left, at least in part, and is not
         settled; -1 if there is none, or are several."""
-        s = self._session
+        s = self.session
         found = -1
         at = s.tail
         while at != written:
-            stop = _stop(s.buf, at)
+            stop = stop_of(s.buf, at)
             cut = at < written < stop
             if at in s.offs or (cut and not s.buf[at] & 6):
                 if found >= 0:
@@ -218,7 +218,7 @@ class Resend:
     def next(self) -> int:
         """Return the size of the packet at the cursor, which goes next. 0: none goes now, or
         there are no more, and `session.past` is None."""
-        s = self._session
+        s = self.session
         if s.answers or self._alone in s.offs:
             return 0
         if self._single:
@@ -238,13 +238,16 @@ class Resend:
             self.sent = -1
         while s.at != self._mark:
             at = s.at
-            stop = _stop(s.buf, at)
+            stop = stop_of(s.buf, at)
             if self.sent == at:
                 self.sent = -1
             cut = at < self.sent < stop
-            if self._goes(at, cut):
+            goes = self.goes(at, cut)
+            if goes:
                 self._cut = cut
                 return stop - at
+            if goes is None:
+                return 0
             if cut:
                 self.sent = -1
             s.at = 0 if stop == s.top else stop
@@ -253,9 +256,10 @@ class Resend:
         s.past = None
         return 0
 
-    def _goes(self, at, cut):
-        """Whether the packet at `at` is to be sent; makes it ready."""
-        s = self._session
+    def goes(self, at: int, cut: bool) -> "bool | None":
+        """Whether the packet at `at` is to be sent; makes it ready. None: it has to wait, and so
+        has what is behind it."""
+        s = self.session
         first = s.buf[at]
         if at not in s.offs:  # a request, a QoS 0 message, or one that is settled
             return first != _VOID and (first > 0x3F or not first & 6) and (cut or self.sent < 0)

@@ -27,8 +27,12 @@ class Subscription(Shown):
     filters that were unsubscribed from.
 
     `granted` is None until SUBACK (section 3.9). Then it has one byte for each filter: the QoS
-    that the broker grants, or 0x80 if it refuses. After UNSUBACK it is empty.
+    that the broker grants, or 0x80 if it refuses; a reason code in MQTT 5. After UNSUBACK it is
+    empty; in MQTT 5 it has one reason code for each filter.
     """
+
+    identifier: int  # in MQTT 5: what its messages carry
+    head: bytes = b""  # what stands before the filters in the packet: properties, in MQTT 5
 
     def __init__(self, filters: "list[bytes]", handler: "Any", qos: int, chunks: bool) -> None:
         self.handler = handler
@@ -74,7 +78,7 @@ class Router:
         # Each with its length before it; the last one stands for all that are too long.
         self.names: list[Any] = [bytearray(_LONGEST + 2) for _ in range(_SEEN)]
         self.names.append(_NEVER)
-        self._routes: list[Any] = [None] * (_SEEN + 1)  # the handler, if there is exactly one
+        self.routes: list[Any] = [None] * (_SEEN + 1)  # the handler, if there is exactly one
         self.last = self._oldest = 0
         self.done = 0  # subscriptions that are done with a message that others still get,
         self.limit = 0  # and those that were there when it came
@@ -114,11 +118,11 @@ class Router:
         m.topic_end = m.at = end
         if first != m.first:
             m.set_flags(first)
-        if first < 0x32 and self._routes[i] is not None:
-            self._routes[i](m)
+        if first < 0x32 and self.routes[i] is not None:
+            self.routes[i](m)
             self.stats.received += 1
             return None
-        return self._deliver(self._routes[i])
+        return self.deliver(self.routes[i])
 
     def begin(self, t: int, have: int) -> "int | str":
         """Begin with a packet larger than the buffer. The message has its first byte, and where
@@ -151,7 +155,7 @@ class Router:
             while at < end:
                 self.names[i].append(m.buf[at])
                 at += 1
-        self._routes[i] = found
+        self.routes[i] = found
         return i
 
     def next(self, i, chunks):
@@ -163,7 +167,7 @@ class Router:
             i += 1
         return -1
 
-    def _deliver(self, handler):
+    def deliver(self, handler: "Any") -> "str | None":
         """Go on with a message that is numbered, or has no handler or several."""
         m = self.message
         stats = self.stats

@@ -28,8 +28,9 @@ _PUBREC = const(0x50)
 _PUBCOMP = const(0x70)
 
 
-def _converted(payload: "Any", qos: int, most: int) -> "Any":
-    # In a function of its own: what is imported is a local, and `publish` has no room for it.
+def converted(payload: "Any", qos: int, most: int) -> "Any":
+    """Return a payload that is not a plain buffer as bytes: see `setup.converted`. Apart from
+    `publish`, whose frame has no room for what is imported."""
     from .setup import converted
 
     return converted(payload, qos, most)
@@ -150,7 +151,7 @@ class Session(Shown):
             and payload.__class__ is not bytearray
             and payload.__class__ is not memoryview
         ):
-            payload = _converted(payload, qos, self.max_qos)
+            payload = converted(payload, qos, self.max_qos)
         topic = self.name  # type: ignore[assignment]
         n = len(topic) + len(payload)
         if qos:
@@ -175,7 +176,7 @@ class Session(Shown):
         at = n + len(payload)
         self.buf[n:at] = payload  # type: ignore[assignment]
         if qos:  # only now: a payload that cannot be copied leaves nothing behind
-            qos = self._record(qos, n)
+            qos = self.record(qos, n)
         self.end = at
         self.pending += 1
         self.queued = True
@@ -189,10 +190,11 @@ class Session(Shown):
         if name in self.names:
             self.name = self.fields[self.names.index(name)]
         else:
-            self._remember(_valid(self, name), lasting)
+            self.remember(_valid(self, name), lasting)
         self.topic = topic if lasting else self
 
-    def _remember(self, name, lasting):
+    def remember(self, name: "bytes | bytearray", lasting: bool) -> None:
+        """Have a valid topic name in `name`. One that is `lasting` is found there again."""
         i = -1
         if lasting:
             i = self.oldest
@@ -207,11 +209,11 @@ class Session(Shown):
         field.extend(name)
         self.name = field
 
-    def _record(self, qos, n):
+    def record(self, qos: int, n: int) -> int:
         """Give the PUBLISH at `end` a record, and an identifier in the bytes before `n`.
         ValueError for a QoS that the broker does not have."""
         if qos > self.max_qos:
-            _converted(b"", qos, self.max_qos)
+            converted(b"", qos, self.max_qos)
         pid = self.next_id()
         self.buf[n - 2] = pid >> 8
         self.buf[n - 1] = pid & 255

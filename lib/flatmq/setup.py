@@ -59,7 +59,13 @@ def claim(
 
 def make(c: "Client", *args: "Any", **given: "Any") -> None:
     """Give a client what it has from the beginning on."""
-    o = options(*args, **given)
+    prepare(c, options(*args, **given))
+    c.hello = hello_of(c.options)
+    unload("setup", "wire", "topic")
+
+
+def prepare(c: "Client", o: dict) -> None:
+    """Give a client all but its CONNECT, by its `options`."""
     # Packet identifiers start anywhere: a reboot must not reuse what it left in flight.
     claim(c, o["tx_size"], o["inflight"], clock.random.getrandbits(15), o["answers"])
     c.max_qos = o["max_qos"]
@@ -71,9 +77,7 @@ def make(c: "Client", *args: "Any", **given: "Any") -> None:
     c.options = o
     c.on_dropped = o["on_dropped"]
     c.outgoing = c.incoming = silent()
-    c.hello = hello_of(o)
     c.link = o["link"]
-    unload("setup", "wire", "topic")
 
 
 def tcp(host: str, port: int) -> "Any":
@@ -124,7 +128,7 @@ def options(
         port = 8883 if tls else 1883
     o.update({"client_id": client_id, "host": host, "port": port, "will": None})
     for name, least, most in (
-        ("version", 3, 4),
+        ("version", 3, 5),
         ("keepalive", 0, 65535),
         ("tx_size", 16, _MOST),
         ("rx_size", 64, _MOST),
@@ -138,6 +142,8 @@ def options(
         ("answers", 8, _MOST),
     ):
         number(name, o[name], least, most)
+    if o["version"] == 5:
+        raise TypeError("version must be 3 or 4 for a subclass of Client: use v5.Client5")
     number("retry_ms", o["retry_ms"], 1, o["retry_max_ms"])
     if not o["link"]:
         if not isinstance(host, str) or not host:

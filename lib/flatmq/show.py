@@ -11,7 +11,12 @@ if TYPE_CHECKING:
 def show(thing: "Any") -> str:
     """Return what an object says of itself."""
     kind = type(thing).__name__
-    how = {"Client": _client, "Message": _message, "Subscription": _subscription}
+    how = {
+        "Client": _client,
+        "Client5": _client,
+        "Message": _message,
+        "Subscription": _subscription,
+    }
     return f"<{kind} {how.get(kind, _numbers)(thing)}>"
 
 

@@ -122,7 +122,7 @@ class Spool:
         self._topic: bytes | str | None = None  # what publish was last given,
         self._name = b""  # and the same checked
         # Bytes of topic and payload that fit in a packet, and those that fit in a record too.
-        self._fits = client.size - 6
+        self._fits = client.size - (6 if client.options["version"] in (3, 4) else 7)
         for n in (129, 16386, 2097155):  # with more, Remaining Length has another byte
             if client.size > n:
                 self._fits -= 1
@@ -224,7 +224,8 @@ class Spool:
         if topic is not c.topic:
             c.check(topic)
         self._topic = c.topic if c.topic is topic else None
-        self._name = topic if topic.__class__ is bytes else bytes(c.name[2:])
+        n = 2 + (c.name[0] << 8 | c.name[1])
+        self._name = topic if topic.__class__ is bytes else bytes(c.name[2:n])
         if qos in self._qos and payload.__class__ in _BUFFERS:
             return payload
         return _converted(payload, qos, c.max_qos)

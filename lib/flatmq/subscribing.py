@@ -52,11 +52,17 @@ def unsubscribe(
 ) -> "Subscription":
     """End the subscription to a topic filter, or to each of a list of them; one that an earlier
     run has made, too. Returns an object whose `granted` is None until UNSUBACK."""
+    return end(self, filters, b"")
+
+
+def end(self: "Client", filters: "Any", head: bytes) -> "Subscription":
+    """Unsubscribe, with a packet that has `head` before its filters."""
     checked = check(filters, 0, 0)
     router = self.load()
     from .router import Subscription
 
     new = Subscription(checked, None, 0, False)
+    new.head = head
     ask(router, new)
     keep(router, [s for s in router.subscriptions if _narrow(s, new.filters)])
     for r in router.requests:

@@ -91,7 +91,7 @@ def writing(
                 at = s.size
                 left = answered = s.answers
                 continue
-            if s.urgent:
+            if s.urgent and not (large and large.begun):
                 src = s.urgent.pop(0)
                 at = 0
                 left = len(src)

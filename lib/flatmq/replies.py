@@ -1,0 +1,131 @@
+"""Requests that are answered: a response topic, and which answer belongs to which request (MQTT 5
+section 4.10).
+
+Loaded with the first call of `request`.
+"""
+
+from . import client as clock
+from .port import const, ticks_add, ticks_diff
+from .properties import Properties
+
+TYPE_CHECKING = const(0)
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from .message import Message
+    from .v5 import Client5
+
+_CORRELATION = const(0x09)  # Correlation Data
+
+
+def request(
+    self: "Client5",
+    topic: "bytes | str",
+    payload: "bytes | bytearray | memoryview | str",
+    handler: "Callable[[Message | None], None]",
+    timeout: int = 10,
+) -> bool:
+    """Publish a request at QoS 1, and call `handler(message)` with the answer; or `handler(None)`
+    if none has come after `timeout` s, 1 to 65,535. The answer goes to the client's
+    `response_topic`.
+
+    Returns False if there is no room for the message, or for a request that waits: see `requests`
+    of the client. Only the first call, which subscribes to the response topic, allocates.
+    """
+    if not self.connection or not self.connection.replies:
+        begin(self)
+    self = self.connection.replies  # another local would put the frame on the heap
+    return self.request(topic, payload, handler, timeout)
+
+
+def begin(c: "Client5") -> None:
+    """Make the Replies of a client that has none yet."""
+    if c.level != 5:
+        raise ValueError("request needs MQTT 5: the client has fallen back to 3.1.1")
+    if not c.connection:
+        c.start()
+    c.connection.replies = Replies(c)
+
+
+class Replies:
+    """Requests of a `client` that wait for their answer, in a table of a fixed size."""
+
+    def __init__(self, client: "Client5") -> None:
+        o = client.options
+        topic = o["response_topic"]
+        if topic is None:
+            name = o["client_id"]
+            topic = b"reply/" + (name.encode() if isinstance(name, str) else name)
+        self._client = client
+        self._handlers: list[Any] = [None] * o["requests"]
+        self._until = [0] * o["requests"]
+        # Correlation data: the place of the request, and how often that was used.
+        self._data = [bytearray((i, 0, 0, 0)) for i in range(o["requests"])]
+        self._blocks = []
+        for data in self._data:
+            p = Properties(response_topic=topic, correlation_data=data)
+            p.block = bytearray(p.block)  # type: ignore[assignment]
+            self._blocks.append(p)
+            self._at = p.block.find(data)  # of its correlation data
+        client.subscribe(topic, self._answered, 1)
+
+    def request(self, topic, payload, handler, timeout: int) -> bool:
+        """Publish a request: see `Client5.request`."""
+        if None not in self._handlers:
+            return False
+        i = self._handlers.index(None)
+        if self._send(topic, payload, i) is None:
+            return False
+        self._handlers[i] = handler
+        self._until[i] = ticks_add(clock.ticks_ms(), timeout * 1000)
+        if self._client.connected:
+            self._client.due = self._client.now  # the next poll finds out when it is due
+        return True
+
+    def _send(self, topic, payload, i):
+        self._count(self._data[i])
+        self._blocks[i].block[self._at : self._at + 4] = self._data[i]
+        self._client.topic = self._client  # the block has changed
+        i = self._blocks[i]
+        return self._client.publish(topic, payload, 1, False, i)
+
+    def _count(self, data):
+        """Have the last three bytes be the next number."""
+        i = 3
+        while i:
+            data[i] = data[i] + 1 & 255
+            if data[i]:
+                break
+            i -= 1
+
+    def _answered(self, message):
+        """Handle a message to the response topic. What belongs to no request is passed over."""
+        i = 0
+        while i < len(self._handlers):
+            handler = self._handlers[i]
+            if handler and message.properties.is_value(_CORRELATION, self._data[i]):
+                handler(message)  # if it raises, the message comes again
+                self._handlers[i] = None
+                return
+            i += 1
+
+    def late(self) -> int:
+        """Give up requests whose time is over. Returns the ms until the next one is, -1 if none
+        waits."""
+        least = -1
+        i = 0
+        while i < len(self._handlers):
+            if self._handlers[i] is not None:
+                left = ticks_diff(self._until[i], clock.ticks_ms())
+                if left <= 0:
+                    self._give_up(i)
+                elif least < 0 or left < least:
+                    least = left
+            i += 1
+        return least
+
+    def _give_up(self, i):
+        handler = self._handlers[i]
+        self._handlers[i] = None
+        handler(None)

@@ -1,0 +1,37 @@
+"""AUTH packets (MQTT 5 section 3.15).
+
+Loaded when one is made.
+"""
+
+from .port import const
+from .properties import block
+
+TYPE_CHECKING = const(0)
+if TYPE_CHECKING:
+    from .v5_connection import Connection5
+    from .v5_walk import View
+
+_CONTINUE = const(0x18)
+
+
+def packet(reason: int, method: "bytes | str", data: "bytes | str | None") -> bytes:
+    """Return an AUTH packet."""
+    from .wire import put_length
+
+    body = bytes((reason,)) + block({"auth_method": method, "auth_data": data})
+    head = bytearray(5)
+    head[0] = 0xF0
+    return bytes(head[: put_length(head, 1, len(body))] + body)
+
+
+def answer(connection: "Connection5", reason: int, said: "View") -> "str | None":
+    """Answer an AUTH packet from the broker. Returns the rule that it breaks, else None."""
+    c = connection.client
+    auth = c.options["auth"]
+    name = auth[0].encode() if isinstance(auth[0], str) else auth[0]
+    if said.get(0x15) != name:
+        return "authentication method"
+    data = auth[1](said.get(0x16))
+    if reason == _CONTINUE:
+        connection.send(packet(_CONTINUE, name, data))
+    return None

@@ -1,0 +1,100 @@
+"""Receive packets of MQTT 5 that are larger than the buffer.
+
+Loaded with the first such packet.
+"""
+
+from .chunks import Chunks
+from .port import const
+from .reader import LATER
+from .router import Router
+from .v5_walk import number
+
+TYPE_CHECKING = const(0)
+if TYPE_CHECKING:
+    from .v5_router import Router5
+
+_ANSWERS = b"\x40\x50\x62\x70"  # the first byte of PUBACK, PUBREC, PUBREL and PUBCOMP
+
+
+class Chunks5(Chunks):
+    """Large messages for the handlers that take pieces. One whose properties are larger than the
+    buffer is acknowledged and counted in `skipped`, and no handler gets it."""
+
+    router: "Router5"
+
+    def __init__(self, router: "Router5") -> None:
+        Chunks.__init__(self, router)
+        self.blind = False  # it is only skipped
+
+    def begin(self, t: int, have: int) -> "int | str":
+        """Begin with a packet: see `Router.begin`."""
+        m = self.router.message
+        if m.first & 0xF0 != 0x30:
+            return self._other(t, have)
+        n = t + 2
+        if n > have:
+            return 0
+        n += m.buf[t] << 8 | m.buf[t + 1]
+        if m.qos:
+            n += 2
+        size = number(m.buf, n, have)
+        if size < 0:
+            if n + 4 <= have:
+                return "property length"
+            return 0 if n + 4 - m.at <= len(m.buf) // 2 - 1 else "topic name > rx_size"
+        n += 1 + (size & 3)
+        size >>= 2
+        if n + size > m.end:
+            return "property length"
+        self.blind = False
+        if n + size > have:
+            if n + size - m.at <= len(m.buf) // 2 - 1:
+                return 0
+            self.blind = True
+            size = 0
+        m.size = m.end - n - size
+        m.end = n + size
+        return self.take(t)
+
+    def take(self, at: int) -> "int | str":
+        """Begin with the message whose topic name has its length at `at`."""
+        p = self.router.properties
+        p.start = p.stop = 0
+        what = Chunks.take(self, at)
+        # The name was moved; the properties follow it.
+        n = at = self.router.message.topic_end
+        while p.start < p.stop:
+            p.buf[n] = p.buf[p.start]
+            p.start += 1
+            n += 1
+        p.start = at
+        p.stop = n
+        return what
+
+    def number(self) -> "str | None":
+        """Read the packet identifier of the message, and its properties."""
+        r = self.router
+        what = Router.number(r)
+        if what is LATER:  # the answer comes with the last piece
+            r.message.at += 2
+            what = None
+        return what if what or self.blind else r.skip()
+
+    def _other(self, t, have):
+        """Begin with another packet: of an acknowledgement what follows its reason code is
+        skipped."""
+        m = self.router.message
+        if m.first not in _ANSWERS:
+            return "larger than rx_size" if m.first in b"\x20\x90\xb0\xe0\xf0" else "length"
+        if t + 3 > have:
+            return 0
+        what = self.router.client.connection.packet(m.first, t, t + 3)
+        if what is not None:
+            return what
+        m.set_flags(0x30)
+        self.blind = True
+        self.new = False
+        m.offset = 0
+        m.size = m.end - t - 3
+        m.end = t + 3
+        return m.end

@@ -1,0 +1,109 @@
+"""Go on in MQTT 3.1.1, with a broker that does not speak MQTT 5.
+
+Loaded when that is so.
+"""
+
+from .connection import Connection
+from .port import const
+from .resend import assume_sent, stop_of
+from .router import Router
+
+TYPE_CHECKING = const(0)
+if TYPE_CHECKING:
+    from .v5 import Client5
+
+_VOID = const(0x36)  # see resend
+
+
+def fall_back(c: "Client5") -> None:
+    """Have a client that has never been online speak 3.1.1 from its next connection on. Messages
+    that wait lose their properties."""
+    from .setup import hello_of
+    from .unload import unload
+
+    o = dict(c.options)
+    o["version"] = 4
+    o["falls_back"] = False
+    if o["will"]:
+        o["will"] = o["will"][:4]
+    o["session_expiry"] = None
+    if o["password"] is not None and o["user"] is None:
+        o["user"] = b""
+    c.hello = hello_of(o)
+    c.options = o
+    c.level = 4
+    c.quota = c.slots
+    c.strict = False
+    c.empty = c.block = b""
+    c.topic = c
+    c.names[:] = [object()] * len(c.names)
+    _rewrite(c)
+    old = c.connection
+    due = c.due
+    c.connection = Connection(c)
+    c.connection.start()
+    c.due = due
+    if c.router:
+        _route(c)
+    old.client = None  # it is not used again
+    unload("setup", "wire", "topic")
+
+
+def _rewrite(c):
+    """Take the properties out of what waits in the ring, and put it to its start."""
+    packets = []
+    sent = bool(c.past and c.past.sent >= 0)
+    at = c.tail
+    while at != c.end:
+        if at == c.top and at:
+            at = 0
+            continue
+        stop = stop_of(c.buf, at)
+        i = c.offs.index(at) if at in c.offs else -1
+        if i >= 0 or (c.buf[at] != _VOID and not c.buf[at] & 6):
+            packets.append((i, _without(bytes(c.buf[at:stop]))))
+        at = stop
+    c.tail = c.at = c.part = c.end = c.top = 0
+    c.limit = c.size
+    c.past = None
+    for i, packet in packets:
+        if i >= 0:
+            c.offs[i] = c.end
+        c.buf[c.end : c.end + len(packet)] = packet
+        c.end += len(packet)
+    if sent:
+        assume_sent(c)
+    large = c.large
+    if large and large.waits:
+        large.head = bytearray(_without(large.head, large.size))
+
+
+def _without(packet, more=0):
+    """Return a PUBLISH of MQTT 5, or the beginning of one that lacks `more` bytes, as 3.1.1 has
+    it."""
+    from .wire import get_length, put_length
+
+    at = 1
+    while packet[at] > 127:
+        at += 1
+    begin = at + 1
+    at = begin + 2 + (packet[begin] << 8 | packet[begin + 1])
+    if packet[0] & 6:
+        at += 2
+    n = get_length(packet, at, len(packet))
+    body = packet[begin:at] + packet[at + 1 + (n & 3) + (n >> 2) :]
+    head = bytearray(5)
+    head[0] = packet[0]
+    return bytes(head[: put_length(head, 1, len(body) + more)]) + body
+
+
+def _route(c):
+    """Have the subscriptions in a router for 3.1.1."""
+    old = c.router
+    c.router = new = Router(c)
+    new.subscriptions = old.subscriptions
+    new.requests = old.requests
+    for s in new.subscriptions + new.requests:
+        s.head = b""
+        s.qos &= 3
+    new.forget()

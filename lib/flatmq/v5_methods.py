@@ -1,0 +1,155 @@
+"""Methods of an MQTT 5 client that are called now and then.
+
+Loaded with each call, and not kept.
+"""
+
+from .port import const
+from .unload import unload
+
+TYPE_CHECKING = const(0)
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from .properties import Properties
+    from .v5 import Client5
+
+_WITH_WILL = const(4)  # the reason code of a DISCONNECT after which the will is published
+_AGAIN = const(0x19)  # of AUTH: authenticate again
+
+
+def bound(client: "Client5", name: str) -> "Callable":
+    """Return one of the functions below as a method of `client`."""
+    function = globals()[name]
+
+    def call(*args, **options):
+        try:
+            return function(client, *args, **options)
+        finally:
+            unload("v5_methods")
+
+    return call
+
+
+def set_will(
+    self: "Client5",
+    topic: "bytes | str | None",
+    payload: "bytes | str" = b"",
+    qos: int = 0,
+    retain: bool = False,
+    properties: "Properties | None" = None,
+) -> None:
+    """Have the broker publish this if the connection ends without DISCONNECT (section 3.1.2.5),
+    from the next connection on. A topic of None takes the will back."""
+    if self.level == 4:
+        from .setup import set_will
+
+        return set_will(self, topic, payload, qos, retain)
+    from .topic import is_name
+    from .v5_setup import change
+    from .wire import field, number
+
+    will = None
+    if topic is not None:
+        will = (
+            field("will topic", topic, is_name),
+            field("will payload", payload, None),
+            number("will qos", qos, 0, self.max_qos),
+            retain,
+            properties.block if properties else b"\0",
+        )
+    return change(self, {"will": will})
+
+
+def set_credentials(
+    self: "Client5",
+    user: "bytes | str | None",
+    password: "bytes | str | Callable[[], bytes | str] | None" = None,
+) -> None:
+    """Give user and password for the next connections. `password` may be a function, which is
+    called for each CONNECT."""
+    if self.level == 4:
+        from .setup import set_credentials
+
+        return set_credentials(self, user, password)
+    from .v5_setup import change
+
+    return change(self, {"user": user, "password": password})
+
+
+def publish_from(
+    self: "Client5",
+    topic: "bytes | str",
+    source: "Any",
+    qos: int = 0,
+    retain: bool = False,
+    properties: "Properties | None" = None,
+) -> "int | None":
+    """Accept a message of up to 268 MB and send its payload in pieces from where it is: see
+    `Client.publish_from`. `properties` are sent with it."""
+    from .pieces import Pieces
+    from .topic import is_name
+    from .wire import field, number
+
+    if not self.large:
+        self.large = Pieces(self)
+    head = (0x31 if retain else 0x30) | number("qos", qos, 0, min(self.max_qos, 1)) << 1
+    block = properties.block if properties and self.empty else self.empty
+    name = field("topic name", topic, is_name)
+    if self.strict:
+        size = source.seek(0, 2) if hasattr(source, "seek") else len(source)
+        self.allow(len(name) + len(block) + size + (4 if qos else 2), retain)
+    pid = self.large.publish(head, name, source, block)
+    self.allot()
+    return pid
+
+
+def drop(self: "Client5", packet_id: int) -> bool:
+    """Set a pending message aside: see `Client.drop`."""
+    from . import resend
+
+    if self.level == 5 and packet_id in self.ids and not self.past:
+        from .v5_resend import Resend5
+
+        self.past = Resend5(self)
+        self.plain = False
+    return resend.drop(self, packet_id)
+
+
+def disconnect(
+    self: "Client5",
+    timeout_ms: int = 1000,
+    with_will: bool = False,
+    session_expiry: "int | None" = None,
+) -> bool:
+    """Send what is queued and DISCONNECT (section 3.14), and close: see `Client.disconnect`.
+    `with_will`: the broker publishes the will all the same. `session_expiry`: s for which it
+    keeps the session from now on; it must be 0 if the client was made with 0."""
+    from .blocking import leave
+
+    packet = b"\xe0\0"
+    if self.level == 5 and (with_will or session_expiry is not None):
+        from .properties import block
+        from .wire import number
+
+        if session_expiry and not self.options["session_expiry"]:
+            number("session_expiry of a client that was made with 0", session_expiry, 0, 0)
+        data = block({"session_expiry": session_expiry})
+        packet = bytes((0xE0, 1 + len(data), _WITH_WILL if with_will else 0)) + data
+    try:
+        return leave(self, timeout_ms, packet)
+    finally:
+        unload("blocking", "properties", "wire", "topic")
+
+
+def authenticate(self: "Client5") -> None:
+    """Authenticate again while online (section 4.12.1), with the function of `auth`."""
+    auth = self.options["auth"]
+    if not auth:
+        raise ValueError("authenticate needs a client that was made with auth")
+    if self.connected:
+        from .v5_auth import packet
+
+        self.urgent.append(packet(_AGAIN, auth[0], auth[1](None)))
+        self.queued = True
+        self.plain = False

@@ -1,0 +1,127 @@
+"""Messages left from an earlier connection, in MQTT 5: what the broker's limits do to them.
+
+Loaded when a connection ends while something is in the ring, or the broker takes less than what
+waits in it.
+"""
+
+from .port import const
+from .resend import Resend, set_aside, stop_of
+
+TYPE_CHECKING = const(0)
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from .v5 import Client5
+
+_VOID = const(0x36)  # see resend
+_PUBCOMP = const(0x70)
+
+
+def admit(c: "Client5") -> None:
+    """CONNACK is there: set aside what this broker never takes, and have what is left go as its
+    Receive Maximum allows (section 4.9)."""
+    old = c.past
+    if not isinstance(old, Resend5):
+        c.past = Resend5(c)
+        if old:  # messages from before a reboot
+            c.past.sent = old.sent
+    if c.strict or c.max_qos < 2:
+        _refuse(c)
+
+
+def _refuse(c):
+    """Set aside messages whose QoS, RETAIN or size the broker does not take."""
+    most = c.server.maximum_packet_size
+    for at, stop in unsent(c):
+        first = c.buf[at]
+        reason = ""
+        if first > 0x3F:
+            pass
+        elif first >> 1 & 3 > c.max_qos:
+            reason = f"the broker has no QoS above {c.max_qos}"
+        elif first & 1 and not c.server.retain:
+            reason = "the broker has no retained messages"
+        elif most and stop - at > most:
+            reason = f"the broker takes packets of at most {most} bytes"
+        if reason:
+            set_aside(c, at, reason)
+
+
+def unsent(c: "Client5", at: int = -1) -> "Iterator[tuple[int, int]]":
+    """Iterate over the packets, from the cursor or from `at` on, that are still to be sent: where
+    each begins and ends. Of messages at QoS 1 and 2 these are all that wait for PUBACK or
+    PUBREC."""
+    sent = c.past.sent
+    if at < 0:
+        at = c.at
+    while at != c.end:
+        if at == c.top and at:
+            at = 0
+            continue
+        stop = stop_of(c.buf, at)
+        if at <= sent < stop:
+            sent = -1
+        if at in c.offs:
+            if c.waits[c.offs.index(at)] != _PUBCOMP:
+                yield at, stop
+        elif c.buf[at] != _VOID and sent < 0 and (c.buf[at] > 0x3F or not c.buf[at] & 6):
+            yield at, stop
+        at = stop
+
+
+class Resend5(Resend):
+    """The packets that were in a session's ring when a connection ended. Of QoS 1 and 2 no more
+    are in flight than the broker's Receive Maximum; what does not count goes past those."""
+
+    session: "Client5"
+
+    def goes(self, at: int, cut: bool) -> "bool | None":
+        """Whether the packet at `at` is to be sent; None: it has to wait."""
+        s = self.session
+        if at in s.offs and self._flying(at) >= s.quota:
+            i = s.offs.index(at)
+            if not (s.same and s.waits[i] == _PUBCOMP and self.sent >= 0):
+                self._pass(stop_of(s.buf, at))
+                return None
+        return Resend.goes(self, at, cut)
+
+    def _flying(self, at):
+        """Return how many messages before `at` are not settled."""
+        s = self.session
+        n = 0
+        i = s.slots
+        while i:
+            i -= 1
+            off = s.offs[i]
+            if off >= 0 and (at > off if (at < s.tail) == (off < s.tail) else at < off):
+                n += 1
+        return n
+
+    def _pass(self, at):
+        """Have requests and QoS 0 messages from `at` on leave now."""
+        s = self.session
+        for begin, end in unsent(s, at):
+            if begin not in s.offs:
+                s.urgent.append(bytes(s.buf[begin:end]))
+                if s.buf[begin] < 0x40:
+                    s.pending -= 1
+                s.buf[begin] = _VOID
+
+
+def without_aliases(c: "Client5") -> None:
+    """The connection ends, and its topic aliases with it: set aside the messages that have one
+    and have not left."""
+    for at, stop in unsent(c):
+        if c.buf[at] < 0x40 and not c.buf[at] & 6 and _has_alias(c.buf, at, stop):
+            set_aside(c, at, "its topic alias ended with the connection")
+
+
+def _has_alias(buf, at, stop):
+    """Whether a QoS 0 PUBLISH has a topic alias. What an Alias makes has that property first."""
+    at += 1
+    while buf[at] > 127:
+        at += 1
+    at += 3 + (buf[at + 1] << 8 | buf[at + 2])
+    while buf[at] > 127:
+        at += 1
+    return at + 1 < stop and buf[at + 1] == 0x23

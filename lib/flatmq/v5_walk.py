@@ -1,0 +1,207 @@
+"""Check and find the properties of packets that come in (MQTT 5 section 2.2.2), where they lie."""
+
+# Imported, a builtin is found at once; else only after a miss in the module.
+from builtins import len
+
+from .port import const
+from .topic import is_name, is_utf8
+
+TYPE_CHECKING = const(0)
+if TYPE_CHECKING:
+    from typing import Any
+
+# The types of values: the three lowest bits of TABLE.
+_FLAG = const(1)  # a byte that is 0 or 1
+_LONG = const(3)  # four bytes; 2 is two bytes
+_VARIABLE = const(4)  # one to four bytes, as Remaining Length
+_TEXT = const(5)  # UTF-8 behind its length
+_PAIR = const(6)  # two of these; 7 is bytes behind their length
+
+# For each identifier, the type of its value, and a bit for each kind of packet from a server that
+# may have it: 8 CONNACK, 16 PUBLISH, 32 acknowledgements, SUBACK and UNSUBACK, 64 DISCONNECT,
+# 128 AUTH.
+TABLE = (
+    b"\0\x11\x13\x15\0\0\0\0\x15\x17\0\x14\0\0\0\0"
+    b"\0\x0b\x0d\x0a\0\x8d\x8f\1\3\1\x0d\0\x4d\0\0\xed"
+    b"\0\x0a\x0a\x12\x09\x09\xfe\x0b\x09\x09\x09"
+)
+_USER = const(0x26)  # User Property
+_RESPONSE = const(0x08)  # Response Topic
+_SUBSCRIPTION = const(0x0B)  # Subscription Identifier
+# Of these, 0 is not allowed: Subscription Identifier, Receive Maximum, Topic Alias and Maximum
+# Packet Size.
+_NOT_ZERO = b"\x0b\x21\x23\x27"
+
+
+def number(buf: "bytes | bytearray", at: int, end: int) -> int:
+    """Read a variable byte integer that starts at `at` (section 1.5.5). Return
+    `value << 2 | bytes - 1`, -1 if it does not end before `end`, or has a fifth byte."""
+    value = 0
+    for i in range(4):
+        if at + i >= end:
+            return -1
+        value |= (buf[at + i] & 127) << 7 * i
+        if buf[at + i] < 128:
+            return value << 2 | i
+    return -1
+
+
+def after(buf: "bytes | bytearray", at: int, end: int, kind: int) -> int:
+    """Return the position after a value of type `kind` that starts at `at`; one past `end` if it
+    is not valid, or not all there."""
+    if kind < _VARIABLE:
+        return at + (4 if kind == _LONG else kind)
+    if kind == _VARIABLE:
+        kind = number(buf, at, end)
+        return end + 1 if kind < 0 else at + 1 + (kind & 3)
+    while True:
+        if at + 2 > end:
+            return end + 1
+        at += 2 + (buf[at] << 8 | buf[at + 1])
+        if at > end:
+            return at
+        if kind != _PAIR:
+            return at
+        kind = _TEXT
+
+
+def is_value(buf: "bytes | bytearray", at: int, end: int, i: int) -> bool:
+    """Whether the bytes from `at` to `end` are a value that property `i` may have."""
+    kind = TABLE[i] & 7
+    if kind == _FLAG:
+        return buf[at] < 2
+    if kind == _TEXT:
+        return (is_name if i == _RESPONSE else is_utf8)(buf, at + 2, end)
+    if kind == _PAIR:
+        kind = at + 2 + (buf[at] << 8 | buf[at + 1])
+        return is_utf8(buf, at + 2, kind) and is_utf8(buf, kind + 2, end)
+    return i not in _NOT_ZERO or not is_zero(buf, at, end)
+
+
+def broken(buf: "bytes | bytearray", at: int, end: int, packet: int) -> "str | None":
+    """Return the rule that the properties from `at` to `end` break, None if they break none.
+    `packet` is the bit of TABLE of the packet that has them."""
+    seen = 0
+    while at < end:
+        i = buf[at]
+        if i >= len(TABLE) or not TABLE[i] & packet:
+            return unknown(i)
+        # The identifiers that one packet may have leave different remainders.
+        if i != _USER and i != _SUBSCRIPTION:
+            if seen >> i % 29 & 1:
+                return fault(i, 0)
+            seen |= 1 << i % 29
+        at = past(buf, at, end)
+        if at > end:
+            return fault(i, at - end)
+    return None
+
+
+def past(buf: "bytes | bytearray", at: int, end: int) -> int:
+    """Return the position after the property at `at`: one past `end` if it is not all there, two
+    if its value is not allowed."""
+    n = after(buf, at + 1, end, TABLE[buf[at]] & 7)
+    if n > end:
+        return end + 1
+    return n if is_value(buf, at + 1, n, buf[at]) else end + 2
+
+
+def unknown(i: int) -> str:
+    """Return the rule that a property breaks which a packet may not have."""
+    if i < len(TABLE) and TABLE[i]:
+        return f"property {i:#x} is not allowed here"
+    return f"property {i:#x} is unknown"
+
+
+def fault(i: int, what: int) -> str:
+    """Return the rule that a property breaks: it is there twice (0), not whole (1), or has a
+    value that is not allowed (2)."""
+    if not what:
+        return f"property {i:#x} twice"
+    return f"property {i:#x} is not whole" if what == 1 else f"value of property {i:#x}"
+
+
+def is_zero(buf: "bytes | bytearray", at: int, end: int) -> bool:
+    """Whether all bytes from `at` to `end` are 0."""
+    while at < end:
+        if buf[at]:
+            return False
+        at += 1
+    return True
+
+
+class View:
+    """The properties of a message, or of a packet, where they lie in the receive buffer. Valid as
+    long as the message is.
+
+    An identifier is the number that section 2.2.2.2 gives a property, such as 3 for Content Type.
+    """
+
+    def __init__(self, buf: bytearray) -> None:
+        self.buf = buf
+        self.start = self.stop = 0  # where the properties are
+        self.at = self.end = 0  # and the value that was found last
+
+    def find(self, identifier: int, at: int = 0) -> bool:
+        """Look for a property, from position `at` on if that is not 0; its value is then from
+        `at` to `end` in `buf`. Returns whether it is there. Allocates nothing."""
+        self.at = at or self.start
+        while self.at < self.stop:
+            i = self.buf[self.at]
+            self.at += 1
+            self.end = after(self.buf, self.at, self.stop, TABLE[i] & 7)
+            if i == identifier:
+                return True
+            self.at = self.end
+        return False
+
+    def get(self, identifier: int, default: "Any" = None) -> "Any":
+        """Return the value of a property: an int, or bytes, which are allocated; `default` if it
+        is not there. Use `user` for User Property, and `is_value` to compare bytes."""
+        if not self.find(identifier):
+            return default
+        kind = TABLE[identifier] & 7
+        if kind >= _TEXT:
+            return bytes(self.buf[self.at + 2 : self.end])
+        if kind == _VARIABLE:
+            return number(self.buf, self.at, self.end) >> 2
+        value = 0
+        for i in range(self.at, self.end):
+            value = value << 8 | self.buf[i]
+        return value
+
+    def is_value(self, identifier: int, value: bytes) -> bool:
+        """Whether a property that holds text or bytes is there, and is `value`. Allocates
+        nothing."""
+        return self.find(identifier) and self._is(self.at, value) == self.end
+
+    def user(self, name: bytes) -> "bytes | None":
+        """Return the value of the first User Property with this name, None if there is none. It
+        is allocated."""
+        at = 0
+        while self.find(_USER, at):
+            at = self._is(self.at, name)
+            if at:
+                return bytes(self.buf[at + 2 : self.end])
+            at = self.end
+        return None
+
+    def is_user(self, name: bytes, value: bytes) -> bool:
+        """Whether there is a User Property of that name and value. Allocates nothing."""
+        at = 0
+        while self.find(_USER, at):
+            at = self._is(self.at, name)
+            if at and self._is(at, value) == self.end:
+                return True
+            at = self.end
+        return False
+
+    def _is(self, at, value):
+        """Return the position after the field at `at` if it is `value`, else 0."""
+        n = at + 2 + (self.buf[at] << 8 | self.buf[at + 1])
+        if n - at - 2 != len(value) or self.buf.find(value, at + 2, n) != at + 2:
+            return 0
+        return n
+
+    def __repr__(self) -> str:
+        return f"<View {bytes(self.buf[self.start : self.stop])!r}>"
