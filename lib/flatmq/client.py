@@ -149,9 +149,8 @@ class Client(Session):
 
         def __new__(cls, *args, **options):
             if cls is Client and options.get("version", 4) in (5, None):
-                from .v5 import new
-
-                return new(args, options)
+                # By a computed name: MQTT 5 is a package of its own.
+                return __import__("flatmq." + "v5", None, None, ("new",)).new(args, options)
             return object.__new__(cls)
 
         def __init__(self, *args, **options):
