@@ -141,6 +141,48 @@ def test_what_is_wrong_is_said(
     assert detail.startswith(f"TLS 127.0.0.1:{secure.ports[failure.listener]}: ")
 
 
+# Listeners of brokers that close on a mistake: the network may have done that, so connect() looks
+# twice.
+CLOSING = ("plain", "mutual", "older")
+
+
+@pytest.mark.parametrize(
+    ("python", "failure"),
+    [
+        pytest.param(python, failure, id=f"{python}-{failure.name}")
+        for python in PYTHONS
+        for failure in failures.FAILURES
+        if failure.only in ("", python)
+    ],
+)
+def test_connect_reports_a_mistake_at_once(
+    python: str, failure: failures.Failure, secure: SecureBroker
+) -> None:
+    tls = failures.arguments(secure, failure.tls)
+    printed = secure.run(python, "connect_raises", tls, listener=failure.listener)
+    tries, kind, *detail = _said(printed, "raised")
+    assert (kind, failure.says in " ".join(detail)) == (failure.kind, True), detail
+    assert 1 <= int(tries) <= (2 if failure.listener in CLOSING else 1)
+
+
+@pythons
+@pytest.mark.parametrize("way", ["up", "down"])
+def test_connect_goes_on_after_a_cut(python: str, way: str, secure: SecureBroker) -> None:
+    """One handshake that is cut, before or after the broker's certificate, proves nothing."""
+
+    def rules(count: int) -> Rules:
+        if count:
+            return Rules()
+        cut = Way(limit=300, then="cut")
+        return Rules(up=cut) if way == "up" else Rules(down=cut)
+
+    with Proxy("127.0.0.1", secure.ports["broker"], rules) as proxy:
+        printed = secure.run(
+            python, "connect_after_losses", secure.trusting(), port=proxy.port
+        )
+    assert _said(printed, "losses") == ["1"]
+
+
 @pythons
 def test_a_broker_that_is_not_trusted_gets_no_connect(python: str, secure: SecureBroker) -> None:
     """Which has the password: mosquitto logs whoever connects, and here only the last one."""

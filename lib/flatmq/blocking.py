@@ -29,14 +29,25 @@ def bound(client: "Client", name: str) -> "Callable":
 
 def connect(self: "Client", timeout_ms: int = 10000) -> None:
     """Start, and poll until online. MQTTError after `timeout_ms`, and at once if the broker
-    refuses; the client goes on trying if it is polled."""
-    self.error = None
+    refuses or TLS fails; the client goes on trying if it is polled.
+
+    A handshake that the network may have cut is tried once more before that is an error.
+    """
+    last = self.error = None
     self.start()
     end = ticks_add(clock.ticks_ms(), timeout_ms)
     while self.state != "online":
         left = ticks_diff(end, clock.ticks_ms())
-        if left <= 0 or (self.error and self.error.kind == "refused"):
-            raise self.error or MQTTError("timeout", f"{self.state} after {timeout_ms} ms")
+        e = self.error
+        final = left <= 0
+        if e and e is not last:
+            if e.kind == "tls":
+                final = final or not e.code or (last and last.kind == "tls")
+            elif e.kind == "refused":
+                final = True
+            last = e
+        if final:
+            raise e or MQTTError("timeout", f"{self.state} after {timeout_ms} ms")
         self.poll(left)
 
 

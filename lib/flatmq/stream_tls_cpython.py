@@ -158,7 +158,10 @@ class Link(TCP):
         if not self.stage or not isinstance(error, Exception):
             return None
         case = self._case(error)
-        return failure((case,), self._where(), self._about(case), error) if case else None
+        if not case:
+            return None
+        is_closed = isinstance(error, _CLOSED)
+        return failure((case,), self._where(), self._about(case), error, is_closed)
 
     def _about(self, case: str) -> str:
         return self.stage if case == "file" else self._name
