@@ -177,9 +177,7 @@ def test_connect_goes_on_after_a_cut(python: str, way: str, secure: SecureBroker
         return Rules(up=cut) if way == "up" else Rules(down=cut)
 
     with Proxy("127.0.0.1", secure.ports["broker"], rules) as proxy:
-        printed = secure.run(
-            python, "connect_after_losses", secure.trusting(), port=proxy.port
-        )
+        printed = secure.run(python, "connect_after_losses", secure.trusting(), port=proxy.port)
     assert _said(printed, "losses") == ["1"]
 
 
