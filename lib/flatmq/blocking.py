@@ -38,17 +38,17 @@ def connect(self: "Client", timeout_ms: int = 10000) -> None:
     end = ticks_add(clock.ticks_ms(), timeout_ms)
     while self.state != "online":
         left = ticks_diff(end, clock.ticks_ms())
-        e = self.error
-        final = left <= 0
-        if e and e is not last:
-            if e.kind == "tls":
-                final = final or not e.code or (last and last.kind == "tls")
-            elif e.kind == "refused":
-                final = True
-            last = e
-        if final:
-            raise e or MQTTError("timeout", f"{self.state} after {timeout_ms} ms")
+        if left <= 0 or (self.error is not last and _final(self.error, last)):
+            raise self.error or MQTTError("timeout", f"{self.state} after {timeout_ms} ms")
+        last = self.error
         self.poll(left)
+
+
+def _final(e, last):
+    """Return whether no further try mends error `e`, which came after `last`."""
+    if e.kind == "tls" and e.code:
+        return last and last.kind == "tls"
+    return e.kind in ("refused", "tls")
 
 
 def disconnect(self: "Client", timeout_ms: int = 1000) -> bool:
