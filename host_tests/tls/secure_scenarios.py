@@ -100,7 +100,7 @@ def fails(env):
 
 def connect_raises(env):
     """connect() gives up long before its time: says after how many tries, and why."""
-    client = env.client(b"c", retry_ms=1, retry_max_ms=1)
+    client = env.client(b"c", retry_ms=50, retry_max_ms=50)
     try:
         client.connect(CONNECT_MS)
         print("@raised 0 none connected")

@@ -142,7 +142,7 @@ def test_what_is_wrong_is_said(
 
 
 # Listeners of brokers that close on a mistake: the network may have done that, so connect() looks
-# twice.
+# twice, each time after a poll, in which a fast broker may have closed two connections.
 CLOSING = ("plain", "mutual", "older")
 
 
@@ -162,7 +162,7 @@ def test_connect_reports_a_mistake_at_once(
     printed = secure.run(python, "connect_raises", tls, listener=failure.listener)
     tries, kind, *detail = _said(printed, "raised")
     assert (kind, failure.says in " ".join(detail)) == (failure.kind, True), detail
-    assert 1 <= int(tries) <= (2 if failure.listener in CLOSING else 1)
+    assert 1 <= int(tries) <= (4 if failure.listener in CLOSING else 1)
 
 
 @pythons
