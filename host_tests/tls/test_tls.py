@@ -22,6 +22,15 @@ from flatmq_tools.proxy import Proxy, Rules, Way
 HERE = Path(__file__).parent
 HANDSHAKE = 1500  # bytes of either side, or more
 pythons = pytest.mark.parametrize("python", PYTHONS)
+mistakes = pytest.mark.parametrize(
+    ("python", "failure"),
+    [
+        pytest.param(python, failure, id=f"{python}-{failure.name}")
+        for python in PYTHONS
+        for failure in failures.FAILURES
+        if failure.only in ("", python)
+    ],
+)
 
 
 @pytest.fixture(scope="session")
@@ -124,15 +133,7 @@ def test_reconnects(python: str, secure: SecureBroker) -> None:
     secure.run(python, "lets_go_of_certificates", {"ca": "@" + secure.path("ca.der")})
 
 
-@pytest.mark.parametrize(
-    ("python", "failure"),
-    [
-        pytest.param(python, failure, id=f"{python}-{failure.name}")
-        for python in PYTHONS
-        for failure in failures.FAILURES
-        if failure.only in ("", python)
-    ],
-)
+@mistakes
 def test_what_is_wrong_is_said(
     python: str, failure: failures.Failure, secure: SecureBroker
 ) -> None:
@@ -146,15 +147,7 @@ def test_what_is_wrong_is_said(
 CLOSING = ("plain", "mutual", "older")
 
 
-@pytest.mark.parametrize(
-    ("python", "failure"),
-    [
-        pytest.param(python, failure, id=f"{python}-{failure.name}")
-        for python in PYTHONS
-        for failure in failures.FAILURES
-        if failure.only in ("", python)
-    ],
-)
+@mistakes
 def test_connect_reports_a_mistake_at_once(
     python: str, failure: failures.Failure, secure: SecureBroker
 ) -> None:
