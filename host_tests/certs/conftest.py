@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from flatmq_tools import broker
 
@@ -46,13 +43,6 @@ class Guarded:
         return f"{host}:{port}"
 
 
-def pin_of(one: issued.Issued) -> str:
-    """The pin, by another library than that of the command."""
-    key = one.certificate.public_key()
-    der = key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
-    return base64.b64encode(hashlib.sha256(der).digest()).decode()
-
-
 @pytest.fixture(scope="session")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
     folder = tmp_path_factory.mktemp("guarded")
@@ -83,5 +73,5 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
     with broker.mosquitto(extra="\n".join(lines)) as running:
         yield Guarded(
             running, *ports, ca, other, chain, cert, key, heavy.write(folder, "heavy"),
-            pin_of(leaf), pin_of(late),
+            leaf.pin, late.pin,
         )  # fmt: skip

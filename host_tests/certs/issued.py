@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import datetime
+import hashlib
 import ipaddress
 from collections.abc import Iterable
 from pathlib import Path
@@ -11,7 +13,7 @@ from typing import Any
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
-from cryptography.hazmat.primitives.serialization import Encoding, PrivateFormat
+from cryptography.hazmat.primitives.serialization import Encoding, PrivateFormat, PublicFormat
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 HERE = ("localhost", "127.0.0.1")
@@ -78,6 +80,12 @@ class Issued:
     def der(self) -> bytes:
         return self.certificate.public_bytes(Encoding.DER)
 
+    @property
+    def pin(self) -> str:
+        """The SHA-256 of the public key in Base64, by another way than that of the client."""
+        spki = self.key.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+        return base64.b64encode(hashlib.sha256(spki).digest()).decode()
+
     def key_bytes(
         self,
         encoding: Encoding = Encoding.PEM,
@@ -98,6 +106,14 @@ class Issued:
         cert.write_bytes(self.pem)
         key.write_bytes(self.key_bytes())
         return cert, key
+
+    def write_for_board(self, folder: Path, stem: str) -> None:
+        """Write STEM.der and STEM.key.der, and STEM.pem and STEM.key.pem for the broker. The key
+        is as `openssl ecparam -genkey` has it (SEC 1)."""
+        for encoding, suffix in ((Encoding.DER, "der"), (Encoding.PEM, "pem")):
+            (folder / f"{stem}.{suffix}").write_bytes(self.certificate.public_bytes(encoding))
+            key = self.key_bytes(encoding, PrivateFormat.TraditionalOpenSSL)
+            (folder / f"{stem}.key.{suffix}").write_bytes(key)
 
 
 def _name(host: str) -> x509.GeneralName:

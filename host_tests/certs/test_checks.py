@@ -16,7 +16,6 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from . import issued
-from .conftest import pin_of
 from .imaged import image, on_board
 from .issued import Issued
 
@@ -64,7 +63,7 @@ def test_the_key_goes_nowhere_else(tmp_path: Path) -> None:
 
 def test_a_romfs_has_no_key_in_it(tmp_path: Path) -> None:
     cert, key = CLIENT.write(tmp_path, "client")
-    told = [f"tls.pin={pin_of(LEAF)}", f"tls.cert={cert}", f"tls.key={key}"]
+    told = [f"tls.pin={LEAF.pin}", f"tls.cert={cert}", f"tls.key={key}"]
     said = image(tmp_path, *told, more=["--romfs"])
     assert said.exit_code == 0, said.output
     secret = CLIENT.key.private_numbers().private_value.to_bytes(32, "big")
@@ -130,18 +129,18 @@ def test_every_form_of_a_key(
     mine = Issued("board-3", ROOT, kind=kind)
     cert, key = mine.write(tmp_path, "client")
     key.write_bytes(mine.key_bytes(encoding, form))
-    said = image(tmp_path, f"tls.pin={pin_of(LEAF)}", f"tls.cert={cert}", f"tls.key={key}")
+    said = image(tmp_path, f"tls.pin={LEAF.pin}", f"tls.cert={cert}", f"tls.key={key}")
     assert said.exit_code == 0, said.output
     assert b"/tls/key.der" in (tmp_path / "image.bin").read_bytes()
 
 
 def test_a_pin_alone_puts_no_file_on_the_board(tmp_path: Path) -> None:
-    pins = f"{pin_of(LEAF)},sha256/{pin_of(ROOT)}"
+    pins = f"{LEAF.pin},sha256/{ROOT.pin}"
     said = image(tmp_path, f"tls.pin={pins}")
     assert said.exit_code == 0, said.output
     files = on_board(tmp_path)
     assert not [path for path in files if path.startswith("/tls")]
-    assert settings(files)["pin"] == f"{pin_of(LEAF)},{pin_of(ROOT)}"
+    assert settings(files)["pin"] == f"{LEAF.pin},{ROOT.pin}"
 
 
 def test_a_board_without_a_network_gets_none(tmp_path: Path) -> None:
@@ -171,7 +170,7 @@ def _own(cert: bytes, key: bytes) -> Callable[[Path], list[str]]:
         (folder / "my.pem").write_bytes(cert)
         (folder / "my.key").write_bytes(key)
         return [
-            f"tls.pin={pin_of(LEAF)}",
+            f"tls.pin={LEAF.pin}",
             f"tls.cert={folder / 'my.pem'}",
             f"tls.key={folder / 'my.key'}",
         ]
@@ -224,11 +223,11 @@ ERRORS: list[tuple[Callable[[Path], list[str]], str]] = [
     ),
     (lambda _: ["tls.pin=x"], "broker.tls.pin must be the SHA-256 of a public key, 32 bytes in B"),
     (
-        lambda _: [f"tls.pin={pin_of(LEAF)}", "tls.key=b.pem"],
+        lambda _: [f"tls.pin={LEAF.pin}", "tls.key=b.pem"],
         "broker.tls.key needs its certificate in",
     ),
     (
-        lambda _: [f"tls.pin={pin_of(LEAF)}", "tls.cert=b.pem"],
+        lambda _: [f"tls.pin={LEAF.pin}", "tls.cert=b.pem"],
         "broker.tls.cert needs its private key",
     ),
 ]

@@ -10,8 +10,9 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import paho.mqtt.client as paho
 import pytest
@@ -20,12 +21,15 @@ from test_bridge_command import CONNECT, run, terminal
 from test_conversation import HELLO, frame
 
 from flatmq import Client
+from flatmq import stream_tls_cpython as tls_link
 from flatmq.frames import BEGIN, CLOSE, DATA, OPEN
 from flatmq_tools import broker, trust, watch
 from flatmq_tools.cli import main as cli
+from flatmq_tools.fleet import fleet
+from flatmq_tools.fleet import link as fleet_link
 
 from . import issued
-from .conftest import Guarded, pin_of
+from .conftest import Guarded
 
 DEADLINE = 30.0  # seconds
 SECRET = "s3cret-of-all"
@@ -155,7 +159,7 @@ class Listener:
     def __init__(self, folder: Path) -> None:
         leaf = issued.Issued("somebody", hosts=issued.HERE, authority=True)
         cert, key = leaf.write(folder, "somebody")
-        self.pin = pin_of(leaf)
+        self.pin = leaf.pin
         self.sent: list[bytes] = []
         self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self._context.load_cert_chain(cert, key)
@@ -234,6 +238,44 @@ def test_nothing_is_sent_to_somebody_else(
     assert SECRET not in told
     if how == "pin":
         assert listener.pin in told.replace("\n", "")
+
+
+def no_use(mistake: str, guarded: Guarded) -> tuple[int, list[object], str]:
+    """Return the port, the options and the text of a mistake that no further try mends."""
+    ca = ["--ca", guarded.ca]
+    return {
+        "authority": (guarded.tls, ["--ca", guarded.other], "unknown authority"),
+        "expired": (guarded.late, ca, "has expired by this clock"),
+        "pin": (guarded.tls, ["--pin", "A" * 43 + "="], guarded.pin),
+        "no certificate": (guarded.strict, ca, "needs a client certificate"),
+        "no TLS": (guarded.running.port, ca, "use the port that has TLS"),
+    }[mistake]
+
+
+@pytest.mark.parametrize("mistake", ["authority", "expired", "pin", "no certificate", "no TLS"])
+@pytest.mark.parametrize("command", ["watch", "fleet"])
+def test_a_mistake_is_reported_at_once(
+    command: str, mistake: str, guarded: Guarded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After one try, or after a second look if all that is known is that the broker has closed.
+    One poll may see two tries."""
+    monkeypatch.setattr(watch, "PATIENCE_MS", 60_000)
+    monkeypatch.setattr(fleet, "RAMP_PATIENCE", 60.0)
+    tries = []
+    for link in (tls_link.Link, fleet_link.TLSLink):
+        plain = link.connect
+
+        def connect(self: Any, plain: Callable[[Any], None] = plain) -> None:
+            tries.append(self)
+            plain(self)
+
+        monkeypatch.setattr(link, "connect", connect)
+    port, options, text = no_use(mistake, guarded)
+    few = ["--devices", 1, "--seconds", 1] if command == "fleet" else []
+    said = flatmq(command, guarded.at(port, "localhost"), *few, *options)
+    assert said.exit_code == 1
+    assert text in said.output.replace("\n", " "), said.output
+    assert 1 <= len(tries) <= (4 if mistake in ("no certificate", "no TLS") else 1)
 
 
 def test_the_listener_notes_what_is_sent(listener: Listener) -> None:

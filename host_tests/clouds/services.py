@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import ipaddress
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import certificates
 import pytest
-from cryptography import x509
 
+from certs.issued import Issued
 from conftest import HERE, interpreter_command, library
 from flatmq import Client
 from flatmq_tools import broker, interpreter
@@ -52,14 +50,6 @@ system_default = default
 [default]
 MaxProtocol = TLSv1.2
 """
-
-
-def _names(host: str) -> list[x509.GeneralName]:
-    """What a certificate lists. Boards of the bench connect to loopback by its address."""
-    name: x509.GeneralName = x509.DNSName(host)
-    with contextlib.suppress(ValueError):
-        name = x509.IPAddress(ipaddress.ip_address(host))
-    return [name, x509.IPAddress(ipaddress.ip_address(broker.LOOPBACK))]
 
 
 class Other:
@@ -119,14 +109,15 @@ class Services:
             self.ports[section] = check.port
 
     def _write(self) -> None:
-        ca = certificates.made("Authority of the clouds")
-        ca.write(self.tls, "ca")
-        ca.write(self.folder, "ca")
+        ca = Issued("Authority of the clouds", authority=True)
+        ca.write_for_board(self.tls, "ca")
+        ca.write_for_board(self.folder, "ca")
         for section, host in HOSTS.items():
-            leaf = certificates.made("a broker", ca, alternative=_names(host))
-            leaf.write(self.folder, section.split()[0] + section.split()[-1])
-        client = certificates.made(NAME, ca)
-        client.write(self.folder, "client")
+            # Boards of the bench connect to loopback by its address.
+            leaf = Issued("a broker", ca, hosts=[host, broker.LOOPBACK])
+            leaf.write_for_board(self.folder, section.split()[0] + section.split()[-1])
+        client = Issued(NAME, ca)
+        client.write_for_board(self.folder, "client")
         (self.tls / "cert.der").write_bytes((self.folder / "client.der").read_bytes())
         (self.tls / "key.der").write_bytes((self.folder / "client.key.der").read_bytes())
 

@@ -94,6 +94,17 @@ def growth(operation, steps, broker):
     return _held() - before
 
 
+def report(operation, steps, broker):
+    """Print, as the last line, what an operation allocates, or with `steps` by how many bytes the
+    heap grows in so many of them."""
+    if steps:
+        print("SEEN", growth(operation, steps, broker))
+    else:
+        proof = Proof(broker)
+        proof.prove(operation)
+        print("SEEN", proof.asked, proof.kept, int(proof.refused))
+
+
 def _held():
     gc.collect()
     gc.collect()  # what the first one finalized

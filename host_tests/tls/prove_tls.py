@@ -9,7 +9,7 @@ import sockets
 import umqtt_calls
 from flatmq import Client
 from flatmq.stream_tls import TLS
-from proof import Proof, growth
+from proof import report
 
 module, name, steps, host, port, ca = sys.argv[1:7]
 
@@ -25,11 +25,5 @@ context.verify_mode = ssl.CERT_REQUIRED
 with open(ca, "rb") as file:
     context.load_verify_locations(cadata=file.read())
 umqtt_calls.OPTIONS["ssl"] = context
-broker = (host, int(port))
-operation = getattr(__import__(module), name)
-if steps == "0":
-    proof = Proof(broker)
-    proof.prove(operation)
-    print("SEEN", proof.asked, proof.kept, int(proof.refused))
-else:
-    print("SEEN", growth(operation, int(steps), broker))
+broker = host, int(port)
+report(getattr(__import__(module), name), int(steps), broker)

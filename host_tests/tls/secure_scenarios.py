@@ -2,9 +2,12 @@
 
 import gc
 
+from flatmq import MQTTError
+
 SIZE = 65536  # bytes of a large message
 ROUNDS = 10  # reconnects
 SHAKING_MS = 100  # what a poll of `turns` may wait
+CONNECT_MS = 60000  # what connect() may take: much longer than it needs
 
 
 def every_qos(env):
@@ -93,6 +96,25 @@ def fails(env):
     env.until("a failure", lambda: client.error or client.connected, client)
     error = client.error
     print("@failed", error.kind if error else "none", error.detail if error else "connected")
+
+
+def connect_raises(env):
+    """connect() gives up long before its time: says after how many tries, and why."""
+    client = env.client(b"c", retry_ms=50, retry_max_ms=50)
+    try:
+        client.connect(CONNECT_MS)
+        print("@raised 0 none connected")
+    except MQTTError as e:
+        print("@raised", client.stats.losses, e.kind, e.detail)
+    client.disconnect()
+
+
+def connect_after_losses(env):
+    """connect() goes on after losses of which the network may be the cause."""
+    client = env.client(b"c", retry_ms=1, retry_max_ms=1)
+    client.connect(CONNECT_MS)
+    print("@losses", client.stats.losses)
+    client.disconnect()
 
 
 def turns(env):

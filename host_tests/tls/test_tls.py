@@ -22,6 +22,15 @@ from flatmq_tools.proxy import Proxy, Rules, Way
 HERE = Path(__file__).parent
 HANDSHAKE = 1500  # bytes of either side, or more
 pythons = pytest.mark.parametrize("python", PYTHONS)
+mistakes = pytest.mark.parametrize(
+    ("python", "failure"),
+    [
+        pytest.param(python, failure, id=f"{python}-{failure.name}")
+        for python in PYTHONS
+        for failure in failures.FAILURES
+        if failure.only in ("", python)
+    ],
+)
 
 
 @pytest.fixture(scope="session")
@@ -124,21 +133,45 @@ def test_reconnects(python: str, secure: SecureBroker) -> None:
     secure.run(python, "lets_go_of_certificates", {"ca": "@" + secure.path("ca.der")})
 
 
-@pytest.mark.parametrize(
-    ("python", "failure"),
-    [
-        pytest.param(python, failure, id=f"{python}-{failure.name}")
-        for python in PYTHONS
-        for failure in failures.FAILURES
-        if failure.only in ("", python)
-    ],
-)
+@mistakes
 def test_what_is_wrong_is_said(
     python: str, failure: failures.Failure, secure: SecureBroker
 ) -> None:
     kind, detail = failures.said(secure, python, failure)
     assert (kind, failure.says in detail) == (failure.kind, True), detail
     assert detail.startswith(f"TLS 127.0.0.1:{secure.ports[failure.listener]}: ")
+
+
+# Listeners of brokers that close on a mistake: the network may have done that, so connect() looks
+# twice, each time after a poll, in which a fast broker may have closed two connections.
+CLOSING = ("plain", "mutual", "older")
+
+
+@mistakes
+def test_connect_reports_a_mistake_at_once(
+    python: str, failure: failures.Failure, secure: SecureBroker
+) -> None:
+    tls = failures.arguments(secure, failure.tls)
+    printed = secure.run(python, "connect_raises", tls, listener=failure.listener)
+    tries, kind, *detail = _said(printed, "raised")
+    assert (kind, failure.says in " ".join(detail)) == (failure.kind, True), detail
+    assert 1 <= int(tries) <= (4 if failure.listener in CLOSING else 1)
+
+
+@pythons
+@pytest.mark.parametrize("way", ["up", "down"])
+def test_connect_goes_on_after_a_cut(python: str, way: str, secure: SecureBroker) -> None:
+    """One handshake that is cut, before or after the broker's certificate, proves nothing."""
+
+    def rules(count: int) -> Rules:
+        if count:
+            return Rules()
+        cut = Way(limit=300, then="cut")
+        return Rules(up=cut) if way == "up" else Rules(down=cut)
+
+    with Proxy("127.0.0.1", secure.ports["broker"], rules) as proxy:
+        printed = secure.run(python, "connect_after_losses", secure.trusting(), port=proxy.port)
+    assert _said(printed, "losses") == ["1"]
 
 
 @pythons

@@ -23,11 +23,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import certificates
 import pytest
 from paho.mqtt import client as paho
 
 import peer
+from certs.issued import Issued
 from conftest import LIB, ROOT, interpreter_command
 from flatmq_tools import broker, bytecode, interpreter
 from flatmq_tools.bench import peers
@@ -191,8 +191,8 @@ class Scripted:
 def certificate(folder: Path) -> str:
     """The lines of a configuration of mosquitto that have it speak TLS, with a certificate of
     its own for localhost."""
-    certificates.made("localhost").write(folder, "own")
-    return f"certfile {folder / 'own.pem'}\nkeyfile {folder / 'own.key.pem'}"
+    cert, key = Issued("localhost", authority=True).write(folder, "own")
+    return f"certfile {cert}\nkeyfile {key}"
 
 
 def folders(which: str, python: str) -> Sequence[Path]:

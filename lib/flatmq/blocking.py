@@ -29,15 +29,26 @@ def bound(client: "Client", name: str) -> "Callable":
 
 def connect(self: "Client", timeout_ms: int = 10000) -> None:
     """Start, and poll until online. MQTTError after `timeout_ms`, and at once if the broker
-    refuses; the client goes on trying if it is polled."""
-    self.error = None
+    refuses or TLS fails; the client goes on trying if it is polled.
+
+    A handshake that the network may have cut is tried once more before that is an error.
+    """
+    last = self.error = None
     self.start()
     end = ticks_add(clock.ticks_ms(), timeout_ms)
     while self.state != "online":
         left = ticks_diff(end, clock.ticks_ms())
-        if left <= 0 or (self.error and self.error.kind == "refused"):
+        if left <= 0 or (self.error is not last and _final(self.error, last)):
             raise self.error or MQTTError("timeout", f"{self.state} after {timeout_ms} ms")
+        last = self.error
         self.poll(left)
+
+
+def _final(e, last):
+    """Return whether no further try mends error `e`, which came after `last`."""
+    if e.kind == "tls" and e.code:
+        return last and last.kind == "tls"
+    return e.kind in ("refused", "tls")
 
 
 def disconnect(self: "Client", timeout_ms: int = 1000) -> bool:

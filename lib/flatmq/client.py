@@ -26,7 +26,8 @@ class MQTTError(Exception):
     "timeout"   an answer did not come in time
     "protocol"  the peer broke a rule of MQTT
     "resource"  something here was too small, or could not be had
-    "tls"       broker or client could not be verified, or there is no TLS at that port
+    "tls"       broker or client could not be verified, or there is no TLS at that port; `code`
+                is 1 if the connection was closed, which the network may have caused instead
     "dropped"   by `aio`: the message was set aside; `code` is its packet identifier
 
     `detail` is a text that says what happened; `code` is 0 unless another meaning is given here.

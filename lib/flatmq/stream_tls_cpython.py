@@ -157,37 +157,53 @@ class Link(TCP):
         """Return what was wrong with TLS when `error` was raised, None if something else was."""
         if not self.stage or not isinstance(error, Exception):
             return None
-        case = self._case(error)
-        return failure((case,), self._where(), self._about(case), error) if case else None
+        return of_openssl(
+            error, self.stage, self._answered, self._has_cert, self._name, self._where()
+        )
 
-    def _about(self, case: str) -> str:
-        return self.stage if case == "file" else self._name
 
-    def _case(self, error: Exception) -> str | None:
-        """Return the name of the text for what was raised, None for an error of the network."""
-        reason = str(getattr(error, "reason", None) or "")
-        if isinstance(error, MemoryError):
-            return "memory"
-        if self.stage in ("ca", "cert"):
-            if isinstance(error, OSError) and not isinstance(error, ssl.SSLError):
-                return "file"
-            return "refused" if "KEY_VALUES_MISMATCH" in reason else self.stage
-        if isinstance(error, ssl.SSLCertVerificationError):
-            return _CODES.get(error.verify_code, "authority")
-        # With TLS 1.3 the broker looks at the client's certificate after our handshake is over.
-        is_over = self.stage == "greeting"
-        is_closed = isinstance(error, _CLOSED)
-        if "ALERT" in reason or (is_closed and not is_over):
-            if is_over or self._answered:
-                return "refused" if self._has_cert else "wanted"
-            return "plain" if is_closed else "version"
-        if is_over:
-            return None
-        if any(part in reason for part in _PLAIN):
-            return "plain"
-        if any(part in reason for part in _VERSION):
-            return "version"
-        return "handshake" if isinstance(error, (ssl.SSLError, ValueError)) else None
+def of_openssl(
+    error: Exception, stage: str, answered: bool, has_cert: bool, name: str, where: str
+) -> MQTTError | None:
+    """Return what was wrong when Python's ssl raised `error` at a `stage` of `Link`. None if it
+    was the network.
+
+    answered   the broker had answered when the handshake failed
+    has_cert   the client has a certificate
+    name       that the broker's certificate must have; `where` is the broker
+    """
+    case = _case(error, stage, answered, has_cert)
+    if case is None:
+        return None
+    about = stage if case == "file" else name
+    return failure((case,), where, about, error, isinstance(error, _CLOSED))
+
+
+def _case(error: Exception, stage: str, answered: bool, has_cert: bool) -> str | None:
+    """Return the name of the text for what was raised, None for an error of the network."""
+    reason = str(getattr(error, "reason", None) or "")
+    if isinstance(error, MemoryError):
+        return "memory"
+    if stage in ("ca", "cert"):
+        if isinstance(error, OSError) and not isinstance(error, ssl.SSLError):
+            return "file"
+        return "refused" if "KEY_VALUES_MISMATCH" in reason else stage
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return _CODES.get(error.verify_code, "authority")
+    # With TLS 1.3 the broker looks at the client's certificate after our handshake is over.
+    is_over = stage == "greeting"
+    is_closed = isinstance(error, _CLOSED)
+    if "ALERT" in reason or (is_closed and not is_over):
+        if is_over or answered:
+            return "refused" if has_cert else "wanted"
+        return "plain" if is_closed else "version"
+    if is_over:
+        return None
+    if any(part in reason for part in _PLAIN):
+        return "plain"
+    if any(part in reason for part in _VERSION):
+        return "version"
+    return "handshake" if isinstance(error, (ssl.SSLError, ValueError)) else None
 
 
 def _is_pem(data: bytes) -> bool:

@@ -58,14 +58,17 @@ _REASONS = (
 )
 
 
-def failure(cases: "Any", where: str, name: str = "", error: "Any" = None) -> MQTTError:
+def failure(
+    cases: "Any", where: str, name: str = "", error: "Any" = None, closed: bool = False
+) -> MQTTError:
     """Return the MQTTError for these cases, names of texts above, at the broker `where`. `name` is
-    the name that was expected, or what the text is about."""
+    the name that was expected, or what the text is about. closed: all that is known is that the
+    connection was closed."""
     date = "{}-{:02d}-{:02d}".format(*time.gmtime()[:3])
     what = f"{type(error).__name__}: {error}"
     texts = [_TEXTS[case].format(name=name, date=date, error=what) for case in cases]
     kind = "resource" if "memory" in cases else "tls"
-    return MQTTError(kind, f"TLS {where}: {'; '.join(texts)}")
+    return MQTTError(kind, f"TLS {where}: {'; '.join(texts)}", int(closed))
 
 
 def of_board(
@@ -110,7 +113,7 @@ def of_board(
 
         return failure(("pin",), where, text(digest))
     case = _case(code, certified, has_cert)
-    return failure((case,), where, name, error) if case else None
+    return failure((case,), where, name, error, code in _CLOSED) if case else None
 
 
 def _case(code, certified, has_cert):

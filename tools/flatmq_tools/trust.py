@@ -79,6 +79,7 @@ class Context(ssl.SSLContext):
     sslsocket_class = _Socket
     sslobject_class = _Object
     pins: tuple[bytes, ...] = ()
+    has_cert = False  # whether it shows a certificate of its own
 
 
 @dataclass(frozen=True)
@@ -154,6 +155,7 @@ class Trust:
 
     def _load_own(self, made: Context, cert: Path) -> None:
         key = self.key or cert
+        made.has_cert = True
         # OpenSSL's errors name no file.
         for option, file in (("cert", cert), ("key", key)):
             name = f"{self.names[option]} {file}"

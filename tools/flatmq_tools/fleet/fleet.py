@@ -83,6 +83,8 @@ class Fleet:
         self._loop = Loop(address, settings.tls, host)
         self._loop.on_change = self._changed
         self._connecting: set[Board] = set()
+        self._closed: set[Board] = set()  # boards whose handshake was closed
+        self._mistake = ""  # what is wrong with TLS, if trying again is of no use
         first = random.Random(settings.seed).randrange(1, 1 << 29)
         digits = max(4, len(str(settings.devices)))
         login = (settings.user, settings.password)
@@ -143,6 +145,13 @@ class Fleet:
         if now == "waiting" and client is not None and client.error and not board.losing:
             error = f"{client.error.kind}: {client.error.detail}"
             self.figures.errors[error] = self.figures.errors.get(error, 0) + 1
+            if client.error.kind == "tls" and not client.error.code:
+                self._mistake = str(client.error.detail)
+            elif client.error.kind == "tls" and not self.online:
+                # The network, or a broker that is too busy, may have closed the first one.
+                if board in self._closed:
+                    self._mistake = str(client.error.detail)
+                self._closed.add(board)
 
     def _connect(self, show: Callable[[str, float], None]) -> None:
         began, cpu = time.monotonic(), time.process_time()
@@ -168,10 +177,10 @@ class Fleet:
         self.figures.connect_cpu = time.process_time() - cpu
 
     def _refused(self) -> str:
-        """What a broker said that does not let a board in, or why it is not trusted."""
+        """Return why the broker does not let a board in, or what is wrong with TLS; else ""."""
+        if self._mistake:
+            return self._mistake
         for board in self._connecting:
-            if board.link and board.link.untrusted:
-                return board.link.untrusted
             if board.client and board.client.error and board.client.error.kind == "refused":
                 return str(board.client.error.detail)
         return ""

@@ -13,6 +13,11 @@ import ssl
 import time
 from typing import Any
 
+from flatmq import MQTTError
+from flatmq.stream_tls_cpython import of_openssl
+
+from ..trust import Context, PinError
+
 READ = selectors.EVENT_READ
 WRITE = selectors.EVENT_WRITE
 
@@ -34,8 +39,6 @@ class Link:
         """By the monotonic clock: before that nothing can be connected."""
         self.due_ms = 0
         """For how long the client had nothing to do, when it was polled last."""
-        self.untrusted = ""
-        """Why the broker's certificate is not accepted."""
 
     # What the client calls
 
@@ -149,8 +152,26 @@ class TLSLink(Link):
         super().__init__(selector, address, owner)
         self._context = tls
         self._host = host
+        self._has_cert = isinstance(tls, Context) and tls.has_cert
         self._tls: ssl.SSLSocket | None = None
         self._secured = False
+        self._stage = ""  # as in stream_tls_cpython
+        self._answered = False  # the broker had answered when the handshake failed
+
+    def connect(self) -> None:
+        """Begin to connect."""
+        self._stage = ""
+        self._answered = False
+        super().connect()
+
+    def why(self, error: Any) -> MQTTError | None:
+        """Return what was wrong with TLS when `error` was raised, None if something else was."""
+        if not self._stage or not isinstance(error, Exception):
+            return None
+        where = f"{self._host}:{self._found[4][1]}"
+        if isinstance(error, PinError):
+            return MQTTError("tls", f"TLS {where}: {error}")
+        return of_openssl(error, self._stage, self._answered, self._has_cert, self._host, where)
 
     def stream(self) -> Link | None:
         """Itself once the handshake is over."""
@@ -160,6 +181,7 @@ class TLSLink(Link):
             assert self._sock is not None
             self._selector.unregister(self._sock)
             self._events = 0
+            self._stage = "handshake"
             try:
                 self._sock = self._tls = self._context.wrap_socket(
                     self._sock, server_hostname=self._host, do_handshake_on_connect=False
@@ -177,11 +199,11 @@ class TLSLink(Link):
             except ssl.SSLWantWriteError:
                 self._watch(WRITE)
                 return None
-            except ssl.SSLCertVerificationError as error:
-                why = getattr(error, "verify_message", "") or error
-                self.untrusted = f"the broker's certificate is not accepted: {why}"
+            except OSError:
+                self._answered = self._tls.cipher() is not None
                 raise
             self._secured = True
+            self._stage = "greeting"
             self._watch(READ)
             self._readable = True  # what came with the end of the handshake is in no socket
         return self
