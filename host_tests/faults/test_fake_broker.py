@@ -21,9 +21,9 @@ def test_a_connection_that_is_gone_does_not_end_its_successor() -> None:
         for count in range(TIMES):
             gone = socket.create_connection(where, PATIENCE)
             successor = socket.create_connection(where, PATIENCE)
-            while sum(c.client_id is None for c in broker._connections) < 2:
+            while sum(c.client_id is None for c in broker.connections) < 2:
                 time.sleep(0)  # until both are accepted
-            with broker._lock:  # it can act on none of this before all has come
+            with broker.lock:  # it can act on none of this before all has come
                 gone.sendall(CONNECT)
                 gone.close()
                 successor.sendall(CONNECT)
