@@ -30,12 +30,14 @@ MAY_BE_ON_HEAP = {
     "connection": {
         "Connection.dialing",
         "Connection.pausing",
-        "Connection._greeted",
+        "Connection.greeted",
         "Connection.lost",
     },
     "journal": {"Journal.__init__", "Journal._restore.<listcomp>", "Journal.retain"},
     "pieces": {"publish_from", "Pieces.publish"},
+    "properties": {"Properties.__init__", "block", "_put"},
     "reader": {"reading"},
+    "replies": {"Replies.__init__", "Replies.__init__.<listcomp>"},
     "requests": {
         "packet",
         "static string 138",  # send
@@ -63,7 +65,12 @@ MAY_BE_ON_HEAP = {
         "Store._append_again",
         "Store.static string 74",  # count
     },
-    "subscribing": {"subscribe", "check", "check.<listcomp>", "unsubscribe"},
+    "subscribing": {
+        "subscribe",
+        "check",
+        "check.<listcomp>",
+        "static string 78",  # end
+    },
     "stream_tcp": {"TCP.connect"},
     # While a link is made, connects or is closed, and for an error.
     "stream_tls": {"TLS.__init__"},
@@ -90,6 +97,24 @@ MAY_BE_ON_HEAP = {
     },
     "umqtt_robust": {"MQTTClient.reconnect"},
     "umqtt_tls": {"_settings"},
+    # What runs for CONNACK, SUBACK, DISCONNECT and AUTH, and when a connection has ended.
+    "v5": {"<module>"},
+    "v5_auth": {"packet", "answer"},
+    "v5_connection": {
+        "Connection5._answered",
+        "Connection5.connack",
+        "Connection5._refused",
+        "Connection5.ended",
+        "Connection5._auth",
+        "Connection5.lost",
+        "Connection5._say_why",
+    },
+    "v5_fallback": {"_rewrite", "_without"},
+    "v5_methods": {"bound.call", "set_will", "publish_from", "disconnect"},
+    "v5_reasons": {"text", "refused"},  # for a message that the broker refuses
+    "v5_resend": {"_refuse", "unsent", "Resend5._pass"},
+    "v5_setup": {"make", "make.<dictcomp>", "hello_of"},
+    "v5_subscribing": {"bound.call", "subscribe", "subscribe.<genexpr>"},
     "writer": {"writing"},
     "wire": {"field", "packet"},
 }

@@ -21,8 +21,10 @@ if TYPE_CHECKING:
 class MQTTError(Exception):
     """`kind` is one of
 
-    "refused"   by CONNACK, whose return code is `code` (3.1.1 section 3.2.2.3)
-    "closed"    by the peer, or by the network
+    "refused"   by CONNACK, whose return code is `code` (3.1.1 section 3.2.2.3); in MQTT 5 its
+                reason code (section 3.2.2.2)
+    "closed"    by the peer, or by the network; in MQTT 5 `code` is the reason code of a
+                DISCONNECT, if there was one (section 3.14.2.1)
     "timeout"   an answer did not come in time
     "protocol"  the peer broke a rule of MQTT
     "resource"  something here was too small, or could not be had

@@ -32,6 +32,7 @@ def fall_back(c: "Client5") -> None:
     c.hello = hello_of(o)
     c.options = o
     c.level = 4
+    c.error = None  # of a broker that does speak 3.1.1
     c.quota = c.slots
     c.strict = False
     c.empty = c.block = b""
