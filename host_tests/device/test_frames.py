@@ -110,7 +110,8 @@ MAY_BE_ON_HEAP = {
         "Connection5._say_why",
     },
     "v5_fallback": {"_rewrite", "_without"},
-    "v5_methods": {"bound.call", "set_will", "publish_from", "disconnect"},
+    "v5_methods": {"bound.call", "set_will", "disconnect"},
+    "v5_pieces": {"publish_from"},
     "v5_reasons": {"text", "refused"},  # for a message that the broker refuses
     "v5_resend": {"_refuse", "unsent", "Resend5._pass"},
     "v5_setup": {"make", "make.<dictcomp>", "hello_of"},

@@ -9,7 +9,6 @@ from .unload import unload
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
 
     from .properties import Properties
     from .v5 import Client5
@@ -46,9 +45,12 @@ def set_will(
 
         return set_will(self, topic, payload, qos, retain)
     from .topic import is_name
+    from .v5 import wrong
     from .v5_setup import change
     from .wire import field, number
 
+    if properties is not None and not hasattr(properties, "block"):
+        raise wrong(properties)
     will = None
     if topic is not None:
         will = (
@@ -75,33 +77,6 @@ def set_credentials(
     from .v5_setup import change
 
     return change(self, {"user": user, "password": password})
-
-
-def publish_from(
-    self: "Client5",
-    topic: "bytes | str",
-    source: "Any",
-    qos: int = 0,
-    retain: bool = False,
-    properties: "Properties | None" = None,
-) -> "int | None":
-    """Accept a message of up to 268 MB and send its payload in pieces from where it is: see
-    `Client.publish_from`. `properties` are sent with it."""
-    from .pieces import Pieces
-    from .topic import is_name
-    from .wire import field, number
-
-    if not self.large:
-        self.large = Pieces(self)
-    head = (0x31 if retain else 0x30) | number("qos", qos, 0, min(self.max_qos, 1)) << 1
-    block = properties.block if properties and self.empty else self.empty
-    name = field("topic name", topic, is_name)
-    if self.strict:
-        size = source.seek(0, 2) if hasattr(source, "seek") else len(source)
-        self.allow(len(name) + len(block) + size + (4 if qos else 2), retain)
-    pid = self.large.publish(head, name, source, block)
-    self.allot()
-    return pid
 
 
 def drop(self: "Client5", packet_id: int) -> bool:

@@ -47,13 +47,20 @@ def _refuse(c):
             set_aside(c, at, reason)
 
 
+def _goes_once(first):
+    """Whether a packet that begins so is a request or a QoS 0 message."""
+    return first != _VOID and (first > 0x3F or not first & 6)
+
+
 def unsent(c: "Client5", at: int = -1) -> "Iterator[tuple[int, int]]":
     """Iterate over the packets, from the cursor or from `at` on, that are still to be sent: where
     each begins and ends. Of messages at QoS 1 and 2 these are all that wait for PUBACK or
     PUBREC."""
     sent = c.past.sent
+    written = -1  # of a span that has begun to leave
     if at < 0:
         at = c.at
+        written = at + c.part if c.part else -1
     while at != c.end:
         if at == c.top and at:
             at = 0
@@ -64,9 +71,11 @@ def unsent(c: "Client5", at: int = -1) -> "Iterator[tuple[int, int]]":
         if at in c.offs:
             if c.waits[c.offs.index(at)] != _PUBCOMP:
                 yield at, stop
-        elif c.buf[at] != _VOID and sent < 0 and (c.buf[at] > 0x3F or not c.buf[at] & 6):
+        elif sent < 0 and stop > written and _goes_once(c.buf[at]):
             yield at, stop
         at = stop
+        if at >= written:
+            written = -1
 
 
 class Resend5(Resend):
