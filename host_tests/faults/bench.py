@@ -15,7 +15,7 @@ from flatmq_tools import bytecode, interpreter
 from flatmq_tools.links import Listening
 from scenario_child import ScenarioError, converse
 
-from .catalogue import LINKS, OVER, OVER_LINK, SCENARIOS, Scenario
+from .catalogue import LINKS, OVER, SCENARIOS, Scenario
 from .stage import MOSQUITTO, UNBOUNDED, Stage
 
 HERE = Path(__file__).parent
@@ -139,7 +139,7 @@ class Bench:
         if case.python == "cpython":
             command = [sys.executable]
         else:
-            found = interpreter.command(OVER_LINK if case.broker in OVER else case.scenario.heap)
+            found = interpreter.command(OVER.get(case.broker, case.scenario.heap))
             if found is None:
                 raise interpreter.InterpreterError(interpreter.MISSING)
             command = found
