@@ -24,6 +24,7 @@ LIB = SHARED.parent / "lib"
 PYTHONS = ("cpython", "micropython")
 DEADLINE = 240  # seconds until a scenario is ended from outside; it gives up by itself before
 SIDE_BY_SIDE = 8  # most of them wait most of the time
+_LOGGED = 2000  # characters of the log of a broker that ended by itself
 
 _run_number = itertools.count()
 
@@ -133,6 +134,9 @@ class Bench:
             row.problems.append("it told nothing")
         if row.problems and not row.told:
             row.told = "\n".join(output)
+        if shared and shared.broker.status is not None:
+            row.problems.insert(0, f"mosquitto ended with status {shared.broker.status}")
+            row.told += "\n" + shared.broker.log()[-_LOGGED:]
         return row
 
     def _command(self, case: Case, stage: Stage, token: str) -> list[str]:
