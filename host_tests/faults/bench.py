@@ -23,7 +23,7 @@ SHARED = HERE.parent
 LIB = SHARED.parent / "lib"
 PYTHONS = ("cpython", "micropython")
 DEADLINE = 240  # seconds until a scenario is ended from outside; it gives up by itself before
-SIDE_BY_SIDE = 8  # most of them wait most of the time
+SIDE_BY_SIDE = 10  # most of them wait most of the time
 _LOGGED = 2000  # characters of the log of a broker that ended by itself
 
 _run_number = itertools.count()
