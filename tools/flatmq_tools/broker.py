@@ -82,6 +82,12 @@ class Broker:
         """The process id of a broker that was started here and runs, else None."""
         return None
 
+    @property
+    def status(self) -> int | None:
+        """The exit status of a broker that was started here and has ended by itself, negative for
+        a signal; else None."""
+        return None
+
     def freeze(self) -> None:
         """Stops it with SIGSTOP: connections stay open and nothing is answered (POSIX).
 
@@ -181,6 +187,10 @@ class _Child(Broker):
     @property
     def pid(self) -> int | None:
         return self._process.pid if self._process is not None else None
+
+    @property
+    def status(self) -> int | None:
+        return self._process.poll() if self._process is not None else None
 
     def freeze(self) -> None:
         if self._process is None:
