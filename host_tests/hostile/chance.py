@@ -22,12 +22,10 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-import cases
 import grammar
 import replay
 import search
 from flatmq_tools import bytecode, interpreter, results
-from oracle import Oracle
 
 HERE = Path(__file__).parent
 HEAP = "2m"  # of MicroPython; the harness takes most of it
@@ -84,7 +82,7 @@ def made(seed: int) -> Iterator[grammar.Case]:
 
 def judge(case: grammar.Case, link: str = "tcp") -> Counts:
     """Return what came of a case. Finding when that is wrong."""
-    oracle = Oracle(cases.decode(case.data)[0])
+    oracle = search.oracle_of(case.data)
     try:
         with search.watched():
             framed = search.judge(case.data, oracle, link)

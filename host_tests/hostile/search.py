@@ -81,9 +81,14 @@ def held_the_same() -> Callable[..., bool]:
     return same
 
 
+def oracle_of(data: bytes) -> Oracle:
+    """Return the oracle that judges a case."""
+    return Oracle(cases.decode(data)[0])
+
+
 def judged(data: bytes) -> Oracle:
     """Run a case; raise what is wrong with it, with what happened in its notes."""
-    oracle = Oracle(cases.decode(data)[0])
+    oracle = oracle_of(data)
     judge(data, oracle)
     return oracle
 
