@@ -48,9 +48,9 @@ class ServerFrames:
         return bool(self.faults) or self.closed is not None
 
     @property
-    def is_pinging(self) -> bool:
-        """Whether the first part of a ping is there, and not all of it."""
-        return not self._left and bool(self._buf) and self._buf[0] & 15 == PING
+    def is_in_control(self) -> bool:
+        """Whether the first part of a Ping or Close frame is there, and not all of it."""
+        return not self._left and bool(self._buf) and self._buf[0] & 15 in (PING, CLOSE)
 
     def feed(self, data: bytes) -> None:
         """Take bytes."""

@@ -165,6 +165,6 @@ class WebSocketOracle:
         if not settled:
             return
         self.need(not client.is_cut, "half a frame is out")
-        if not server.is_pinging:  # else only that one has to be answered (section 5.5.3)
+        if not server.is_in_control:  # else that alone has to be answered (section 5.5)
             pings, pongs = server.pings[-1:], client.pongs[-1:]
             self.need(pings == pongs, f"no pong for {pings}, but {pongs}")
