@@ -2,7 +2,8 @@
 
 `chance.py --packets N` goes on until N packets that were changed have been fed, in several
 processes with a seed each, and then has MicroPython run a share of them: with the same outcome,
-and with the heap as it was. With `--link websocket` they come in the frames of a WebSocket.
+and with the heap as it was. With `--link websocket` they come in the frames of a WebSocket, with
+`--link tls` in the records of TLS.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+import certificate_files
 import grammar
 import replay
 import search
@@ -34,8 +36,8 @@ BATCH = 200  # cases that MicroPython is given at a time
 EVERY = 0.5  # s between two reports of a process
 
 Counts = Counter[str]
-SECTIONS = {"tcp": "fuzz", "websocket": "fuzz-websocket"}
-TITLES = {"tcp": "", "websocket": ", over WebSocket"}
+SECTIONS = {"tcp": "fuzz", "websocket": "fuzz-websocket", "tls": "fuzz-in-tls"}
+TITLES = {"tcp": "", "websocket": ", over WebSocket", "tls": ", inside TLS"}
 ABOUT = {
     "tcp": "",
     "websocket": """
@@ -47,9 +49,14 @@ fragments, control frames, text, noise. A strict decoder of frames says what may
 the WebSocket must end, and with which close code. All that the client writes must be masked frames
 with just what MQTT has written.
 """,
+    "tls": """
+These streams travel in the records of TLS, cut anywhere, on a real connection on loopback: OpenSSL
+on CPython, Mbed TLS on MicroPython. Every event must be the same as without TLS.
+""",
 }
 COUNTED: dict[str, dict[str, str]] = {
     "tcp": {},
+    "tls": {},
     "websocket": {
         "way: steady": "cases with the same events as without WebSocket",
         "way: loose": "cases in which frames decide what is read at once",
@@ -123,6 +130,8 @@ def work(seed: int, packets: int, link: str, reports: multiprocessing.Queue) -> 
 
 def on_desk(seeds: list[int], packets: int, link: str, shown: Progress) -> Counts:
     """Judge so many changed packets, with a process for each seed."""
+    if link == "tls":
+        certificate_files.folder()  # before there are processes, each of which would make one
     reports: multiprocessing.Queue = multiprocessing.Queue()
     share = -(-packets // len(seeds))
     workers = [
@@ -159,12 +168,13 @@ def compare(batch: list[bytes], link: str = "tcp") -> list[str]:
     command = interpreter.command(HEAP)
     if command is None:
         raise interpreter.InterpreterError(interpreter.MISSING)
+    folder = str(certificate_files.folder()) if link == "tls" else ""
     with tempfile.NamedTemporaryFile(suffix=".cases") as file:
         for data in batch:
             file.write(len(data).to_bytes(4, "big") + data)
         file.flush()
         done = subprocess.run(
-            [*command, str(HERE / "replay.py"), file.name, link],
+            [*command, str(HERE / "replay.py"), file.name, link, folder],
             env=interpreter.environment(bytecode.library(), HERE),
             capture_output=True,
             text=True,
@@ -175,7 +185,7 @@ def compare(batch: list[bytes], link: str = "tcp") -> list[str]:
     wrong = []
     for data, line in zip(batch, lines, strict=False):
         checksum, growth, *error = line.split(" ", 2)
-        here = replay.outcome(data, replay.runner(link))
+        here = replay.outcome(data, replay.runner(link, folder))
         if (int(checksum), "".join(error).strip()) != (here[0], here[2]) or int(growth) > 0:
             wrong.append(f"case {data.hex()}\nMicroPython: {line}\nCPython:     {here}")
     if len(lines) != len(batch):

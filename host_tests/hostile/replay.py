@@ -1,4 +1,4 @@
-"""Run cases and report what came of each: `replay.py FILE LINK`, on CPython or MicroPython.
+"""Run cases and report what came of each: `replay.py FILE LINK FOLDER`, on CPython or MicroPython.
 
 The file holds cases, each after its size in four bytes, big-endian. For each there is a line:
 
@@ -85,10 +85,15 @@ class Heap:
         return self.growth <= 0
 
 
-def runner(link):
-    """Return what runs a case over a link: "tcp" or "websocket"."""
+def runner(link, folder=""):
+    """Return what runs a case over a link: "tcp", "websocket", or "tls" with the certificates in
+    a folder."""
     if link == "tcp":
         return drive.run
+    if link == "tls":
+        import secured
+
+        return lambda data, note, marked: secured.run(data, note, marked, folder)
     import framed
 
     return framed.run
@@ -106,10 +111,10 @@ def outcome(data, run=drive.run):
     return digest.value, heap.growth, error
 
 
-def main(path, link):
+def main(path, link, folder):
     """Print the outcome of each case in a file."""
     load()
-    run = runner(link)
+    run = runner(link, folder)
     with open(path, "rb") as file:
         while True:
             size = file.read(4)

@@ -20,15 +20,17 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 import cases
+import certificate_files
 import drive
 import framed
 import grammar
+import secured
 from oracle import Oracle
 from websocket_oracle import WebSocketOracle
 
 HANGS = 60  # seconds for one case, which takes a millisecond or two
 EXAMPLES = 600
-LINKS = ("tcp", "websocket")
+LINKS = ("tcp", "websocket", "tls")
 
 
 @contextmanager
@@ -59,7 +61,7 @@ def sizes(client) -> list[tuple[str, int]]:
 
 def held(client):
     """What a client's link may keep something in."""
-    return getattr(client.link, "socket", client.link)
+    return getattr(client.link, "socket", client.link)  # the WebSocket
 
 
 def names(client) -> int:
@@ -100,6 +102,10 @@ def judge(data: bytes, oracle: Oracle, link: str = "tcp") -> Counter[str]:
     """
     if link == "tcp":
         drive.run(data, oracle, held_the_same())
+        return Counter()
+    if link == "tls":
+        secured.run(data, oracle, held_the_same(), str(certificate_files.folder()))
+        assert oracle.log == judged(data).log, "other events than without TLS"
         return Counter()
     below = WebSocketOracle(oracle)
     server = framed.run(data, oracle, held_the_same(), below)
