@@ -43,7 +43,12 @@ class Carried(View):
 class Router5(Router):
     """Handlers by topic filter, and by the identifier that each subscription has if the broker
     supports them. A message that carries identifiers goes to their handlers alone: if a broker
-    sends one copy for each matching filter, each handler is called once."""
+    sends one copy for each matching filter, each handler is called once.
+
+    A broker that keeps the session may send messages with identifiers from before a reboot, when
+    they were those of other subscriptions. So an identifier counts only if the topic name matches
+    its subscription; which that is for a topic name is remembered.
+    """
 
     client: "Client5"
 
@@ -52,7 +57,7 @@ class Router5(Router):
         Router.__init__(self, client)
         self.message.properties = self.properties = Carried(self.message)
         self._last = 0  # the identifier given out last
-        self._tagged = False  # the message carries an identifier that there is
+        self._tagged = False  # the identifiers of the message say who gets it
 
     def identify(self, supported: int) -> None:
         """CONNACK says whether subscriptions may have an identifier: requests that are made from
@@ -109,6 +114,8 @@ class Router5(Router):
             end = self.routes[i]
         elif m.buf[at] == 2 and at + 2 < m.end and m.buf[at + 1] == _IDENTIFIER:
             end = self._handlers.get(m.buf[at + 2])  # type: ignore[assignment]
+            if end is not self.routes[i]:
+                end = None  # type: ignore[assignment]
         if first < 0x32 and end is not None:
             m.at = at + 1 + m.buf[at]
             end(m)  # type: ignore[operator]
@@ -149,16 +156,41 @@ class Router5(Router):
         at = broken(p.buf, at, p.stop, _PUBLISH)
         if at is None and p.find(_ALIAS):
             return "topic alias, and none was allowed"
-        self._tagged = at is None and self._tags(0)
+        self._tagged = at is None and self._decides()
         return at
 
-    def _tags(self, identifier):
-        """Whether the message carries an identifier; with 0, one of any subscription."""
+    def _decides(self):
+        """Whether the identifiers of the message say who gets it: one of them belongs to a
+        subscription that matches, or they all belong to subscriptions that have ended."""
         p = self.properties
+        ended = False
         at = 0
         while p.find(_IDENTIFIER, at):
             at = number(p.buf, p.at, p.end) >> 2
-            if at == identifier or (not identifier and at in self._handlers):
+            if self._matches(at):
+                return True
+            if at in self._handlers or at > self._last:
+                return False  # it is from before a reboot
+            ended = True
+            at = p.end
+        return ended
+
+    def _matches(self, identifier):
+        """Whether there is a subscription with this identifier, which matches the message."""
+        i = 0
+        while i < len(self.subscriptions):
+            s = self.subscriptions[i]
+            if s.identifier == identifier:
+                return s.takes(self.message)
+            i += 1
+        return False
+
+    def _has(self, identifier):
+        """Whether the message carries this identifier."""
+        p = self.properties
+        at = 0
+        while p.find(_IDENTIFIER, at):
+            if number(p.buf, p.at, p.end) >> 2 == identifier:
                 return True
             at = p.end
         return False
@@ -169,7 +201,7 @@ class Router5(Router):
             return Router.next(self, i, chunks)
         while i < len(self.subscriptions):
             s = self.subscriptions[i]
-            if (s.chunks or not chunks) and self._tags(s.identifier):
+            if (s.chunks or not chunks) and self._has(s.identifier) and s.takes(self.message):
                 return i
             i += 1
         return -1
