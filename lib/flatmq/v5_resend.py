@@ -25,6 +25,8 @@ def admit(c: "Client5") -> None:
         c.past = Resend5(c)
         if old:  # messages from before a reboot
             c.past.sent = old.sent
+    if c.connection.aliases:  # the last connection was closed here: nothing was set aside
+        without_aliases(c)
     if c.strict or c.max_qos < 2:
         _refuse(c)
 
