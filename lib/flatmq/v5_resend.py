@@ -49,13 +49,11 @@ def _refuse(c):
             set_aside(c, at, reason)
 
 
-def unsent(c: "Client5", at: int = -1) -> "Iterator[tuple[int, int]]":
-    """Iterate over the packets, from the cursor or from `at` on, that are still to be sent: where
-    each begins and ends. Of messages at QoS 1 and 2 these are all that wait for PUBACK or
-    PUBREC."""
+def unsent(c: "Client5") -> "Iterator[tuple[int, int]]":
+    """Iterate over the packets, from the cursor on, that are still to be sent: where each begins
+    and ends. Of messages at QoS 1 and 2 these are all that wait for PUBACK or PUBREC."""
     sent = c.past.sent
-    if at < 0:
-        at = c.at
+    at = c.at
     while at != c.end:
         if at == c.top and at:
             at = 0
@@ -100,14 +98,29 @@ class Resend5(Resend):
         return n
 
     def _pass(self, at):
-        """Have requests and QoS 0 messages from `at` on leave now."""
+        """Have requests and QoS 0 messages from `at` on leave now. Each poll comes here while a
+        message waits, so this has no iterator, which would be on the heap."""
         s = self.session
-        for begin, end in unsent(s, at):
-            if begin not in s.offs:
-                s.urgent.append(bytes(s.buf[begin:end]))
-                if s.buf[begin] < 0x40:
-                    s.pending -= 1
-                s.buf[begin] = _VOID
+        sent = self.sent
+        while at != s.end:
+            if at == s.top and at:
+                at = 0
+                continue
+            stop = stop_of(s.buf, at)
+            if at <= sent < stop:
+                sent = -1
+            if sent < 0 and at not in s.offs and s.buf[at] != _VOID:
+                self._ahead(at, stop)
+            at = stop
+
+    def _ahead(self, at, stop):
+        """Have the packet from `at` to `stop` leave now, unless it is a settled message."""
+        s = self.session
+        if s.buf[at] > 0x3F or not s.buf[at] & 6:
+            s.urgent.append(bytes(s.buf[at:stop]))
+            if s.buf[at] < 0x40:
+                s.pending -= 1
+            s.buf[at] = _VOID
 
 
 def without_aliases(c: "Client5") -> None:
