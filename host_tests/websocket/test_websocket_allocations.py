@@ -18,9 +18,11 @@ def listener() -> Iterator[Broker]:
         yield Broker(listening.broker.host, listening.port)
 
 
+@pytest.mark.parametrize("version", [4, 5])
 @pytest.mark.parametrize("name", on_device.operations("websocket_broker"))
-def test_with_a_broker(name: str, listener: Broker) -> None:
-    assert on_device.proof("websocket_broker", name, listener) == on_device.NOTHING
+def test_with_a_broker(name: str, version: int, listener: Broker) -> None:
+    seen = on_device.proof("websocket_broker", name, listener, version=version)
+    assert seen == on_device.NOTHING
 
 
 @pytest.mark.parametrize("name", on_device.operations("websocket_scripted"))

@@ -208,6 +208,7 @@ class Connection5(Connection):
             from .v5_resend import admit
 
             admit(c)
+        self.aliases = 0  # those of the last connection have ended with it
         router: Any = c.router
         if router:
             router.identify(c.server.identifiers)
