@@ -100,6 +100,7 @@ class Resend5(Resend):
     def _pass(self, at):
         """Have requests and QoS 0 messages from `at` on leave now."""
         s = self.session
+        self.extend()
         for begin, end in unsent(s, at):
             if begin not in s.offs:
                 s.urgent.append(bytes(s.buf[begin:end]))
