@@ -68,6 +68,8 @@ class Client5(Client):
     empty: bytes  # what they are where there are none
     scratch: bytearray  # a topic name and properties that are not in `fields`
     quota: int  # QoS 1 and 2 messages that may be in flight
+    gone: "list[int]"  # packet identifiers of those that were dropped in flight: they take a
+    # place until the broker has answered
     strict: bool  # some messages are not allowed by the broker
 
     if TYPE_CHECKING:
@@ -183,7 +185,7 @@ class Client5(Client):
 
     def allot(self) -> None:
         """Have `quota` be what the broker's Receive Maximum leaves (section 4.9)."""
-        most = self.server.receive_maximum
+        most = self.server.receive_maximum - len(self.gone)
         if self.large and self.large.waits and self.ids[self.slots]:
             most -= 1
         self.quota = min(self.slots, most)

@@ -101,9 +101,22 @@ class Connection5(Connection):
             c.answer(0x70, pid)
         elif not c.settle(first, pid):
             c.stats.strays += 1
+            if c.gone:
+                self._stray(first, pid)
         elif c.large:
             c.allot()
         return None
+
+    def _stray(self, first, pid):
+        """Handle the answer to a message that was dropped in flight. The broker hears PUBREL, else
+        it would hold the place of that message."""
+        c = self.client
+        if pid in c.gone:
+            if first == 0x50:
+                c.answer(0x62, pid)
+            else:
+                c.gone.remove(pid)
+                c.allot()
 
     def _long(self, first, at, end):
         """Handle one of these that has a reason code."""
@@ -130,6 +143,8 @@ class Connection5(Connection):
 
         if not refused(self.client, first, pid, code):
             self.client.stats.strays += 1
+            if pid in self.client.gone:
+                self.client.gone.remove(pid)
         self.client.allot()
         return None
 
@@ -271,6 +286,14 @@ class Connection5(Connection):
         return answer(self, code, self.said)
 
     # How it ends
+
+    def close(self) -> None:
+        """Close the link: see `Connection.close`. Until the next CONNACK, as many messages are
+        accepted as there are records."""
+        Connection.close(self)
+        c = self.client
+        c.gone.clear()
+        c.quota = c.slots
 
     def lost(self, error: "Any", kind: str, what: str, code: int = 0) -> None:
         """The connection has ended, or could not be made: see `Connection.lost`. The broker hears

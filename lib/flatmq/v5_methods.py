@@ -100,7 +100,8 @@ def publish_from(
         size = source.seek(0, 2) if hasattr(source, "seek") else len(source)
         self.allow(len(name) + len(block) + size + (4 if qos else 2), retain)
     pid = self.large.publish(head, name, source, block)
-    self.allot()
+    if self.connected:
+        self.allot()
     return pid
 
 
@@ -108,11 +109,18 @@ def drop(self: "Client5", packet_id: int) -> bool:
     """Set a pending message aside: see `Client.drop`."""
     from . import resend
 
-    if self.level == 5 and packet_id in self.ids and not self.past:
-        from .v5_resend import Resend5
+    if self.level == 5 and packet_id in self.ids:
+        from .v5_resend import Resend5, is_in_flight
 
-        self.past = Resend5(self)
-        self.plain = False
+        if not self.past:
+            self.past = Resend5(self)
+            self.plain = False
+        if is_in_flight(self, packet_id):
+            self.gone.append(packet_id)
+        done = resend.drop(self, packet_id)
+        if self.connected:
+            self.allot()
+        return done
     return resend.drop(self, packet_id)
 
 

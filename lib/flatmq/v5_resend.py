@@ -69,6 +69,19 @@ def unsent(c: "Client5", at: int = -1) -> "Iterator[tuple[int, int]]":
         at = stop
 
 
+def is_in_flight(c: "Client5", packet_id: int) -> bool:
+    """Whether a message may have left on this connection, at least in part."""
+    i = c.ids.index(packet_id) if packet_id > 0 else c.slots + 1
+    if not c.connected or i > c.slots:
+        return False
+    if i == c.slots:
+        return c.large.begun or not c.large.sending
+    for at, _ in unsent(c):
+        if at == c.offs[i]:
+            return c.blocked
+    return True
+
+
 class Resend5(Resend):
     """The packets that were in a session's ring when a connection ended. Of QoS 1 and 2 no more
     are in flight than the broker's Receive Maximum; what does not count goes past those."""
