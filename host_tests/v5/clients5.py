@@ -87,6 +87,13 @@ def settled(client: Any) -> None:
     until(lambda: not client.pending, client)
 
 
+def arrived(broker: Broker5, client: Any) -> None:
+    """Polls a client until nothing is pending, and the broker has all that was sent."""
+    settled(client)
+    pings = len(named(broker, "PINGREQ"))
+    until(lambda: client.ping() or len(named(broker, "PINGREQ")) > pings, client)
+
+
 def again(broker: Broker5, client: Any) -> None:
     """Ends the connection of a client, and has it connect again."""
     losses, connects = client.stats.losses, client.stats.connects

@@ -294,6 +294,7 @@ class Connection5(Connection):
         c = self.client
         c.gone.clear()
         c.quota = c.slots
+        self.aliases = 0
 
     def lost(self, error: "Any", kind: str, what: str, code: int = 0) -> None:
         """The connection has ended, or could not be made: see `Connection.lost`. The broker hears
@@ -302,9 +303,12 @@ class Connection5(Connection):
         greeting = c.state == "greeting"
         if (kind == "protocol" or kind == "resource") and self.stream and error is None:
             self._say_why(what)
-        if c.open and c.pending:
-            try:  # noqa: SIM105 (there is no contextlib on a board)
-                self._keep()
+        aliases = self.aliases
+        if c.open and c.pending and not c.past:
+            try:
+                from .v5_resend import Resend5
+
+                c.past = Resend5(c)
             except Exception:  # no memory: Connection.lost says so, and does what it can
                 pass
         Connection.lost(self, error, kind, what, code)
@@ -320,16 +324,10 @@ class Connection5(Connection):
                 from .v5_fallback import fall_back
 
                 fall_back(c)
+        if aliases and c.past:
+            from .v5_resend import without_aliases
 
-    def _keep(self):
-        from .v5_resend import Resend5, without_aliases
-
-        c = self.client
-        if not c.past:
-            c.past = Resend5(c)
-        if self.aliases:
             without_aliases(c)
-        self.aliases = 0
 
     def _say_why(self, what):
         """Send DISCONNECT with a reason code, unless part of a packet has left before."""

@@ -23,8 +23,9 @@ def admit(c: "Client5") -> None:
     old = c.past
     if not isinstance(old, Resend5):
         c.past = Resend5(c)
-        if old:  # messages from before a reboot
+        if old:  # messages from before a reboot, or disconnect() was called
             c.past.sent = old.sent
+    without_aliases(c)
     if c.strict or c.max_qos < 2:
         _refuse(c)
 
@@ -123,7 +124,7 @@ class Resend5(Resend):
 
 
 def without_aliases(c: "Client5") -> None:
-    """The connection ends, and its topic aliases with it: set aside the messages that have one
+    """A connection has ended, and its topic aliases with it: set aside the messages that have one
     and have not left."""
     for at, stop in unsent(c):
         if c.buf[at] < 0x40 and not c.buf[at] & 6 and _has_alias(c.buf, at, stop):
