@@ -145,9 +145,7 @@ class Client5(Client):
         self.check(topic)
         block = self.empty
         if properties is not None and block:
-            if not hasattr(properties, "block") or properties.will:
-                raise wrong(properties)
-            block = properties.block
+            block = block_of(properties)
             # In `fields` each name has `empty` behind it.
             self.scratch[0:] = self.name
             self.scratch[len(self.name) - 1 :] = block
@@ -213,11 +211,14 @@ class Client5(Client):
             self.connection.start()
 
 
-def wrong(properties: "Any") -> Exception:
-    """Return an error for properties that a message cannot have."""
-    if hasattr(properties, "block"):
-        return ValueError("properties must not have will_delay: only a will has it")
-    return TypeError(f"properties must be Properties, not {properties!r}")
+def block_of(properties: "Any", will: bool = False) -> bytes:
+    """Return the bytes of the properties of a message or a `will`. TypeError or ValueError if it
+    cannot have them."""
+    if not hasattr(properties, "block"):
+        raise TypeError(f"properties must be Properties, not {properties!r}")
+    if properties.will and not will:
+        raise ValueError("properties must not have will_delay: only a will has it")
+    return properties.block
 
 
 def new(args: tuple, options: dict) -> Client5:

@@ -223,7 +223,9 @@ class Connection5(Connection):
         c.strict = not c.server.retain or 0 < most < c.size
         c.max_qos = min(c.options["max_qos"], c.server.max_qos)
         c.allot()
-        if c.pending and (c.strict or c.max_qos < 2 or c.past or c.count > c.quota):
+        if c.pending and (
+            c.strict or c.max_qos < 2 or c.past or c.count > c.quota or (c.large and c.large.waits)
+        ):
             from .v5_resend import admit
 
             admit(c)

@@ -46,6 +46,7 @@ def set_will(
 
         return set_will(self, topic, payload, qos, retain)
     from .topic import is_name
+    from .v5 import block_of
     from .v5_setup import change
     from .wire import field, number
 
@@ -56,7 +57,7 @@ def set_will(
             field("will payload", payload, None),
             number("will qos", qos, 0, self.max_qos),
             retain,
-            properties.block if properties else b"\0",
+            b"\0" if properties is None else block_of(properties, True),
         )
     return change(self, {"will": will})
 
@@ -89,15 +90,24 @@ def publish_from(
     `Client.publish_from`. `properties` are sent with it."""
     from .pieces import Pieces
     from .topic import is_name
+    from .v5 import block_of
     from .wire import field, number
 
     if not self.large:
         self.large = Pieces(self)
     head = (0x31 if retain else 0x30) | number("qos", qos, 0, min(self.max_qos, 1)) << 1
-    block = properties.block if properties and self.empty else self.empty
+    block = self.empty
+    if properties is not None and block:
+        block = block_of(properties)
     name = field("topic name", topic, is_name)
-    if self.strict:
-        size = source.seek(0, 2) if hasattr(source, "seek") else len(source)
+    if self.level == 5:
+        if isinstance(source, str):
+            source = source.encode()
+        size = 0
+        if hasattr(source, "readinto"):
+            size = source.seek(0, 2)
+        elif hasattr(source, "__len__") or isinstance(source, (bytes, bytearray, memoryview)):
+            size = len(source)
         self.allow(len(name) + len(block) + size + (4 if qos else 2), retain)
     pid = self.large.publish(head, name, source, block)
     if self.connected:

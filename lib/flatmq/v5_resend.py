@@ -27,25 +27,29 @@ def admit(c: "Client5") -> None:
             c.past.sent = old.sent
     without_aliases(c)
     if c.strict or c.max_qos < 2:
-        _refuse(c)
-
-
-def _refuse(c):
-    """Set aside messages whose QoS, RETAIN or size the broker does not take."""
-    most = c.server.maximum_packet_size
-    for at, stop in unsent(c):
-        first = c.buf[at]
-        reason = ""
-        if first > 0x3F:
-            pass
-        elif first >> 1 & 3 > c.max_qos:
-            reason = f"the broker has no QoS above {c.max_qos}"
-        elif first & 1 and not c.server.retain:
-            reason = "the broker has no retained messages"
-        elif most and stop - at > most:
-            reason = f"the broker takes packets of at most {most} bytes"
+        for at, stop in unsent(c):
+            reason = _refused(c, c.buf[at], stop - at)
+            if reason:
+                set_aside(c, at, reason)
+    large = c.large
+    if large and large.waits:
+        reason = _refused(c, large.head[0], len(large.head) + large.size)
         if reason:
-            set_aside(c, at, reason)
+            large.set_aside(reason)
+            c.allot()
+
+
+def _refused(c, first, size):
+    """Return why the broker does not take a packet that begins with `first`; "" if it does."""
+    most = c.server.maximum_packet_size
+    if first < 0x40:
+        if first >> 1 & 3 > c.max_qos:
+            return f"the broker has no QoS above {c.max_qos}"
+        if first & 1 and not c.server.retain:
+            return "the broker has no retained messages"
+        if most and size > most:
+            return f"the broker takes packets of at most {most} bytes"
+    return ""
 
 
 def unsent(c: "Client5", at: int = -1) -> "Iterator[tuple[int, int]]":
