@@ -52,7 +52,7 @@ def subscribe(
     from .wire import number
 
     number("retain_handling", retain_handling, 0, 2)
-    checked = check(filters, qos, self.max_qos)
+    checked = check(filters, qos, self.options["max_qos"])  # the broker grants what it has
     if no_local and any(f.startswith(b"$share/") for f in checked):
         raise ValueError("no_local must be False with $share")
     if not callable(handler):
