@@ -85,6 +85,12 @@ def test_the_columns_are_there_without_register_and_without_a_broker(
         ("retain", "boolean"),
         ("dup", "boolean"),
         ("offset", "bigint"),
+        ("user_properties", "array<struct<name:string,value:string>>"),
+        ("content_type", "string"),
+        ("response_topic", "string"),
+        ("correlation_data", "binary"),
+        ("message_expiry", "bigint"),
+        ("payload_format", "int"),
     ]
     assert not (tmp_path / "log").exists()
 
