@@ -187,12 +187,12 @@ class BulkClient(Client):
             self._answers_may_leave(None)
         return moved
 
-    def disconnect(self, timeout_ms: int = 1000) -> bool:
+    def disconnect(self, timeout_ms: int = 1000, *args: Any, **more: Any) -> bool:
         """As `Client.disconnect`. Does not stop at a log that is full: what comes in now is not
         acknowledged."""
         self._leaving = True
         try:
-            return super().disconnect(timeout_ms)
+            return super().disconnect(timeout_ms, *args, **more)
         finally:
             self._leaving = False
 
@@ -202,10 +202,11 @@ class BulkClient(Client):
         handler: Callable[[Message], None] | None = None,
         qos: int = 0,
         chunks: bool = True,
+        *args: Any,
         **more: Any,
     ) -> Subscription:
         """As `Client.subscribe`, but messages go to the log and not to the `handler`."""
-        new = super().subscribe(filters, handler or self._take, qos, chunks, **more)
+        new = super().subscribe(filters, handler or self._take, qos, chunks, *args, **more)
         new.names = [b""] * len(new.filters)  # matches no topic name: all go to on_message
         return new
 
