@@ -48,7 +48,9 @@ class Router5(Router):
     client: "Client5"
 
     def __init__(self, client: "Client5") -> None:
-        self._handlers: dict[int, Callable[[Message], None]] = {}  # by identifier
+        # By identifier; by its negative from 128 on, so that a byte that stands alone finds none.
+        self._handlers: dict[int, Callable[[Message], None]] = {}
+        self._find = self._handlers.get  # one look-up less
         Router.__init__(self, client)
         self.message.properties = self.properties = Carried(self.message)
         self._last = 0  # the identifier given out last
@@ -79,7 +81,8 @@ class Router5(Router):
         Router.forget(self)
         self._handlers.clear()
         for s in self.subscriptions:
-            self._handlers[s.identifier] = s.handler
+            n = s.identifier
+            self._handlers[n if n < 128 else -n] = s.handler
 
     def publish(self, first: int, at: int, end: int) -> "str | None":
         """Handle a PUBLISH (section 3.3): see `Router.publish`."""
@@ -99,39 +102,58 @@ class Router5(Router):
             return "not a topic name"
         self.last = i & _SEEN - 1
         m.topic_at = at + 2
-        m.topic_end = m.at = end
+        m.topic_end = end
         if first != m.first:
             m.set_flags(first)
-        at = end + 2 if m.qos else end
-        # Few locals: `end` becomes the handler, if it is known already which one it is.
-        end = None  # type: ignore[assignment]
-        if not m.buf[at]:
-            end = self.routes[i]
-        elif m.buf[at] == 2 and at + 2 < m.end and m.buf[at + 1] == _IDENTIFIER:
-            end = self._handlers.get(m.buf[at + 2])  # type: ignore[assignment]
-        if first < 0x32 and end is not None:
-            m.at = at + 1 + m.buf[at]
-            end(m)  # type: ignore[operator]
-            self.stats.received += 1
-            return None
-        return self.deliver(end)
+        # Few locals, and few steps: `i` becomes the handler, if it is known already which one.
+        if first < 0x32:
+            at = end + 1
+            if not m.buf[end]:
+                i = self.routes[i]
+            elif m.buf[at] == _IDENTIFIER and m.buf[end] == 2 and at + 1 < m.end:
+                i = self._find(m.buf[at + 1])  # type: ignore[assignment]
+                at += 2
+            else:
+                i = None  # type: ignore[assignment]
+            if i is not None:
+                m.at = at
+                i(m)  # type: ignore[operator]
+                self.stats.received += 1
+                return None
+        else:
+            at = end + 2
+            if not m.buf[at]:
+                i = self.routes[i]
+            elif m.buf[at] == 2 and m.buf[at + 1] == _IDENTIFIER and at + 2 < m.end:
+                i = self._find(m.buf[at + 2])  # type: ignore[assignment]
+            else:
+                i = None  # type: ignore[assignment]
+        m.at = end
+        return self.deliver(i)
 
     def number(self) -> "str | None":
         """Read the packet identifier of a message, and its properties."""
         what = Router.number(self)
-        return self.skip() if what is None else what
+        if what is not None:
+            return what
+        m = self.message
+        at = m.at
+        if at + 2 < m.end:
+            # The usual cases need no walk: no properties, or just the identifier of one of ours.
+            self._tagged = m.buf[at] == 2
+            if not m.buf[at]:
+                m.at = at + 1
+                return None
+            if self._tagged and m.buf[at + 1] == _IDENTIFIER and m.buf[at + 2] in self._handlers:
+                m.at = at + 3
+                return None
+        return self.skip()
 
     def skip(self) -> "str | None":
         """Read the properties of the message, which begin at `at`. Returns the rule that they
         break."""
         m = self.message
         at = m.at
-        if at >= m.end:
-            return "property length"
-        if not m.buf[at]:
-            m.at += 1
-            self._tagged = False
-            return None
         n = number(m.buf, at, m.end)
         if n < 0:
             return "property length"
@@ -147,10 +169,16 @@ class Router5(Router):
         p.start = at
         p.stop = self.message.at
         at = broken(p.buf, at, p.stop, _PUBLISH)
-        if at is None and p.find(_ALIAS):
+        self._tagged = False
+        if at is not None:
+            return at
+        # Looking for a byte takes less time than going through the properties.
+        at = p.start
+        if p.buf.find(b"\x23", at, p.stop) >= 0 and p.find(_ALIAS):
             return "topic alias, and none was allowed"
-        self._tagged = at is None and self._tags(0)
-        return at
+        if p.buf.find(b"\x0b", at, p.stop) >= 0:
+            self._tagged = self._tags(0)
+        return None
 
     def _tags(self, identifier):
         """Whether the message carries an identifier; with 0, one of any subscription."""
@@ -158,7 +186,9 @@ class Router5(Router):
         at = 0
         while p.find(_IDENTIFIER, at):
             at = number(p.buf, p.at, p.end) >> 2
-            if at == identifier or (not identifier and at in self._handlers):
+            if at == identifier or (
+                not identifier and (at if at < 128 else -at) in self._handlers
+            ):
                 return True
             at = p.end
         return False
