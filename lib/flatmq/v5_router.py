@@ -54,6 +54,8 @@ class Router5(Router):
         Router.__init__(self, client)
         self.message.properties = self.properties = Carried(self.message)
         self._last = 0  # the identifier given out last
+        # Where the payload begins of a message at QoS 1 or 2 whose handler is known, else 0.
+        self._body = 0
         self._tagged = False  # the message carries an identifier that there is
 
     def identify(self, supported: int) -> None:
@@ -122,12 +124,16 @@ class Router5(Router):
                 return None
         else:
             at = end + 2
+            self._body = at + 1
             if not m.buf[at]:
                 i = self.routes[i]
-            elif m.buf[at] == 2 and m.buf[at + 1] == _IDENTIFIER and at + 2 < m.end:
+            elif m.buf[at] == 2 and m.buf[at + 1] == _IDENTIFIER:
                 i = self._find(m.buf[at + 2])  # type: ignore[assignment]
+                self._body = at + 3
             else:
                 i = None  # type: ignore[assignment]
+            if i is None:
+                self._body = 0
         m.at = end
         return self.deliver(i)
 
@@ -137,16 +143,9 @@ class Router5(Router):
         if what is not None:
             return what
         m = self.message
-        at = m.at
-        if at + 2 < m.end:
-            # The usual cases need no walk: no properties, or just the identifier of one of ours.
-            self._tagged = m.buf[at] == 2
-            if not m.buf[at]:
-                m.at = at + 1
-                return None
-            if self._tagged and m.buf[at + 1] == _IDENTIFIER and m.buf[at + 2] in self._handlers:
-                m.at = at + 3
-                return None
+        if m.qos and 0 < self._body <= m.end:
+            m.at = self._body
+            return None
         return self.skip()
 
     def skip(self) -> "str | None":
@@ -154,6 +153,10 @@ class Router5(Router):
         break."""
         m = self.message
         at = m.at
+        if at < m.end and not m.buf[at]:
+            m.at = at + 1
+            self._tagged = False
+            return None
         n = number(m.buf, at, m.end)
         if n < 0:
             return "property length"
