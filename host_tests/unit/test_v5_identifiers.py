@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-
 from fake_link import Bench, fake_clock
 
 TOPIC = b"a/b"
