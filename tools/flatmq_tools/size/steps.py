@@ -40,6 +40,7 @@ IMPORTED = "imported"
 MADE = "made: `Client(...)`"
 CONNECTED = "connected"
 SUBSCRIBED = "subscribed, before `start`"
+GRANTED = "… granted"
 # One path for a board that only publishes, and one for a board that subscribes.
 PUBLISHING = {
     IMPORTED: _IMPORT,
@@ -56,7 +57,7 @@ SUBSCRIBING = {
     SUBSCRIBED: 'subscription = client.subscribe(b"dev/pico-1/cmd", handler, qos=1)',
     PEER: _PEER,
     "… connected": _CONNECT,
-    "… granted": ('memory.grant(client, link.to); 1 / (subscription.granted == b"\\1")'),
+    GRANTED: ('memory.grant(client, link.to); 1 / (subscription.granted == b"\\1")'),
     "… received at QoS 0": (
         'memory.answer(client, link.to, b"\\x30\\x12\\0\\x0edev/pico-1/cmdon")'
     ),
@@ -79,7 +80,7 @@ SUBSCRIBING_5 = {step: _AT_5.get(step, code) for step, code in SUBSCRIBING.items
 # What loads a module when it is used for the first time: what is done before with a client that is
 # online, and the use. The figure is what the client holds more after it than before.
 _LOST = """
-link.to.readinto = lambda into: 0
+link.to.incoming = None  # what reads now fails
 client.poll()
 link.to = memory.Stream(512, True)
 link.to.feed(CONNACK)
@@ -88,7 +89,7 @@ link.to.taken()
 """
 _WAITING = 'client.publish(b"dev/pico-1/temp", b"21.5", 1); memory.send(client, link.to)'
 _LARGE = (
-    "for data in (HEAD + bytes(400), bytes(200)): memory.answer(client, link.to, data)\n"
+    "for data in (HEAD + bytes(400), bytes(183)): memory.answer(client, link.to, data)\n"
     "1 / client.stats.skipped"
 )
 _FROM = """
@@ -121,8 +122,7 @@ FEATURES_5 = {
         'client.request(b"dev/pump/do", b"on", handler); memory.send(client, link.to)'
     ),
     "a message with properties comes in": (
-        "memory.answer(client, link.to, "
-        'b"\\x30\\x18\\0\\x0edev/pico-1/cmd\\5\\2\\0\\0\\0\\x3con")'
+        'memory.answer(client, link.to, b"\\x30\\x18\\0\\x0edev/pico-1/cmd\\5\\2\\0\\0\\0\\x3con")'
     ),
     "a publish is refused with PUBACK 0x97": (
         'thing = client.publish(b"dev/pico-1/temp", b"21.5", 1); memory.send(client, link.to)\n'
@@ -131,7 +131,7 @@ FEATURES_5 = {
     ),
     "`authenticate`": "client.authenticate(); memory.send(client, link.to)",
 }
-_ONLINE_CODE = f"""
+_ONLINE_CODE = """
 CONNACK = memory.CONNACK_5 if VERSION == 5 else memory.CONNACK
 HEAD = b"\\x30\\xd8\\4\\0\\x0edev/pico-1/cmd\\0"
 client = flatmq.Client(b"pico-1", link=link, version=VERSION, retry_ms=1, retry_max_ms=1 AUTH)
@@ -139,6 +139,7 @@ subscription = client.subscribe(b"dev/pico-1/cmd", handler, qos=1)
 memory.connect(client, link.to)
 memory.grant(client, link.to)
 """
+_PEER_OF_5 = f"thing = CONNACK = HEAD = data = None; {_PEER}"
 ONLINE = "online and subscribed"
 USED = "used"
 _FALLEN_BACK = """
@@ -154,13 +155,12 @@ memory.grant(client, link.to)
 
 
 def _online(version: int, auth: str = "") -> str:
-    code = _ONLINE_CODE.replace("VERSION", str(version)).replace(" AUTH", auth)
-    return code.replace("\\\\", "\\")
+    return _ONLINE_CODE.replace("VERSION", str(version)).replace(" AUTH", auth)
 
 
 def _path(version: int, before: str, use: str, auth: str = "") -> dict[str, str]:
     return {
-        PEER: f"thing = None; {_PEER}",
+        PEER: _PEER_OF_5,
         ONLINE: f"{_IMPORT}\n{_online(version, auth)}\n{before}",
         USED: use,
     }
@@ -177,9 +177,9 @@ def features(version: int) -> dict[str, dict[str, str]]:
     return found
 
 
-# A client that has fallen back, and the same at 3.1.1 and at MQTT 5.
+# A client with version=None that has fallen back to 3.1.1.
 FALLEN_BACK = {
-    PEER: f"thing = None; {_PEER}",
+    PEER: _PEER_OF_5,
     ONLINE: f"{_IMPORT}\n{_FALLEN_BACK}",
 }
 
