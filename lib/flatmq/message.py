@@ -7,7 +7,7 @@ from .port import MICROPYTHON, Shown, const
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
-    from .v5_router import Carried
+    from .v5_walk import View
 
 
 class Message(Shown):
@@ -31,7 +31,7 @@ class Message(Shown):
     payload: bytes  # allocates
     total: int  # the size of the whole payload in bytes, also if this is a piece of it
     last: bool  # whether the payload ends here
-    properties: "Carried"  # in MQTT 5: what it carries beside topic name and payload
+    properties: "View"  # in MQTT 5: what it carries beside topic name and payload
 
     def __init__(self, buf: bytearray) -> None:
         self.buf = buf

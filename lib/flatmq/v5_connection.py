@@ -212,6 +212,12 @@ class Connection5(Connection):
                 return "flags"
             self._refused(code, end - at == 2)
             return None
+        if c.options["auth"]:
+            from .v5_auth import answer
+
+            what = answer(self, 0, self.said)
+            if what or not self.stream:
+                return what
         self._unanswered = 0
         c.options["falls_back"] = False
         if c.server.client_id is not None and not c.options["client_id"]:
@@ -318,7 +324,8 @@ class Connection5(Connection):
             # The other client may do the same: two with one identifier end each other for ever.
             c.due = ticks_add(clock.ticks_ms(), c.options["retry_max_ms"])
         if c.options["falls_back"]:
-            if greeting and kind == "closed":
+            # Neither Ctrl-C nor a failed TLS handshake is an answer of the broker.
+            if greeting and error is not None and c.error.kind == "closed":
                 self._unanswered += 1
             elif self._unanswered < 2:
                 self._unanswered = 0

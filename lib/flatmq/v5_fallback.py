@@ -6,7 +6,6 @@ Loaded when that is so.
 from .connection import Connection
 from .port import const
 from .resend import assume_sent, stop_of
-from .router import Router
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
@@ -48,6 +47,8 @@ def fall_back(c: "Client5") -> None:
         _route(c)
     old.client = None  # it is not used again
     unload("setup", "wire", "topic")
+    if old.replies:
+        old.replies.end()
 
 
 def _rewrite(c):
@@ -101,7 +102,8 @@ def _without(packet, more=0):
 def _route(c):
     """Have the subscriptions in a router for 3.1.1."""
     old = c.router
-    c.router = new = Router(c)
+    c.router = None
+    new = c.load()
     new.subscriptions = old.subscriptions
     new.requests = old.requests
     for s in new.subscriptions + new.requests:

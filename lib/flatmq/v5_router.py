@@ -3,6 +3,7 @@
 # Imported, a builtin is found at once; else only after a miss in the module.
 from builtins import len
 
+from . import client as clock
 from .port import const
 from .router import Router
 from .v5_walk import View, broken, number
@@ -51,7 +52,11 @@ class Router5(Router):
         self._handlers: dict[int, Callable[[Message], None]] = {}  # by identifier
         Router.__init__(self, client)
         self.message.properties = self.properties = Carried(self.message)
-        self._last = 0  # the identifier given out last
+        # The identifier given out last. In a session that is kept they begin anywhere: messages
+        # may still carry those of an earlier run, which were for other subscriptions.
+        self._last = 0
+        if not client.options["clean_session"]:
+            self._last = clock.random.getrandbits(28)
         self._tagged = False  # the message carries an identifier that there is
 
     def identify(self, supported: int) -> None:
