@@ -325,7 +325,8 @@ class Connection5(Connection):
             c.due = ticks_add(clock.ticks_ms(), c.options["retry_max_ms"])
         if c.options["falls_back"]:
             # Neither Ctrl-C nor a failed TLS handshake is an answer of the broker.
-            if greeting and error is not None and c.error.kind == "closed":
+            e = c.error
+            if greeting and error is not None and e and e.kind == "closed":
                 self._unanswered += 1
             elif self._unanswered < 2:
                 self._unanswered = 0
