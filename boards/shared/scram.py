@@ -1,4 +1,4 @@
-"""SCRAM-SHA-256 (RFC 5802 and 7677) for brokers with MQTT 5: a password that never leaves the board.
+"""SCRAM-SHA-256 (RFC 5802 and 7677) for MQTT 5: the password itself never leaves the board.
 
     client = Client(b"pico-1", "broker.local", version=5,
                     auth=("SCRAM-SHA-256", Scram("user", "password")))

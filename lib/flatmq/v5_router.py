@@ -113,7 +113,8 @@ class Router5(Router):
         if not m.buf[at]:
             end = self.routes[i]
         elif m.buf[at] == 2 and at + 2 < m.end and m.buf[at + 1] == _IDENTIFIER:
-            end = self._handlers.get(m.buf[at + 2])  # type: ignore[assignment]
+            if m.buf[at + 2] < 128:
+                end = self._handlers.get(m.buf[at + 2])  # type: ignore[assignment]
         if first < 0x32 and end is not None:
             m.at = at + 1 + m.buf[at]
             end(m)  # type: ignore[operator]
