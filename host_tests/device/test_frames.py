@@ -114,7 +114,7 @@ MAY_BE_ON_HEAP = {
     "v5_reasons": {"text", "refused"},  # for a message that the broker refuses
     "v5_resend": {"admit", "is_in_flight", "unsent", "Resend5._pass"},
     "v5_setup": {"make", "make.<dictcomp>", "hello_of"},
-    "v5_subscribing": {"bound.call", "subscribe", "subscribe.<genexpr>"},
+    "v5_subscribing": {"bound.call", "refuse", "subscribe", "subscribe.<genexpr>"},
     "writer": {"writing"},
     "wire": {"field", "packet"},
 }

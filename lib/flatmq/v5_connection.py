@@ -238,6 +238,12 @@ class Connection5(Connection):
         router: Any = c.router
         if router:
             router.identify(c.server.identifiers)
+            if 0 < most < c.size:
+                from .v5_setup import forget
+                from .v5_subscribing import refuse
+
+                refuse(router, most)
+                forget()
         return self.greeted(flags, 0)
 
     def _refused(self, code, is_old):

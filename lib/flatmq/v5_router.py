@@ -112,9 +112,13 @@ class Router5(Router):
         end = None  # type: ignore[assignment]
         if not m.buf[at]:
             end = self.routes[i]
-        elif m.buf[at] == 2 and at + 2 < m.end and m.buf[at + 1] == _IDENTIFIER:
-            if m.buf[at + 2] < 128:
-                end = self._handlers.get(m.buf[at + 2])  # type: ignore[assignment]
+        elif (
+            m.buf[at] == 2
+            and at + 2 < m.end
+            and m.buf[at + 1] == _IDENTIFIER
+            and m.buf[at + 2] < 128
+        ):
+            end = self._handlers.get(m.buf[at + 2])  # type: ignore[assignment]
         if first < 0x32 and end is not None:
             m.at = at + 1 + m.buf[at]
             end(m)  # type: ignore[operator]
