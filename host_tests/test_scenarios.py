@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import itertools
 import socket
+from pathlib import Path
 from typing import NamedTuple
 
 import pytest
@@ -62,8 +63,11 @@ def _scenarios() -> list[Scenario]:
 class Run:
     """One scenario in its interpreter, whose wishes are carried out here."""
 
-    def __init__(self, name: str, broker: Broker, token: str, version: int | None) -> None:
+    def __init__(
+        self, name: str, broker: Broker, token: str, version: int | None, folder: Path
+    ) -> None:
         self._name = name
+        self._folder = folder
         self._broker = broker
         self._token = token
         self._version = version
@@ -76,6 +80,7 @@ class Run:
             f"kind={self._broker.kind}",
             f"token={self._token}",
             f"version={self._version}",
+            f"folder={self._folder}",
             *([f"option={option}"] if option is not None else []),
         ]
         return converse(
@@ -104,9 +109,7 @@ class Run:
             case ["publish", first, topic, payload]:
                 self._publish(int(first, 16), topic.encode(), payload.encode())
             case ["kill", module, function, option]:
-                output = Run(self._name, self._broker, self._token, self._version).finish(
-                    module, function, option
-                )
+                output = self.finish(module, function, option)
                 assert output[-1:] == ["@ask die"], "the victim did not live to be killed"
             case _:
                 raise AssertionError(f"the scenario asks for something unknown: {words}")
@@ -155,14 +158,17 @@ def test_scenario(
     python: str,
     kind: str,
     shared_brokers: SharedBrokers,
+    tmp_path: Path,
 ) -> None:
     token = f"run{next(_run_number)}"
     if scenario.broker not in ("own", "durable"):
         broker = shared_brokers.get(kind, scenario.broker, version)
-        Run(python, broker, token, version).finish(scenario.module, scenario.function)
+        Run(python, broker, token, version, tmp_path).finish(scenario.module, scenario.function)
     else:
         with ways(kind, version)[scenario.broker]() as broker:
-            Run(python, broker, token, version).finish(scenario.module, scenario.function)
+            Run(python, broker, token, version, tmp_path).finish(
+                scenario.module, scenario.function
+            )
     assert getattr(broker, "complaints", []) == []
 
 
