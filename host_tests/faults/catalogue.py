@@ -467,6 +467,16 @@ def _only_at_5() -> Iterator[Scenario]:
             f"Receive Maximum shrinks {name}", "reasons", "shrinks", option, FAKE_5, twice=True
         )
     yield Scenario(
+        "Receive Maximum changes a hundred times",
+        "reasons",
+        "shrinks_often",
+        "",
+        FAKE_5,
+        heap=LARGER,
+        waits=True,
+        twice=True,
+    )
+    yield Scenario(
         "session expired while away", "reasons", "session_expired", "", FAKE_5, twice=True
     )
     yield Scenario(

@@ -1,8 +1,11 @@
 """What only a broker of MQTT 5 says: reason codes, properties that break a rule, and limits that
 change from one connection to the next."""
 
+import random
+
 from flatmq.properties import Properties
 
+OFTEN = 100  # outages in a row
 LARGE = 1000  # bytes of a message in pieces
 
 
@@ -140,6 +143,25 @@ def shrinks(env, client):
         env.accepted(client, 1)
     env.equal(client.publish(env.up[1], b"x", 1), None, "room")
     env.until("acknowledgements", lambda: client.pending == 0, client)
+    env.ask("announce")
+    env.ask("strike", "cut")
+    env.until("the loss", lambda: not client.connected, client)
+
+
+def shrinks_often(env, client):
+    """The Receive Maximum is another one, of 1 to 4, on each connection, and the link is cut or
+    reset a hundred times while messages flow."""
+    random.seed(3)
+    env.fault()
+    for _ in range(OFTEN):
+        env.until("the broker", lambda: client.connected, client)
+        for _ in range(random.getrandbits(5)):
+            env.publish(client, random.getrandbits(8) % 3)
+            env.poll(client)
+        env.ask("announce", f"21:{random.getrandbits(2) + 1}")
+        env.ask("strike", ("cut", "reset")[random.getrandbits(1)])
+    env.recovers(client)
+    env.saw("every message")
     env.ask("announce")
     env.ask("strike", "cut")
     env.until("the loss", lambda: not client.connected, client)
