@@ -39,7 +39,7 @@ class Connection5(Connection):
         self.replies: Any = None  # Replies, once there was a request
         self.aliases = 0  # topic aliases that are in use on this connection
 
-    def greet(self, other: "Any" = None) -> None:
+    def greet(self, handler: "Any" = None) -> None:
         """Send CONNECT over the stream, and have its answer handled."""
         c = self.client
         hello = c.hello

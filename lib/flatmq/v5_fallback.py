@@ -45,7 +45,9 @@ def fall_back(c: "Client5") -> None:
     c.due = due
     if c.router:
         _route(c)
-    unload("setup", "wire", "topic")
+    unload("setup", "wire", "topic", "properties")
+    # What 3.1.1 does not need; the objects that are still there keep theirs until they are gone.
+    unload("v5_connection", "v5_router", "v5_walk", "v5_resend", "v5_fallback")
 
 
 def _rewrite(c):
