@@ -113,7 +113,7 @@ MAY_BE_ON_HEAP = {
     "v5_methods": {"bound.call", "set_will", "disconnect"},
     "v5_pieces": {"publish_from"},
     "v5_reasons": {"text", "refused"},  # for a message that the broker refuses
-    "v5_resend": {"_refuse", "unsent", "Resend5._pass"},
+    "v5_resend": {"admit", "is_in_flight", "unsent"},
     "v5_setup": {"make", "make.<dictcomp>", "hello_of"},
     "v5_subscribing": {"bound.call", "subscribe", "subscribe.<genexpr>"},
     "writer": {"writing"},

@@ -15,7 +15,7 @@ LINKS = {
     "fake": "tcp",
 }
 SMALL = "104k"  # heap of MicroPython; a 64-bit one, where objects are twice as large as on a board
-LARGER = "128k"  # where the client has buffers of 8 KB messages, or there are several clients
+LARGER = "136k"  # where the client has buffers of 8 KB messages, or there are several clients
 # Heap for every scenario over a link that has code of its own. On the unix port the buffers of TLS
 # are not in it.
 OVER = {

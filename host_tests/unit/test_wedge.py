@@ -860,3 +860,41 @@ def test_dup_at_qos_0_that_nobody_takes(clock: Clock) -> None:
     broker.connections[-1].stream.incoming.append(peer.publish(b"t", b"x", dup=True))
     broker.turns()
     assert (broker.client.stats.unrouted, broker.client.stats.losses) == (1, 0)
+
+
+@pytest.mark.parametrize("room", range(1, 16))
+def test_drop_of_a_packet_behind_one_that_has_begun(room: int, broker: Broker) -> None:
+    """Bytes that were offered to the network stay as they are."""
+    client = broker.client
+    broker.online()
+    broker.bench.stream.room = room
+    client.publish(b"topic", b"payload", 1)
+    pid = client.publish(b"topic", b"dropped", 1)
+    client.publish(b"topic", b"after", 1)
+    client.poll()
+    assert client.drop(pid) is True
+    broker.bench.stream.room = None
+    broker.settled()
+    assert [p for p in payloads(broker) if p != b"dropped"] == [b"payload", b"after"]
+    assert all(message.qos < 3 for message in broker.connections[-1].published)
+
+
+def test_drop_of_a_new_message_while_older_ones_are_sent_again(clock: Clock) -> None:
+    broker = Broker(clock)
+    client = broker.client
+    broker.online()
+    broker.mute = {PUBLISH}
+    old = client.publish(b"t", b"old", 1)
+    broker.turns()
+    broker.close()
+    broker.losses(1)
+    broker.online()
+    broker.turns()
+    pid = client.publish(b"t", b"dropped", 1)
+    client.publish(b"t", b"after", 1)
+    assert client.drop(pid) is True
+    broker.mute = set()
+    broker.connections[-1].stream.incoming.append(peer.puback(old))
+    broker.settled()
+    assert [message.payload for message in broker.connections[-1].published] == [b"old", b"after"]
+    assert all(message.qos < 3 for c in broker.connections for message in c.published)

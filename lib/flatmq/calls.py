@@ -28,6 +28,12 @@ MODULES = {
 }
 
 
+def make(args: tuple, options: dict) -> "Client":
+    """Return a client for MQTT 5, with these arguments."""
+    # By a computed name: MQTT 5 is a package of its own.
+    return __import__("flatmq." + "v5", None, None, ("new",)).new(args, options)
+
+
 def method(client: "Client | None", name: str, modules: "dict[str, str]" = MODULES) -> "Any":
     """Return the method `name` of a client; without one, the function. AttributeError if there is
     none. `modules` says where they are. A module with a function `bound` is not kept."""

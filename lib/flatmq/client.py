@@ -152,8 +152,9 @@ class Client(Session):
 
         def __new__(cls, *args, **options):
             if cls is Client and options.get("version", 4) in (5, None):
-                # By a computed name: MQTT 5 is a package of its own.
-                return __import__("flatmq." + "v5", None, None, ("new",)).new(args, options)
+                from .calls import make
+
+                return make(args, options)
             return object.__new__(cls)
 
         def __init__(self, *args, **options):

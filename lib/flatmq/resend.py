@@ -62,7 +62,9 @@ def set_aside(s: Session, at: int, reason: str) -> None:
     while s.buf[first] > 127:
         first += 1
     n = s.buf[first + 1] << 8 | s.buf[first + 2]
-    s.buf[at] = _VOID
+    if not s.blocked:  # else the bytes may have been offered to the network already
+        s.buf[at] = _VOID
+    s.past.extend()
     s.stats.dropped += 1
     if s.on_dropped:
         s.on_dropped(pid, bytes(s.buf[first + 3 : first + 3 + n]), reason)
@@ -138,6 +140,10 @@ class Resend:
             self.sent = 0
         if self._mark == end:
             self._mark = 0
+
+    def extend(self) -> None:
+        """A packet that may be behind the mark must not go: look at each one up to the end."""
+        self._mark = self.session.end
 
     def forget(self) -> None:
         """The broker has forgotten the session: no message is past PUBREC any more."""

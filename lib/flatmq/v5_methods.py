@@ -45,12 +45,10 @@ def set_will(
 
         return set_will(self, topic, payload, qos, retain)
     from .topic import is_name
-    from .v5 import wrong
+    from .v5 import block_of
     from .v5_setup import change
     from .wire import field, number
 
-    if properties is not None and not hasattr(properties, "block"):
-        raise wrong(properties)
     will = None
     if topic is not None:
         will = (
@@ -58,7 +56,7 @@ def set_will(
             field("will payload", payload, None),
             number("will qos", qos, 0, self.max_qos),
             retain,
-            properties.block if properties else b"\0",
+            b"\0" if properties is None else block_of(properties, True),
         )
     return change(self, {"will": will})
 
@@ -83,11 +81,18 @@ def drop(self: "Client5", packet_id: int) -> bool:
     """Set a pending message aside: see `Client.drop`."""
     from . import resend
 
-    if self.level == 5 and packet_id in self.ids and not self.past:
-        from .v5_resend import Resend5
+    if self.level == 5 and packet_id in self.ids:
+        from .v5_resend import Resend5, is_in_flight
 
-        self.past = Resend5(self)
-        self.plain = False
+        if not self.past:
+            self.past = Resend5(self)
+            self.plain = False
+        if is_in_flight(self, packet_id):
+            self.gone.append(packet_id)
+        done = resend.drop(self, packet_id)
+        if self.connected:
+            self.allot()
+        return done
     return resend.drop(self, packet_id)
 
 

@@ -6,7 +6,7 @@ Loaded with the first such message.
 from .pieces import Pieces
 from .port import const
 from .topic import is_name
-from .v5 import wrong
+from .v5 import block_of
 from .wire import field, number
 
 TYPE_CHECKING = const(0)
@@ -32,14 +32,18 @@ def publish_from(
     head = (0x31 if retain else 0x30) | number("qos", qos, 0, min(self.max_qos, 1)) << 1
     name = field("topic name", topic, is_name)
     block = self.empty
-    if properties is not None:
-        if not hasattr(properties, "block") or properties.will:
-            raise wrong(properties)
-        if block:  # else it has fallen back to 3.1.1
-            block = properties.block
-    if self.strict:
-        size = source.seek(0, 2) if hasattr(source, "readinto") else len(source)
-        self.allow(2 + len(name) + len(block) + size + (2 if qos else 0), retain)
+    if properties is not None and block:  # else it has fallen back to 3.1.1
+        block = block_of(properties)
+    if self.level == 5:
+        if isinstance(source, str):
+            source = source.encode()
+        size = 0
+        if hasattr(source, "readinto"):
+            size = source.seek(0, 2)
+        elif hasattr(source, "__len__") or isinstance(source, (bytes, bytearray, memoryview)):
+            size = len(source)
+        self.allow(len(name) + len(block) + size + (4 if qos else 2), retain)
     pid = self.large.publish(head, name, source, block)
-    self.allot()
+    if self.connected:
+        self.allot()
     return pid
