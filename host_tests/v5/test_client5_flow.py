@@ -212,3 +212,17 @@ def test_after_an_outage_messages_are_accepted_up_to_inflight(broker: Broker5) -
     broker.restart()
     settled(client)
     assert _payloads(broker) == [b"0", b"1", b"2", b"3"]
+
+
+def test_what_was_accepted_after_the_loss_waits_for_its_turn_too(clock: Clock) -> None:
+    bench = Bench5(clock, clean_session=False).accepted()
+    assert bench.client.publish(b"t", b"1", 1)
+    bench.drain()
+    bench.outage()
+    assert bench.client.publish(b"t", b"2", 1)
+    bench.sent()
+    bench.accepted((Id.RECEIVE_MAXIMUM, 1), present=True)
+    (first,) = bench.packets()
+    assert first.payload == b"1"
+    bench.feed(build5.ack("PUBACK", first.pid))
+    assert [packet.payload for packet in bench.packets()] == [b"2"]
