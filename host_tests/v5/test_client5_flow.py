@@ -232,3 +232,17 @@ def test_what_is_accepted_in_an_outage_waits_behind_what_was_in_flight(
     broker.release()
     settled(client)  # the broker complains of a third one in flight
     assert list(dict.fromkeys(_payloads(broker))) == [b"%d" % i for i in range(6)]
+
+
+def test_what_was_accepted_after_the_loss_waits_for_its_turn_too(clock: Clock) -> None:
+    bench = Bench5(clock, clean_session=False).accepted()
+    assert bench.client.publish(b"t", b"1", 1)
+    bench.drain()
+    bench.outage()
+    assert bench.client.publish(b"t", b"2", 1)
+    bench.sent()
+    bench.accepted((Id.RECEIVE_MAXIMUM, 1), present=True)
+    (first,) = bench.packets()
+    assert first.payload == b"1"
+    bench.feed(build5.ack("PUBACK", first.pid))
+    assert [packet.payload for packet in bench.packets()] == [b"2"]

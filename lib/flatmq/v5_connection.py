@@ -202,10 +202,10 @@ class Connection5(Connection):
                 return what
             if code and code < 128:
                 return "reason code"
+        if flags and (code or flags > 1 or c.options["clean_session"]):
+            return "flags"
         c.server.read(self.said)
         if code:
-            if flags:
-                return "flags"
             self._refused(code, end - at == 2)
             return None
         if c.options["auth"]:
@@ -282,7 +282,11 @@ class Connection5(Connection):
         c = self.client
         if not c.options["auth"]:
             return "AUTH without an authentication method"
+        if c.blocked and not c.open:
+            return "AUTH before CONNECT has left"
         code = 0 if at == end else c.rx[at]
+        if c.open and not code and end - at < 2:
+            return None  # success, in its short form
         self.said.stop = self.said.start
         if end - at > 1:
             what = self.properties(at + 1, end, _AUTH)
