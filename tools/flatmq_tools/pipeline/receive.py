@@ -265,6 +265,9 @@ class BulkClient(Client):
             n = data[at + 1]
             if n < 128:
                 e = at + 2
+            elif data[at + 2] < 128:  # of a message of up to 16 KB; faster than a call
+                e = at + 3
+                n += (data[at + 2] << 7) - 128
             else:
                 n = get_length(data, at + 1, have)
                 if n < 0:
@@ -289,9 +292,14 @@ class BulkClient(Client):
                 p = e + number
                 if p >= end:
                     break
-                if data[p]:
-                    p, n = end_of(data, p, end)
-                    if not p or (data[p:n] not in carried and not carried.takes(data[p:n])):
+                n = data[p]
+                if n:
+                    p += 1
+                    n += p
+                    if n > p + 127:
+                        p, n = end_of(data, p - 1, end)
+                    block = data[p:n]
+                    if not p or n > end or (block not in carried and not carried.takes(block)):
                         broken = True
                         break
             if number:
