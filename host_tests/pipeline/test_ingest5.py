@@ -138,6 +138,7 @@ def test_what_is_asked_of_the_broker(scripted: Broker5, writer: log.Writer) -> N
 def test_messages_wait_for_the_session_expiry_and_no_longer(
     scripted: Broker5, writer: log.Writer
 ) -> None:
+    said: list[str] = []
     for away, comes in ((60, True), (3601, False)):
         ingest = five(scripted, writer, "t", session_expiry=3600, client_id="away")
         ingest.stop()
@@ -145,8 +146,13 @@ def test_messages_wait_for_the_session_expiry_and_no_longer(
         scripted.publish(b"t", b"%d" % away, 1)
         scripted.pass_time(away)
         before = writer.next_offset
-        ingest = five(scripted, writer, "t", session_expiry=3600, client_id="away")
+        ingest = five(
+            scripted, writer, "t", session_expiry=3600, client_id="away", say=said.append
+        )
         assert ingest.client.session_present == comes
+        assert [f"{scripted.address} has lost the session of away" in text for text in said] == (
+            [True] * (not comes)
+        )
         scripted.publish(b"t", b"now", 1)
         found: list[bytes] = []
 
@@ -216,7 +222,7 @@ def test_a_broken_property_is_reported_and_the_rest_comes(tmp_path: Path) -> Non
         said = service.stop()
         assert ends() == [0x81, 0]
         assert scripted.complaints == []
-    assert f"{scripted.address} broke a rule, so the ingest reconnects: packet 0x30" in said
+    assert f"{scripted.address} broke a rule of MQTT, so the ingest reconnects: packet" in said
     assert "value of property 0x1" in said
     assert numbers(service) == [set(range(100))]
     assert service.received() == 100, "what came before it was acknowledged, and came once"
@@ -266,3 +272,36 @@ def test_two_share_the_load_and_one_dies(tmp_path: Path) -> None:
         publisher.disconnect()
     one, two = numbers(first, second)
     assert one and two and not one & two
+
+
+def test_an_ingest_that_leaves_for_ever_ends_its_session(tmp_path: Path) -> None:
+    """A last run with an expiry of 0 takes what waits; then its share goes to the others."""
+    with (
+        broker.mosquitto(extra=UNLIMITED) as server,
+        log.Writer(tmp_path / "one") as one,
+        log.Writer(tmp_path / "two") as two,
+    ):
+        stays = five(server, one, "$share/g/t", session_expiry=3600)
+        five(server, two, "$share/g/t", session_expiry=3600).stop()
+        publisher = Client(b"publisher", server.host, server.port, tx_size=1 << 16)
+        publisher.connect()
+
+        def some(first: int) -> None:
+            for i in range(first, first + 100):
+                publish(publisher, b"t", b"%d" % i)
+            assert publisher.wait(PATIENCE * 1000)
+
+        some(0)
+        leaves = five(server, two, "$share/g/t", session_expiry=0)
+        until(lambda: one.next_offset + two.next_offset == 100, stays.poll, leaves.poll)
+        taken = two.next_offset
+        leaves.stop()
+        some(100)
+        until(lambda: one.next_offset + taken == 200, stays.poll)
+        again = five(server, two, "$share/g/t", session_expiry=0)
+        assert not again.client.session_present
+        for ingest in (stays, again):
+            ingest.stop()
+        publisher.disconnect()
+        found = [int(m["payload"]) for writer in (one, two) for m in rows(writer)]
+    assert taken and sorted(found) == list(range(200))
