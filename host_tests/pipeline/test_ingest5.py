@@ -10,6 +10,7 @@ import pytest
 
 import build5
 from broker5 import Broker5, properties
+from embedded5 import Embedded5
 from flatmq import Client
 from flatmq.properties import Properties
 from flatmq_tools import broker
@@ -304,6 +305,41 @@ def test_two_share_the_load_and_one_dies(tmp_path: Path) -> None:
         publisher.disconnect()
     one, two = numbers(first, second)
     assert one and two and not one & two
+
+
+def test_the_embedded_broker_gives_all_to_those_that_are_there(tmp_path: Path) -> None:
+    """With the properties that messages carry."""
+    with (
+        Embedded5() as server,
+        log.Writer(tmp_path / "one") as one,
+        log.Writer(tmp_path / "two") as two,
+    ):
+        first, second = (five(server, writer, "$share/g/t") for writer in (one, two))
+        publisher = Client(b"publisher", server.host, server.port, version=5, tx_size=1 << 16)
+        publisher.connect()
+        turns = [first.poll, second.poll, publisher.poll]
+
+        def some(count: int) -> None:
+            for i in range(count):
+                while publisher.publish(b"t", b"%d" % i, 1, properties=CARRIED) is None:
+                    for turn in turns:
+                        turn(1)
+
+        some(100)
+        until(lambda: one.next_offset + two.next_offset == 100, *turns)
+        assert one.next_offset and two.next_offset
+        until(lambda: not publisher.pending and not second.client.queued, *turns)
+        stays, away = one.next_offset, two.next_offset
+        second.stop()
+        turns.remove(second.poll)
+        some(100)
+        until(lambda: one.next_offset == stays + 100, *turns)
+        first.stop()
+        publisher.disconnect()
+        assert two.next_offset == away
+        kinds = {m["content_type"] for m in rows(one) + rows(two)}
+        names = [each["name"] for each in rows(two)[-1]["user_properties"]]
+    assert (kinds, names) == ({"application/senml+json"}, ["b", "a", "b"])
 
 
 def test_an_ingest_that_leaves_for_ever_ends_its_session(tmp_path: Path) -> None:
