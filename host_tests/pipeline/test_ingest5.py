@@ -222,7 +222,7 @@ def test_a_broken_property_is_reported_and_the_rest_comes(tmp_path: Path) -> Non
             scripted.publish(b"dev/a", b"%d" % i, 1)
         service.until(lambda: len(numbers(service)[0]) == 100)
         said = service.stop()
-        assert ends() == [0x81, 0]
+        assert ends() == [0x82, 0]
         assert scripted.complaints == []
     assert f"{scripted.address} broke a rule of MQTT, so the ingest reconnects: packet" in said
     assert "value of property 0x1" in said

@@ -203,9 +203,12 @@ def _told(
         ratio = times(found)
         told = f"In the ingest flatmq takes {ratio:.1f} times the rows per CPU second of paho-mqtt"
         yield ratio >= TIMES, f"{told} (the goal: {TIMES:g})."
-    if "flatmq" in found and "flatmq-5" in found:
-        share = times(found, "flatmq-5", "flatmq")
-        told = f"In MQTT 5 it takes {share:.2f} times the rows per CPU second of MQTT 3.1.1"
+    # From a broker, its pace decides how much comes with a read, and varies more than this.
+    if "memory" in found and "memory-5" in found:
+        share = times(found, "memory-5", "memory")
+        told = (
+            f"In MQTT 5 the ingest takes {share:.2f} times the rows per CPU second of MQTT 3.1.1"
+        )
         yield share >= SHARE, f"{told} (the goal: {SHARE:g})."
     if "source" in ends:
         rows_s = rate(ends["source"])

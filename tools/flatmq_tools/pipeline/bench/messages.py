@@ -36,18 +36,20 @@ def payload(i: int) -> bytes:
     )
 
 
-def _packets(count: int) -> Iterator[bytes]:
+def _packets(count: int, version: int = 4) -> Iterator[bytes]:
     """The PUBLISH packets that the broker sends, about."""
     for i in range(count):
         name = topic(i)
         rest = len(name).to_bytes(2, "big") + name + (i % 65535 + 1).to_bytes(2, "big")
+        if version == 5:
+            rest += b"\0"  # no properties
         rest += payload(i)
         yield bytes((0x32, len(rest))) + rest
 
 
-def stream(count: int) -> bytes:
-    """What a broker sends for so many messages."""
-    return b"".join(_packets(count))
+def stream(count: int, version: int = 4) -> bytes:
+    """What a broker sends for so many messages in that version of MQTT."""
+    return b"".join(_packets(count, version))
 
 
 def fill(log: Writer, count: int) -> None:
