@@ -110,9 +110,10 @@ MAY_BE_ON_HEAP = {
         "Connection5._say_why",
     },
     "v5_fallback": {"_rewrite", "_without"},
-    "v5_methods": {"bound.call", "set_will", "publish_from", "disconnect"},
+    "v5_methods": {"bound.call", "set_will", "disconnect"},
+    "v5_pieces": {"publish_from"},
     "v5_reasons": {"text", "refused"},  # for a message that the broker refuses
-    "v5_resend": {"_refuse", "unsent"},
+    "v5_resend": {"admit", "is_in_flight", "unsent"},
     "v5_setup": {"make", "make.<dictcomp>", "hello_of"},
     "v5_subscribing": {"bound.call", "subscribe", "subscribe.<genexpr>"},
     "writer": {"writing"},

@@ -11,12 +11,17 @@ FAKE = ("fake",)
 LINKS = {
     "mosquitto": "tcp",
     "mosquitto over TLS": "tls",
+    "mosquitto over WebSocket": "websocket",
     "fake": "tcp",
 }
-OVER = ("mosquitto over TLS",)
 SMALL = "104k"  # heap of MicroPython; a 64-bit one, where objects are twice as large as on a board
-OVER_LINK = "176k"  # over TLS; on the unix port the buffers of TLS are not in it
-LARGER = "128k"  # where the client has buffers of 8 KB messages, or there are several clients
+LARGER = "136k"  # where the client has buffers of 8 KB messages, or there are several clients
+# Heap for every scenario over a link that has code of its own. On the unix port the buffers of TLS
+# are not in it.
+OVER = {
+    "mosquitto over TLS": "176k",
+    "mosquitto over WebSocket": "152k",
+}
 
 
 class Scenario(NamedTuple):
@@ -288,7 +293,12 @@ def _wedges() -> Iterator[Scenario]:
         )
     for fault in ("cut", "reset"):
         yield Scenario(
-            f"link {fault} a hundred times", "wedges", "struck_often", fault, heap=LARGER
+            f"link {fault} a hundred times",
+            "wedges",
+            "struck_often",
+            fault,
+            heap=LARGER,
+            waits=True,
         )
 
 
@@ -323,8 +333,8 @@ def _clock() -> Iterator[Scenario]:
         )
 
 
-# Not over TLS: what looks at packets on the way or at bytes of CONNACK, what is about
-# name lookup, and what the heap must be too small for.
+# Not over TLS and WebSocket: what looks at packets on the way or at bytes of CONNACK, what is
+# about name lookup, and what the heap must be too small for.
 _TCP_ONLY = {
     "name_lookup_fails",
     "no_such_name",
@@ -339,7 +349,7 @@ _TCP_ONLY = {
 
 
 def _everywhere(scenario: Scenario) -> Scenario:
-    """The scenario, with the broker that is reached over TLS."""
+    """The scenario, with the brokers that are reached over TLS and WebSocket."""
     if "mosquitto" not in scenario.brokers or scenario.function in _TCP_ONLY:
         return scenario
     return scenario._replace(brokers=(*scenario.brokers, *OVER))

@@ -11,7 +11,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import cast
 
 import paho.mqtt.client as paho
@@ -82,12 +82,14 @@ class Onlooker:
         """Connected for as long as the block lasts."""
         self._online = False
         self._client.connect(self._where.host, self._where.port)
-        self._until(lambda: self._online)
+        self.until(lambda: self._online)
         yield
         self._client.disconnect()
         self._client.loop(0)
 
-    def _until(self, condition) -> None:
+    def until(self, condition: Callable[[], object]) -> None:
+        """Serve the connection until the condition holds. Raises StageError if that takes longer
+        than PATIENCE, or if the connection ends first."""
         deadline = time.monotonic() + PATIENCE
         while not condition():
             code = self._client.loop(0.05)
@@ -98,12 +100,12 @@ class Onlooker:
         """Subscribes at QoS 2; it is done when this returns."""
         mid = self._client.subscribe(topic_filter, 2)[1]
         assert mid is not None
-        self._until(lambda: mid in self._done)
+        self.until(lambda: mid in self._done)
 
     def publish(self, messages: list[tuple[str, bytes, int]], retain: bool = False) -> None:
         """Publishes; mosquitto has them when this returns."""
         mids = {self._client.publish(*message, retain=retain).mid for message in messages}
-        self._until(lambda: mids <= self._done)
+        self.until(lambda: mids <= self._done)
 
     def settle(self) -> None:
         """Has mosquitto write its file: in the turn of its loop after more than one change."""
@@ -215,10 +217,10 @@ class Stage:
         end = f"{self._token}/up/end"
         with self._collector.online():
             self._collector.publish([(end, b"", 2)])
-            self._collector._until(lambda: any(m[0] == end.encode() for m in self._collector.came))
+            self._collector.until(lambda: any(m[0] == end.encode() for m in self._collector.came))
             # More than may be in flight are overtaken by that.
             with contextlib.suppress(StageError):
-                self._collector._until(lambda: not self._missing(end))
+                self._collector.until(lambda: not self._missing(end))
         self._missing(end)
         return self.ledger.problems()
 

@@ -20,7 +20,7 @@ import itertools
 from collections.abc import Callable, Iterator
 
 import pytest
-from fake_link import Clock, fake_clock
+from fake_link import Bench, Clock, fake_clock
 from scripted_broker import (
     CONNECT,
     PINGREQ,
@@ -498,6 +498,27 @@ def test_one_that_is_asked_for_while_online(clock: Clock) -> None:
     assert broker.reports == [(0, b"secret")]
 
 
+def test_a_subscription_that_goes_alone_is_not_written_into_a_message(clock: Clock) -> None:
+    """While a message in pieces is under way, SUBSCRIBE waits for its end."""
+    bench = Bench(clock)
+    bench.client.subscribe(b"a", print)
+    bench.client.subscribe(b"b", print)
+    bench.online()
+    bench.lose()
+    clock.now += 1000
+    bench.online()
+    bench.feed(peer.PINGRESP)
+    bench.pass_time(100)
+    (_ping, first) = bench.sent()
+    bench.stream.room = 700
+    bench.client.publish_from(b"t", bytes(5000))
+    bench.client.poll()
+    bench.feed(peer.suback(first.pid, 0))
+    bench.stream.room = None
+    bench.pass_time(200)
+    assert [p.first & 0xF0 for p in bench.sent()] == [0x30, 0x80]
+
+
 def test_subscriptions_are_never_given_up_with_0(clock: Clock) -> None:
     broker = Broker(clock, give_up=0)
     broker.forbidden = {b"secret"}
@@ -839,3 +860,41 @@ def test_dup_at_qos_0_that_nobody_takes(clock: Clock) -> None:
     broker.connections[-1].stream.incoming.append(peer.publish(b"t", b"x", dup=True))
     broker.turns()
     assert (broker.client.stats.unrouted, broker.client.stats.losses) == (1, 0)
+
+
+@pytest.mark.parametrize("room", range(1, 16))
+def test_drop_of_a_packet_behind_one_that_has_begun(room: int, broker: Broker) -> None:
+    """Bytes that were offered to the network stay as they are."""
+    client = broker.client
+    broker.online()
+    broker.bench.stream.room = room
+    client.publish(b"topic", b"payload", 1)
+    pid = client.publish(b"topic", b"dropped", 1)
+    client.publish(b"topic", b"after", 1)
+    client.poll()
+    assert client.drop(pid) is True
+    broker.bench.stream.room = None
+    broker.settled()
+    assert [p for p in payloads(broker) if p != b"dropped"] == [b"payload", b"after"]
+    assert all(message.qos < 3 for message in broker.connections[-1].published)
+
+
+def test_drop_of_a_new_message_while_older_ones_are_sent_again(clock: Clock) -> None:
+    broker = Broker(clock)
+    client = broker.client
+    broker.online()
+    broker.mute = {PUBLISH}
+    old = client.publish(b"t", b"old", 1)
+    broker.turns()
+    broker.close()
+    broker.losses(1)
+    broker.online()
+    broker.turns()
+    pid = client.publish(b"t", b"dropped", 1)
+    client.publish(b"t", b"after", 1)
+    assert client.drop(pid) is True
+    broker.mute = set()
+    broker.connections[-1].stream.incoming.append(peer.puback(old))
+    broker.settled()
+    assert [message.payload for message in broker.connections[-1].published] == [b"old", b"after"]
+    assert all(message.qos < 3 for c in broker.connections for message in c.published)

@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from listener import mosquitto_with_websockets
 
 import on_device
 from flatmq_tools.broker import Broker
+from flatmq_tools.links import Listening
 
 
 @pytest.fixture(scope="module")
 def listener() -> Iterator[Broker]:
     """A broker whose address is that of its listener for WebSockets."""
-    running, port = mosquitto_with_websockets()
-    with running:
-        yield Broker(running.host, port)
+    with Listening("websocket") as listening:
+        yield Broker(listening.broker.host, listening.port)
 
 
 @pytest.mark.parametrize("version", [4, 5])

@@ -62,7 +62,9 @@ def set_aside(s: Session, at: int, reason: str) -> None:
     while s.buf[first] > 127:
         first += 1
     n = s.buf[first + 1] << 8 | s.buf[first + 2]
-    s.buf[at] = _VOID
+    if not s.blocked:  # else the bytes may have been offered to the network already
+        s.buf[at] = _VOID
+    s.past.extend()
     s.stats.dropped += 1
     if s.on_dropped:
         s.on_dropped(pid, bytes(s.buf[first + 3 : first + 3 + n]), reason)
@@ -129,7 +131,7 @@ class Resend:
         self._alone = -2  # where the message begins that must be settled before the next goes
         self._suspect = -1  # the one that was alone in flight when the peer closed,
         self._strikes = 0  # and how many times in a row
-        self._asked = False  # PINGREQ was sent on this connection
+        self._asked = 0  # PINGREQ on this connection: 1 once it is made, 2 once it has left
 
     def wrapped(self) -> None:
         """The end of the ring has moved to its start."""
@@ -138,6 +140,10 @@ class Resend:
             self.sent = 0
         if self._mark == end:
             self._mark = 0
+
+    def extend(self) -> None:
+        """A packet that may be behind the mark must not go: look at each one up to the end."""
+        self._mark = self.session.end
 
     def forget(self) -> None:
         """The broker has forgotten the session: no message is past PUBREC any more."""
@@ -170,7 +176,8 @@ class Resend:
             self.sent = written
         self._mark = s.end
         self._alone = -2
-        self._cut = self._asked = False
+        self._cut = False
+        self._asked = 0
         at = s.tail
         while at != s.end:  # requests: whoever made them puts them in again
             if s.buf[at] & 0xF0 != 0x30:
@@ -184,7 +191,7 @@ class Resend:
         """A connection has failed in a way that says nothing about any message."""
         self._suspect = -1
         self._strikes = 0
-        self._asked = False
+        self._asked = 0
 
     def skip(self) -> None:
         """Move the cursor past what does not go again, to make room while offline."""
@@ -227,8 +234,11 @@ class Resend:
             router = getattr(s, "router", None)
             if router and router.past and router.past.holds():
                 return 0
-            if not self._asked:
-                self._asked = True
+            if self._asked == 1 and s.asked:
+                self._asked = 2
+            if self._asked < 2:
+                # What comes in before PINGREQ has left does not answer it: then another one goes.
+                self._asked = 1
                 s.connection.ping()
             if s.asked:
                 return 0

@@ -12,9 +12,10 @@ from .session import Session, converted
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
-    from . import replies, v5_alias, v5_methods
+    from . import replies, v5_alias, v5_methods, v5_pieces, v5_subscribing
     from .properties import Properties
     from .router import Router
     from .v5_server import Server
@@ -25,7 +26,7 @@ _MODULES = {
     "authenticate": "v5_methods",
     "disconnect": "v5_methods",
     "drop": "v5_methods",
-    "publish_from": "v5_methods",
+    "publish_from": "v5_pieces",
     "request": "replies",
     "set_credentials": "v5_methods",
     "set_will": "v5_methods",
@@ -68,12 +69,35 @@ class Client5(Client):
     empty: bytes  # what they are where there are none
     scratch: bytearray  # a topic name and properties that are not in `fields`
     quota: int  # QoS 1 and 2 messages that may be in flight
+    gone: "list[int]"  # packet identifiers of those that were dropped in flight: they take a
+    # place until the broker has answered
     strict: bool  # some messages are not allowed by the broker
 
     if TYPE_CHECKING:
         alias = v5_alias.alias
         authenticate = v5_methods.authenticate
+        disconnect = v5_methods.disconnect
+        publish_from = v5_pieces.publish_from
         request = replies.request
+        set_will = v5_methods.set_will
+        subscribe = v5_subscribing.subscribe
+
+        def __init__(
+            self,
+            client_id: bytes | str,
+            host: str = "",
+            port: int | None = None,
+            *,
+            version: int | None = 5,
+            session_expiry: int | None = None,
+            user_properties: Any = None,
+            auth: tuple[str, Callable[[bytes | None], bytes]] | None = None,
+            maximum_packet_size: int | None = None,
+            response_topic: bytes | str | None = None,
+            requests: int = 4,
+            **options: Any,  # those of Client
+        ) -> None: ...
+
     else:
 
         def __init__(self, *args, **options):
@@ -143,9 +167,7 @@ class Client5(Client):
         self.check(topic)
         block = self.empty
         if properties is not None and block:
-            if not hasattr(properties, "block") or properties.will:
-                raise wrong(properties)
-            block = properties.block
+            block = block_of(properties)
             # In `fields` each name has `empty` behind it.
             self.scratch[0:] = self.name
             self.scratch[len(self.name) - 1 :] = block
@@ -183,7 +205,7 @@ class Client5(Client):
 
     def allot(self) -> None:
         """Have `quota` be what the broker's Receive Maximum leaves (section 4.9)."""
-        most = self.server.receive_maximum
+        most = self.server.receive_maximum - len(self.gone)
         if self.large and self.large.waits and self.ids[self.slots]:
             most -= 1
         self.quota = min(self.slots, most)
@@ -211,11 +233,14 @@ class Client5(Client):
             self.connection.start()
 
 
-def wrong(properties: "Any") -> Exception:
-    """Return an error for properties that a message cannot have."""
-    if hasattr(properties, "block"):
-        return ValueError("properties must not have will_delay: only a will has it")
-    return TypeError(f"properties must be Properties, not {properties!r}")
+def block_of(properties: "Any", will: bool = False) -> bytes:
+    """Return the bytes of the properties of a message or a `will`. TypeError or ValueError if it
+    cannot have them."""
+    if not hasattr(properties, "block"):
+        raise TypeError(f"properties must be Properties, not {properties!r}")
+    if properties.will and not will:
+        raise ValueError("properties must not have will_delay: only a will has it")
+    return properties.block
 
 
 def new(args: tuple, options: dict) -> Client5:

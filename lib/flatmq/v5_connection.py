@@ -39,7 +39,7 @@ class Connection5(Connection):
         self.replies: Any = None  # Replies, once there was a request
         self.aliases = 0  # topic aliases that are in use on this connection
 
-    def greet(self, other: "Any" = None) -> None:
+    def greet(self, handler: "Any" = None) -> None:
         """Send CONNECT over the stream, and have its answer handled."""
         c = self.client
         hello = c.hello
@@ -68,8 +68,6 @@ class Connection5(Connection):
         `end` in the receive buffer. Returns None, LATER, or the rule that it breaks."""
         c = self.client
         if first == 0x40 or first == 0x50 or first == 0x62 or first == 0x70:
-            if c.state != "online":
-                return "CONNACK is not first"
             if first & 0x30 and first != 0x70 and c.answers > c.room:
                 return LATER
             if end - at != 2:
@@ -86,8 +84,6 @@ class Connection5(Connection):
             return self._auth(at, end)
         if first != 0x90 and first != 0xB0:
             return "type or flags"
-        if c.state != "online":
-            return "CONNACK is not first"
         return self._answered(first, at, end)
 
     def acknowledge(self, first: int, pid: int) -> "str | None":
@@ -101,9 +97,22 @@ class Connection5(Connection):
             c.answer(0x70, pid)
         elif not c.settle(first, pid):
             c.stats.strays += 1
+            if c.gone:
+                self._stray(first, pid)
         elif c.large:
             c.allot()
         return None
+
+    def _stray(self, first, pid):
+        """Handle the answer to a message that was dropped in flight. The broker hears PUBREL, else
+        it would hold the place of that message."""
+        c = self.client
+        if pid in c.gone:
+            if first == 0x50:
+                c.answer(0x62, pid)
+            else:
+                c.gone.remove(pid)
+                c.allot()
 
     def _long(self, first, at, end):
         """Handle one of these that has a reason code."""
@@ -130,6 +139,8 @@ class Connection5(Connection):
 
         if not refused(self.client, first, pid, code):
             self.client.stats.strays += 1
+            if pid in self.client.gone:
+                self.client.gone.remove(pid)
         self.client.allot()
         return None
 
@@ -208,7 +219,9 @@ class Connection5(Connection):
         c.strict = not c.server.retain or 0 < most < c.size
         c.max_qos = min(c.options["max_qos"], c.server.max_qos)
         c.allot()
-        if c.pending and (c.strict or c.max_qos < 2 or c.past or c.count > c.quota):
+        if c.pending and (
+            c.strict or c.max_qos < 2 or c.past or c.count > c.quota or (c.large and c.large.waits)
+        ):
             from .v5_resend import admit
 
             admit(c)
@@ -240,8 +253,6 @@ class Connection5(Connection):
         """Handle DISCONNECT from the broker (section 3.14): the connection is over."""
         c = self.client
         self.said.stop = self.said.start
-        if not c.open:
-            return "CONNACK is not first"
         code = 0 if at == end else c.rx[at]
         if end - at > 1:
             what = self.properties(at + 1, end, _DISCONNECT)
@@ -273,6 +284,15 @@ class Connection5(Connection):
 
     # How it ends
 
+    def close(self) -> None:
+        """Close the link: see `Connection.close`. Until the next CONNACK, as many messages are
+        accepted as there are records."""
+        Connection.close(self)
+        c = self.client
+        c.gone.clear()
+        c.quota = c.slots
+        self.aliases = 0
+
     def lost(self, error: "Any", kind: str, what: str, code: int = 0) -> None:
         """The connection has ended, or could not be made: see `Connection.lost`. The broker hears
         which rule it has broken."""
@@ -280,9 +300,12 @@ class Connection5(Connection):
         greeting = c.state == "greeting"
         if (kind == "protocol" or kind == "resource") and self.stream and error is None:
             self._say_why(what)
-        if c.open and c.pending:
-            try:  # noqa: SIM105 (there is no contextlib on a board)
-                self._keep()
+        aliases = self.aliases
+        if c.open and c.pending and not c.past:
+            try:
+                from .v5_resend import Resend5
+
+                c.past = Resend5(c)
             except Exception:  # no memory: Connection.lost says so, and does what it can
                 pass
         Connection.lost(self, error, kind, what, code)
@@ -298,16 +321,10 @@ class Connection5(Connection):
                 from .v5_fallback import fall_back
 
                 fall_back(c)
+        if aliases and c.past:
+            from .v5_resend import without_aliases
 
-    def _keep(self):
-        from .v5_resend import Resend5, without_aliases
-
-        c = self.client
-        if not c.past:
-            c.past = Resend5(c)
-        if self.aliases:
             without_aliases(c)
-        self.aliases = 0
 
     def _say_why(self, what):
         """Send DISCONNECT with a reason code, unless part of a packet has left before."""

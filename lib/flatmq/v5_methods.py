@@ -9,7 +9,6 @@ from .unload import unload
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
 
     from .properties import Properties
     from .v5 import Client5
@@ -46,6 +45,7 @@ def set_will(
 
         return set_will(self, topic, payload, qos, retain)
     from .topic import is_name
+    from .v5 import block_of
     from .v5_setup import change
     from .wire import field, number
 
@@ -56,7 +56,7 @@ def set_will(
             field("will payload", payload, None),
             number("will qos", qos, 0, self.max_qos),
             retain,
-            properties.block if properties else b"\0",
+            b"\0" if properties is None else block_of(properties, True),
         )
     return change(self, {"will": will})
 
@@ -77,42 +77,22 @@ def set_credentials(
     return change(self, {"user": user, "password": password})
 
 
-def publish_from(
-    self: "Client5",
-    topic: "bytes | str",
-    source: "Any",
-    qos: int = 0,
-    retain: bool = False,
-    properties: "Properties | None" = None,
-) -> "int | None":
-    """Accept a message of up to 268 MB and send its payload in pieces from where it is: see
-    `Client.publish_from`. `properties` are sent with it."""
-    from .pieces import Pieces
-    from .topic import is_name
-    from .wire import field, number
-
-    if not self.large:
-        self.large = Pieces(self)
-    head = (0x31 if retain else 0x30) | number("qos", qos, 0, min(self.max_qos, 1)) << 1
-    block = properties.block if properties and self.empty else self.empty
-    name = field("topic name", topic, is_name)
-    if self.strict:
-        size = source.seek(0, 2) if hasattr(source, "seek") else len(source)
-        self.allow(len(name) + len(block) + size + (4 if qos else 2), retain)
-    pid = self.large.publish(head, name, source, block)
-    self.allot()
-    return pid
-
-
 def drop(self: "Client5", packet_id: int) -> bool:
     """Set a pending message aside: see `Client.drop`."""
     from . import resend
 
-    if self.level == 5 and packet_id in self.ids and not self.past:
-        from .v5_resend import Resend5
+    if self.level == 5 and packet_id in self.ids:
+        from .v5_resend import Resend5, is_in_flight
 
-        self.past = Resend5(self)
-        self.plain = False
+        if not self.past:
+            self.past = Resend5(self)
+            self.plain = False
+        if is_in_flight(self, packet_id):
+            self.gone.append(packet_id)
+        done = resend.drop(self, packet_id)
+        if self.connected:
+            self.allot()
+        return done
     return resend.drop(self, packet_id)
 
 

@@ -23,30 +23,38 @@ def admit(c: "Client5") -> None:
     old = c.past
     if not isinstance(old, Resend5):
         c.past = Resend5(c)
-        if old:  # messages from before a reboot
+        if old:  # messages from before a reboot, or disconnect() was called
             c.past.sent = old.sent
-    if c.connection.aliases:  # the last connection was closed here: nothing was set aside
-        without_aliases(c)
+    without_aliases(c)
     if c.strict or c.max_qos < 2:
-        _refuse(c)
-
-
-def _refuse(c):
-    """Set aside messages whose QoS, RETAIN or size the broker does not take."""
-    most = c.server.maximum_packet_size
-    for at, stop in unsent(c):
-        first = c.buf[at]
-        reason = ""
-        if first > 0x3F:
-            pass
-        elif first >> 1 & 3 > c.max_qos:
-            reason = f"the broker has no QoS above {c.max_qos}"
-        elif first & 1 and not c.server.retain:
-            reason = "the broker has no retained messages"
-        elif most and stop - at > most:
-            reason = f"the broker takes packets of at most {most} bytes"
+        for at, stop in unsent(c):
+            reason = _refused(c, c.buf[at], stop - at)
+            if reason:
+                set_aside(c, at, reason)
+    large = c.large
+    if large and large.waits:
+        reason = _refused(c, large.head[0], len(large.head) + large.size)
         if reason:
-            set_aside(c, at, reason)
+            large.set_aside(reason)
+            c.allot()
+
+
+def _refused(c, first, size):
+    """Return why the broker does not take a packet that begins with `first`; "" if it does."""
+    most = c.server.maximum_packet_size
+    if first < 0x40:
+        if first >> 1 & 3 > c.max_qos:
+            return f"the broker has no QoS above {c.max_qos}"
+        if first & 1 and not c.server.retain:
+            return "the broker has no retained messages"
+        if most and size > most:
+            return f"the broker takes packets of at most {most} bytes"
+    return ""
+
+
+def _goes_once(first):
+    """Whether a packet that begins so is a request or a QoS 0 message."""
+    return first != _VOID and (first > 0x3F or not first & 6)
 
 
 def unsent(c: "Client5") -> "Iterator[tuple[int, int]]":
@@ -64,9 +72,22 @@ def unsent(c: "Client5") -> "Iterator[tuple[int, int]]":
         if at in c.offs:
             if c.waits[c.offs.index(at)] != _PUBCOMP:
                 yield at, stop
-        elif c.buf[at] != _VOID and sent < 0 and (c.buf[at] > 0x3F or not c.buf[at] & 6):
+        elif sent < 0 and _goes_once(c.buf[at]):
             yield at, stop
         at = stop
+
+
+def is_in_flight(c: "Client5", packet_id: int) -> bool:
+    """Whether a message may have left on this connection, at least in part."""
+    i = c.ids.index(packet_id) if packet_id > 0 else c.slots + 1
+    if not c.connected or i > c.slots:
+        return False
+    if i == c.slots:
+        return c.large.begun or not c.large.sending
+    for at, _ in unsent(c):
+        if at == c.offs[i]:
+            return c.blocked
+    return True
 
 
 class Resend5(Resend):
@@ -109,22 +130,22 @@ class Resend5(Resend):
             stop = stop_of(s.buf, at)
             if at <= sent < stop:
                 sent = -1
-            if sent < 0 and at not in s.offs and s.buf[at] != _VOID:
+            if sent < 0 and _goes_once(s.buf[at]):
                 self._ahead(at, stop)
             at = stop
 
     def _ahead(self, at, stop):
-        """Have the packet from `at` to `stop` leave now, unless it is a settled message."""
+        """Have the packet from `at` to `stop` leave now."""
         s = self.session
-        if s.buf[at] > 0x3F or not s.buf[at] & 6:
-            s.urgent.append(bytes(s.buf[at:stop]))
-            if s.buf[at] < 0x40:
-                s.pending -= 1
-            s.buf[at] = _VOID
+        self.extend()
+        s.urgent.append(bytes(s.buf[at:stop]))
+        if s.buf[at] < 0x40:
+            s.pending -= 1
+        s.buf[at] = _VOID
 
 
 def without_aliases(c: "Client5") -> None:
-    """The connection ends, and its topic aliases with it: set aside the messages that have one
+    """A connection has ended, and its topic aliases with it: set aside the messages that have one
     and have not left."""
     for at, stop in unsent(c):
         if c.buf[at] < 0x40 and not c.buf[at] & 6 and _has_alias(c.buf, at, stop):

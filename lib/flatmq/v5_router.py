@@ -9,7 +9,6 @@ from .v5_walk import View, broken, number
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from typing import Any
 
     from .message import Message
@@ -19,6 +18,7 @@ _PUBLISH = const(16)  # see v5_walk.TABLE
 _IDENTIFIER = const(0x0B)
 _ALIAS = const(0x23)
 _SEEN = const(8)  # see router
+_EMPTY = b"\0"  # no properties
 
 
 class Carried(View):
@@ -43,20 +43,25 @@ class Carried(View):
 class Router5(Router):
     """Handlers by topic filter, and by the identifier that each subscription has if the broker
     supports them. A message that carries identifiers goes to their handlers alone: if a broker
-    sends one copy for each matching filter, each handler is called once."""
+    sends one copy for each matching filter, each handler is called once.
+
+    A broker that keeps the session may send messages with identifiers from before a reboot, when
+    they were those of other subscriptions. So an identifier counts only if the topic name matches
+    its subscription; which that is for a topic name is remembered.
+    """
 
     client: "Client5"
 
     def __init__(self, client: "Client5") -> None:
-        # By identifier; by its negative from 128 on, so that a byte that stands alone finds none.
-        self._handlers: dict[int, Callable[[Message], None]] = {}
-        self._find = self._handlers.get  # one look-up less
+        # For each of the last topic names, the properties that a message had last, with their
+        # length before them, and the handler that got it.
+        self._blocks = [bytearray(_EMPTY) for _ in range(_SEEN + 1)]
+        self._handlers: list[Any] = [None] * (_SEEN + 1)
+        self._place = 0  # of the topic name of the message
         Router.__init__(self, client)
         self.message.properties = self.properties = Carried(self.message)
         self._last = 0  # the identifier given out last
-        # Where the payload begins of a message at QoS 1 or 2 whose handler is known, else 0.
-        self._body = 0
-        self._tagged = False  # the message carries an identifier that there is
+        self._tagged = False  # the identifiers of the message say who gets it
 
     def identify(self, supported: int) -> None:
         """CONNACK says whether subscriptions may have an identifier: requests that are made from
@@ -78,14 +83,6 @@ class Router5(Router):
             s.head = block({"subscription_identifier": s.identifier})
             unload("properties")
 
-    def forget(self) -> None:
-        """Forget the handlers of the last topic names: the subscriptions have changed."""
-        Router.forget(self)
-        self._handlers.clear()
-        for s in self.subscriptions:
-            n = s.identifier
-            self._handlers[n if n < 128 else -n] = s.handler
-
     def publish(self, first: int, at: int, end: int) -> "str | None":
         """Handle a PUBLISH (section 3.3): see `Router.publish`."""
         m = self.message
@@ -97,7 +94,6 @@ class Router5(Router):
         while m.buf.find(self.names[i], at, end) != at:
             i = i + 1 & _SEEN - 1
             if i == self.last:
-                self._tagged = False
                 i = self.find(at, end, False)
                 break
         if i < 0:
@@ -107,54 +103,83 @@ class Router5(Router):
         m.topic_end = end
         if first != m.first:
             m.set_flags(first)
-        # Few locals, and few steps: `i` becomes the handler, if it is known already which one.
-        if first < 0x32:
-            at = end + 1
-            if not m.buf[end]:
-                i = self.routes[i]
-            elif m.buf[at] == _IDENTIFIER and m.buf[end] == 2 and at + 1 < m.end:
-                i = self._find(m.buf[at + 1])  # type: ignore[assignment]
-                at += 2
-            else:
-                i = None  # type: ignore[assignment]
-            if i is not None:
-                m.at = at
-                i(m)  # type: ignore[operator]
-                self.stats.received += 1
-                return None
-        else:
-            at = end + 2
-            self._body = at + 1
-            if not m.buf[at]:
-                i = self.routes[i]
-            elif m.buf[at] == 2 and m.buf[at + 1] == _IDENTIFIER:
-                i = self._find(m.buf[at + 2])  # type: ignore[assignment]
-                self._body = at + 3
-            else:
-                i = None  # type: ignore[assignment]
-            if i is None:
-                self._body = 0
-        m.at = end
-        return self.deliver(i)
+        at = end if first < 0x32 else end + 2
+        # Few locals: `end` becomes the handler, if it is known already which one it is.
+        end = None  # type: ignore[assignment]
+        if not m.buf[at]:
+            end = self.routes[i]
+        elif m.buf.find(self._blocks[i], at, m.end) == at:
+            end = self._handlers[i]
+        if first < 0x32 and end is not None:
+            m.at = at + 1 + m.buf[at]
+            end(m)  # type: ignore[operator]
+            self.stats.received += 1
+            return None
+        m.at = m.topic_end
+        self._place = i
+        return self.deliver(end)
 
-    def number(self) -> "str | None":
-        """Read the packet identifier of a message, and its properties."""
+    def find(self, at: int, end: int, chunks: bool) -> int:
+        """Find the handlers of a topic name: see `Router.find`."""
+        self._tagged = False
+        i = Router.find(self, at, end, chunks)
+        if i >= 0:
+            self._blocks[i][0:] = _EMPTY
+        return i
+
+    def deliver(self, handler: "Any") -> "str | None":
+        """Go on with a message: see `Router.deliver`. Without a handler its properties are read,
+        and who gets it is remembered for the same properties with the same topic name."""
         what = Router.number(self)
         if what is not None:
             return what
         m = self.message
-        if m.qos and 0 < self._body <= m.end:
-            m.at = self._body
+        if m.at >= m.end:
+            return "property length"
+        if handler is not None:
+            m.at += 1 + m.buf[m.at]
+        else:
+            at = m.at
+            what = self.skip()
+            if what is not None:
+                return what
+            handler = self._single() if self._tagged else self.routes[self._place]
+            if handler is not None:
+                self._remember(at, handler)
+        return Router.deliver(self, handler)
+
+    def number(self) -> "str | None":
+        """Return None: `deliver` has read the packet identifier."""
+        return None
+
+    def _single(self):
+        """Return the handler of the message, None if there is none, or are several."""
+        i = self.next(0, False)
+        if i < 0 or self.next(i + 1, False) >= 0:
             return None
-        return self.skip()
+        return self.subscriptions[i].handler
+
+    def _remember(self, at, handler):
+        """Remember who gets a message with this topic name, and properties from `at` on."""
+        m = self.message
+        if m.buf[at] > 127:  # then their length takes more than one byte
+            return
+        block = self._blocks[self._place]
+        block[0:] = b""  # keeps its memory
+        while at < m.at:
+            block.append(m.buf[at])
+            at += 1
+        self._handlers[self._place] = handler
 
     def skip(self) -> "str | None":
         """Read the properties of the message, which begin at `at`. Returns the rule that they
         break."""
         m = self.message
         at = m.at
-        if at < m.end and not m.buf[at]:
-            m.at = at + 1
+        if at >= m.end:
+            return "property length"
+        if not m.buf[at]:
+            m.at += 1
             self._tagged = False
             return None
         n = number(m.buf, at, m.end)
@@ -171,8 +196,8 @@ class Router5(Router):
         p = self.properties
         p.start = at
         p.stop = self.message.at
-        at = broken(p.buf, at, p.stop, _PUBLISH)
         self._tagged = False
+        at = broken(p.buf, at, p.stop, _PUBLISH)
         if at is not None:
             return at
         # Looking for a byte takes less time than going through the properties.
@@ -180,18 +205,41 @@ class Router5(Router):
         if p.buf.find(b"\x23", at, p.stop) >= 0 and p.find(_ALIAS):
             return "topic alias, and none was allowed"
         if p.buf.find(b"\x0b", at, p.stop) >= 0:
-            self._tagged = self._tags(0)
+            self._tagged = self._decides()
         return None
 
-    def _tags(self, identifier):
-        """Whether the message carries an identifier; with 0, one of any subscription."""
+    def _decides(self):
+        """Whether the identifiers of the message say who gets it: one of them belongs to a
+        subscription that matches, or they all belong to subscriptions that have ended."""
         p = self.properties
+        ended = False
         at = 0
         while p.find(_IDENTIFIER, at):
             at = number(p.buf, p.at, p.end) >> 2
-            if at == identifier or (
-                not identifier and (at if at < 128 else -at) in self._handlers
-            ):
+            at = self._owner(at)
+            if at is not None:
+                return at
+            ended = True
+            at = p.end
+        return ended
+
+    def _owner(self, identifier):
+        """Return whether the subscription with this identifier matches the message; None if it
+        has ended. One that was never given out, or does not match, is from before a reboot."""
+        i = 0
+        while i < len(self.subscriptions):
+            s = self.subscriptions[i]
+            if s.identifier == identifier:
+                return s.takes(self.message)
+            i += 1
+        return False if identifier > self._last else None
+
+    def _has(self, identifier):
+        """Whether the message carries this identifier."""
+        p = self.properties
+        at = 0
+        while p.find(_IDENTIFIER, at):
+            if number(p.buf, p.at, p.end) >> 2 == identifier:
                 return True
             at = p.end
         return False
@@ -202,7 +250,7 @@ class Router5(Router):
             return Router.next(self, i, chunks)
         while i < len(self.subscriptions):
             s = self.subscriptions[i]
-            if (s.chunks or not chunks) and self._tags(s.identifier):
+            if (s.chunks or not chunks) and self._has(s.identifier) and s.takes(self.message):
                 return i
             i += 1
         return -1

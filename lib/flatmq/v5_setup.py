@@ -53,6 +53,7 @@ def make(c: "Client5", *args: "Any", version: "int | None" = 5, **given: "Any") 
     c.block = c.empty = b"\0"
     c.scratch = bytearray()
     c.quota = c.slots
+    c.gone = []
     c.strict = False
     c.hello = hello_of(o)
     forget()

@@ -52,7 +52,7 @@ def subscribe(
     from .wire import number
 
     number("retain_handling", retain_handling, 0, 2)
-    checked = check(filters, qos, self.max_qos)
+    checked = check(filters, qos, self.options["max_qos"])  # the broker grants what it has
     if no_local and any(f.startswith(b"$share/") for f in checked):
         raise ValueError("no_local must be False with $share")
     if not callable(handler):
@@ -61,13 +61,18 @@ def subscribe(
     new = Subscription(checked, handler, qos, chunks)
     new.identifier = 0
     new.names = [name(f) for f in checked]
-    if self.level == 5:
-        new.qos |= no_local << 2 | retain_as_published << 3 | retain_handling << 4
-        router.mark(new, self.server.identifiers)
-    kept = [s for s in router.subscriptions if s.filters != new.filters]
+    kept = []
+    for s in router.subscriptions:
+        if s.filters != new.filters:
+            kept.append(s)
+        else:  # messages with its identifier may be on their way
+            new.identifier = s.identifier
     most = self.options["subscriptions"]
     if len(kept) == most:
         raise ValueError(f"subscriptions must be at most {most}: no room for another")
+    if self.level == 5:
+        new.qos |= no_local << 2 | retain_as_published << 3 | retain_handling << 4
+        router.mark(new, self.server.identifiers)
     ask(router, new)
     keep(router, kept)
     router.subscriptions.append(new)

@@ -1,0 +1,214 @@
+"""Flow control: how many QoS 1 and 2 messages are in flight, and what must not wait for them."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+
+import pytest
+from fake_link import Clock, fake_clock
+
+import build5
+from broker5 import Broker5, properties, types
+from clients5 import SECONDS, Bench5, again, made, named, online, serving, settled, until
+from properties5 import Id
+
+ACKS = types("PUBACK", "PUBREC")
+MANY = 6
+
+
+@pytest.fixture
+def broker() -> Iterator[Broker5]:
+    with serving() as running:
+        yield running
+
+
+@pytest.fixture
+def clock() -> Iterator[Clock]:
+    with fake_clock() as clock:
+        yield clock
+
+
+def _allow(broker: Broker5, most: int) -> None:
+    broker.announces = properties([(Id.RECEIVE_MAXIMUM, most)])
+
+
+def _payloads(broker: Broker5) -> list[bytes]:
+    return [packet.payload for packet in broker.onward]
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+@pytest.mark.parametrize("most", [1, 2, 3, MANY])
+def test_what_was_queued_offline_goes_as_the_broker_allows(
+    broker: Broker5, most: int, qos: int
+) -> None:
+    _allow(broker, most)
+    broker.withhold(ACKS)
+    client = made(broker)
+    for i in range(MANY):
+        assert client.publish(b"t", b"%d" % i, qos)
+    client.connect(int(SECONDS * 1000))
+    until(lambda: len(named(broker, "PUBLISH")) == most, client)
+    client.ping()
+    until(lambda: named(broker, "PINGREQ"), client)  # all that may go has gone before it
+    assert len(named(broker, "PUBLISH")) == most
+    broker.release()
+    settled(client)
+    assert _payloads(broker) == [b"%d" % i for i in range(MANY)]
+    assert client.stats.resent == 0
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+def test_the_receive_maximum_shrinks_with_a_reconnect(broker: Broker5, qos: int) -> None:
+    _allow(broker, 5)
+    broker.withhold(ACKS)
+    client = online(broker, clean_session=False)
+    for i in range(5):
+        client.publish(b"t", b"%d" % i, qos)
+    until(lambda: len(named(broker, "PUBLISH")) == 5, client)
+    _allow(broker, 2)
+    again(broker, client)
+    broker.release()
+    settled(client)  # the broker complains of a third one in flight
+    taken = [b"%d" % i for i in range(5)]
+    assert _payloads(broker) == (taken + taken if qos == 1 else taken)
+
+
+def test_no_more_messages_are_accepted_than_may_be_in_flight(broker: Broker5) -> None:
+    _allow(broker, 2)
+    broker.withhold(ACKS)
+    client = online(broker)
+    assert client.publish(b"t", b"1", 1)
+    assert client.publish(b"t", b"2", 2)
+    assert client.publish(b"t", b"3", 1) is None
+    until(lambda: len(named(broker, "PUBLISH")) == 2, client)
+    broker.release()
+    settled(client)
+    assert client.publish(b"t", b"3", 1)
+    settled(client)
+
+
+def test_what_is_not_counted_does_not_wait(broker: Broker5) -> None:
+    _allow(broker, 1)
+    broker.withhold(types("PUBACK"))
+    client = made(broker)
+    for i in range(3):
+        client.publish(b"t", b"%d" % i, 1)
+    client.publish(b"t", b"not counted", 0)
+    client.connect(int(SECONDS * 1000))
+    until(broker.keeps_back, client)
+    granted = client.subscribe(b"s", lambda message: None)
+    gone = client.unsubscribe(b"other")
+    client.publish(b"t", b"later", 0)
+    until(lambda: granted.granted is not None and gone.granted is not None, client)
+    until(lambda: b"later" in _payloads(broker), client)
+    assert _payloads(broker) == [b"0", b"not counted", b"later"]
+    broker.release()
+    settled(client)
+    assert _payloads(broker) == [b"0", b"not counted", b"later", b"1", b"2"]
+
+
+def test_pubrel_does_not_wait(clock: Clock) -> None:
+    bench = Bench5(clock, clean_session=False).accepted((Id.RECEIVE_MAXIMUM, 3))
+    pids = [bench.client.publish(b"t", b"%d" % i, 2) for i in range(3)]
+    bench.drain()
+    bench.feed(*(build5.ack("PUBREC", pid) for pid in pids[:2]))
+    assert bench.names() == ["PUBLISH"] * 3 + ["PUBREL"] * 2
+    bench.outage()
+    bench.accepted((Id.RECEIVE_MAXIMUM, 1), present=True)
+    bench.drain()
+    assert [(p.name, p.pid) for p in bench.packets()] == [("PUBREL", pid) for pid in pids[:2]]
+    bench.feed(build5.ack("PUBCOMP", pids[0]))
+    assert bench.names() == []  # two are still in flight
+    bench.feed(build5.ack("PUBCOMP", pids[1]))
+    (message,) = bench.packets()
+    assert (message.name, message.dup, message.pid) == ("PUBLISH", 1, pids[2])
+
+
+def test_a_message_from_publish_from_is_counted(broker: Broker5) -> None:
+    _allow(broker, 1)
+    broker.withhold(types("PUBACK"))
+    client = online(broker)
+    assert client.publish_from(b"large", io.BytesIO(bytes(5000)), 1)
+    assert client.publish(b"t", b"1", 1) is None
+    assert client.publish(b"t", b"0", 0) == 0
+    until(lambda: len(named(broker, "PUBLISH")) == 2, client)
+    assert client.publish(b"t", b"1", 1) is None
+    broker.release()
+    settled(client)
+    assert client.publish(b"t", b"1", 1)
+    settled(client)
+    assert [p.topic for p in broker.onward] == [b"large", b"t", b"t"]
+
+
+def test_a_message_from_publish_from_that_was_dropped_keeps_no_place(broker: Broker5) -> None:
+    _allow(broker, 1)
+    client = made(broker)
+    packet_id = client.publish_from(b"large", bytes(5000), 1)
+    assert client.drop(packet_id)
+    assert client.publish(b"t", b"1", 1)
+    client.connect(int(SECONDS * 1000))
+    settled(client)
+    packet_id = client.publish_from(b"large", bytes(5000), 1)
+    assert client.drop(packet_id)
+    assert client.publish(b"t", b"2", 1)
+    settled(client)
+    assert [p.payload for p in broker.onward] == [b"1", b"2"]
+
+
+@pytest.mark.parametrize("large", [False, True])
+@pytest.mark.parametrize("qos", [1, 2])
+def test_a_message_that_is_dropped_in_flight_keeps_its_place_until_the_broker_answers(
+    broker: Broker5, qos: int, large: bool
+) -> None:
+    if large and qos == 2:
+        pytest.skip("publish_from has QoS 0 and 1")
+    _allow(broker, 1)
+    broker.withhold(ACKS)
+    client = online(broker)
+    packet_id = client.publish_from(b"t", b"1", 1) if large else client.publish(b"t", b"1", qos)
+    until(broker.keeps_back, client)
+    assert client.drop(packet_id)
+    assert not client.pending
+    assert client.publish(b"t", b"2", qos) is None
+    broker.release()
+    until(lambda: client.publish(b"t", b"2", qos), client)
+    settled(client)
+    assert _payloads(broker) == [b"1", b"2"]
+
+
+def test_a_new_connection_forgets_what_was_dropped_in_flight(broker: Broker5) -> None:
+    _allow(broker, 1)
+    broker.withhold(ACKS)
+    client = online(broker)
+    packet_id = client.publish(b"t", b"1", 1)
+    until(broker.keeps_back, client)
+    client.drop(packet_id)
+    again(broker, client)
+    assert client.publish(b"t", b"2", 1)
+    broker.release()
+    settled(client)
+
+
+def test_incoming_is_the_clients_own_receive_maximum(broker: Broker5) -> None:
+    got: list[bytes] = []
+    client = online(broker, incoming=3)
+    (hello,) = named(broker, "CONNECT")
+    assert hello.properties.first(Id.RECEIVE_MAXIMUM) == 3
+    client.subscribe(b"t", lambda message: got.append(message.payload), qos=2)
+    until(lambda: broker.subscriptions(b"c"), client)
+    for i in range(10):
+        broker.publish(b"t", b"%d" % i, 2)
+    until(lambda: len(got) == 10, client)
+    assert got == [b"%d" % i for i in range(10)]
+
+
+def test_after_an_outage_messages_are_accepted_up_to_inflight(broker: Broker5) -> None:
+    _allow(broker, 1)
+    client = online(broker, inflight=4, retry_ms=1, retry_max_ms=1)
+    broker.kill()
+    until(lambda: not client.connected, client)
+    assert [bool(client.publish(b"t", b"%d" % i, 1)) for i in range(5)] == [True] * 4 + [False]
+    broker.restart()
+    settled(client)
+    assert _payloads(broker) == [b"0", b"1", b"2", b"3"]

@@ -1,0 +1,389 @@
+"""Publishing: properties, what the broker does not take, and what it refuses."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from fake_link import Clock, fake_clock
+
+import build5
+from broker5 import Broker5, Pairs, properties
+from clients5 import (
+    SECONDS,
+    SOON,
+    Bench5,
+    Reports,
+    again,
+    arrived,
+    made,
+    named,
+    online,
+    serving,
+    settled,
+    until,
+)
+from flatmq import Client
+from flatmq.properties import Properties
+from properties5 import Id
+
+ALL = {
+    "payload_format": 1,
+    "expiry": 0xFFFFFFFF,
+    "content_type": "text/plain",
+    "response_topic": "answers/here",
+    "correlation_data": b"\0\xff",
+    "user": [("key", "value"), (b"key", b"again")],
+}
+DECODED = [
+    (Id.CONTENT_TYPE, b"text/plain"),
+    (Id.CORRELATION_DATA, b"\0\xff"),
+    (Id.MESSAGE_EXPIRY, 0xFFFFFFFF),
+    (Id.PAYLOAD_FORMAT, 1),
+    (Id.RESPONSE_TOPIC, b"answers/here"),
+    (Id.USER_PROPERTY, (b"key", b"value")),
+    (Id.USER_PROPERTY, (b"key", b"again")),
+]
+
+
+@pytest.fixture
+def broker() -> Iterator[Broker5]:
+    with serving() as running:
+        yield running
+
+
+@pytest.fixture
+def clock() -> Iterator[Clock]:
+    with fake_clock() as clock:
+        yield clock
+
+
+# Properties
+
+
+@pytest.mark.parametrize("qos", [0, 1, 2])
+def test_properties_are_encoded_once_and_used_again(broker: Broker5, qos: int) -> None:
+    client = online(broker)
+    more = Properties(**ALL)
+    for i in range(3):
+        client.publish(b"t", b"%d" % i, qos, properties=more)
+        client.publish(b"t", b"without", qos)
+        client.publish("other", str(i), qos, properties=more)
+        arrived(broker, client)
+    for packet in broker.onward:
+        assert sorted(packet.properties) == (
+            sorted(DECODED) if packet.payload != b"without" else []
+        )
+    assert [p.topic for p in broker.onward] == [b"t", b"t", b"other"] * 3
+
+
+@pytest.mark.parametrize("qos", [0, 1])
+def test_properties_of_a_message_in_pieces(broker: Broker5, qos: int) -> None:
+    client = online(broker)
+    data = bytes(range(128)) * 80
+    for source in (data, io.BytesIO(data)):
+        client.publish_from(b"large", source, qos, properties=Properties(**ALL))
+        arrived(broker, client)
+    client.publish_from(b"large", data, qos)
+    arrived(broker, client)
+    assert [p.payload for p in broker.onward] == [data] * 3
+    kept = [sorted(p.properties) for p in broker.onward]
+    assert kept == [sorted(DECODED), sorted(DECODED), []]
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+def test_properties_are_sent_again_with_their_message(broker: Broker5, qos: int) -> None:
+    client = online(broker, clean_session=False)
+    broker.withhold(frozenset({4, 5}))
+    pid = client.publish(b"t", b"x", qos, properties=Properties(**ALL))
+    until(broker.keeps_back, client)
+    again(broker, client)
+    broker.release()
+    settled(client)
+    first, second = named(broker, "PUBLISH")
+    assert (first.pid, second.pid, second.dup) == (pid, pid, 1)
+    assert second.properties == first.properties
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "text"),
+    [
+        ({"expiry": -1}, ValueError, "expiry must be 0 to 4294967295, not -1"),
+        ({"expiry": 1 << 32}, ValueError, "expiry must be 0 to"),
+        ({"expiry": "1"}, TypeError, "expiry"),
+        ({"payload_format": 2}, ValueError, "payload_format must be 0 to 1, not 2"),
+        ({"content_type": b"\0"}, ValueError, "content_type"),
+        ({"content_type": b"\xff"}, ValueError, "content_type"),
+        ({"content_type": "x" * 65536}, ValueError, "content_type"),
+        ({"response_topic": "a/+"}, ValueError, "response_topic"),
+        ({"response_topic": ""}, ValueError, "response_topic"),
+        ({"correlation_data": 5}, TypeError, "correlation_data"),
+        ({"user": [("a",)]}, TypeError, "user must be pairs"),
+        ({"user": ["ab"]}, TypeError, "user must be pairs"),
+        ({"user": [(b"\xff", b"")]}, ValueError, "user property"),
+        ({"topic_alias": 1}, TypeError, "topic_alias"),
+        ({"session_expiry": 1}, TypeError, "session_expiry"),
+    ],
+)
+def test_properties_that_break_a_rule(given: dict, error: type, text: str) -> None:
+    with pytest.raises(error, match=text):
+        Properties(**given)
+
+
+def test_user_properties_of_a_dict(broker: Broker5) -> None:
+    client = online(broker)
+    client.publish(b"t", b"", properties=Properties(user={"a": "1", "b": "2"}))
+    arrived(broker, client)
+    (packet,) = broker.onward
+    assert packet.properties.each(Id.USER_PROPERTY) == [(b"a", b"1"), (b"b", b"2")]
+
+
+@pytest.mark.parametrize("large", [False, True])
+def test_properties_that_a_message_cannot_have(broker: Broker5, large: bool) -> None:
+    client = online(broker)
+    publish = client.publish_from if large else client.publish
+    with pytest.raises(ValueError, match="will_delay: only a will has it"):
+        publish(b"t", b"x", properties=Properties(will_delay=1))
+    with pytest.raises(TypeError, match="properties must be Properties, not b'x'"):
+        publish(b"t", b"x", properties=b"x")
+    assert publish(b"t", b"x") == 0
+    arrived(broker, client)
+    assert len(broker.onward) == 1
+
+
+# What the broker says that it does not take
+
+
+def test_the_maximum_qos_is_kept() -> None:
+    with serving([(Id.MAXIMUM_QOS, 1)]) as broker:
+        client = online(broker)
+        assert (client.max_qos, client.server.max_qos) == (1, 1)
+        with pytest.raises(ValueError, match="qos must be 0 to 1, not 2"):
+            client.publish(b"t", b"x", 2)
+        assert client.publish(b"t", b"x", 1)
+        settled(client)
+        subscription = client.subscribe(b"t", print, qos=2)  # it is granted at less
+        until(lambda: subscription.granted is not None, client)
+        assert subscription.granted == b"\1"
+    with serving([(Id.MAXIMUM_QOS, 0)]) as broker:
+        client = online(broker)
+        for publish in (client.publish, client.publish_from):
+            with pytest.raises(ValueError, match="qos"):
+                publish(b"t", b"x", 1)
+        with pytest.raises(ValueError, match="qos"):
+            client.set_will(b"t", b"x", 1)
+
+
+def test_there_are_no_retained_messages() -> None:
+    with serving([(Id.RETAIN_AVAILABLE, 0)]) as broker:
+        client = online(broker)
+        for publish in (client.publish, client.publish_from):
+            with pytest.raises(ValueError, match="retain must be False"):
+                publish(b"t", b"x", retain=True)
+        assert client.publish(b"t", b"x", 1)
+        settled(client)
+
+
+@pytest.mark.parametrize("most", [64, 200, 4000])
+def test_no_packet_is_larger_than_the_broker_takes(most: int) -> None:
+    with serving([(Id.MAXIMUM_PACKET_SIZE, most)]) as broker:
+        client = online(broker, tx_size=1024)
+        head = 2 + 1 + 2 + 1 + 2  # of PUBLISH: length and topic name, identifier, properties
+        head += most > 129
+        for publish in (client.publish, client.publish_from):
+            if most < 1024 or publish == client.publish_from:
+                with pytest.raises(ValueError, match=f"at most {most} bytes"):
+                    publish(b"t", bytes(most - head + 1), 1)
+                assert publish(b"t", bytes(most - head), 1)
+                settled(client)
+                with pytest.raises(ValueError, match=f"at most {most} bytes"):
+                    publish(b"t", bytes(most), 0, properties=Properties(expiry=5))
+        assert all(len(p.payload) == most - head for p in broker.onward)
+        assert broker.onward
+
+
+def test_what_is_sent_in_pieces_is_measured_as_bytes() -> None:
+    with serving([(Id.MAXIMUM_PACKET_SIZE, 64)]) as broker:
+        client = online(broker)
+        with pytest.raises(ValueError, match="at most 64 bytes"):
+            client.publish_from(b"t", "\u20ac" * 21)
+        with pytest.raises(TypeError, match="source must be a buffer, str or a file, not int"):
+            client.publish_from(b"t", 5)
+        assert client.publish_from(b"t", "\u20ac" * 19) == 0
+        arrived(broker, client)
+
+
+def _refused_later(broker: Broker5, announces: Pairs, **options: Any) -> tuple[Any, Reports]:
+    """A client that was online, and is not while the broker comes to announce these."""
+    reports = Reports()
+    client = online(broker, clean_session=False, on_dropped=reports, **options)
+    broker.kill()
+    until(lambda: not client.connected, client)
+    broker.announces = properties(announces)
+    return client, reports
+
+
+LIMITS = [
+    ((Id.MAXIMUM_PACKET_SIZE, 100), {"payload": bytes(200)}, "at most 100 bytes"),
+    ((Id.RETAIN_AVAILABLE, 0), {"retain": True}, "retained"),
+    ((Id.MAXIMUM_QOS, 0), {"qos": 1}, "QoS above 0"),
+]
+
+
+@pytest.mark.parametrize(("limit", "message", "reason"), LIMITS)
+def test_what_was_accepted_before_it_was_known_is_reported(
+    broker: Broker5, limit: tuple, message: dict, reason: str
+) -> None:
+    client, reports = _refused_later(broker, [limit])
+    client.publish(b"before", b"x")
+    client.publish(b"bad", **message)
+    client.publish(b"after", b"y")
+    broker.restart()
+    until(lambda: client.connected, client)
+    arrived(broker, client)
+    assert [p.topic for p in broker.onward] == [b"before", b"after"]
+    assert reports.topics == [b"bad"]
+    assert reason in reports.seen[0][2]
+    assert client.stats.dropped == 1
+
+
+@pytest.mark.parametrize(("limit", "message", "reason"), LIMITS)
+def test_a_message_in_pieces_that_was_accepted_before_is_reported(
+    broker: Broker5, limit: tuple, message: dict, reason: str
+) -> None:
+    client, reports = _refused_later(broker, [limit], tx_size=80)
+    message = dict(message)
+    client.publish_from(b"bad", message.pop("payload", b"x"), **message)
+    client.publish(b"after", b"y")
+    broker.restart()
+    until(lambda: client.connected, client)
+    arrived(broker, client)
+    assert [p.topic for p in broker.onward] == [b"after"]
+    assert reports.topics == [b"bad"]
+    assert reason in reports.seen[0][2]
+
+
+def test_a_queued_message_at_a_qos_that_the_broker_has_not(broker: Broker5) -> None:
+    client, reports = _refused_later(broker, [(Id.MAXIMUM_QOS, 1)])
+    client.publish(b"two", b"x", 2)
+    client.publish(b"one", b"y", 1)
+    broker.restart()
+    until(lambda: client.connected, client)
+    settled(client)
+    assert ([p.topic for p in broker.onward], reports.topics) == ([b"one"], [b"two"])
+
+
+# What the broker refuses
+
+
+@pytest.mark.parametrize("code", [0x80, 0x83, 0x87, 0x90, 0x91, 0x97, 0x99])
+@pytest.mark.parametrize("more", [None, [], [(Id.REASON_STRING, b"no " * 500)]])
+@pytest.mark.parametrize("qos", [1, 2])
+def test_a_refused_message_is_settled_and_reported(
+    broker: Broker5, qos: int, more: Pairs | None, code: int
+) -> None:
+    reports = Reports()
+    name = {1: "PUBACK", 2: "PUBREC"}[qos]
+    broker.answer_with(name, code, more, when=lambda p: p.topic == b"bad")
+    client = online(broker, clean_session=False, on_dropped=reports, rx_size=100)
+    client.publish(b"good", b"1", qos)
+    pid = client.publish(b"bad", b"2", qos)
+    client.publish(b"good", b"3", qos)
+    settled(client)
+    again(broker, client)
+    client.publish(b"good", b"4", qos)
+    settled(client)
+    assert [p.payload for p in broker.onward] == [b"1", b"3", b"4"]
+    assert [p.topic for p in named(broker, "PUBLISH")].count(b"bad") == 1
+    assert [(i, topic) for i, topic, _ in reports.seen] == [(pid, b"bad")]
+    assert reports.seen[0][2].startswith(f"{name}: reason code {code:#x}, ")
+    assert (client.stats.dropped, client.stats.strays) == (1, 0)
+    assert len(named(broker, "PUBREL")) == (3 if qos == 2 else 0)
+
+
+def test_a_refused_message_in_pieces(broker: Broker5) -> None:
+    reports = Reports()
+    broker.answer_with("PUBACK", 0x97, times=1)
+    client = online(broker, on_dropped=reports)
+    pid = client.publish_from(b"bad", bytes(3000), 1)
+    settled(client)
+    assert reports.seen == [(pid, b"bad", "PUBACK: reason code 0x97, quota exceeded")]
+    assert client.publish_from(b"good", bytes(3000), 1)
+    settled(client)
+    assert len(broker.onward) == 1
+
+
+def test_no_matching_subscribers_is_success(broker: Broker5) -> None:
+    broker.reports_nobody = True
+    reports = Reports()
+    client = online(broker, on_dropped=reports)
+    client.publish(b"t", b"1", 1)
+    client.publish(b"t", b"2", 2)
+    settled(client)
+    assert client.publish_from(b"t", b"3", 1)
+    settled(client)
+    assert [p.payload for p in broker.onward] == [b"1", b"2", b"3"]
+    assert (reports.seen, client.stats.strays) == ([], 0)
+
+
+LONG: list[tuple[int | None, Pairs | None]] = [
+    (None, None),
+    (0, None),
+    (0, []),
+    (0, [(Id.REASON_STRING, b"well"), (Id.USER_PROPERTY, (b"a", b"b"))]),
+    (0, [(Id.USER_PROPERTY, (b"a" * 400, b"b" * 400))]),  # larger than the buffer
+]
+
+
+@pytest.mark.parametrize(("code", "more"), LONG)
+@pytest.mark.parametrize("qos", [1, 2])
+def test_acknowledgements_of_every_length(
+    broker: Broker5, qos: int, code: int | None, more: Pairs | None
+) -> None:
+    for name in ("PUBACK", "PUBREC", "PUBREL", "PUBCOMP"):
+        broker.answer_with(name, code, more)
+    got: list[bytes] = []
+    client = online(broker, rx_size=64)
+    client.subscribe(b"t", lambda message: got.append(message.payload), qos=qos)
+    for i in range(3):
+        client.publish(b"t", b"%d" % i, qos)
+    until(lambda: len(got) == 3, client)
+    settled(client)
+    assert got == [b"0", b"1", b"2"]
+    assert (client.stats.strays, client.stats.losses) == (0, 0)
+
+
+def test_pubcomp_that_does_not_know_the_message_settles_it(broker: Broker5) -> None:
+    reports = Reports()
+    broker.answer_with("PUBCOMP", 0x92)
+    client = online(broker, on_dropped=reports)
+    client.publish(b"t", b"x", 2)
+    settled(client)
+    assert (reports.seen, client.stats.dropped) == ([], 0)  # PUBREC has said that it has it
+
+
+def test_an_acknowledgement_of_nothing_is_a_stray(clock: Clock) -> None:
+    bench = Bench5(clock).accepted()
+    pid = bench.client.publish(b"t", b"x", 1)
+    other = pid % 65535 + 1
+    for name in ("PUBACK", "PUBREC", "PUBCOMP"):
+        for code in (None, 0x10 if name != "PUBCOMP" else 0, 0x87 if name != "PUBCOMP" else 0x92):
+            bench.feed(build5.ack(name, other, code))
+    assert (bench.client.stats.strays, bench.client.pending) == (9, 1)
+    bench.feed(build5.ack("PUBREC", pid, 0x87))  # it waits for PUBACK
+    assert bench.client.pending == 1
+    assert bench.client.connected
+
+
+def test_a_name_that_is_used_for_3_1_1_and_5(broker: Broker5) -> None:
+    """Both may run in one program."""
+    old = Client(b"old", broker.host, broker.port, **SOON)
+    new = made(broker, b"new")
+    for client in (old, new):
+        client.connect(int(SECONDS * 1000))
+        client.publish(b"t", client.options["client_id"], 1)
+        settled(client)
+    assert [p.payload for p in broker.onward] == [b"old", b"new"]
+    assert broker.levels == [4, 5]
