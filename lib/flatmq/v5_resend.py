@@ -25,6 +25,8 @@ def admit(c: "Client5") -> None:
         c.past = Resend5(c)
         if old:  # messages from before a reboot, or disconnect() was called
             c.past.sent = old.sent
+    if c.count > c.quota:
+        c.past.extend()  # what was accepted in the outage has to wait for its turn, too
     without_aliases(c)
     if c.strict or c.max_qos < 2:
         for at, stop in unsent(c):
