@@ -30,17 +30,24 @@ def test_every_operation_at_both_versions() -> None:
 def test_what_takes_more_than_the_limit_is_said() -> None:
     measured = Versions()
     for name in OPERATIONS:
-        measured.add("64-bit", [f"@us {OLD} {name} {n}" for n in (2, 9, 4)])
-        measured.add("64-bit", [f"@us {NEW} {name} {n}" for n in (7, 2, 8)])
+        measured.add("64-bit", [f"@us {OLD} {name} {n}" for n in (2, 2, 4)])
+        measured.add("64-bit", [f"@us {NEW} {name} {n}" for n in (7, 2, 2)])
     assert measured.missed() == []
-    measured.add("64-bit", [f"@us {NEW} idle {n}" for n in (1, 1, 1)])
-    measured.add("64-bit", [f"@us {OLD} idle {n}" for n in (0.5, 3, 3)])
-    assert measured.missed() == [
-        f"poll with nothing to do, 64-bit: 2 times 3.1.1, more than {LIMIT}"
-    ]
+    measured.add("64-bit", [f"@us {NEW} receive {n}" for n in (1, 1, 1)])
+    measured.add("64-bit", [f"@us {OLD} receive {n}" for n in (0.5, 3, 3)])
+    said = f"receive QoS 0, one at a time, 64-bit: 2 times 3.1.1, more than {LIMIT}"
+    assert said in measured.missed()
     written = measured.markdown()
-    assert "| poll with nothing to do | 0.5 | 1 | 2 | MISSED |" in written
+    assert "| receive QoS 0, one at a time | 0.5 | 1 | 2 | MISSED |" in written
     assert "| PINGREQ and PINGRESP | 2 | 2 | 1 | met |" in written
+
+
+def test_of_a_difference_the_median_counts() -> None:
+    """The least of them may be below 0 on a busy machine."""
+    measured = Versions()
+    measured.add("64-bit", [f"@us {OLD} idle {n}" for n in (-19, 2, 9)])
+    measured.add("64-bit", [f"@us {NEW} idle {n}" for n in (-30, 2.5, 3)])
+    assert measured.ratio_of("64-bit", "idle") == 1.25
 
 
 def test_what_only_mqtt_5_has_has_no_limit() -> None:

@@ -166,10 +166,13 @@ class Client5(Client):
     def prepare(self, topic: "bytes | str", properties: "Properties | None") -> None:
         """Have a topic name and properties in `name`. ValueError or TypeError if they are not
         valid."""
-        self.check(topic)
         block = self.empty
         if properties is not None and block:
             block = block_of(properties)
+        Session.check(self, topic)  # not `check`: one call less
+        if block is not self.empty:
+            self.block = self.empty  # stays so if memory is short
+            self.properties = None
             # In `fields` each name has `empty` behind it.
             self.scratch[0:] = self.name
             self.scratch[len(self.name) - 1 :] = block
