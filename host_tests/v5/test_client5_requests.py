@@ -63,7 +63,7 @@ def test_each_request_has_its_answer(broker: Broker5, early: bool) -> None:
     assert list(broker.subscriptions(b"asker")) == [b"reply/asker"]
     # The places are free again, and numbers are not used twice.
     for i in range(10):
-        assert client.request("echo", "%d" % i, answers[0])
+        assert client.request("echo", f"{i}", answers[0])
         until(lambda i=i: len(answers[0].seen) == i + 2, client, responder)
     asked = [p for p in named(broker, "PUBLISH") if p.topic == b"echo"]
     assert len({p.properties.first(Id.CORRELATION_DATA) for p in asked}) == 13
@@ -190,8 +190,12 @@ def test_a_client_without_a_name_needs_a_response_topic(broker: Broker5) -> None
 
 @pytest.mark.parametrize(
     ("options", "error"),
-    [({"requests": 0}, ValueError), ({"requests": 256}, ValueError)]
-    + [({"response_topic": "a/#"}, ValueError), ({"response_topic": 5}, TypeError)],
+    [
+        ({"requests": 0}, ValueError),
+        ({"requests": 256}, ValueError),
+        ({"response_topic": "a/#"}, ValueError),
+        ({"response_topic": 5}, TypeError),
+    ],
 )
 def test_options_that_break_a_rule(broker: Broker5, options: dict, error: type) -> None:
     with pytest.raises(error, match=next(iter(options))):
