@@ -258,7 +258,7 @@ class Connection:
         lie there: as the last one, an exception would be held for as long as the client is.
         """
         c = self.client
-        closed = c.open
+        closed = c.open is True
         c.state = "waiting"
         self.close()
         try:
