@@ -10,7 +10,9 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from aedes_broker import Aedes
+from broker5 import Broker5
 from flatmq_tools import broker, bytecode, interpreter
+from properties5 import Id
 
 collect_ignore = [] if sys.version_info >= (3, 11) else ["pipeline"]
 
@@ -54,11 +56,38 @@ BROKERS: dict[str, dict[str, Callable[[], broker.Broker]]] = {
     },
     "aedes": {"shared": Aedes, "forbidding": Aedes},
 }
+# Those for MQTT 5. The embedded broker has a listener for one version.
+BROKERS5: dict[str, dict[str, Callable[[], broker.Broker]]] = {
+    "mosquitto": {
+        **BROKERS["mosquitto"],
+        # Its Receive Maximum is 2.
+        "narrow": lambda: broker.mosquitto(extra="max_inflight_messages 2"),
+        "guarded": lambda: broker.mosquitto(acl="topic readwrite #\ntopic deny +/forbidden\n"),
+    },
+    "embedded": {
+        "shared": lambda: broker.embedded(version=5),
+        "own": lambda: broker.embedded(version=5),
+        "durable": lambda: broker.embedded(version=5),
+        "users": lambda: broker.embedded(users=USERS, version=5),
+    },
+    # The scripted broker, which holds clients to the standard.
+    "fake": {
+        "shared": Broker5,
+        # As for many a service in a cloud: it has no subscription identifiers.
+        "plain": lambda: Broker5(announces=[(Id.SUBSCRIPTION_IDENTIFIERS_AVAILABLE, 0)]),
+    },
+}
 
 
-def kinds(way: str) -> list[str]:
-    """The brokers that there are in that way."""
-    return [kind for kind, ways in BROKERS.items() if way in ways]
+def ways(kind: str, version: int | None = 4) -> dict[str, Callable[[], broker.Broker]]:
+    """The ways in which there is a broker for clients of `version`; empty if it has none."""
+    return (BROKERS5 if version == 5 else BROKERS).get(kind, {})
+
+
+def kinds(way: str, version: int | None = 4) -> list[str]:
+    """The brokers that there are in that way for clients of `version`."""
+    brokers = BROKERS5 if version == 5 else BROKERS
+    return [kind for kind, found in brokers.items() if way in found]
 
 
 def interpreter_command(name: str, heap: str) -> list[str]:
@@ -81,13 +110,14 @@ class SharedBrokers:
     """Starts each broker once for all tests that do not hurt it."""
 
     def __init__(self) -> None:
-        self._running: dict[tuple[str, str], broker.Broker] = {}
+        self._running: dict[Callable[[], broker.Broker], broker.Broker] = {}
 
-    def get(self, kind: str, way: str) -> broker.Broker:
-        """The running broker of that kind, set up in that way."""
-        if (kind, way) not in self._running:
-            self._running[kind, way] = BROKERS[kind][way]()
-        return self._running[kind, way]
+    def get(self, kind: str, way: str, version: int | None = 4) -> broker.Broker:
+        """The running broker of that kind, set up in that way, for clients of `version`."""
+        start = ways(kind, version)[way]
+        if start not in self._running:
+            self._running[start] = start()
+        return self._running[start]
 
     def stop(self) -> None:
         """Ends them all."""

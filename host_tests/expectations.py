@@ -1,7 +1,7 @@
 """What each broker is known to do where brokers differ; in what both interpreters read.
 
-test_brokers.py holds every row against the broker itself, with a client that is not ours, so
-that a scenario that fails accuses flatmq alone. docs/brokers.md says it in words.
+test_brokers.py and test_brokers5.py hold every row against the broker itself, with a client that
+is not ours, so that a scenario that fails accuses flatmq alone. docs/brokers.md says it in words.
 """
 
 EXPECTED: "dict[str, dict]" = {
@@ -102,3 +102,71 @@ EXPECTED: "dict[str, dict]" = {
         "largest payload": 1_100_000,
     },
 }
+
+# What differs with clients of MQTT 5, and what only these see.
+EXPECTED_5: "dict[str, dict]" = {
+    "mosquitto": {
+        # Reason code of CONNACK on a wrong password.
+        "refusal": 0x87,
+        "copies of overlap": 3,
+        # Do messages carry the identifiers of their subscriptions?
+        "identifiers": True,
+        # Does RETAIN keep its value with Retain As Published?
+        "retain as published": True,
+        # Retained messages that have come after the first and the second SUBSCRIBE to a filter,
+        # by Retain Handling.
+        "retain handling": [[1, 2], [1, 1], [0, 0]],
+        # Does a DISCONNECT with a Session Expiry Interval of 0 end the session?
+        "DISCONNECT ends the session": True,
+        # Is a session gone when its Session Expiry Interval is over?
+        "sessions expire": True,
+        # Is a message that waits for a client gone when its Message Expiry Interval is over?
+        "messages expire": True,
+        # Does a will wait for its Will Delay Interval, and not come if the client is back before?
+        "will delay": True,
+        # Does a will come after a DISCONNECT with reason code 4?
+        "will after DISCONNECT": True,
+        # Does a client get nothing of its own on a subscription with No Local?
+        "no local": True,
+        # Is a client without an identifier given one for a session that is kept?
+        "gives identifiers": True,
+    },
+    "embedded": {
+        "identifiers": True,
+        "retain as published": False,
+        "retain handling": [[1, 1], [1, 1], [1, 1]],
+        "DISCONNECT ends the session": False,
+        "sessions expire": False,
+        "messages expire": True,
+        "will delay": True,
+        "will after DISCONNECT": False,
+        "no local": False,
+        # Reason code 0x85, which is a rule of 3.1.1.
+        "gives identifiers": False,
+    },
+    "fake": {
+        "copies of overlap": 1,
+        "identifiers": True,
+        "retain as published": True,
+        "retain handling": [[1, 2], [1, 1], [0, 0]],
+        "DISCONNECT ends the session": True,
+        "sessions expire": True,
+        "messages expire": True,
+        "will delay": True,
+        "will after DISCONNECT": True,
+        "no local": True,
+        "gives identifiers": True,
+    },
+}
+
+
+def expected(kind, version):
+    """What a broker does with clients of a version, which is a text: "4", "5", or "None" for
+    those that find out. "level" is what these find."""
+    # The scripted broker keeps the standard, which mosquitto does in 3.1.1.
+    rows = dict(EXPECTED["mosquitto" if kind == "fake" else kind])
+    rows["level"] = 5 if kind == "mosquitto" else 4
+    rows["identifiers"] = False
+    if version == "5" or (version == "None" and rows["level"] == 5):
+        rows.update(EXPECTED_5[kind])
+    return rows

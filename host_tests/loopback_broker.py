@@ -1,7 +1,7 @@
 """The connections of a broker that a test scripts: a listener on loopback, one thread that reads,
 and packets that are kept back.
 
-What a broker says to a packet is in the classes that are made of this one.
+How a broker answers a packet is defined by the subclasses.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ class LoopbackBroker(Broker, Generic[C]):
     One thread reads, the oldest connection first. With one for each, the CONNECT of a connection
     that is gone already could be taken after that of the next one, and end it as its successor.
 
-    What it is made of is for the classes made of it: `lock` is held while `taken`, `closed` and
-    `turn` run, and whoever changes anything holds it, too.
+    A subclass defines `taken`, and may define `closed` and `turn`. The thread holds `lock` while
+    it calls them; whatever else changes the broker holds it as well.
     """
 
     def __init__(self, port: int, connection: Callable[[socket.socket], C]) -> None:
@@ -65,7 +65,7 @@ class LoopbackBroker(Broker, Generic[C]):
         self._listener: socket.socket | None = None
         self._thread: threading.Thread | None = None
 
-    # What a broker is made of
+    # What a subclass defines, and uses
 
     def taken(self, connection: C, data: bytes) -> bytes:
         """Handles the packets in `data`, and returns the beginning of one that is cut."""

@@ -46,8 +46,9 @@ class Reports:
 class Env:
     """What a scenario gets: where the broker is, what it is known to do, and some helpers.
 
-    `expected` is what the broker is known to do; `option` is what a scenario that is started by
-    another one was given.
+    `expected` is what the broker is known to do; `version` is that of the clients; `folder`
+    is one for files of the scenario; `option` is what a scenario that is started by another one
+    was given.
     """
 
     Inbox = Inbox
@@ -62,6 +63,9 @@ class Env:
         self.token = options["token"].encode()
         self.expected = expected
         self.option = options.get("option")
+        self.folder = options.get("folder")
+        version = options.get("version", "4")
+        self.version = None if version == "None" else int(version)
 
     def name(self, text):
         """A topic (bytes) that no other run uses."""
@@ -73,6 +77,7 @@ class Env:
         options.setdefault("rx_size", 512)
         options.setdefault("retry_ms", 20)
         options.setdefault("retry_max_ms", 100)
+        options.setdefault("version", self.version)
         return Client(self.token + b"-" + name, self.host, self.port, **options)
 
     def online(self, name, **options):
@@ -88,7 +93,8 @@ class Env:
             for client in clients:
                 client.poll(2)
             if ticks_diff(deadline, ticks_ms()) < 0:
-                states = [(client.state, client.error, client.pending) for client in clients]
+                names = ("state", "error", "pending", "stats")
+                states = [[getattr(client, name, None) for name in names] for client in clients]
                 raise AssertionError("waited for " + what + ": " + repr(states))
 
     def arrive(self, inbox, count, *clients):
@@ -104,9 +110,15 @@ class Env:
         self.until("SUBACK", lambda: subscription.granted is not None, *clients)
         return bytes(subscription.granted)
 
-    def published(self, client, topic, payload=b"", qos=0, retain=False):
+    def unsubscribed(self, request, *clients):
+        """Waits for the UNSUBACK; in MQTT 5 it has a code for each filter."""
+        codes = self.granted(request, *clients)
+        self.equal(codes, bytes(len(codes)) if self.version == 5 else b"", "UNSUBACK")
+        self.equal(len(codes), len(request.asked) if self.version == 5 else 0, "codes")
+
+    def published(self, client, topic, payload=b"", qos=0, retain=False, **more):
         """Publishes and waits until the broker has it (QoS 1, 2) or the network has it (0)."""
-        if client.publish(topic, payload, qos, retain) is None:
+        if client.publish(topic, payload, qos, retain, **more) is None:
             raise AssertionError("no room for " + repr(payload))
         self.until("acknowledgement", lambda: client.pending == 0, client)
 

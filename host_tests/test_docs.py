@@ -16,6 +16,7 @@ PAGES = (
     "clouds.md",
     "design.md",
     "guide.md",
+    "mqtt5.md",
     "protocol.md",
     "tls.md",
     "umqtt.md",

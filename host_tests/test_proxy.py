@@ -404,6 +404,24 @@ def test_a_fault_comes_between_two_bytes_of_a_trickle(bench: Bench, fault: Fault
     assert got < len(BIG) - 10
 
 
+@pytest.mark.parametrize("way", BOTH)
+def test_change_passes_something_else(bench: Bench, way: Direction) -> None:
+    changing = Way(change=bytes.upper)
+    rules = Rules(up=changing) if way == UP else Rules(down=changing)
+    link = bench.link(bench.proxy(rules))
+    link[way].sendall(b"changed")
+    assert read(link[other(way)], 7) == b"CHANGED"
+    link[other(way)].sendall(b"as it is")
+    assert read(link[way], 8) == b"as it is"
+
+
+def test_an_idle_link_is_cut(bench: Bench) -> None:
+    link = bench.link(bench.proxy(Rules(idle=QUIET)))
+    link[UP].sendall(b"something")
+    assert rest(link[DOWN]) == b"something"
+    assert rest(link[UP]) == b""
+
+
 def test_refuse_and_accept_again(bench: Bench) -> None:
     proxy = bench.proxy()
     port = proxy.port

@@ -10,17 +10,22 @@ from __future__ import annotations
 import ast
 import itertools
 import socket
+from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
+import build5
 import peer
-from conftest import BROKERS, HERE, SharedBrokers, interpreter_command, kinds, library
+from conftest import HERE, SharedBrokers, interpreter_command, kinds, library, ways
 from flatmq_tools import interpreter
 from flatmq_tools.broker import Broker
 from scenario_child import converse
+from strict5 import Connect
 
-HEAP = "128k"  # of MicroPython, for the client, the scenario and its compiler
+# Of MicroPython, for the client of a version, the scenario and its compiler. None falls back from
+# MQTT 5 to 3.1.1.
+HEAPS = {4: 128, 5: 192, None: 192}  # KB
 DEADLINE = 60  # seconds until a scenario is ended from outside; it gives up by itself before
 _run_number = itertools.count()
 
@@ -31,6 +36,9 @@ class Scenario(NamedTuple):
     module: str
     function: str
     broker: str
+    versions: tuple[int | None, ...]
+    never: tuple[str, ...]  # kinds of brokers that it is not for
+    more: int  # KB of heap beside those of HEAPS
 
 
 def _scenarios() -> list[Scenario]:
@@ -38,26 +46,42 @@ def _scenarios() -> list[Scenario]:
     for path in sorted((HERE / "scenarios").glob("*.py")):
         tree = ast.parse(path.read_text())
         constants = {
-            node.targets[0].id: str(node.value.value)
+            node.targets[0].id: ast.literal_eval(node.value)
             for node in tree.body
             if isinstance(node, ast.Assign)
             and isinstance(node.targets[0], ast.Name)
-            and isinstance(node.value, ast.Constant)
+            and node.targets[0].id in ("BROKER", "VERSIONS", "NEVER", "MORE_HEAP")
         }
+        versions = constants.get("VERSIONS", (4, 5, None))
         for node in tree.body:
             # A victim is no scenario: one of them starts it.
             if isinstance(node, ast.FunctionDef) and node.name[0] != "_" and node.name != "victim":
-                found.append(Scenario(path.stem, node.name, constants["BROKER"]))
+                never = constants.get("NEVER", ())
+                more = constants.get("MORE_HEAP", 0)
+                found.append(
+                    Scenario(path.stem, node.name, constants["BROKER"], versions, never, more)
+                )
     return found
 
 
 class Run:
     """One scenario in its interpreter, whose wishes are carried out here."""
 
-    def __init__(self, name: str, broker: Broker, token: str) -> None:
+    def __init__(
+        self,
+        name: str,
+        broker: Broker,
+        token: str,
+        version: int | None,
+        folder: Path,
+        more: int,
+    ) -> None:
         self._name = name
+        self._heap = HEAPS[version] + more
+        self._folder = folder
         self._broker = broker
         self._token = token
+        self._version = version
 
     def finish(self, module: str, function: str, option: str | None = None) -> list[str]:
         """Runs it to its end and returns what it printed; a failed assertion shows that."""
@@ -66,11 +90,13 @@ class Run:
             f"port={self._broker.port}",
             f"kind={self._broker.kind}",
             f"token={self._token}",
+            f"version={self._version}",
+            f"folder={self._folder}",
             *([f"option={option}"] if option is not None else []),
         ]
         return converse(
             [
-                *interpreter_command(self._name, HEAP),
+                *interpreter_command(self._name, f"{self._heap}k"),
                 str(HERE / "run_scenario.py"),
                 module,
                 function,
@@ -94,9 +120,7 @@ class Run:
             case ["publish", first, topic, payload]:
                 self._publish(int(first, 16), topic.encode(), payload.encode())
             case ["kill", module, function, option]:
-                output = Run(self._name, self._broker, self._token).finish(
-                    module, function, option
-                )
+                output = self.finish(module, function, option)
                 assert output[-1:] == ["@ask die"], "the victim did not live to be killed"
             case _:
                 raise AssertionError(f"the scenario asks for something unknown: {words}")
@@ -106,33 +130,56 @@ class Run:
         """Publishes a message whose first byte is `first`, from a connection of its own."""
         where = (self._broker.host, self._broker.port)
         with socket.create_connection(where, timeout=DEADLINE) as connection:
-            hello = b"\0\4MQTT\4\2\0\x3c" + b"\0\5asked"
-            qos = first >> 1 & 3
-            message = peer.publish(topic, payload, qos, 1, retain=first & 1, dup=first >> 3 & 1)
+            qos, retain, dup = first >> 1 & 3, first & 1, first >> 3 & 1
+            if self._version == 5:
+                hello = build5.connect(Connect(b"asked", keepalive=60))
+                message = build5.publish(topic, payload, qos, 1, retain=retain, dup=dup)
+            else:
+                hello = peer.packet(0x10, b"\0\4MQTT\4\2\0\x3c" + b"\0\5asked")
+                message = peer.publish(topic, payload, qos, 1, retain=retain, dup=dup)
             # DISCONNECT comes last, so that the broker closes when it has dealt with all of it.
-            connection.sendall(peer.packet(0x10, hello) + message + peer.packet(0xE0))
+            connection.sendall(hello + message + peer.packet(0xE0))
             while connection.recv(100):
                 pass
 
 
 SCENARIOS = _scenarios()
-CASES = [(scenario, kind) for scenario in SCENARIOS for kind in kinds(scenario.broker)]
+# Clients that fall back are for the brokers that have 3.1.1 alone, but where a scenario asks for
+# nothing else.
+CASES = [
+    (scenario, version, kind)
+    for scenario in SCENARIOS
+    for version in scenario.versions
+    for kind in kinds(scenario.broker, version)
+    if kind not in scenario.never
+    if version is not None or kind != "mosquitto" or scenario.versions == (None,)
+]
+NAMES = {4: "3.1.1", 5: "5", None: "5-or-3.1.1"}
 
 
 @pytest.mark.parametrize("python", ["cpython", "micropython"])
 @pytest.mark.parametrize(
-    ("scenario", "kind"), CASES, ids=[f"{s.module}.{s.function}-{kind}" for s, kind in CASES]
+    ("scenario", "version", "kind"),
+    CASES,
+    ids=[f"{s.module}.{s.function}-{kind}-{NAMES[version]}" for s, version, kind in CASES],
 )
 def test_scenario(
-    scenario: Scenario, python: str, kind: str, shared_brokers: SharedBrokers
+    scenario: Scenario,
+    version: int | None,
+    python: str,
+    kind: str,
+    shared_brokers: SharedBrokers,
+    tmp_path: Path,
 ) -> None:
-    token = f"run{next(_run_number)}"
+    what = (scenario.module, scenario.function)
+    given = (f"run{next(_run_number)}", version, tmp_path, scenario.more)
     if scenario.broker not in ("own", "durable"):
-        broker = shared_brokers.get(kind, scenario.broker)
-        Run(python, broker, token).finish(scenario.module, scenario.function)
+        broker = shared_brokers.get(kind, scenario.broker, version)
+        Run(python, broker, *given).finish(*what)
     else:
-        with BROKERS[kind][scenario.broker]() as broker:
-            Run(python, broker, token).finish(scenario.module, scenario.function)
+        with ways(kind, version)[scenario.broker]() as broker:
+            Run(python, broker, *given).finish(*what)
+    assert getattr(broker, "complaints", []) == []
 
 
 def test_every_module_has_scenarios() -> None:

@@ -19,6 +19,7 @@ class Env:
         self.host = options["host"]
         self.port = int(options["port"])
         self.token = options["token"].encode()
+        self._version = int(options["version"])
 
     def name(self, text):
         """A topic (bytes) that no other run uses."""
@@ -30,6 +31,7 @@ class Env:
         options.setdefault("rx_size", 256)
         options.setdefault("retry_ms", 20)
         options.setdefault("retry_max_ms", 100)
+        options.setdefault("version", self._version)
         return Client(self.token + b"-" + name, self.host, self.port, **options)
 
     async def soon(self, awaitable):

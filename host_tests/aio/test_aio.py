@@ -35,7 +35,7 @@ def proxy(shared_brokers: SharedBrokers) -> Iterator[Proxy]:
         yield made
 
 
-def _run(name: str, scenario: str, proxy: Proxy) -> list[list[str]]:
+def _run(name: str, scenario: str, proxy: Proxy, version: int = 4) -> list[list[str]]:
     """Run a scenario to its end; returns the words of the lines that it reported."""
 
     def carry_out(words: list[str]) -> str:
@@ -59,6 +59,7 @@ def _run(name: str, scenario: str, proxy: Proxy) -> list[list[str]]:
             f"host={proxy.host}",
             f"port={proxy.port}",
             f"token=aio{next(_run_number)}",
+            f"version={version}",
         ],
         interpreter.environment(library(name), HERE),
         DEADLINE,
@@ -68,12 +69,13 @@ def _run(name: str, scenario: str, proxy: Proxy) -> list[list[str]]:
     return printed
 
 
+@pytest.mark.parametrize("version", [4, 5])
 @pytest.mark.parametrize("python", ["cpython", "micropython"])
 @pytest.mark.parametrize(
     "scenario", [name for name in _functions("aio_scenarios") if name != "idle_turns"]
 )
-def test_scenario(scenario: str, python: str, proxy: Proxy) -> None:
-    _run(python, scenario, proxy)
+def test_scenario(scenario: str, python: str, version: int, proxy: Proxy) -> None:
+    _run(python, scenario, proxy, version)
 
 
 @pytest.mark.parametrize("python", ["cpython", "micropython"])

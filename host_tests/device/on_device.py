@@ -18,6 +18,7 @@ HERE = Path(__file__).parent
 HEAP = "48k"  # for the client and a sketch
 PROOF_HEAP = "80k"  # with proof.py, and the operations over sockets
 SCRIPTED_HEAP = "96k"  # with the scripted peer too, and its longer lists of operations
+MORE_OF_5 = 32  # KB more of these at MQTT 5, whose modules come on top
 
 DEADLINE = 60  # seconds until an interpreter is ended from outside
 
@@ -83,23 +84,32 @@ def _run_operation(
     name: str,
     steps: int,
     peer: broker.Broker | None,
+    version: int,
     before: Path | None = None,
 ) -> list[str]:
     address = (peer.host, str(peer.port)) if peer else ()
     heap = PROOF_HEAP if module == "sockets" else SCRIPTED_HEAP
-    arguments = (module, name, str(steps), *address)
+    if version == 5:
+        heap = f"{int(heap[:-1]) + MORE_OF_5}k"
+    arguments = (module, name, str(steps), str(version), *address)
     return run("run_operation.py", *arguments, heap=heap, before=before)
 
 
 def proof(
-    module: str, name: str, peer: broker.Broker | None = None, client: Path | None = None
+    module: str,
+    name: str,
+    peer: broker.Broker | None = None,
+    client: Path | None = None,
+    version: int = 4,
 ) -> Seen:
     """What an operation allocates, done over and over; `client` is a folder with a flatmq that
-    is not the one in this repository."""
-    asked, kept, refused = _run_operation(module, name, 0, peer, client)
+    is not the one in this repository, `version` that of MQTT."""
+    asked, kept, refused = _run_operation(module, name, 0, peer, version, client)
     return Seen(int(asked), int(kept), refused == "1")
 
 
-def growth(module: str, name: str, steps: int, peer: broker.Broker | None = None) -> int:
+def growth(
+    module: str, name: str, steps: int, peer: broker.Broker | None = None, version: int = 4
+) -> int:
     """Bytes that the heap holds more after so many steps of an operation."""
-    return int(_run_operation(module, name, steps, peer)[0])
+    return int(_run_operation(module, name, steps, peer, version)[0])

@@ -1,9 +1,23 @@
-"""MQTT packets as the peer of a test writes and expects them; made without the client's code."""
+"""MQTT packets as the peer of a test writes and expects them; made without the client's code.
 
+They are those of MQTT 3.1.1 until `speak(5)`; then they are those of MQTT 5.
+"""
+
+version = 4
+NONE = b""  # the properties of a packet that has none
 CONNACK = b"\x20\x02\x00\x00"
 RESUMED = b"\x20\x02\x01\x00"  # a CONNACK that says the session is present
 PINGREQ = b"\xc0\x00"
 PINGRESP = b"\xd0\x00"
+
+
+def speak(of):
+    """Have packets, and clients that are not given a version, be of this version from now on."""
+    global version, NONE, CONNACK, RESUMED
+    version = of
+    NONE = b"\0" if of == 5 else b""
+    CONNACK = bytes((0x20, 2 + len(NONE), 0, 0)) + NONE
+    RESUMED = bytes((0x20, 2 + len(NONE), 1, 0)) + NONE
 
 
 class Numbered:
@@ -20,35 +34,47 @@ class Numbered:
         return self._packet
 
 
-def publish(topic, payload, first=0x30):
-    """A PUBLISH at QoS 0 of up to 16,383 bytes, whose first byte may have other flags."""
-    return _publish(first, topic, b"", payload)
+def publish(topic, payload, first=0x30, properties=b""):
+    """A PUBLISH at QoS 0 of up to 16,383 bytes, whose first byte may have other flags. Properties
+    are given with their length before them."""
+    return _publish(first, topic, b"", properties or NONE, payload)
 
 
-def numbered(topic, payload, first):
-    """A PUBLISH at QoS 1 or 2, as the flags in its first byte tell."""
-    packet = _publish(first, topic, b"\0\0", payload)
-    return Numbered(packet, len(packet) - len(payload) - 2)
+def numbered(topic, payload, first, properties=b""):
+    """A PUBLISH at QoS 1 or 2, as the flags in its first byte say."""
+    properties = properties or NONE
+    packet = _publish(first, topic, b"\0\0", properties, payload)
+    return Numbered(packet, len(packet) - len(payload) - len(properties) - 2)
 
 
-def _publish(first, topic, identifier, payload):
-    n = 2 + len(topic) + len(identifier) + len(payload)
+def _publish(first, topic, identifier, properties, payload):
+    n = 2 + len(topic) + len(identifier) + len(properties) + len(payload)
     length = bytes((n,) if n < 128 else (n & 127 | 128, n >> 7))
     topic = bytes((len(topic) >> 8, len(topic) & 255)) + topic
-    return bytes((first,)) + length + topic + identifier + payload
+    return bytes((first,)) + length + topic + identifier + properties + payload
 
 
-def puback():
-    return Numbered(b"\x40\x02\0\0")
+def puback(more=b""):
+    """A PUBACK; `more`, in MQTT 5, is the reason code and the properties."""
+    return _answer(0x40, more)
 
 
-def pubrec():
-    return Numbered(b"\x50\x02\0\0")
+def pubrec(more=b""):
+    return _answer(0x50, more)
 
 
-def pubrel():
-    return Numbered(b"\x62\x02\0\0")
+def pubrel(more=b""):
+    return _answer(0x62, more)
 
 
-def pubcomp():
-    return Numbered(b"\x70\x02\0\0")
+def pubcomp(more=b""):
+    return _answer(0x70, more)
+
+
+def suback(qos):
+    """A SUBACK for one topic filter."""
+    return Numbered(bytes((0x90, 3 + len(NONE), 0, 0)) + NONE + bytes((qos,)))
+
+
+def _answer(first, more):
+    return Numbered(bytes((first, 2 + len(more), 0, 0)) + more)

@@ -5,7 +5,6 @@ import io
 
 import packets
 import scripted_link
-from flatmq import Client
 from flatmq.frames import ACK, DATA, HEAD, OPEN, PAYLOAD, SMALL, Decoder, Encoder
 from flatmq.stream_uart import Link
 
@@ -82,9 +81,7 @@ class UART(io.IOBase):
 def online(**options):
     """The scripted peer, and a client that is connected to it over the UART."""
     peer = scripted_link.Link()
-    options.setdefault("tx_size", 512)
-    options.setdefault("rx_size", 256)
-    client = Client(b"proof", link=Link(UART(peer)), **options)
+    client = scripted_link.made(Link(UART(peer)), **options)
     client.start()
     while client.state != "greeting":
         client.poll()

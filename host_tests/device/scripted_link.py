@@ -1,4 +1,7 @@
-"""A peer inside the interpreter: a link whose bytes are a script. It allocates nothing itself."""
+"""A peer inside the interpreter: a link whose bytes are a script. It allocates nothing itself.
+
+It and its clients speak the version of MQTT that `packets` does.
+"""
 
 import errno
 
@@ -111,14 +114,20 @@ class Link:
         self._failing = True
 
 
-def online(**options):
+def online(connack=b"", **options):
     """A link, and a client that is connected by it."""
     link = Link()
+    client = made(link, **options)
+    connect(client, link, connack)
+    return link, client
+
+
+def made(link, **options):
+    """A client with small buffers."""
     options.setdefault("tx_size", 512)
     options.setdefault("rx_size", 256)
-    client = Client(b"proof", link=link, **options)
-    connect(client, link)
-    return link, client
+    options.setdefault("version", packets.version)
+    return Client(b"proof", link=link, **options)
 
 
 def greeting(client, link):
@@ -131,23 +140,25 @@ def greeting(client, link):
         raise AssertionError("no CONNECT")
 
 
-def connect(client, link, connack=packets.CONNACK):
-    """Polls a client until the scripted peer has accepted it."""
+def connect(client, link, connack=b""):
+    """Polls a client until the scripted peer has accepted it, with a CONNACK that grants all
+    unless given."""
     greeting(client, link)
-    link.feed(connack)
+    link.feed(connack or packets.CONNACK)
     client.poll()
     if not client.connected:
         raise AssertionError(client.state)
 
 
 def subscribe(client, link, filters, handler, qos=0, chunks=False):
-    """Subscribes, and has the scripted peer grant it."""
+    """Subscribes, and has the scripted peer grant it. Returns the subscription."""
     wanted = client.subscribe(filters, handler, qos, chunks)
     client.poll()
-    suback = b"\x90\x03" + bytes((link.identifier(2) >> 8, link.identifier(2) & 255, qos))
+    suback = packets.suback(qos).with_id(link.identifier(2))
     if not link.took_any():
         raise AssertionError("no SUBSCRIBE")
     link.feed(suback)
     client.poll()
     if wanted.granted != bytes((qos,)):
         raise AssertionError("not granted")
+    return wanted

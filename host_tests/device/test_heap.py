@@ -12,6 +12,7 @@ def test_a_sketch_runs_in_a_small_heap(shared_brokers: SharedBrokers) -> None:
     assert on_device.run("sketch.py", *arguments, heap=on_device.HEAP) == ["21.5"]
 
 
+@pytest.mark.parametrize("version", [4, 5])
 @pytest.mark.parametrize(
     ("name", "steps"),
     [
@@ -21,9 +22,11 @@ def test_a_sketch_runs_in_a_small_heap(shared_brokers: SharedBrokers) -> None:
         pytest.param("reconnect_after_a_refusal", 20, id="20 refusals"),
     ],
 )
-def test_the_heap_is_where_it_was(name: str, steps: int, shared_brokers: SharedBrokers) -> None:
+def test_the_heap_is_where_it_was(
+    name: str, steps: int, version: int, shared_brokers: SharedBrokers
+) -> None:
     peer = shared_brokers.get("mosquitto", "shared")
-    assert on_device.growth("settling", name, steps, peer) == 0
+    assert on_device.growth("settling", name, steps, peer, version) == 0
 
 
 def test_a_heap_that_grows_is_seen() -> None:

@@ -23,6 +23,19 @@ class Spoiled(NamedTuple):
 
 SEND = "session.Session.publish"
 RECEIVE = "router.Router.publish"
+SEND_5 = "v5.Client5.publish"
+RECEIVE_5 = "v5_router.Router5.publish"
+WALK_5 = "v5_walk.View.find"
+ANSWER_5 = "v5_connection.Connection5._long"
+# Of each method: the operation that goes through it, and the version of MQTT.
+THROUGH = {
+    SEND: ("publishing", "qos0", 4),
+    RECEIVE: ("receiving", "qos0", 4),
+    SEND_5: ("publishing", "qos0", 5),
+    RECEIVE_5: ("receiving", "qos0", 5),
+    WALK_5: ("v5_receiving", "properties_that_are_read", 5),
+    ANSWER_5: ("v5_answers", "puback_in_each_form", 5),
+}
 BYTES = '_ = b"x" + bytes(1)'
 EXCEPTION = "try: None.x\nexcept AttributeError: pass"
 FRAME = "a = b = c = d = e = f = g = h = i = j = k = 0"
@@ -34,6 +47,11 @@ SPOILED = {
     "frame": Spoiled(SEND, FRAME, asked=True, kept=False, refused=False),
     "bytes in": Spoiled(RECEIVE, BYTES, asked=True, kept=True, refused=True),
     "frame in": Spoiled(RECEIVE, FRAME, asked=True, kept=False, refused=False),
+    "bytes at 5": Spoiled(SEND_5, BYTES, asked=True, kept=True, refused=True),
+    "frame at 5": Spoiled(SEND_5, FRAME, asked=True, kept=False, refused=False),
+    "bytes in at 5": Spoiled(RECEIVE_5, BYTES, asked=True, kept=True, refused=True),
+    "frame in properties": Spoiled(WALK_5, FRAME, asked=True, kept=False, refused=False),
+    "exception in PUBACK": Spoiled(ANSWER_5, EXCEPTION, asked=True, kept=True, refused=False),
 }
 
 
@@ -57,7 +75,7 @@ def test_what_allocates_is_seen(what: str, tmp_path: Path) -> None:
     _spoil(sources, spoiled.method, spoiled.added)
     client = bytecode.compiled(tmp_path / "compiled", sources)
 
-    operation = "publishing" if spoiled.method == SEND else "receiving"
-    seen = on_device.proof(operation, "qos0", client=client)
+    module, name, version = THROUGH[spoiled.method]
+    seen = on_device.proof(module, name, client=client, version=version)
     ways = (seen.asked > 0, seen.kept > 0, seen.refused)
     assert ways == (spoiled.asked, spoiled.kept, spoiled.refused), seen

@@ -15,7 +15,7 @@ from flatmq_tools import bytecode, interpreter
 from flatmq_tools.links import Listening
 from scenario_child import ScenarioError, converse
 
-from .catalogue import LINKS, OVER, OVER_LINK, SCENARIOS, Scenario
+from .catalogue import LINKS, OVER, SCENARIOS, Scenario, heap, version
 from .stage import MOSQUITTO, UNBOUNDED, Stage
 
 HERE = Path(__file__).parent
@@ -23,7 +23,8 @@ SHARED = HERE.parent
 LIB = SHARED.parent / "lib"
 PYTHONS = ("cpython", "micropython")
 DEADLINE = 240  # seconds until a scenario is ended from outside; it gives up by itself before
-SIDE_BY_SIDE = 8  # most of them wait most of the time
+SIDE_BY_SIDE = 10  # most of them wait most of the time
+_LOGGED = 2000  # characters of the log of a broker that ended by itself
 
 _run_number = itertools.count()
 
@@ -105,7 +106,7 @@ class Bench:
         token = f"run{next(_run_number)}"
         row = Row(case)
         output: list[str] = []
-        own = scenario.own or case.broker == "fake"
+        own = scenario.own or case.broker.startswith("fake")
         shared = None if own else self._shared(LINKS[case.broker])
         stage: Stage | None = None
         try:
@@ -133,13 +134,16 @@ class Bench:
             row.problems.append("it told nothing")
         if row.problems and not row.told:
             row.told = "\n".join(output)
+        if shared and shared.broker.status is not None:
+            row.problems.insert(0, f"mosquitto ended with status {shared.broker.status}")
+            row.told += "\n" + shared.broker.log()[-_LOGGED:]
         return row
 
     def _command(self, case: Case, stage: Stage, token: str) -> list[str]:
         if case.python == "cpython":
             command = [sys.executable]
         else:
-            found = interpreter.command(OVER_LINK if case.broker in OVER else case.scenario.heap)
+            found = interpreter.command(heap(case.scenario, case.broker))
             if found is None:
                 raise interpreter.InterpreterError(interpreter.MISSING)
             command = found
@@ -154,6 +158,7 @@ class Bench:
             f"host={stage.proxy.host}",
             f"port={stage.proxy.port}",
             f"link={LINKS[case.broker]}",
+            f"version={version(case.broker)}",
             f"ca={stage.ca}",
             f"token={token}",
             f"option={case.scenario.option}",

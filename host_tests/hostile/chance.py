@@ -1,8 +1,9 @@
-"""How many hostile packets does the client bear? Cases by chance, judged by the oracle.
+"""Feed the client hostile packets by chance, and have the oracle judge what it does.
 
 `chance.py --packets N` goes on until N packets that were changed have been fed, in several
 processes with a seed each, and then has MicroPython run a share of them: with the same outcome,
-and with the heap as it was.
+and with the heap as it was. With `--link websocket` they come in the frames of a WebSocket, with
+`--link tls` in the records of TLS.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+import certificate_files
 import grammar
 import replay
 import search
@@ -34,6 +36,39 @@ BATCH = 200  # cases that MicroPython is given at a time
 EVERY = 0.5  # s between two reports of a process
 
 Counts = Counter[str]
+SECTIONS = {"tcp": "fuzz", "websocket": "fuzz-websocket", "tls": "fuzz-in-tls"}
+TITLES = {"tcp": "", "websocket": ", over WebSocket", "tls": ", inside TLS"}
+ABOUT = {
+    "tcp": "",
+    "websocket": """
+These streams travel in the frames of a WebSocket, which are cut anywhere, empty, in fragments,
+with pings between them. In a third of the cases the client reads and writes what it does without
+WebSocket, and every event must be the same. In a third the frames and the network decide that. In
+the last third frames and answers to the upgrade are spoilt, too: bits, opcodes, lengths, masks,
+fragments, control frames, text, noise. A strict decoder of frames says what may be delivered, when
+the WebSocket must end, and with which close code. All that the client writes must be masked frames
+with just what MQTT has written.
+""",
+    "tls": """
+These streams travel in the records of TLS, cut anywhere, on a real connection on loopback: OpenSSL
+on CPython, Mbed TLS on MicroPython. Every event must be the same as without TLS.
+""",
+}
+COUNTED: dict[str, dict[str, str]] = {
+    "tcp": {},
+    "tls": {},
+    "websocket": {
+        "way: steady": "cases with the same events as without WebSocket",
+        "way: loose": "cases in which frames decide what is read at once",
+        "way: hostile": "cases with frames that are spoilt",
+        "frames": "frames of the server",
+        "frames changed": "frames, and answers to the upgrade, that were changed",
+        "upgrades that failed": "WebSockets that did not open",
+        "closed for a broken rule": "WebSockets ended for a broken rule",
+        "closed by the peer": "WebSockets ended by a Close frame",
+        "pongs": "pings answered",
+    },
+}
 WIDE = "[progress.description]{task.description}"
 
 
@@ -52,14 +87,15 @@ def made(seed: int) -> Iterator[grammar.Case]:
         yield grammar.case(pick, SEGMENTS)
 
 
-def judge(case: grammar.Case) -> Counts:
-    """What came of a case. Finding when that is wrong."""
+def judge(case: grammar.Case, link: str = "tcp") -> Counts:
+    """Return what came of a case. Finding when that is wrong."""
+    oracle = search.oracle_of(case.data)
     try:
         with search.watched():
-            oracle = search.judged(case.data)
+            framed = search.judge(case.data, oracle, link)
     except (Exception, search.drive.Stuck) as e:
-        raise Finding(search.told(case.data) or repr(e)) from e
-    return Counter(
+        raise Finding(search.told(case.data, link) or repr(e)) from e
+    return framed + Counter(
         {
             "cases": 1,
             "made": case.packets,
@@ -72,14 +108,14 @@ def judge(case: grammar.Case) -> Counts:
     )
 
 
-def work(seed: int, packets: int, reports: multiprocessing.Queue) -> None:
-    """Judges cases with so many changed packets; what was found goes to `reports`."""
+def work(seed: int, packets: int, link: str, reports: multiprocessing.Queue) -> None:
+    """Judge cases with so many changed packets; what was found goes to `reports`."""
     counts: Counts = Counter()
     left = packets
     told = time.monotonic()
     for case in made(seed):
         try:
-            counts += judge(case)
+            counts += judge(case, link)
         except Finding as e:
             reports.put(str(e))
             return
@@ -92,12 +128,14 @@ def work(seed: int, packets: int, reports: multiprocessing.Queue) -> None:
                 return
 
 
-def on_desk(seeds: list[int], packets: int, shown: Progress) -> Counts:
-    """So many changed packets, with a process for each seed."""
+def on_desk(seeds: list[int], packets: int, link: str, shown: Progress) -> Counts:
+    """Judge so many changed packets, with a process for each seed."""
+    if link == "tls":
+        certificate_files.folder()  # before there are processes, each of which would make one
     reports: multiprocessing.Queue = multiprocessing.Queue()
     share = -(-packets // len(seeds))
     workers = [
-        multiprocessing.Process(target=work, args=(seed, share, reports), daemon=True)
+        multiprocessing.Process(target=work, args=(seed, share, link, reports), daemon=True)
         for seed in seeds
     ]
     for worker in workers:
@@ -124,57 +162,60 @@ def on_desk(seeds: list[int], packets: int, shown: Progress) -> Counts:
     return total
 
 
-def compare(cases: list[bytes]) -> list[str]:
-    """Has MicroPython run these cases; tells each of which the outcome is another one than on
+def compare(batch: list[bytes], link: str = "tcp") -> list[str]:
+    """Have MicroPython run these cases; report each of which the outcome is another one than on
     CPython, or after which the heap holds more."""
     command = interpreter.command(HEAP)
     if command is None:
         raise interpreter.InterpreterError(interpreter.MISSING)
+    folder = str(certificate_files.folder()) if link == "tls" else ""
     with tempfile.NamedTemporaryFile(suffix=".cases") as file:
-        for data in cases:
+        for data in batch:
             file.write(len(data).to_bytes(4, "big") + data)
         file.flush()
         done = subprocess.run(
-            [*command, str(HERE / "replay.py"), file.name],
+            [*command, str(HERE / "replay.py"), file.name, link, folder],
             env=interpreter.environment(bytecode.library(), HERE),
             capture_output=True,
             text=True,
-            timeout=60 + 5 * len(cases),
+            timeout=60 + 5 * len(batch),
             check=False,
         )
     lines = done.stdout.splitlines()
     wrong = []
-    for data, line in zip(cases, lines, strict=False):
+    for data, line in zip(batch, lines, strict=False):
         checksum, growth, *error = line.split(" ", 2)
-        here = replay.outcome(data)
+        here = replay.outcome(data, replay.runner(link, folder))
         if (int(checksum), "".join(error).strip()) != (here[0], here[2]) or int(growth) > 0:
             wrong.append(f"case {data.hex()}\nMicroPython: {line}\nCPython:     {here}")
-    if len(lines) != len(cases):
-        wrong.append(f"{len(lines)} of {len(cases)} cases: {done.stderr[-2000:]}")
+    if len(lines) != len(batch):
+        wrong.append(f"{len(lines)} of {len(batch)} cases: {done.stderr[-2000:]}")
     return wrong
 
 
-def on_device(seed: int, packets: int, shown: Progress) -> Counts:
-    """Cases with so many changed packets on both interpreters."""
+def on_device(seed: int, packets: int, link: str, shown: Progress) -> Counts:
+    """Run cases with so many changed packets on both interpreters."""
     total: Counts = Counter()
     task = shown.add_task("MicroPython, with its heap", total=packets)
-    cases: list[bytes] = []
+    batch: list[bytes] = []
     for case in made(seed):
-        cases.append(case.data)
+        batch.append(case.data)
         total += Counter({"cases": 1, "made": case.packets, "changed": case.changed})
-        if len(cases) == BATCH or total["changed"] >= packets:
-            wrong = compare(cases)
+        if len(batch) == BATCH or total["changed"] >= packets:
+            wrong = compare(batch, link)
             if wrong:
                 raise Finding("\n".join(wrong))
-            cases.clear()
+            batch.clear()
             shown.update(task, completed=total["changed"])
         if total["changed"] >= packets:
             return total
     raise AssertionError("made() ends")
 
 
-def section(seeds: list[int], desk: Counts, device: Counts, seconds: float) -> str:
-    """The figures as Markdown, of a run in which nothing was found."""
+def section(
+    seeds: list[int], desk: Counts, device: Counts, seconds: float, link: str = "tcp"
+) -> str:
+    """Return the figures of a run in which nothing was found, as Markdown."""
     ended = [(f"connections that ended: {kind[7:]}", n)
              for kind, n in sorted(desk.items()) if kind.startswith("ended: ")]  # fmt: skip
     rows = [
@@ -185,13 +226,15 @@ def section(seeds: list[int], desk: Counts, device: Counts, seconds: float) -> s
         ("packets that the strict decoder judged", desk["judged"], None),
         ("messages delivered", desk["delivered"], None),
         *((what, n, None) for what, n in ended),
+        *((what, desk[name], None) for name, what in COUNTED[link].items()),
     ]
     lines = [(what, f"{a:,}", "" if b is None else f"{b:,}") for what, a, b in rows]
     named = ", ".join(map(str, seeds))
+    command = "make fuzz-long" + ("" if link == "tcp" else f" LINK={link}")
     return f"""\
-## Hostile bytes by chance
+## Hostile bytes by chance{TITLES[link]}
 
-`make fuzz-long`: seeds {named} on CPython, {seeds[-1] + 1} on MicroPython; {seconds:,.0f} s.
+`{command}`: seeds {named} on CPython, {seeds[-1] + 1} on MicroPython; {seconds:,.0f} s.
 It ends at the first finding, and then fails and writes nothing. This one came to its end: no
 exception but the client's own, no hang, no message or byte written that the oracle refuses, no
 two outcomes on the two interpreters, and nothing held afterwards that was not held before.
@@ -202,7 +245,7 @@ Between them the application publishes, subscribes and raises in its handlers, a
 slow or breaks. On CPython an oracle over a strict decoder judges every byte that the client
 writes and every call of a handler. On MicroPython (heap {HEAP} with the harness) the events must
 be the same, and the heap must hold no more afterwards.
-
+{ABOUT[link]}
 {results.table(("", "CPython", "MicroPython"), lines)}
 """
 
@@ -212,6 +255,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="chance.py", description=__doc__)
     parser.add_argument("--packets", type=int, default=100_000, help="changed ones, on CPython")
     parser.add_argument("--device", type=int, default=2_000, help="the same on MicroPython")
+    parser.add_argument("--link", choices=search.LINKS, default="tcp", help="default: tcp")
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--results", type=Path, help="the file that the figures go to")
@@ -225,16 +269,17 @@ def main() -> int:
     )  # fmt: skip
     try:
         with Progress(*columns, console=console) as shown:
-            desk = on_desk(seeds, options.packets, shown)
-            device = on_device(seeds[-1] + 1, options.device, shown)
+            desk = on_desk(seeds, options.packets, options.link, shown)
+            device = on_device(seeds[-1] + 1, options.device, options.link, shown)
     except Finding as e:
         console.print(str(e), markup=False, highlight=False, soft_wrap=True)
-        console.print("the same again: host_tests/hostile/search.py --case HEX", markup=False)
+        again = f"host_tests/hostile/search.py --link {options.link} --case HEX"
+        console.print(f"the same again: {again}", markup=False, soft_wrap=True)
         return 1
-    text = section(seeds, desk, device, time.monotonic() - began)
+    text = section(seeds, desk, device, time.monotonic() - began, options.link)
     console.print(text, markup=False, highlight=False, soft_wrap=True)
     if options.results:
-        results.write(options.results, "fuzz", text)
+        results.write(options.results, SECTIONS[options.link], text)
     return 0
 
 

@@ -56,6 +56,19 @@ CRAFTED: tuple[tuple[str, int, int, list[tuple]], ...] = (
         ],
     ),
     (
+        "crafted: bytes come before PINGREQ has left",
+        8, 0,
+        [
+            (cases.NEXT, 0),
+            (cases.PUBLISH, 1),
+            (cases.NEXT, cases.CUT | cases.RAW),
+            (cases.BLOCK, 31),
+            (cases.FEED, b"\x20\2\1\0"),
+            (cases.FEED, MESSAGE_AT_QOS_1 % 1),
+            (cases.SYNC, 0),
+        ],
+    ),
+    (
         "crafted: more answers than there is room for",
         10, 0,
         [(cases.NEXT, 0)]

@@ -92,6 +92,26 @@ class Link:
             self.note((CLOSED,))
         self.open = False
 
+    # What a driver calls
+
+    def give(self, data):
+        """Have the next reads give these bytes."""
+        self.data = data
+        self.at = 0
+
+    def is_read(self):
+        """Return whether all that was given has been read."""
+        return self.at == len(self.data)
+
+    # How the bytes travel: a link that has something in between replaces these two
+
+    def take(self, n):
+        """Return the next `n` bytes of what was given."""
+        return self.data[self.at : self.at + n]
+
+    def carry(self, piece):
+        """Take to the peer what the client has written."""
+
     def _call(self):
         self.calls += 1
         if self.calls > MOST_CALLS:
@@ -106,7 +126,7 @@ class Link:
         n = min(len(self.data) - self.at, len(into))
         if not n:
             return 0 if self.gone else None
-        piece = self.data[self.at : self.at + n]
+        piece = self.take(n)
         into[:n] = piece
         self.at += n
         self.moved += n
@@ -131,6 +151,7 @@ class Link:
             self.full = n > self.room
             n = min(n, self.room)
         piece = bytes(memoryview(buf)[off : off + n])
+        self.carry(piece)
         self.moved += n
         self.wire.extend(piece)
         self.note((WROTE, piece))
@@ -150,7 +171,7 @@ class Dice:
 class Driver:
     """A client in a case."""
 
-    def __init__(self, options, note):
+    def __init__(self, options, note, link=None):
         self.options = options
         self.note = note
         self.raises = 0
@@ -160,7 +181,7 @@ class Driver:
         self.answering = False
         self.subscriptions = [None] * len(cases.FILTERS)
         self.handlers = [self._handler(i) for i in range(len(cases.FILTERS))]
-        self.link = Link(note)
+        self.link = link or Link(note)
         flatmq.client.random = Dice(options.last_id)
         flatmq.client.ticks_ms = self.link.ticks_ms
         self.client = Client(
@@ -329,11 +350,10 @@ class Driver:
                 self.answer_all()
         if not self.up:
             return
-        link.data = data
-        link.at = 0
+        link.give(data)
         for _ in range(3):
             self.poll()
-            if link.at == len(data) or not self.up:
+            if link.is_read() or not self.up:
                 return
         self.sync()  # it waits for room
 
@@ -366,6 +386,14 @@ class Driver:
 
     def connect(self, how):
         """Poll until CONNECT is out, and answer it unless the case does."""
+        self.dial()
+        self.up = True
+        if not how & cases.RAW:
+            present = how & cases.PRESENT and not self.options.clean_session
+            self.piece(b"\x20\2\1\0" if present else b"\x20\2\0\0")
+
+    def dial(self):
+        """Poll until CONNECT is out."""
         client = self.client
         for _ in range(MOST_POLLS):
             if client.state == "greeting":
@@ -375,10 +403,6 @@ class Driver:
             client.poll()
         else:
             raise Stuck("no connection is made: " + client.state)
-        self.up = True
-        if not how & cases.RAW:
-            present = how & cases.PRESENT and not self.options.clean_session
-            self.piece(b"\x20\2\1\0" if present else b"\x20\2\0\0")
 
     # The application
 
@@ -484,8 +508,7 @@ class Driver:
         if not client.connected or client.pending or client.stats.received != before + 3:
             raise AssertionError("an ordinary session does not work")
         self.link.wire = bytearray()
-        self.link.data = b""
-        self.link.at = 0
+        self.link.give(b"")
 
     def answer_all(self):
         """Be a broker that answers whatever is written, until nothing is."""
@@ -535,8 +558,10 @@ def _nothing(event):
     pass
 
 
-def run(data, note, marked=None):
-    """Runs the case that these bytes stand for, between two ordinary sessions.
+def run(data, note, marked=None, make=Driver):
+    """Run the case that these bytes stand for, between two ordinary sessions.
+
+    `make(options, note)` returns the Driver.
 
     Raises what the client raises, and Stuck. `marked` is called with the client after the first
     session and after the last one, when it should hold just as much, and returns whether it does;
@@ -545,7 +570,7 @@ def run(data, note, marked=None):
     before = flatmq.client.random, flatmq.client.ticks_ms
     try:
         options, steps = cases.decode(data)
-        driver = Driver(options, note)
+        driver = make(options, note)
         driver.begin()
         if marked:
             marked(driver.client)

@@ -92,10 +92,87 @@ MUTANTS = {
     ),
 }  # fmt: skip
 
+# What is wrong below MQTT, which shows over WebSocket alone.
+BELOW = {
+    "the payload of a masked frame is taken": Mutant(
+        "stream_websocket", "if c & _MASKED:", "if False:"
+    ),
+    "reserved bits are let pass": Mutant(
+        "stream_websocket", "if c & _RESERVED:", "if False:"
+    ),
+    "text is taken for MQTT": Mutant("stream_websocket", "elif kind == _TEXT:", "elif False:"),
+    "a control frame may be in fragments": Mutant(
+        "stream_websocket", "elif not c & _FINAL:", "elif False:"
+    ),
+    "a control frame may be long": Mutant(
+        "stream_websocket",
+        "                if self._kind & _CONTROL:\n",
+        "                if False:\n",
+    ),
+    "fragments may be in any order": Mutant(
+        "stream_websocket", "elif self._fragments != (kind == _CONTINUATION):", "elif False:"
+    ),
+    "a length of gigabytes is believed": Mutant(
+        "stream_websocket", "const(0x3FFFFF)", "const(0x3FFFFFFFFFFFFFFF)"
+    ),
+    "a length of 16 bits is read from its second byte": Mutant(
+        "stream_websocket",
+        "self._stage = 2 if c == 126 else 8",
+        "self._stage = 1 if c == 126 else 8",
+    ),
+    "payload behind a header stays where it is": Mutant(
+        "stream_websocket", "buf[to] = buf[at]", "pass"
+    ),
+    "an empty frame is the end": Mutant(
+        "stream_websocket", "            raise self._why\n        return None\n",
+        "            raise self._why\n        return 0\n",
+    ),
+    "pings are not answered": Mutant(
+        "stream_websocket", "self._due = _FINAL | _PONG", "self._due = 0"
+    ),
+    "a pong goes into the middle of a frame": Mutant(
+        "stream_websocket", "if self._due and self._at == self._end and not self._rest:",
+        "if self._due and not self._mine:",
+    ),
+    "what is written is not masked": Mutant(
+        "stream_websocket", "buf[off] ^ out[4 + (at & 3)]", "buf[off]"
+    ),
+    "any code is sent back": Mutant(
+        "stream_websocket", "            code = _PROTOCOL_ERROR\n", "            pass\n"
+    ),
+    "a Close frame is not answered": Mutant(
+        "stream_websocket", "self._due = _FINAL | _CLOSE", "self._due = 0"
+    ),
+    "a WebSocket that is over reads on": Mutant(
+        "stream_websocket",
+        "            raise self._why\n        if self._due or self._mine:\n",
+        "            pass\n        if self._due or self._mine:\n",
+    ),
+    "it keeps why a WebSocket was closed": Mutant(
+        "stream_websocket",
+        "        self._close(code)\n\n    def _fail",
+        "        self._close(code)\n        self.kept = [*getattr(self, 'kept', []), text]\n\n"
+        "    def _fail",
+    ),
+    "any answer opens a WebSocket": Mutant(
+        "stream_websocket_upgrade", 'if found.get(b"accept") != self._accept:', "if False:"
+    ),
+    "any sub-protocol will do": Mutant(
+        "stream_websocket_upgrade", 'if found.get(b"protocol") != b"mqtt":', "if False:"
+    ),
+    "an extension is let pass": Mutant(
+        "stream_websocket_upgrade", 'if found.get(b"extensions"):', "if False:"
+    ),
+    "any status will do": Mutant("stream_websocket_upgrade", ' or words[1] != b"101"', ""),
+    "an answer without end is read on": Mutant(
+        "stream_websocket_upgrade", "        if not self._left:\n", "        if False:\n"
+    ),
+}  # fmt: skip
+
 
 def make(name: str, into: Path) -> Path:
-    """Writes the client with that fault; returns the folder to import it from."""
-    mutant = MUTANTS[name]
+    """Write the client with that fault; return the folder to import it from."""
+    mutant = MUTANTS.get(name) or BELOW[name]
     folder = into / "flatmq"
     shutil.copytree(SOURCES, folder, ignore=shutil.ignore_patterns("__pycache__"))
     path = folder / f"{mutant.module}.py"

@@ -1,4 +1,4 @@
-"""Runs cases and tells what came of each: `replay.py FILE`, on CPython or MicroPython.
+"""Run cases and report what came of each: `replay.py FILE LINK FOLDER`, on CPython or MicroPython.
 
 The file holds cases, each after its size in four bytes, big-endian. For each there is a line:
 
@@ -85,28 +85,43 @@ class Heap:
         return self.growth <= 0
 
 
-def outcome(data):
-    """Checksum, growth and error of a case."""
+def runner(link, folder=""):
+    """Return what runs a case over a link: "tcp", "websocket", or "tls" with the certificates in
+    a folder."""
+    if link == "tcp":
+        return drive.run
+    if link == "tls":
+        import secured
+
+        return lambda data, note, marked: secured.run(data, note, marked, folder)
+    import framed
+
+    return framed.run
+
+
+def outcome(data, run=drive.run):
+    """Return checksum, growth and error of a case."""
     digest = Digest()
     heap = Heap()
     error = ""
     try:
-        drive.run(data, digest.note, heap.look)
+        run(data, digest.note, heap.look)
     except (Exception, drive.Stuck) as e:
         error = repr(e)
     return digest.value, heap.growth, error
 
 
-def main(path):
-    """Tells the outcome of each case in a file."""
+def main(path, link, folder):
+    """Print the outcome of each case in a file."""
     load()
+    run = runner(link, folder)
     with open(path, "rb") as file:
         while True:
             size = file.read(4)
             if len(size) < 4:
                 break
-            print(*outcome(file.read(int.from_bytes(size, "big"))))
+            print(*outcome(file.read(int.from_bytes(size, "big")), run))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

@@ -1,16 +1,18 @@
-"""Looks for a case in which the client and the oracle disagree, with hypothesis.
+"""Look for a case in which the client and the oracle disagree, with hypothesis.
 
 As a program, `search.py [EXAMPLES]`, it prints the smallest one and fails if there is one;
-`search.py --case HEX` tells what comes of that case. What it drives is the flatmq that Python
+`search.py --case HEX` reports what comes of that case. What it drives is the flatmq that Python
 finds first.
 """
 
 from __future__ import annotations
 
+import argparse
 import functools
 import signal
 import sys
 import traceback
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -18,12 +20,17 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 import cases
+import certificate_files
 import drive
+import framed
 import grammar
+import secured
 from oracle import Oracle
+from websocket_oracle import WebSocketOracle
 
 HANGS = 60  # seconds for one case, which takes a millisecond or two
 EXAMPLES = 600
+LINKS = ("tcp", "websocket", "tls")
 
 
 @contextmanager
@@ -46,10 +53,15 @@ def sizes(client) -> list[tuple[str, int]]:
     """What a client holds, and how much of it; it may not grow."""
     return [
         (f"{name}.{field}", len(value))
-        for name, part in (("client", client), ("router", client.router))
+        for name, part in (("client", client), ("router", client.router), ("link", held(client)))
         for field, value in vars(part).items()
         if isinstance(value, (bytearray, memoryview, list))
     ]
+
+
+def held(client):
+    """What a client's link may keep something in."""
+    return getattr(client.link, "socket", client.link)  # the WebSocket
 
 
 def names(client) -> int:
@@ -58,9 +70,8 @@ def names(client) -> int:
     return max(len(name) for some in kept for name in some if isinstance(name, bytearray))
 
 
-def judged(data: bytes) -> Oracle:
-    """Runs a case; raises what is wrong with it, with what happened in its notes."""
-    oracle = Oracle(cases.decode(data)[0])
+def held_the_same() -> Callable[..., bool]:
+    """Return what `marked` is to a run: it raises if a client holds more than at first."""
     held: list = []
 
     def same(client) -> bool:
@@ -69,18 +80,51 @@ def judged(data: bytes) -> Oracle:
         assert names(client) <= 64, "the topic names seen last"
         return True
 
-    drive.run(data, oracle, same)
+    return same
+
+
+def oracle_of(data: bytes) -> Oracle:
+    """Return the oracle that judges a case."""
+    return Oracle(cases.decode(data)[0])
+
+
+def judged(data: bytes) -> Oracle:
+    """Run a case; raise what is wrong with it, with what happened in its notes."""
+    oracle = oracle_of(data)
+    judge(data, oracle)
     return oracle
 
 
-def told(data: bytes) -> str:
+def judge(data: bytes, oracle: Oracle, link: str = "tcp") -> Counter[str]:
+    """Run a case over a link, and have the oracle judge it. Return what came of its WebSockets.
+
+    Where the client reads and writes just as over TCP, every event must be the same, too.
+    """
+    if link == "tcp":
+        drive.run(data, oracle, held_the_same())
+        return Counter()
+    if link == "tls":
+        secured.run(data, oracle, held_the_same(), str(certificate_files.folder()))
+        assert oracle.log == judged(data).log, "other events than without TLS"
+        return Counter()
+    below = WebSocketOracle(oracle)
+    server = framed.run(data, oracle, held_the_same(), below)
+    way = framed.way_of(data)
+    if way == framed.STEADY:
+        assert oracle.log == judged(data).log, "other events than without WebSocket"
+    return below.counts + Counter(
+        {f"way: {framed.WAYS[way]}": 1, "frames": server.frames, "frames changed": server.changed}
+    )
+
+
+def told(data: bytes, link: str = "tcp") -> str:
     """A case for people: what it is made of, and what came of it."""
     options, steps = cases.decode(data)
     lines = [f"case {data.hex()}", str(vars(options))]
     lines += [f"  {cases.NAMES[step]} {argument!r}" for step, argument in steps]
     oracle = Oracle(options)
     try:
-        drive.run(data, oracle)
+        judge(data, oracle, link)
     except (Exception, drive.Stuck):
         lines += [f"    {event}" for event in oracle.log[-30:]]
         lines.append(traceback.format_exc())
@@ -121,12 +165,17 @@ def search(examples: int) -> None:
 
 
 def main() -> int:
-    """Searches, and tells."""
-    if sys.argv[1:2] == ["--case"]:
-        print(told(bytes.fromhex(sys.argv[2])))
+    """Search, and report."""
+    parser = argparse.ArgumentParser(prog="search.py", description=__doc__)
+    parser.add_argument("examples", type=int, nargs="?", default=EXAMPLES)
+    parser.add_argument("--case", type=bytes.fromhex, metavar="HEX", help="report one case")
+    parser.add_argument("--link", choices=LINKS, default="tcp", help="of --case; default: tcp")
+    options = parser.parse_args()
+    if options.case:
+        print(told(options.case, options.link))
         return 0
     try:
-        search(int(sys.argv[1]) if len(sys.argv) > 1 else EXAMPLES)
+        search(options.examples)
     except Exception:
         traceback.print_exc()
         return 1

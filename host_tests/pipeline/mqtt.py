@@ -31,13 +31,15 @@ def broker(extra: str = "", **more: Any) -> Broker:
 
 def publish(
     there: Broker, messages: Iterable[tuple[str, bytes]], qos: int = 1, retain: bool = False,
-    **login: Any,
+    properties: Any = None, **login: Any,
 ) -> None:  # fmt: skip
-    """Publishes (topic name, payload) pairs, and returns when the broker has them."""
+    """Publishes (topic name, payload) pairs, and returns when the broker has them. Properties
+    need `version=5`."""
+    more = {} if properties is None else {"properties": properties}
     client = Client(b"publisher", there.host, there.port, tx_size=1 << 17, inflight=100, **login)
     client.connect(10_000)
     for topic, payload in messages:
-        while client.publish(topic, payload, qos, retain) is None:
+        while client.publish(topic, payload, qos, retain, **more) is None:
             client.poll(10)
     assert client.wait(30_000)
     client.disconnect()

@@ -121,6 +121,12 @@ def test_each_part_is_killed_and_every_message_is_there_once(
     assert found.lost <= kills.count("broker")
 
 
+@pytest.mark.parametrize("part", ["ingest", "source"])
+def test_every_message_is_there_once_in_mqtt_5(part: str, spark: SparkSession) -> None:
+    found = crash.run([part], 1000, spark, seed=1, version="5")
+    assert len(found.counts) == 8 and found.good
+
+
 def test_a_run_that_is_told_to_end_leaves_nothing_behind() -> None:
     """Told more than once: `timeout` tells it twice."""
     command = ["crash", "--messages", "100", "--kills", "1", "--part", "jvm"]

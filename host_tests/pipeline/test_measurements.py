@@ -266,7 +266,11 @@ def test_a_stream_drops_copies_and_keeps_what_comes_late(streamed: Run) -> None:
 def test_raw_is_every_message(spark: SparkSession) -> None:
     table = frame(spark, [Message("x", b"\x00"), Message("x", b"\x00"), Message("y", b"")])
     more = table.selectExpr("'more' as more", *reversed(table.columns))
-    assert raw(more).columns == list(columns.MESSAGE)
+    assert raw(more).columns == [*columns.MESSAGE, *columns.CARRIED]
+    assert raw(more).dtypes == [*columns.MESSAGE.items(), *columns.CARRIED.items()]
+    assert raw(more).where("content_type is not null").count() == 0
+    typed = more.selectExpr("*", "'text/plain' as content_type")
+    assert raw(typed).where("content_type = 'text/plain'").count() == 3
     assert sorted((r.offset, bytes(r.payload)) for r in raw(more).collect()) == [
         (0, b"\x00"), (1, b"\x00"), (2, b""),
     ]  # fmt: skip
@@ -276,6 +280,8 @@ def test_another_table_is_named_as_such(spark: SparkSession) -> None:
     table = frame(spark, [])
     with pytest.raises(columns.ColumnsError, match="no column payload"):
         raw(table.drop("payload"))
+    with pytest.raises(columns.ColumnsError, match="column content_type is int"):
+        raw(table.selectExpr("*", "1 as content_type"))
     with pytest.raises(columns.ColumnsError, match="column qos is bigint"):
         measurements.packs(table.selectExpr("* except (qos)", "bigint(qos) as qos"))
 

@@ -87,9 +87,17 @@ def test_what_has_no_meaning_here_is_taken_and_said(name: str) -> None:
     assert name.lower() in remark.lower() and "'5'" in remark and "no effect" in remark
 
 
-def test_both_values_of_mqtt_version_and_its_default() -> None:
-    told = {text: parse({**BASIC, "mqttVersion": text}).version for text in ("0", "4", "3.1")}
-    assert told == {"0": 4, "4": 4, "3.1": 3}
+def test_the_values_of_mqtt_version_and_its_default() -> None:
+    texts = ("0", "4", "3.1.1", "3.1", "5")
+    told = {text: parse({**BASIC, "mqttVersion": text}).version for text in texts}
+    assert told == {"0": 4, "4": 4, "3.1.1": 4, "3.1": 3, "5": 5}
+
+
+def test_session_expiry_of_mqtt_5() -> None:
+    five = {**BASIC, "mqttVersion": "5"}
+    assert parse(five).session_expiry is None
+    assert parse({**five, "sessionExpiry": "86400"}).session_expiry == 86_400
+    assert parse({**five, "SESSIONEXPIRY": "4294967295"}).session_expiry == 0xFFFFFFFF
 
 
 @pytest.mark.parametrize(
@@ -104,7 +112,13 @@ def test_both_values_of_mqtt_version_and_its_default() -> None:
         ({"cleanSession": "maybe"}, ["cleanSession", "'maybe'", "true or false"]),
         ({"maxOffsetsPerTrigger": "0"}, ["maxOffsetsPerTrigger", "'0'", "from 1"]),
         ({"logLimit": "5"}, ["logLimit", "'5'", "1048576"]),
-        ({"mqttVersion": "5"}, ["mqttVersion", "'5'", "3.1.1"]),
+        ({"mqttVersion": "6"}, ["mqttVersion", "'6'", "5", "3.1.1"]),
+        ({"sessionExpiry": "60"}, ["sessionExpiry", "'60'", "needs mqttVersion 5"]),
+        ({"mqttVersion": "5", "sessionExpiry": "-1"}, ["sessionExpiry", "'-1'", "4294967295"]),
+        (
+            {"mqttVersion": "5", "sessionExpiry": "1", "cleanSession": "true"},
+            ["sessionExpiry", "'1'", "cleanSession"],
+        ),
         ({"clientId": ""}, ["clientId", "''", "65535"]),
         ({"mqttVersion": "3.1", "clientId": "x" * 24}, ["clientId", "23"]),
         ({"filters": "b"}, ["topic", "filters", "two values"]),

@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,8 +17,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import build5
 import peer
 from flatmq_tools.pipeline import log
+from properties5 import Id
 from survive import points
 
 TIME = 1_700_000_000_123_456
@@ -71,7 +75,74 @@ def test_columns(tmp_path: Path) -> None:
         [True, False, False],
         [True, False, False],
         [0, 1, 2],
+        *[[None] * 3] * 6,  # what MQTT 5 alone has
     ]
+
+
+def test_the_properties_of_mqtt_5_are_columns(tmp_path: Path) -> None:
+    all_of_them = [
+        (Id.PAYLOAD_FORMAT, 1),
+        (Id.USER_PROPERTY, (b"b", "ü".encode())),
+        (Id.MESSAGE_EXPIRY, 0xFFFFFFFF),
+        (Id.USER_PROPERTY, (b"a", b"")),
+        (Id.CONTENT_TYPE, "text/ü".encode()),
+        (Id.RESPONSE_TOPIC, b"answers/1"),
+        (Id.CORRELATION_DATA, b"\0\xff"),
+        (Id.SUBSCRIPTION_IDENTIFIER, 200),
+        (Id.USER_PROPERTY, (b"b", b"again")),
+    ]
+    long = [(Id.CONTENT_TYPE, b"x" * 300), (Id.CORRELATION_DATA, b"")]
+    messages = [
+        build5.publish(b"t", b"0", 1, 7, all_of_them),
+        build5.publish(b"t", b"1"),
+        build5.publish(b"t", b"2", 2, 9, long),
+    ]
+    with log.Writer(tmp_path) as writer:
+        writer.append(b"".join(messages), 3, TIME, 5)
+        writer.append(peer.publish(b"t", b"3", 1, 7), 1, TIME)
+        writer.append(build5.publish(b"t", b"4", 0, 0, all_of_them[1:2]), 1, TIME, 5)
+    (found,) = log.read(tmp_path, 0, 5)
+    assert found.schema == log.SCHEMA
+    assert found["payload"].to_pylist() == [b"%d" % i for i in range(5)]
+    assert {name: found[name].to_pylist() for name in found.schema.names[7:]} == {
+        "user_properties": [
+            [
+                {"name": "b", "value": "ü"},
+                {"name": "a", "value": ""},
+                {"name": "b", "value": "again"},
+            ],
+            None,
+            None,
+            None,
+            [{"name": "b", "value": "ü"}],
+        ],
+        "content_type": ["text/ü", None, "x" * 300, None, None],
+        "response_topic": ["answers/1", None, None, None, None],
+        "correlation_data": [b"\0\xff", None, b"", None, None],
+        "message_expiry": [0xFFFFFFFF, None, None, None, None],
+        "payload_format": [1, None, None, None, None],
+    }
+    for start in range(5):
+        for end in range(start + 1, 6):
+            (part,) = log.read(tmp_path, start, end)
+            assert part.equals(found.slice(start, end - start))
+
+
+def test_a_log_of_an_earlier_version_is_read_and_goes_on(tmp_path: Path) -> None:
+    old = [peer.publish(b"t", b"a0", 1, 1), peer.publish(b"t", b"b", 0)]
+    body = b"".join(old)
+    head = struct.pack("<4sQIQI", b"fMQ1", 0, 2, TIME, len(body))
+    head += struct.pack("<I", zlib.crc32(head + body))
+    (tmp_path / f"{0:020d}.log").write_bytes(head + body)
+    assert payloads(tmp_path, 0, 2) == [b"a0", b"b"]
+    with log.Writer(tmp_path) as writer:
+        assert writer.next_offset == 2
+        writer.append(build5.publish(b"t", b"c", 1, 2, [(Id.CONTENT_TYPE, b"x")]), 1, TIME, 5)
+    with log.Writer(tmp_path) as writer:
+        assert writer.next_offset == 3
+    (found,) = log.read(tmp_path, 0, 3)
+    assert found["payload"].to_pylist() == [b"a0", b"b", b"c"]
+    assert found["content_type"].to_pylist() == [None, None, "x"]
 
 
 def test_a_slice_begins_and_ends_within_records(tmp_path: Path) -> None:

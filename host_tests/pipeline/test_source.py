@@ -19,8 +19,10 @@ import pyarrow.dataset as ds
 import pytest
 from pyspark.errors import AnalysisException
 
+from flatmq.properties import Properties
 from flatmq_tools.broker import Broker, free_port
 from flatmq_tools.pipeline import log
+from flatmq_tools.pipeline.jobs import columns
 from mqtt import PATIENCE, broker, certificate, publish, until
 
 if TYPE_CHECKING:
@@ -85,6 +87,12 @@ def test_the_columns_are_there_without_register_and_without_a_broker(
         ("retain", "boolean"),
         ("dup", "boolean"),
         ("offset", "bigint"),
+        ("user_properties", "array<struct<name:string,value:string>>"),
+        ("content_type", "string"),
+        ("response_topic", "string"),
+        ("correlation_data", "binary"),
+        ("message_expiry", "bigint"),
+        ("payload_format", "int"),
     ]
     assert not (tmp_path / "log").exists()
 
@@ -137,6 +145,44 @@ def test_from_a_broker_to_parquet_and_delta_over_a_restart(
             (row["topic"], row["payload"], row["qos"], row["retain"]) for row in rows.values()
         )
         assert found == wanted, name
+
+
+def test_in_mqtt_5_rows_have_properties_and_an_earlier_table_gets_their_columns(
+    spark: SparkSession, there: Broker, tmp_path: Path
+) -> None:
+    from deltalake import DeltaTable
+
+    from flatmq_tools.pipeline import sinks
+    from flatmq_tools.pipeline.jobs.raw import raw
+
+    carried = Properties([("b", "1"), ("a", "2"), ("b", "3")], content_type="text/plain")
+
+    def start(grows: bool, **options: Any) -> StreamingQuery:
+        frame = _stream(spark, there, tmp_path, quietMs=300, **options)
+        frame = raw(frame) if grows else frame.select(*columns.MESSAGE)
+        tables = [sinks.Delta(tmp_path / "delta", add_columns=grows)]
+        tables += [sinks.Parquet(tmp_path / "parquet")]  # type: ignore[list-item]
+        writer = frame.writeStream.foreachBatch(sinks.into((lambda rows: rows, tables)))
+        return writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+
+    query = start(False)
+    until(lambda: _subscribed(tmp_path), query)
+    publish(there, _numbered(tmp_path, range(3)), version=5, properties=carried)
+    until(lambda: _count(tmp_path) == 3, query)
+    query.stop()
+    query = start(True, mqttVersion=5, sessionExpiry=3600)
+    publish(there, _numbered(tmp_path, range(3, 6)), version=5, properties=carried)
+    until(lambda: _count(tmp_path) == 6, query)
+    query.stop()
+    delta = DeltaTable(str(tmp_path / "delta")).to_pyarrow_table()
+    spoken = spark.read.option("mergeSchema", True).parquet(str(tmp_path / "parquet"))
+    for table in (delta, spoken.toArrow()):
+        rows = sorted(table.to_pylist(), key=lambda row: row["offset"])
+        pairs = [("b", "1"), ("a", "2"), ("b", "3")]
+        for row in rows:
+            found = [(each["name"], each["value"]) for each in row["user_properties"] or ()]
+            new = row["offset"] >= 3
+            assert (found, row["content_type"]) == ((pairs, "text/plain") if new else ([], None))
 
 
 BAHIR = "org.apache.bahir.sql.streaming.mqtt.MQTTStreamSourceProvider"

@@ -1,6 +1,7 @@
 """Messages that the broker refuses by closing the connection. All others must pass."""
 
 BROKER = "forbidding"
+VERSIONS = (4, None)
 
 GIVE_UP = 3
 

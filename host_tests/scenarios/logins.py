@@ -1,6 +1,7 @@
 """User names and passwords, on a broker that knows alice with the password "s3cret"."""
 
 BROKER = "users"
+VERSIONS = (4, 5)
 
 
 def accepted(env):

@@ -162,8 +162,8 @@ def wildcards_reach_their_handlers(env):
 
 
 def overlapping_filters(env):
-    """A message that three filters match reaches each of their handlers, once for each copy
-    that the broker sends."""
+    """A message that three filters match reaches each of their handlers: once for each copy
+    that the broker sends, or once in all if the copies carry subscription identifiers."""
     filters = [b"over/#", b"over/+", b"over/lap"]
     inboxes = [env.Inbox() for _ in filters]
     client = env.client(b"c")
@@ -176,7 +176,7 @@ def overlapping_filters(env):
     env.published(client, env.name(b"over/lap"), b"x", 1)
     env.published(client, env.name(b"end"), b"", 1)
     env.arrive(end, 1, client)
-    copies = env.expected["copies of overlap"]
+    copies = 1 if env.expected["identifiers"] else env.expected["copies of overlap"]
     env.equal([len(inbox) for inbox in inboxes], [copies] * 3, "messages at each handler")
     client.disconnect()
 

@@ -1,6 +1,7 @@
-"""The two protocol versions."""
+"""MQTT 3.1 and 3.1.1."""
 
 BROKER = "shared"
+VERSIONS = (4,)
 
 
 def _round_trip(env, version):
@@ -29,14 +30,3 @@ def mqtt_3_1(env):
         _round_trip(env, 3)
     else:
         env.fails_to_connect(env.client(b"v", version=3), code)
-
-
-def no_keepalive(env):
-    """Keep alive 0, no keeping alive at all, or the refusal that this broker is known for."""
-    code = env.expected["keepalive 0"]
-    client = env.client(b"ever", keepalive=0)
-    if code == 0:
-        client.connect(timeout_ms=15000)
-        client.disconnect()
-    else:
-        env.fails_to_connect(client, code)

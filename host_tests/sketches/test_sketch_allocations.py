@@ -50,7 +50,8 @@ def _operations() -> list[str]:
 
 @pytest.mark.parametrize("name", _operations())
 def test_a_turn_with(name: str, sketch: Path) -> None:
-    told = on_device.run("run_operation.py", "station_loop", name, "0", heap=HEAP, before=sketch)
+    arguments = ("station_loop", name, "0", "4")
+    told = on_device.run("run_operation.py", *arguments, heap=HEAP, before=sketch)
     assert told == ["0", "0", "0"]
 
 

@@ -4,6 +4,8 @@ It is the link of a client too. Written from the standard and apart from flatmq.
 packet for each read, so that many exchanges are under way at a time.
 """
 
+RECEIVE_MAXIMUM = 3
+
 
 def _packet(first, body):
     n = len(body)
@@ -13,15 +15,23 @@ def _packet(first, body):
 
 class Broker:
     """`taken` is what it got, (topic, QoS, payload) in order; `send` has it publish at QoS 2.
+    `complaints` are the rules that the client broke. With `version` 5 it is for MQTT 5: it takes
+    RECEIVE_MAXIMUM messages at a time, and its own carry a subscription identifier.
 
     `up` False: no connection comes about, and the one there is ends. `acks` False: it keeps its
     acknowledgements back, and does not get the client's. It closes the connection on a PUBLISH to
-    the topic `forbidden`, `closed` times so far.
+    the topic `forbidden`, `closed` times so far; with `refuses` it answers that with reason code
+    0x87 instead, `refused` times so far.
     """
 
     forbidden = b""
+    refuses = False
 
-    def __init__(self):
+    def __init__(self, version=4):
+        self.v5 = version == 5
+        self.complaints = []
+        self.refused = 0
+        self._identifier = b""  # the properties of SUBSCRIBE
         self.taken = []
         self.known = False  # there is a session
         self.unreleased = set()  # QoS 2 packet identifiers received
@@ -41,6 +51,7 @@ class Broker:
         self._out = []
         self._rest = b""  # of a packet that one read did not take
         self._sent_up_to = 0
+        self._flying = []  # packet identifiers that the client uses for messages
 
     def forget(self):
         """Lose the session."""
@@ -72,6 +83,7 @@ class Broker:
         self._in = b""
         self._out = []
         self._rest = b""
+        self._flying = []
         self._sent_up_to = len(self.outgoing)
 
     def stream(self):
@@ -97,8 +109,18 @@ class Broker:
         for i, p in enumerate(self._out):
             if self.acks or p[0] & 0xF0 not in (0x40, 0x50, 0x70):
                 self._rest = self._out.pop(i)
+                self._settled(self._rest)
                 return self._give(into)
         return None
+
+    def _settled(self, packet):
+        """Have the client use an identifier no longer that this answer settles."""
+        kind = packet[0] & 0xF0
+        refused = len(packet) > 4 and packet[4] >= 0x80
+        if kind in (0x40, 0x70) or (kind == 0x50 and refused):
+            pid = packet[2:4]
+            if pid in self._flying:
+                self._flying.remove(pid)
 
     def _give(self, into):
         n = min(len(into), len(self._rest))
@@ -127,14 +149,21 @@ class Broker:
         if released:
             self._out.append(_packet(0x62, number))
         else:
-            self._out.append(_packet(0x34 | dup, b"\0\x02in" + number + payload))
+            head = b"\0\x02in" + number
+            if self.v5:
+                head += self._identifier
+            self._out.append(_packet(0x34 | dup, head + payload))
 
     def _on_packet(self, first, body):
         kind = first >> 4
         if not self.acks and kind in (5, 7):  # lost on the way
             return
         if kind == 1:
-            self._out.append(_packet(0x20, bytes((self.known, 0))))
+            version = body[6]
+            if version != (5 if self.v5 else 4):
+                self.complaints.append(f"CONNECT at level {version}")
+            more = b"\x03\x21\0" + bytes((RECEIVE_MAXIMUM,)) if self.v5 else b""
+            self._out.append(_packet(0x20, bytes((self.known, 0)) + more))
             self.known = True
             for message in self.outgoing:
                 self._publish(message, 8)
@@ -147,8 +176,10 @@ class Broker:
                     m[2] = True
             self._out.append(_packet(0x62, body))
         elif kind == 6:
+            known = bytes(body) in self.unreleased
             self.unreleased.discard(bytes(body))
-            self._out.append(_packet(0x70, body))
+            # In MQTT 5 it says that it does not know the identifier.
+            self._out.append(_packet(0x70, body if known or not self.v5 else body + b"\x92"))
         elif kind == 7:
             done = [m for m in self.outgoing if m[0] == body[1]]
             for m in done:
@@ -156,7 +187,9 @@ class Broker:
                 self.outgoing.pop(at)
                 self._sent_up_to -= at < self._sent_up_to
         elif kind == 8:
-            self._out.append(_packet(0x90, body[:2] + b"\x02"))
+            if self.v5:
+                self._identifier = body[2 : 3 + body[2]]
+            self._out.append(_packet(0x90, body[:2] + (b"\0" if self.v5 else b"") + b"\x02"))
         elif kind == 12:
             self._out.append(_packet(0xD0, b""))
         else:
@@ -167,7 +200,18 @@ class Broker:
         topic = body[2 : 2 + n]
         pid = bytes(body[2 + n : 4 + n])
         payload = body[4 + n :]
-        if topic == self.forbidden:
+        if self.v5:
+            if payload[0]:
+                self.complaints.append("properties of a record")
+            payload = payload[1:]
+            if pid not in self._flying:
+                self._flying.append(pid)
+            if len(self._flying) > RECEIVE_MAXIMUM:
+                self.complaints.append(f"{len(self._flying)} messages of {RECEIVE_MAXIMUM}")
+        if topic == self.forbidden and self.refuses:
+            self.refused += 1
+            self._out.append(_packet(0x40 if first & 6 == 2 else 0x50, pid + b"\x87"))
+        elif topic == self.forbidden:
             self._hung_up = True
             self.closed += 1
         elif first & 6 == 2:

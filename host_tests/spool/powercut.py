@@ -1,8 +1,11 @@
-"""Cuts the power at each write: `powercut.py FULL HEAD DURABLE FIRST STEP SECOND`, on MicroPython.
+"""Cuts the power at each write: `powercut.py FULL HEAD DURABLE FIRST STEP SECOND VERSION`, on
+MicroPython.
 
 FULL is "drop" or "refuse", HEAD the size of the head, DURABLE 1 or 0. Every STEP-th write from
 FIRST on is cut, both ways, each in a run of its own; SECOND is 0, or says that in every SECOND-th
-of those the power is cut again at each write of what follows. The last line tells what was seen.
+of those the power is cut again at each write of what follows. VERSION is 4, or 5 for MQTT 5, in
+which the broker refuses a reading by reason code instead of closing. The last line tells what was
+seen.
 """
 
 import gc
@@ -22,7 +25,7 @@ PATIENCE = 3000  # polls
 BROKEN = [0] * 5  # what World.check found in all runs
 GONE = [0]
 TOPICS = (b"a/temperature", b"b")
-FORBIDDEN = b"c"  # the broker closes the connection on it
+FORBIDDEN = b"c"  # the broker does not take it
 LARGE = 700  # bytes of an incoming message that comes in pieces
 
 
@@ -38,14 +41,16 @@ def payload(i):
 class World:
     """What outlives a reboot: the flash, the broker, and the notes of those who watch."""
 
-    def __init__(self, full, head, durable):
+    def __init__(self, full, head, durable, version):
+        self.version = version
         self.full = full
         self.head = head
         self.durable = durable
         self.chip = Chip(40)
         vfs.VfsLfs2.mkfs(self.chip)
-        self.broker = Broker()
+        self.broker = Broker(version)
         self.broker.forbidden = FORBIDDEN
+        self.broker.refuses = version == 5
         self.aside = set()  # readings that were set aside
         self.published = 0
         self.accepted = set()
@@ -69,6 +74,7 @@ class World:
         self.client = Client(
             b"board", link=self.broker, clean_session=False, tx_size=256, rx_size=128,
             inflight=4, incoming=8, keepalive=0, retry_ms=1, retry_max_ms=1, give_up=2,
+            version=self.version,
         )  # fmt: skip
         self.client.subscribe(b"in", self.on_message, 2, chunks=True)
         self.spool = Spool(
@@ -163,7 +169,7 @@ class World:
     def day(self):
         """Readings with and without a broker, with one that keeps its answers back, and messages
         that come in, one of them in pieces while the spool is replayed; more than it holds; one
-        that the broker closes the connection on."""
+        that the broker does not take."""
         self.boot()
         for i in range(3):
             self.publish(1 + (i & 1))
@@ -226,6 +232,8 @@ class World:
         allowed = self.dropped + (MOST if self.dropping else 0)
         if self.full == "refuse" and allowed:
             raise Failure("dropped")
+        if self.broker.complaints:
+            raise Failure(self.broker.complaints[0])
         missing = self.accepted - seen - self.aside
         GONE[0] += len(missing & self.loose)
         lost = max(0, len(missing - self.loose) - allowed)
@@ -234,10 +242,10 @@ class World:
         return lost, torn, twice, order, wrong
 
 
-def one(full, head, durable, cut_at, how, second_at, second_how):
+def one(full, head, durable, version, cut_at, how, second_at, second_how):
     """One life with a cut, perhaps a second, and the rest. Returns the world and whether each cut
     came."""
-    w = World(full, head, durable)
+    w = World(full, head, durable, version)
     w.chip.power_on(cut_at, how)
     cut = [False, False]
     cut[0] = w.lives(w.day)
@@ -261,19 +269,21 @@ def one(full, head, durable, cut_at, how, second_at, second_how):
 def main():
     random.seed(1)  # the packet identifiers begin anywhere
     full, head = sys.argv[1], int(sys.argv[2])
-    durable, at, step, second = [int(a) for a in sys.argv[3:7]]
+    durable, at, step, second, version = [int(a) for a in sys.argv[3:8]]
     cuts = again = 0
     while True:
         for how in (STOP, TORN):
             name = f"{full} head {head} cut {at} {how}"
             try:
-                w, cut, _ = one(full, head, durable, at, how, 0, STOP)
+                w, cut, _ = one(full, head, durable, version, at, how, 0, STOP)
                 cuts += cut
                 again += w.again
                 m = 1
                 while cut and second and (at // step) % second == 0:
                     name = f"{full} head {head} cut {at} {how} then {m}"
-                    w2, _, cut2 = one(full, head, durable, at, how, m, (STOP, TORN)[m & 1])
+                    w2, _, cut2 = one(
+                        full, head, durable, version, at, how, m, (STOP, TORN)[m & 1]
+                    )
                     again += w2.again
                     if not cut2:
                         break

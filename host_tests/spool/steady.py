@@ -1,4 +1,4 @@
-"""Heap that the spool requests while it runs: `steady.py QOS`, on MicroPython.
+"""Heap that the spool requests while it runs: `steady.py QOS VERSION`, on MicroPython.
 
 A reading goes out at that QoS, and a message comes in at QoS 2, over and over. The last line has
 the bytes of heap per round that neither the flash nor the broker requested: the median, the
@@ -44,13 +44,13 @@ class Counting(Broker):
 
 
 def main():
-    qos = int(sys.argv[1])
+    qos, version = [int(a) for a in sys.argv[1:3]]
     chip = PlainChip(64, 4096)
     vfs.VfsLfs2.mkfs(chip, progsize=32)
     vfs.mount(vfs.VfsLfs2(chip, progsize=32), "/f")
-    broker = Counting()
+    broker = Counting(version)
     flatmq.client.ticks_ms = broker.ticks_ms
-    client = Client(b"b", link=broker, clean_session=False, keepalive=0)
+    client = Client(b"b", link=broker, clean_session=False, keepalive=0, version=version)
     handled = [0]
 
     def handle(message):

@@ -5,9 +5,10 @@ import pytest
 from flatmq_tools import powercut
 
 
-@pytest.mark.parametrize(("full", "head", "durable"), powercut.WAYS)
-def test_a_cut_at_every_write(full: str, head: int, durable: bool) -> None:
-    writes, cuts, _, _, dropped, gone, *broken = powercut.sweep(full, head, durable)
+@pytest.mark.parametrize(("full", "head", "durable", "version"), powercut.WAYS)
+def test_a_cut_at_every_write(full: str, head: int, durable: bool, version: int) -> None:
+    seen = powercut.sweep(full, head, durable, version=version)
+    writes, cuts, _, _, dropped, gone, *broken = seen
     assert broken == [0] * 5
     assert writes > 150, "the scenario has shrunk"
     assert cuts == 2 * writes, "not every cut came"
@@ -15,8 +16,9 @@ def test_a_cut_at_every_write(full: str, head: int, durable: bool) -> None:
     assert (gone == 0) == durable, "what was not acknowledged goes with the power"
 
 
-def test_a_second_cut_while_it_recovers() -> None:
-    _, cuts, _, _, _, _, *broken = powercut.sweep("drop", 128, True, 9, 48, 1)
+@pytest.mark.parametrize("version", [4, 5])
+def test_a_second_cut_while_it_recovers(version: int) -> None:
+    _, cuts, _, _, _, _, *broken = powercut.sweep("drop", 128, True, 9, 48, 1, version)
     assert cuts > 200
     assert broken == [0] * 5
 
@@ -36,9 +38,10 @@ def test_an_append_and_a_replay_allocate_nothing(way: str) -> None:
     assert powercut.wear(32, 128, 64, way)[3:5] == [0, 0]
 
 
+@pytest.mark.parametrize("version", [4, 5])
 @pytest.mark.parametrize("qos", [1, 2])
-def test_sending_receiving_and_the_journal_allocate_nothing(qos: int) -> None:
-    assert powercut.steady(qos) == [0, 0, 195]
+def test_sending_receiving_and_the_journal_allocate_nothing(qos: int, version: int) -> None:
+    assert powercut.steady(qos, version) == [0, 0, 195]
 
 
 def test_the_head_saves_most_of_the_wear() -> None:

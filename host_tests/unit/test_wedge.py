@@ -20,7 +20,7 @@ import itertools
 from collections.abc import Callable, Iterator
 
 import pytest
-from fake_link import Clock, fake_clock
+from fake_link import Bench, Clock, fake_clock
 from scripted_broker import (
     CONNECT,
     PINGREQ,
@@ -496,6 +496,27 @@ def test_one_that_is_asked_for_while_online(clock: Clock) -> None:
     assert (secret.granted, good.granted) == (b"\x80", b"\1")
     assert payloads(broker) == [b"x"]
     assert broker.reports == [(0, b"secret")]
+
+
+def test_a_subscription_that_goes_alone_is_not_written_into_a_message(clock: Clock) -> None:
+    """While a message in pieces is under way, SUBSCRIBE waits for its end."""
+    bench = Bench(clock)
+    bench.client.subscribe(b"a", print)
+    bench.client.subscribe(b"b", print)
+    bench.online()
+    bench.lose()
+    clock.now += 1000
+    bench.online()
+    bench.feed(peer.PINGRESP)
+    bench.pass_time(100)
+    (_ping, first) = bench.sent()
+    bench.stream.room = 700
+    bench.client.publish_from(b"t", bytes(5000))
+    bench.client.poll()
+    bench.feed(peer.suback(first.pid, 0))
+    bench.stream.room = None
+    bench.pass_time(200)
+    assert [p.first & 0xF0 for p in bench.sent()] == [0x30, 0x80]
 
 
 def test_subscriptions_are_never_given_up_with_0(clock: Clock) -> None:

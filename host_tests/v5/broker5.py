@@ -26,10 +26,10 @@ from scram5 import METHOD, ScramError, ScramServer
 from strict import matches
 from strict5 import NAMES, Filter, Packet, Will, from_client, split
 
-# What a broker that knows 3.1.1 alone answers to level 5.
-REFUSES_LEVEL_5 = b"\x20\x02\x00\x01"  # CONNACK of two bytes
+# The answers to level 5 of brokers that do not know it.
+REFUSES_LEVEL_5 = b"\x20\x02\x00\x01"  # a CONNACK of 3.1.1
 CLOSES_ON_LEVEL_5 = b""
-UNSUPPORTED_VERSION = b"\x20\x03\x00\x84\x00"  # the word of MQTT 5 for it
+UNSUPPORTED_VERSION = b"\x20\x03\x00\x84\x00"  # a CONNACK of MQTT 5
 
 TYPES = {name: number for number, name in enumerate(NAMES) if name}
 FOREVER = 0xFFFFFFFF  # a Session Expiry Interval
@@ -118,12 +118,14 @@ class Broker5(LoopbackBroker[_Connection]):
     What a test may set, also while it runs:
 
     announces              properties of each CONNACK; clients are held to them
-    level_5                None, or with what level 5 is answered before the connection is closed
+    level_5                bytes that answer a CONNECT at level 5, which then ends; None accepts it
     copy_per_filter        one copy per matching subscription, instead of one in all
     reports_nobody         PUBACK and PUBREC 0x10 where no subscription matches
     says_taken_over        DISCONNECT 0x8E to a client whose identifier connects again
     passwords              user names and passwords for SCRAM-SHA-256; None has no authentication
     needs_authentication   CONNECT without an authentication method is refused
+    closes_on              None, or how a topic name ends that it does not take: it ends the
+                           connection
     """
 
     kind = "fake"
@@ -141,6 +143,7 @@ class Broker5(LoopbackBroker[_Connection]):
         self.says_taken_over = True
         self.passwords: dict[bytes, bytes] | None = None
         self.needs_authentication = False
+        self.closes_on: bytes | None = None
         self._rules: list[_Rule] = []
         self._closing: frozenset[int] = frozenset()
         self._connacks: deque[tuple[bytes, bool]] = deque()
@@ -173,12 +176,13 @@ class Broker5(LoopbackBroker[_Connection]):
         when: When = lambda request: True,
         times: int | None = None,
     ) -> None:
-        """Has answers of a name (CONNACK, PUBACK, PUBREC, PUBREL, PUBCOMP, SUBACK, UNSUBACK) carry
-        a reason code and properties, where `when` holds for what they answer, that many times.
+        """Sets the reason code and the properties of answers of one name: CONNACK, PUBACK, PUBREC,
+        PUBREL, PUBCOMP, SUBACK or UNSUBACK. Applies where `when` holds for the packet that is
+        answered, at most `times` times.
 
-        What is refused so is not done. An acknowledgement has Remaining Length 3 if only the code
-        is given, also if it is 0, and 4 or more with properties, also if there are none. An older
-        rule goes first.
+        With a code of 0x80 or more, the broker does not do what the packet asks. An
+        acknowledgement has Remaining Length 3 if only the code is given, even 0, and 4 or more if
+        properties are given, even none. An older rule goes first.
         """
         with self.lock:
             given = None if more is None else properties(more)
@@ -484,11 +488,10 @@ class Broker5(LoopbackBroker[_Connection]):
         if packet.name == "DISCONNECT":  # instead of going on with the exchange
             connection.end()
             return
+        # The exchange of CONNECT is under way until CONNACK, so 0x19 is not for that one either.
         if packet.name != "AUTH" or (packet.code == 0x19) == connection.challenged:
             raise Broken(f"{packet.name} in the wrong place of an exchange", PROTOCOL_ERROR)
         if packet.code == 0x19:
-            if connection.session is None:
-                raise Broken("AUTH 0x19 before CONNACK", PROTOCOL_ERROR)
             self._challenge(connection, packet)
             return
         assert connection.scram is not None
@@ -572,6 +575,9 @@ class Broker5(LoopbackBroker[_Connection]):
 
     def _take(self, connection: _Connection, session: _Session, packet: Packet) -> None:
         packet = self._with_topic(connection, packet)
+        if self.closes_on and packet.topic.endswith(self.closes_on):
+            connection.end()
+            return
         known = packet.qos == 2 and packet.pid in session.incoming
         if packet.qos:
             if packet.dup and connection.in_use.get(packet.pid) == "PUBLISH":

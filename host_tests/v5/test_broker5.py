@@ -47,6 +47,15 @@ def _gone(broker: Broker5, client_id: bytes) -> None:
 # Messages
 
 
+def test_a_topic_that_it_does_not_take_ends_the_connection(broker: Broker5) -> None:
+    broker.closes_on = b"forbidden"
+    with Wire5(broker) as wire:
+        assert wire.connect(b"a") == ACCEPTED
+        assert wire.publish(b"t/good").name == "PUBACK"
+        assert wire.publish(b"t/forbidden") == CLOSED
+    assert [message.topic for message in broker.onward] == [b"t/good"]
+
+
 @pytest.mark.parametrize("qos", [0, 1, 2])
 def test_a_message_goes_both_ways(broker: Broker5, qos: int) -> None:
     with Wire5(broker) as wire:
@@ -522,6 +531,59 @@ def test_a_connect_that_is_broken(broker: Broker5) -> None:
         assert wire.connect(b"a", will=Will(b"t", b"", 1)).code == 0x9B
     with Wire5(broker) as wire:
         assert wire.connect(b"a", will=Will(b"t", b"", 0, 1)).code == 0x9A
+
+
+def test_an_exchange_that_is_out_of_order(broker: Broker5) -> None:
+    broker.passwords = {b"u": b"p"}
+    asked = [(Id.AUTHENTICATION_METHOD, METHOD), (Id.AUTHENTICATION_DATA, b"n,,n=u,r=nonce")]
+    for data, words in (
+        (build5.PINGREQ, "PINGREQ in the wrong place"),
+        (_auth(0x19, b""), "AUTH in the wrong place"),
+    ):
+        with Wire5(broker) as wire:
+            assert wire.connect(b"a", asked).name == "AUTH"
+            assert wire.ask(data) == CLOSED
+        assert words in _complaint(broker)
+    with Wire5(broker) as wire:
+        client = ScramClient(b"u", b"p")
+        asked[1] = (Id.AUTHENTICATION_DATA, client.first())
+        assert _exchange(wire, client, wire.connect(b"a", asked)).name == "CONNACK"
+        assert wire.ask(_auth(0x18, b"")).code == 0x82
+    assert "AUTH in the wrong place" in _complaint(broker)
+
+
+HELLO_4 = b"\x10\x0d\x00\x04MQTT\x04\x02\x00\x00\x00\x01a"
+WRONG_4 = {
+    "a password without a user name": b"\x10\x10\x00\x04MQTT\x04\x42\x00\x00\x00\x01a\x00\x01p",
+    "an empty identifier": b"\x10\x0c\x00\x04MQTT\x04\x00\x00\x00\x00\x00",
+    "neither MQTT 5 nor 3.1.1": HELLO_4.replace(b"MQTT", b"MQTX"),
+    "reserved bits of a QoS": HELLO_4 + b"\x82\x06\x00\x01\x00\x01t\x04",
+    "PUBREL of 3 bytes": HELLO_4 + b"\x62\x03\x00\x01\x00",
+    "DISCONNECT of 1 bytes": HELLO_4 + b"\xe0\x01\x04",
+    "AUTH of 0 bytes": HELLO_4 + b"\xf0\x00",
+    "QoS 3": HELLO_4 + b"\x36\x05\x00\x01t\x00\x01",
+}
+
+
+@pytest.mark.parametrize("words", WRONG_4)
+def test_a_complaint_at_level_4(broker: Broker5, words: str) -> None:
+    with Wire5(broker) as wire:
+        wire.send(WRONG_4[words])
+        if WRONG_4[words].startswith(HELLO_4):
+            assert wire.raw() == peer.connack()
+        assert wire.raw() == b""
+    assert words in _complaint(broker)
+
+
+def test_a_will_at_level_4(broker: Broker5) -> None:
+    with Wire5(broker) as hearer, Wire5(broker) as wire:
+        hearer.connect(b"h")
+        hearer.subscribe(b"will", 1)
+        will = b"\x00\x04will\x00\x04gone"
+        wire.send(b"\x10\x19\x00\x04MQTT\x04\x0e\x00\x00\x00\x01a" + will)
+        assert wire.raw() == peer.connack()
+        wire.close()
+        assert hearer.packet() == Packet("PUBLISH", 1, b"will", b"gone", 1)
 
 
 # Another implementation

@@ -209,3 +209,23 @@ def test_after_an_outage_messages_are_accepted_up_to_inflight(broker: Broker5) -
     broker.restart()
     settled(client)
     assert _payloads(broker) == [b"0", b"1", b"2", b"3"]
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+def test_what_is_accepted_in_an_outage_waits_behind_what_was_in_flight(
+    broker: Broker5, qos: int
+) -> None:
+    _allow(broker, 2)
+    broker.withhold(ACKS)
+    client = online(broker, inflight=6, clean_session=False)
+    client.publish(b"t", b"0", qos)
+    until(broker.keeps_back, client)
+    broker.kill()
+    until(lambda: not client.connected, client)
+    for i in range(1, 6):
+        assert client.publish(b"t", b"%d" % i, qos)
+    broker.restart()
+    until(lambda: client.connected and broker.keeps_back(), client)
+    broker.release()
+    settled(client)  # the broker complains of a third one in flight
+    assert list(dict.fromkeys(_payloads(broker))) == [b"%d" % i for i in range(6)]

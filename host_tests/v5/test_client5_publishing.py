@@ -70,7 +70,7 @@ def test_properties_are_encoded_once_and_used_again(broker: Broker5, qos: int) -
     for i in range(3):
         client.publish(b"t", b"%d" % i, qos, properties=more)
         client.publish(b"t", b"without", qos)
-        client.publish("other", f"{i}", qos, properties=more)
+        client.publish("other", str(i), qos, properties=more)
         arrived(broker, client)
     for packet in broker.onward:
         assert sorted(packet.properties) == (

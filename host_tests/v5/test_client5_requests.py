@@ -63,7 +63,7 @@ def test_each_request_has_its_answer(broker: Broker5, early: bool) -> None:
     assert list(broker.subscriptions(b"asker")) == [b"reply/asker"]
     # The places are free again, and numbers are not used twice.
     for i in range(10):
-        assert client.request("echo", f"{i}", answers[0])
+        assert client.request("echo", str(i), answers[0])
         until(lambda i=i: len(answers[0].seen) == i + 2, client, responder)
     asked = [p for p in named(broker, "PUBLISH") if p.topic == b"echo"]
     assert len({p.properties.first(Id.CORRELATION_DATA) for p in asked}) == 13

@@ -505,6 +505,7 @@ ASKED = {
     ),
     "response information": (0x82, [], Packet("CONNACK", properties=_properties((0x1A, b"")))),
     "AUTH": (0x82, [], Packet("AUTH", code=0x18, properties=_properties((0x15, b"m")))),
+    "AUTH of length 0": (0x82, [], Packet("AUTH")),
     "another method": (
         0x82,
         [(0x15, b"n")],

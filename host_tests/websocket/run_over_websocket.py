@@ -6,7 +6,7 @@ MicroPython.
 
 import sys
 
-from expectations import EXPECTED
+from expectations import expected
 from flatmq.setup import tcp
 from flatmq.stream_websocket import WebSocket
 from scenario_env import Env, start
@@ -20,7 +20,7 @@ class OverWebSocket(Env):
     """An Env whose clients go over WebSocket."""
 
     def __init__(self, options):
-        super().__init__(options, EXPECTED["mosquitto"])
+        super().__init__(options, expected("mosquitto", "4"))
         self.tls = _ZeroMask if options["mask"] == "zero" else None
         if "ca" in options:
             from flatmq.stream_tls import TLS

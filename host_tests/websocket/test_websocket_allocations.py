@@ -5,23 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from listener import mosquitto_with_websockets
 
 import on_device
 from flatmq_tools.broker import Broker
+from flatmq_tools.links import Listening
 
 
 @pytest.fixture(scope="module")
 def listener() -> Iterator[Broker]:
     """A broker whose address is that of its listener for WebSockets."""
-    running, port = mosquitto_with_websockets()
-    with running:
-        yield Broker(running.host, port)
+    with Listening("websocket") as listening:
+        yield Broker(listening.broker.host, listening.port)
 
 
+@pytest.mark.parametrize("version", [4, 5])
 @pytest.mark.parametrize("name", on_device.operations("websocket_broker"))
-def test_with_a_broker(name: str, listener: Broker) -> None:
-    assert on_device.proof("websocket_broker", name, listener) == on_device.NOTHING
+def test_with_a_broker(name: str, version: int, listener: Broker) -> None:
+    seen = on_device.proof("websocket_broker", name, listener, version=version)
+    assert seen == on_device.NOTHING
 
 
 @pytest.mark.parametrize("name", on_device.operations("websocket_scripted"))

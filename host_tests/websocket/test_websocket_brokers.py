@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import certificates
 import pytest
-from listener import mosquitto_with_websockets
 from over_websocket import PYTHONS, run
 
-from flatmq_tools.broker import Broker
+from flatmq_tools.links import Listening
 from flatmq_tools.proxy import Proxy, Rules, Way
 
 SCENARIOS = [
@@ -27,27 +25,24 @@ CUTS = 12
 
 
 @pytest.fixture(scope="module")
-def websockets_broker() -> Iterator[tuple[Broker, int]]:
-    """A broker and its port for WebSockets."""
-    running, port = mosquitto_with_websockets()
-    with running:
-        yield running, port
+def port() -> Iterator[int]:
+    """The port for WebSockets of a broker."""
+    with Listening("websocket") as listening:
+        yield listening.port
 
 
 @pytest.mark.parametrize("mask", ["random", "zero"])
 @pytest.mark.parametrize("python", PYTHONS)
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_scenario(
-    scenario: str, python: str, mask: str, websockets_broker: tuple[Broker, int]
-) -> None:
-    run(python, scenario, websockets_broker[1], mask)
+def test_scenario(scenario: str, python: str, mask: str, port: int) -> None:
+    run(python, scenario, port, mask)
 
 
 @pytest.mark.parametrize("mask", ["random", "zero"])
 @pytest.mark.parametrize("python", PYTHONS)
-def test_byte_by_byte(python: str, mask: str, websockets_broker: tuple[Broker, int]) -> None:
+def test_byte_by_byte(python: str, mask: str, port: int) -> None:
     rules = Rules(Way(trickle=True), Way(trickle=True))
-    with Proxy("127.0.0.1", websockets_broker[1], lambda count: rules) as proxy:
+    with Proxy("127.0.0.1", port, lambda count: rules) as proxy:
         for scenario in ("publish_subscribe.each_qos_to_each", "large.from_a_buffer"):
             run(python, scenario, proxy.port, mask)
 
@@ -67,10 +62,10 @@ def test_each_message_arrives_once_though_connections_are_cut(
     python: str,
     rules: Callable[[int], Rules],
     mask: str,
-    websockets_broker: tuple[Broker, int],
+    port: int,
 ) -> None:
     """In the upgrade, in a header, in a payload: wherever the bytes run out."""
-    with Proxy("127.0.0.1", websockets_broker[1], rules) as proxy:
+    with Proxy("127.0.0.1", port, rules) as proxy:
         losses = run(python, "run_outages.each_message_once", proxy.port, mask)[0]
     assert (
         int(losses.removeprefix("@losses ")) >= CUTS // 2
@@ -78,13 +73,10 @@ def test_each_message_arrives_once_though_connections_are_cut(
 
 
 @pytest.fixture(scope="module")
-def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[int, Path]]:
+def secure() -> Iterator[tuple[int, Path]]:
     """The port of a broker for WebSockets over TLS, and its authority."""
-    folder = tmp_path_factory.mktemp("certificates")
-    certificates.write(folder)
-    running, port = mosquitto_with_websockets(folder)
-    with running:
-        yield port, folder / "ca.der"
+    with Listening("websocket+tls") as listening:
+        yield listening.port, Path(listening.ca)
 
 
 @pytest.mark.parametrize("python", PYTHONS)

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from .router import Subscription
 
 _BUSY = const(4)  # ms between two polls while an acknowledgement is awaited, at most
-_REFUSED = b"\x80"  # in SUBACK
 
 # Raised by a handler so that the client keeps the message: one object, because it must not
 # allocate; of a builtin class, because only these let go of their traceback on a board.
@@ -241,8 +240,8 @@ class Messages:
         if self._client.failed is not None:
             raise self._client.failed
         granted = self.subscription.granted
-        if granted and _REFUSED in granted:
-            raise MQTTError("refused", f"SUBACK: {self.subscription.filters}", 0x80)
+        if granted and max(granted) > 127:
+            raise MQTTError("refused", f"SUBACK: {self.subscription.filters}", max(granted))
         return None
 
     def __aiter__(self) -> "Messages":

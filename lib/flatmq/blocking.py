@@ -38,7 +38,8 @@ def connect(self: "Client", timeout_ms: int = 10000) -> None:
     end = ticks_add(clock.ticks_ms(), timeout_ms)
     while self.state != "online":
         left = ticks_diff(end, clock.ticks_ms())
-        if left <= 0 or (self.error is not last and _final(self.error, last)):
+        # After falling back to 3.1.1 there is no error any more.
+        if left <= 0 or (self.error and self.error is not last and _final(self.error, last)):
             raise self.error or MQTTError("timeout", f"{self.state} after {timeout_ms} ms")
         last = self.error
         self.poll(left)

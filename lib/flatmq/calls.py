@@ -28,6 +28,16 @@ MODULES = {
 }
 
 
+def make(args: tuple, options: dict) -> "Client":
+    """Return a client of the class for its version, with these arguments of `Client`."""
+    if options["version"] in (5, None):
+        # By a computed name: MQTT 5 is a package of its own.
+        return __import__("flatmq." + "v5", None, None, ("new",)).new(args, options)
+    from .client import Client
+
+    return object.__new__(Client)
+
+
 def method(client: "Client | None", name: str, modules: "dict[str, str]" = MODULES) -> "Any":
     """Return the method `name` of a client; without one, the function. AttributeError if there is
     none. `modules` says where they are. A module with a function `bound` is not kept."""

@@ -150,11 +150,12 @@ class Client(Session):
 
     else:
 
-        def __new__(cls, *args, **options):
-            if cls is Client and options.get("version", 4) in (5, None):
-                # By a computed name: MQTT 5 is a package of its own.
-                return __import__("flatmq." + "v5", None, None, ("new",)).new(args, options)
-            return object.__new__(cls)
+        def __new__(kind, *args, **options):  # `cls` would be one more name
+            if kind is Client and options.get("version", 4) != 4:
+                from .calls import make
+
+                return make(args, options)
+            return object.__new__(kind)
 
         def __init__(self, *args, **options):
             from .setup import make

@@ -111,8 +111,8 @@ class Connection:
                 self.lost(e, "resource" if what == "lookup" else "closed", what)
             yield True
 
-    def greet(self, other: "Any" = None) -> None:
-        """Send CONNECT over the stream, and have its answer handled. `other`: see `reading`."""
+    def greet(self, handler: "Any" = None) -> None:
+        """Send CONNECT over the stream, and have its answer handled. `handler`: see `reading`."""
         c = self.client
         hello: Any = c.hello
         if hello is None:
@@ -121,7 +121,7 @@ class Connection:
             hello = hello_of(c.options, True)
         c.state = "greeting"
         c.outgoing = writer.writing(c, self.stream.write, hello)
-        c.incoming = reading(c, self.stream.readinto, self.greeted, other)
+        c.incoming = reading(c, self.stream.readinto, self.greeted, handler)
         c.queued = True
         c.asked = False
 

@@ -131,7 +131,7 @@ class Resend:
         self._alone = -2  # where the message begins that must be settled before the next goes
         self._suspect = -1  # the one that was alone in flight when the peer closed,
         self._strikes = 0  # and how many times in a row
-        self._asked = False  # PINGREQ was sent on this connection
+        self._asked = 0  # PINGREQ on this connection: 1 once it is made, 2 once it has left
 
     def wrapped(self) -> None:
         """The end of the ring has moved to its start."""
@@ -176,7 +176,8 @@ class Resend:
             self.sent = written
         self._mark = s.end
         self._alone = -2
-        self._cut = self._asked = False
+        self._cut = False
+        self._asked = 0
         at = s.tail
         while at != s.end:  # requests: whoever made them puts them in again
             if s.buf[at] & 0xF0 != 0x30:
@@ -190,7 +191,7 @@ class Resend:
         """A connection has failed in a way that says nothing about any message."""
         self._suspect = -1
         self._strikes = 0
-        self._asked = False
+        self._asked = 0
 
     def skip(self) -> None:
         """Move the cursor past what does not go again, to make room while offline."""
@@ -233,8 +234,11 @@ class Resend:
             router = getattr(s, "router", None)
             if router and router.past and router.past.holds():
                 return 0
-            if not self._asked:
-                self._asked = True
+            if self._asked == 1 and s.asked:
+                self._asked = 2
+            if self._asked < 2:
+                # What comes in before PINGREQ has left does not answer it: then another one goes.
+                self._asked = 1
                 s.connection.ping()
             if s.asked:
                 return 0

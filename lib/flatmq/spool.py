@@ -122,7 +122,9 @@ class Spool:
         self._topic: bytes | str | None = None  # what publish was last given,
         self._name = b""  # and the same checked
         # Bytes of topic and payload that fit in a packet, and those that fit in a record too.
-        self._fits = client.size - (6 if client.options["version"] in (3, 4) else 7)
+        # Besides the fixed header: two lengths, and that of the properties in MQTT 5.
+        self._head = 4 if client.options["version"] in (3, 4) else 5
+        self._fits = client.size - 2 - self._head
         for n in (129, 16386, 2097155):  # with more, Remaining Length has another byte
             if client.size > n:
                 self._fits -= 1
@@ -235,7 +237,7 @@ class Spool:
         if n + RECORD > self._segment:
             n += RECORD
             raise ValueError(f"record must be at most segment, {self._segment} bytes, not {n}")
-        self._client.make_room(n + 4)
+        self._client.make_room(n + self._head)
 
     def _direct(self, payload, qos, retain):
         if self._client.state != "online":

@@ -378,25 +378,29 @@ class WebSocket:
     def _closed(self):
         """Answer a Close frame, and have the next read say what it said."""
         text = "WebSocket closed by the peer"
+        code = 0
         if self._size > 1:
             code = self._control[0] << 8 | self._control[1]
             text += f": code {code}"
             if self._size > 2:
                 text += f" {str(bytes(self._control[2 : self._size]))[2:-1]}"
-            self._size = 2
-        else:
-            self._size = 0
         # For the client it is a connection that the peer has closed, as at the end of the stream.
         self._why = OSError(errno.ECONNRESET, text)
-        self._due = _FINAL | _CLOSE
-        self._flush()
+        # Other codes may not be sent, and so not sent back (section 7.4).
+        if self._size and not (1000 <= code < 1004 or 1007 <= code < 1015 or 3000 <= code < 5000):
+            code = _PROTOCOL_ERROR
+        self._close(code)
 
     def _fail(self, code, what):
         """Close the WebSocket for a rule that the peer broke."""
         if not self._why:
             self._why = OSError(f"WebSocket: the peer sent {what}")
-            self._control[0] = code >> 8
-            self._control[1] = code & 255
-            self._size = 2
-            self._due = _FINAL | _CLOSE
-            self._flush()
+            self._close(code)
+
+    def _close(self, code):
+        """Send a Close frame with that code, or with none if it is 0."""
+        self._control[0] = code >> 8
+        self._control[1] = code & 255
+        self._size = 2 if code else 0
+        self._due = _FINAL | _CLOSE
+        self._flush()

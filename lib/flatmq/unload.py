@@ -6,8 +6,9 @@ from .port import MICROPYTHON, collect
 
 # Modules that are imported by others.
 _USERS = {
-    "topic": ("router", "pieces"),
-    "wire": ("pieces", "senml", "stream_uart"),
+    "properties": ("replies", "v5_auth"),
+    "topic": ("router", "pieces", "v5_walk"),
+    "wire": ("pieces", "replies", "senml", "stream_uart", "v5_alias", "v5_auth"),
 }
 
 

@@ -12,9 +12,10 @@ from .session import Session, converted
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
-    from . import replies, v5_alias, v5_methods
+    from . import replies, v5_alias, v5_methods, v5_pieces, v5_subscribing
     from .properties import Properties
     from .router import Router
     from .v5_server import Server
@@ -25,7 +26,7 @@ _MODULES = {
     "authenticate": "v5_methods",
     "disconnect": "v5_methods",
     "drop": "v5_methods",
-    "publish_from": "v5_methods",
+    "publish_from": "v5_pieces",
     "request": "replies",
     "set_credentials": "v5_methods",
     "set_will": "v5_methods",
@@ -77,7 +78,28 @@ class Client5(Client):
     if TYPE_CHECKING:
         alias = v5_alias.alias
         authenticate = v5_methods.authenticate
+        disconnect = v5_methods.disconnect
+        publish_from = v5_pieces.publish_from
         request = replies.request
+        set_will = v5_methods.set_will
+        subscribe = v5_subscribing.subscribe
+
+        def __init__(
+            self,
+            client_id: bytes | str,
+            host: str = "",
+            port: int | None = None,
+            *,
+            version: int | None = 5,
+            session_expiry: int | None = None,
+            user_properties: Any = None,
+            auth: tuple[str, Callable[[bytes | None], bytes]] | None = None,
+            maximum_packet_size: int | None = None,
+            response_topic: bytes | str | None = None,
+            requests: int = 4,
+            **options: Any,  # those of Client
+        ) -> None: ...
+
     else:
 
         def __init__(self, *args, **options):

@@ -39,7 +39,7 @@ class Connection5(Connection):
         self.replies: Any = None  # Replies, once there was a request
         self.aliases = 0  # topic aliases that are in use on this connection
 
-    def greet(self, other: "Any" = None) -> None:
+    def greet(self, handler: "Any" = None) -> None:
         """Send CONNECT over the stream, and have its answer handled."""
         c = self.client
         hello = c.hello
@@ -68,8 +68,6 @@ class Connection5(Connection):
         `end` in the receive buffer. Returns None, LATER, or the rule that it breaks."""
         c = self.client
         if first == 0x40 or first == 0x50 or first == 0x62 or first == 0x70:
-            if c.state != "online":
-                return "CONNACK is not first"
             if first & 0x30 and first != 0x70 and c.answers > c.room:
                 return LATER
             if end - at != 2:
@@ -86,8 +84,6 @@ class Connection5(Connection):
             return self._auth(at, end)
         if first != 0x90 and first != 0xB0:
             return "type or flags"
-        if c.state != "online":
-            return "CONNACK is not first"
         return self._answered(first, at, end)
 
     def acknowledge(self, first: int, pid: int) -> "str | None":
@@ -238,6 +234,7 @@ class Connection5(Connection):
             from .v5_resend import admit
 
             admit(c)
+        self.aliases = 0  # those of the last connection have ended with it
         router: Any = c.router
         if router:
             router.identify(c.server.identifiers)
@@ -271,8 +268,6 @@ class Connection5(Connection):
         """Handle DISCONNECT from the broker (section 3.14): the connection is over."""
         c = self.client
         self.said.stop = self.said.start
-        if not c.open:
-            return "CONNACK is not first"
         code = 0 if at == end else c.rx[at]
         if end - at > 1:
             what = self.properties(at + 1, end, _DISCONNECT)

@@ -25,6 +25,8 @@ def admit(c: "Client5") -> None:
         c.past = Resend5(c)
         if old:  # messages from before a reboot, or disconnect() was called
             c.past.sent = old.sent
+    if c.count > c.quota:
+        c.past.extend()  # what was accepted in the outage has to wait for its turn, too
     without_aliases(c)
     if c.strict or c.max_qos < 2:
         for at, stop in unsent(c):
@@ -52,13 +54,16 @@ def _refused(c, first, size):
     return ""
 
 
-def unsent(c: "Client5", at: int = -1) -> "Iterator[tuple[int, int]]":
-    """Iterate over the packets, from the cursor or from `at` on, that are still to be sent: where
-    each begins and ends. Of messages at QoS 1 and 2 these are all that wait for PUBACK or
-    PUBREC."""
+def _goes_once(first):
+    """Whether a packet that begins so is a request or a QoS 0 message."""
+    return first != _VOID and (first > 0x3F or not first & 6)
+
+
+def unsent(c: "Client5") -> "Iterator[tuple[int, int]]":
+    """Iterate over the packets, from the cursor on, that are still to be sent: where each begins
+    and ends. Of messages at QoS 1 and 2 these are all that wait for PUBACK or PUBREC."""
     sent = c.past.sent
-    if at < 0:
-        at = c.at
+    at = c.at
     while at != c.end:
         if at == c.top and at:
             at = 0
@@ -69,7 +74,7 @@ def unsent(c: "Client5", at: int = -1) -> "Iterator[tuple[int, int]]":
         if at in c.offs:
             if c.waits[c.offs.index(at)] != _PUBCOMP:
                 yield at, stop
-        elif c.buf[at] != _VOID and sent < 0 and (c.buf[at] > 0x3F or not c.buf[at] & 6):
+        elif sent < 0 and _goes_once(c.buf[at]):
             yield at, stop
         at = stop
 
@@ -116,15 +121,29 @@ class Resend5(Resend):
         return n
 
     def _pass(self, at):
-        """Have requests and QoS 0 messages from `at` on leave now."""
+        """Have requests and QoS 0 messages from `at` on leave now. Each poll comes here while a
+        message waits, so this has no iterator, which would be on the heap."""
+        s = self.session
+        sent = self.sent
+        while at != s.end:
+            if at == s.top and at:
+                at = 0
+                continue
+            stop = stop_of(s.buf, at)
+            if at <= sent < stop:
+                sent = -1
+            if sent < 0 and _goes_once(s.buf[at]):
+                self._ahead(at, stop)
+            at = stop
+
+    def _ahead(self, at, stop):
+        """Have the packet from `at` to `stop` leave now."""
         s = self.session
         self.extend()
-        for begin, end in unsent(s, at):
-            if begin not in s.offs:
-                s.urgent.append(bytes(s.buf[begin:end]))
-                if s.buf[begin] < 0x40:
-                    s.pending -= 1
-                s.buf[begin] = _VOID
+        s.urgent.append(bytes(s.buf[at:stop]))
+        if s.buf[at] < 0x40:
+            s.pending -= 1
+        s.buf[at] = _VOID
 
 
 def without_aliases(c: "Client5") -> None:

@@ -3,14 +3,12 @@
 # Imported, a builtin is found at once; else only after a miss in the module.
 from builtins import len
 
-from . import client as clock
 from .port import const
 from .router import Router
 from .v5_walk import View, broken, number
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from typing import Any
 
     from .message import Message
@@ -20,6 +18,7 @@ _PUBLISH = const(16)  # see v5_walk.TABLE
 _IDENTIFIER = const(0x0B)
 _ALIAS = const(0x23)
 _SEEN = const(8)  # see router
+_EMPTY = b"\0"  # no properties
 
 
 class Carried(View):
@@ -44,20 +43,26 @@ class Carried(View):
 class Router5(Router):
     """Handlers by topic filter, and by the identifier that each subscription has if the broker
     supports them. A message that carries identifiers goes to their handlers alone: if a broker
-    sends one copy for each matching filter, each handler is called once."""
+    sends one copy for each matching filter, each handler is called once.
+
+    A broker that keeps the session may send messages with identifiers from before a reboot, when
+    they were those of other subscriptions. So an identifier counts only if the topic name matches
+    its subscription; which that is for a topic name is remembered.
+    """
 
     client: "Client5"
 
     def __init__(self, client: "Client5") -> None:
-        self._handlers: dict[int, Callable[[Message], None]] = {}  # by identifier
+        # For each of the last topic names, the properties that a message had last, with their
+        # length before them, and the handler that got it.
+        self._blocks = [bytearray(_EMPTY) for _ in range(_SEEN + 1)]
+        self._handlers: list[Any] = [None] * (_SEEN + 1)
+        self._place = 0  # of the topic name of the message, if its handler is not known
+        self._body = 0  # where its payload begins, if it is
         Router.__init__(self, client)
         self.message.properties = self.properties = Carried(self.message)
-        # The identifier given out last. In a session that is kept they begin anywhere: messages
-        # may still carry those of an earlier run, which were for other subscriptions.
-        self._last = 0
-        if not client.options["clean_session"]:
-            self._last = clock.random.getrandbits(28)
-        self._tagged = False  # the message carries an identifier that there is
+        self._last = 0  # the identifier given out last
+        self._tagged = False  # the identifiers of the message say who gets it
 
     def identify(self, supported: int) -> None:
         """CONNACK says whether subscriptions may have an identifier: requests that are made from
@@ -79,13 +84,6 @@ class Router5(Router):
             s.head = block({"subscription_identifier": s.identifier})
             unload("properties")
 
-    def forget(self) -> None:
-        """Forget the handlers of the last topic names: the subscriptions have changed."""
-        Router.forget(self)
-        self._handlers.clear()
-        for s in self.subscriptions:
-            self._handlers[s.identifier] = s.handler
-
     def publish(self, first: int, at: int, end: int) -> "str | None":
         """Handle a PUBLISH (section 3.3): see `Router.publish`."""
         m = self.message
@@ -97,7 +95,6 @@ class Router5(Router):
         while m.buf.find(self.names[i], at, end) != at:
             i = i + 1 & _SEEN - 1
             if i == self.last:
-                self._tagged = False
                 i = self.find(at, end, False)
                 break
         if i < 0:
@@ -112,24 +109,57 @@ class Router5(Router):
         end = None  # type: ignore[assignment]
         if not m.buf[at]:
             end = self.routes[i]
-        elif (
-            m.buf[at] == 2
-            and at + 2 < m.end
-            and m.buf[at + 1] == _IDENTIFIER
-            and m.buf[at + 2] < 128
-        ):
-            end = self._handlers.get(m.buf[at + 2])  # type: ignore[assignment]
-        if first < 0x32 and end is not None:
+        elif m.buf.find(self._blocks[i], at, m.end) == at:
+            end = self._handlers[i]
+        if end is None:
+            self._body = 0
+            self._place = i
+        elif first < 0x32:
             m.at = at + 1 + m.buf[at]
             end(m)  # type: ignore[operator]
             self.stats.received += 1
             return None
+        else:
+            self._body = at + 1 + m.buf[at]
         return self.deliver(end)
+
+    def find(self, at: int, end: int, chunks: bool) -> int:
+        """Find the handlers of a topic name: see `Router.find`."""
+        self._tagged = False
+        i = Router.find(self, at, end, chunks)
+        if i >= 0:
+            self._blocks[i][0:] = _EMPTY
+        return i
 
     def number(self) -> "str | None":
         """Read the packet identifier of a message, and its properties."""
         what = Router.number(self)
-        return self.skip() if what is None else what
+        if what is not None:
+            return what
+        if not self._body:
+            return self.skip()
+        self.message.at = self._body
+        return None if self._body <= self.message.end else "property length"
+
+    def _single(self):
+        """Return the handler of the message, None if there is none, or are several."""
+        i = self.next(0, False)
+        if i < 0 or self.next(i + 1, False) >= 0:
+            return None
+        return self.subscriptions[i].handler
+
+    def _remember(self, handler):
+        """Remember who gets a message with this topic name and these properties."""
+        m = self.message
+        at = m.topic_end + 2 if m.qos else m.topic_end
+        if m.buf[at] > 127:  # then their length takes more than one byte
+            return
+        block = self._blocks[self._place]
+        block[0:] = b""  # keeps its memory
+        while at < m.at:
+            block.append(m.buf[at])
+            at += 1
+        self._handlers[self._place] = handler
 
     def skip(self) -> "str | None":
         """Read the properties of the message, which begin at `at`. Returns the rule that they
@@ -156,19 +186,50 @@ class Router5(Router):
         p = self.properties
         p.start = at
         p.stop = self.message.at
+        self._tagged = False
         at = broken(p.buf, at, p.stop, _PUBLISH)
-        if at is None and p.find(_ALIAS):
+        if at is not None:
+            return at
+        # Looking for a byte takes less time than going through the properties.
+        at = p.start
+        if p.buf.find(b"\x23", at, p.stop) >= 0 and p.find(_ALIAS):
             return "topic alias, and none was allowed"
-        self._tagged = at is None and self._tags(0)
-        return at
+        if p.buf.find(b"\x0b", at, p.stop) >= 0:
+            self._tagged = self._decides()
+        return None
 
-    def _tags(self, identifier):
-        """Whether the message carries an identifier; with 0, one of any subscription."""
+    def _decides(self):
+        """Whether the identifiers of the message say who gets it: one of them belongs to a
+        subscription that matches, or they all belong to subscriptions that have ended."""
         p = self.properties
+        ended = False
         at = 0
         while p.find(_IDENTIFIER, at):
             at = number(p.buf, p.at, p.end) >> 2
-            if at == identifier or (not identifier and at in self._handlers):
+            at = self._owner(at)
+            if at is not None:
+                return at
+            ended = True
+            at = p.end
+        return ended
+
+    def _owner(self, identifier):
+        """Return whether the subscription with this identifier matches the message; None if it
+        has ended. One that was never given out, or does not match, is from before a reboot."""
+        i = 0
+        while i < len(self.subscriptions):
+            s = self.subscriptions[i]
+            if s.identifier == identifier:
+                return s.takes(self.message)
+            i += 1
+        return False if identifier > self._last else None
+
+    def _has(self, identifier):
+        """Whether the message carries this identifier."""
+        p = self.properties
+        at = 0
+        while p.find(_IDENTIFIER, at):
+            if number(p.buf, p.at, p.end) >> 2 == identifier:
                 return True
             at = p.end
         return False
@@ -179,16 +240,22 @@ class Router5(Router):
             return Router.next(self, i, chunks)
         while i < len(self.subscriptions):
             s = self.subscriptions[i]
-            if (s.chunks or not chunks) and self._tags(s.identifier):
+            if (s.chunks or not chunks) and self._has(s.identifier) and s.takes(self.message):
                 return i
             i += 1
         return -1
 
     def call(self, chunks: bool) -> bool:
-        """Call the handlers of a message: see `Router.call`."""
-        if chunks and self.large.blind:
-            return False
-        return Router.call(self, chunks)
+        """Call the handlers of a message: see `Router.call`. If there is one, who gets a message
+        with this topic name and these properties is remembered."""
+        if chunks or self.done:
+            return not (chunks and self.large.blind) and Router.call(self, chunks)
+        handler = self._single() if self._tagged else self.routes[self._place]
+        if handler is None:
+            return Router.call(self, False)
+        self._remember(handler)
+        handler(self.message)
+        return True
 
     def begin(self, t: int, have: int) -> "int | str":
         """Begin with a packet larger than the buffer: see `Router.begin`."""

@@ -61,13 +61,18 @@ def subscribe(
     new = Subscription(checked, handler, qos, chunks)
     new.identifier = 0
     new.names = [name(f) for f in checked]
-    if self.level == 5:
-        new.qos |= no_local << 2 | retain_as_published << 3 | retain_handling << 4
-        router.mark(new, self.server.identifiers)
-    kept = [s for s in router.subscriptions if s.filters != new.filters]
+    kept = []
+    for s in router.subscriptions:
+        if s.filters != new.filters:
+            kept.append(s)
+        else:  # messages with its identifier may be on their way
+            new.identifier = s.identifier
     most = self.options["subscriptions"]
     if len(kept) == most:
         raise ValueError(f"subscriptions must be at most {most}: no room for another")
+    if self.level == 5:
+        new.qos |= no_local << 2 | retain_as_published << 3 | retain_handling << 4
+        router.mark(new, self.server.identifiers)
     ask(router, new)
     keep(router, kept)
     router.subscriptions.append(new)

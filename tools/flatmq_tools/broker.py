@@ -82,6 +82,12 @@ class Broker:
         """The process id of a broker that was started here and runs, else None."""
         return None
 
+    @property
+    def status(self) -> int | None:
+        """The exit status of a broker that was started here and has ended by itself, negative for
+        a signal; else None."""
+        return None
+
     def freeze(self) -> None:
         """Stops it with SIGSTOP: connections stay open and nothing is answered (POSIX).
 
@@ -182,10 +188,19 @@ class _Child(Broker):
     def pid(self) -> int | None:
         return self._process.pid if self._process is not None else None
 
+    @property
+    def status(self) -> int | None:
+        return self._process.poll() if self._process is not None else None
+
     def freeze(self) -> None:
         if self._process is None:
             raise BrokerError(f"{self.kind} on {self.address} does not run: cannot freeze it")
         self._process.send_signal(signal.SIGSTOP)
+        # Its threads go on for a moment on a busy machine.
+        _pid, status = os.waitpid(self._process.pid, os.WUNTRACED)
+        if not os.WIFSTOPPED(status):
+            self._process.returncode = os.waitstatus_to_exitcode(status)
+            raise BrokerError(f"{self.kind} on {self.address} has ended: cannot freeze it")
 
     def kill(self) -> None:
         process, self._process = self._process, None
@@ -223,6 +238,7 @@ class _Mosquitto(_Child):
         extra: str,
         where: Path | None,
         output: int | None,
+        acl: str,
     ) -> None:
         program = find_mosquitto()
         if program is None:
@@ -236,6 +252,7 @@ class _Mosquitto(_Child):
         self._users = users
         self._extra = extra
         self._output = output
+        self._acl = acl
         self._guard: subprocess.Popen[bytes] | None = None
 
     def _configure(self) -> None:
@@ -258,6 +275,10 @@ class _Mosquitto(_Child):
                 "autosave_on_changes true",
                 "autosave_interval 1",
             ]
+        if self._acl:
+            rules = self.folder / "acl"
+            rules.write_text(self._acl)
+            lines.append(f"acl_file {rules}")
         config = "\n".join([*lines, self._extra, ""])
         (self.folder / "mosquitto.conf").write_text(config)
 
@@ -309,7 +330,7 @@ class _Mosquitto(_Child):
 class _Embedded(_Child):
     kind = "embedded"
 
-    def __init__(self, port: int, users: Mapping[str, str] | None) -> None:
+    def __init__(self, port: int, users: Mapping[str, str] | None, version: int) -> None:
         if importlib.util.find_spec("iotcore") is None:
             raise BrokerError(
                 "the embedded broker is missing: `pip install iotcore`, or start a broker "
@@ -317,6 +338,7 @@ class _Embedded(_Child):
             )
         super().__init__(port)
         self._users = users
+        self._listener = f"v{version}.1"
 
     def _configure(self) -> None:
         # Left to itself it would listen on every interface.
@@ -328,11 +350,11 @@ class _Embedded(_Child):
             "max_outgoing_packet_count = 200",
             "max_segment_size = 10485760",
             "max_segment_count = 10",
-            "[v4.1]",
+            f"[{self._listener}]",
             'name = "loopback"',
             f'listen = "{LOOPBACK}:{self.port}"',
             "next_connection_delay_ms = 1",
-            "[v4.1.connections]",
+            f"[{self._listener}.connections]",
             "connection_timeout_ms = 60000",
             "max_payload_size = 1048576",
             # As many as mosquitto has unless told otherwise.
@@ -340,7 +362,7 @@ class _Embedded(_Child):
             "dynamic_filters = true",
         ]
         if self._users:
-            lines.append("[v4.1.connections.auth]")
+            lines.append(f"[{self._listener}.connections.auth]")
             lines += [f"{_toml(user)} = {_toml(word)}" for user, word in self._users.items()]
         (self.folder / "rumqttd.toml").write_text("\n".join([*lines, ""]))
 
@@ -372,27 +394,30 @@ def mosquitto(
     extra: str = "",
     where: Path | None = None,
     output: int | None = None,
+    acl: str = "",
 ) -> Broker:
     """Starts mosquitto on loopback and returns once it accepts connections.
 
     port: 0 takes a free one. persistence: sessions and retained messages outlive `kill()`.
     users: name → password; then nobody else gets in. extra: lines for its configuration file,
     for instance "max_inflight_messages 1". where: the folder in which it makes its own. output: a
-    file descriptor that its log goes to; `log()` is empty then. Raises BrokerError when it is
+    file descriptor that its log goes to; `log()` is empty then. acl: lines of its acl_file, such
+    as "topic readwrite #". Raises BrokerError when it is
     missing or ends.
     """
-    broker = _Mosquitto(port, persistence, users, extra, where, output)
+    broker = _Mosquitto(port, persistence, users, extra, where, output, acl)
     broker.start()
     return broker
 
 
-def embedded(*, port: int = 0, users: Mapping[str, str] | None = None) -> Broker:
+def embedded(*, port: int = 0, users: Mapping[str, str] | None = None, version: int = 4) -> Broker:
     """Starts the broker that pip installs (rumqttd, packed by iotcore) in a child process.
 
-    port: 0 takes a free one. users: name → password. Listens on loopback alone and forgets
-    everything when it ends. Raises BrokerError when it is missing or ends.
+    port: 0 takes a free one. users: name → password. version: 4 has a listener for MQTT 3.1.1
+    alone, 5 one for MQTT 5 alone. Listens on loopback alone and forgets everything when it ends.
+    Raises BrokerError when it is missing or ends.
     """
-    broker = _Embedded(port, users)
+    broker = _Embedded(port, users, version)
     broker.start()
     return broker
 

@@ -147,11 +147,17 @@ def soak(
     show_default=True,
     help="Cut a second time after every so many first cuts only.",
 )
-def powercut(results: Path, every: int) -> None:
+@click.option(
+    "--mqtt",
+    type=click.Choice(["3.1.1", "5"]),
+    help="Only cut the power, with clients of this version, and only print the table.",
+)
+def powercut(results: Path, every: int, mqtt: str | None) -> None:
     """Cut the power of a spool at every write to its flash, and measure the wear."""
     from . import powercut as command
 
-    end(lambda: command.main(results, every), command.PowerCutError)
+    version = {"3.1.1": 4, "5": 5}.get(mqtt or "")
+    end(lambda: command.main(results, every, version), command.PowerCutError)
 
 
 @main.command()

@@ -33,7 +33,15 @@ PARTS: dict[str, tuple[str, ...]] = {
     "umqtt": ("umqtt", "umqtt_robust"),
     "websocket": ("stream_websocket",),
     "sas": ("sas",),
-    "mqtt5": ("v5", "properties", "replies", "v5_alias", "v5_methods", "v5_subscribing"),
+    "mqtt5": (
+        "v5",
+        "properties",
+        "replies",
+        "v5_alias",
+        "v5_methods",
+        "v5_pieces",
+        "v5_subscribing",
+    ),
 }
 """For each JSON file, the modules that a program imports besides `flatmq` itself. The modules that
 these import are found. One that is imported by a computed name must be listed here."""

@@ -43,13 +43,14 @@ class Way:
 
     limit: bytes that pass before `then` happens, None for no end; 0 has it happen in place of
     passing the first. delay: seconds that each chunk is held. trickle: every byte is sent by
-    itself.
+    itself. change: called in the proxy's thread with each chunk; what it returns passes instead.
     """
 
     limit: int | None = None
     then: Fault = "cut"
     delay: float = 0
     trickle: bool = False
+    change: Callable[[bytes], bytes] | None = field(default=None, compare=False)
 
 
 @dataclass
@@ -59,12 +60,14 @@ class Rules:
     watch: called in the proxy's thread before each MQTT packet is passed on, with the direction
     and the first byte of the packet; the fault that it returns happens in place of passing it.
     tap: called in the proxy's thread with all that the broker sends, before a fault takes it.
+    idle: seconds after which a link is cut on which neither end has sent anything.
     """
 
     up: Way = field(default_factory=Way)
     down: Way = field(default_factory=Way)
     watch: Watch | None = None
     tap: Tap | None = field(default=None, compare=False)
+    idle: float | None = None
 
 
 class _Packets:
@@ -127,6 +130,7 @@ class _Link:
         self._flowing = asyncio.Event()
         self._flowing.set()
         self.passed = {UP: 0, DOWN: 0}  # bytes so far
+        self._chunks = 0  # that came from either end
         self._packets = {UP: _Packets(), DOWN: _Packets()}
         self._finished: set[Direction] = set()
 
@@ -157,6 +161,8 @@ class _Link:
             self.ended.set()
             return
         self._tasks += [loop.create_task(self._carry(way)) for way in (UP, DOWN)]
+        if self._rules.idle is not None:
+            self._tasks.append(loop.create_task(self._until_idle(self._rules.idle)))
 
     def strike(self, fault: Fault) -> None:
         """Has a fault happen."""
@@ -183,6 +189,13 @@ class _Link:
         while not all(map(_hung_up, self.ends.values())):
             await asyncio.sleep(_LOOK)
         self.ended.set()
+
+    async def _until_idle(self, seconds: float) -> None:
+        before = -1
+        while before != self._chunks:
+            before = self._chunks
+            await asyncio.sleep(seconds)
+        self.strike("cut")
 
     async def _carry(self, way: Direction) -> None:
         try:
@@ -212,6 +225,9 @@ class _Link:
             await self._flowing.wait()  # a stall that has begun meanwhile holds it
             if not data:
                 break
+            self._chunks += 1
+            if behaviour.change:
+                data = behaviour.change(data)
             if self._rules.tap and way == DOWN:
                 self._rules.tap(data)
             fault: Fault | None = None

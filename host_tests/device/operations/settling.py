@@ -37,7 +37,7 @@ def reconnect_after_a_loss(proof):
     link, client = online()
     subscribe(client, link, TOPIC, print)
     puback = packets.puback()
-    suback = packets.Numbered(b"\x90\x03\0\0\0")
+    suback = packets.suback(0)
     while True:
         identifier = client.publish(TOPIC, b"1", 1)
         client.poll()

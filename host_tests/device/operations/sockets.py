@@ -1,5 +1,6 @@
 """The main operations over TCP, with a real broker."""
 
+import packets
 from flatmq import Client
 from flatmq.port import ticks_diff, ticks_ms
 
@@ -12,14 +13,14 @@ class Echo:
     """A client that gets back what it publishes, and its handler: one over TCP unless given."""
 
     def __init__(self, proof, qos, client=None):
-        self.client = client or Client(b"proof", *proof.broker, tx_size=512, rx_size=256)
+        self.client = client or _client(proof)
         self.count = 0
-        subscription = self.client.subscribe(TOPIC, self._take, qos)
+        subscription = self.client.subscribe(TOPIC, self.take, qos)
         self.client.connect(ANSWER_MS)
         while subscription.granted is None:
             self.client.poll(ANSWER_MS)
 
-    def _take(self, message):
+    def take(self, message):
         if message.is_topic(TOPIC) and (message.is_payload(LONG) or message.number() == -1500):
             self.count += 1
 
@@ -35,8 +36,12 @@ class Echo:
         return accepted is not None and self.count == 1
 
 
+def _client(proof):
+    return Client(b"proof", *proof.broker, version=packets.version, tx_size=512, rx_size=256)
+
+
 def _publisher(proof):
-    client = Client(b"proof", *proof.broker, tx_size=512, rx_size=256)
+    client = _client(proof)
     client.connect(ANSWER_MS)
     return client
 

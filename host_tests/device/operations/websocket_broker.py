@@ -1,5 +1,6 @@
 """The main operations over WebSocket, with a broker that listens for it."""
 
+import packets
 from flatmq import Client
 from flatmq.port import ticks_diff, ticks_ms
 from flatmq.setup import tcp
@@ -15,7 +16,8 @@ class _ZeroMask:
 
 def _echo(proof, qos, tls=None):
     link = WebSocket(*proof.broker, tls=tls)
-    return Echo(proof, qos, Client(b"proof", link=link, tx_size=768, rx_size=512))
+    client = Client(b"proof", link=link, version=packets.version, tx_size=768, rx_size=512)
+    return Echo(proof, qos, client)
 
 
 def _rounds(echo, qos):

@@ -126,9 +126,13 @@ class FaultEnv(Env):
 
     def __init__(self, options):
         super().__init__(options)
+        if self.version == 5:
+            # As the modules above: what is loaded when it is needed.
+            for name in ("chunks", "reasons", "resend", "router"):
+                __import__("flatmq.v5_" + name)
         self.over = options["link"]
         self.long = options["long"] == "1"
-        self._tls = None
+        self._way = TCP
         if self.over == "tls":
             from flatmq.stream_tls import TLS
             from flatmq.unload import unload
@@ -136,7 +140,11 @@ class FaultEnv(Env):
             # As after a failed handshake on top of other losses: what is kept of that is kept now.
             __import__("flatmq.stream_tls_errors")
             unload("stream_tls_errors")
-            self._tls = TLS(ca=options["ca"])
+            self._way = TLS(ca=options["ca"]).link
+        elif self.over == "websocket":
+            from flatmq.stream_websocket import WebSocket
+
+            self._way = WebSocket
         self.up = [self.name(b"up/" + q) for q in (b"0", b"1", b"2")]
         self.down = [self.name(b"down/" + q) for q in (b"0", b"1", b"2")]
         self.got = [0, 0, 0]  # messages delivered, by QoS
@@ -158,9 +166,7 @@ class FaultEnv(Env):
 
     def way(self, host, port):
         """A link of the kind that the table names."""
-        if self._tls:
-            return self._tls.link(host, port)
-        return TCP(host, port)
+        return self._way(host, port)
 
     def client(self, name, **options):
         """A client that has not started, on a link that is watched."""

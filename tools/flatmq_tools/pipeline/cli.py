@@ -66,6 +66,22 @@ def pipeline() -> None:
 )
 @click.option("--keepalive", type=click.IntRange(0, 65_535), default=60, show_default=True)
 @click.option(
+    "--mqtt-version",
+    "version",
+    type=click.Choice(["3.1", "3.1.1", "5"]),
+    default="3.1.1",
+    show_default=True,
+    help="The version of MQTT. With 5 the properties of messages land too.",
+)
+@click.option(
+    "--session-expiry",
+    "expiry",
+    type=click.IntRange(0, 0xFFFFFFFF),
+    metavar="SECONDS",
+    help="How long the broker keeps messages while the ingest is away; with --mqtt-version 5.  "
+    "[default: forever]",
+)
+@click.option(
     "--metrics",
     metavar="TOPIC",
     help="Publish counters to TOPIC/telemetry, and TOPIC/status, as a board.",
@@ -75,7 +91,8 @@ def pipeline() -> None:
 def ingest(
     broker: str, target: str, filters: tuple[str, ...], folder: Path, client_id: str, qos: int,
     user: str | None, trust: Trust | None, every: float, limit: int, segment: int,
-    keepalive: int, metrics: str | None, metrics_every: float, seconds: float | None,
+    keepalive: int, version: str, expiry: int | None, metrics: str | None, metrics_every: float,
+    seconds: float | None,
 ) -> None:  # fmt: skip
     """Land what the broker at HOST has for us as Parquet files in TARGET.
 
@@ -87,14 +104,17 @@ def ingest(
     from . import landing as command
     from .ingest import Ingest, IngestError
     from .log import MIB, LogError, Writer
+    from .options import VERSIONS
 
+    if expiry is not None and version != "5":
+        raise click.UsageError("--session-expiry needs --mqtt-version 5")
     try:
         where = address(broker, trust is not None)
         with Writer(folder, limit * MIB, segment * MIB) as log:
             worker = Ingest(
                 log, where, filters, qos, client_id, user=user,
                 password=os.environ.get(PASSWORD) if user else None, keepalive=keepalive,
-                tls=trust,
+                tls=trust, version=VERSIONS[version], session_expiry=expiry,
             )  # fmt: skip
             command.main(
                 worker, target, every_s=every, metrics=metrics, metrics_s=metrics_every,

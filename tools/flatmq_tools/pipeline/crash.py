@@ -283,7 +283,7 @@ def last_words(log: str) -> int | None:
 class _Stage:
     """Everything that a run needs, in one folder."""
 
-    def __init__(self, folder: Path, kills: Iterable[str], trigger: float) -> None:
+    def __init__(self, folder: Path, kills: Iterable[str], trigger: float, version: str) -> None:
         kills = set(kills)
         self.folder = folder
         self.out = folder / "out"
@@ -303,10 +303,12 @@ class _Stage:
                 self.ingest = self._program(
                     "ingest", self.broker.address, str(folder / "landed"),
                     "--log", str(folder / "log"), "--filter", "dev/#", "--every", "0.5",
+                    "--mqtt-version", version,
                 )  # fmt: skip
                 fed = ["--landed", str(folder / "landed")]
             else:
                 fed = ["--broker", self.broker.address, "--filter", "dev/#"]
+                fed += ["--option", f"mqttVersion={version}"]
             self.driver = self._program(
                 "run", str(self.out), *fed, "--job", "raw", "--job", "measurements", "--delta",
                 "--trigger", str(trigger), "--conf", _JAVA,
@@ -415,6 +417,7 @@ def run(
     *,
     trigger: float = 0.5,
     seed: int | None = None,
+    version: str = "3.1.1",
     on_kill: Callable[[], None] = lambda: None,
 ) -> Result:
     """Publishes so many messages, kills these parts in their order, and counts.
@@ -423,12 +426,13 @@ def run(
     spark    reads the tables at the end
     trigger  s between two batches
     seed     of the moments of the kills
+    version  of MQTT, that of what receives: "3.1.1" or "5"
     CrashError when something does not start, go on or end; BrokerError.
     """
     moments = random.Random(seed)
     since = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="flatmq-crash-") as folder:
-        stage = _Stage(Path(folder), kills, trigger)
+        stage = _Stage(Path(folder), kills, trigger, version)
         try:
             for number, part in enumerate(kills):
                 # The kills are spread over the messages.

@@ -11,10 +11,11 @@ from typing import Any
 
 from flatmq import MQTTError
 from flatmq.router import Subscription
+from flatmq.v5_reasons import text
 
 from ..trust import Trust
 from .log import Writer
-from .receive import BulkClient
+from .receive import BulkClient, BulkClient5
 
 TURN_MS = 100  # a turn of a thread waits this long, at most
 _TX_SIZE = 1 << 20  # bytes: a SUBSCRIBE has all filters in one packet
@@ -35,8 +36,11 @@ class Ingest:
     client_id      the name of the session in which the broker keeps messages while the ingest is
                    away: the same after a restart, and used by nobody else; by default it is made
                    from the log's id
-    user, password, keepalive (s), version, timeout (s): as for `flatmq.Client`
+    user, password, keepalive (s), timeout (s): as for `flatmq.Client`
+    version        4 for MQTT 3.1.1, 3 for 3.1, 5 for MQTT 5
     clean_session  True: the broker keeps nothing while the ingest is away
+    session_expiry s for which the broker keeps messages while the ingest is away, 0 to
+                   4,294,967,295, which is forever; None for forever. Only in MQTT 5
     tls            how the broker is verified; None for no TLS
     delay_ms       how long a message waits for others to share its sync, at most
     link           replaces host and port: see `flatmq.Client`
@@ -58,6 +62,7 @@ class Ingest:
         password: str | None = None,
         keepalive: int = 60,
         clean_session: bool = False,
+        session_expiry: int | None = None,
         version: int = 4,
         timeout: int = 10,
         tls: Trust | None = None,
@@ -73,7 +78,13 @@ class Ingest:
         if link is None and tls is not None:
             link = tls.link(*broker)
         options.setdefault("tx_size", _TX_SIZE)
-        self.client = BulkClient(
+        kind = BulkClient
+        if version == 5:
+            kind = BulkClient5
+            options["session_expiry"] = session_expiry
+        elif session_expiry is not None:
+            raise ValueError(f"session_expiry must be None in MQTT 3.1.1, not {session_expiry!r}")
+        self.client = kind(
             log, self.client_id, *broker, user=user, password=password, keepalive=keepalive,
             clean_session=clean_session, version=version, timeout=timeout, delay_ms=delay_ms,
             link=link, forgotten=self._forgotten, **options,
@@ -129,6 +140,15 @@ class Ingest:
         return self.client.error
 
     @property
+    def session_expiry(self) -> int | None:
+        """Seconds for which the broker keeps the session after this connection, as it has said;
+        None if it has said nothing, or the version of MQTT is not 5."""
+        client = self.client
+        if not isinstance(client, BulkClient5) or client.server.session_expiry < 0:
+            return None
+        return client.server.session_expiry
+
+    @property
     def subscribed(self) -> bool:
         """Whether the broker has granted the filters, in this session."""
         return self.connected and self._remembered
@@ -159,7 +179,11 @@ class Ingest:
         return moved
 
     def _granted(self, granted: bytes) -> None:
-        refused = [f for f, code in zip(self.filters, granted, strict=True) if code == 0x80]
+        refused = [
+            f if code == 0x80 else f"{f} ({text('SUBACK', code)})"
+            for f, code in zip(self.filters, granted, strict=True)
+            if code >= 0x80
+        ]
         if refused:
             raise IngestError(
                 f"the broker at {self.broker[0]}:{self.broker[1]} refuses to subscribe "

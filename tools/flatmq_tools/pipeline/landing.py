@@ -146,10 +146,14 @@ class Service:
         if ingest.log.full:
             return f"the log in {ingest.log.folder} is full: the broker has to wait"
         if ingest.subscribed:
-            return f"receiving from {where} into {self.landing.target}"
+            expiry = ingest.session_expiry
+            kept = "" if expiry is None else f"; the broker keeps the session for {expiry:,} s"
+            return f"receiving from {where} into {self.landing.target}{kept}"
         if ingest.connected:
             return f"subscribing at {where}"
         error = ingest.error
+        if error and error.kind == "protocol":
+            return f"{where} broke a rule, so the ingest reconnects: {error.detail}"
         return f"no connection to {where}: {error.detail}" if error else f"connecting to {where}"
 
     def _say(self, text: str) -> None:

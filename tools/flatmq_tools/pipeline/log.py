@@ -1,11 +1,15 @@
 """Where do messages wait between the broker and the tables? In a folder of append-only segments.
 
 A segment is a file named by the offset of its first message: `00000000000000001200.log`. In it
-records follow each other, each a batch of PUBLISH packets (3.1.1 section 3.3) as they came from
-the wire, behind a header of 32 bytes, little-endian:
+records follow each other, each a batch of PUBLISH packets as they came from the wire, behind a
+header of 32 bytes, little-endian:
 
     magic, 4 B | first offset, u64 | messages, u32 | received, u64, us since 1970 |
     size of the body, u32, B | CRC, u32
+
+The magic says what the packets are: `fMQ1` of MQTT 3.1.1 (section 3.3), `fMQ5` of MQTT 5, which
+have properties. A log may have records of both. One that has the latter must not be opened to
+write by a flatmq that does not know them: it would take the first of them as torn.
 
 The CRC-32 is over the 28 bytes before it and the body. Offsets count messages from 0 and never
 repeat. What was not synced when the machine went down may be torn: opening the log to write cuts
@@ -32,9 +36,12 @@ import pyarrow as pa
 
 from flatmq.wire import get_length
 
+from . import carried
+
 MIB = 1 << 20
 SUFFIX = ".log"
-MAGIC = b"fMQ1"
+_MAGICS = {b"fMQ1": 4, b"fMQ5": 5}  # the version of MQTT as CONNECT has it
+_BY_VERSION = {3: b"fMQ1", 4: b"fMQ1", 5: b"fMQ5"}
 _HEAD = struct.Struct("<4sQIQI")
 _CRC = struct.Struct("<I")
 HEADER = _HEAD.size + _CRC.size  # 32 bytes
@@ -48,6 +55,7 @@ SCHEMA = pa.schema(
         ("retain", pa.bool_()),
         ("dup", pa.bool_()),
         ("offset", pa.int64()),
+        *((name, kind) for name, (_, kind) in carried.COLUMNS.items()),
     ]
 )
 """The columns of a message, here and in every table that is made of them."""
@@ -81,6 +89,8 @@ class Record(NamedTuple):
     """When they were received, in us since 1970, UTC."""
     size: int
     """Of its body, in bytes."""
+    version: int = 4
+    """Of MQTT: in 5 its packets have properties."""
 
     @property
     def end(self) -> int:
@@ -123,13 +133,14 @@ def _records(file: BinaryIO, first: int, check: bool = True) -> Iterator[Record]
         if len(head) < HEADER:
             return
         magic, offset, count, time_us, size = _HEAD.unpack_from(head)
-        if magic != MAGIC or offset != first or not count:
+        version = _MAGICS.get(magic)
+        if version is None or offset != first or not count:
             return
         if check:
             body = file.read(size)
             if len(body) < size or not _is_whole(head, body):
                 return
-        yield Record(at, first, count, time_us, size)
+        yield Record(at, first, count, time_us, size, version)
         first += count
         at += HEADER + size
 
@@ -271,12 +282,13 @@ class Writer:
         """The offset of the oldest message that is kept."""
         return self._segments[0].first
 
-    def append(self, body: Any, count: int, time_us: int) -> int:
-        """Append `count` PUBLISH packets, `body` (bytes-like), received at `time_us` (us since
-        1970). Returns the offset of the first. OSError when the disk takes it not, or not all
-        of it; then nothing was appended. It lasts after the next `sync`."""
+    def append(self, body: Any, count: int, time_us: int, version: int = 4) -> int:
+        """Append `count` PUBLISH packets of that version of MQTT, `body` (bytes-like), received at
+        `time_us` (us since 1970). Returns the offset of the first. Raises OSError if the write
+        fails or is short; nothing is appended then. The record is durable after the next
+        `sync`."""
         first = self.next_offset
-        head = _HEAD.pack(MAGIC, first, count, time_us, len(body))
+        head = _HEAD.pack(_BY_VERSION[version], first, count, time_us, len(body))
         head += _CRC.pack(zlib.crc32(body, zlib.crc32(head)))
         size = len(head) + len(body)
         with self._guard:
@@ -395,11 +407,14 @@ class _Columns:
 
     def __init__(self) -> None:
         self._names = _Names()
+        self._read = carried.Read()
         self._clear()
 
     def _clear(self) -> None:
         self._topics: list[str] = []
         self._payloads: list[bytes] = []
+        self._carried: list[carried.Values] = []
+        self._bare = True  # no message has properties
         self._firsts = bytearray()
         self._times = array.array("q")
         self._offsets = array.array("q")
@@ -412,6 +427,8 @@ class _Columns:
         """Add those messages of a record that lie from offset `start` up to `end`."""
         names = self._names
         topics, payloads, firsts = [], [], bytearray()
+        blocks: list[carried.Values] = []
+        walks = record.version == 5
         at, have = 0, len(body)
         while at < have:
             first = body[at]
@@ -426,12 +443,23 @@ class _Columns:
             e = t + (body[at] << 8 | body[at + 1])
             at += n
             topics.append(names[body[t:e]])
-            payloads.append(body[e + 2 if first & 6 else e : at])
+            if first & 6:
+                e += 2
+            if walks:
+                if body[e]:
+                    b, e = carried.end_of(body, e, at)
+                    blocks.append(self._read[body[b:e]])
+                else:
+                    e += 1
+                    blocks.append(carried.NOTHING)
+            payloads.append(body[e:at])
             firsts.append(first)
         cut = slice(max(0, start - record.first), max(0, end - record.first))
         offsets = range(record.first, record.next)[cut]
         self._topics += topics[cut]
         self._payloads += payloads[cut]
+        self._carried += blocks[cut] if walks else [carried.NOTHING] * len(offsets)
+        self._bare = self._bare and not walks
         self._firsts += firsts[cut]
         self._times.extend(array.array("q", [record.time_us]) * len(offsets))
         self._offsets.extend(offsets)
@@ -449,6 +477,7 @@ class _Columns:
             _RETAIN.take(firsts),
             _DUP.take(firsts),
             pa.Array.from_buffers(pa.int64(), n, [None, pa.py_buffer(self._offsets)]),
+            *(carried.nulls(n) if self._bare else carried.arrays(self._carried)),
         ]
         self._clear()
         return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)

@@ -29,6 +29,7 @@ KEEP_ALIVE = 60  # s
 TIMEOUT = 30  # s
 LOG_LIMIT = 4 << 30  # bytes
 QUIET = 2_000  # ms
+FOREVER = 0xFFFFFFFF  # of sessionExpiry
 MOST = (1 << 63) - 1
 
 
@@ -69,8 +70,10 @@ class Settings:
     """s"""
     timeout: int
     """s"""
+    session_expiry: int | None
+    """s for which the broker keeps the session, in MQTT 5; None: forever"""
     version: int
-    """4 for MQTT 3.1.1, 3 for 3.1"""
+    """4 for MQTT 3.1.1, 3 for 3.1, 5 for MQTT 5"""
     tls: Tls | None = field(repr=False)
     max_offsets: int | None
     """Messages in a batch; None: all that there are."""
@@ -105,7 +108,12 @@ OPTIONS: dict[str, tuple[tuple[str, ...], str]] = {
     "logLimit": ((), f"bytes of the log, above which nothing is received; {LOG_LIMIT}"),
     "keepAlive": ((), f"s, 0 to 65,535, 0 turns it off; {KEEP_ALIVE}"),
     "connectionTimeout": ((), f"s, 0 to 65,535, 0 for the longest; {TIMEOUT}"),
-    "mqttVersion": ((), "4 or 3.1.1, 3 or 3.1, 0 for the default; 4"),
+    "mqttVersion": ((), "5, 4 or 3.1.1, 3 or 3.1, 0 for the default; 4"),
+    "sessionExpiry": (
+        (),
+        "s for which the broker keeps messages while the query is away, with mqttVersion 5: 0 to "
+        f"{FOREVER}, which is forever; forever",
+    ),
     "maxOffsetsPerTrigger": (("maxRowsPerTrigger",), "messages in a batch at the most; all"),
     "minPartitions": ((), "parts in which a batch is read at the least; by its size"),
     "quietMs": ((), f"`read` ends when nothing came for so many ms; {QUIET}"),
@@ -134,7 +142,8 @@ WITHOUT_MEANING = {
 }
 
 _SCHEMES = {"tcp": False, "mqtt": False, "ssl": True, "tls": True, "mqtts": True}
-_VERSIONS = {"0": 4, "4": 4, "3.1.1": 4, "3": 3, "3.1": 3}
+VERSIONS = {"0": 4, "5": 5, "5.0": 5, "4": 4, "3.1.1": 4, "3": 3, "3.1": 3}
+"""The version in CONNECT, by what mqttVersion may be."""
 _YES = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
 _BY_NAME = {alias.lower(): name for name, (more, _) in OPTIONS.items() for alias in (name, *more)}
@@ -316,10 +325,10 @@ class _Told:
         if password is not None and user is None:
             raise OptionError("username is missing: MQTT has no password without one")
         version = self._told.get("mqttVersion", "4").strip()
-        if version not in _VERSIONS:
-            raise self._bad("mqttVersion", "4 (3.1.1), 3 (3.1) or 0 (the default, 4)")
+        if version not in VERSIONS:
+            raise self._bad("mqttVersion", "5, 4 (3.1.1), 3 (3.1) or 0 (the default, 4)")
         client_id = self._told.get("clientId", "")
-        most = 65535 if _VERSIONS[version] == 4 else 23
+        most = 23 if VERSIONS[version] == 3 else 65535
         if "clientId" in self._told and not 1 <= len(client_id.encode()) <= most:
             raise self._bad("clientId", f"1 to {most} bytes")
         tls_files = Tls(
@@ -349,7 +358,8 @@ class _Told:
             folder=self._folder(host, port, user, filters, client_id),
             keep_alive=self._number("keepAlive", KEEP_ALIVE, 0, 65535),
             timeout=self._number("connectionTimeout", TIMEOUT, 0, 65535) or 65535,
-            version=_VERSIONS[version],
+            session_expiry=self._expiry(VERSIONS[version]),
+            version=VERSIONS[version],
             tls=tls_files if tls else None,
             max_offsets=max_offsets or None,
             min_partitions=self._number("minPartitions", 0, 1, 10_000),
@@ -357,6 +367,15 @@ class _Told:
             quiet=self._number("quietMs", QUIET, 1, 86_400_000),
             remarks=remarks,
         )
+
+    def _expiry(self, version: int) -> int | None:
+        if "sessionExpiry" not in self._told:
+            return None
+        if version != 5:
+            raise self._bad("sessionExpiry", "needs mqttVersion 5")
+        if self._flag("cleanSession", False):
+            raise self._bad("sessionExpiry", "with cleanSession the broker keeps nothing")
+        return self._number("sessionExpiry", FOREVER, 0, FOREVER)
 
     def _folder(self, *known: object) -> Path:
         told = self._told.get("localStorage")

@@ -16,8 +16,11 @@ from flatmq import Client
 from flatmq.message import Message
 from flatmq.router import Subscription
 from flatmq.topic import is_name
+from flatmq.v5 import Client5
+from flatmq.v5_router import Router5
 from flatmq.wire import get_length, put_length
 
+from .carried import Checked, end_of
 from .log import Writer
 
 CHUNK = 256 * 1024  # bytes per read, at most
@@ -126,6 +129,9 @@ class BulkClient(Client):
     `poll` raises its OSError before anything is acknowledged; the next call tries again.
     """
 
+    mqtt = 4
+    """The version of MQTT whose packets go to the log; 4 also for 3.1, which has the same."""
+
     def __init__(
         self,
         log: Writer,
@@ -150,7 +156,8 @@ class BulkClient(Client):
         """Messages appended since the client was made."""
         self._forgotten = forgotten
         self._delay_ns = delay_ms * 1_000_000
-        self._valid: set[bytes] = set()  # topic names
+        self._valid: set[bytes] = set()  # topic names,
+        self._carried = Checked()  # and properties
         self._data: bytes | None = None  # a copy of what is to be parsed, and two bytes more,
         self._base = 0  # and where in the buffer it begins
         self._since = 0  # ns: when the oldest of what is not synced came, 0 if all is synced;
@@ -180,12 +187,12 @@ class BulkClient(Client):
             self._answers_may_leave(None)
         return moved
 
-    def disconnect(self, timeout_ms: int = 1000) -> bool:
+    def disconnect(self, timeout_ms: int = 1000, *args: Any, **more: Any) -> bool:
         """As `Client.disconnect`. Does not stop at a log that is full: what comes in now is not
         acknowledged."""
         self._leaving = True
         try:
-            return super().disconnect(timeout_ms)
+            return super().disconnect(timeout_ms, *args, **more)
         finally:
             self._leaving = False
 
@@ -195,9 +202,11 @@ class BulkClient(Client):
         handler: Callable[[Message], None] | None = None,
         qos: int = 0,
         chunks: bool = True,
+        *args: Any,
+        **more: Any,
     ) -> Subscription:
         """As `Client.subscribe`, but messages go to the log and not to the `handler`."""
-        new = super().subscribe(filters, handler or self._take, qos, chunks)
+        new = super().subscribe(filters, handler or self._take, qos, chunks, *args, **more)
         new.names = [b""] * len(new.filters)  # matches no topic name: all go to on_message
         return new
 
@@ -225,7 +234,7 @@ class BulkClient(Client):
         return True
 
     def _append(self, body: Any, count: int, answers: int) -> None:
-        self.log.append(body, count, time.time_ns() // 1000)
+        self.log.append(body, count, time.time_ns() // 1000, self.mqtt)
         self.messages += count
         self._unsynced += len(body)
         self._unanswered += answers
@@ -243,8 +252,11 @@ class BulkClient(Client):
         start = at = at - self._base
         way = _WAY
         valid = self._valid
+        walks = self.mqtt == 5
+        carried = self._carried
         pids: list[bytes] = []
         hold = pids.append
+        broken = False
         count = 0
         while at < have:
             number = way[data[at]]
@@ -273,6 +285,15 @@ class BulkClient(Client):
                 if len(valid) >= _NAMES:
                     valid.clear()
                 valid.add(name)
+            if walks:
+                p = e + number
+                if p >= end:
+                    break
+                if data[p]:
+                    p, n = end_of(data, p, end)
+                    if not p or (data[p:n] not in carried and not carried.takes(data[p:n])):
+                        broken = True
+                        break
             if number:
                 pid = data[e : e + 2]
                 if pid == b"\0\0":
@@ -286,6 +307,11 @@ class BulkClient(Client):
             if pids:
                 queued = self.queue(b"\x40\2" + b"\x40\2".join(pids))
                 assert queued
+        if broken:
+            # The client is about to end the connection. What came before is acknowledged now, or
+            # a broker that sends the broken message again would send all of it again, each time.
+            self.commit()
+            self.flush()
         return self._base + at
 
     def _take(self, m: Message) -> None:
@@ -300,6 +326,7 @@ class BulkClient(Client):
             head = len(name).to_bytes(2, "big") + name
             if m.qos:
                 head += m.id.to_bytes(2, "big")
+            head += self._block(m)
             self._piecemeal = self._header(m, len(head) + m.size) + head
             self._head = len(self._piecemeal)
         # If appending failed, the last piece comes again.
@@ -309,9 +336,47 @@ class BulkClient(Client):
             self._append(bytes(self._piecemeal), 1, answers)
             self._piecemeal = bytearray()
 
+    def _block(self, m: Message) -> bytes:
+        """Return the properties of a message that comes in pieces, with their length."""
+        return b""
+
     @staticmethod
     def _header(m: Message, n: int) -> bytearray:
         """Return the fixed header of a message whose packet has `n` more bytes."""
         header = bytearray(5)
         header[0] = m.first
         return header[: put_length(header, 1, n)]
+
+
+class _Router(Router5):
+    """Subscriptions without an identifier: it would come with each message, and all of them go to
+    the log."""
+
+    def mark(self, s: Any, supported: int) -> None:
+        """Have a request carry no identifier. 0 stands for none: no message has it."""
+        s.identifier = 0
+        s.head = b"\0"
+
+
+class BulkClient5(BulkClient, Client5):
+    """The same in MQTT 5, with the arguments that `v5.Client5` has besides: the packets in the log
+    have properties.
+
+    A packet whose properties break a rule goes the client's ordinary way, which ends the
+    connection with the reason. A message whose properties are larger than `rx_size` is
+    acknowledged, not kept, and counted in `stats.skipped`.
+    """
+
+    mqtt = 5
+
+    def load(self) -> Router5:
+        """Return the receiving half."""
+        if not self.router:
+            self.router = _Router(self)
+        return super().load()  # type: ignore[return-value]
+
+    def _block(self, m: Message) -> bytes:
+        found = m.properties
+        size = bytearray(4)
+        n = put_length(size, 0, found.stop - found.start)
+        return bytes(size[:n] + found.buf[found.start : found.stop])

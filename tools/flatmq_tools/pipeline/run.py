@@ -60,6 +60,9 @@ _FOREVER = "36500d"  # a file that is older than others is a batch like any othe
 _REMOVED = "30d"  # for which the name of a file is known, where they are removed
 
 _MESSAGE = ", ".join(f"`{name}` {kind}" for name, kind in columns.MESSAGE.items())
+_LANDED = ", ".join(
+    f"`{name}` {kind}" for name, kind in {**columns.MESSAGE, **columns.CARRIED}.items()
+)
 
 
 class RunError(RuntimeError):
@@ -156,7 +159,7 @@ class Run:
     def _files(self, folder: str) -> DataFrame:
         clean = self._plan.clean
         reader = (
-            self._spark.readStream.schema(_MESSAGE)
+            self._spark.readStream.schema(_LANDED)
             .option("maxBytesPerTrigger", _BYTES)
             .option("maxFileAge", _REMOVED if clean else _FOREVER)
             .option("cleanSource", "delete" if clean else "off")
@@ -169,7 +172,9 @@ class Run:
     def _sinks(self, name: str) -> list[sinks.Sink]:
         found: list[sinks.Sink] = [sinks.Parquet(self._plan.out / name)]
         if self._plan.delta:
-            found.append(sinks.Delta(self._plan.out / "delta" / name))
+            # A table raw of an earlier version lacks the properties of MQTT 5.
+            more = name == "raw"
+            found.append(sinks.Delta(self._plan.out / "delta" / name, add_columns=more))
         return found
 
     # While they run

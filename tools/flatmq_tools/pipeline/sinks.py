@@ -10,7 +10,7 @@ import json
 import uuid
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -102,10 +102,19 @@ class Delta:
 
     folder            a path, or a URL that deltalake knows
     storage_options   what deltalake wants for that
+    add_columns       True: a table gets the columns that it lacks, null in the rows it has; else
+                      a batch with others is refused
     """
 
-    def __init__(self, folder: str | Path, storage_options: dict[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        folder: str | Path,
+        storage_options: dict[str, str] | None = None,
+        *,
+        add_columns: bool = False,
+    ) -> None:
         self.folder = str(folder)
+        self._mode: Literal["merge"] | None = "merge" if add_columns else None
         self._storage = storage_options
 
     def has(self, query: str, batch_id: int, spark: SparkSession) -> bool:
@@ -124,6 +133,7 @@ class Delta:
             self.folder,
             _table(rows),
             mode="append",
+            schema_mode=self._mode,
             storage_options=self._storage,
             commit_properties=CommitProperties(app_transactions=[Transaction(query, batch_id)]),
         )

@@ -44,8 +44,9 @@ LOCK_PATIENCE = 10.0  # s for the process before this one to let go of the log
 _SEGMENT = 64 * log.MIB
 _STEP = 50  # ms that the receiving thread waits for bytes before it looks around
 # CONNACK return codes (section 3.2.2.3) that another try will not change: the version, the client
-# identifier, the user or password, no right.
-_FOR_GOOD = (1, 2, 4, 5)
+# identifier, the user or password, no right. In MQTT 5 reason codes (section 3.2.2.2): these, what
+# CONNECT has, and another server.
+_FOR_GOOD = (1, 2, 4, 5, *b"\x81\x82\x84\x85\x86\x87\x8a\x8c\x90\x95\x99\x9a\x9b\x9c\x9d")
 _STOP = 8.0  # s that the receiving thread may take to stop, less than LOCK_PATIENCE
 _ROWS = 20_000  # of a partition, at least, unless minPartitions says otherwise
 
@@ -265,7 +266,7 @@ class Receiver:
         self, settings: Settings, ingest: Callable[[Settings, log.Writer], Any] | None = None
     ) -> None:
         for remark in settings.remarks:
-            print(f"mqtt: {remark}", file=sys.stderr, flush=True)
+            self._say(remark)
         self._settings = settings
         self.writer = _opened(settings)
         self._ending = threading.Event()
@@ -280,15 +281,24 @@ class Receiver:
 
     def _run(self) -> None:
         parent = os.getppid()
+        said = None
         try:
             self._ingest.start()
             while not self._ending.is_set():
                 self._ingest.poll(_STEP)
+                error = self._ingest.error  # None again once a connection is accepted
+                if error is not said and error is not None and error.kind == "protocol":
+                    self._say(f"the broker broke a rule, so the client reconnects: {error.detail}")
+                said = error
                 if os.getppid() != parent:  # the JVM was killed, and nobody will read this
                     os._exit(1)
             self._ingest.stop()
         except BaseException as error:
             self._failed = error
+
+    @staticmethod
+    def _say(text: str) -> None:
+        print(f"mqtt: {text}", file=sys.stderr, flush=True)
 
     def synced(self) -> int:
         """The offset after the last message that is on the disk. SourceError when receiving has
@@ -349,6 +359,7 @@ def _ingest(settings: Settings, writer: log.Writer) -> Ingest:
             settings.qos,
             settings.client_id,
             clean_session=settings.clean_session,
+            session_expiry=settings.session_expiry,
             user=settings.username,
             password=settings.password,
             keepalive=settings.keep_alive,

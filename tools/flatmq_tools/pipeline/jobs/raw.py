@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pyspark.sql import DataFrame
 
-from .columns import messages
+from .columns import whole
 
 
 def raw(frame: DataFrame) -> DataFrame:
     """Every message as it was received, of a batch or a stream. What the broker delivered twice
     is there twice, with an offset each: `health` counts it. ColumnsError."""
-    return messages(frame)
+    return whole(frame)

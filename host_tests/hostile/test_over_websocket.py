@@ -1,0 +1,70 @@
+"""What the client bears over TCP it bears over WebSocket, and frames that are spoilt, too."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+import pytest
+
+import chance
+import corpus
+import framed
+import mutants
+import search
+from conftest import ROOT
+from test_corpus import HERE, run
+
+CASES = corpus.load()
+BY_CHANCE = 200
+SEED = 7
+PACKETS = 3000  # in which each fault is found
+
+
+def test_the_kept_cases_pass_over_websocket() -> None:
+    for name, data in CASES.items():
+        with search.watched():
+            try:
+                search.judge(data, search.oracle_of(data), "websocket")
+            except (Exception, search.drive.Stuck) as e:
+                raise AssertionError(name) from e
+
+
+def test_cases_by_chance_pass_over_websocket() -> None:
+    """In each of the three ways, and with pings, frames and upgrades that are spoilt."""
+    total: chance.Counts = chance.Counter()
+    for case in itertools.islice(chance.made(SEED), BY_CHANCE):
+        total += chance.judge(case, "websocket")
+    assert total["cases"] == BY_CHANCE
+    assert all(total[name] for name in chance.COUNTED["websocket"]), total
+
+
+def test_micropython_does_the_same_over_websocket_and_holds_no_more() -> None:
+    assert chance.compare(list(CASES.values()), "websocket") == []
+
+
+def test_the_way_of_a_case_is_its_own() -> None:
+    ways = [framed.way_of(data) for data in CASES.values()]
+    assert set(ways) == {framed.STEADY, framed.LOOSE, framed.HOSTILE}
+
+
+def fuzzed(library: Path) -> tuple[int, str]:
+    """Exit status and output of a short run with the client that lies there."""
+    done = run(
+        library,
+        *(str(HERE / "chance.py"), "--link", "websocket", "--packets", str(PACKETS)),
+        *("--device", "0", "--processes", "1", "--seed", str(SEED)),
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("name", mutants.BELOW)
+def test_a_websocket_with_a_fault_is_found(name: str, tmp_path: Path) -> None:
+    status, said = fuzzed(mutants.make(name, tmp_path))
+    assert status == 1, said
+    assert "--link websocket --case HEX" in said, said
+
+
+def test_a_websocket_without_a_fault_passes() -> None:
+    status, said = fuzzed(ROOT / "lib")
+    assert status == 0, said
