@@ -221,6 +221,9 @@ class Connection5(Connection):
         self.interval = c.options["keepalive"] * 750 or _NEVER
         if c.server.keep_alive >= 0:
             self.interval = c.server.keep_alive * 750 or _NEVER
+        if c.open is None:  # memory was short when the last connection ended
+            self._keep()
+            writer.lost(c)
         most = c.server.maximum_packet_size
         c.strict = not c.server.retain or 0 < most < c.size
         c.max_qos = min(c.options["max_qos"], c.server.max_qos)
@@ -317,13 +320,10 @@ class Connection5(Connection):
         if (kind == "protocol" or kind == "resource") and self.stream and error is None:
             self._say_why(what)
         aliases = self.aliases
-        if c.open and c.pending and not c.past:
-            try:
-                from .v5_resend import Resend5
-
-                c.past = Resend5(c)
-            except Exception:  # no memory: Connection.lost says so, and does what it can
-                pass
+        try:  # noqa: SIM105 (there is no contextlib on a board)
+            self._keep()
+        except Exception:  # no memory: Connection.lost says so, and CONNACK does the rest
+            pass
         Connection.lost(self, error, kind, what, code)
         if code == _TAKEN_OVER and kind == "closed":
             # The other client may do the same: two with one identifier end each other for ever.
@@ -340,9 +340,19 @@ class Connection5(Connection):
 
                 fall_back(c)
         if aliases and c.past:
-            from .v5_resend import without_aliases
-
+            try:
+                from .v5_resend import without_aliases
+            except Exception:  # no memory: CONNACK does it
+                return
             without_aliases(c)
+
+    def _keep(self):
+        """Have what is in the ring be sent again in the way of MQTT 5."""
+        c = self.client
+        if c.open is not False and c.pending and not c.past:
+            from .v5_resend import Resend5
+
+            c.past = Resend5(c)
 
     def _say_why(self, what):
         """Send DISCONNECT with a reason code, unless part of a packet has left before."""
