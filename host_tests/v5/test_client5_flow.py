@@ -171,6 +171,7 @@ def test_a_message_that_is_dropped_in_flight_keeps_its_place_until_the_broker_an
     assert client.drop(packet_id)
     assert not client.pending
     assert client.publish(b"t", b"2", qos) is None
+    assert client.publish_from(b"t", b"2", 1) is None
     broker.release()
     until(lambda: client.publish(b"t", b"2", qos), client)
     settled(client)
