@@ -898,3 +898,22 @@ def test_drop_of_a_new_message_while_older_ones_are_sent_again(clock: Clock) -> 
     broker.settled()
     assert [message.payload for message in broker.connections[-1].published] == [b"old", b"after"]
     assert all(message.qos < 3 for c in broker.connections for message in c.published)
+
+
+def test_a_message_that_takes_the_place_of_the_one_before_does_not_wait_for_itself(
+    clock: Clock,
+) -> None:
+    bench = Bench(clock, tx_size=64, clean_session=False).online()
+    first = bench.client.publish(b"t", bytes(34), 1)  # 41 bytes of the ring
+    bench.drain()
+    bench.lose()
+    bench.online(present=True)
+    bench.feed(peer.PINGRESP)
+    assert [p.first for p in bench.sent()] == [0xC0, 0x3A]
+    bench.client.publish(b"t", bytes(5), 0)
+    assert bench.client.settle(0x40, first)
+    second = bench.client.publish(b"t", bytes(13), 1)  # at the start of the ring again
+    assert second
+    bench.drain()
+    bench.client.flush()
+    assert [p.first for p in bench.sent()] == [0x30, 0x32]

@@ -22,7 +22,7 @@ class MQTTError(Exception):
     """`kind` is one of
 
     "refused"   by CONNACK, whose return code is `code` (3.1.1 section 3.2.2.3); in MQTT 5 its
-                reason code (section 3.2.2.2)
+                reason code (section 3.2.2.2), or 0 if `auth` has refused the broker
     "closed"    by the peer, or by the network; in MQTT 5 `code` is the reason code of a
                 DISCONNECT, if there was one (section 3.14.2.1)
     "timeout"   an answer did not come in time

@@ -128,7 +128,9 @@ class Resend:
         self._mark = session.end
         self._cut = False  # the packet that is being written was cut by an earlier connection
         self._single = False
-        self._alone = -2  # where the message begins that must be settled before the next goes
+        # The packet identifier of the message that must be settled before the next goes. Not its
+        # place, which may be that of another one once it is settled.
+        self._alone = -1
         self._suspect = -1  # the one that was alone in flight when the peer closed,
         self._strikes = 0  # and how many times in a row
         self._asked = 0  # PINGREQ on this connection: 1 once it is made, 2 once it has left
@@ -159,7 +161,7 @@ class Resend:
         doomed = -1
         if closed:
             alone = -1
-            if self._alone >= 0 and not s.urgent:
+            if self._alone > 0 and not s.urgent:
                 alone = self._in_flight(written)
             self._single = True
             if alone != self._suspect:
@@ -175,7 +177,7 @@ class Resend:
         if self.sent < 0:
             self.sent = written
         self._mark = s.end
-        self._alone = -2
+        self._alone = -1
         self._cut = False
         self._asked = 0
         at = s.tail
@@ -226,7 +228,7 @@ class Resend:
         """Return the size of the packet at the cursor, which goes next. 0: none goes now, or
         there are no more, and `session.past` is None."""
         s = self.session
-        if s.answers or self._alone in s.offs:
+        if s.answers or self._alone in s.ids:
             return 0
         if self._single:
             if s.large and s.large.waits:
@@ -242,7 +244,7 @@ class Resend:
                 s.connection.ping()
             if s.asked:
                 return 0
-        self._alone = -2  # nowhere: -1 is in `offs`, for a free record
+        self._alone = -1  # none: 0 is in `ids`, for a free record
         if self._cut:
             self._cut = False
             self.sent = -1
@@ -261,7 +263,7 @@ class Resend:
             if cut:
                 self.sent = -1
             s.at = 0 if stop == s.top else stop
-            if s.answers or self._alone >= 0:  # PUBREL keeps the place of its message
+            if s.answers or self._alone > 0:  # PUBREL keeps the place of its message
                 return 0
         s.past = None
         return 0
@@ -275,7 +277,7 @@ class Resend:
             return first != _VOID and (first > 0x3F or not first & 6) and (cut or self.sent < 0)
         i = s.offs.index(at)
         if self._single:
-            self._alone = at
+            self._alone = s.ids[i]
         if s.same and s.waits[i] == _PUBCOMP and self.sent >= 0:  # else PUBREC came too early
             s.answer(0x62, s.ids[i])
             s.stats.resent += 1

@@ -114,7 +114,7 @@ def check(filters: "Any", qos: int, most: int) -> "Any":
     number("number of topic filters", len(filters), 1, 65535)
     filters = [field("topic filter", f, is_filter) for f in filters]
     for f in filters:
-        if name(f) in (b"", f) and f.startswith(b"$share/"):
+        if f.startswith(b"$share/") and (name(f) in (b"", f) or f[7:8] in b"/+#"):
             raise ValueError(f"topic filter {f!r}: must be $share/GROUP/FILTER")
     unload("wire")
     return filters
@@ -139,6 +139,10 @@ def ask(router, new):
     n = len(packet(new))
     if n > router.client.size:
         raise ValueError(f"packet must be at most tx_size, {router.client.size} bytes, not {n}")
+    if router.client.options["version"] == 5:
+        most = router.client.server.maximum_packet_size
+        if 0 < most < n:
+            raise ValueError(f"packet must be at most {most} bytes for this broker, not {n}")
     router.requests.append(new)
     send(router)
     if not router.client.open:

@@ -37,21 +37,21 @@ class Chunks5(Chunks):
         n += m.buf[t] << 8 | m.buf[t + 1]
         if m.qos:
             n += 2
+        if n + 4 - m.at > len(m.buf) // 2 - 1:
+            return "topic name > rx_size"
         size = number(m.buf, n, have)
         if size < 0:
-            if n + 4 <= have:
-                return "property length"
-            return 0 if n + 4 - m.at <= len(m.buf) // 2 - 1 else "topic name > rx_size"
+            return "property length" if n + 4 <= have else 0
         n += 1 + (size & 3)
         size >>= 2
         if n + size > m.end:
             return "property length"
-        self.blind = False
-        if n + size > have:
-            if n + size - m.at <= len(m.buf) // 2 - 1:
-                return 0
-            self.blind = True
+        # Also if all of them are there: they could not be kept where nothing is read to.
+        self.blind = n + size - m.at > len(m.buf) // 2 - 1
+        if self.blind:
             size = 0
+        elif n + size > have:
+            return 0
         m.size = m.end - n - size
         m.end = n + size
         return self.take(t)

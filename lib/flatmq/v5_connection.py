@@ -202,12 +202,18 @@ class Connection5(Connection):
                 return what
             if code and code < 128:
                 return "reason code"
+        if flags and (code or flags > 1 or c.options["clean_session"]):
+            return "flags"
         c.server.read(self.said)
         if code:
-            if flags:
-                return "flags"
             self._refused(code, end - at == 2)
             return None
+        if c.options["auth"]:
+            from .v5_auth import answer
+
+            what = answer(self, 0, self.said)
+            if what or not self.stream:
+                return what
         self._unanswered = 0
         c.options["falls_back"] = False
         if c.server.client_id is not None and not c.options["client_id"]:
@@ -229,6 +235,12 @@ class Connection5(Connection):
         router: Any = c.router
         if router:
             router.identify(c.server.identifiers)
+            if 0 < most < c.size:
+                from .v5_setup import forget
+                from .v5_subscribing import refuse
+
+                refuse(router, most)
+                forget()
         return self.greeted(flags, 0)
 
     def _refused(self, code, is_old):
@@ -270,7 +282,11 @@ class Connection5(Connection):
         c = self.client
         if not c.options["auth"]:
             return "AUTH without an authentication method"
+        if c.blocked and not c.open:
+            return "AUTH before CONNECT has left"
         code = 0 if at == end else c.rx[at]
+        if c.open and not code and end - at < 2:
+            return None  # success, in its short form
         self.said.stop = self.said.start
         if end - at > 1:
             what = self.properties(at + 1, end, _AUTH)
@@ -313,7 +329,9 @@ class Connection5(Connection):
             # The other client may do the same: two with one identifier end each other for ever.
             c.due = ticks_add(clock.ticks_ms(), c.options["retry_max_ms"])
         if c.options["falls_back"]:
-            if greeting and kind == "closed":
+            # Neither Ctrl-C nor a failed TLS handshake is an answer of the broker.
+            e = c.error
+            if greeting and error is not None and e and e.kind == "closed":
                 self._unanswered += 1
             elif self._unanswered < 2:
                 self._unanswered = 0
@@ -358,8 +376,9 @@ _CODES = (
     ("length", 0x81),
     ("Length", 0x81),
     ("unknown", 0x81),
+    ("not allowed here", 0x81),
     ("whole", 0x81),
-    ("value of", 0x81),
+    ("text of", 0x81),
     ("flags", 0x81),
     ("QoS 3", 0x81),
     ("not a topic name", 0x81),

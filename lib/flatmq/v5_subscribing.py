@@ -80,6 +80,25 @@ def subscribe(
     return new
 
 
+def refuse(router: "Any", most: int) -> None:
+    """CONNACK says that packets may have at most that many bytes: give up larger requests."""
+    from .requests import packet
+
+    c = router.client
+    for r in router.requests + router.subscriptions:
+        if len(packet(r)) > most and not r.granted:
+            if r.id:
+                c.ids.remove(r.id)
+                r.id = 0
+            r.granted = b"\x95" * len(r.filters)
+            router.requests[:] = [x for x in router.requests if x is not r]
+            keep(router, [x for x in router.subscriptions if x is not r])
+            c.stats.dropped += 1
+            if c.on_dropped:
+                for f in r.filters:
+                    c.on_dropped(0, f, f"the broker takes packets of at most {most} bytes")
+
+
 def unsubscribe(
     self: "Client5", filters: "bytes | str | list[bytes] | list[str]"
 ) -> "Subscription":

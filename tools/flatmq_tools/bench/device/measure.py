@@ -113,7 +113,7 @@ def cpu(module, port, name, argument):
     segment //= getattr(module, "times", 1)
     count = -segment
     wall = start = 0
-    while count < 0 or (
+    while count <= 0 or (
         (cpu_seconds() - start) * 1000 < budget_ms and since_ms(wall) < budget_ms * 20
     ):
         if topics != "-":

@@ -19,16 +19,21 @@ from .messages import CLIENT_ID, FILTER, PATIENCE, fill, stream
 _CHUNK = 256 * 1024
 
 
-def flatmq(host: str, port: int, folder: Path, count: int) -> Figure:
+def flatmq(host: str, port: int, folder: Path, count: int, version: int = 4) -> Figure:
     """The ingest."""
     with Writer(folder) as log:
-        ingest = Ingest(log, (host, port), [FILTER], client_id=CLIENT_ID)
+        ingest = Ingest(log, (host, port), [FILTER], client_id=CLIENT_ID, version=version)
         watch = Watch()
         ingest.start()
         while log.synced < count:
             ingest.poll(1000)
         ingest.stop()
         return watch.figure(log.next_offset)
+
+
+def mqtt5(host: str, port: int, folder: Path, count: int) -> Figure:
+    """The ingest in MQTT 5."""
+    return flatmq(host, port, folder, count, 5)
 
 
 def paho(host: str, port: int, folder: Path, count: int) -> Figure:
@@ -91,6 +96,8 @@ def reading(_host: str, _port: int, folder: Path, count: int) -> Figure:
 
 RECEIVERS: dict[str, Callable[[str, int, Path, int], Figure]] = {
     "flatmq": flatmq,
+    "flatmq-5": mqtt5,
+    "properties": mqtt5,
     "paho": paho,
     "ceiling": ceiling,
     "landing": landing,
@@ -98,12 +105,15 @@ RECEIVERS: dict[str, Callable[[str, int, Path, int], Figure]] = {
 }
 LABELS = {
     "flatmq": "the ingest, from the broker to its log",
-    "paho": "the same with paho-mqtt",
+    "flatmq-5": "the same in MQTT 5",
+    "properties": "in MQTT 5, of messages with a content type and a user property",
+    "paho": "as flatmq, with paho-mqtt",
     "ceiling": "the same bytes from a socket to the log: nobody looks at them",
     "landing": "the log to Parquet",
     "reading": "the log to Arrow, no sink",
 }
-FROM_BROKER = ("flatmq", "paho")
+FROM_BROKER = ("flatmq", "flatmq-5", "properties", "paho")
+IN_5 = ("flatmq-5", "properties")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,73 @@
+"""What comes in before the client is online, or is about who may be, and breaks a rule or seems
+to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from fake_link import Clock, FakeStream, fake_clock
+
+import build5
+import peer
+from clients5 import Bench5
+from properties5 import Id
+
+AUTH = [(Id.AUTHENTICATION_METHOD, b"m")]
+
+
+@pytest.fixture
+def clock() -> Iterator[Clock]:
+    with fake_clock() as clock:
+        yield clock
+
+
+def _authenticating(clock: Clock) -> Bench5:
+    return Bench5(clock, auth=(b"m", lambda data: b"answer"))
+
+
+@pytest.mark.parametrize("code", [None, 0])
+def test_success_of_authenticating_again_in_its_short_form(clock: Clock, code: int | None) -> None:
+    bench = _authenticating(clock).accepted(*AUTH)
+    bench.client.authenticate()
+    bench.client.flush()
+    assert bench.names() == ["AUTH"]
+    short = b"\xf0\x00" if code is None else b"\xf0\x01\x00"
+    bench.feed(short)
+    assert bench.client.connected
+    assert bench.names() == []
+
+
+def test_auth_does_not_cut_the_connect_that_it_cannot_answer(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = _authenticating(clock)
+    stream = bench.link.stream
+
+    def narrow() -> FakeStream | None:
+        made = stream()
+        if made:
+            made.room = 10
+        return made
+
+    monkeypatch.setattr(bench.link, "stream", narrow)
+    bench.client.start()
+    while bench.client.state != "greeting":
+        bench.client.poll()
+        clock.now += 100
+    bench.feed(build5.ending("AUTH", 0x18, AUTH))
+    assert bench.client.error.kind == "protocol"
+    assert bench.client.error.detail == "packet 0xf0: AUTH before CONNECT has left"
+    assert len(bench.stream.written) == 10
+
+
+def test_a_connack_that_breaks_a_rule_changes_nothing(clock: Clock) -> None:
+    bench = Bench5(clock).accepted()
+    bench.outage()
+    bench.greet()
+    bench.feed(build5.connack(0, 1, [(Id.MAXIMUM_QOS, 0), (Id.RETAIN_AVAILABLE, 0)]))
+    assert bench.farewell()[0] == 0x81
+    assert bench.client.server.retain == 1
+    assert bench.client.publish(b"t", b"", 2, True)
+    packets, _ = peer.split(bytes(bench.accepted().stream.written))
+    assert packets[-1].first == 0x35
