@@ -10,7 +10,7 @@ from fake_link import Clock, fake_clock
 
 import build5
 from broker5 import Broker5, properties, types
-from clients5 import SECONDS, Bench5, again, made, named, online, serving, settled, until
+from clients5 import SECONDS, Bench5, Reports, again, made, named, online, serving, settled, until
 from properties5 import Id
 
 ACKS = types("PUBACK", "PUBREC")
@@ -168,6 +168,7 @@ def test_a_message_that_is_dropped_in_flight_keeps_its_place_until_the_broker_an
     assert client.drop(packet_id)
     assert not client.pending
     assert client.publish(b"t", b"2", qos) is None
+    assert client.publish_from(b"t", b"2", 1) is None
     broker.release()
     until(lambda: client.publish(b"t", b"2", qos), client)
     settled(client)
@@ -229,6 +230,33 @@ def test_what_is_accepted_in_an_outage_waits_behind_what_was_in_flight(
     broker.release()
     settled(client)  # the broker complains of a third one in flight
     assert list(dict.fromkeys(_payloads(broker))) == [b"%d" % i for i in range(6)]
+
+
+@pytest.mark.parametrize(
+    ("limit", "payload", "retain"),
+    [
+        ((Id.MAXIMUM_QOS, 1), b"x", False),
+        ((Id.RETAIN_AVAILABLE, 0), b"x", True),
+        ((Id.MAXIMUM_PACKET_SIZE, 100), bytes(200), False),
+    ],
+    ids=["Maximum QoS", "Retain Available", "Maximum Packet Size"],
+)
+def test_what_was_past_pubrec_in_a_forgotten_session_keeps_to_the_limits(
+    broker: Broker5, limit: tuple[int, int], payload: bytes, retain: bool
+) -> None:
+    """It would go as new, and the broker takes it no more."""
+    reports = Reports()
+    broker.withhold(types("PUBCOMP"))
+    client = online(broker, clean_session=False, on_dropped=reports)
+    pid = client.publish(b"t", payload, 2, retain)
+    until(lambda: named(broker, "PUBREL"), client)
+    broker.announces = properties([limit])
+    broker.forget(b"c")
+    broker.release()
+    until(lambda: client.stats.connects == 2, client)
+    settled(client)
+    assert [report[:2] for report in reports.seen] == [(pid, b"t")]
+    assert client.stats.dropped == 1
 
 
 def test_what_was_accepted_after_the_loss_waits_for_its_turn_too(clock: Clock) -> None:

@@ -233,7 +233,7 @@ class Connection5(Connection):
         ):
             from .v5_resend import admit
 
-            admit(c)
+            admit(c, flags)
         self.aliases = 0  # those of the last connection have ended with it
         router: Any = c.router
         if router:
