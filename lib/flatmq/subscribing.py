@@ -139,10 +139,6 @@ def ask(router, new):
     n = len(packet(new))
     if n > router.client.size:
         raise ValueError(f"packet must be at most tx_size, {router.client.size} bytes, not {n}")
-    if router.client.options["version"] == 5:
-        most = router.client.server.maximum_packet_size
-        if 0 < most < n:
-            raise ValueError(f"packet must be at most {most} bytes for this broker, not {n}")
     router.requests.append(new)
     send(router)
     if not router.client.open:

@@ -73,11 +73,22 @@ def subscribe(
     if self.level == 5:
         new.qos |= no_local << 2 | retain_as_published << 3 | retain_handling << 4
         router.mark(new, self.server.identifiers)
+        allow(self, new)
     ask(router, new)
     keep(router, kept)
     router.subscriptions.append(new)
     router.forget()
     return new
+
+
+def allow(c: "Client5", new: "Subscription") -> None:
+    """ValueError if a request is larger than the broker takes."""
+    from .requests import packet
+
+    n = len(packet(new))
+    most = c.server.maximum_packet_size
+    if 0 < most < n:
+        raise ValueError(f"packet must be at most {most} bytes for this broker, not {n}")
 
 
 def refuse(router: "Any", most: int) -> None:
@@ -106,4 +117,8 @@ def unsubscribe(
     `Client.unsubscribe`. `granted` then has a reason code for each."""
     from .subscribing import end
 
+    if self.level == 5:
+        new = Subscription(check(filters, 0, 0), None, 0, False)
+        new.head = b"\0"
+        allow(self, new)
     return end(self, filters, b"\0" if self.level == 5 else b"")

@@ -12,6 +12,7 @@ from micropython import RingIO
 
 CONNACK = b"\x20\x02\0\0"
 CONNACK_5 = b"\x20\x06\0\0\3\x22\0\x0a"  # of MQTT 5, with ten topic aliases
+CONNACK_PLAIN = b"\x20\x0e\0\0\x0b\x22\0\x0a\x15\0\5PLAIN"  # and an authentication method
 
 
 class Stream:
@@ -99,7 +100,10 @@ def is_5(client):
 
 def connect(client, stream):
     """Bring a flatmq client online; it was subscribed before or not."""
-    stream.feed(CONNACK_5 if is_5(client) else CONNACK)
+    if is_5(client):
+        stream.feed(CONNACK_PLAIN if client.options["auth"] else CONNACK_5)
+    else:
+        stream.feed(CONNACK)
     client.start()
     for _ in range(20):
         client.poll()
