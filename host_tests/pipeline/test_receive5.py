@@ -262,7 +262,7 @@ def test_filters_that_overlap_bring_a_message_once(writer: log.Writer) -> None:
 
 @pytest.mark.parametrize(
     ("raw", "code"),
-    [(b"\x7f\0", 0x81), (b"\x01\1\x01\1", 0x82), (b"\x01\2", 0x82), (b"\x23\0\1", 0x94)],
+    [(b"\x7f\0", 0x81), (b"\x01\1\x01\1", 0x82), (b"\x0b\0", 0x82), (b"\x23\0\1", 0x94)],
 )
 @pytest.mark.parametrize("delay_ms", [0, 60_000])
 def test_what_came_before_a_broken_one_is_acknowledged_first(

@@ -151,7 +151,10 @@ def read(reader: Reader, packet: str, sender: str) -> Properties:
         if rule:
             raise Broken(f"{packet}: no {sender} sends {identifier.name} {rule}", PROTOCOL_ERROR)
         value = _value(inner, kind, f"{packet}: {identifier.name}")
-        _check(packet, identifier, kind, value)
+        # Brokers pass these on, and a client bears them.
+        borne = sender == SERVER and identifier in (Id.PAYLOAD_FORMAT, Id.RESPONSE_TOPIC)
+        if not borne:
+            _check(packet, identifier, kind, value)
         if any(each.id == identifier for each in found) and not _repeats(identifier, packet):
             raise Broken(f"{packet}: {identifier.name} twice", PROTOCOL_ERROR)
         found.append(Property(identifier, value))

@@ -64,8 +64,6 @@ OTHERWISE = {
     "f0 01 18": 0x82,  # the authentication method is looked for first
     "30 03 00 00 00": 0x81,  # not a topic name, as one that is not UTF-8
     "30 04 00 01 2b 00": 0x81,
-    "30 07 00 01 61 03 08 00 00": 0x81,
-    "30 08 00 01 61 04 08 00 01 23": 0x81,
 }
 
 BROKEN = [case[1:3] for case in REFUSED if case[0] == SERVER]

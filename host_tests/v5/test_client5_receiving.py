@@ -351,3 +351,15 @@ def test_a_byte_order_mark_is_part_of_a_topic_name(clock: Clock) -> None:
     bench.client.subscribe(b"t", plain)
     bench.feed(build5.publish(b"\xef\xbb\xbft", b"x"))
     assert (marked.payloads, plain.payloads) == ([b"x"], [])
+
+
+@pytest.mark.parametrize("qos", [0, 1])
+def test_what_a_broker_passes_on_does_not_end_the_connection(clock: Clock, qos: int) -> None:
+    """mosquitto does not look at the payload format and the response topic of a message."""
+    bench = Bench5(clock).accepted()
+    seen = []
+    bench.client.subscribe(b"t", lambda m: seen.append((m.properties.get(1), m.properties.get(8))))
+    wrong = [(Id.PAYLOAD_FORMAT, 2), (Id.RESPONSE_TOPIC, b"#")]
+    bench.feed(build5.publish(b"t", b"x", qos, 7, wrong))
+    assert seen == [(2, b"#")]
+    assert bench.client.connected

@@ -4,7 +4,7 @@
 from builtins import len
 
 from .port import const
-from .topic import is_name, is_utf8
+from .topic import is_utf8
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ TABLE = (
     b"\0\x0a\x0a\x12\x09\x09\xfe\x0b\x09\x09\x09"
 )
 _USER = const(0x26)  # User Property
-_RESPONSE = const(0x08)  # Response Topic
+_FORMAT = const(0x01)  # Payload Format Indicator
 _ALIAS = const(0x23)  # Topic Alias
 _SUBSCRIPTION = const(0x0B)  # Subscription Identifier
 # Of these, 0 is not allowed: Subscription Identifier, Receive Maximum, Topic Alias and Maximum
@@ -67,12 +67,17 @@ def after(buf: "bytes | bytearray", at: int, end: int, kind: int) -> int:
 
 
 def is_value(buf: "bytes | bytearray", at: int, end: int, i: int) -> bool:
-    """Whether the bytes from `at` to `end` are a value that property `i` may have."""
+    """Whether the bytes from `at` to `end` are a value that property `i` may have.
+
+    Brokers pass on a Payload Format Indicator that is neither 0 nor 1, and a Response Topic with
+    wildcards. Whoever publishes these must not end the connections of others, so they are not
+    looked at here.
+    """
     kind = TABLE[i] & 7
     if kind == _FLAG:
-        return buf[at] < 2
+        return buf[at] < 2 or i == _FORMAT
     if kind == _TEXT:
-        return (is_name if i == _RESPONSE else is_utf8)(buf, at + 2, end)
+        return is_utf8(buf, at + 2, end)
     if kind == _PAIR:
         kind = at + 2 + (buf[at] << 8 | buf[at + 1])
         return is_utf8(buf, at + 2, kind) and is_utf8(buf, kind + 2, end)
