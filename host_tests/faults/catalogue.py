@@ -393,7 +393,7 @@ def _everywhere(scenario: Scenario) -> Scenario:
 # of the DISCONNECT that it sends.
 BROKEN_RULES_5 = {
     "PUBLISH, unknown property": ("300700016102ff0062", "unknown", 0x81),
-    "PUBLISH, a property of CONNACK": ("3008000161032100" + "0562", "not_allowed", 0x82),
+    "PUBLISH, a property of CONNACK": ("3008000161032100" + "0562", "not_allowed", 0x81),
     "PUBLISH, a property twice": ("300900016104010001" + "0162", "twice", 0x82),
     "PUBLISH, a property that is cut": ("300700016102030061", "whole", 0x81),
     "PUBLISH, properties longer than it": ("30050001617f62", "length", 0x81),
@@ -404,7 +404,7 @@ BROKEN_RULES_5 = {
     "PUBACK, unknown property": ("400600070002ff00", "unknown", 0x81),
     "PUBREC, a property twice": ("500a000700061f00001f0000", "twice", 0x82),
     "PUBREL, properties that are cut": ("6205000700051f", "length", 0x81),
-    "PUBCOMP, a property of CONNECT": ("7006000700022101", "not_allowed", 0x82),
+    "PUBCOMP, a property of CONNECT": ("7006000700022101", "not_allowed", 0x81),
     "SUBACK, a property that is cut": ("90070007031f000500", "whole", 0x81),
     "UNSUBACK, no reason code": ("b003000700", "codes", 0x82),
     "DISCONNECT, unknown property": ("e0040002ff00", "unknown", 0x81),
