@@ -94,9 +94,12 @@ def disconnected(env, client):
     `error`, and nothing is lost."""
     code = int(env.option, 16)
     env.ask("withhold", 4, 5)
+    topic = env.up[2].decode()
+    before = env.ask("published", topic)
     env.accepted(client, 1)
     env.accepted(client, 2)
-    client.flush()
+    # With bytes unread the end would be a reset, and DISCONNECT would not arrive.
+    env.until("the messages", lambda: env.ask("published", topic) != before, client)
     env.fault()
     env.ask("disconnect", env.option)
     env.loses(client, "closed")
