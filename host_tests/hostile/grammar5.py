@@ -257,7 +257,9 @@ class Maker5(Maker):
             if zero:
                 length, block = self.block(block + plain([(self.one(zero), 0)]))
         elif kind == 9 and name == "PUBLISH":  # a topic alias, and mostly no topic name
-            length, block = self.block(block + plain([(Id.TOPIC_ALIAS, self.one((0, 1, 2, 65535)))]))
+            length, block = self.block(
+                block + plain([(Id.TOPIC_ALIAS, self.one((0, 1, 2, 65535)))])
+            )
             if pick(2):
                 head = b"\0\0" + (head[-2:] if packet[0] & 6 else b"")
         elif kind == 10 and block:  # a byte
