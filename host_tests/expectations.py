@@ -1,7 +1,7 @@
 """What each broker is known to do where brokers differ; in what both interpreters read.
 
-test_brokers.py holds every row against the broker itself, with a client that is not ours, so
-that a scenario that fails accuses flatmq alone. docs/brokers.md says it in words.
+test_brokers.py and test_brokers5.py hold every row against the broker itself, with a client that
+is not ours, so that a scenario that fails accuses flatmq alone. docs/brokers.md says it in words.
 """
 
 EXPECTED: "dict[str, dict]" = {

@@ -111,8 +111,9 @@ class LoopbackBroker(Broker, Generic[C]):
             for connection in self.connections:
                 connection.end()
         if listener and self._thread:
-            # Closing would not wake the thread, which closes it.
-            listener.shutdown(socket.SHUT_RDWR)
+            # Closing would not wake the thread, which closes it, and may have by now.
+            with contextlib.suppress(OSError):
+                listener.shutdown(socket.SHUT_RDWR)
             self._thread.join()
 
     def stop(self) -> None:

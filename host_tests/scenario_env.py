@@ -46,8 +46,9 @@ class Reports:
 class Env:
     """What a scenario gets: where the broker is, what it is known to do, and some helpers.
 
-    `expected` is what the broker is known to do; `version` is that of the clients; `option` is
-    what a scenario that is started by another one was given.
+    `expected` is what the broker is known to do; `version` is that of the clients; `folder`
+    is one for files of the scenario; `option` is what a scenario that is started by another one
+    was given.
     """
 
     Inbox = Inbox
@@ -62,6 +63,7 @@ class Env:
         self.token = options["token"].encode()
         self.expected = expected
         self.option = options.get("option")
+        self.folder = options.get("folder")
         version = options.get("version", "4")
         self.version = None if version == "None" else int(version)
 
@@ -91,7 +93,8 @@ class Env:
             for client in clients:
                 client.poll(2)
             if ticks_diff(deadline, ticks_ms()) < 0:
-                states = [(client.state, client.error, client.pending) for client in clients]
+                names = ("state", "error", "pending", "stats")
+                states = [[getattr(client, name, None) for name in names] for client in clients]
                 raise AssertionError("waited for " + what + ": " + repr(states))
 
     def arrive(self, inbox, count, *clients):

@@ -11,8 +11,8 @@ import pytest
 from conftest import ROOT
 from flatmq_tools import bench, broker
 from flatmq_tools.bench import certificate
-from flatmq_tools.bench.clients import CLIENTS, CPYTHON, LINKS, Client
-from flatmq_tools.bench.figures import LINKED, OPERATIONS, RATE, Job, Results
+from flatmq_tools.bench.clients import CLIENTS, CPYTHON, LINKS, MICROPYTHON, Client
+from flatmq_tools.bench.figures import AT_5, BESIDE, CPU, LINKED, OPERATIONS, RATE, Job, Results
 from flatmq_tools.bench.report import Report
 from flatmq_tools.bench.runner import Runner
 from flatmq_tools.bench.source import Source
@@ -48,6 +48,16 @@ def test_everything_is_measured_over_each_link(measured: bench.Bench, client: Cl
     assert not measured.results.failures
     for name in (*LINKED, RATE):
         assert measured.results.median(client, name), name
+
+
+@pytest.mark.parametrize("name", BESIDE)
+@pytest.mark.parametrize("runtime", [MICROPYTHON, CPYTHON])
+def test_everything_is_measured_at_mqtt_5(measured: bench.Bench, runtime: str, name: str) -> None:
+    client = next(c for c in CLIENTS if c.module == "flatmq5" and c.runtime == runtime)
+    assert measured.prepare(client), measured.results.failures
+    function, mix, _ = {**CPU, **AT_5}[name]
+    measured.timed(Job(client, name, "cpu", f"{function} {mix} {MILLISECONDS}"))
+    assert measured.results.median(client, name), measured.results.failures
 
 
 def test_the_multiple_is_of_the_same_client_over_tcp() -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import itertools
 import socket
+from pathlib import Path
 from typing import NamedTuple
 
 import pytest
@@ -24,7 +25,7 @@ from strict5 import Connect
 
 # Of MicroPython, for the client of a version, the scenario and its compiler. None falls back from
 # MQTT 5 to 3.1.1.
-HEAPS = {4: "128k", 5: "192k", None: "192k"}
+HEAPS = {4: 128, 5: 192, None: 192}  # KB
 DEADLINE = 60  # seconds until a scenario is ended from outside; it gives up by itself before
 _run_number = itertools.count()
 
@@ -37,6 +38,7 @@ class Scenario(NamedTuple):
     broker: str
     versions: tuple[int | None, ...]
     never: tuple[str, ...]  # kinds of brokers that it is not for
+    more: int  # KB of heap beside those of HEAPS
 
 
 def _scenarios() -> list[Scenario]:
@@ -48,22 +50,35 @@ def _scenarios() -> list[Scenario]:
             for node in tree.body
             if isinstance(node, ast.Assign)
             and isinstance(node.targets[0], ast.Name)
-            and node.targets[0].id in ("BROKER", "VERSIONS", "NEVER")
+            and node.targets[0].id in ("BROKER", "VERSIONS", "NEVER", "MORE_HEAP")
         }
         versions = constants.get("VERSIONS", (4, 5, None))
         for node in tree.body:
             # A victim is no scenario: one of them starts it.
             if isinstance(node, ast.FunctionDef) and node.name[0] != "_" and node.name != "victim":
                 never = constants.get("NEVER", ())
-                found.append(Scenario(path.stem, node.name, constants["BROKER"], versions, never))
+                more = constants.get("MORE_HEAP", 0)
+                found.append(
+                    Scenario(path.stem, node.name, constants["BROKER"], versions, never, more)
+                )
     return found
 
 
 class Run:
     """One scenario in its interpreter, whose wishes are carried out here."""
 
-    def __init__(self, name: str, broker: Broker, token: str, version: int | None) -> None:
+    def __init__(
+        self,
+        name: str,
+        broker: Broker,
+        token: str,
+        version: int | None,
+        folder: Path,
+        more: int,
+    ) -> None:
         self._name = name
+        self._heap = HEAPS[version] + more
+        self._folder = folder
         self._broker = broker
         self._token = token
         self._version = version
@@ -76,11 +91,12 @@ class Run:
             f"kind={self._broker.kind}",
             f"token={self._token}",
             f"version={self._version}",
+            f"folder={self._folder}",
             *([f"option={option}"] if option is not None else []),
         ]
         return converse(
             [
-                *interpreter_command(self._name, HEAPS[self._version]),
+                *interpreter_command(self._name, f"{self._heap}k"),
                 str(HERE / "run_scenario.py"),
                 module,
                 function,
@@ -104,9 +120,7 @@ class Run:
             case ["publish", first, topic, payload]:
                 self._publish(int(first, 16), topic.encode(), payload.encode())
             case ["kill", module, function, option]:
-                output = Run(self._name, self._broker, self._token, self._version).finish(
-                    module, function, option
-                )
+                output = self.finish(module, function, option)
                 assert output[-1:] == ["@ask die"], "the victim did not live to be killed"
             case _:
                 raise AssertionError(f"the scenario asks for something unknown: {words}")
@@ -155,14 +169,16 @@ def test_scenario(
     python: str,
     kind: str,
     shared_brokers: SharedBrokers,
+    tmp_path: Path,
 ) -> None:
-    token = f"run{next(_run_number)}"
+    what = (scenario.module, scenario.function)
+    given = (f"run{next(_run_number)}", version, tmp_path, scenario.more)
     if scenario.broker not in ("own", "durable"):
         broker = shared_brokers.get(kind, scenario.broker, version)
-        Run(python, broker, token, version).finish(scenario.module, scenario.function)
+        Run(python, broker, *given).finish(*what)
     else:
         with ways(kind, version)[scenario.broker]() as broker:
-            Run(python, broker, token, version).finish(scenario.module, scenario.function)
+            Run(python, broker, *given).finish(*what)
     assert getattr(broker, "complaints", []) == []
 
 

@@ -78,6 +78,24 @@ def test_every_step_is_weighed_everywhere(sizes: size.Sizes) -> None:
         assert 0.5 * wide < narrow < wide
 
 
+def test_mqtt_5_is_weighed_at_every_step_and_feature(sizes: size.Sizes) -> None:
+    for title in (Wide.title, Narrow.title, InPlace.title):
+        old, new = sizes.steps[title], sizes.steps_5[title]
+        assert set(new) == set(old)
+        assert new[steps.IMPORTED] == old[steps.IMPORTED], "3.1.1 loads something of MQTT 5"
+        assert all(new[step] > old[step] for step in new if step != steps.IMPORTED)
+        found = sizes.features[title]
+        assert set(found) == {4, 5}
+        for version in (4, 5):
+            assert set(found[version]) == set(steps.features(version))
+        for name in steps.FEATURES_5:
+            assert found[5][name] > 0 or "comes in" in name, name
+        # What comes in with properties needs nothing that is not there.
+        assert found[5]["a message with properties comes in"] == 0
+        # What has fallen back lets go of the connection and the router of MQTT 5.
+        assert old[steps.GRANTED] < sizes.fallen_back[title] < new[steps.GRANTED]
+
+
 def test_the_command_writes_its_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(size, "measure", lambda build: _SIZES)
     document = tmp_path / "results.md"
@@ -89,9 +107,13 @@ def test_the_command_writes_its_tables(tmp_path: Path, monkeypatch: pytest.Monke
     assert "| client | 3 | 1,234 | 2,345 | - | - |" in written
     assert "| **all of package.json** | 5 | 1,354 | 2,350 | - | - |" in written
     assert "| **spool.json adds** | 5 | 3 | 50 | - | - |" in written
-    assert "| **together** | 10 | 1,357 | 2,400 | - | - |" in written
+    assert "| **together** | 10 | 1,364 | 2,400 | - | - |" in written
     assert "| TLS | 1,500 | 2,500 |" in written
     assert "| made: `Client(...)` | 99,999 | - | - | - | - | 14,000 |" in written
+    assert "| made: `Client(...)` | 99,999 | 100,009 | 10 | - | - | - | - | - | - |" in written
+    assert "| `client.request` | - | 77 | - | - | - | - |" in written
+    assert "| version=None, fallen back to 3.1.1, subscribed | - | 5,555 | - |" in written
+    assert "It is 7 bytes of .mpy files (mqtt5.json)" in written
 
 
 def test_a_module_that_does_not_load_is_named(
@@ -135,12 +157,15 @@ def test_what_fails_inside_is_told() -> None:
 
 
 _SIZES = size.Sizes(
-    groups=[["client"], ["message"], ["chunks", "spool"]],
-    parts={"package": ["chunks"], "spool": ["spool"]},
-    functions={"client": 3, "message": 1, "chunks": 1, "spool": 5},
-    mpy={"client": 1234, "message": 100, "chunks": 20, "spool": 3},
+    groups=[["client"], ["message"], ["chunks", "spool", "v5"]],
+    parts={"package": ["chunks"], "spool": ["spool"], "mqtt5": ["v5"]},
+    functions={"client": 3, "message": 1, "chunks": 1, "spool": 5, "v5": 0},
+    mpy={"client": 1234, "message": 100, "chunks": 20, "spool": 3, "v5": 7},
     modules={Wide.title: {"client": 2345, "message": 1, "chunks": 4, "spool": 50}},
     links={Wide.title: {"TLS": {steps.MADE: 1_500, steps.CONNECTED: 2_500}}},
     steps={Narrow.title: {steps.MADE: 99_999}},
+    steps_5={Narrow.title: {steps.MADE: 100_009}},
+    features={Narrow.title: {5: {"`client.request`": 77}}},
+    fallen_back={Narrow.title: 5_555},
     notes=["no peer"],
 )

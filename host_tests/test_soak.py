@@ -113,7 +113,7 @@ Session.publish = _spoiled
         """
 _next = Resend.next
 def _spoiled(self):
-    self._session.same = False
+    self.session.same = False
     return _next(self)
 Resend.next = _spoiled
 """,

@@ -53,7 +53,7 @@ MAY_BE_ON_HEAP = {
     "sas": {"SAS.static string 9", "_quoted"},  # __call__; once for each connection
     "setup": {"options", "connect", "set_will"},
     "show": {"_numbers.<listcomp>", "explained"},
-    "spool": {"Spool.__init__"},
+    "spool": {"Spool.__init__", "Spool._spare"},  # where the broker takes no such record
     # And what runs when something on flash was not whole, or failed, or is set aside.
     "aside": {"keep", "static string 125"},  # read
     "store": {
@@ -109,13 +109,13 @@ MAY_BE_ON_HEAP = {
         "Connection5.lost",
         "Connection5._say_why",
     },
-    "v5_fallback": {"_rewrite", "_without"},
+    "v5_fallback": {"fall_back", "_rewrite", "_without"},
     "v5_methods": {"bound.call", "set_will", "disconnect"},
     "v5_pieces": {"publish_from"},
     "v5_reasons": {"text", "refused"},  # for a message that the broker refuses
     "v5_resend": {"admit", "is_in_flight", "unsent"},
     "v5_setup": {"make", "make.<dictcomp>", "hello_of"},
-    "v5_subscribing": {"bound.call", "subscribe", "subscribe.<genexpr>"},
+    "v5_subscribing": {"bound.call", "refuse", "subscribe", "subscribe.<genexpr>"},
     "writer": {"writing"},
     "wire": {"field", "packet"},
 }

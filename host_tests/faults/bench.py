@@ -15,7 +15,7 @@ from flatmq_tools import bytecode, interpreter
 from flatmq_tools.links import Listening
 from scenario_child import ScenarioError, converse
 
-from .catalogue import LINKS, OVER, SCENARIOS, Scenario
+from .catalogue import LINKS, OVER, SCENARIOS, Scenario, heap, version
 from .stage import MOSQUITTO, UNBOUNDED, Stage
 
 HERE = Path(__file__).parent
@@ -106,7 +106,7 @@ class Bench:
         token = f"run{next(_run_number)}"
         row = Row(case)
         output: list[str] = []
-        own = scenario.own or case.broker == "fake"
+        own = scenario.own or case.broker.startswith("fake")
         shared = None if own else self._shared(LINKS[case.broker])
         stage: Stage | None = None
         try:
@@ -143,7 +143,7 @@ class Bench:
         if case.python == "cpython":
             command = [sys.executable]
         else:
-            found = interpreter.command(OVER.get(case.broker, case.scenario.heap))
+            found = interpreter.command(heap(case.scenario, case.broker))
             if found is None:
                 raise interpreter.InterpreterError(interpreter.MISSING)
             command = found
@@ -158,6 +158,7 @@ class Bench:
             f"host={stage.proxy.host}",
             f"port={stage.proxy.port}",
             f"link={LINKS[case.broker]}",
+            f"version={version(case.broker)}",
             f"ca={stage.ca}",
             f"token={token}",
             f"option={case.scenario.option}",

@@ -7,12 +7,16 @@ from typing import NamedTuple
 
 BOTH = ("mosquitto", "fake")
 FAKE = ("fake",)
+BOTH_5 = ("mosquitto, MQTT 5", "fake, MQTT 5")
+FAKE_5 = ("fake, MQTT 5",)
 # What the client goes over, by the name of the broker in the table.
 LINKS = {
     "mosquitto": "tcp",
     "mosquitto over TLS": "tls",
     "mosquitto over WebSocket": "websocket",
     "fake": "tcp",
+    "mosquitto, MQTT 5": "tcp",
+    "fake, MQTT 5": "tcp",
 }
 SMALL = "104k"  # heap of MicroPython; a 64-bit one, where objects are twice as large as on a board
 LARGER = "136k"  # where the client has buffers of 8 KB messages, or there are several clients
@@ -22,6 +26,12 @@ OVER = {
     "mosquitto over TLS": "176k",
     "mosquitto over WebSocket": "152k",
 }
+MORE_5 = 64  # KB of heap for the code of MQTT 5
+
+
+def version(broker: str) -> int:
+    """The protocol version at which a broker of the table is used."""
+    return 5 if broker in BOTH_5 else 4
 
 
 class Scenario(NamedTuple):
@@ -44,6 +54,13 @@ class Scenario(NamedTuple):
     client: str = ""
     wraps: str = ""
     twice: bool = False
+
+
+def heap(scenario: Scenario, broker: str) -> str:
+    """The heap of MicroPython for a scenario on a broker."""
+    if version(broker) == 5:
+        return f"{int(scenario.heap[:-1]) + MORE_5}k"
+    return OVER.get(broker, scenario.heap)
 
 
 REFUSALS = {
@@ -348,11 +365,123 @@ _TCP_ONLY = {
 }
 
 
+# Not at MQTT 5, beside what sends bytes of 3.1.1: what the heap must be too small for, and what a
+# broker for it cannot do.
+_NOT_AT_5 = {
+    "silence.larger_than_the_heap",
+    "greeting.refused",
+    "greeting.wrong_answer_to_connect",
+    "surprises.breaks_a_rule",
+    "surprises.subscription_refused",
+    "surprises.stray_acknowledgements",
+    "wedges.qos_2_answered_with_puback",
+}
+
+
 def _everywhere(scenario: Scenario) -> Scenario:
-    """The scenario, with the brokers that are reached over TLS and WebSocket."""
-    if "mosquitto" not in scenario.brokers or scenario.function in _TCP_ONLY:
-        return scenario
-    return scenario._replace(brokers=(*scenario.brokers, *OVER))
+    """The scenario, with the brokers that are reached over TLS and WebSocket, and at MQTT 5."""
+    brokers = scenario.brokers
+    if "mosquitto" in brokers and scenario.function not in _TCP_ONLY:
+        brokers = (*brokers, *OVER)
+    if f"{scenario.module}.{scenario.function}" not in _NOT_AT_5:
+        both = zip(BOTH, BOTH_5, strict=True)
+        brokers = (*brokers, *(at_5 for name, at_5 in both if name in scenario.brokers))
+    return scenario._replace(brokers=brokers)
+
+
+# Packets of MQTT 5 that break a rule, as bytes: what the client says of them, and the reason code
+# of the DISCONNECT that it sends.
+BROKEN_RULES_5 = {
+    "PUBLISH, unknown property": ("300700016102ff0062", "unknown", 0x81),
+    "PUBLISH, a property of CONNACK": ("3008000161032100" + "0562", "not_allowed", 0x82),
+    "PUBLISH, a property twice": ("300900016104010001" + "0162", "twice", 0x82),
+    "PUBLISH, a property that is cut": ("300700016102030061", "whole", 0x81),
+    "PUBLISH, properties longer than it": ("30050001617f62", "length", 0x81),
+    "PUBLISH, property length of 5 bytes": ("3008000161ffffffff01", "length", 0x81),
+    "PUBLISH, value that is not allowed": ("300700016102010262", "value", 0x81),
+    "PUBLISH, topic alias 1": ("30080001610323000162", "alias", 0x94),
+    "PUBLISH of QoS 1, unknown property": ("32090001610007" + "02ff0062", "unknown", 0x81),
+    "PUBACK, unknown property": ("400600070002ff00", "unknown", 0x81),
+    "PUBREC, a property twice": ("500a000700061f00001f0000", "twice", 0x82),
+    "PUBREL, properties that are cut": ("6205000700051f", "length", 0x81),
+    "PUBCOMP, a property of CONNECT": ("7006000700022101", "not_allowed", 0x82),
+    "SUBACK, a property that is cut": ("90070007031f000500", "whole", 0x81),
+    "UNSUBACK, no reason code": ("b003000700", "codes", 0x82),
+    "DISCONNECT, unknown property": ("e0040002ff00", "unknown", 0x81),
+    "AUTH, nobody asked": ("f0021800", "AUTH", 0x82),
+}
+ANSWERS_TO_CONNECT_5 = {
+    "CONNACK of 3.1.1": "20020000",
+    "PUBLISH before CONNACK": "30060001610062",
+    "CONNACK with flags": "2003020000",
+    "CONNACK, Receive Maximum 0": "2006000003210000",
+    "CONNACK, a property twice": "20070000042501" + "2501",
+    "CONNACK, unknown property": "2005000002ff00",
+    "CONNACK, properties that are cut": "20050000052100",
+    "CONNACK, a property of PUBLISH": "20050000020101",
+}
+REFUSALS_5 = {
+    0x80: "unspecified error",
+    0x87: "not authorized",
+    0x88: "server unavailable",
+    0x89: "server busy",
+    0x97: "quota exceeded",
+    0x9D: "server moved",
+    0x9F: "connection rate exceeded",
+}
+
+
+def _only_at_5() -> Iterator[Scenario]:
+    for code, name in REFUSALS_5.items():
+        yield Scenario(f"CONNACK {code:#x}: {name}", "greeting", "refused", str(code), FAKE_5)
+    for name, data in ANSWERS_TO_CONNECT_5.items():
+        yield Scenario(name, "greeting", "wrong_answer_to_connect", data, FAKE_5)
+    for name, (data, rule, code) in BROKEN_RULES_5.items():
+        option = f"{data}-{rule}-{code:x}"
+        yield Scenario(name, "reasons", "breaks_a_rule", option, FAKE_5, twice=True)
+    for option, name in {
+        "PUBACK-1": "PUBACK 0x87",
+        "PUBREC-2": "PUBREC 0x87",
+        "PUBACK-large": "PUBACK 0x87, a message in pieces",
+    }.items():
+        yield Scenario(name, "reasons", "message_refused", option, FAKE_5, twice=True)
+    yield Scenario("PUBCOMP 0x92", "reasons", "release_unknown", "", FAKE_5, twice=True)
+    yield Scenario(
+        "SUBACK and UNSUBACK 0x87", "reasons", "requests_refused", "", FAKE_5, twice=True
+    )
+    for code in (0x00, 0x89, 0x8B, 0x93, 0x97, 0x98, 0x9C):
+        yield Scenario(
+            f"DISCONNECT {code:#x}", "reasons", "disconnected", f"{code:x}", FAKE_5, twice=True
+        )
+    yield Scenario(
+        "taken over, DISCONNECT 0x8e",
+        "reasons",
+        "taken_over_for_good",
+        "",
+        FAKE_5,
+        client="retry_max_ms:600",
+        twice=True,
+    )
+    for option, name in {"1": "to 1", "2": "to 2"}.items():
+        yield Scenario(
+            f"Receive Maximum shrinks {name}", "reasons", "shrinks", option, FAKE_5, twice=True
+        )
+    yield Scenario(
+        "Receive Maximum changes a hundred times",
+        "reasons",
+        "shrinks_often",
+        "",
+        FAKE_5,
+        heap=LARGER,
+        waits=True,
+        twice=True,
+    )
+    yield Scenario(
+        "session expired while away", "reasons", "session_expired", "", FAKE_5, twice=True
+    )
+    yield Scenario(
+        "limits appear at a reconnect", "reasons", "limits_appear", "", FAKE_5, twice=True
+    )
 
 
 SCENARIOS = [
@@ -367,5 +496,6 @@ SCENARIOS = [
             *_wedges(),
             *_clock(),
         ),
-    )
+    ),
+    *_only_at_5(),
 ]

@@ -16,12 +16,15 @@ from typing import cast
 
 import paho.mqtt.client as paho
 
+from broker5 import Broker5, properties
 from flatmq_tools.broker import LOOPBACK, Broker
 from flatmq_tools.links import Listening
 from flatmq_tools.proxy import Direction, Fault, Proxy, Rules, Way
+from properties5 import Id
+from strict5 import Packet
 
-from .catalogue import LINKS
-from .fake_broker import EVERY_TYPE, FakeBroker
+from .catalogue import LINKS, version
+from .fake_broker import EVERY_TYPE, FORBIDDEN, FakeBroker
 from .ledger import Ledger, Message, payload, read
 
 # What an observer who is away misses nothing with.
@@ -137,14 +140,20 @@ class Stage:
         self._blackholes: list[socket.socket] = []
         self._flood: threading.Thread | None = None
         self._own: Broker | Listening | None = None
-        self._fake: FakeBroker | None = None
+        self._fake: FakeBroker | Broker5 | None = None
+        self._five: Broker5 | None = None
         self._collector: Onlooker | None = None
         self._listening: Listening | None = None
         self._clear = LINKS[kind] == "tcp"
         self.ca = ""
         self.broker: Broker
-        if kind == "fake":
-            self.broker = self._own = self._fake = FakeBroker(own_port())
+        if kind.startswith("fake"):
+            if version(kind) == 5:
+                self._fake = self._five = Broker5(own_port())
+                self._five.closes_on = FORBIDDEN
+            else:
+                self._fake = FakeBroker(own_port())
+            self.broker = self._own = self._fake
             port = self.broker.port
         else:
             if shared is None:
@@ -378,7 +387,7 @@ class Stage:
     # What the fake broker does
 
     @property
-    def _broker_told(self) -> FakeBroker:
+    def _broker_told(self) -> FakeBroker | Broker5:
         if self._fake is None:
             raise StageError("only the fake broker does what it is told")
         return self._fake
@@ -400,6 +409,8 @@ class Stage:
 
     def _pour(self, name: bytes, size: int) -> None:
         head = b"\x32\xff\xff\xff\x7f" + len(name).to_bytes(2, "big") + name + b"\0\7"
+        if self._five:
+            head += b"\0"  # no properties
         before = self.proxy.passed[-1]["down"]
         self._broker_told.send(head + bytes(size))
         self._until_passed(before + len(head) + size)
@@ -411,7 +422,8 @@ class Stage:
 
     def do_downgrade(self, on: str) -> None:
         """Answers a message at QoS 2 with PUBACK."""
-        self._broker_told.downgrade(on == "1")
+        assert isinstance(self._fake, FakeBroker)
+        self._fake.downgrade(on == "1")
 
     def do_withhold(self, *kinds: str) -> None:
         """Packets of these types; of every type where none is named."""
@@ -420,6 +432,52 @@ class Stage:
     def do_release(self) -> None:
         """Sends what was withheld."""
         self._broker_told.release()
+
+    # What the fake broker for MQTT 5 does
+
+    @property
+    def _broker5(self) -> Broker5:
+        if self._five is None:
+            raise StageError("only the fake broker for MQTT 5 does what it is told here")
+        return self._five
+
+    def do_answer(self, name: str, code: str, topic: str = "") -> None:
+        """Answers of that name have that reason code; with a topic, those to requests for it."""
+
+        def concerns(request: Packet) -> bool:
+            topics = [request.topic, *(each.topic for each in request.filters)]
+            return not topic or topic.encode() in topics
+
+        self._broker5.answer_with(name, int(code, 16), when=concerns)
+
+    def do_answer_as_usual(self) -> None:
+        """Forgets what `answer` asked for."""
+        self._broker5.answer_as_usual()
+
+    def do_announce(self, *pairs: str) -> None:
+        """Properties of each CONNACK from now on, as identifier:value; none if there are none."""
+        numbers = [pair.split(":") for pair in pairs]
+        self._broker5.announces = properties((Id(int(i, 16)), int(v)) for i, v in numbers)
+
+    def do_disconnect(self, code: str) -> None:
+        """DISCONNECT with a reason code for the client, and the end of the connection."""
+        self._broker5.disconnect(int(code, 16))
+
+    def do_pass_time(self, seconds: str) -> None:
+        """So many seconds pass for the sessions of the broker."""
+        self._broker5.pass_time(int(seconds))
+
+    def do_left(self) -> str:
+        """The reason codes of all DISCONNECT from the client so far, in hex."""
+        with self._broker5.lock:
+            codes = [p.code for p in self._broker5.received if p.name == "DISCONNECT"]
+        return " ".join(f"{code:x}" for code in codes) or "none"
+
+    def do_published(self, topic: str) -> str:
+        """How many PUBLISH to a topic the client has sent."""
+        with self._broker5.lock:
+            sent = [p for p in self._broker5.received if p.name == "PUBLISH"]
+        return str(sum(p.topic == topic.encode() for p in sent))
 
     # How the ledger counts
 

@@ -10,6 +10,7 @@ import pytest
 
 import build5
 from broker5 import Broker5, properties
+from embedded5 import Embedded5
 from flatmq import Client
 from flatmq.properties import Properties
 from flatmq_tools import broker
@@ -18,6 +19,7 @@ from flatmq_tools.pipeline.ingest import Ingest, IngestError
 from properties5 import Id
 from test_ingest import PATIENCE, UNLIMITED, publish, rows, until
 from test_landing import Service, files
+from wire5 import Wire5
 
 CARRIED = Properties(
     [("b", "1"), ("a", "2"), ("b", "3")],
@@ -138,6 +140,7 @@ def test_what_is_asked_of_the_broker(scripted: Broker5, writer: log.Writer) -> N
 def test_messages_wait_for_the_session_expiry_and_no_longer(
     scripted: Broker5, writer: log.Writer
 ) -> None:
+    said: list[str] = []
     for away, comes in ((60, True), (3601, False)):
         ingest = five(scripted, writer, "t", session_expiry=3600, client_id="away")
         ingest.stop()
@@ -145,8 +148,13 @@ def test_messages_wait_for_the_session_expiry_and_no_longer(
         scripted.publish(b"t", b"%d" % away, 1)
         scripted.pass_time(away)
         before = writer.next_offset
-        ingest = five(scripted, writer, "t", session_expiry=3600, client_id="away")
+        ingest = five(
+            scripted, writer, "t", session_expiry=3600, client_id="away", say=said.append
+        )
         assert ingest.client.session_present == comes
+        assert [f"{scripted.address} has lost the session of away" in text for text in said] == (
+            [True] * (not comes)
+        )
         scripted.publish(b"t", b"now", 1)
         found: list[bytes] = []
 
@@ -214,12 +222,43 @@ def test_a_broken_property_is_reported_and_the_rest_comes(tmp_path: Path) -> Non
             scripted.publish(b"dev/a", b"%d" % i, 1)
         service.until(lambda: len(numbers(service)[0]) == 100)
         said = service.stop()
-        assert ends() == [0x81, 0]
+        assert ends() == [0x82, 0]
         assert scripted.complaints == []
-    assert f"{scripted.address} broke a rule, so the ingest reconnects: packet 0x30" in said
+    assert f"{scripted.address} broke a rule of MQTT, so the ingest reconnects: packet" in said
     assert "value of property 0x1" in said
     assert numbers(service) == [set(range(100))]
     assert service.received() == 100, "what came before it was acknowledged, and came once"
+
+
+def test_a_message_that_mosquitto_should_not_have_passed_on(
+    server: broker.Broker, writer: log.Writer, publisher: Client
+) -> None:
+    """This version passes on a payload format that is neither 0 nor 1, and a response topic with
+    a wildcard. It sends them again on each connection until they are acknowledged."""
+    said: list[str] = []
+    ingest = five(server, writer, "bad/#", qos=2, client_id="bad", say=said.append)
+    wrong: list[list[tuple[int, object]]] = [[(1, 2)], [(8, b"#")]]
+    with Wire5(server) as wire:
+        assert wire.connect(b"wire").code == 0
+        for pid, (more, qos) in enumerate([(wrong[0], 1), (wrong[1], 1), (wrong[0], 2)], 1):
+            publish(publisher, b"bad/x", b"%d" % pid)
+            assert publisher.wait(PATIENCE * 1000)
+            answer = wire.ask(build5.publish(b"bad/y", b"bad", qos, pid, more))
+            assert answer.name == ("PUBACK" if qos == 1 else "PUBREC")
+            if qos == 2:
+                assert wire.ask(build5.ack("PUBREL", pid)).name == "PUBCOMP"
+    publish(publisher, b"bad/x", b"4")
+    until(lambda: writer.next_offset >= 4, ingest.poll, publisher.poll)
+    until(lambda: ingest.client.refused == 3, ingest.poll)
+    ingest.stop()
+    assert [m["payload"] for m in rows(writer)] == [b"1", b"2", b"3", b"4"]
+    assert sum("broke a rule of MQTT, so the ingest reconnects" in text for text in said) == 3
+    assert "acknowledged and not kept, the last one on bad/y" in said[-1]
+    again = five(server, writer, "bad/#", qos=2, client_id="bad", say=said.append)
+    publish(publisher, b"bad/x", b"5")
+    until(lambda: writer.next_offset >= 5, again.poll, publisher.poll)
+    again.stop()
+    assert again.client.stats.losses == 0, "nothing of it is left at the broker"
 
 
 # Several that share the load
@@ -266,3 +305,71 @@ def test_two_share_the_load_and_one_dies(tmp_path: Path) -> None:
         publisher.disconnect()
     one, two = numbers(first, second)
     assert one and two and not one & two
+
+
+def test_the_embedded_broker_gives_all_to_those_that_are_there(tmp_path: Path) -> None:
+    """With the properties that messages carry."""
+    with (
+        Embedded5() as server,
+        log.Writer(tmp_path / "one") as one,
+        log.Writer(tmp_path / "two") as two,
+    ):
+        first, second = (five(server, writer, "$share/g/t") for writer in (one, two))
+        publisher = Client(b"publisher", server.host, server.port, version=5, tx_size=1 << 16)
+        publisher.connect()
+        turns = [first.poll, second.poll, publisher.poll]
+
+        def some(count: int) -> None:
+            for i in range(count):
+                while publisher.publish(b"t", b"%d" % i, 1, properties=CARRIED) is None:
+                    for turn in turns:
+                        turn(1)
+
+        some(100)
+        until(lambda: one.next_offset + two.next_offset == 100, *turns)
+        assert one.next_offset and two.next_offset
+        until(lambda: not publisher.pending and not second.client.queued, *turns)
+        stays, away = one.next_offset, two.next_offset
+        second.stop()
+        turns.remove(second.poll)
+        some(100)
+        until(lambda: one.next_offset == stays + 100, *turns)
+        first.stop()
+        publisher.disconnect()
+        assert two.next_offset == away
+        kinds = {m["content_type"] for m in rows(one) + rows(two)}
+        names = [each["name"] for each in rows(two)[-1]["user_properties"]]
+    assert (kinds, names) == ({"application/senml+json"}, ["b", "a", "b"])
+
+
+def test_an_ingest_that_leaves_for_ever_ends_its_session(tmp_path: Path) -> None:
+    """A last run with an expiry of 0 takes what waits; then its share goes to the others."""
+    with (
+        broker.mosquitto(extra=UNLIMITED) as server,
+        log.Writer(tmp_path / "one") as one,
+        log.Writer(tmp_path / "two") as two,
+    ):
+        stays = five(server, one, "$share/g/t", session_expiry=3600)
+        five(server, two, "$share/g/t", session_expiry=3600).stop()
+        publisher = Client(b"publisher", server.host, server.port, tx_size=1 << 16)
+        publisher.connect()
+
+        def some(first: int) -> None:
+            for i in range(first, first + 100):
+                publish(publisher, b"t", b"%d" % i)
+            assert publisher.wait(PATIENCE * 1000)
+
+        some(0)
+        leaves = five(server, two, "$share/g/t", session_expiry=0)
+        until(lambda: one.next_offset + two.next_offset == 100, stays.poll, leaves.poll)
+        taken = two.next_offset
+        leaves.stop()
+        some(100)
+        until(lambda: one.next_offset + taken == 200, stays.poll)
+        again = five(server, two, "$share/g/t", session_expiry=0)
+        assert not again.client.session_present
+        for ingest in (stays, again):
+            ingest.stop()
+        publisher.disconnect()
+        found = [int(m["payload"]) for writer in (one, two) for m in rows(writer)]
+    assert taken and sorted(found) == list(range(200))

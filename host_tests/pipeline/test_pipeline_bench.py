@@ -60,6 +60,22 @@ def test_the_ratio_is_that_of_the_same_round() -> None:
     assert command.times({"flatmq": _figures(1, 2, 4), "paho": _figures(3, 8, 20)}) == 4
 
 
+@pytest.mark.parametrize(("cpu", "missed"), [(1.1, False), (1.3, True)])
+def test_the_goal_of_mqtt_5(
+    cpu: float, missed: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = {"memory": _figures(1), "memory-5": _figures(cpu)}
+    monkeypatch.setattr(command, "measure", lambda *_: found)
+    monkeypatch.setattr(command, "measure_chains", lambda *_: {})
+    if missed:
+        with pytest.raises(BenchError, match="a goal is missed"):
+            command.main(1000, 1, (), True, None)
+    else:
+        assert command.main(1000, 1, (), True, None) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert f"In MQTT 5 the ingest takes {1 / cpu:.2f} times the rows per CPU second" in said
+
+
 @pytest.mark.parametrize(
     ("paho", "seconds", "missed"), [(4, 1.9, False), (1.9, 1.9, True), (4, 2.1, True)]
 )
@@ -95,4 +111,4 @@ def test_a_missed_goal_is_an_error_where_it_is_asked_for(
 def test_a_part_that_there_is_not_is_named() -> None:
     result = CliRunner().invoke(cli.pipeline, ["bench", "--only", "broker"])
     assert result.exit_code == 2
-    assert "broker: there are flatmq, paho" in result.output
+    assert "broker: there are flatmq, flatmq-5, properties, paho" in result.output

@@ -262,7 +262,7 @@ def test_filters_that_overlap_bring_a_message_once(writer: log.Writer) -> None:
 
 @pytest.mark.parametrize(
     ("raw", "code"),
-    [(b"\x7f\0", 0x81), (b"\x01\1\x01\1", 0x82), (b"\x01\2", 0x81), (b"\x23\0\1", 0x94)],
+    [(b"\x7f\0", 0x81), (b"\x01\1\x01\1", 0x82), (b"\x01\2", 0x82), (b"\x23\0\1", 0x94)],
 )
 @pytest.mark.parametrize("delay_ms", [0, 60_000])
 def test_what_came_before_a_broken_one_is_acknowledged_first(
@@ -305,3 +305,42 @@ def test_a_broken_one_while_nothing_can_be_sent(how: str, writer: log.Writer) ->
         there.client.poll()
         assert [p.pid for p in written(there)] == [1]
         assert [m["payload"] for m in rows(writer)] == [b"1", b"1"]
+
+
+@pytest.mark.parametrize("size", [0, 300])
+@pytest.mark.parametrize("qos", [1, 2])
+def test_a_broken_one_that_comes_again_is_acknowledged_and_not_kept(
+    qos: int, size: int, writer: log.Writer
+) -> None:
+    """Another one ends the connection again, and so does the same at QoS 0."""
+
+    def bad(block: bytes, pid: int, qos: int = qos, dup: int = 0) -> bytes:
+        number = pid.to_bytes(2, "big")
+        return publish(b"t", block, b"bad" + bytes(size), 0x30 | qos << 1 | dup << 3, number)
+
+    first, second = b"\2\1\x02", b"\4\x08\0\1#"
+    with fake_clock() as clock:
+        there = bench(clock, writer, clean_session=False, rx_size=128)
+        client = there.client
+        assert isinstance(client, BulkClient5)
+        there.feed(bad(first, 3))
+        assert not client.connected and client.refused == 0
+        there.greet()
+        there.feed(build5.connack(present=1))
+        there.feed(bad(first, 3, dup=1), build5.publish(b"t", b"kept", qos, 4), bad(second, 5))
+        assert not client.connected and client.refused == 1
+        assert [(p.name, p.pid) for p in written(there)][:2] == [
+            ("PUBACK" if qos == 1 else "PUBREC", 3), ("PUBACK" if qos == 1 else "PUBREC", 4),
+        ]  # fmt: skip
+        there.greet()
+        there.feed(build5.connack(present=1))
+        there.feed(bad(second, 5, dup=1))
+        assert client.connected and client.refused == 2 and client.refused_topic == b"t"
+        there.feed(build5.publish(b"t", b"too", qos, 6))
+        assert [m["payload"] for m in rows(writer)] == [b"kept", b"too"]
+        there.feed(bad(first, 0, qos=0))
+        assert not client.connected and client.refused == 2
+        there.greet()
+        there.feed(build5.connack(present=1))
+        there.feed(bad(first, 0, qos=0))
+        assert not client.connected

@@ -18,9 +18,10 @@ from flatmq.spool import Spool
 
 
 class Board:
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, version: int) -> None:
         self.folder = folder
-        self.broker = Broker()
+        self.version = version
+        self.broker = Broker(version)
         self.handled: list[bytes] = []
         self.boot()
 
@@ -29,7 +30,7 @@ class Board:
         self.broker.plug()
         self.client = Client(
             b"b", link=self.broker, clean_session=False, inflight=4, keepalive=0,
-            retry_ms=1, retry_max_ms=1,
+            retry_ms=1, retry_max_ms=1, version=self.version,
         )  # fmt: skip
         self.client.subscribe(b"in", lambda m: self.handled.append(m.payload), qos=2)
         self.spool = Spool(self.client, str(self.folder / "s"))
@@ -44,8 +45,8 @@ class Board:
         return [payload for _, _, payload in self.broker.taken]
 
 
-@pytest.fixture
-def board(tmp_path: Path) -> Iterator[Board]:
+@pytest.fixture(params=[4, 5], ids=["3.1.1", "MQTT 5"])
+def board(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Board]:
     now = [0]
 
     def ticks_ms() -> int:
@@ -53,10 +54,11 @@ def board(tmp_path: Path) -> Iterator[Board]:
         return now[0]
 
     with mock.patch.object(flatmq.client, "ticks_ms", ticks_ms):
-        board = Board(tmp_path)
+        board = Board(tmp_path, request.param)
         board.poll()
         assert board.client.connected
         yield board
+        assert board.broker.complaints == []
 
 
 class Flash:

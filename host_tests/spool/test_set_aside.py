@@ -1,5 +1,5 @@
-"""Records that the broker closes the connection on: kept in a store of their own, and no other
-record is held up or lost."""
+"""Records that the broker closes the connection on, or refuses by reason code: kept in a store of
+their own, and no other record is held up or lost."""
 
 from __future__ import annotations
 
@@ -24,10 +24,11 @@ BAD = b"forbidden"
 class Board:
     """A board with a spool, whose broker forbids a topic."""
 
-    def __init__(self, folder: Path, **options) -> None:
+    def __init__(self, folder: Path, version: int, **options) -> None:
         self.folder = folder
+        self.version = version
         self.options = options
-        self.broker = Broker()
+        self.broker = Broker(version)
         self.broker.forbidden = BAD
         self.reported: list[tuple[int, bytes, str]] = []
         self.boot()
@@ -37,6 +38,7 @@ class Board:
         self.client = Client(
             b"b", link=self.broker, clean_session=False, inflight=4, keepalive=0, give_up=3,
             retry_ms=1, retry_max_ms=1, on_dropped=lambda *about: self.reported.append(about),
+            version=self.version,
         )  # fmt: skip
         self.spool = Spool(self.client, str(self.folder / "s"), segment=512, **self.options)
         self.client.start()
@@ -70,9 +72,24 @@ def clock() -> Iterator[None]:
         yield
 
 
-@pytest.fixture(params=[0, 128])
-def board(tmp_path: Path, clock: None, request: pytest.FixtureRequest) -> Board:
-    return Board(tmp_path, head=request.param)
+@pytest.fixture(
+    params=[(4, 0), (4, 128), (5, 0), (5, 128)],
+    ids=["3.1.1, no head", "3.1.1", "MQTT 5, no head", "MQTT 5"],
+)
+def board(tmp_path: Path, clock: None, request: pytest.FixtureRequest) -> Iterator[Board]:
+    version, head = request.param
+    board = Board(tmp_path, version, head=head)
+    yield board
+    assert board.broker.complaints == []
+
+
+@pytest.fixture
+def refusing(tmp_path: Path, clock: None) -> Iterator[Board]:
+    """A board whose broker refuses by reason code."""
+    board = Board(tmp_path, 5)
+    board.broker.refuses = True
+    yield board
+    assert board.broker.complaints == []
 
 
 @pytest.mark.parametrize("qos", [1, 2])
@@ -92,6 +109,42 @@ def test_a_record_that_the_broker_closes_on_is_set_aside(board: Board, qos: int)
     ((packet_id, topic, reason),) = board.reported  # the application's own on_dropped
     assert packet_id >= 33280
     assert (topic, reason) == (BAD, "the broker closed the connection on it")
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+def test_a_record_that_the_broker_refuses_is_set_aside_at_once(refusing: Board, qos: int) -> None:
+    refusing.publish(0, 1, qos=qos)
+    assert refusing.spool.publish(BAD, b"00002", qos, retain=True)
+    refusing.publish(*range(3, 12), qos=qos)
+    refusing.poll()
+    assert refusing.got == [n for n in range(12) if n != 2]
+    assert list(refusing.spool.dropped()) == [(0x31 | qos << 1, BAD, b"00002")]
+    assert (refusing.broker.refused, refusing.broker.closed) == (1, 0)
+    assert (refusing.client.stats.connects, refusing.client.stats.resent) == (1, 0)
+    stats = refusing.spool.stats
+    assert (stats.set_aside, stats.acknowledged, stats.dropped) == (1, 11, 0)
+    assert (refusing.spool.pending, refusing.client.pending) == (0, 0)
+    ((packet_id, topic, reason),) = refusing.reported
+    assert packet_id >= 33280
+    assert topic == BAD
+    assert "0x87" in reason
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+def test_a_refusal_that_the_power_cut_took_is_asked_for_again(refusing: Board, qos: int) -> None:
+    """The record stays on flash until it is copied; nothing that was taken is taken twice."""
+    refusing.publish(0, qos=qos)
+    refusing.publish(1, topic=BAD, qos=qos)
+    refusing.publish(2, qos=qos)
+    while not refusing.broker.refused:
+        refusing.spool.poll(0)
+    refusing.boot()
+    refusing.poll()
+    assert (refusing.aside, refusing.spool.pending) == ([1], 0)
+    if qos == 2:
+        assert refusing.got == [0, 2]
+    assert list(dict.fromkeys(refusing.got)) == [0, 2]
+    assert refusing.broker.refused == 2
 
 
 def test_set_aside_by_hand_while_older_records_wait(board: Board) -> None:

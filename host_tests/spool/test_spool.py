@@ -36,6 +36,8 @@ def _payload(i: int, size: int) -> bytes:
 class ASpool(RuleBasedStateMachine):
     """Publishes, polls and reboots; the broker keeps its session throughout."""
 
+    version = 4
+
     @initialize(
         full=st.sampled_from(["drop", "refuse"]),
         head=st.sampled_from([0, 64, 128]),
@@ -48,7 +50,7 @@ class ASpool(RuleBasedStateMachine):
         self.unsettled: set[int] = set()  # sent past the flash, and not all acknowledged since
         self.loose: set[int] = set()  # such readings when it rebooted
         self.full, self.head, self.inflight = full, head, inflight
-        self.broker = Broker()
+        self.broker = Broker(self.version)
         self.clock = mock.patch.object(flatmq.client, "ticks_ms", self.broker.ticks_ms)
         self.clock.start()
         self.sizes: list[int] = []
@@ -60,7 +62,7 @@ class ASpool(RuleBasedStateMachine):
         self.broker.plug()
         self.client = Client(
             b"m", link=self.broker, clean_session=False, tx_size=512, inflight=self.inflight,
-            keepalive=0, retry_ms=1, retry_max_ms=1,
+            keepalive=0, retry_ms=1, retry_max_ms=1, version=self.version,
         )  # fmt: skip
         self.spool = Spool(
             self.client, str(self.folder / "s"), segment=512, segments=3, head=self.head,
@@ -157,16 +159,24 @@ class ASpool(RuleBasedStateMachine):
             lost = self.accepted - taken - self.loose
             assert len(lost) <= self.dropped, f"{sorted(lost)}, dropped {self.dropped}"
             assert self.full == "drop" or not lost
+            assert self.broker.complaints == []
         finally:
             self.clock.stop()
             shutil.rmtree(self.folder)
 
 
-def test_against_the_model() -> None:
+class ASpool5(ASpool):
+    """The same with a client of MQTT 5."""
+
+    version = 5
+
+
+@pytest.mark.parametrize("machine", [ASpool, ASpool5])
+def test_against_the_model(machine: type[ASpool]) -> None:
     searching = settings().max_examples > 1000
     examples = settings().max_examples if searching else 150
     run_state_machine_as_test(
-        ASpool, settings=settings(max_examples=examples, stateful_step_count=40)
+        machine, settings=settings(max_examples=examples, stateful_step_count=40)
     )
 
 
@@ -200,11 +210,14 @@ def test_a_payload_that_is_no_bytes_is_named(spool: Spool) -> None:
     assert spool.pending == 1
 
 
+@pytest.mark.parametrize("version", [4, 5])
 @pytest.mark.parametrize("size", [*range(120, 135), *range(16384, 16388)])
-def test_the_largest_record_is_the_one_that_the_client_takes(tmp_path: Path, size: int) -> None:
-    broker = Broker()
+def test_the_largest_record_is_the_one_that_the_client_takes(
+    tmp_path: Path, size: int, version: int
+) -> None:
+    broker = Broker(version)
     with mock.patch.object(flatmq.client, "ticks_ms", broker.ticks_ms):
-        client = Client(b"c", tx_size=size, link=broker)
+        client = Client(b"c", tx_size=size, link=broker, version=version)
         spool = Spool(client, str(tmp_path / "s"), segment=20000)
         largest = next(n for n in range(size, 0, -1) if _accepts(spool, n))
         client.start()

@@ -124,6 +124,8 @@ class Broker5(LoopbackBroker[_Connection]):
     says_taken_over        DISCONNECT 0x8E to a client whose identifier connects again
     passwords              user names and passwords for SCRAM-SHA-256; None has no authentication
     needs_authentication   CONNECT without an authentication method is refused
+    closes_on              None, or how a topic name ends that it does not take: it ends the
+                           connection
     """
 
     kind = "fake"
@@ -141,6 +143,7 @@ class Broker5(LoopbackBroker[_Connection]):
         self.says_taken_over = True
         self.passwords: dict[bytes, bytes] | None = None
         self.needs_authentication = False
+        self.closes_on: bytes | None = None
         self._rules: list[_Rule] = []
         self._closing: frozenset[int] = frozenset()
         self._connacks: deque[tuple[bytes, bool]] = deque()
@@ -572,6 +575,9 @@ class Broker5(LoopbackBroker[_Connection]):
 
     def _take(self, connection: _Connection, session: _Session, packet: Packet) -> None:
         packet = self._with_topic(connection, packet)
+        if self.closes_on and packet.topic.endswith(self.closes_on):
+            connection.end()
+            return
         known = packet.qos == 2 and packet.pid in session.incoming
         if packet.qos:
             if packet.dup and connection.in_use.get(packet.pid) == "PUBLISH":

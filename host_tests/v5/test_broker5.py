@@ -47,6 +47,15 @@ def _gone(broker: Broker5, client_id: bytes) -> None:
 # Messages
 
 
+def test_a_topic_that_it_does_not_take_ends_the_connection(broker: Broker5) -> None:
+    broker.closes_on = b"forbidden"
+    with Wire5(broker) as wire:
+        assert wire.connect(b"a") == ACCEPTED
+        assert wire.publish(b"t/good").name == "PUBACK"
+        assert wire.publish(b"t/forbidden") == CLOSED
+    assert [message.topic for message in broker.onward] == [b"t/good"]
+
+
 @pytest.mark.parametrize("qos", [0, 1, 2])
 def test_a_message_goes_both_ways(broker: Broker5, qos: int) -> None:
     with Wire5(broker) as wire:

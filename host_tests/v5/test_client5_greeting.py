@@ -28,7 +28,7 @@ def _authenticating(clock: Clock) -> Bench5:
 
 @pytest.mark.parametrize("code", [None, 0])
 def test_success_of_authenticating_again_in_its_short_form(clock: Clock, code: int | None) -> None:
-    bench = _authenticating(clock).accepted()
+    bench = _authenticating(clock).accepted(*AUTH)
     bench.client.authenticate()
     bench.client.flush()
     assert bench.names() == ["AUTH"]

@@ -72,6 +72,7 @@ def test_properties_are_encoded_once_and_used_again(broker: Broker5, qos: int) -
         client.publish(b"t", b"without", qos)
         client.publish("other", str(i), qos, properties=more)
         arrived(broker, client)
+    until(lambda: len(broker.onward) == 9, client)
     for packet in broker.onward:
         assert sorted(packet.properties) == (
             sorted(DECODED) if packet.payload != b"without" else []

@@ -29,9 +29,13 @@ MODULES = {
 
 
 def make(args: tuple, options: dict) -> "Client":
-    """Return a client for MQTT 5, with these arguments."""
-    # By a computed name: MQTT 5 is a package of its own.
-    return __import__("flatmq." + "v5", None, None, ("new",)).new(args, options)
+    """Return a client of the class for its version, with these arguments of `Client`."""
+    if options["version"] in (5, None):
+        # By a computed name: MQTT 5 is a package of its own.
+        return __import__("flatmq." + "v5", None, None, ("new",)).new(args, options)
+    from .client import Client
+
+    return object.__new__(Client)
 
 
 def method(client: "Client | None", name: str, modules: "dict[str, str]" = MODULES) -> "Any":

@@ -22,7 +22,7 @@ class MQTTError(Exception):
     """`kind` is one of
 
     "refused"   by CONNACK, whose return code is `code` (3.1.1 section 3.2.2.3); in MQTT 5 its
-                reason code (section 3.2.2.2)
+                reason code (section 3.2.2.2), or 0 if `auth` has refused the broker
     "closed"    by the peer, or by the network; in MQTT 5 `code` is the reason code of a
                 DISCONNECT, if there was one (section 3.14.2.1)
     "timeout"   an answer did not come in time
@@ -150,12 +150,12 @@ class Client(Session):
 
     else:
 
-        def __new__(cls, *args, **options):
-            if cls is Client and options.get("version", 4) in (5, None):
+        def __new__(kind, *args, **options):  # `cls` would be one more name
+            if kind is Client and options.get("version", 4) != 4:
                 from .calls import make
 
                 return make(args, options)
-            return object.__new__(cls)
+            return object.__new__(kind)
 
         def __init__(self, *args, **options):
             from .setup import make

@@ -111,8 +111,8 @@ class Connection:
                 self.lost(e, "resource" if what == "lookup" else "closed", what)
             yield True
 
-    def greet(self, other: "Any" = None) -> None:
-        """Send CONNECT over the stream, and have its answer handled. `other`: see `reading`."""
+    def greet(self, handler: "Any" = None) -> None:
+        """Send CONNECT over the stream, and have its answer handled. `handler`: see `reading`."""
         c = self.client
         hello: Any = c.hello
         if hello is None:
@@ -121,7 +121,7 @@ class Connection:
             hello = hello_of(c.options, True)
         c.state = "greeting"
         c.outgoing = writer.writing(c, self.stream.write, hello)
-        c.incoming = reading(c, self.stream.readinto, self.greeted, other)
+        c.incoming = reading(c, self.stream.readinto, self.greeted, handler)
         c.queued = True
         c.asked = False
 
@@ -230,13 +230,18 @@ class Connection:
 
     def close(self) -> None:
         """Close the link; what ran on the connection is not touched again."""
+        c = self.client
         self.stream = None
-        self.client.connected = False
+        c.connected = False
+        if c.open:
+            c.open = None  # until `writer.lost` has done the rest
+        c.outgoing = self.silent
+        # So that Ctrl-C in the middle of `lost` leaves a client that connects again.
+        c.incoming = self._dial if c.state == "waiting" else self.silent
         try:  # noqa: SIM105 (there is no contextlib on a board)
-            self.client.link.close()
+            c.link.close()
         except Exception:
             pass
-        self.client.outgoing = self.client.incoming = self.silent
 
     def start(self) -> None:
         """Begin to connect."""
@@ -253,6 +258,8 @@ class Connection:
         lie there: as the last one, an exception would be held for as long as the client is.
         """
         c = self.client
+        closed = c.open is True
+        c.state = "waiting"
         self.close()
         try:
             from .show import explained
@@ -269,8 +276,9 @@ class Connection:
         c.due = ticks_add(c.due, half + (half * clock.random.getrandbits(8) >> 8))
         self._delay = min(self._delay * 2, c.options["retry_max_ms"])
         # Of what is raised, only this says that the peer has closed the connection.
-        closed = kind == "closed" and (error == 0 or getattr(error, "errno", 0) in _BY_PEER)
-        closed = closed and c.open
+        closed = (
+            closed and kind == "closed" and (error == 0 or getattr(error, "errno", 0) in _BY_PEER)
+        )
         router = c.router
         try:
             writer.lost(c, closed)

@@ -3,11 +3,7 @@
 # Imported, a builtin is found at once; else only after a miss in the module.
 from builtins import len
 
-from .port import MICROPYTHON, Shown, const
-
-TYPE_CHECKING = const(0)
-if TYPE_CHECKING:
-    from .v5_router import Carried
+from .port import MICROPYTHON, Shown
 
 
 class Message(Shown):
@@ -31,7 +27,9 @@ class Message(Shown):
     payload: bytes  # allocates
     total: int  # the size of the whole payload in bytes, also if this is a piece of it
     last: bool  # whether the payload ends here
-    properties: "Carried"  # in MQTT 5: what it carries beside topic name and payload
+    # In MQTT 5: what it carries beside topic name and payload. An import for the type would cost
+    # a board more than it is worth.
+    properties: "Carried"  # type: ignore[name-defined]  # noqa: F821
 
     def __init__(self, buf: bytearray) -> None:
         self.buf = buf

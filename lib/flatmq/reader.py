@@ -17,11 +17,11 @@ def reading(
     s: "Client",
     read: "Callable[[Any], int | None]",
     greeted: "Callable[[int, int], str | None]",
-    other: "Callable[[int, int, int], str | None] | None" = None,
+    handler: "Callable[[int, int, int], str | None] | None" = None,
 ) -> "Iterator[Any]":
     """Read with `read(buf)` and handle what came in for a client's session. The first packet must
     be CONNACK, whose flags and return code go to `greeted`. In MQTT 5 all packets but PUBLISH go
-    to `other(first, at, end)`, and the first one may be AUTH.
+    to `handler(first, at, end)`, and the first one may be AUTH.
 
     Each step yields None if nothing came in, True if something did, and else why it stopped: a
     text, if a rule was broken; what `read` raised, or 0 from it for the end of the stream; while
@@ -67,7 +67,7 @@ def reading(
         if greeting:
             if buf[at] == 0x20:
                 greeting = False
-            elif buf[at] != 0xF0 or not other:
+            elif buf[at] != 0xF0 or not handler:
                 yield "CONNACK is not first"
         while at < have:
             what = None
@@ -119,8 +119,8 @@ def reading(
                     if router is None:
                         router = s.load()
                     what = router.publish(first, t, end)
-                elif other:
-                    what = other(first, t, end)
+                elif handler:
+                    what = handler(first, t, end)
                 elif first != 0xD0 or n:  # else PINGRESP
                     pid = buf[t] << 8 | buf[t + 1]
                     if n < 2 or (n > 2 and first != 0x90):

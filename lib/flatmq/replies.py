@@ -33,7 +33,7 @@ def request(
     Returns False if there is no room for the message, or for a request that waits: see `requests`
     of the client. Only the first call, which subscribes to the response topic, allocates.
     """
-    if not self.connection or not self.connection.replies:
+    if self.level != 5 or not self.connection or not self.connection.replies:
         begin(self)
     self = self.connection.replies  # another local would put the frame on the heap
     return self.request(topic, payload, handler, timeout)
@@ -56,6 +56,8 @@ class Replies:
         topic = o["response_topic"]
         if topic is None:
             name = o["client_id"]
+            if not name:
+                raise ValueError("request needs a client_id, or a response_topic")
             topic = b"reply/" + (name.encode() if isinstance(name, str) else name)
         self._client = client
         self._handlers: list[Any] = [None] * o["requests"]
@@ -109,6 +111,12 @@ class Replies:
                 self._handlers[i] = None
                 return
             i += 1
+
+    def end(self) -> None:
+        """Give up all requests: there will be no answers."""
+        for i in range(len(self._handlers)):
+            if self._handlers[i] is not None:
+                self._give_up(i)
 
     def late(self) -> int:
         """Give up requests whose time is over. Returns the ms until the next one is, -1 if none

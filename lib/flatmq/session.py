@@ -99,7 +99,7 @@ class Session(Shown):
     offs: "list[int]"  # where the packet of a record begins, -1 if it is free
     waits: bytearray  # what a record waits for
     last_id: int  # the identifier given out last
-    open: bool  # the broker takes packets
+    open: "bool | None"  # the broker takes packets; None: see `writer.lost`
     received: "list[int]"  # packet identifiers of QoS 2 messages received and not released
     # (section 4.3.3, method B), 0 for each free place
     same: bool  # the broker has kept the session

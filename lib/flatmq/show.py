@@ -54,7 +54,7 @@ def explained(kind: str, what: str, error, code: int, client) -> MQTTError:
     link = client.link
     if error is not None:
         why = getattr(link, "why", None)
-        found = why(error) if why and not client.open else None
+        found = why(error) if why and client.open is False else None
         if found:
             return found
         where = ""

@@ -122,7 +122,9 @@ class Spool:
         self._topic: bytes | str | None = None  # what publish was last given,
         self._name = b""  # and the same checked
         # Bytes of topic and payload that fit in a packet, and those that fit in a record too.
-        self._fits = client.size - (6 if client.options["version"] in (3, 4) else 7)
+        # Besides the fixed header: two lengths, and that of the properties in MQTT 5.
+        self._head = 4 if client.options["version"] in (3, 4) else 5
+        self._fits = client.size - 2 - self._head
         for n in (129, 16386, 2097155):  # with more, Remaining Length has another byte
             if client.size > n:
                 self._fits -= 1
@@ -235,7 +237,7 @@ class Spool:
         if n + RECORD > self._segment:
             n += RECORD
             raise ValueError(f"record must be at most segment, {self._segment} bytes, not {n}")
-        self._client.make_room(n + 4)
+        self._client.make_room(n + self._head)
 
     def _direct(self, payload, qos, retain):
         if self._client.state != "online":
@@ -312,6 +314,8 @@ class Spool:
         c = self._client
         if pid in c.ids:  # of a record that is 32,256 older
             return False
+        if self._head == 5 and (c.strict or not c.max_qos) and self._unfit(pid):
+            return True
         last = c.last_id
         c.last_id = pid - 1
         if self._give(self._store.topic, self._store.first) is None:
@@ -322,6 +326,31 @@ class Spool:
             c.waits[c.ids.index(pid)] = _PUBCOMP
         self.stats.replayed += 1
         return True
+
+    def _unfit(self, pid):
+        """Whether the broker has announced that it does not take the record that is ready; it is
+        set aside then."""
+        try:
+            self._allow()
+        except ValueError:  # to name it would have the frame on the heap
+            self._spare(pid)
+            return True
+        return False
+
+    def _allow(self):
+        """Raise ValueError if the broker does not take the record that is ready."""
+        if not self._client.max_qos:
+            raise ValueError("the broker has no QoS above 0")
+        n = _len(self._store.topic) + _len(self._store.payload) + self._head
+        self._client.allow(n, self._store.first & 1)
+
+    def _spare(self, pid):
+        """Set the record that is ready aside, as what the client gives up."""
+        self._client.stats.dropped += 1
+        try:
+            self._allow()
+        except ValueError as e:
+            self._note(pid, bytes(self._store.topic), str(e))
 
     def _give(self, topic, first):
         c = self._client

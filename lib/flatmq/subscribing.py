@@ -114,7 +114,7 @@ def check(filters: "Any", qos: int, most: int) -> "Any":
     number("number of topic filters", len(filters), 1, 65535)
     filters = [field("topic filter", f, is_filter) for f in filters]
     for f in filters:
-        if name(f) in (b"", f) and f.startswith(b"$share/"):
+        if f.startswith(b"$share/") and (name(f) in (b"", f) or f[7:8] in b"/+#"):
             raise ValueError(f"topic filter {f!r}: must be $share/GROUP/FILTER")
     unload("wire")
     return filters

@@ -45,8 +45,10 @@ class Client5(Client):
     user             also without `password`, and `password` without it
     user_properties  of CONNECT: a list of pairs of name and value, or a dict
     auth             enhanced authentication (section 4.12): a pair of the method's name, and a
-                     function that is called with None, and returns the first data, and then with
-                     the data of each AUTH packet, and returns what to answer
+                     function that is called with None, and returns the first data; then with the
+                     data of each AUTH packet, and returns what to answer; and with the data of
+                     CONNACK, if it has any. What it raises ends the connection, and an MQTTError
+                     is then `error`
     maximum_packet_size  bytes of the largest packet that the broker may send, None for any.
                      Larger messages then never arrive. mosquitto does not give back their place
                      in flight, so leave it out unless the broker is known to do better
@@ -164,10 +166,13 @@ class Client5(Client):
     def prepare(self, topic: "bytes | str", properties: "Properties | None") -> None:
         """Have a topic name and properties in `name`. ValueError or TypeError if they are not
         valid."""
-        self.check(topic)
         block = self.empty
         if properties is not None and block:
             block = block_of(properties)
+        Session.check(self, topic)  # not `check`: one call less
+        if block is not self.empty:
+            self.block = self.empty  # stays so if memory is short
+            self.properties = None
             # In `fields` each name has `empty` behind it.
             self.scratch[0:] = self.name
             self.scratch[len(self.name) - 1 :] = block
@@ -218,6 +223,10 @@ class Client5(Client):
             if not self.received:
                 self.received = [0] * self.options["incoming"]
             self.router = Router5(self)
+        elif not self.router:
+            from .v5_walk import View
+
+            Client.load(self).message.properties = View(self.rx)  # none, in 3.1.1
         return Client.load(self)
 
     def start(self) -> None:

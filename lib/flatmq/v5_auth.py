@@ -31,7 +31,15 @@ def answer(connection: "Connection5", reason: int, said: "View") -> "str | None"
     name = auth[0].encode() if isinstance(auth[0], str) else auth[0]
     if said.get(0x15) != name:
         return "authentication method"
-    data = auth[1](said.get(0x16))
+    data = said.get(0x16)
+    if data is None and not reason:
+        return None
+    try:
+        data = auth[1](data)
+    except Exception as e:
+        # Not out of `poll`, which would deliver the packet again.
+        connection.lost(e, "refused", "auth")
+        return None
     if reason == _CONTINUE:
         connection.send(packet(_CONTINUE, name, data))
     return None

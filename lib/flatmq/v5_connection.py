@@ -39,7 +39,7 @@ class Connection5(Connection):
         self.replies: Any = None  # Replies, once there was a request
         self.aliases = 0  # topic aliases that are in use on this connection
 
-    def greet(self, other: "Any" = None) -> None:
+    def greet(self, handler: "Any" = None) -> None:
         """Send CONNECT over the stream, and have its answer handled."""
         c = self.client
         hello = c.hello
@@ -208,6 +208,12 @@ class Connection5(Connection):
         if code:
             self._refused(code, end - at == 2)
             return None
+        if c.options["auth"]:
+            from .v5_auth import answer
+
+            what = answer(self, 0, self.said)
+            if what or not self.stream:
+                return what
         self._unanswered = 0
         c.options["falls_back"] = False
         if c.server.client_id is not None and not c.options["client_id"]:
@@ -215,6 +221,9 @@ class Connection5(Connection):
         self.interval = c.options["keepalive"] * 750 or _NEVER
         if c.server.keep_alive >= 0:
             self.interval = c.server.keep_alive * 750 or _NEVER
+        if c.open is None:  # memory was short when the last connection ended
+            self._keep()
+            writer.lost(c)
         most = c.server.maximum_packet_size
         c.strict = not c.server.retain or 0 < most < c.size
         c.max_qos = min(c.options["max_qos"], c.server.max_qos)
@@ -224,11 +233,17 @@ class Connection5(Connection):
         ):
             from .v5_resend import admit
 
-            admit(c)
+            admit(c, flags)
         self.aliases = 0  # those of the last connection have ended with it
         router: Any = c.router
         if router:
             router.identify(c.server.identifiers)
+            if 0 < most < c.size:
+                from .v5_setup import forget
+                from .v5_subscribing import refuse
+
+                refuse(router, most)
+                forget()
         return self.greeted(flags, 0)
 
     def _refused(self, code, is_old):
@@ -305,19 +320,18 @@ class Connection5(Connection):
         if (kind == "protocol" or kind == "resource") and self.stream and error is None:
             self._say_why(what)
         aliases = self.aliases
-        if c.open and c.pending and not c.past:
-            try:
-                from .v5_resend import Resend5
-
-                c.past = Resend5(c)
-            except Exception:  # no memory: Connection.lost says so, and does what it can
-                pass
+        try:  # noqa: SIM105 (there is no contextlib on a board)
+            self._keep()
+        except Exception:  # no memory: Connection.lost says so, and CONNACK does the rest
+            pass
         Connection.lost(self, error, kind, what, code)
         if code == _TAKEN_OVER and kind == "closed":
             # The other client may do the same: two with one identifier end each other for ever.
             c.due = ticks_add(clock.ticks_ms(), c.options["retry_max_ms"])
         if c.options["falls_back"]:
-            if greeting and kind == "closed":
+            # Neither Ctrl-C nor a failed TLS handshake is an answer of the broker.
+            e = c.error
+            if greeting and error is not None and e and e.kind == "closed":
                 self._unanswered += 1
             elif self._unanswered < 2:
                 self._unanswered = 0
@@ -326,9 +340,19 @@ class Connection5(Connection):
 
                 fall_back(c)
         if aliases and c.past:
-            from .v5_resend import without_aliases
-
+            try:
+                from .v5_resend import without_aliases
+            except Exception:  # no memory: CONNACK does it
+                return
             without_aliases(c)
+
+    def _keep(self):
+        """Have what is in the ring be sent again in the way of MQTT 5."""
+        c = self.client
+        if c.open is not False and c.pending and not c.past:
+            from .v5_resend import Resend5
+
+            c.past = Resend5(c)
 
     def _say_why(self, what):
         """Send DISCONNECT with a reason code, unless part of a packet has left before."""
@@ -362,8 +386,9 @@ _CODES = (
     ("length", 0x81),
     ("Length", 0x81),
     ("unknown", 0x81),
+    ("not allowed here", 0x81),
     ("whole", 0x81),
-    ("value of", 0x81),
+    ("text of", 0x81),
     ("flags", 0x81),
     ("QoS 3", 0x81),
     ("not a topic name", 0x81),

@@ -6,7 +6,6 @@ Loaded when that is so.
 from .connection import Connection
 from .port import const
 from .resend import assume_sent, stop_of
-from .router import Router
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
@@ -39,13 +38,18 @@ def fall_back(c: "Client5") -> None:
     c.topic = c
     c.names[:] = [object()] * len(c.names)
     _rewrite(c)
+    old = c.connection
     due = c.due
     c.connection = Connection(c)
     c.connection.start()
     c.due = due
     if c.router:
         _route(c)
-    unload("setup", "wire", "topic")
+    if old.replies:
+        old.replies.end()
+    unload("setup", "wire", "topic", "properties")
+    # What 3.1.1 does not need; the objects that are still there keep theirs until they are gone.
+    unload("v5_connection", "v5_router", "v5_walk", "v5_resend", "v5_fallback")
 
 
 def _rewrite(c):
@@ -99,7 +103,8 @@ def _without(packet, more=0):
 def _route(c):
     """Have the subscriptions in a router for 3.1.1."""
     old = c.router
-    c.router = new = Router(c)
+    c.router = None
+    new = c.load()
     new.subscriptions = old.subscriptions
     new.requests = old.requests
     for s in new.subscriptions + new.requests:

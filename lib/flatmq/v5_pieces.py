@@ -43,6 +43,8 @@ def publish_from(
         elif hasattr(source, "__len__") or isinstance(source, (bytes, bytearray, memoryview)):
             size = len(source)
         self.allow(len(name) + len(block) + size + (4 if qos else 2), retain)
+    if qos and self.quota < 1:  # messages that were dropped in flight have all places
+        return None
     pid = self.large.publish(head, name, source, block)
     if self.connected:
         self.allot()

@@ -17,16 +17,18 @@ _VOID = const(0x36)  # see resend
 _PUBCOMP = const(0x70)
 
 
-def admit(c: "Client5") -> None:
-    """CONNACK is there: set aside what this broker never takes, and have what is left go as its
-    Receive Maximum allows (section 4.9)."""
+def admit(c: "Client5", same: int) -> None:
+    """CONNACK is there, and says whether the session is the `same`: set aside what this broker
+    never takes, and have what is left go as its Receive Maximum allows (section 4.9)."""
     old = c.past
     if not isinstance(old, Resend5):
         c.past = Resend5(c)
         if old:  # messages from before a reboot, or disconnect() was called
             c.past.sent = old.sent
-    if c.count > c.quota:  # also what was accepted since goes as the Receive Maximum allows
-        c.past.extend()
+    if not same:  # what was past PUBREC goes as new, and the limits are for it, too
+        c.past.forget()
+    if c.count > c.quota:
+        c.past.extend()  # what was accepted in the outage has to wait for its turn, too
     without_aliases(c)
     if c.strict or c.max_qos < 2:
         for at, stop in unsent(c):

@@ -57,7 +57,8 @@ class Router5(Router):
         # length before them, and the handler that got it.
         self._blocks = [bytearray(_EMPTY) for _ in range(_SEEN + 1)]
         self._handlers: list[Any] = [None] * (_SEEN + 1)
-        self._place = 0  # of the topic name of the message
+        self._place = 0  # of the topic name of the message, if its handler is not known
+        self._body = 0  # where its payload begins, if it is
         Router.__init__(self, client)
         self.message.properties = self.properties = Carried(self.message)
         self._last = 0  # the identifier given out last
@@ -110,12 +111,16 @@ class Router5(Router):
             end = self.routes[i]
         elif m.buf.find(self._blocks[i], at, m.end) == at:
             end = self._handlers[i]
-        if first < 0x32 and end is not None:
+        if end is None:
+            self._body = 0
+            self._place = i
+        elif first < 0x32:
             m.at = at + 1 + m.buf[at]
             end(m)  # type: ignore[operator]
             self.stats.received += 1
             return None
-        self._place = i
+        else:
+            self._body = at + 1 + m.buf[at]
         return self.deliver(end)
 
     def find(self, at: int, end: int, chunks: bool) -> int:
@@ -126,30 +131,15 @@ class Router5(Router):
             self._blocks[i][0:] = _EMPTY
         return i
 
-    def deliver(self, handler: "Any") -> "str | None":
-        """Go on with a message: see `Router.deliver`. Without a handler its properties are read,
-        and who gets it is remembered for the same properties with the same topic name."""
+    def number(self) -> "str | None":
+        """Read the packet identifier of a message, and its properties."""
         what = Router.number(self)
         if what is not None:
             return what
-        m = self.message
-        if m.at >= m.end:
-            return "property length"
-        if handler is not None:
-            m.at += 1 + m.buf[m.at]
-        else:
-            at = m.at
-            what = self.skip()
-            if what is not None:
-                return what
-            handler = self._single() if self._tagged else self.routes[self._place]
-            if handler is not None:
-                self._remember(at, handler)
-        return Router.deliver(self, handler)
-
-    def number(self) -> "str | None":
-        """Return None: `deliver` has read the packet identifier."""
-        return None
+        if not self._body:
+            return self.skip()
+        self.message.at = self._body
+        return None if self._body <= self.message.end else "property length"
 
     def _single(self):
         """Return the handler of the message, None if there is none, or are several."""
@@ -158,9 +148,10 @@ class Router5(Router):
             return None
         return self.subscriptions[i].handler
 
-    def _remember(self, at, handler):
-        """Remember who gets a message with this topic name, and properties from `at` on."""
+    def _remember(self, handler):
+        """Remember who gets a message with this topic name and these properties."""
         m = self.message
+        at = m.topic_end + 2 if m.qos else m.topic_end
         if m.buf[at] > 127:  # then their length takes more than one byte
             return
         block = self._blocks[self._place]
@@ -195,11 +186,17 @@ class Router5(Router):
         p = self.properties
         p.start = at
         p.stop = self.message.at
+        self._tagged = False
         at = broken(p.buf, at, p.stop, _PUBLISH)
-        if at is None and p.find(_ALIAS):
+        if at is not None:
+            return at
+        # Looking for a byte takes less time than going through the properties.
+        at = p.start
+        if p.buf.find(b"\x23", at, p.stop) >= 0 and p.find(_ALIAS):
             return "topic alias, and none was allowed"
-        self._tagged = at is None and self._decides()
-        return at
+        if p.buf.find(b"\x0b", at, p.stop) >= 0:
+            self._tagged = self._decides()
+        return None
 
     def _decides(self):
         """Whether the identifiers of the message say who gets it: one of them belongs to a
@@ -249,10 +246,16 @@ class Router5(Router):
         return -1
 
     def call(self, chunks: bool) -> bool:
-        """Call the handlers of a message: see `Router.call`."""
-        if chunks and self.large.blind:
-            return False
-        return Router.call(self, chunks)
+        """Call the handlers of a message: see `Router.call`. If there is one, who gets a message
+        with this topic name and these properties is remembered."""
+        if chunks or self.done:
+            return not (chunks and self.large.blind) and Router.call(self, chunks)
+        handler = self._single() if self._tagged else self.routes[self._place]
+        if handler is None:
+            return Router.call(self, False)
+        self._remember(handler)
+        handler(self.message)
+        return True
 
     def begin(self, t: int, have: int) -> "int | str":
         """Begin with a packet larger than the buffer: see `Router.begin`."""

@@ -61,7 +61,7 @@ def make(c: "Client5", *args: "Any", version: "int | None" = 5, **given: "Any") 
 
 def forget() -> None:
     """Let go of what is only needed to make a CONNECT."""
-    unload("v5_setup", "setup", "properties", "wire", "topic")
+    unload("v5_setup", "setup", "properties", "wire", "topic", "v5_subscribing", "subscribing")
 
 
 def hello_of(o: dict, ask: bool = False) -> "bytearray | None":

@@ -73,11 +73,41 @@ def subscribe(
     if self.level == 5:
         new.qos |= no_local << 2 | retain_as_published << 3 | retain_handling << 4
         router.mark(new, self.server.identifiers)
+        allow(self, new)
     ask(router, new)
     keep(router, kept)
     router.subscriptions.append(new)
     router.forget()
     return new
+
+
+def allow(c: "Client5", new: "Subscription") -> None:
+    """ValueError if a request is larger than the broker takes."""
+    from .requests import packet
+
+    n = len(packet(new))
+    most = c.server.maximum_packet_size
+    if 0 < most < n:
+        raise ValueError(f"packet must be at most {most} bytes for this broker, not {n}")
+
+
+def refuse(router: "Any", most: int) -> None:
+    """CONNACK says that packets may have at most that many bytes: give up larger requests."""
+    from .requests import packet
+
+    c = router.client
+    for r in router.requests + router.subscriptions:
+        if len(packet(r)) > most and not r.granted:
+            if r.id:
+                c.ids.remove(r.id)
+                r.id = 0
+            r.granted = b"\x95" * len(r.filters)
+            router.requests[:] = [x for x in router.requests if x is not r]
+            keep(router, [x for x in router.subscriptions if x is not r])
+            c.stats.dropped += 1
+            if c.on_dropped:
+                for f in r.filters:
+                    c.on_dropped(0, f, f"the broker takes packets of at most {most} bytes")
 
 
 def unsubscribe(
@@ -87,4 +117,8 @@ def unsubscribe(
     `Client.unsubscribe`. `granted` then has a reason code for each."""
     from .subscribing import end
 
+    if self.level == 5:
+        new = Subscription(check(filters, 0, 0), None, 0, False)
+        new.head = b"\0"
+        allow(self, new)
     return end(self, filters, b"\0" if self.level == 5 else b"")

@@ -27,6 +27,7 @@ TABLE = (
 )
 _USER = const(0x26)  # User Property
 _RESPONSE = const(0x08)  # Response Topic
+_ALIAS = const(0x23)  # Topic Alias
 _SUBSCRIPTION = const(0x0B)  # Subscription Identifier
 # Of these, 0 is not allowed: Subscription Identifier, Receive Maximum, Topic Alias and Maximum
 # Packet Size.
@@ -118,7 +119,11 @@ def fault(i: int, what: int) -> str:
     value that is not allowed (2)."""
     if not what:
         return f"property {i:#x} twice"
-    return f"property {i:#x} is not whole" if what == 1 else f"value of property {i:#x}"
+    if what == 1:
+        return f"property {i:#x} is not whole"
+    if i == _ALIAS:
+        return "topic alias 0"
+    return f"{'text' if TABLE[i] & 7 >= _TEXT else 'value'} of property {i:#x}"
 
 
 def is_zero(buf: "bytes | bytearray", at: int, end: int) -> bool:

@@ -132,7 +132,7 @@ def writing(
 
 def resume(s: Session, same: bool) -> None:
     """CONNACK: what is queued may go. `same`: the broker has kept the session."""
-    if s.open:  # memory was short when the last connection ended
+    if s.open is None:  # memory was short when the last connection ended
         lost(s)
     s.same = same
     if not same:
@@ -147,16 +147,17 @@ def resume(s: Session, same: bool) -> None:
 
 def lost(s: Session, closed: bool = False) -> None:
     """The connection is over; `closed`: by the peer. What had begun to leave goes again from
-    its beginning. After a MemoryError nothing of this is done, and `resume` does it."""
+    its beginning. After a MemoryError nothing of this is done, `open` is None, and `resume` does
+    it."""
     s.answers = 0
     s.blocked = s.held = s.plain = False
     empty = s.pending == (1 if s.large and s.large.waits else 0)
-    if s.open and not (empty or s.past):
+    was_open = s.open is not False
+    s.open = None
+    if was_open and not (empty or s.past):
         from .resend import Resend
 
         s.past = Resend(s)
-    was_open = s.open
-    s.open = False
     doomed = -1
     if empty:
         # The ring is empty, but for requests, which are made again.
@@ -173,6 +174,7 @@ def lost(s: Session, closed: bool = False) -> None:
     s.urgent.clear()
     if s.large:
         s.large.lost(closed and was_open and s.at == s.tail)
+    s.open = False
     if doomed >= 0:
         from .resend import set_aside
 

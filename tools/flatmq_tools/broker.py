@@ -196,6 +196,11 @@ class _Child(Broker):
         if self._process is None:
             raise BrokerError(f"{self.kind} on {self.address} does not run: cannot freeze it")
         self._process.send_signal(signal.SIGSTOP)
+        # Its threads go on for a moment on a busy machine.
+        _pid, status = os.waitpid(self._process.pid, os.WUNTRACED)
+        if not os.WIFSTOPPED(status):
+            self._process.returncode = os.waitstatus_to_exitcode(status)
+            raise BrokerError(f"{self.kind} on {self.address} has ended: cannot freeze it")
 
     def kill(self) -> None:
         process, self._process = self._process, None

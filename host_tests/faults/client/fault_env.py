@@ -126,6 +126,10 @@ class FaultEnv(Env):
 
     def __init__(self, options):
         super().__init__(options)
+        if self.version == 5:
+            # As the modules above: what is loaded when it is needed.
+            for name in ("chunks", "reasons", "resend", "router"):
+                __import__("flatmq.v5_" + name)
         self.over = options["link"]
         self.long = options["long"] == "1"
         self._way = TCP

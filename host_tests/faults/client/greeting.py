@@ -88,9 +88,9 @@ def closed_in_connack(env, client):
 
 
 def refused(env, client):
-    """CONNACK has the return code `option`; the time after, the broker accepts."""
+    """CONNACK has the return code or reason code `option`; the time after, the broker accepts."""
     code = int(env.option)
-    env.ask("connack", f"200200{code:02x}", "end")
+    env.ask("connack", f"200300{code:02x}00" if env.version == 5 else f"200200{code:02x}", "end")
     env.fault()
     env.ask("strike", "cut")
     env.loses(client, "refused")

@@ -19,7 +19,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from flatmq_tools import broker, interpreter
 from flatmq_tools.bench import certificate as certificates
-from flatmq_tools.bench import figures
+from flatmq_tools.bench import figures, versions
 from flatmq_tools.bench import work as alone
 from flatmq_tools.bench.certificate import CHAIN, KEY
 from flatmq_tools.bench.clients import CLIENTS, MICROPYTHON, Client
@@ -55,6 +55,7 @@ class Bench:
         quick: bool,
     ) -> None:
         self.results = Results()
+        self.versions = versions.Versions()
         self._build = build
         self._runner = runner
         self._source_port = source_port
@@ -130,6 +131,15 @@ class Bench:
             self.results.work = alone.measure(self._build, rounds)
         except (PeerError, alone.WorkError) as error:
             self.results.failures[alone.FLATMQ, alone.SECTION] = str(error)
+        progress.advance(task)
+
+    def both_versions(self, rounds: int, progress: Progress) -> None:
+        """Measures flatmq at MQTT 3.1.1 and at MQTT 5 over a link in memory."""
+        task = progress.add_task("MQTT 5 beside 3.1.1", total=1)
+        try:
+            self.versions = versions.measure(rounds)
+        except alone.WorkError as error:
+            self.results.failures[alone.FLATMQ, versions.SECTION] = str(error)
         progress.advance(task)
 
     def run(self, clients: Sequence[Client], rounds: int, progress: Progress) -> None:
@@ -272,6 +282,8 @@ def main(
         rounds = min(rounds, QUICK_ROUNDS)
     facts = _facts(rounds)
     beside = "umqtt_simple"
+    complete = not only
+    ours = complete or any(client.is_ours for client in clients)
     both = not only or {"flatmq", beside} <= {client.module for client in clients}
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     with (
@@ -288,20 +300,24 @@ def main(
         bench.run(ready, rounds, progress)
         if both:
             bench.alone(alone.QUICK_ROUNDS if quick else alone.ROUNDS, progress)
-    complete = not only
-    ours = complete or any(client.module == "flatmq" for client in clients)
+        if ours:
+            bench.both_versions(versions.QUICK_ROUNDS if quick else versions.ROUNDS, progress)
     section = Report(clients, bench.results).markdown(facts, with_targets=ours)
     console.print(Markdown(section))
     if both:
         console.print(Markdown(bench.results.work.markdown()))
+    if ours:
+        console.print(Markdown(bench.versions.markdown()))
     if complete and not quick:
         write(results, SECTION, section)
         write(results, alone.SECTION, bench.results.work.markdown())
+        write(results, versions.SECTION, bench.versions.markdown())
         console.print(f"written to {results}")
     failed = dict(bench.results.failures)
     for (key, figure), reason in failed.items():
         console.print(f"failed: {key}, {figure}: {reason}", markup=False)
     missed = [t for t in TARGETS if ours and not t.met(t.value(bench.results))]
-    for target in missed:
-        console.print(f"missed: {target.text}", markup=False)
-    return 1 if failed or (strict and missed) else 0
+    slow = bench.versions.missed()
+    for text in [*(target.text for target in missed), *slow]:
+        console.print(f"missed: {text}", markup=False)
+    return 1 if failed or (strict and (missed or slow)) else 0

@@ -30,6 +30,11 @@ class Client:
     note: str = ""
 
     @property
+    def is_ours(self) -> bool:
+        """Whether it is flatmq, at whatever version of MQTT."""
+        return self.module.startswith("flatmq")
+
+    @property
     def key(self) -> str:
         """Unique among the clients."""
         return self.plain_key + ("#romfs" if self.romfs else "") + (self.link and f":{self.link}")
@@ -38,6 +43,16 @@ class Client:
     def plain_key(self) -> str:
         """Key of the same client over TCP."""
         return f"{self.module}@{self.runtime}"
+
+    @property
+    def interpreter(self) -> str:
+        """The interpreter's name."""
+        return "MicroPython" if self.runtime == MICROPYTHON else "CPython"
+
+    @property
+    def key_at_4(self) -> str:
+        """Of a client at MQTT 5, the key of the same at 3.1.1; nothing of any other."""
+        return f"flatmq@{self.runtime}" if self.module == "flatmq5" else ""
 
     @property
     def floor_key(self) -> str:
@@ -67,6 +82,10 @@ _PLAIN = (
     Client(
         "flatmq, .mpy in ROMFS", "flatmq", romfs=True,
         note="without the image, which is in the heap here and in flash on a board",
+    ),
+    Client(
+        "flatmq, MQTT 5", "flatmq5",
+        note="the messages have no properties, but one byte more, which says so",
     ),
     Client(
         "umqtt.simple", "umqtt_simple", sdists=("micropython-umqtt.simple==1.3.4",),
@@ -105,6 +124,7 @@ _PLAIN = (
     ),
     Client("floor (CPython)", "floor", runtime=CPYTHON, is_floor=True),
     Client("flatmq (CPython)", "flatmq", runtime=CPYTHON),
+    Client("flatmq, MQTT 5 (CPython)", "flatmq5", runtime=CPYTHON),
     Client(
         "paho-mqtt (CPython)", "paho", runtime=CPYTHON,
         note="driven by loop() in one thread; 20 messages in flight at QoS 1",

@@ -50,7 +50,7 @@ class Runner:
     def prepare(self, client: Client) -> None:
         """Puts the client's modules where `run` looks; PeerError when they cannot be had."""
         paths = []
-        if client.module == "flatmq":
+        if client.is_ours:
             library = self._copy_flatmq()
             if client.romfs:
                 self._images[client.key] = _romfs(library, self._build)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -129,6 +130,37 @@ def _run(command: list[str], script: Path) -> list[str]:
     return done.stdout.splitlines()
 
 
+def run(
+    work: Work,
+    folder: Path,
+    modules: Sequence[str],
+    begin: Sequence[str],
+    one_round: str,
+    rounds: int,
+) -> None:
+    """Have each interpreter that is here run some code, and then so many rounds, with the client
+    in a folder and modules of the device folder beside it. `work` takes what they print."""
+    for module in modules:
+        compile_module(_DEVICE / f"{module}.py", folder / f"{module}.mpy", f"{module}.py")
+    command = interpreter.command(f"{_HEAP_KB}k")
+    if command is None:
+        raise WorkError(interpreter.MISSING)
+    script = folder / "main.py"
+    script.write_text("\n".join([*begin, *[one_round] * rounds]), encoding="utf-8")
+    work.add(BITS[0], _run(command, script))
+    if webassembly.find() is None:
+        work.notes.append(f"{BITS[1]}: {webassembly.MISSING}")
+        return
+    parts = ["import sys; sys.path[:] = ['/library', '.frozen']", *begin]
+    for _ in range(rounds):
+        parts += [one_round, webassembly.COLLECT]
+    try:
+        lines = webassembly.run(parts, {"/library": folder}, _HEAP_KB, timeout=600)
+    except webassembly.WebAssemblyError as error:
+        raise WorkError(str(error)) from error
+    work.add(BITS[1], lines)
+
+
 def measure(build: Path, rounds: int = ROUNDS) -> Work:
     """Measure on each interpreter that is here. WorkError or PeerError when that fails."""
     work = Work()
@@ -136,26 +168,7 @@ def measure(build: Path, rounds: int = ROUNDS) -> Work:
     source = fetch(build / "peers", other.module, other.sdists, other.wheels)
     with tempfile.TemporaryDirectory(prefix="flatmq-work-") as name:
         folder = compiled(Path(name))
-        for module in _MODULES:
-            compile_module(_DEVICE / f"{module}.py", folder / f"{module}.mpy", f"{module}.py")
         target = folder / "umqtt" / "simple.mpy"
         compile_module(source / "umqtt" / "simple.py", target, "umqtt/simple.py")
-        command = interpreter.command(f"{_HEAP_KB}k")
-        if command is None:
-            raise WorkError(interpreter.MISSING)
-        script = folder / "main.py"
-        script.write_text("\n".join([_BEGIN, _HEAP, *[_ROUND] * rounds]), encoding="utf-8")
-        work.add(BITS[0], _run(command, script))
-        if webassembly.find() is None:
-            work.notes.append(f"{BITS[1]}: {webassembly.MISSING}")
-            return work
-        path = "import sys; sys.path[:] = ['/library', '.frozen']"
-        parts = [path, _BEGIN, _HEAP]
-        for _ in range(rounds):
-            parts += [_ROUND, webassembly.COLLECT]
-        try:
-            lines = webassembly.run(parts, {"/library": folder}, _HEAP_KB, timeout=600)
-        except webassembly.WebAssemblyError as error:
-            raise WorkError(str(error)) from error
-        work.add(BITS[1], lines)
+        run(work, folder, _MODULES, (_BEGIN, _HEAP), _ROUND, rounds)
     return work

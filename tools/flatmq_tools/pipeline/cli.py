@@ -306,8 +306,8 @@ def report(out: Path, tables: Path, master: str) -> None:
     "--only",
     multiple=True,
     metavar="PART",
-    help="A row of the tables: flatmq, paho, ceiling, landing, reading; source, source-paho, "
-    "files, jobs, log. Repeatable.",
+    help="A row of the tables: flatmq, flatmq-5, properties, paho, memory, memory-5, ceiling, "
+    "landing, reading; source, source-paho, files, jobs, log. Repeatable.",
 )
 @click.option("--strict", is_flag=True, help="Fail when a goal is missed.")
 @common_options.results("A document whose section on the pipeline is written anew.")

@@ -6,7 +6,7 @@ import contextlib
 import json
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from flatmq import MQTTError
@@ -44,6 +44,7 @@ class Ingest:
     tls            how the broker is verified; None for no TLS
     delay_ms       how long a message waits for others to share its sync, at most
     link           replaces host and port: see `flatmq.Client`
+    say            takes a line for people when the broker has broken a rule, or lost the session
 
     SUBSCRIBE is sent only if the broker has no session, or was asked for something else last
     time: each SUBSCRIBE brings every retained message again. `subscribed.json`, beside the log's
@@ -68,9 +69,11 @@ class Ingest:
         tls: Trust | None = None,
         delay_ms: int = 5,
         link: Any = None,
+        say: Callable[[str], None] = lambda text: None,
         **options: Any,
     ) -> None:
         self.log = log
+        self.say = say
         self.broker = broker
         self.filters = [filters] if isinstance(filters, str) else list(filters)
         self.qos = qos
@@ -97,6 +100,8 @@ class Ingest:
             "filters": sorted(self.filters),
             "qos": qos,
         }
+        self._seen: MQTTError | None = None  # the error that was looked at last
+        self._refused = 0  # as the client had counted when that was said last
         self._subscription: Subscription | None = None
         noted = self._noted()
         self._remembered = noted == self._wanted  # the broker has the subscriptions as they are
@@ -124,6 +129,11 @@ class Ingest:
 
     def _forgotten(self) -> None:
         """Handle a session without subscriptions. The client renews its own by itself."""
+        if self._remembered and not self._clean:
+            self.say(
+                "{}:{} has lost the session of {}, and the messages that waited in it: the ingest "
+                "subscribes again".format(*self.broker, self.client_id)
+            )
         self._remembered = False
         if self._subscription is not None:
             self._subscription.granted = None
@@ -174,6 +184,21 @@ class Ingest:
         if self._subscription is None and not self._remembered:
             self._subscribe()
         moved = self.client.poll(ms)
+        error = self.client.error  # None again once a connection is accepted
+        if error is not self._seen:
+            self._seen = error
+            if error is not None and error.kind == "protocol":
+                self.say(
+                    "{}:{} broke a rule of MQTT, so the ingest reconnects: {}".format(
+                        *self.broker, error.detail
+                    )
+                )
+        if self.client.refused != self._refused:
+            self._refused = self.client.refused
+            self.say(
+                f"{self.client.refused:,} messages that break a rule came again: they are "
+                f"acknowledged and not kept, the last one on {self.client.refused_topic.decode()}"
+            )
         if not self._remembered and self._subscription and self._subscription.granted:
             self._granted(self._subscription.granted)
         return moved

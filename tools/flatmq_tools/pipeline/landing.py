@@ -106,6 +106,7 @@ class Service:
         console: Console | None = None,
     ) -> None:
         self.ingest = ingest
+        ingest.say = self._print
         self.landing = landing
         self._every_s = every_s
         self._console = console or Console(stderr=True)
@@ -152,14 +153,15 @@ class Service:
         if ingest.connected:
             return f"subscribing at {where}"
         error = ingest.error
-        if error and error.kind == "protocol":
-            return f"{where} broke a rule, so the ingest reconnects: {error.detail}"
         return f"no connection to {where}: {error.detail}" if error else f"connecting to {where}"
 
     def _say(self, text: str) -> None:
         if text != self._said:
             self._said = text
-            self._console.print(text, markup=False, highlight=False, soft_wrap=True)
+            self._print(text)
+
+    def _print(self, text: str) -> None:
+        self._console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def _land(self) -> None:
         log = self.ingest.log
@@ -174,8 +176,7 @@ class Service:
                     log.rotate()
                 self.landing.land()
             except (OSError, LogError) as error:
-                text = f"nothing lands in {self.landing.target}: {error}"
-                self._console.print(text, markup=False, highlight=False, soft_wrap=True)
+                self._print(f"nothing lands in {self.landing.target}: {error}")
                 self._ended.wait(_TROUBLE_S)
 
 

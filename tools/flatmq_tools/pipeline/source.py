@@ -266,7 +266,7 @@ class Receiver:
         self, settings: Settings, ingest: Callable[[Settings, log.Writer], Any] | None = None
     ) -> None:
         for remark in settings.remarks:
-            self._say(remark)
+            _say(remark)
         self._settings = settings
         self.writer = _opened(settings)
         self._ending = threading.Event()
@@ -281,24 +281,15 @@ class Receiver:
 
     def _run(self) -> None:
         parent = os.getppid()
-        said = None
         try:
             self._ingest.start()
             while not self._ending.is_set():
                 self._ingest.poll(_STEP)
-                error = self._ingest.error  # None again once a connection is accepted
-                if error is not said and error is not None and error.kind == "protocol":
-                    self._say(f"the broker broke a rule, so the client reconnects: {error.detail}")
-                said = error
                 if os.getppid() != parent:  # the JVM was killed, and nobody will read this
                     os._exit(1)
             self._ingest.stop()
         except BaseException as error:
             self._failed = error
-
-    @staticmethod
-    def _say(text: str) -> None:
-        print(f"mqtt: {text}", file=sys.stderr, flush=True)
 
     def synced(self) -> int:
         """The offset after the last message that is on the disk. SourceError when receiving has
@@ -334,6 +325,10 @@ class Receiver:
         self.writer.close()
 
 
+def _say(text: str) -> None:
+    print(f"mqtt: {text}", file=sys.stderr, flush=True)
+
+
 def _opened(settings: Settings) -> log.Writer:
     """The log, to be written. The process of the query before may have it for a moment yet."""
     end = time.monotonic() + LOCK_PATIENCE
@@ -366,6 +361,7 @@ def _ingest(settings: Settings, writer: log.Writer) -> Ingest:
             version=settings.version,
             timeout=settings.timeout,
             tls=_trust(settings.tls),
+            say=_say,
         )
     except TrustError as error:
         raise SourceError(str(error)) from error

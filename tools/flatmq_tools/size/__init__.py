@@ -57,6 +57,10 @@ class Sizes:
     mpy: dict[str, int]
     modules: dict[str, dict[str, int]] = field(default_factory=dict)
     steps: dict[str, dict[str, int]] = field(default_factory=dict)
+    steps_5: dict[str, dict[str, int]] = field(default_factory=dict)
+    # Then by version of MQTT, and by feature.
+    features: dict[str, dict[int, dict[str, int]]] = field(default_factory=dict)
+    fallen_back: dict[str, int] = field(default_factory=dict)
     umqtt: dict[str, dict[str, int]] = field(default_factory=dict)
     links: dict[str, dict[str, dict[str, int]]] = field(default_factory=dict)  # then by link
     notes: list[str] = field(default_factory=list)  # what is missing, and why
@@ -147,6 +151,23 @@ def _weigh(sizes: Sizes, scales: Scales, library: Path, harness: Path) -> None:
     }
 
 
+def _weigh_mqtt_5(sizes: Sizes, scales: Scales, library: Path, harness: Path) -> None:
+    """Add what a client holds at MQTT 5, and what each feature loads when it is used."""
+    if scales.missing:
+        return
+
+    def held(path: dict[str, str]) -> dict[str, int]:
+        return scales.held(library, harness, steps.PRELUDE, path)
+
+    sizes.steps_5[scales.title] = {**held(steps.PUBLISHING_5), **held(steps.SUBSCRIBING_5)}
+    for version in (4, 5):
+        found = sizes.features.setdefault(scales.title, {})[version] = {}
+        for name, path in steps.features(version).items():
+            figures = held(path)
+            found[name] = figures[steps.USED] - figures[steps.ONLINE]
+    sizes.fallen_back[scales.title] = held(steps.FALLEN_BACK)[steps.ONLINE]
+
+
 def _weigh_links(sizes: Sizes, weighing: Iterable[Scales], library: Path, harness: Path) -> None:
     """Add what a client holds over each link. The 32-bit interpreter has neither sockets nor
     TLS."""
@@ -189,6 +210,7 @@ def measure(build: Path = Path("build"), peers: bool = True) -> Sizes:
         )
         for scales in (wide, InPlace(), narrow):
             _weigh(sizes, scales, library, harness)
+            _weigh_mqtt_5(sizes, scales, library, harness)
         _weigh_links(sizes, (wide, InPlace()), library, harness)
         if peers:
             try:
@@ -269,6 +291,62 @@ def _step_rows(sizes: Sizes) -> tuple[list[str], list[list[str]]]:
     ]
 
 
+def _rows_at_5(sizes: Sizes) -> tuple[list[str], list[list[str]]]:
+    """Head and rows of the table of steps at MQTT 5, beside 3.1.1."""
+    titles = (Narrow.title, Wide.title, InPlace.title)
+    head = ["step"]
+    for title in titles:
+        head += [f"3.1.1, {title}", "5", "more"]
+    rows = []
+    for name in dict.fromkeys([*steps.PUBLISHING, *steps.SUBSCRIBING]):
+        if name == steps.PEER:
+            continue
+        row = [name]
+        for title in titles:
+            old = sizes.steps.get(title, {}).get(name)
+            new = sizes.steps_5.get(title, {}).get(name)
+            more = None if old is None or new is None else new - old
+            row += map(_cell, (old, new, more))
+        rows.append(row)
+    row = ["version=None, fallen back to 3.1.1, subscribed"]
+    for title in titles:
+        old = sizes.steps.get(title, {}).get(steps.GRANTED)
+        new = sizes.fallen_back.get(title)
+        more = None if old is None or new is None else new - old
+        row += map(_cell, (old, new, more))
+    return head, [*rows, row]
+
+
+def _feature_rows(sizes: Sizes) -> tuple[list[str], list[list[str]]]:
+    """Head and rows of the table of features."""
+    head = ["feature"]
+    columns = []
+    for title in (Narrow.title, Wide.title, InPlace.title):
+        for version, text in ((4, f"3.1.1, {title}"), (5, "5")):
+            head.append(text)
+            columns.append(sizes.features.get(title, {}).get(version, {}))
+    return head, [
+        [name, *(_cell(column.get(name)) for column in columns)] for name in steps.features(5)
+    ]
+
+
+def _text_of_5(sizes: Sizes) -> str:
+    """The section of the document on MQTT 5."""
+    flash = sum(sizes.mpy.get(module, 0) for module in sizes.parts.get("mqtt5", ()))
+    parts = [
+        "What MQTT 5 costs a client, with the sizes as shipped and a link in memory. It is "
+        f"{flash:,} bytes of .mpy files (mqtt5.json), of which a client loads what it uses. First "
+        "the bytes of heap that a client holds after each step, made with `version=5` and without "
+        "it, from .mpy files unless ROMFS is named.",
+        results.table(*_rows_at_5(sizes)),
+        "Bytes of heap that a client which is online and subscribed holds more after the first "
+        "use of a feature: the code that this has loaded, and what it keeps. A figure below 0: "
+        "the use has let go of something.",
+        results.table(*_feature_rows(sizes)),
+    ]
+    return "\n\n".join(parts)
+
+
 def _text(sizes: Sizes) -> str:
     """The section of the document."""
     head, rows = _module_rows(sizes)
@@ -316,10 +394,13 @@ def main(document: Path | None = None, build: Path = Path("build")) -> int:
     _show(console, *_module_rows(sizes))
     _show(console, *_step_rows(sizes))
     _show(console, *_link_rows(sizes))
+    _show(console, *_rows_at_5(sizes))
+    _show(console, *_feature_rows(sizes))
     for note in sizes.notes:
         console.print(f"not measured: {note}", markup=False, highlight=False)
     for text in sizes.over():
         console.print(f"over its bound: {text}", markup=False, highlight=False)
     if document:
         results.write(document, "size", _text(sizes))
+        results.write(document, "size5", f"## MQTT 5: size\n\n{_text_of_5(sizes)}")
     return 0

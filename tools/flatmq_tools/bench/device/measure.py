@@ -35,13 +35,14 @@ class Peer:
     def sink(self):
         self._command(b"sink %s\n" % self._name)
 
-    def drain(self, count):
+    def drain(self, count, size=packets.SIZE):
         """Reads what the client published since `sink`; fails unless all of it has come."""
-        self._command(b"drain %s %d\n" % (self._name, count * packets.SIZE))
+        self._command(b"drain %s %d\n" % (self._name, count * size))
 
-    def spray(self, count, topics, qos):
+    def spray(self, count, topics, qos, tagged=False):
         seen[0] = 0
-        self._command(b"spray %s %d %s %d\n" % (self._name, count, topics.encode(), qos))
+        words = (self._name, count, topics.encode(), qos, tagged)
+        self._command(b"spray %s %d %s %d %d\n" % words)
 
 
 def connected(module, port, name, topics="-", qos=0):
@@ -99,8 +100,12 @@ def cpu(module, port, name, argument):
     budget_ms = int(words[2])
     if hasattr(module, "prepare"):
         module.prepare(words[0])
+    qos = 1 if words[0].startswith("receive1") else 0
+    tagged = words[0].endswith("_tagged")
+    # Bytes of a message, where it is not of the usual size.
+    size = getattr(module, "sizes", {}).get(words[0], packets.SIZE)
     peer = Peer(port, name)
-    client = connected(module, port, name, topics)
+    client = connected(module, port, name, topics, qos)
     segment = RECEIVE_SEGMENT
     if topics == "-":
         segment = PUBLISH_SEGMENT
@@ -108,15 +113,15 @@ def cpu(module, port, name, argument):
     segment //= getattr(module, "times", 1)
     count = -segment
     wall = start = 0
-    while count < 0 or (
+    while count <= 0 or (
         (cpu_seconds() - start) * 1000 < budget_ms and since_ms(wall) < budget_ms * 20
     ):
         if topics != "-":
-            peer.spray(segment, topics, 0)
+            peer.spray(segment, topics, qos, tagged)
         function(client, segment)
         count += segment
         if topics == "-":
-            peer.drain(count + segment)
+            peer.drain(count + segment, size)
         if not count:  # the first segment only warms up
             gc.collect()
             wall = ticks_ms()
@@ -139,7 +144,7 @@ def calls(module, port, name, operation):
     counting.reset()
     getattr(module, operation)(client, CALLS_COUNT)
     if not receiving:
-        peer.drain(CALLS_COUNT)
+        peer.drain(CALLS_COUNT, getattr(module, "sizes", {}).get(operation, packets.SIZE))
     return [count / CALLS_COUNT for count in counting.counts]
 
 

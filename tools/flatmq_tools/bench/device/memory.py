@@ -11,6 +11,8 @@ from collections import deque
 from micropython import RingIO
 
 CONNACK = b"\x20\x02\0\0"
+CONNACK_5 = b"\x20\x06\0\0\3\x22\0\x0a"  # of MQTT 5, with ten topic aliases
+CONNACK_PLAIN = b"\x20\x0e\0\0\x0b\x22\0\x0a\x15\0\5PLAIN"  # and an authentication method
 
 
 class Stream:
@@ -91,9 +93,17 @@ class Sockets:
         return (((host, port),),)
 
 
+def is_5(client):
+    """Whether a flatmq client speaks MQTT 5."""
+    return client.options["version"] == 5
+
+
 def connect(client, stream):
     """Bring a flatmq client online; it was subscribed before or not."""
-    stream.feed(CONNACK)
+    if is_5(client):
+        stream.feed(CONNACK_PLAIN if client.options["auth"] else CONNACK_5)
+    else:
+        stream.feed(CONNACK)
     client.start()
     for _ in range(20):
         client.poll()
@@ -126,12 +136,16 @@ def grant(client, stream):
         raise RuntimeError("no SUBSCRIBE")
     while sent:
         end = 2 + sent[1]
-        granted = b""
+        granted = none = b""
         at = 4
+        if is_5(client):
+            at += 1 + sent[4]  # properties
+            none = b"\0"
         while at < end:
             at += 3 + sent[at + 1]
-            granted += sent[at - 1 : at]
-        answer(client, stream, b"\x90" + bytes((2 + len(granted),)) + sent[2:4] + granted)
+            granted += bytes((sent[at - 1] & 3,))
+        granted = sent[2:4] + none + granted
+        answer(client, stream, b"\x90" + bytes((len(granted),)) + granted)
         sent = sent[end:]
 
 

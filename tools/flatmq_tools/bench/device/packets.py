@@ -15,12 +15,13 @@ SIZE = 56  # bytes of one QoS 0 PUBLISH of the above
 seen = [0]  # messages that a handler has read; a list, so that counting allocates nothing
 
 
-def publish(topic, payload, qos, identifier):
-    """A whole PUBLISH packet of at most 129 bytes."""
+def publish(topic, payload, qos, identifier, properties=b""):
+    """A whole PUBLISH packet of at most 129 bytes. In MQTT 5 it has properties, which are given
+    with their length before them."""
     body = bytes((0, len(topic))) + topic
     if qos:
         body += bytes((identifier >> 8, identifier & 255))
-    body += payload
+    body += properties + payload
     return bytes((0x30 | qos << 1, len(body))) + body
 
 

@@ -20,7 +20,6 @@ TURNS = 16  # of a loop that is clocked as a whole
 _RING = 8192
 _PINGRESP = b"\xd0\0"
 _SOME = 64  # messages of a mix, which are sent over and over
-_SIZE = packets.SIZE
 
 # Operation -> messages per call.
 OPERATIONS = (
@@ -53,20 +52,21 @@ class Common:
     """What the three have in common: where their bytes come from."""
 
     twice = ("ping",)  # operations that start the clock twice
+    none = b""  # what a packet without properties has in their place: nothing before MQTT 5
+    size = packets.SIZE  # of a QoS 0 message
 
     def __init__(self):
-        self.one = packets.publish(TOPICS[0], PAYLOAD, 0, 0)
+        self.one = packets.publish(TOPICS[0], PAYLOAD, 0, 0, self.none)
         self.burst = self.one * BURST
-        self.into = bytearray(_SIZE)
+        self.into = bytearray(self.size)
         self.mixes = {}
         for name in MIXED:
             order = mixes.TOPICS[name][1]
             flood = b""
             for i in range(_SOME):
-                flood += packets.publish(order[i % len(order)], PAYLOAD, 0, 0)
-            self.mixes[name] = [
-                flood[at : at + BURST * _SIZE] for at in range(0, len(flood), BURST * _SIZE)
-            ]
+                flood += packets.publish(order[i % len(order)], PAYLOAD, 0, 0, self.none)
+            n = BURST * self.size
+            self.mixes[name] = [flood[at : at + n] for at in range(0, len(flood), n)]
         self.turn = 0
 
     def patience(self, now, read, argument):
@@ -93,25 +93,27 @@ class Flatmq(Common):
 
     name = "flatmq"
     twice = ("ping", "trip", "trip_burst")
+    version = 4
 
     def __init__(self):
+        super().__init__()
+        self.stream, self.client, _ = self.online("one", count)
+        self.reading, self.reader, _ = self.online("one", self._bytes)
+        self.idling, self.idler, _ = self.online("one", count, True)
+        # By the name of the mix.
+        self.mixed = {name: self.online(name, count) for name in MIXED}
+
+    def online(self, mix, handler, patient=False, qos=0):
+        """Return a stream, a client that is connected by it, and its subscriptions."""
         from flatmq import Client
 
-        super().__init__()
-        self.stream, self.client, _ = self._online(Client, "one", count)
-        self.reading, self.reader, _ = self._online(Client, "one", self._bytes)
-        self.idling, self.idler, _ = self._online(Client, "one", count, True)
-        # By the name of the mix.
-        self.mixed = {name: self._online(Client, name, count) for name in MIXED}
-
-    def _online(self, Client, mix, handler, patient=False):
         stream = memory.Stream(_RING, patient)
-        client = Client(b"work", link=memory.Link(stream))
-        wanted = [client.subscribe(topic, handler) for topic in mixes.TOPICS[mix][0]]
+        client = Client(b"work", link=memory.Link(stream), version=self.version)
+        wanted = [client.subscribe(topic, handler, qos) for topic in mixes.TOPICS[mix][0]]
         memory.connect(client, stream)
         memory.grant(client, stream)
         for subscription in wanted:
-            if subscription.granted != b"\0":
+            if subscription.granted != bytes((qos,)):
                 raise RuntimeError("not granted")
         return stream, client, wanted
 
@@ -126,7 +128,7 @@ class Flatmq(Common):
             c.publish(TOPICS[0], PAYLOAD)
             c.flush()
         t = now() - t
-        self.take(TURNS * _SIZE)
+        self.take(TURNS * self.size)
         return t
 
     def publish_burst(self, now):
@@ -137,7 +139,7 @@ class Flatmq(Common):
                 c.publish(TOPICS[0], PAYLOAD)
             c.flush()
         t = now() - t
-        self.take(TURNS * BURST * _SIZE)
+        self.take(TURNS * BURST * self.size)
         return t
 
     def take(self, n):
@@ -151,7 +153,7 @@ class Flatmq(Common):
         identifier = c.publish(TOPICS[0], PAYLOAD, 1)
         c.flush()
         t = now() - t
-        self.take(_SIZE + 2)
+        self.take(self.size + 2)
         s.feed(bytes((0x40, 2, identifier >> 8, identifier & 255)))
         u = now()
         while c.pending:
@@ -167,7 +169,7 @@ class Flatmq(Common):
             identifiers[i] = c.publish(TOPICS[0], PAYLOAD, 1)
         c.flush()
         t = now() - t
-        self.take(BURST * (_SIZE + 2))
+        self.take(BURST * (self.size + 2))
         for identifier in identifiers:
             s.feed(bytes((0x40, 2, identifier >> 8, identifier & 255)))
         u = now()
@@ -248,7 +250,7 @@ class Umqtt(Common):
         for _ in range(TURNS):
             c.publish(TOPICS[0], PAYLOAD)
         t = now() - t
-        self.take(TURNS * _SIZE)
+        self.take(TURNS * self.size)
         return t
 
     def publish_burst(self, now):
@@ -258,7 +260,7 @@ class Umqtt(Common):
             for _ in range(BURST):
                 c.publish(TOPICS[0], PAYLOAD)
         t = now() - t
-        self.take(TURNS * BURST * _SIZE)
+        self.take(TURNS * BURST * self.size)
         return t
 
     take = Flatmq.take
@@ -273,7 +275,7 @@ class Umqtt(Common):
         for _ in range(n):
             c.publish(TOPICS[0], PAYLOAD, False, 1)
         t = now() - t
-        self.take(n * (_SIZE + 2))
+        self.take(n * (self.size + 2))
         return t
 
     def trip(self, now):
@@ -344,7 +346,7 @@ class Floor(Common):
         for _ in range(TURNS):
             s.write(packet)
         t = now() - t
-        self.take(TURNS * _SIZE)
+        self.take(TURNS * self.size)
         return t
 
     def publish_burst(self, now):
@@ -355,7 +357,7 @@ class Floor(Common):
             for _ in range(BURST):
                 s.write(packet)
         t = now() - t
-        self.take(TURNS * BURST * _SIZE)
+        self.take(TURNS * BURST * self.size)
         return t
 
     def trips(self, now, n):
@@ -368,7 +370,7 @@ class Floor(Common):
             s.write(packet)
             s.readinto(ack)
         t = now() - t
-        self.take(n * _SIZE)
+        self.take(n * self.size)
         return t
 
     def trip(self, now):
@@ -436,7 +438,7 @@ def clock():
         return time.ticks_us, 1
 
 
-def measure_round(clients, messages):
+def measure_round(clients, messages, operations=OPERATIONS):
     """Print "@us CLIENT OPERATION MICROSECONDS" for every operation, clients taking turns.
 
     An operation is done for so many messages at least. What the clock takes is subtracted.
@@ -448,7 +450,7 @@ def measure_round(clients, messages):
         t = now()
         started += now() - t
     started /= messages
-    for operation, per_call in OPERATIONS:
+    for operation, per_call in operations:
         calls = max(1, messages // per_call)
         for client in clients:
             total = 0
@@ -458,10 +460,10 @@ def measure_round(clients, messages):
             print("@us", client.name, operation, total * unit / (calls * per_call))
 
 
-def measure_heap(clients):
+def measure_heap(clients, operations=OPERATIONS):
     """Print "@heap CLIENT OPERATION BYTES": what a message leaves on the heap."""
     for client in clients:
-        for operation, per_call in OPERATIONS:
+        for operation, per_call in operations:
             gc.collect()
             # The first time settles what is made once.
             left = min([once(client, operation, gc.mem_alloc) for _ in range(4)][1:])

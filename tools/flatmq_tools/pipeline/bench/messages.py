@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 from flatmq import Client
+from flatmq.properties import Properties
 
 from ...broker import Broker
 from ..log import Writer
@@ -34,18 +36,20 @@ def payload(i: int) -> bytes:
     )
 
 
-def _packets(count: int) -> Iterator[bytes]:
+def _packets(count: int, version: int = 4) -> Iterator[bytes]:
     """The PUBLISH packets that the broker sends, about."""
     for i in range(count):
         name = topic(i)
         rest = len(name).to_bytes(2, "big") + name + (i % 65535 + 1).to_bytes(2, "big")
+        if version == 5:
+            rest += b"\0"  # no properties
         rest += payload(i)
         yield bytes((0x32, len(rest))) + rest
 
 
-def stream(count: int) -> bytes:
-    """What a broker sends for so many messages."""
-    return b"".join(_packets(count))
+def stream(count: int, version: int = 4) -> bytes:
+    """What a broker sends for so many messages in that version of MQTT."""
+    return b"".join(_packets(count, version))
 
 
 def fill(log: Writer, count: int) -> None:
@@ -59,20 +63,31 @@ def fill(log: Writer, count: int) -> None:
     log.sync()
 
 
-def load(server: Broker, count: int) -> None:
-    """Have the broker keep so many messages for CLIENT_ID, at QoS 1."""
+def properties(i: int) -> Properties:
+    """Those of message `i`, where messages have any: content type and device, 42 bytes."""
+    return Properties([("device", f"d{i % DEVICES}")], content_type="application/senml+json")
+
+
+def load(server: Broker, count: int, version: int = 4, carried: bool = False) -> None:
+    """Have the broker keep so many messages for CLIENT_ID, at QoS 1; `carried` gives each of
+    MQTT 5 its properties."""
     due = _patience("the broker does not take the messages")
-    session = Client(CLIENT_ID, server.host, server.port, clean_session=False)
+    session = Client(CLIENT_ID, server.host, server.port, clean_session=False, version=version)
     asked = session.subscribe(FILTER, lambda _: None, 1)
     session.connect()
     while not asked.granted:
         session.poll(10)
         due()
     session.disconnect()
-    publisher = Client("bench-publisher", server.host, server.port, tx_size=1 << 19, inflight=255)
+    publisher = Client(
+        "bench-publisher", server.host, server.port, tx_size=1 << 19, inflight=255, version=version
+    )
     publisher.connect()
+    blocks: list[dict[str, Any]] = [
+        {"properties": properties(i)} if carried else {} for i in range(DEVICES)
+    ]
     for i in range(count):
-        while publisher.publish(topic(i), payload(i), 1) is None:
+        while publisher.publish(topic(i), payload(i), 1, **blocks[i % DEVICES]) is None:
             publisher.poll(10)
             due()
     while publisher.pending:

@@ -17,18 +17,24 @@ from .figures import Figure, Watch
 from .messages import CLIENT_ID, FILTER, PATIENCE, fill, stream
 
 _CHUNK = 256 * 1024
+_CHUNK_OF_MEMORY = 32 * 1024
 
 
-def flatmq(host: str, port: int, folder: Path, count: int) -> Figure:
+def flatmq(host: str, port: int, folder: Path, count: int, version: int = 4) -> Figure:
     """The ingest."""
     with Writer(folder) as log:
-        ingest = Ingest(log, (host, port), [FILTER], client_id=CLIENT_ID)
+        ingest = Ingest(log, (host, port), [FILTER], client_id=CLIENT_ID, version=version)
         watch = Watch()
         ingest.start()
         while log.synced < count:
             ingest.poll(1000)
         ingest.stop()
         return watch.figure(log.next_offset)
+
+
+def mqtt5(host: str, port: int, folder: Path, count: int) -> Figure:
+    """The ingest in MQTT 5."""
+    return flatmq(host, port, folder, count, 5)
 
 
 def paho(host: str, port: int, folder: Path, count: int) -> Figure:
@@ -70,6 +76,63 @@ def ceiling(_host: str, _port: int, folder: Path, count: int) -> Figure:
     return figure
 
 
+class _Memory:
+    """A link and its stream: a broker that accepts the client and sends these bytes, a chunk for
+    each read."""
+
+    address = "memory"
+
+    def __init__(self, data: bytes) -> None:
+        self._data = memoryview(data)
+        self._at = 0
+
+    def connect(self) -> None:
+        """Connect at once."""
+
+    def stream(self) -> _Memory:
+        """Return the stream."""
+        return self
+
+    def readinto(self, buf: memoryview) -> int | None:
+        """Read a chunk."""
+        n = min(len(buf), _CHUNK_OF_MEMORY, len(self._data) - self._at)
+        buf[:n] = self._data[self._at : self._at + n]
+        self._at += n
+        return n or None
+
+    def write(self, _buf: bytes, _at: int, n: int) -> int:
+        """Take what is written."""
+        return n
+
+    def wait(self, _ms: int, _out: bool) -> None:
+        """Return at once: there is something to read."""
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+def _of_memory(folder: Path, count: int, version: int) -> Figure:
+    accepted = b"\x20\3\0\0\0" if version == 5 else b"\x20\2\0\0"
+    link = _Memory(accepted + stream(count, version))
+    with Writer(folder) as log:
+        ingest = Ingest(log, ("", 0), [FILTER], version=version, link=link)
+        watch = Watch()
+        ingest.start()
+        while log.synced < count:
+            ingest.poll(1000)
+        return watch.figure(log.next_offset)
+
+
+def memory(_host: str, _port: int, folder: Path, count: int) -> Figure:
+    """The ingest, without a broker."""
+    return _of_memory(folder, count, 4)
+
+
+def memory5(_host: str, _port: int, folder: Path, count: int) -> Figure:
+    """The ingest in MQTT 5, without a broker."""
+    return _of_memory(folder, count, 5)
+
+
 def landing(_host: str, _port: int, folder: Path, count: int) -> Figure:
     """Log to Parquet."""
     with Writer(folder) as log:
@@ -91,19 +154,28 @@ def reading(_host: str, _port: int, folder: Path, count: int) -> Figure:
 
 RECEIVERS: dict[str, Callable[[str, int, Path, int], Figure]] = {
     "flatmq": flatmq,
+    "flatmq-5": mqtt5,
+    "properties": mqtt5,
     "paho": paho,
+    "memory": memory,
+    "memory-5": memory5,
     "ceiling": ceiling,
     "landing": landing,
     "reading": reading,
 }
 LABELS = {
     "flatmq": "the ingest, from the broker to its log",
-    "paho": "the same with paho-mqtt",
+    "flatmq-5": "the same in MQTT 5",
+    "properties": "in MQTT 5, of messages with a content type and a user property",
+    "paho": "as flatmq, with paho-mqtt",
+    "memory": "as flatmq, of bytes that are in memory: no broker, and no network",
+    "memory-5": "the same in MQTT 5",
     "ceiling": "the same bytes from a socket to the log: nobody looks at them",
     "landing": "the log to Parquet",
     "reading": "the log to Arrow, no sink",
 }
-FROM_BROKER = ("flatmq", "paho")
+FROM_BROKER = ("flatmq", "flatmq-5", "properties", "paho")
+IN_5 = ("flatmq-5", "properties")
 
 
 if __name__ == "__main__":

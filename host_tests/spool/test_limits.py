@@ -1,0 +1,86 @@
+"""Records that a broker of MQTT 5 announces not to take: they are set aside, and the others go
+on."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from broker5 import Broker5, properties
+from flatmq import Client
+from flatmq.spool import Spool
+from properties5 import Id
+
+PATIENCE = 20.0  # s that any one step may take
+
+
+def _until(condition: Callable[[], object], spool: Spool) -> None:
+    end = time.monotonic() + PATIENCE
+    while not condition():
+        spool.poll(2)
+        assert time.monotonic() < end
+
+
+@pytest.mark.parametrize(
+    ("limit", "payload", "qos", "retain"),
+    [
+        ((Id.MAXIMUM_PACKET_SIZE, 60), bytes(100), 1, False),
+        ((Id.RETAIN_AVAILABLE, 0), b"x", 1, True),
+    ],
+    ids=["Maximum Packet Size", "Retain Available"],
+)
+@pytest.mark.parametrize("online", [True, False])
+def test_what_the_broker_does_not_take_is_set_aside(
+    tmp_path: Path,
+    limit: tuple[int, int],
+    payload: bytes,
+    qos: int,
+    retain: bool,
+    online: bool,
+) -> None:
+    reports: list[tuple[int, bytes, str]] = []
+    with Broker5() as broker:
+        broker.announces = properties([limit])
+        client = Client(
+            b"c",
+            broker.host,
+            broker.port,
+            version=5,
+            clean_session=False,
+            on_dropped=lambda *about: reports.append(about),
+        )
+        spool = Spool(client, str(tmp_path / "s"), segment=512)
+        client.start()
+        if online:
+            _until(lambda: client.connected, spool)
+        assert spool.publish(b"t", b"before", 1)
+        assert spool.publish(b"not", payload, qos, retain)
+        assert spool.publish(b"t", b"after", 2)
+        _until(lambda: not spool.pending, spool)
+        assert [packet.payload for packet in broker.onward] == [b"before", b"after"]
+        client.disconnect()
+        assert broker.complaints == []
+    assert [topic for _id, topic, _reason in reports] == [b"not"]
+    assert list(spool.dropped()) == [(0x30 | qos << 1 | retain, b"not", payload)]
+    assert (spool.stats.set_aside, spool.stats.acknowledged, spool.stats.dropped) == (1, 2, 0)
+    assert client.stats.dropped == 1
+
+
+def test_a_broker_without_qos_1_gets_no_records(tmp_path: Path) -> None:
+    """They would be lost without a word at QoS 0."""
+    with Broker5() as broker:
+        broker.announces = properties([(Id.MAXIMUM_QOS, 0)])
+        client = Client(b"c", broker.host, broker.port, version=5, clean_session=False)
+        spool = Spool(client, str(tmp_path / "s"), segment=512)
+        client.start()
+        _until(lambda: client.connected, spool)
+        for qos in (1, 2):
+            assert spool.publish(b"t", b"x", qos)
+        _until(lambda: not spool.pending, spool)
+        client.disconnect()
+        assert (broker.onward, broker.complaints) == ([], [])
+    assert (spool.stats.set_aside, spool.stats.acknowledged) == (2, 0)
+    assert len(list(spool.dropped())) == 2

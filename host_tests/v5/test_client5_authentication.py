@@ -1,0 +1,303 @@
+"""Enhanced authentication: SCRAM-SHA-256 as a board does it, and AUTH that breaks a rule."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from fake_link import Clock, fake_clock
+
+import build5
+from broker5 import Broker5, properties
+from clients5 import SECONDS, Bench5, again, arrived, made, named, online, serving, until
+from conftest import ROOT, interpreter_command, library
+from flatmq import MQTTError
+from flatmq_tools import interpreter
+from properties5 import Id
+from scram5 import METHOD, ScramServer
+
+SHARED = ROOT / "boards" / "shared"
+TIMEOUT = 120  # seconds until an interpreter is ended
+sys.path.append(str(SHARED))
+from scram import Scram, pbkdf2  # noqa: E402
+
+USERS = {b"ann": b"pencil", b"a,b=c": b"x" * 100}
+METHODS = (Id.AUTHENTICATION_METHOD, METHOD)
+
+
+@pytest.fixture
+def broker() -> Iterator[Broker5]:
+    with serving() as running:
+        running.passwords = dict(USERS)
+        running.needs_authentication = True
+        yield running
+
+
+@pytest.fixture
+def clock() -> Iterator[Clock]:
+    with fake_clock() as clock:
+        yield clock
+
+
+# SCRAM-SHA-256
+
+
+@pytest.mark.parametrize("user", USERS)
+def test_scram(broker: Broker5, user: bytes) -> None:
+    scram = Scram(user, USERS[user])
+    client = online(broker, auth=("SCRAM-SHA-256", scram))
+    hello, auth = broker.received[:2]
+    assert hello.properties.first(Id.AUTHENTICATION_METHOD) == METHOD
+    assert (auth.name, auth.code) == ("AUTH", 0x18)
+    client.publish(b"t", b"x", 1)
+    arrived(broker, client)
+    again(broker, client)
+    assert [p.name for p in broker.received].count("AUTH") == 2
+
+
+def test_the_broker_that_does_not_know_the_password_is_refused(broker: Broker5) -> None:
+    """It answers as if it did, with a signature made with another one."""
+    scram = Scram(b"ann", b"pencil")
+    client = made(broker, auth=(METHOD, scram))
+    seen = []
+
+    def spoilt(data: bytes | None) -> bytes:
+        seen.append(data)
+        if data and data.startswith(b"v="):
+            data = b"v=" + b"A" * 43 + b"="
+        answer: bytes = scram(data)
+        return answer
+
+    client.options["auth"] = (METHOD, spoilt)
+    with pytest.raises(MQTTError, match="does not know the password") as raised:
+        client.connect(int(SECONDS * 1000))
+    assert (raised.value.kind, raised.value.code) == ("refused", 0)
+    assert not client.connected
+    assert [data[:2] if data else data for data in seen] == [None, b"r=", b"v="]
+
+
+def test_a_wrong_password(broker: Broker5) -> None:
+    with pytest.raises(MQTTError) as raised:
+        online(broker, auth=(METHOD, Scram("ann", "wrong")))
+    assert (raised.value.kind, raised.value.code) == ("refused", 0x87)
+
+
+def test_a_method_that_the_broker_does_not_have(broker: Broker5) -> None:
+    with pytest.raises(MQTTError) as raised:
+        online(broker, auth=("OTHER", lambda data: b""))
+    assert (raised.value.kind, raised.value.code) == ("refused", 0x8C)
+
+
+def test_authenticate_again_while_online(broker: Broker5) -> None:
+    client = online(broker, auth=(METHOD, Scram("ann", "pencil")))
+    client.authenticate()
+    client.publish(b"t", b"meanwhile", 1)
+    until(lambda: len(named(broker, "AUTH")) == 3, client)
+    arrived(broker, client)
+    assert [p.code for p in named(broker, "AUTH")] == [0x18, 0x19, 0x18]
+    assert [p.payload for p in broker.onward] == [b"meanwhile"]
+    assert client.stats.losses == 0
+
+
+def test_authenticating_again_may_fail(broker: Broker5) -> None:
+    client = online(broker, auth=(METHOD, Scram("ann", "pencil")))
+    broker.passwords = {b"ann": b"changed"}
+    client.authenticate()
+    until(lambda: client.error, client)
+    assert (client.error.kind, client.error.code) == ("closed", 0x87)
+
+
+def test_authenticate_needs_auth(broker: Broker5) -> None:
+    broker.needs_authentication = False
+    client = online(broker)
+    with pytest.raises(ValueError, match="authenticate needs a client that was made with auth"):
+        client.authenticate()
+    assert client.connected
+
+
+def test_the_password_is_salted_once() -> None:
+    scram = Scram("ann", "pencil")
+    servers = [ScramServer(USERS, salt=b"salt", nonce=b"%d" % i) for i in range(2)]
+    for server in servers:
+        scram(server.final(scram(server.first(scram(None)))))
+    salted = scram.salted
+    assert salted == (b"salt", 4096, pbkdf2(b"pencil", b"salt", 4096))
+    later = Scram("ann", "pencil", salted)
+    server = ScramServer(USERS, salt=b"salt")
+    later(server.final(later(server.first(later(None)))))
+    assert later.salted is salted
+
+
+# The exchange of RFC 7677 section 3
+NONCE = b"rOprNGfwEbeRWgbNEkqO"
+FIRST = b"r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096"
+FINAL = b"c=biws,r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0"
+FINAL += b",p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ="
+VERIFIER = b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4="
+
+PROGRAM = """
+import sys
+sys.path.append({folder!r})
+import scram
+from flatmq import Client
+s = scram.Scram("user", "pencil")
+s(None)
+s._nonce = {nonce!r}
+s._bare = b"n=user,r=" + s._nonce
+print(s({first!r}) == {final!r})
+print(s({verifier!r}) == b"")
+auth = ("SCRAM-SHA-256", scram.Scram("ann", "pencil"))
+client = Client(b"c", {host!r}, {port}, version=5, auth=auth)
+client.connect({ms})
+print(client.publish(b"t", b"from here", 1) > 0, client.wait({ms}))
+client.disconnect()
+"""
+
+
+@pytest.mark.parametrize("python", ["cpython", "micropython"])
+def test_on_both_interpreters(python: str, broker: Broker5) -> None:
+    program = PROGRAM.format(
+        folder=str(SHARED),
+        nonce=NONCE,
+        first=FIRST,
+        final=FINAL,
+        verifier=VERIFIER,
+        host=broker.host,
+        port=broker.port,
+        ms=int(SECONDS * 1000),
+    )
+    done = subprocess.run(
+        [*interpreter_command(python, "192k"), "-c", program],
+        env=interpreter.environment(library(python)),
+        capture_output=True,
+        check=False,
+        text=True,
+        timeout=TIMEOUT,
+    )
+    assert done.stdout.split() == ["True", "True", "True", "True"], done.stdout + done.stderr
+    assert [p.payload for p in broker.onward] == [b"from here"]
+
+
+BAD = [
+    (b"r=other,s=QQ==,i=4096", "another message"),
+    (NONCE + b",s=QQ==,i=4096", "another message"),
+    (b"r=" + NONCE + b",s=QQ==,i=4096", "another message"),  # nothing of the broker's in it
+    (b"r=" + NONCE + b"x,s=QQ==,i=4095", "iterations must be 4096 to 100000, not 4095"),
+    (b"r=" + NONCE + b"x,s=QQ==,i=100001", "not 100001"),
+    (b"r=" + NONCE + b"x,s=QQ==,i=x", "not a message"),
+    (b"r=" + NONCE + b"x,i=4096", "not a message"),
+    (b"", "not a message"),
+    (b"v=", "does not know"),
+    (b"v=AAAA", "does not know"),
+    (VERIFIER, "does not know"),
+]
+
+
+@pytest.mark.parametrize(("data", "text"), BAD)
+def test_what_a_broker_may_not_say(data: bytes, text: str) -> None:
+    scram = Scram("user", "pencil")
+    scram(None)
+    scram._nonce = NONCE
+    with pytest.raises(MQTTError, match=text) as raised:
+        scram(data)
+    assert raised.value.kind == "refused"
+
+
+# AUTH that breaks a rule
+
+
+def _asked(clock: Clock, answer: Callable[[bytes | None], Any] = lambda data: b"a") -> Bench5:
+    bench = Bench5(clock, auth=(METHOD, answer))
+    bench.greet()
+    return bench
+
+
+def _auth(code: int, *more: tuple[int, Any]) -> bytes:
+    return build5.ending("AUTH", code, properties(more))
+
+
+def test_nothing_but_auth_leaves_before_connack(clock: Clock) -> None:
+    bench = _asked(clock)
+    bench.client.publish(b"t", b"x", 1)
+    bench.client.subscribe(b"t", print)
+    for _ in range(3):
+        bench.feed(_auth(0x18, METHODS, (Id.AUTHENTICATION_DATA, b"more")))
+        (auth,) = bench.packets()
+        assert (auth.name, auth.code) == ("AUTH", 0x18)
+        wanted = [METHODS, (Id.AUTHENTICATION_DATA, b"a")]
+        assert sorted(auth.properties) == sorted(properties(wanted))
+    bench.feed(build5.connack(0, 0, properties([METHODS])))
+    assert sorted(bench.names()) == ["PUBLISH", "SUBSCRIBE"]
+
+
+@pytest.mark.parametrize(
+    "packet",
+    [
+        _auth(0x18, (Id.AUTHENTICATION_METHOD, b"OTHER")),
+        _auth(0x18),
+        _auth(0x00, METHODS),  # CONNACK says that it is done
+        _auth(0x19, METHODS),  # only a client may
+        _auth(0x80, METHODS),
+        build5.connack(),
+        build5.connack(0, 0, properties([(Id.AUTHENTICATION_METHOD, b"OTHER")])),
+    ],
+)
+def test_auth_that_breaks_a_rule(packet: bytes, clock: Clock) -> None:
+    bench = _asked(clock)
+    bench.feed(packet)
+    code, error = bench.farewell()
+    assert (code, error.kind) == (0x82, "protocol")
+
+
+def test_auth_that_was_not_asked_for(clock: Clock) -> None:
+    bench = Bench5(clock)
+    bench.greet()
+    bench.feed(_auth(0x18, METHODS))
+    assert bench.farewell()[0] == 0x82
+    bench = Bench5(clock).accepted()
+    bench.feed(_auth(0x18, METHODS))
+    assert bench.farewell()[0] == 0x82
+
+
+@pytest.mark.parametrize("at", ["AUTH", "CONNACK", "again"])
+def test_what_auth_raises_ends_the_connection(at: str, clock: Clock) -> None:
+    def answer(data: bytes | None) -> bytes:
+        if data == b"bad":
+            raise ValueError("no such key")
+        return b""
+
+    data = (Id.AUTHENTICATION_DATA, b"bad")
+    bench = _asked(clock, answer)
+    if at == "CONNACK":
+        bench.feed(build5.connack(0, 0, properties([METHODS, data])))
+    else:
+        if at == "again":
+            bench.feed(build5.connack(0, 0, properties([METHODS])))
+        bench.feed(_auth(0x18, METHODS, data))
+    error = bench.client.error
+    assert error.kind == "refused"
+    assert "ValueError: no such key" in error.detail
+    assert bench.client.state == "waiting"
+    assert not bench.client.connected
+
+
+def test_what_auth_raises_for_connect_is_reported(clock: Clock) -> None:
+    def answer(data: bytes | None) -> bytes:
+        raise MQTTError("resource", "the key is not there")
+
+    bench = Bench5(clock, auth=(METHOD, answer))
+    bench.client.start()
+    bench.pass_time(2000)
+    assert (bench.client.error.kind, bench.client.error.detail) == (
+        "resource",
+        "the key is not there",
+    )
+
+
+@pytest.mark.parametrize("auth", [5, ("m",), ("m", b"data"), "ab"])
+def test_auth_must_be_a_name_and_a_function(auth: Any, clock: Clock) -> None:
+    with pytest.raises(TypeError, match="auth must be a pair of a name and a function"):
+        Bench5(clock, auth=auth)

@@ -1,0 +1,318 @@
+"""Connecting: what CONNECT says, and that what CONNACK says is kept."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from fake_link import Clock, fake_clock
+
+import build5
+from broker5 import Broker5, properties
+from clients5 import SECONDS, Bench5, again, arrived, made, named, online, serving, until
+from flatmq import Client
+from flatmq.properties import Properties
+from flatmq_tools import interpreter
+from properties5 import Id
+from strict5 import Will
+
+FOREVER = 0xFFFFFFFF
+
+
+@pytest.fixture
+def broker() -> Iterator[Broker5]:
+    with serving() as running:
+        yield running
+
+
+@pytest.fixture
+def clock() -> Iterator[Clock]:
+    with fake_clock() as clock:
+        yield clock
+
+
+def _hello(broker: Broker5) -> Any:
+    return named(broker, "CONNECT")[-1]
+
+
+# CONNECT
+
+
+def test_the_least(broker: Broker5) -> None:
+    online(broker, keepalive=77)
+    hello = _hello(broker)
+    assert hello.connect.keepalive == 77
+    assert hello.connect.clean_start == 1
+    assert (hello.connect.username, hello.connect.password, hello.connect.will) == (None,) * 3
+    assert sorted(hello.properties) == [
+        (Id.REQUEST_PROBLEM_INFORMATION, 0),
+        (Id.RECEIVE_MAXIMUM, 32),
+    ]
+
+
+EXPIRIES: list[tuple[dict[str, Any], tuple[int, int | None]]] = [
+    ({}, (1, None)),
+    ({"clean_session": True, "session_expiry": 60}, (1, 60)),
+    ({"clean_session": False}, (0, FOREVER)),
+    ({"clean_session": False, "session_expiry": None}, (0, FOREVER)),
+    ({"clean_session": False, "session_expiry": 0}, (0, 0)),
+    ({"clean_session": False, "session_expiry": 3600}, (0, 3600)),
+    ({"clean_session": False, "session_expiry": FOREVER}, (0, FOREVER)),
+]
+
+
+@pytest.mark.parametrize(("options", "sent"), EXPIRIES)
+def test_the_session(broker: Broker5, options: dict, sent: tuple) -> None:
+    client = online(broker, **options)
+    again(broker, client)
+    for hello in named(broker, "CONNECT"):  # with every one, or the next would end the session
+        expiry = hello.properties.first(Id.SESSION_EXPIRY)
+        assert (hello.connect.clean_start, expiry) == sent
+    assert client.session_present == (sent[0] == 0 and bool(sent[1]))
+
+
+def test_all_that_may_be_given(broker: Broker5) -> None:
+    pairs = [("a", "1"), (b"a", b"2")]
+    online(
+        broker,
+        incoming=7,
+        maximum_packet_size=70000,
+        user_properties=pairs,
+        user="u",
+        password=b"\0\xff",
+    )
+    hello = _hello(broker)
+    p = hello.properties
+    assert (p.first(Id.RECEIVE_MAXIMUM), p.first(Id.MAXIMUM_PACKET_SIZE)) == (7, 70000)
+    assert p.each(Id.USER_PROPERTY) == [(b"a", b"1"), (b"a", b"2")]
+    assert (hello.connect.username, hello.connect.password) == (b"u", b"\0\xff")
+
+
+def test_a_password_alone_and_a_user_alone(broker: Broker5) -> None:
+    online(broker, b"one", password="p")
+    assert (_hello(broker).connect.username, _hello(broker).connect.password) == (None, b"p")
+    online(broker, b"two", user="u")
+    assert (_hello(broker).connect.username, _hello(broker).connect.password) == (b"u", None)
+
+
+def test_a_password_that_is_a_function_and_new_credentials(broker: Broker5) -> None:
+    passwords = iter([b"1", b"2"])
+    client = online(broker, user="u", password=lambda: next(passwords), session_expiry=9)
+    again(broker, client)
+    client.set_credentials("v", "3")
+    again(broker, client)
+    given = [
+        (p.connect.username, p.connect.password) for p in named(broker, "CONNECT") if p.connect
+    ]
+    assert given == [(b"u", b"1"), (b"u", b"2"), (b"v", b"3")]
+    assert [p.properties.first(Id.SESSION_EXPIRY) for p in named(broker, "CONNECT")] == [9] * 3
+
+
+@pytest.mark.parametrize("retain", [False, True])
+@pytest.mark.parametrize("qos", [0, 1, 2])
+def test_the_will(broker: Broker5, qos: int, retain: bool) -> None:
+    client = made(broker)
+    more = Properties(will_delay=5, expiry=60, content_type="x", user={"k": "v"})
+    client.set_will(b"w", b"gone", qos, retain, more)
+    client.connect(int(SECONDS * 1000))
+    will = _hello(broker).connect.will
+    wanted = [(Id.CONTENT_TYPE, b"x"), (Id.MESSAGE_EXPIRY, 60), (Id.USER_PROPERTY, (b"k", b"v"))]
+    wanted.append((Id.WILL_DELAY, 5))
+    assert will == Will(b"w", b"gone", qos, int(retain), will.properties)
+    assert sorted(will.properties) == sorted(properties(wanted))
+
+
+def test_the_will_is_published_after_its_delay(broker: Broker5) -> None:
+    client = made(broker, clean_session=False, retry_ms=60_000, retry_max_ms=60_000)
+    client.set_will("w", "gone", properties=Properties(will_delay=30))
+    client.connect(int(SECONDS * 1000))
+    got: list[bytes] = []
+    watcher = online(broker, b"watcher")
+    watcher.subscribe(b"w", lambda message: got.append(message.payload))
+    until(lambda: broker.subscriptions(b"watcher"), watcher)
+    with broker.lock:
+        for connection in broker.connections:
+            if connection.client_id == b"c":
+                connection.end()
+    until(lambda: not broker.online(b"c"), watcher)
+    broker.pass_time(29)
+    arrived(broker, watcher)
+    assert got == []
+    broker.pass_time(2)
+    until(lambda: got, watcher)
+    assert got == [b"gone"]
+
+
+def test_no_will(broker: Broker5) -> None:
+    client = made(broker)
+    client.set_will(b"w", b"gone", 1, True, Properties(will_delay=1))
+    client.set_will(None)
+    client.connect(int(SECONDS * 1000))
+    assert _hello(broker).connect.will is None
+    with pytest.raises(TypeError, match="properties must be Properties, not 5"):
+        client.set_will(b"w", b"gone", properties=5)
+    with pytest.raises(ValueError, match="will topic"):
+        client.set_will(b"w/#", b"gone")
+
+
+WRONG: list[tuple[dict[str, Any], type, str]] = [
+    ({"session_expiry": -1}, ValueError, "session_expiry must be 0 to 4294967295, not -1"),
+    ({"session_expiry": FOREVER + 1}, ValueError, "session_expiry"),
+    ({"session_expiry": "1"}, TypeError, "session_expiry"),
+    ({"maximum_packet_size": 0}, ValueError, "maximum_packet_size must be 1 to"),
+    ({"user_properties": [1]}, TypeError, "user must be pairs"),
+    ({"incoming": 0}, ValueError, "incoming must be 1 to 65535, not 0"),
+    ({"version": 6}, ValueError, "version"),
+    ({"client_id": b"\0"}, ValueError, "client_id"),
+    ({"client_id": "x" * 65536}, ValueError, "client_id"),
+    ({"user": b"\xff"}, ValueError, "user"),
+    ({"nonsense": 1}, TypeError, "nonsense"),
+]
+
+
+@pytest.mark.parametrize(("options", "error", "text"), WRONG)
+def test_arguments_that_break_a_rule(options: dict, error: type, text: str) -> None:
+    options = {"client_id": b"c", "host": "127.0.0.1", "version": 5, **options}
+    with pytest.raises(error, match=text):
+        Client(**options)
+
+
+def test_arguments_of_mqtt_5_are_refused_for_3_1_1() -> None:
+    for name in ("session_expiry", "user_properties", "auth", "requests"):
+        with pytest.raises(TypeError, match=f"Client has no argument '{name}'"):
+            Client(b"c", "127.0.0.1", **{name: None})  # type: ignore[arg-type]
+
+
+# CONNACK
+
+SAYS = [
+    (Id.SESSION_EXPIRY, 100),
+    (Id.RECEIVE_MAXIMUM, 3),
+    (Id.MAXIMUM_QOS, 1),
+    (Id.RETAIN_AVAILABLE, 0),
+    (Id.MAXIMUM_PACKET_SIZE, 5000),
+    (Id.TOPIC_ALIAS_MAXIMUM, 4),
+    (Id.REASON_STRING, b"welcome"),
+    (Id.USER_PROPERTY, (b"a", b"b")),
+    (Id.WILDCARDS_AVAILABLE, 0),
+    (Id.SUBSCRIPTION_IDENTIFIERS_AVAILABLE, 0),
+    (Id.SHARED_AVAILABLE, 0),
+    (Id.SERVER_KEEP_ALIVE, 9),
+    (Id.RESPONSE_INFORMATION, b"info/"),
+    (Id.SERVER_REFERENCE, b"other"),
+]
+
+
+def test_what_the_broker_says_is_in_server(clock: Clock) -> None:
+    bench = Bench5(clock, clean_session=False, session_expiry=500).accepted(*SAYS)
+    server = bench.client.server
+    assert (server.session_expiry, server.receive_maximum, server.max_qos) == (100, 3, 1)
+    assert (server.retain, server.maximum_packet_size, server.topic_alias_maximum) == (0, 5000, 4)
+    assert (server.wildcards, server.identifiers, server.shared) == (0, 0, 0)
+    assert (server.keep_alive, server.response_information) == (9, b"info/")
+    assert (server.reference, server.reason) == (b"other", b"welcome")
+    assert "receive_maximum=3" in repr(server)
+    bench.outage()
+    bench.accepted()  # says nothing: nothing of the last one is left
+    assert (server.session_expiry, server.receive_maximum, server.max_qos) == (-1, 65535, 2)
+    assert (server.retain, server.maximum_packet_size, server.topic_alias_maximum) == (1, 0, 0)
+    assert (server.wildcards, server.identifiers, server.shared) == (1, 1, 1)
+    assert (server.keep_alive, server.reference, server.reason) == (-1, None, None)
+    assert bench.client.max_qos == 2
+
+
+def _quiet(bench: Bench5, ms: int) -> list[str]:
+    """What leaves in that time, of a client whose PINGREQ is answered."""
+    names = []
+    end = bench.clock.now + ms
+    while bench.clock.now < end:
+        bench.pass_time(250)
+        for name in bench.names():
+            names.append(name)
+            bench.feed(build5.PINGRESP)
+    return names
+
+
+@pytest.mark.parametrize("keepalive", [0, 60, 1000])
+def test_the_servers_keep_alive_is_used(keepalive: int, clock: Clock) -> None:
+    bench = Bench5(clock, keepalive=keepalive).accepted((Id.SERVER_KEEP_ALIVE, 8))
+    assert _quiet(bench, 8000) == ["PINGREQ"]
+    bench.outage()
+    bench.accepted((Id.SERVER_KEEP_ALIVE, 0))
+    assert _quiet(bench, 200_000) == []
+    bench.outage()
+    bench.accepted()
+    assert _quiet(bench, 60_000) == {0: [], 60: ["PINGREQ"], 1000: []}[keepalive]
+
+
+def test_the_identifier_that_the_broker_assigns_is_used_from_then_on(broker: Broker5) -> None:
+    client = online(broker, b"", clean_session=False)
+    assert client.server.client_id == b"assigned-1"
+    for _ in range(2):
+        again(broker, client)
+        assert client.session_present
+    ids = [p.connect.client_id for p in named(broker, "CONNECT") if p.connect]
+    assert ids == [b"", b"assigned-1", b"assigned-1"]
+    assert client.server.client_id == b"assigned-1"
+
+
+def test_an_assigned_identifier_with_a_password_that_is_a_function(broker: Broker5) -> None:
+    client = online(broker, b"", password=lambda: b"p")
+    again(broker, client)
+    hello = _hello(broker).connect
+    assert (hello.client_id, hello.password) == (b"assigned-1", b"p")
+
+
+def test_a_session_that_nobody_asked_for(clock: Clock) -> None:
+    bench = Bench5(clock)
+    bench.greet()
+    bench.feed(build5.connack(0, 1))
+    code, error = bench.farewell()
+    assert (code, error.kind) == (0x81, "protocol")
+
+
+def test_the_broker_may_close_before_connack(clock: Clock) -> None:
+    bench = Bench5(clock)
+    for _ in range(3):
+        bench.greet()
+        bench.lose()
+        assert bench.client.error.kind == "closed"
+    bench.accepted()
+    assert (bench.client.level, bench.client.connected) == (5, True)
+
+
+def test_connack_does_not_come(clock: Clock) -> None:
+    bench = Bench5(clock, timeout=3)
+    bench.greet()
+    bench.pass_time(3100)
+    assert bench.client.error.kind == "timeout"
+
+
+def test_connack_byte_by_byte(clock: Clock) -> None:
+    bench = Bench5(clock)
+    bench.greet()
+    for byte in build5.connack(0, 0, properties(SAYS)):
+        assert not bench.client.connected
+        bench.feed(bytes([byte]))
+    assert bench.client.connected
+
+
+# What it costs those who do not ask for it
+
+
+def test_version_4_loads_nothing_of_mqtt_5() -> None:
+    program = "import sys; from flatmq import Client; Client(b'c', 'h'); print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env=interpreter.environment("lib"),
+        capture_output=True,
+        check=True,
+        text=True,
+    )
+    loaded = {name.partition(".")[2] for name in done.stdout.split() if name[:7] == "flatmq."}
+    assert "client" in loaded
+    assert {name for name in loaded if name.startswith("v5")} == set()
+    assert not loaded & {"properties", "replies"}

@@ -1,0 +1,280 @@
+"""What ends a connection: broken rules, DISCONNECT, and what the application hears of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from fake_link import Clock, fake_clock
+
+import build5
+from broker5 import Broker5, properties
+from clients5 import Bench5, Reports, named, online, serving, settled, until
+from flatmq import MQTTError
+from flatmq.reader import reading
+from properties5 import Id
+from test_strict5 import REFUSED, SERVER
+
+
+@pytest.fixture
+def broker() -> Iterator[Broker5]:
+    with serving() as running:
+        yield running
+
+
+@pytest.fixture
+def clock() -> Iterator[Clock]:
+    with fake_clock() as clock:
+        yield clock
+
+
+def _waiting(clock: Clock, data: bytes) -> Bench5:
+    """A client that waits for a packet like this one: CONNACK, or an answer to identifier 7."""
+    auth = ("m", lambda data: b"") if data[0] >> 4 == 0xF else None
+    bench = Bench5(clock, auth=auth)
+    if data[0] >> 4 == 2:
+        bench.greet()
+        return bench
+    bench.accepted(*([(Id.AUTHENTICATION_METHOD, b"m")] if auth else []))
+    bench.client.last_id = 6
+    if data[0] >> 4 == 9:
+        bench.client.subscribe(b"a", print)
+    elif data[0] >> 4 == 11:
+        bench.client.unsubscribe(b"a")
+    elif data[0] >> 4 in (4, 5):
+        bench.client.publish(b"a", b"", 1 if data[0] >> 4 == 4 else 2)
+    bench.drain()
+    return bench
+
+
+# Rules that a client need not watch over: what breaks them is whole and clear without them.
+TOLERATED = {
+    "e0 01 04",  # DISCONNECT with a reason code that no server sends
+    "40 03 00 07 92",  # another reason code of refusal than PUBACK has,
+    "62 03 00 07 80",  # and than PUBREL has
+    "30 05 00 01 61 80 00",  # a number with a needless byte
+}
+# Packets whose fault has another name here.
+OTHERWISE = {
+    "10 00": 0x81,  # a type that no server sends, as any other that there is not
+    "c0 00": 0x81,
+    "21 03 00 00 00": 0x82,  # no CONNACK, so CONNACK is not first
+    "20 03 01 87 00": 0x81,  # flags that are not allowed, as any other
+    "e0 07 8b 05 11 00 00 00 01": 0x81,  # a property that DISCONNECT of a server cannot have
+    "f0 01 18": 0x82,  # the authentication method is looked for first
+    "30 03 00 00 00": 0x81,  # not a topic name, as one that is not UTF-8
+    "30 04 00 01 2b 00": 0x81,
+    "30 07 00 01 61 03 08 00 00": 0x81,
+    "30 08 00 01 61 04 08 00 01 23": 0x81,
+}
+
+BROKEN = [case[1:3] for case in REFUSED if case[0] == SERVER]
+
+
+@pytest.mark.parametrize(("data", "code"), BROKEN, ids=[case[0] for case in BROKEN])
+def test_the_broker_hears_which_rule_it_broke(clock: Clock, data: str, code: int) -> None:
+    packet = bytes.fromhex(data)
+    bench = _waiting(clock, packet)
+    bench.feed(packet)
+    if data in TOLERATED:
+        assert "DISCONNECT" not in bench.names()
+        return
+    sent, error = bench.farewell()
+    assert sent == OTHERWISE.get(data, code)
+    assert error.kind in ("protocol", "resource")
+    assert error.code == 0
+
+
+def test_what_comes_before_connack(clock: Clock) -> None:
+    for packet in (build5.publish(b"t", b"x"), build5.ack("PUBACK", 7), build5.PINGRESP):
+        bench = Bench5(clock, on_message=print)
+        bench.greet()
+        bench.feed(packet)
+        assert bench.farewell()[0] == 0x82
+        assert bench.client.stats.received == 0
+
+
+def test_a_second_connack(clock: Clock) -> None:
+    bench = Bench5(clock).accepted()
+    bench.feed(build5.connack())
+    assert bench.farewell()[0] == 0x82
+
+
+def test_more_messages_than_the_receive_maximum(clock: Clock) -> None:
+    bench = Bench5(clock, incoming=2, on_message=lambda message: None).accepted()
+    bench.feed(*(build5.publish(b"t", b"", 2, pid) for pid in (1, 2, 3)))
+    code, error = bench.farewell()
+    assert (code, error.kind) == (0x93, "resource")
+
+
+@pytest.mark.parametrize("first", [0x90, 0xB0, 0xE0])
+def test_a_packet_that_the_buffer_does_not_hold(first: int, clock: Clock) -> None:
+    bench = Bench5(clock, rx_size=64).accepted()
+    bench.feed(build5.packet(first, bytes(200)))
+    code, error = bench.farewell()
+    assert (code, error.kind) == (0x95, "resource")
+    assert "rx_size" in error.detail
+
+
+def test_no_disconnect_within_another_packet(clock: Clock) -> None:
+    bench = Bench5(clock).accepted()
+    bench.stream.room = 5
+    bench.client.publish(b"t", b"cut short", 1)
+    bench.client.poll()
+    stream, read = bench.stream, bench.stream.readinto
+    before = bytes(stream.written)
+
+    def readinto(buf: memoryview) -> int | None:
+        stream.room = None  # the network takes more from now on
+        return read(buf)
+
+    stream.readinto = readinto  # type: ignore[method-assign]
+    bench.client.incoming = reading(
+        bench.client, readinto, lambda *_: None, bench.client.connection.packet
+    )
+    stream.incoming.append(build5.connack())
+    bench.client.poll()
+    assert not bench.client.connected
+    assert stream.room is None
+    assert bytes(stream.written) == before
+
+
+# CONNACK refuses
+
+CODES = [0x80, 0x81, 0x82, 0x83, 0x84, 0x85, 0x86, 0x87, 0x88, 0x89, 0x8A, 0x8C, 0x90, 0x95]
+CODES += [0x97, 0x99, 0x9A, 0x9B, 0x9C, 0x9D, 0x9F]
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_connack_refuses(code: int, clock: Clock) -> None:
+    bench = Bench5(clock)
+    bench.greet()
+    more = [(Id.REASON_STRING, b"not today"), (Id.SERVER_REFERENCE, b"other:1883")]
+    bench.feed(build5.connack(code, 0, properties(more)))
+    error = bench.client.error
+    assert (error.kind, error.code) == ("refused", code)
+    assert error.detail.startswith(f"CONNACK: reason code {code:#x}, ")
+    assert error.detail.endswith("not today, other:1883")
+    assert bench.client.server.reference == b"other:1883"
+    assert bench.client.state == "waiting"
+
+
+def test_connect_raises_what_the_broker_says(broker: Broker5) -> None:
+    broker.answer_with("CONNACK", 0x87, times=1)
+    with pytest.raises(MQTTError) as raised:
+        online(broker)
+    assert (raised.value.kind, raised.value.code) == ("refused", 0x87)
+
+
+# DISCONNECT
+
+LEAVING = [0, 0x80, 0x81, 0x82, 0x83, 0x87, 0x89, 0x8B, 0x8D, 0x8F, 0x90, 0x93, 0x94, 0x95, 0x96]
+LEAVING += [0x97, 0x98, 0x99, 0x9A, 0x9B, 0x9C, 0x9D, 0x9E, 0x9F, 0xA0, 0xA1, 0xA2]
+
+
+@pytest.mark.parametrize("code", LEAVING)
+def test_disconnect_is_in_the_error_and_the_client_comes_back(broker: Broker5, code: int) -> None:
+    client = online(broker)
+    broker.disconnect(code, [(Id.REASON_STRING, b"because")])
+    until(lambda: client.error, client)
+    assert (client.error.kind, client.error.code) == ("closed", code)
+    assert "because" in client.error.detail
+    until(lambda: client.connected, client)
+    assert client.error is None
+
+
+@pytest.mark.parametrize("data", [b"\xe0\0", b"\xe0\1\x8b", b"\xe0\2\x8b\0"])
+def test_disconnect_of_every_length(data: bytes, clock: Clock) -> None:
+    bench = Bench5(clock).accepted()
+    bench.feed(data)
+    assert bench.client.error.kind == "closed"
+    assert bench.client.error.code == (data[2] if len(data) > 2 else 0)
+    assert bench.names() == []  # DISCONNECT is not answered
+
+
+def test_a_session_that_was_taken_over_is_not_taken_back_at_once(clock: Clock) -> None:
+    bench = Bench5(clock, retry_ms=10, retry_max_ms=30_000).accepted()
+    made = len(bench.link.made)
+    bench.feed(build5.ending("DISCONNECT", 0x8E))
+    assert bench.client.error.code == 0x8E
+    bench.pass_time(29_000, 500)
+    assert len(bench.link.made) == made
+    bench.pass_time(2000, 500)
+    assert len(bench.link.made) == made + 1
+
+
+def test_two_clients_with_one_identifier_do_not_end_each_other_for_ever(broker: Broker5) -> None:
+    one = online(broker, b"same", retry_max_ms=60_000)
+    two = online(broker, b"same", retry_max_ms=60_000)
+    until(lambda: one.error, one)
+    assert (one.error.kind, one.error.code) == ("closed", 0x8E)
+    two.publish(b"t", b"x", 1)
+    settled(two)
+    one.poll(1)
+    assert (one.state, two.connected) == ("waiting", True)
+    assert len(named(broker, "CONNECT")) == 2
+
+
+ACCUSING = [0x80, 0x81, 0x82, 0x83, 0x87, 0x90, 0x95, 0x97, 0x99, 0x9A, 0x9B]
+
+
+def _ends_on_bad(clock: Clock, code: int | None, reports: Reports) -> Bench5:
+    """A client that went through ten connections, each of which the broker ended with that code
+    once it got the one message that there was."""
+    bench = Bench5(clock, give_up=3, clean_session=False, retry_max_ms=500, on_dropped=reports)
+    pid = bench.client.publish(b"bad", b"x", 1)
+    for i in range(10):
+        bench.accepted(present=i > 0)
+        bench.drain()
+        for packet in bench.packets():
+            if packet.name == "PINGREQ":
+                bench.feed(build5.PINGRESP)
+        bench.drain()
+        bench.feed(build5.ending("DISCONNECT", code))
+        if pid not in bench.client.ids:
+            break
+    return bench
+
+
+@pytest.mark.parametrize("code", ACCUSING)
+def test_a_message_that_the_broker_ends_connections_on_is_set_aside(
+    code: int, clock: Clock
+) -> None:
+    reports = Reports()
+    bench = _ends_on_bad(clock, code, reports)
+    assert reports.topics == [b"bad"]
+    assert bench.client.pending == 0
+
+
+@pytest.mark.parametrize("code", [None, 0x89, 0x8B, 0x8D, 0x96, 0x98, 0xA0])
+def test_what_says_nothing_about_a_message_drops_none(code: int | None, clock: Clock) -> None:
+    reports = Reports()
+    bench = _ends_on_bad(clock, code, reports)
+    assert reports.seen == []
+    assert bench.client.pending == 1
+
+
+# Leaving
+
+
+def test_disconnect_with_will_and_another_expiry(broker: Broker5) -> None:
+    client = online(broker, clean_session=False)
+    client.set_will(b"w", b"gone")
+    assert client.disconnect()
+    client.connect(20_000)
+    assert client.disconnect(with_will=True, session_expiry=7)
+    first, second = named(broker, "DISCONNECT")
+    assert (first.code, list(first.properties)) == (0, [])
+    assert (second.code, list(second.properties)) == (4, [(Id.SESSION_EXPIRY, 7)])
+    assert broker.until(lambda: not broker.online(b"c"), 20)
+    assert broker.knows(b"c")
+    broker.pass_time(8)
+    assert not broker.knows(b"c")
+
+
+def test_an_expiry_that_connect_did_not_have(broker: Broker5) -> None:
+    client = online(broker)
+    with pytest.raises(ValueError, match="session_expiry of a client that was made with 0"):
+        client.disconnect(session_expiry=5)
+    assert client.connected
+    assert client.disconnect(session_expiry=0)

@@ -1,0 +1,316 @@
+"""version=None: MQTT 5 first, and 3.1.1 with a broker that does not speak it."""
+
+from __future__ import annotations
+
+import errno
+import io
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from fake_link import Clock, fake_clock
+
+import build5
+import peer
+from broker5 import CLOSES_ON_LEVEL_5, REFUSES_LEVEL_5, UNSUPPORTED_VERSION, Broker5
+from clients5 import SECONDS, Bench5, Inbox, Reports, again, made, online, serving, settled, until
+from flatmq import MQTTError
+from flatmq.properties import Properties
+from properties5 import Id
+
+OLD = [REFUSES_LEVEL_5, CLOSES_ON_LEVEL_5, UNSUPPORTED_VERSION]
+
+
+@pytest.fixture
+def broker() -> Iterator[Broker5]:
+    with serving() as running:
+        yield running
+
+
+@pytest.fixture
+def clock() -> Iterator[Clock]:
+    with fake_clock() as clock:
+        yield clock
+
+
+def _until_online(client: Any) -> Any:
+    client.start()
+    until(lambda: client.connected, client)
+    return client
+
+
+def test_where_mqtt_5_works_it_stays(broker: Broker5) -> None:
+    client = online(broker, version=None)
+    for _ in range(3):
+        again(broker, client)
+    broker.level_5 = REFUSES_LEVEL_5  # too late: this broker has spoken it
+    losses = client.stats.losses
+    broker.end()
+    until(lambda: client.stats.losses > losses + 3, client)
+    broker.level_5 = None
+    until(lambda: client.connected, client)
+    assert client.level == 5
+    assert set(broker.levels) == {5}
+
+
+@pytest.mark.parametrize("answer", OLD, ids=["00 01", "end of file", "0x84"])
+def test_a_broker_that_speaks_3_1_1_alone(broker: Broker5, answer: bytes) -> None:
+    broker.level_5 = answer
+    client = _until_online(made(broker, version=None))
+    assert client.level == 4
+    assert client.error is None
+    client.publish(b"t", b"x", 2)
+    settled(client)
+    again(broker, client)
+    tries = 2 if answer == CLOSES_ON_LEVEL_5 else 1
+    assert broker.levels == [5] * tries + [4, 4]
+
+
+def test_version_5_does_not_fall_back(broker: Broker5) -> None:
+    broker.level_5 = REFUSES_LEVEL_5
+    client = made(broker)
+    client.start()
+    until(lambda: client.stats.losses == 4, client)
+    assert (client.error.kind, client.error.code) == ("refused", 1)
+    assert client.error.detail == "CONNACK of MQTT 3.1.1: return code 1"
+    assert set(broker.levels) == {5}
+
+
+@pytest.mark.parametrize("code", [0x80, 0x86, 0x87, 0x88, 0x89])
+def test_another_refusal_is_none_of_the_version(broker: Broker5, code: int) -> None:
+    broker.answer_with("CONNACK", code, times=3)
+    client = _until_online(made(broker, version=None))
+    assert client.level == 5
+    assert broker.levels == [5, 5, 5, 5]
+
+
+def test_connect_reports_the_version_that_is_refused_at_once(broker: Broker5) -> None:
+    """connect() goes on where the client does."""
+    broker.level_5 = REFUSES_LEVEL_5
+    client = made(broker, version=None)
+    client.connect(int(SECONDS * 1000))
+    assert client.level == 4
+
+
+def test_one_connection_that_ends_is_not_enough(clock: Clock) -> None:
+    bench = Bench5(clock, version=None, retry_max_ms=500)
+    for _ in range(5):
+        bench.greet()
+        bench.lose()
+        bench.link.fails = "connect"  # what comes between has them begin again
+        bench.pass_time(3000)
+        bench.link.fails = ""
+    assert bench.client.level == 5
+    bench.greet()
+    bench.lose()
+    bench.greet()
+    bench.lose()
+    assert bench.client.level == 4
+
+
+def test_ctrl_c_is_no_answer_of_the_broker(clock: Clock) -> None:
+    bench = Bench5(clock, version=None)
+    for _ in range(4):
+        bench.greet()
+        bench.stream.raises["read"] = KeyboardInterrupt()
+        with pytest.raises(KeyboardInterrupt):
+            bench.client.poll()
+    assert bench.client.level == 5
+
+
+def test_a_tls_handshake_is_no_answer_of_the_broker(clock: Clock) -> None:
+    bench = Bench5(clock, version=None)
+    bench.link.why = lambda error: MQTTError("tls", "the certificate is not valid yet")
+    for _ in range(4):
+        bench.greet()
+        bench.stream.raises["read"] = OSError(errno.EIO, "handshake")
+        bench.drain()
+        assert bench.client.error.kind == "tls"
+    assert bench.client.level == 5
+
+
+def test_silence_is_no_answer_of_the_broker(clock: Clock) -> None:
+    bench = Bench5(clock, version=None, timeout=2)
+    for _ in range(4):
+        bench.greet()
+        bench.pass_time(3000)
+    assert bench.client.level == 5
+
+
+MORE = Properties(content_type="x", user=[("a", "b")])
+
+
+@pytest.mark.parametrize("answer", OLD, ids=["00 01", "end of file", "0x84"])
+def test_what_was_queued_goes_without_properties(broker: Broker5, answer: bytes) -> None:
+    broker.level_5 = answer
+    client = made(broker, version=None, clean_session=False)
+    got: dict[bytes, list] = {}
+    client.subscribe(b"+", lambda m: got.setdefault(m.topic, []).append((m.payload, m.qos)), qos=2)
+    for i in range(5):
+        assert client.publish(b"%d" % (i % 3), b"%d" % i, i % 3, properties=MORE) is not None
+    _until_online(client)
+    settled(client)
+    until(lambda: sum(map(len, got.values())) == 5, client)
+    wanted = {b"0": [(b"0", 0), (b"3", 0)], b"1": [(b"1", 1), (b"4", 1)], b"2": [(b"2", 2)]}
+    assert got == wanted
+    client.publish(b"1", b"5", 1, properties=MORE)
+    settled(client)
+    until(lambda: got[b"1"][-1] == (b"5", 1), client)
+
+
+@pytest.mark.parametrize("fill", range(0, 60, 7))
+def test_a_ring_that_has_wrapped(broker: Broker5, fill: int) -> None:
+    broker.level_5 = REFUSES_LEVEL_5
+    client = made(broker, version=None, tx_size=160, inflight=20)
+    client.publish(b"fill", bytes(fill), 1)
+    pids = [client.publish(b"old", bytes(12), 1) for _ in range(3)]
+    for pid in pids:
+        client.drop(pid)
+    wanted = [bytes(fill)]
+    while client.publish(b"t", b"%d" % len(wanted), 1, properties=MORE) is not None:
+        wanted.append(b"%d" % len(wanted))
+    _until_online(client)
+    settled(client)
+    assert [p.payload for p in broker.onward] == wanted
+    client.publish(b"t", b"after", 1)
+    settled(client)
+    assert broker.onward[-1].payload == b"after"
+
+
+@pytest.mark.parametrize("qos", [0, 1])
+def test_a_message_in_pieces_that_waits(broker: Broker5, qos: int) -> None:
+    broker.level_5 = REFUSES_LEVEL_5
+    data = bytes(range(100)) * 50
+    client = made(broker, version=None)
+    client.publish_from(b"large", io.BytesIO(data), qos, properties=MORE)
+    client.publish(b"t", b"after", 1, properties=MORE)
+    _until_online(client)
+    settled(client)
+    assert [p.payload for p in broker.onward] == [data, b"after"]
+    client.publish_from(b"large", data, qos, properties=MORE)
+    client.publish(b"t", b"again", 1)
+    settled(client)
+    assert [p.payload for p in broker.onward][2:] == [data, b"again"]
+
+
+def test_the_will_and_the_credentials(broker: Broker5) -> None:
+    broker.level_5 = REFUSES_LEVEL_5
+    client = made(broker, version=None, user=b"u", password=lambda: b"p")
+    client.set_will(b"w", b"gone", 1, True, Properties(will_delay=5, expiry=9))
+    _until_online(client)
+    hello = broker.received[-1].connect
+    assert hello is not None
+    assert (hello.username, hello.password) == (b"u", b"p")
+    assert hello.will is not None
+    assert hello.will[:4] == (b"w", b"gone", 1, 1)
+    client.set_will(b"w", b"changed")
+    again(broker, client)
+    hello = [p for p in broker.received if p.name == "CONNECT"][-1].connect
+    assert hello is not None
+    assert hello.will is not None
+    assert hello.will.payload == b"changed"
+
+
+def test_a_password_without_a_user(broker: Broker5) -> None:
+    """3.1.1 does not have that."""
+    broker.level_5 = REFUSES_LEVEL_5
+    _until_online(made(broker, version=None, password=b"p"))
+    hello = broker.received[-1].connect
+    assert hello is not None
+    assert (hello.username, hello.password) == (b"", b"p")
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_a_handler_may_look_for_properties(broker: Broker5, before: bool) -> None:
+    broker.level_5 = REFUSES_LEVEL_5
+    client = made(broker, version=None, rx_size=64)
+    seen: list = []
+
+    def handler(message: Any) -> None:
+        more = message.properties
+        seen.append((more.get(Id.CONTENT_TYPE), more.user(b"a"), more.is_value(3, b"")))
+
+    if before:
+        client.subscribe(b"t", handler, 1, chunks=True)
+    _until_online(client)
+    if not before:
+        client.subscribe(b"t", handler, 1, chunks=True)
+    until(lambda: broker.subscriptions(b"c"), client)
+    client.publish(b"t", b"x", 1, properties=MORE)
+    client.publish(b"t", bytes(100), 0)
+    until(lambda: len(seen) >= 2, client)
+    assert set(seen) == {(None, None, False)}
+
+
+def test_options_of_mqtt_5_are_left_out(broker: Broker5) -> None:
+    broker.level_5 = REFUSES_LEVEL_5
+    client = made(
+        broker, version=None, user_properties={"a": "b"}, session_expiry=5, maximum_packet_size=500
+    )
+    inbox = Inbox()
+    client.subscribe(b"t", inbox, 1, no_local=True, retain_as_published=True, retain_handling=2)
+    _until_online(client)
+    subscription = client.subscribe(b"u", inbox, 1, no_local=True)
+    until(lambda: subscription.granted is not None, client)
+    assert [f.options for f, _ in broker.subscriptions(b"c").values()] == [1, 1]
+    client.alias(b"t").publish(b"x")
+    until(lambda: inbox.payloads == [b"x"], client)
+    assert client.disconnect(with_will=True, session_expiry=3)
+
+
+def test_requests_are_given_up(broker: Broker5) -> None:
+    broker.level_5 = REFUSES_LEVEL_5
+    answers: list = []
+    client = made(broker, version=None)
+    for _ in range(2):
+        assert client.request(b"ask", b"x", answers.append, 60)
+    _until_online(client)
+    assert answers == [None, None]
+    with pytest.raises(ValueError, match="request needs MQTT 5"):
+        client.request(b"ask", b"x", answers.append)
+
+
+def test_qos_2_past_pubrec_from_before_a_reboot(clock: Clock) -> None:
+    """What a spool restores into the ring."""
+    from flatmq.resend import assume_sent
+
+    bench = Bench5(clock, version=None, clean_session=False)
+    client = bench.client
+    released = client.publish(b"t", b"released", 2, properties=MORE)
+    sent = client.publish(b"t", b"sent", 2, properties=MORE)
+    assume_sent(client)
+    client.waits[client.ids.index(released)] = 0x70
+    bench.greet()
+    bench.feed(REFUSES_LEVEL_5)
+    assert client.level == 4
+    bench.greet()
+    bench.feed(peer.connack(present=True))
+    bench.drain()
+    rel, again = bench.sent()
+    assert (rel.first, rel.pid) == (0x62, released)
+    assert peer.take_apart(again) == peer.Publish(True, 2, False, b"t", sent, b"sent")
+    bench.feed(peer.pubcomp(released), peer.pubrec(sent), peer.pubcomp(sent))
+    assert client.pending == 0
+
+
+def test_nothing_is_dropped_on_the_way(broker: Broker5) -> None:
+    reports = Reports()
+    broker.level_5 = CLOSES_ON_LEVEL_5
+    client = made(broker, version=None, on_dropped=reports, give_up=1)
+    for i in range(6):
+        client.publish(b"t", b"%d" % i, 1 + i % 2, properties=MORE)
+    _until_online(client)
+    settled(client)
+    assert reports.seen == []
+    assert len(broker.onward) == 6
+
+
+def test_a_connack_of_two_bytes_that_accepts(clock: Clock) -> None:
+    """No broker may do that: without properties it is not one of MQTT 5."""
+    bench = Bench5(clock)
+    bench.greet()
+    bench.feed(b"\x20\2\0\0")
+    assert bench.farewell()[0] == 0x81
+    bench.greet()
+    bench.feed(build5.connack())
+    assert bench.client.connected

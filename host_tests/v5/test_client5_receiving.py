@@ -1,0 +1,353 @@
+"""Receiving: properties of messages of every size, and which handlers a message goes to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from fake_link import Clock, fake_clock
+
+import build5
+from broker5 import Broker5, properties, types
+from clients5 import (
+    Bench5,
+    Inbox,
+    again,
+    arrived,
+    made,
+    named,
+    online,
+    serving,
+    until,
+)
+from properties5 import Id
+
+ALL: list[tuple[int, Any]] = [
+    (Id.PAYLOAD_FORMAT, 1),
+    (Id.MESSAGE_EXPIRY, 0x89ABCDEF),
+    (Id.CONTENT_TYPE, b"text/plain"),
+    (Id.RESPONSE_TOPIC, b"answers"),
+    (Id.CORRELATION_DATA, b"\0\xff"),
+    (Id.USER_PROPERTY, (b"key", b"value")),
+    (Id.USER_PROPERTY, (b"key", b"second")),
+    (Id.USER_PROPERTY, (b"", b"")),
+]
+LARGE = [(Id.USER_PROPERTY, (b"fill", b"x" * 90)), *ALL]
+
+
+@pytest.fixture
+def broker() -> Iterator[Broker5]:
+    with serving() as running:
+        yield running
+
+
+@pytest.fixture
+def clock() -> Iterator[Clock]:
+    with fake_clock() as clock:
+        yield clock
+
+
+def _look(message: Any) -> dict[str, Any]:
+    """All that a handler can ask of the properties of a message."""
+    p = message.properties
+    return {
+        "numbers": (p.get(Id.PAYLOAD_FORMAT), p.get(Id.MESSAGE_EXPIRY)),
+        "texts": (p.get(Id.CONTENT_TYPE), p.get(Id.RESPONSE_TOPIC), p.get(Id.CORRELATION_DATA)),
+        "default": p.get(Id.TOPIC_ALIAS, "none"),
+        "user": (p.user(b"key"), p.user(b""), p.user(b"ke"), p.user(b"keys")),
+        "is": (
+            p.is_value(3, b"text/plain"),
+            p.is_value(3, b"text/plai"),
+            p.is_value(3, b"x" * 10),
+        ),
+        "is_user": (
+            p.is_user(b"key", b"second"),
+            p.is_user(b"key", b"third"),
+            p.is_user(b"", b""),
+        ),
+        "bytes": p.get(Id.CORRELATION_DATA).__class__,
+    }
+
+
+SEEN = {
+    "numbers": (1, 0x89ABCDEF),
+    "texts": (b"text/plain", b"answers", b"\0\xff"),
+    "default": "none",
+    "user": (b"value", b"", None, None),
+    "is": (True, False, False),
+    "is_user": (True, False, True),
+    "bytes": bytes,
+}
+
+
+@pytest.mark.parametrize("qos", [0, 1, 2])
+@pytest.mark.parametrize("cut", [1, 7, 1000])
+@pytest.mark.parametrize("identified", [False, True])
+def test_the_properties_of_a_message(qos: int, cut: int, identified: bool, clock: Clock) -> None:
+    bench = Bench5(clock).accepted()
+    seen: list[tuple[bytes, dict[str, Any]]] = []
+    bench.client.subscribe(b"t", lambda m: seen.append((m.payload, _look(m))), qos=2)
+    more = [(Id.SUBSCRIPTION_IDENTIFIER, 1), *ALL] if identified else ALL
+    data = b"".join(
+        build5.publish(b"t", payload, qos, pid, properties(more))
+        for pid, payload in enumerate((b"one", b"", b"three"), 1)
+    )
+    for at in range(0, len(data), cut):
+        bench.feed(data[at : at + cut])
+    assert seen == [(b"one", SEEN), (b"", SEEN), (b"three", SEEN)]
+
+
+def test_a_message_without_properties(clock: Clock) -> None:
+    bench = Bench5(clock).accepted()
+    seen: list[Any] = []
+    bench.client.subscribe(b"t", lambda m: seen.append((m.properties.get(3), m.payload)), qos=1)
+    bench.feed(build5.publish(b"t", b"with", 1, 1, properties(ALL)))
+    bench.feed(build5.publish(b"t", b"without", 1, 2), build5.publish(b"t", b"at 0"))
+    assert seen == [(b"text/plain", b"with"), (None, b"without"), (None, b"at 0")]
+
+
+@pytest.mark.parametrize("qos", [0, 1, 2])
+@pytest.mark.parametrize("cut", [1, 13, 64, 1000])
+def test_properties_of_a_message_in_pieces(qos: int, cut: int, clock: Clock) -> None:
+    bench = Bench5(clock, rx_size=256).accepted()
+    payload = bytes(range(250)) * 6
+    got = bytearray()
+    ends: list[int] = []
+
+    def handler(message: Any) -> None:
+        assert (message.topic, message.total) == (b"topic", len(payload))
+        assert _look(message) == SEEN
+        assert message.offset == len(got)
+        got.extend(message.payload)
+        if message.last:
+            ends.append(len(got))
+
+    bench.client.subscribe(b"topic", handler, qos=2, chunks=True)
+    data = build5.publish(b"topic", payload, qos, 9, properties(LARGE))
+    small = build5.publish(b"topic", b"small", qos, 10, properties(ALL))
+    for at in range(0, len(data), cut):
+        bench.feed(data[at : at + cut])
+    assert (bytes(got), ends) == (payload, [len(payload)])
+    answers = [p.name for p in bench.packets() if p.name != "SUBSCRIBE"]
+    assert answers == [[], ["PUBACK"], ["PUBREC"]][qos]
+    payload = b"small"
+    got.clear()
+    bench.feed(small)
+    assert bytes(got) == b"small"
+
+
+@pytest.mark.parametrize("qos", [0, 1, 2])
+@pytest.mark.parametrize("cut", [1, 50, 5000])
+@pytest.mark.parametrize("size", [0, 10, 500])
+def test_properties_that_the_buffer_does_not_hold(
+    size: int, cut: int, qos: int, clock: Clock
+) -> None:
+    bench = Bench5(clock, rx_size=64).accepted()
+    inbox = Inbox()
+    bench.client.subscribe(b"t", inbox, qos=2, chunks=True)
+    bench.drain()
+    assert bench.names() == ["SUBSCRIBE"]
+    more = properties([(Id.USER_PROPERTY, (b"a" * 300, b"b" * 300))])
+    data = build5.publish(b"t", bytes(size), qos, 9, more)
+    for at in range(0, len(data), cut):
+        bench.feed(data[at : at + cut])
+    assert (inbox.payloads, bench.client.stats.skipped) == ([], 1)
+    assert bench.names() == [[], ["PUBACK"], ["PUBREC"]][qos]
+    bench.feed(build5.publish(b"t", b"after", 0))
+    assert inbox.payloads == [b"after"]
+
+
+def test_a_large_message_that_nobody_takes_in_pieces(broker: Broker5) -> None:
+    client = online(broker, rx_size=64)
+    inbox = Inbox()
+    client.subscribe(b"t", inbox, 1)
+    until(lambda: broker.subscriptions(b"c"), client)
+    broker.publish(b"t", bytes(1000), 1, more=LARGE)
+    broker.publish(b"t", b"small", 1)
+    until(lambda: inbox.payloads == [b"small"], client)
+    assert client.stats.skipped == 1
+    arrived(broker, client)
+    assert len(named(broker, "PUBACK")) == 2
+
+
+# Which handlers
+
+
+@pytest.mark.parametrize("copies", [False, True])
+@pytest.mark.parametrize("identifiers", [0, 1])
+def test_overlapping_filters(copies: bool, identifiers: int) -> None:
+    with serving([(Id.SUBSCRIPTION_IDENTIFIERS_AVAILABLE, identifiers)]) as broker:
+        broker.copy_per_filter = copies
+        client = online(broker)
+        one, two, other = Inbox(), Inbox(), Inbox()
+        client.subscribe(b"a/#", one, 1)
+        client.subscribe(b"a/b", two, 1)
+        client.subscribe(b"c", other, 1)
+        until(lambda: len(broker.subscriptions(b"c")) == 3, client)
+        given = [identifier for _, identifier in broker.subscriptions(b"c").values()]
+        assert given == ([1, 2, 3] if identifiers else [0, 0, 0])
+        for i in range(3):
+            broker.publish(b"a/b", b"%d" % i, 1)
+        broker.publish(b"c", b"end", 1)
+        until(lambda: other.payloads, client)
+        # Without identifiers a copy for each filter is a message for each handler.
+        times = 2 if copies and not identifiers else 1
+        assert one.payloads == two.payloads == [b"%d" % i for i in range(3) for _ in range(times)]
+
+
+def test_a_message_with_an_identifier_that_is_not_known_is_matched_by_its_name(
+    clock: Clock,
+) -> None:
+    bench = Bench5(clock).accepted()
+    inbox = Inbox()
+    bench.client.subscribe(b"t", inbox)
+    for identifier in (5, 200, 268435455):
+        more = properties([(Id.SUBSCRIPTION_IDENTIFIER, identifier)])
+        bench.feed(build5.publish(b"t", b"%d" % identifier, 0, 0, more))
+    assert inbox.payloads == [b"5", b"200", b"268435455"]
+
+
+def test_identifiers_of_an_earlier_run_are_not_those_of_this_one(broker: Broker5) -> None:
+    """A board boots with another program, or in another order: its first subscription is not the
+    one that messages in the session were for."""
+    first = online(broker, clean_session=False)
+    first.subscribe(b"old", print, 1)
+    until(lambda: broker.subscriptions(b"c"), first)
+    first.disconnect()
+    broker.publish(b"old", b"kept", 1)
+    wrong, rest = Inbox(), Inbox()
+    second = made(broker, clean_session=False, on_message=rest)
+    second.subscribe(b"new", wrong, 1)
+    second.start()
+    until(lambda: rest.payloads, second)
+    assert (wrong.payloads, rest.payloads) == ([], [b"kept"])
+
+
+def test_many_identifiers(broker: Broker5) -> None:
+    """They get longer than one byte after 127 topic filters."""
+    client = online(broker, subscriptions=3)
+    inbox, other = Inbox(), Inbox()
+    for i in range(140):
+        client.subscribe(b"f%d" % i, other)
+        client.unsubscribe(b"f%d" % i)
+        client.poll()
+    client.subscribe(b"t", inbox)
+    client.subscribe(b"u", other)
+    until(lambda: set(broker.subscriptions(b"c")) == {b"t", b"u"}, client)
+    assert sorted(i for _, i in broker.subscriptions(b"c").values()) == [141, 142]
+    broker.publish(b"t", b"x")
+    until(lambda: inbox.payloads, client)
+    assert (inbox.payloads, other.payloads) == ([b"x"], [])
+
+
+def test_a_malformed_identifier_calls_no_handler(clock: Clock) -> None:
+    bench = Bench5(clock, subscriptions=3).accepted()
+    inbox = Inbox()
+    for i in range(0x85):
+        bench.client.subscribe(b"f%d" % i, inbox)
+        bench.client.unsubscribe(b"f%d" % i)
+        bench.client.poll()
+    bench.client.subscribe(b"t", inbox)
+    bench.feed(build5.publish(b"t", b"known"))
+    bench.feed(b"\x30\x07\0\1t\2\x0b\x85x")  # a number without its end
+    assert bench.farewell()[0] == 0x81
+    assert inbox.payloads == [b"known"]
+
+
+def test_a_shared_subscription(broker: Broker5) -> None:
+    inbox, other = Inbox(), Inbox()
+    one = online(broker, b"one")
+    two = online(broker, b"two")
+    one.subscribe(b"$share/group/t/+", inbox, 1)
+    two.subscribe(b"$share/group/t/+", other, 1)
+    both = lambda: broker.subscriptions(b"one") and broker.subscriptions(b"two")  # noqa: E731
+    until(both, one, two)
+    for i in range(6):
+        broker.publish(b"t/x", b"%d" % i, 1)
+    until(lambda: len(inbox.payloads + other.payloads) == 6, one, two)
+    assert sorted(inbox.payloads + other.payloads) == [b"%d" % i for i in range(6)]
+    assert inbox.payloads
+    assert other.payloads
+
+
+def test_a_handler_that_raises_gets_the_message_again(broker: Broker5) -> None:
+    seen: list[bytes] = []
+
+    def handler(message: Any) -> None:
+        seen.append(message.properties.get(Id.CONTENT_TYPE))
+        if len(seen) < 3:
+            raise RuntimeError("not yet")
+
+    client = online(broker)
+    client.subscribe(b"t", handler, 1)
+    until(lambda: broker.subscriptions(b"c"), client)
+    broker.publish(b"t", b"x", 1, more=ALL)
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="not yet"):
+            until(lambda: False, client)
+    until(lambda: named(broker, "PUBACK"), client)
+    assert seen == [b"text/plain"] * 3
+
+
+@pytest.mark.parametrize("acknowledgement", ["PUBREC", "PUBREL", "PUBCOMP"])
+def test_qos_2_is_delivered_once_whatever_is_cut(broker: Broker5, acknowledgement: str) -> None:
+    inbox = Inbox()
+    client = online(broker, clean_session=False)
+    client.subscribe(b"t", inbox, 2)
+    until(lambda: broker.subscriptions(b"c"), client)
+    if acknowledgement == "PUBREL":
+        broker.withhold(types("PUBREL"))
+    else:
+        broker.close_on(types(acknowledgement))
+    broker.publish(b"t", b"x", 2)
+    until(lambda: named(broker, acknowledgement.replace("REL", "REC")), client)
+    broker.close_on(frozenset())
+    again(broker, client) if client.connected else until(lambda: client.connected, client)
+    broker.release()
+    broker.publish(b"t", b"y", 2)
+    until(lambda: b"y" in inbox.payloads, client)
+    arrived(broker, client)
+    assert inbox.payloads == [b"x", b"y"]
+
+
+def test_the_answers_are_in_the_order_of_the_messages(clock: Clock) -> None:
+    bench = Bench5(clock, on_message=lambda message: None).accepted()
+    pids = [(7, 1), (3, 2), (9, 1), (2, 2)]
+    bench.feed(*(build5.publish(b"t", b"", qos, pid) for pid, qos in pids))
+    bench.feed(build5.ack("PUBREL", 2), build5.ack("PUBREL", 3))
+    said = [(p.name, p.pid) for p in bench.packets()]
+    assert said == [
+        ("PUBACK", 7),
+        ("PUBREC", 3),
+        ("PUBACK", 9),
+        ("PUBREC", 2),
+        ("PUBCOMP", 2),
+        ("PUBCOMP", 3),
+    ]
+
+
+def test_a_packet_identifier_that_is_free_again_is_a_new_message(clock: Clock) -> None:
+    inbox = Inbox()
+    bench = Bench5(clock, on_message=inbox).accepted()
+    bench.feed(build5.publish(b"t", b"1", 2, 5), build5.publish(b"t", b"1", 2, 5, dup=1))
+    bench.feed(build5.ack("PUBREL", 5), build5.publish(b"t", b"2", 2, 5, dup=1))
+    bench.feed(build5.publish(b"t", b"3", 1, 6), build5.publish(b"t", b"4", 1, 6, dup=1))
+    assert inbox.payloads == [b"1", b"2", b"3", b"4"]
+
+
+@pytest.mark.parametrize("code", [0x92, 0])
+def test_pubrel_of_what_is_not_known_is_answered(code: int, clock: Clock) -> None:
+    bench = Bench5(clock).accepted()
+    bench.feed(build5.ack("PUBREL", 77, code))
+    (answer,) = bench.packets()
+    assert (answer.name, answer.pid) == ("PUBCOMP", 77)
+
+
+def test_a_byte_order_mark_is_part_of_a_topic_name(clock: Clock) -> None:
+    bench = Bench5(clock).accepted()
+    marked, plain = Inbox(), Inbox()
+    bench.client.subscribe(b"\xef\xbb\xbft", marked)
+    bench.client.subscribe(b"t", plain)
+    bench.feed(build5.publish(b"\xef\xbb\xbft", b"x"))
+    assert (marked.payloads, plain.payloads) == ([b"x"], [])

@@ -1,0 +1,243 @@
+"""Subscribing: options, identifiers, reason codes, and what the broker does not have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from fake_link import Clock, fake_clock
+
+import build5
+from broker5 import Broker5, properties
+from clients5 import (
+    Bench5,
+    Inbox,
+    Reports,
+    again,
+    arrived,
+    made,
+    named,
+    online,
+    serving,
+    settled,
+    until,
+)
+from properties5 import Id
+from strict5 import Filter
+
+
+@pytest.fixture
+def broker() -> Iterator[Broker5]:
+    with serving() as running:
+        yield running
+
+
+@pytest.fixture
+def clock() -> Iterator[Clock]:
+    with fake_clock() as clock:
+        yield clock
+
+
+def _granted(client: Any, *requests: Any) -> list[bytes]:
+    until(lambda: all(r.granted is not None for r in requests), client)
+    return [r.granted for r in requests]
+
+
+def test_options_as_the_broker_decodes_them(broker: Broker5) -> None:
+    client = online(broker)
+    for qos in range(3):
+        for handling in range(3):
+            options = {
+                "no_local": qos == 1,
+                "retain_as_published": handling == 1,
+                "retain_handling": handling,
+            }
+            request = client.subscribe(b"t", print, qos, **options)
+            assert _granted(client, request) == [bytes([qos])]
+            ((sent, _),) = broker.subscriptions(b"c").values()
+            assert sent == Filter(b"t", qos, int(qos == 1), int(handling == 1), handling)
+
+
+def test_no_local(broker: Broker5) -> None:
+    client = online(broker)
+    inbox = Inbox()
+    _granted(client, client.subscribe(b"t", inbox, 1, no_local=True))
+    client.publish(b"t", b"mine", 1)
+    settled(client)
+    broker.publish(b"t", b"theirs", 1)
+    until(lambda: inbox.payloads, client)
+    assert inbox.payloads == [b"theirs"]
+
+
+def test_retained_messages(broker: Broker5) -> None:
+    broker.publish(b"t", b"kept", 1, retain=1)
+    client = online(broker)
+    inbox = Inbox()
+    for handling in (2, 1, 1, 0):
+        _granted(client, client.subscribe(b"t", inbox, 1, retain_handling=handling))
+        arrived(broker, client)
+    until(lambda: inbox.payloads, client)
+    assert inbox.messages == [(b"t", b"kept", 1, 1)]
+    _granted(client, client.subscribe(b"t", inbox, 1, retain_handling=2, retain_as_published=True))
+    broker.publish(b"t", b"new", 1, retain=1)
+    until(lambda: len(inbox.payloads) == 2, client)
+    assert inbox.messages[1] == (b"t", b"new", 1, 1)
+
+
+@pytest.mark.parametrize("code", [0x80, 0x83, 0x87, 0x8F, 0x91, 0x97, 0x9E, 0xA1, 0xA2])
+def test_suback_that_refuses(broker: Broker5, code: int) -> None:
+    broker.answer_with("SUBACK", code, when=lambda p: p.filters[0].topic == b"bad")
+    client = online(broker)
+    good = client.subscribe([b"a", b"b"], print, 1)
+    bad = client.subscribe([b"bad", b"worse"], print, 1)
+    assert _granted(client, good, bad) == [b"\1\1", bytes([code, code])]
+    assert (client.connected, client.stats.losses) == (True, 0)
+
+
+@pytest.mark.parametrize("code", [0x80, 0x83, 0x87, 0x8F, 0x91])
+def test_unsuback_that_refuses(broker: Broker5, code: int) -> None:
+    broker.answer_with("UNSUBACK", code, [(Id.REASON_STRING, b"no")], times=1)
+    client = online(broker)
+    _granted(client, client.subscribe([b"a", b"b", b"c"], print))
+    assert _granted(client, client.unsubscribe([b"a", b"b"])) == [bytes([code, code])]
+    assert _granted(client, client.unsubscribe([b"c", b"never"])) == [b"\0\x11"]
+    assert client.stats.losses == 0
+
+
+def test_answers_with_properties(broker: Broker5) -> None:
+    more = [(Id.REASON_STRING, b"fine"), (Id.USER_PROPERTY, (b"k", b"v"))]
+    broker.answer_with("SUBACK", 2, more)
+    broker.answer_with("UNSUBACK", 0, more)
+    client = online(broker)
+    assert _granted(client, client.subscribe([b"a", b"b", b"c"], print, 2)) == [b"\2\2\2"]
+    assert _granted(client, client.unsubscribe(b"a")) == [b"\0"]
+
+
+def test_an_answer_of_another_length_breaks_a_rule(clock: Clock) -> None:
+    for name in ("SUBACK", "UNSUBACK"):
+        bench = Bench5(clock, clean_session=False).accepted()
+        bench.client.last_id = 6
+        if name == "SUBACK":
+            request = bench.client.subscribe([b"a", b"b"], print)
+        else:
+            request = bench.client.unsubscribe([b"a", b"b"])
+        bench.drain()
+        bench.feed(build5.answer(name, 7, b"\0"))
+        assert bench.farewell()[0] == 0x82
+        assert request.granted is None
+        bench.accepted(present=True)
+        (packet,) = bench.packets()
+        bench.feed(build5.answer(name, packet.pid, b"\0\0"))
+        assert request.granted == b"\0\0"
+
+
+def test_the_answer_to_another_request_is_a_stray(clock: Clock) -> None:
+    bench = Bench5(clock).accepted()
+    bench.client.last_id = 6
+    request = bench.client.subscribe(b"a", print)
+    bench.drain()
+    bench.feed(build5.answer("UNSUBACK", 7, b"\0"), build5.answer("SUBACK", 8, b"\0"))
+    assert (request.granted, bench.client.stats.strays) == (None, 2)
+    bench.feed(build5.answer("SUBACK", 7, b"\0"))
+    assert request.granted == b"\0"
+
+
+BAD = [
+    (b"", {}, "topic filter"),
+    (b"a/#/b", {}, "topic filter"),
+    (b"a+", {}, "topic filter"),
+    (b"\0", {}, "topic filter"),
+    (b"$share/g", {}, r"must be \$share/GROUP/FILTER"),
+    (b"$share//t", {}, r"must be \$share/GROUP/FILTER"),
+    (b"$share/+/t", {}, r"must be \$share/GROUP/FILTER"),
+    (b"$share/#", {}, r"must be \$share/GROUP/FILTER"),
+    (b"$share/g/", {}, r"must be \$share/GROUP/FILTER"),
+    (b"$share/g+/t", {}, "topic filter"),
+    ([], {}, "number of topic filters must be 1 to"),
+    (b"$share/g/t", {"no_local": True}, r"no_local must be False with \$share"),
+    (b"t", {"retain_handling": 3}, "retain_handling must be 0 to 2, not 3"),
+    (b"t", {"qos": 3}, "qos must be 0 to 2, not 3"),
+]
+
+
+@pytest.mark.parametrize(("filters", "options", "text"), BAD)
+def test_what_breaks_a_rule(broker: Broker5, filters: Any, options: dict, text: str) -> None:
+    client = online(broker)
+    with pytest.raises(ValueError, match=text):
+        client.subscribe(filters, print, **options)
+    with pytest.raises(TypeError, match="handler must be callable, not None"):
+        client.subscribe(b"t", None)
+    assert not client.stats.losses
+
+
+def test_identifiers_follow_what_the_broker_has(broker: Broker5) -> None:
+    client = made(broker)
+    client.subscribe(b"a", print)
+    client.subscribe(b"b", print)
+    client.start()
+    until(lambda: len(broker.subscriptions(b"c")) == 2, client)
+    assert [i for _, i in broker.subscriptions(b"c").values()] == [1, 2]
+    broker.announces = properties([(Id.SUBSCRIPTION_IDENTIFIERS_AVAILABLE, 0)])
+    broker.forget(b"c")
+    again(broker, client)
+    until(lambda: len(broker.subscriptions(b"c")) == 2, client)
+    assert [i for _, i in broker.subscriptions(b"c").values()] == [0, 0]
+    assert client.server.identifiers == 0
+    inbox = Inbox()
+    client.subscribe(b"d", inbox)
+    until(lambda: len(broker.subscriptions(b"c")) == 3, client)
+    broker.publish(b"d", b"x")
+    until(lambda: inbox.payloads, client)
+
+
+def test_a_session_that_is_gone_is_subscribed_to_again(broker: Broker5) -> None:
+    client = online(broker, clean_session=False)
+    inbox = Inbox()
+    _granted(client, client.subscribe([b"a", b"b"], inbox, 1))
+    broker.forget(b"c")
+    losses = client.stats.connects
+    until(lambda: client.stats.connects > losses, client)
+    assert not client.session_present
+    until(lambda: len(broker.subscriptions(b"c")) == 2, client)
+    again(broker, client)
+    assert client.session_present
+    arrived(broker, client)
+    assert len(named(broker, "SUBSCRIBE")) == 2
+    broker.publish(b"b", b"x", 1)
+    until(lambda: inbox.payloads, client)
+
+
+def test_a_subscription_on_which_the_broker_closes_is_set_aside(broker: Broker5) -> None:
+    reports = Reports()
+    broker.close_on(frozenset({8}))
+    client = online(broker, give_up=2, on_dropped=reports)
+    request = client.subscribe(b"bad", print)
+    until(lambda: request.granted is not None, client)
+    assert request.granted == b"\x80"
+    assert reports.topics == [b"bad"]
+    until(lambda: client.connected, client)
+    client.publish(b"t", b"x", 1)
+    settled(client)
+
+
+def test_requests_larger_than_the_broker_takes(broker: Broker5) -> None:
+    broker.announces = properties([(Id.MAXIMUM_PACKET_SIZE, 60)])
+    client = online(broker)
+    filters = [b"%d/and/so/on" % i for i in range(8)]
+    for request in (lambda: client.subscribe(filters, print), lambda: client.unsubscribe(filters)):
+        with pytest.raises(ValueError, match="packet must be at most 60 bytes for this broker"):
+            request()
+    _granted(client, client.subscribe(filters[:3], print))
+
+
+def test_a_request_from_before_that_is_larger_than_the_broker_takes(broker: Broker5) -> None:
+    broker.announces = properties([(Id.MAXIMUM_PACKET_SIZE, 60)])
+    client = made(broker)
+    request = client.subscribe([b"%d/and/so/on" % i for i in range(8)], print)
+    other = client.subscribe(b"t", print)
+    client.start()
+    assert _granted(client, request, other) == [b"\x95" * 8, b"\0"]
+    again(broker, client)
+    arrived(broker, client)
+    assert list(broker.subscriptions(b"c")) == [b"t"]
