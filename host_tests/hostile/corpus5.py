@@ -84,7 +84,7 @@ CRAFTED: tuple[tuple[str, tuple[int, int, int], list[tuple]], ...] = (
         [
             (cases.NEXT, AGAIN),
             (cases.FEED, build5.ending("AUTH", 0x18, METHOD)),
-            _accepted(),
+            _accepted(*METHOD),
             (cases.AUTHENTICATE, 0),
             (cases.FEED, build5.ending("AUTH", 0x18, METHOD)),
             (cases.FEED, b"\xf0\0"),

@@ -99,7 +99,8 @@ class Driver5(drive.Driver):
     def accepted(self, present):
         # With an Assigned Client Identifier: the client keeps the last one, and a case may have
         # another.
-        return bytes((0x20, 10, int(bool(present)), 0, 7, 0x12, 0, 4)) + b"gave"
+        said = b"\x12\0\4gave" + (b"\x15\0\1" + METHOD if self.options.auth else b"")
+        return bytes((0x20, 3 + len(said), int(bool(present)), 0, len(said))) + said
 
     def message(self, qos, pid):
         topic = b"\0\3a/b"

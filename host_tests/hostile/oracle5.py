@@ -344,6 +344,9 @@ class Oracle5(oracle.Oracle):
     def greeting(self, p: Packet) -> None:  # type: ignore[override]
         if p.present and self.options.clean_session:
             raise Broken("session present on a clean session")
+        method = p.properties.first(Id.AUTHENTICATION_METHOD)
+        if not p.code and self.options.auth and method != drive5.METHOD:
+            raise Broken("CONNACK: another authentication method")
         self.limits = Limits(p.properties)
         self.assigned = p.properties.first(Id.ASSIGNED_CLIENT_IDENTIFIER, self.assigned)
         super().greeting(p)  # type: ignore[arg-type]
