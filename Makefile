@@ -17,7 +17,9 @@ FUZZ_SECONDS ?= 60
 FUZZ_tcp := 10000000
 FUZZ_websocket := 200000
 FUZZ_tls := 20000
-PACKETS ?= $(or $(FUZZ_$(LINK)),200000)
+FUZZ_v5 := 1000000
+VERSION ?= 4
+PACKETS ?= $(or $(if $(filter 5,$(VERSION)),$(FUZZ_v5)),$(FUZZ_$(LINK)),200000)
 # MicroPython is given one changed packet in so many; over TLS it does one case a second.
 SHARE ?= $(if $(filter tls,$(LINK)),40,20)
 STREAMS ?= 4000
@@ -51,7 +53,7 @@ help:
 	@echo "make soak    a million messages each way over a link that breaks; LINK=tls, websocket; writes docs/results.md"
 	@echo "make faults  every fault there is a scenario for; writes docs/results.md"
 	@echo "make fuzz    hostile bytes, guided by coverage, for FUZZ_SECONDS=60"
-	@echo "make fuzz-long  PACKETS=10000000 hostile packets by chance; LINK=tls, websocket; writes docs/results.md"
+	@echo "make fuzz-long  PACKETS=10000000 hostile packets by chance; LINK=tls, websocket; VERSION=5; writes docs/results.md"
 	@echo "make powercut  the spool's power cut at every write; writes docs/results.md"
 	@echo "make tools   the flatmq command, with all that it needs for boards, in $(BIN)"
 	@echo "make firmware BOARD=pico_w [FIRMWARE=file]  a board's image, in build/; SKETCH, SET=key=value, FLASH_SIZE"
@@ -92,12 +94,12 @@ faults: mosquitto $(VENV)/test.stamp
 	@PYTHONPATH=host_tests $(BIN)/python -m faults --results docs/results.md
 
 fuzz: $(VENV)/fuzz.stamp
-	@PYTHONPATH=lib:tools $(BIN)/python host_tests/hostile/guided.py --seconds $(FUZZ_SECONDS)
+	@PYTHONPATH=lib:tools:host_tests/v5 $(BIN)/python host_tests/hostile/guided.py --seconds $(FUZZ_SECONDS)
 
 # LINK=tls also breaks STREAMS streams of TLS, between clients and a real broker.
 fuzz-long: $(VENV)/test.stamp $(if $(filter tls,$(LINK)),mosquitto)
-	@PYTHONPATH=lib:tools $(BIN)/python host_tests/hostile/chance.py --link $(LINK) \
-	  --packets $(PACKETS) --device $$(($(PACKETS) / $(SHARE))) --results docs/results.md
+	@PYTHONPATH=lib:tools:host_tests/v5 $(BIN)/python host_tests/hostile/chance.py --link $(LINK) \
+	  --version $(VERSION) --packets $(PACKETS) --device $$(($(PACKETS) / $(SHARE))) --results docs/results.md
 	@$(if $(filter tls,$(LINK)),$(BIN)/python host_tests/tls/broken_streams.py \
 	  --streams $(STREAMS) --clients 3 --results docs/results.md)
 

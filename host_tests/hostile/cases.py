@@ -3,7 +3,7 @@
 A case has a form of bytes, in which the corpus keeps it and a guided fuzzer changes it. Any
 bytes are a case:
 
-    options (2 bytes), then steps until the end
+    options (2 bytes, 3 for MQTT 5), then steps until the end
     00..7F data      feed 1 to 128 bytes
     80..BF data      feed 16 to 1024 bytes, in steps of 16
     C0..FF argument  an action, by its number in ACTIONS
@@ -30,9 +30,18 @@ ACTIONS = (
     NEXT, PUBLISH, SUBSCRIBE, UNSUBSCRIBE, ROOM, BLOCK, RAISE, REPLY, PING, TICK, SPLIT, FILL, SYNC
 )  # fmt: skip
 
+# What MQTT 5 has besides; they have numbers behind the others.
+PROPERTIES = 14  # 3 bits: with which of Properties to publish; No Local, Retain As Published, and
+# 2 bits Retain Handling, with which to subscribe
+REQUEST = 15  # which topic, size of the payload
+ALIAS = 16  # publish with an alias: which one, 1 bit retain, size of the payload
+AUTHENTICATE = 17  # again
+
+ACTIONS5 = ACTIONS + (PROPERTIES, REQUEST, ALIAS, AUTHENTICATE)  # noqa: RUF005 (MicroPython)
+
 NAMES = (
     "FEED", "NEXT", "PUBLISH", "SUBSCRIBE", "UNSUBSCRIBE", "ROOM", "BLOCK", "RAISE", "REPLY",
-    "PING", "TICK", "SPLIT", "FILL", "SYNC",
+    "PING", "TICK", "SPLIT", "FILL", "SYNC", "PROPERTIES", "REQUEST", "ALIAS", "AUTHENTICATE",
 )  # fmt: skip
 
 # The argument of NEXT
@@ -51,19 +60,32 @@ FILTERS = (
     (b"a/b", b"a/b/+"),
     (b"c",),
 )
+FILTERS5 = FILTERS + ((b"$share/g/a/+",), (b"$share/g/#", b"c"))  # noqa: RUF005 (MicroPython)
+# With what the application publishes.
+PROPERTY_SETS = (
+    None,
+    {"expiry": 60, "content_type": b"t"},
+    {"response_topic": b"r", "correlation_data": b"c", "user": [(b"k", b"v")]},
+    {"payload_format": 1},
+    {"user": [(b"k", b"v"), (b"k", b"w")]},
+)
+REPLIES = b"reply/hostile"  # the topic of answers to requests
 TOPICS = (b"a/b", b"out", "ü".encode(), b"a/b/c/d/e/f/g/h")  # of what the application publishes
 SIZES = (0, 1, 5, 20, 60, 90, 130, 200)
 
 RX_SIZES = (64, 80, 130, 512)
 TX_SIZES = (160, 300, 1024, 64)
 INFLIGHTS = (8, 2, 1, 20)
+VERSION_5 = 0x80  # of the second byte of the options
 
 
 class Options:
-    """What the two bytes at the start of a case say."""
+    """What the bytes at the start of a case say: two, or three for MQTT 5."""
 
-    def __init__(self, first, second):
-        self.version = 3 if first & 1 else 4
+    def __init__(self, first, second, third=0):
+        self.version = 5 if second & VERSION_5 else 3 if first & 1 else 4
+        self.choices = FILTERS if self.version < 5 else FILTERS5
+        self.actions = ACTIONS if self.version < 5 else ACTIONS5
         self.clean_session = bool(first & 2)
         self.rx_size = RX_SIZES[first >> 2 & 3]
         self.incoming = 3 if first & 16 else 8
@@ -74,6 +96,13 @@ class Options:
         self.inflight = INFLIGHTS[second >> 2 & 3]
         self.subscriptions = 5
         self._chunks = (0, 0b10101010, 0b01010101, 0xFF)[second >> 4 & 3]
+        # Of MQTT 5.
+        self.user_properties = bool(first & 1)
+        self.auth = bool(third & 1)
+        self.client_id = b"" if third & 2 and self.clean_session else b"hostile"
+        self.session_expiry = (None, 0, 3600, None)[third >> 2 & 3]
+        self.maximum_packet_size = 100000 if third & 16 else None
+        self.requests = (1, 2, 4, 1)[third >> 5 & 3]
 
     def chunks(self, number):
         """Whether the subscription to that one of FILTERS takes large messages, in pieces."""
@@ -82,9 +111,9 @@ class Options:
 
 def decode(data):
     """The options and the steps, a list of (step, argument), that bytes stand for."""
-    options = Options(data[0] if data else 0, data[1] if len(data) > 1 else 0)
+    options = Options(*(data[i] if i < len(data) else 0 for i in range(3)))
     steps = []
-    at = 2
+    at = 3 if options.version == 5 else 2
     while at < len(data):
         c = data[at]
         at += 1
@@ -95,14 +124,14 @@ def decode(data):
             at += n
         else:
             argument = data[at] if at < len(data) else 0
-            steps.append((ACTIONS[(c - 0xC0) % len(ACTIONS)], argument))
+            steps.append((options.actions[(c - 0xC0) % len(options.actions)], argument))
             at += 1
     return options, steps
 
 
-def encode(first, second, steps):
-    """The bytes of a case: those of its options, and its steps."""
-    out = bytearray((first, second))
+def encode(first, second, steps, third=None):
+    """The bytes of a case: those of its options, and its steps. `third` is that of MQTT 5."""
+    out = bytearray((first, second) if third is None else (first, second | VERSION_5, third))
     for step, argument in steps:
         if step == FEED:
             at = 0
@@ -116,6 +145,6 @@ def encode(first, second, steps):
                 out += argument[at : at + n]
                 at += n
         else:
-            out.append(0xC0 + ACTIONS.index(step))
+            out.append(0xC0 + ACTIONS5.index(step))
             out.append(argument)
     return bytes(out)

@@ -54,6 +54,14 @@ These streams travel in the records of TLS, cut anywhere, on a real connection o
 on CPython, Mbed TLS on MicroPython. Every event must be the same as without TLS.
 """,
 }
+ABOUT_5 = """
+Many of the packets have properties, of every kind, which are spoilt, too: the length of the block,
+identifiers that are unknown, doubled or not allowed there, values that are cut or not allowed.
+CONNACK has limits, and acknowledgements have reason codes. The application publishes with
+properties and topic aliases, and asks for answers. The oracle also judges that the limits are
+kept, that the client says with DISCONNECT which kind of rule was broken, that nothing which was
+refused goes again, and what handlers see of the properties.
+"""
 COUNTED: dict[str, dict[str, str]] = {
     "tcp": {},
     "tls": {},
@@ -76,7 +84,7 @@ class Finding(Exception):
     """A case that went wrong, told for people."""
 
 
-def made(seed: int) -> Iterator[grammar.Case]:
+def made(seed: int, version: int = 4) -> Iterator[grammar.Case]:
     """Cases without end; the same ones for the same seed."""
     chance = random.Random(seed)
 
@@ -84,7 +92,7 @@ def made(seed: int) -> Iterator[grammar.Case]:
         return int(chance.random() * n)
 
     while True:
-        yield grammar.case(pick, SEGMENTS)
+        yield grammar.case(pick, SEGMENTS, version)
 
 
 def judge(case: grammar.Case, link: str = "tcp") -> Counts:
@@ -108,12 +116,12 @@ def judge(case: grammar.Case, link: str = "tcp") -> Counts:
     )
 
 
-def work(seed: int, packets: int, link: str, reports: multiprocessing.Queue) -> None:
+def work(seed: int, packets: int, link: str, version: int, reports: multiprocessing.Queue) -> None:
     """Judge cases with so many changed packets; what was found goes to `reports`."""
     counts: Counts = Counter()
     left = packets
     told = time.monotonic()
-    for case in made(seed):
+    for case in made(seed, version):
         try:
             counts += judge(case, link)
         except Finding as e:
@@ -128,14 +136,18 @@ def work(seed: int, packets: int, link: str, reports: multiprocessing.Queue) -> 
                 return
 
 
-def on_desk(seeds: list[int], packets: int, link: str, shown: Progress) -> Counts:
+def on_desk(
+    seeds: list[int], packets: int, link: str, shown: Progress, version: int = 4
+) -> Counts:
     """Judge so many changed packets, with a process for each seed."""
     if link == "tls":
         certificate_files.folder()  # before there are processes, each of which would make one
     reports: multiprocessing.Queue = multiprocessing.Queue()
     share = -(-packets // len(seeds))
     workers = [
-        multiprocessing.Process(target=work, args=(seed, share, link, reports), daemon=True)
+        multiprocessing.Process(
+            target=work, args=(seed, share, link, version, reports), daemon=True
+        )
         for seed in seeds
     ]
     for worker in workers:
@@ -193,12 +205,12 @@ def compare(batch: list[bytes], link: str = "tcp") -> list[str]:
     return wrong
 
 
-def on_device(seed: int, packets: int, link: str, shown: Progress) -> Counts:
+def on_device(seed: int, packets: int, link: str, shown: Progress, version: int = 4) -> Counts:
     """Run cases with so many changed packets on both interpreters."""
     total: Counts = Counter()
     task = shown.add_task("MicroPython, with its heap", total=packets)
     batch: list[bytes] = []
-    for case in made(seed):
+    for case in made(seed, version):
         batch.append(case.data)
         total += Counter({"cases": 1, "made": case.packets, "changed": case.changed})
         if len(batch) == BATCH or total["changed"] >= packets:
@@ -213,7 +225,12 @@ def on_device(seed: int, packets: int, link: str, shown: Progress) -> Counts:
 
 
 def section(
-    seeds: list[int], desk: Counts, device: Counts, seconds: float, link: str = "tcp"
+    seeds: list[int],
+    desk: Counts,
+    device: Counts,
+    seconds: float,
+    link: str = "tcp",
+    version: int = 4,
 ) -> str:
     """Return the figures of a run in which nothing was found, as Markdown."""
     ended = [(f"connections that ended: {kind[7:]}", n)
@@ -231,8 +248,9 @@ def section(
     lines = [(what, f"{a:,}", "" if b is None else f"{b:,}") for what, a, b in rows]
     named = ", ".join(map(str, seeds))
     command = "make fuzz-long" + ("" if link == "tcp" else f" LINK={link}")
+    command += " VERSION=5" if version == 5 else ""
     return f"""\
-## Hostile bytes by chance{TITLES[link]}
+## Hostile bytes by chance{TITLES[link] if version < 5 else ", MQTT 5"}
 
 `{command}`: seeds {named} on CPython, {seeds[-1] + 1} on MicroPython; {seconds:,.0f} s.
 It ends at the first finding, and then fails and writes nothing. This one came to its end: no
@@ -245,7 +263,7 @@ Between them the application publishes, subscribes and raises in its handlers, a
 slow or breaks. On CPython an oracle over a strict decoder judges every byte that the client
 writes and every call of a handler. On MicroPython (heap {HEAP} with the harness) the events must
 be the same, and the heap must hold no more afterwards.
-{ABOUT[link]}
+{ABOUT[link] if version < 5 else ABOUT_5}
 {results.table(("", "CPython", "MicroPython"), lines)}
 """
 
@@ -256,10 +274,15 @@ def main() -> int:
     parser.add_argument("--packets", type=int, default=100_000, help="changed ones, on CPython")
     parser.add_argument("--device", type=int, default=2_000, help="the same on MicroPython")
     parser.add_argument("--link", choices=search.LINKS, default="tcp", help="default: tcp")
+    parser.add_argument(
+        "--version", type=int, choices=(4, 5), default=4, help="of MQTT; 4 is 3.1.1 and 3.1"
+    )
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--results", type=Path, help="the file that the figures go to")
     options = parser.parse_args()
+    if options.version == 5 and options.link != "tcp":
+        parser.error(f"--link must be tcp with --version 5, not {options.link}")
     seeds = [options.seed + i for i in range(options.processes)]
     console = Console()
     began = time.monotonic()
@@ -269,17 +292,19 @@ def main() -> int:
     )  # fmt: skip
     try:
         with Progress(*columns, console=console) as shown:
-            desk = on_desk(seeds, options.packets, options.link, shown)
-            device = on_device(seeds[-1] + 1, options.device, options.link, shown)
+            desk = on_desk(seeds, options.packets, options.link, shown, options.version)
+            device = on_device(seeds[-1] + 1, options.device, options.link, shown, options.version)
     except Finding as e:
         console.print(str(e), markup=False, highlight=False, soft_wrap=True)
         again = f"host_tests/hostile/search.py --link {options.link} --case HEX"
         console.print(f"the same again: {again}", markup=False, soft_wrap=True)
         return 1
-    text = section(seeds, desk, device, time.monotonic() - began, options.link)
+    seconds = time.monotonic() - began
+    text = section(seeds, desk, device, seconds, options.link, options.version)
     console.print(text, markup=False, highlight=False, soft_wrap=True)
     if options.results:
-        results.write(options.results, SECTIONS[options.link], text)
+        name = SECTIONS[options.link] if options.version < 5 else "fuzz-v5"
+        results.write(options.results, name, text)
     return 0
 
 

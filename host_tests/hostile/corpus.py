@@ -9,7 +9,7 @@ before did. `corpus.py --judge` judges those in the file.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from rich.progress import track
@@ -32,7 +32,7 @@ FILES = frozenset(
 )  # fmt: skip
 
 # Kept even where they take no step that another one has not taken.
-ALWAYS = ("in flight: ", "crafted: ")
+ALWAYS = ("in flight: ", "crafted: ", "found: ")
 
 MESSAGE_AT_QOS_1 = b"\x32\x06\0\1c\0%cx"
 CRAFTED: tuple[tuple[str, int, int, list[tuple]], ...] = (
@@ -80,9 +80,9 @@ CRAFTED: tuple[tuple[str, int, int, list[tuple]], ...] = (
 Step = tuple[str, int, int]  # from one line of a file to another, or the end of a connection
 
 
-def load() -> dict[str, bytes]:
-    """The cases by name."""
-    lines = (line.rpartition(": ") for line in FILE.read_text(encoding="utf-8").splitlines())
+def load(file: Path = FILE) -> dict[str, bytes]:
+    """Return the cases in a file, by name."""
+    lines = (line.rpartition(": ") for line in file.read_text(encoding="utf-8").splitlines())
     return {name: bytes.fromhex(data) for name, _, data in lines}
 
 
@@ -115,14 +115,14 @@ def candidates() -> Iterator[tuple[str, bytes]]:
             yield f"grown {i}", data
 
 
-def steps_of(data: bytes) -> set[Step]:
-    """The steps, from line to line, that client and oracle take in a case; and with them how its
-    connections ended."""
+def steps_of(data: bytes, files: frozenset[str]) -> set[Step]:
+    """Return the steps, from line to line of these files, that client and oracle take in a case;
+    and with them how its connections ended."""
     steps: set[Step] = set()
 
     def enter(frame, _event, _arg):
         name = frame.f_code.co_filename
-        if name not in FILES:
+        if name not in files:
             return None
         before = frame.f_code.co_firstlineno
 
@@ -145,9 +145,9 @@ def steps_of(data: bytes) -> set[Step]:
     return steps | ends
 
 
-def judge() -> int:
-    """Judges them; 1 at the first that is wrong."""
-    kept = load()
+def judge(file: Path) -> int:
+    """Judge the cases in a file. Return 1 at the first that is wrong."""
+    kept = load(file)
     for name, data in kept.items():
         try:
             with search.watched():
@@ -159,21 +159,27 @@ def judge() -> int:
     return 0
 
 
-def main() -> int:
-    """Makes corpus.txt anew; with `--judge`, judges what is in it."""
-    if sys.argv[1:] == ["--judge"]:
-        return judge()
+def keep(file: Path, candidates: Iterable[tuple[str, bytes]], files: frozenset[str]) -> int:
+    """Write those of the candidates to a file that take a step in these files which none before
+    them has taken."""
     taken: set[Step] = set()
     kept: dict[str, bytes] = {}
-    for name, data in track(list(candidates()), "cases"):
-        new = steps_of(data) - taken
+    for name, data in track(list(candidates), "cases"):
+        new = steps_of(data, files) - taken
         if new or name.startswith(ALWAYS):
             taken |= new
             kept[name] = data
     print(f"{len(kept)} kept, {len(taken):,} steps")
     lines = (f"{name}: {data.hex()}\n" for name, data in kept.items())
-    FILE.write_text("".join(lines), encoding="utf-8")
+    file.write_text("".join(lines), encoding="utf-8")
     return 0
+
+
+def main() -> int:
+    """Make corpus.txt again; with `--judge`, judge what is in it."""
+    if sys.argv[1:] == ["--judge"]:
+        return judge(FILE)
+    return keep(FILE, candidates(), FILES)
 
 
 if __name__ == "__main__":

@@ -171,6 +171,8 @@ class Dice:
 class Driver:
     """A client in a case."""
 
+    overhead = 9  # bytes of a PUBLISH beside topic name and payload, at the most
+
     def __init__(self, options, note, link=None):
         self.options = options
         self.note = note
@@ -179,13 +181,12 @@ class Driver:
         self.split = 0
         self.up = False  # the client has a connection
         self.answering = False
-        self.subscriptions = [None] * len(cases.FILTERS)
-        self.handlers = [self._handler(i) for i in range(len(cases.FILTERS))]
-        self.link = link or Link(note)
+        self.subscriptions = [None] * len(options.choices)
+        self.handlers = [self._handler(i) for i in range(len(options.choices))]
+        self.link = link or self.new_link()
         flatmq.client.random = Dice(options.last_id)
         flatmq.client.ticks_ms = self.link.ticks_ms
-        self.client = Client(
-            b"hostile",
+        self.client = self.new_client(
             link=self.link,
             version=options.version,
             clean_session=options.clean_session,
@@ -197,6 +198,38 @@ class Driver:
             give_up=0,
             on_message=self._handler(FALLBACK) if options.fallback else None,
         )
+
+    # What MQTT 5 has otherwise
+
+    def new_link(self):
+        """Return a link."""
+        return Link(self.note)
+
+    def new_client(self, **arguments):
+        """Return the client."""
+        return Client(b"hostile", **arguments)
+
+    def accepted(self, present):
+        """Return a CONNACK."""
+        return b"\x20\2\1\0" if present else b"\x20\2\0\0"
+
+    def message(self, qos, pid):
+        """Return a PUBLISH at that QoS."""
+        topic = b"\0\3a/b"
+        if not qos:
+            return b"\x30\6" + topic + b"0"
+        return bytes((0x30 | qos << 1, 8)) + topic + bytes((0, pid)) + b"%d" % qos
+
+    def asked(self, filters):
+        """Return with which arguments to subscribe besides."""
+        return {}
+
+    def called(self, number, m, topic, payload):
+        """Report the call of a handler."""
+        if m.last and not m.offset:
+            self.note((CALL, number, topic, payload, m.qos, m.retain, m.dup))
+        else:
+            self.note((PIECE, number, topic, payload, m.qos, m.retain, m.dup, m.offset, m.total))
 
     def begin(self):
         """An ordinary session."""
@@ -233,10 +266,10 @@ class Driver:
             self.publish(cases.TOPICS[argument >> 3 & 3], b"p" * size, argument & 3, argument & 4)
         elif step == cases.SUBSCRIBE:
             self.caught_up()
-            self.subscribe((argument & 15) % len(cases.FILTERS), (argument >> 4) % 3)
+            self.subscribe((argument & 15) % len(self.handlers), (argument >> 4) % 3)
         elif step == cases.UNSUBSCRIBE:
             self.caught_up()
-            filters = cases.FILTERS[argument % len(cases.FILTERS)]
+            filters = self.options.choices[argument % len(self.handlers)]
             self.forget(filters[: 1 + (argument >> 4) % len(filters)])
         elif step == cases.ROOM:
             link.room = argument
@@ -390,7 +423,7 @@ class Driver:
         self.up = True
         if not how & cases.RAW:
             present = how & cases.PRESENT and not self.options.clean_session
-            self.piece(b"\x20\2\1\0" if present else b"\x20\2\0\0")
+            self.piece(self.accepted(present))
 
     def dial(self):
         """Poll until CONNECT is out."""
@@ -411,12 +444,7 @@ class Driver:
             topic = m.topic
             payload = m.payload
             n = len(payload)
-            if m.last and not m.offset:
-                self.note((CALL, number, topic, payload, m.qos, m.retain, m.dup))
-            else:
-                self.note(
-                    (PIECE, number, topic, payload, m.qos, m.retain, m.dup, m.offset, m.total)
-                )
+            self.called(number, m, topic, payload)
             self.link.moved += 1
             if not (
                 len(m) == n
@@ -441,18 +469,25 @@ class Driver:
     def publish(self, topic, payload, qos, retain=0):
         """Publish, if it can be at all."""
         qos %= 3
-        if len(topic) + len(payload) + 9 > self.options.tx_size:
+        if len(topic) + len(payload) + self.overhead > self.options.tx_size:
             payload = b""
-        pid = self.client.publish(topic, payload, qos, bool(retain))
-        told = -1 if pid is None else pid
-        self.note((PUBLISHED, told, topic, payload, qos, int(bool(retain))))
+        self.published(topic, payload, qos, bool(retain))
+
+    def published(self, topic, payload, qos, retain):
+        """Publish, and report what came of it."""
+        pid = self.client.publish(topic, payload, qos, retain)
+        self.note((PUBLISHED, -1 if pid is None else pid, topic, payload, qos, int(retain)))
 
     def subscribe(self, number, qos):
         """Subscribe to one of FILTERS."""
-        filters = cases.FILTERS[number]
+        filters = list(self.options.choices[number])
         try:
             self.subscriptions[number] = self.client.subscribe(
-                list(filters), self.handlers[number], qos, self.options.chunks(number)
+                filters,
+                self.handlers[number],
+                qos,
+                self.options.chunks(number),
+                **self.asked(filters),
             )
             done = 1
         except ValueError:
@@ -474,10 +509,10 @@ class Driver:
     def restore(self):
         """Have the client subscribed to what it was at first, and to nothing else."""
         self.answer_all()
-        for filters in cases.FILTERS:
+        for filters in self.options.choices:
             self.forget(filters)
             self.answer_all()
-        self.subscriptions = [None] * len(cases.FILTERS)
+        self.subscriptions = [None] * len(self.handlers)
         for filters in self.options.filters:
             self.subscribe(cases.FILTERS.index(filters), 1)
 
@@ -488,11 +523,10 @@ class Driver:
             self.connect(0)
         before = client.stats.received
         pid = 101 + number
-        topic = b"\0\3a/b"
         for data in (
-            b"\x30\6" + topic + b"0",
-            b"\x32\x08" + topic + bytes((0, pid)) + b"1",
-            b"\x34\x08" + topic + bytes((0, pid)) + b"2",
+            self.message(0, 0),
+            self.message(1, pid),
+            self.message(2, pid),
             b"\x62\2" + bytes((0, pid)),
             b"\xd0\0",
         ):
@@ -503,7 +537,7 @@ class Driver:
             self.answer_all()
         for i in range(len(self.subscriptions)):
             s = self.subscriptions[i]
-            if s and cases.FILTERS[i] in self.options.filters:
+            if s and self.options.choices[i] in self.options.filters:
                 self.note((GRANTED, i, s.granted))
         if not client.connected or client.pending or client.stats.received != before + 3:
             raise AssertionError("an ordinary session does not work")
@@ -516,7 +550,7 @@ class Driver:
         self.answering = True
         self.sync()
         at = 0
-        while at < len(self.link.wire):
+        while self.up and at < len(self.link.wire):
             wire = self.link.wire
             first = wire[at]
             length = wire[at + 1]
@@ -558,7 +592,16 @@ def _nothing(event):
     pass
 
 
-def run(data, note, marked=None, make=Driver):
+def driver(options, note, link=None):
+    """Return a driver for the version of MQTT in the options."""
+    if options.version < 5:
+        return Driver(options, note, link)
+    from drive5 import Driver5
+
+    return Driver5(options, note, link)
+
+
+def run(data, note, marked=None, make=driver):
     """Run the case that these bytes stand for, between two ordinary sessions.
 
     `make(options, note)` returns the Driver.

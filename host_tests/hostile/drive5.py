@@ -39,9 +39,9 @@ def seen(p):
         if isinstance(value, int):
             value = b"%d" % value
         out += b"%d " % i + (b"-" if value is None else value) + b";"
-        if isinstance(value, bytes) and i in (3, 8, 9):
-            if not p.is_value(i, value) or p.is_value(i, value + b"x"):
-                raise AssertionError("the properties do not agree with themselves")
+        is_bytes = isinstance(value, bytes) and i in (3, 8, 9)
+        if is_bytes and (not p.is_value(i, value) or p.is_value(i, value + b"x")):
+            raise AssertionError("the properties do not agree with themselves")
     for name in USERS:
         value = p.user(name)
         out += b"-;" if value is None else value + b";"
@@ -97,7 +97,10 @@ class Driver5(drive.Driver):
         )
 
     def accepted(self, present):
-        return b"\x20\3\1\0\0" if present else b"\x20\3\0\0\0"
+        # With an Assigned Client Identifier: the client keeps the last one, and a case may have
+        # another.
+        said = b"\x12\0\4gave" + (b"\x15\0\1" + METHOD if self.options.auth else b"")
+        return bytes((0x20, 3 + len(said), int(bool(present)), 0, len(said))) + said
 
     def message(self, qos, pid):
         topic = b"\0\3a/b"
@@ -110,6 +113,11 @@ class Driver5(drive.Driver):
         self.note((REPLYING,))
         self.request(b"out", b"?")
         self.answer_all()
+        # What a client has from its first reconnect on it has from here on.
+        self.next(cases.CUT)
+        self.restore()
+        self.session(0)
+        self.link.give(b"")
 
     def end(self):
         self.number = 0
@@ -125,6 +133,7 @@ class Driver5(drive.Driver):
             raise AssertionError("a request waits without end")
         self.request(b"out", b"?")
         self.answer_all()
+        self.link.give(b"")
 
     def step(self, step, argument):
         if step == cases.PROPERTIES:

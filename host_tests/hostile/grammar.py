@@ -46,6 +46,14 @@ class Maker:
     """Makes one case. It keeps a rough account of packet identifiers, so that most of those that
     it uses mean something to the client."""
 
+    spoilings = 18  # kinds of them
+    greeted = 4  # one CONNACK in so many is not that of the driver
+    actions: tuple[int, ...] = (
+        cases.PUBLISH, cases.PUBLISH, cases.PUBLISH, cases.PUBLISH, cases.SUBSCRIBE,
+        cases.SUBSCRIBE, cases.UNSUBSCRIBE, cases.ROOM, cases.BLOCK, cases.RAISE,
+        cases.REPLY, cases.PING, cases.TICK, cases.SPLIT, cases.SYNC,
+    )  # fmt: skip
+
     def __init__(self, pick: Pick) -> None:
         self.pick = pick
         self.first, self.second = pick(256), pick(64)
@@ -74,13 +82,13 @@ class Maker:
         raw = False
         if pick(3) == 0:
             how = self.one((0, cases.CUT, cases.CUT | cases.BREAK)) | pick(2) * cases.PRESENT
-            raw = how & cases.CUT and pick(4) == 0
+            raw = how & cases.CUT and pick(self.greeted) == 0
         self.steps.append((cases.NEXT, how | (cases.RAW if raw else 0)))
         for _ in range(pick(4)):
             self.action()
         stream = [self.packet() for _ in range(1 + pick(7))]
         if raw:
-            stream.insert(0, encoded(0x20, bytes((pick(2), pick(4) // 3 * pick(7)))))
+            stream.insert(0, self.connack())
         spoilt = [False] * len(stream)
         for _ in range(self.one((0, 1, 1, 1, 2, 2, 3, 5))):
             self.spoil(stream, spoilt)
@@ -91,11 +99,7 @@ class Maker:
     def action(self) -> None:
         """Something that the application, the network or the clock does."""
         pick = self.pick
-        step = self.one((
-            cases.PUBLISH, cases.PUBLISH, cases.PUBLISH, cases.PUBLISH, cases.SUBSCRIBE,
-            cases.SUBSCRIBE, cases.UNSUBSCRIBE, cases.ROOM, cases.BLOCK, cases.RAISE,
-            cases.REPLY, cases.PING, cases.TICK, cases.SPLIT, cases.SYNC,
-        ))  # fmt: skip
+        step = self.one(self.actions)
         argument = pick(256)
         if step in (cases.ROOM, cases.SPLIT):
             argument = self.one((0, 1, 2, 3, 5, 7, 13))
@@ -103,7 +107,7 @@ class Maker:
             argument = self.one((1, 5, 21, 90, 93, 120))
         elif step == cases.RAISE:
             argument = pick(4)
-        elif step in (cases.SUBSCRIBE, cases.UNSUBSCRIBE) or (
+        elif step in (cases.SUBSCRIBE, cases.UNSUBSCRIBE, cases.REQUEST) or (
             step == cases.PUBLISH and argument & 3 in (1, 2)
         ):
             self.last_id = self.last_id % 65535 + 1
@@ -128,6 +132,11 @@ class Maker:
                 self.action()
 
     # Packets
+
+    def connack(self) -> bytes:
+        """A CONNACK, which mostly accepts."""
+        pick = self.pick
+        return encoded(0x20, bytes((pick(2), pick(4) // 3 * pick(7))))
 
     def given(self) -> int:
         """An identifier that the client has given out, as a rule."""
@@ -169,7 +178,7 @@ class Maker:
         pick = self.pick
         i = pick(len(stream))
         p = bytearray(stream[i])
-        kind = pick(18)
+        kind = pick(self.spoilings)
         if kind == 0:  # drop
             if len(stream) == 1:
                 return
@@ -222,6 +231,8 @@ class Maker:
             else:
                 first = self.one((0x40, 0x50, 0x62, 0x70, 0xB0))
                 p[:] = encoded(first, pid.to_bytes(2, "big"))
+        elif kind >= 18:
+            p[:] = self.spoil_more(bytes(p))
         elif kind == 15:  # a body that is too long or too short, with the right length
             body = bytes(p[2:]) if len(p) > 1 and p[1] < 128 else b""
             body = body + bytes(1 + pick(2)) if pick(2) else body[: -1 - pick(2)]
@@ -231,7 +242,20 @@ class Maker:
         stream[i] = bytes(p)
         spoilt[i] = True
 
+    def spoil_more(self, packet: bytes) -> bytes:
+        """A packet, spoilt in a way that 3.1.1 does not have."""
+        return packet
 
-def case(pick: Pick, segments: int = 5) -> Case:
+
+def maker(pick: Pick, version: int = 4) -> Maker:
+    """A Maker of cases for 3.1.1 (and 3.1), or for MQTT 5."""
+    if version < 5:
+        return Maker(pick)
+    from grammar5 import Maker5
+
+    return Maker5(pick)
+
+
+def case(pick: Pick, segments: int = 5, version: int = 4) -> Case:
     """A case of so many segments at the most, by these choices."""
-    return Maker(pick).case(segments)
+    return maker(pick, version).case(segments)

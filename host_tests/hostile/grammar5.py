@@ -152,7 +152,11 @@ class Maker5(Maker):
             return bytes((0x20, 2, 0, pick(6)))  # of a broker for 3.1.1
         code = self.one(CONNACK_CODES) if pick(8) == 0 else 0
         present = 0 if code else pick(2) if not self.first & 2 else pick(30) == 0
-        made = build5.connack(code, int(present), self.some("CONNACK"))
+        more = self.some("CONNACK")
+        if self.third & 1 and pick(8):
+            more = [each for each in more if each[0] != Id.AUTHENTICATION_METHOD]
+            more.append((Id.AUTHENTICATION_METHOD, b"m"))
+        made = build5.connack(code, int(present), more)
         if self.third & 1 and pick(3) == 0:
             return self.auth(0x18) + made
         return made

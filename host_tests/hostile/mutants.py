@@ -172,7 +172,11 @@ BELOW = {
 
 def make(name: str, into: Path) -> Path:
     """Write the client with that fault; return the folder to import it from."""
-    mutant = MUTANTS.get(name) or BELOW[name]
+    return make_of(name, MUTANTS.get(name) or BELOW[name], into)
+
+
+def make_of(name: str, mutant: Mutant, into: Path) -> Path:
+    """The same for a mutant that is given."""
     folder = into / "flatmq"
     shutil.copytree(SOURCES, folder, ignore=shutil.ignore_patterns("__pycache__"))
     path = folder / f"{mutant.module}.py"

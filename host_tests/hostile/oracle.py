@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import drive
 import strict
-from cases import FILTERS, Options
+from cases import Options
 
 PUBACK, PUBREC, PUBCOMP = "PUBACK", "PUBREC", "PUBCOMP"  # what a publish waits for
 DUE, SENT, ANSWERED = "due", "sent", "answered"  # where a request is
@@ -25,8 +25,11 @@ class Disagreement(AssertionError):
 class Outgoing:
     """A message that the application has published."""
 
-    def __init__(self, pid: int, topic: bytes, payload: bytes, qos: int, retain: int) -> None:
+    def __init__(
+        self, pid: int, topic: bytes, payload: bytes, qos: int, retain: int, block: bytes = b""
+    ) -> None:
         self.pid = pid
+        self.topic = topic
         self.qos = qos
         self.wait: str | None = {0: None, 1: PUBACK, 2: PUBREC}[qos]
         self.done = False  # acknowledged, or at QoS 0 written out
@@ -37,7 +40,7 @@ class Outgoing:
         self.unsure = False  # if it was
         self.old = False  # it was there when a connection ended, of those that go one at a time
         self.stream = 0  # the connection on which all of it was written last
-        body = strict.text(topic) + (pid.to_bytes(2, "big") if qos else b"") + payload
+        body = strict.text(topic) + (pid.to_bytes(2, "big") if qos else b"") + block + payload
         self.new = strict.encoded(0x30 | qos << 1 | retain, body)
         self.dup = strict.encoded(0x38 | qos << 1 | retain, body)
 
@@ -191,16 +194,24 @@ class Oracle:
         self.gone = True
         self.by_peer = bool(by_peer)
 
-    def on_closed(self) -> None:
-        self.why = self.fault or (
+    def reasons(self) -> frozenset[str]:
+        """The kinds of error, one of which the end of the connection must have."""
+        return self.fault or (
             frozenset({"refused"})
             if self.refused
             else frozenset({"closed"})
             if self.gone
             else frozenset({"timeout"})
-            if max(self.silent, self.greeting_for) >= 8000
+            if max(self.silent, self.greeting_for) >= self.patience()
             else frozenset()
         )
+
+    def patience(self) -> int:
+        """After so many ms in which nothing comes in the connection may end."""
+        return 8000
+
+    def on_closed(self) -> None:
+        self.why = self.reasons()
         if self.wire and self.wire[0] >> 4 == 3:
             self._cut(bytes(self.wire))
         if self.state == "online":
@@ -265,9 +276,13 @@ class Oracle:
                 body = bytes(self.buf[head.size : head.total])
                 del self.buf[: head.total]
                 self.packets += 1
-                self.packet(strict.packet(head.first, body, self.level))
+                self.packet(self.decoded(head.first, body))
             except strict.Broken:
                 self.fault = PROTOCOL
+
+    def decoded(self, first: int, body: bytes) -> strict.Packet:
+        """The packet of that first byte and body."""
+        return strict.packet(first, body, self.level)
 
     def larger(self, head: strict.Header) -> bool:
         """A packet larger than rx_size that is not all there. Whether its head has been judged.
@@ -307,7 +322,7 @@ class Oracle:
         self.large = m._replace(payload=bytes(self.buf[:n]))
         del self.buf[:n]
         self.more -= n
-        takers = [] if self.repeats else self.handlers(m.topic, large=True)
+        takers = [] if self.repeats else self.handlers(m, large=True)
         if takers:
             self.left = takers
             self.message = self.large
@@ -329,14 +344,14 @@ class Oracle:
         if m.qos == 2 and m.pid not in self.held and len(self.held) == self.options.incoming:
             self.fault = RESOURCE
 
-    def handlers(self, topic: bytes, large: bool = False) -> list[int]:
+    def handlers(self, m: strict.Packet, large: bool = False) -> list[int]:
         """The numbers of the subscriptions that match, of those that take large messages."""
         return [
             r.number
             for r in self.subscriptions
             if r.number is not None
             and (r.chunks or not large)
-            and any(strict.matches(f, topic) for f in r.filters)
+            and any(strict.matches(f, m.topic) for f in r.filters)
         ]
 
     def acknowledge(self, m: strict.Packet) -> None:
@@ -399,7 +414,7 @@ class Oracle:
         """PUBACK, PUBREC or PUBCOMP."""
         m = self.in_flight.get(p.pid)
         if m and p.name == PUBREC and m.wait in (PUBREC, PUBCOMP):
-            if m.wait == PUBREC and self.same and m in self.out[self.cursor :]:
+            if m.wait == PUBREC and self.same and self.is_behind(m):
                 self.early.append(m.pid)
             m.wait = PUBCOMP
             self.answer(0x62, p.pid)
@@ -435,7 +450,7 @@ class Oracle:
             return
         self.offset = 0
         self.total = len(p.payload)
-        self.left = self.handlers(p.topic)
+        self.left = self.handlers(p)
         if not self.left:
             if not self.options.fallback:
                 self.unrouted += 1
@@ -492,11 +507,19 @@ class Oracle:
             raw = bytes(wire[: head.total])
             del wire[: head.total]
             if self.greeted:
-                self.need(self.state == "online", "wrote before CONNACK")
+                self.need(self.may_write(raw), "wrote before CONNACK")
                 self.wrote(raw, head)
             else:
-                self.need(raw == self.connect(), f"CONNECT: {raw!r}")
+                self.need(self.is_connect(raw), f"CONNECT: {raw!r}")
                 self.greeted = True
+
+    def may_write(self, raw: bytes) -> bool:
+        """Whether a packet may be written now that CONNECT was."""
+        return self.state == "online"
+
+    def is_connect(self, raw: bytes) -> bool:
+        """Whether this is the CONNECT that `drive` asks for."""
+        return raw == self.connect()
 
     def connect(self) -> bytes:
         """The CONNECT that `drive` asks for."""
@@ -559,6 +582,10 @@ class Oracle:
             self.need(self._may_skip(m), f"wrote {raw!r} before {m.new!r}")
         self.wrong(f"wrote {raw!r}, which is no message that waits")
 
+    def is_behind(self, m: Outgoing) -> bool:
+        """Whether the connection has not come to a message yet."""
+        return m in self.out[self.cursor :]
+
     def one_at_a_time(self) -> bool:
         """Whether messages of an earlier connection may wait for each other."""
         return self.single > 0 and any(m.old and not m.done for m in self.out)
@@ -566,9 +593,12 @@ class Oracle:
     def under_way(self) -> bool:
         """Whether one of them was written, or is past its PUBREC, and is not settled."""
         return any(
-            m.old and not m.done and m.qos and m.stream == self.streams
-            for m in self.out[: self.cursor]
+            m.old and not m.done and m.qos and m.stream == self.streams for m in self.passed()
         )
+
+    def passed(self) -> list[Outgoing]:
+        """The messages that the connection has come to."""
+        return self.out[: self.cursor]
 
     def _may_skip(self, m: Outgoing) -> bool:
         """Whether a message need not be sent on this connection."""
@@ -616,33 +646,44 @@ class Oracle:
 
     def on_published(self, pid: int, topic: bytes, payload: bytes, qos: int, retain: int) -> None:
         if pid < 0:
-            # While there is no connection a message may lie there that was acknowledged too early.
-            full = self.pending() or self.calling is not None or self.state != "online"
-            full = full or any(r.state == DUE for r in self.requests)
-            self.need(full, "no room in an empty ring")
+            self.may_be_full()
             return
-        m = Outgoing(pid, topic, payload, qos, retain)
-        if qos:
-            self.fresh(pid)
-            self.in_flight[pid] = m
+        self.accepted(Outgoing(pid, topic, payload, qos, retain))
+
+    def accepted(self, m: Outgoing) -> None:
+        """The application has published a message."""
+        if m.qos:
+            self.fresh(m.pid)
+            self.in_flight[m.pid] = m
         else:
-            self.need(pid == 0, f"publish at QoS 0 returned {pid}")
+            self.need(m.pid == 0, f"publish at QoS 0 returned {m.pid}")
         self.out.append(m)
+
+    def may_be_full(self) -> None:
+        """A message has found no room."""
+        # While there is no connection a message may lie there that was acknowledged too early.
+        full = self.pending() or self.calling is not None or self.state != "online"
+        full = full or any(r.state == DUE for r in self.requests)
+        self.need(full, "no room in an empty ring")
 
     def pending(self) -> int:
         """Publishes that are not done."""
         return sum(not m.done for m in self.out)
 
     def on_subscribed(self, done: int, number: int, qos: int) -> None:
-        filters = list(FILTERS[number])
+        filters = list(self.options.choices[number])
         old = [r for r in self.subscriptions if r.filters == filters]
         room = len(self.subscriptions) - len(old) < self.options.subscriptions
         self.need(room == done, "room for a subscription")
         if done:
             for r in old:
                 self.subscriptions.remove(r)
-            self.subscriptions.append(Request(filters, number, qos, self.options.chunks(number)))
+            self.subscriptions.append(self.new_request(filters, number, qos))
             self.requests.append(self.subscriptions[-1])
+
+    def new_request(self, filters: list[bytes], number: int | None, qos: int) -> Request:
+        """A SUBSCRIBE or UNSUBSCRIBE."""
+        return Request(filters, number, qos, number is not None and self.options.chunks(number))
 
     def on_unsubscribed(self, done: int, joined: bytes) -> None:
         filters = joined.split(b" ")
@@ -650,7 +691,7 @@ class Oracle:
         for r in self.subscriptions:
             r.narrow(filters)
         self.subscriptions = [r for r in self.subscriptions if r.filters]
-        self.requests.append(Request(filters, None, 0))
+        self.requests.append(self.new_request(filters, None, 0))
 
     # When nothing moves
 
@@ -666,7 +707,7 @@ class Oracle:
         self.need(got == wanted, f"received, unrouted, skipped, strays: {got}, not {wanted}")
         self.need(dup0 == self.dup0, f"DUP at QoS 0: {dup0}, not {self.dup0}")
         self.need(downgraded == self.downgraded, f"downgraded: {downgraded}")
-        self.need(pending == self.pending(), f"pending: {pending}, not {self.pending()}")
+        self.need(self.may_be_pending(pending), f"pending: {pending}, not {self.pending()}")
         if not online:
             return
         self.need(not self.answers, f"not answered: {self.answers}")
@@ -681,8 +722,16 @@ class Oracle:
                 return
         forgotten = [m.pid for m in self.released if m.again and not m.done]
         self.need(not forgotten, f"PUBREL does not go again: {forgotten}")
+        self.all_written()
+
+    def all_written(self) -> None:
+        """Nothing moves: no message waits to be written."""
         for m in self.out[self.cursor :]:
             self.need(self._may_skip(m), f"not written: {m.new!r}")
+
+    def may_be_pending(self, n: int) -> bool:
+        """Whether so many publishes may not be done."""
+        return n == self.pending()
 
     def releasing(self) -> bool:
         """Whether the PUBREL of an old message was written again, and is not answered."""

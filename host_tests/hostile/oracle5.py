@@ -1,4 +1,4 @@
-"""Judges each event of a case in MQTT 5: what `oracle` says of 3.1.1, and what is new or otherwise.
+"""Judges each event of a case in MQTT 5: what `oracle` says of 3.1.1, and what is new.
 
 The packets are those of a strict decoder which knows nothing of the client. Beyond the standard
 there are these promises: subscription identifiers count up from 1, with the calls of subscribe;
@@ -9,7 +9,6 @@ the broker has refused, or does not take, is reported once and never sent again.
 from __future__ import annotations
 
 import cases
-import drive
 import drive5
 import oracle
 import strict
@@ -17,7 +16,7 @@ import strict5
 from cases import Options
 from fields5 import TOPIC_ALIAS_INVALID, integer
 from oracle import PROTOCOL, PUBCOMP, RESOURCE, Outgoing
-from properties5 import Id, Properties, encoded
+from properties5 import NONE, Id, Properties, encoded
 from strict5 import Broken, Connect, Packet
 
 REPLIES = 98  # the number of the subscription to answers
@@ -60,7 +59,7 @@ def seen(properties: Properties) -> bytes:
 class Limits:
     """What a CONNACK says."""
 
-    def __init__(self, said: Properties = Properties()) -> None:
+    def __init__(self, said: Properties = NONE) -> None:
         self.receive_maximum: int = said.first(Id.RECEIVE_MAXIMUM, 65535)
         self.qos: int = said.first(Id.MAXIMUM_QOS, 2)
         self.retain: int = said.first(Id.RETAIN_AVAILABLE, 1)
@@ -109,6 +108,7 @@ class Oracle5(oracle.Oracle):
     """Takes the events of one case in MQTT 5."""
 
     out: list[Outgoing5]  # type: ignore[assignment]
+    subscriptions: list[Request5]  # type: ignore[assignment]
 
     def __init__(self, options: Options) -> None:
         self.limits = Limits()  # of the last CONNACK, and of the last that accepted
@@ -119,6 +119,7 @@ class Oracle5(oracle.Oracle):
         self.dropped = 0
         self.drops: list[tuple[int, bytes]] = []  # to be reported now
         self.identifier = 0  # of the last subscription
+        self.again = 0  # its identifier, if it is one that is there already
         self.asks = 0  # the options of the next one
         self.known: dict[int, tuple[int, int]] = {}  # the connection and number of each alias,
         self.named: dict[int, int] = {}  # and the connection on which its name was sent
@@ -152,9 +153,9 @@ class Oracle5(oracle.Oracle):
         self.full = False  # the network has not taken all that it was offered last
         self.said = False  # DISCONNECT is out
         self.codes: frozenset[int] = frozenset()  # one of which it must have
-        self.ending = False  # a message was set aside because the connection ends
         self.passing = False  # there were more messages than the broker takes
         self.auths: list[Packet] = []  # to be written
+        self.tagged = False  # identifiers say who gets the message
         self.blind = False  # the properties of a large message were not all there
         self.aliases = 0
 
@@ -178,12 +179,12 @@ class Oracle5(oracle.Oracle):
         if self.fault and not self.said:
             cut = self.full or len(self.wire) > 0
             self.need(cut, f"no DISCONNECT, for {set(self.fault)}")
-        if self.state == "online":
-            left = [m.new for m in self.out if m.alias and not m.done]
-            self.need(not left, f"an alias outlives its connection: {left}")
         if bytes(self.wire[:1]) == b"\xe0":
             self.need(self.fault and self.full, f"wrote {bytes(self.wire)!r}")
         super().on_closed()
+        for m in self.out:
+            if m.alias and not m.done:  # the next connection does not know it
+                self.refuse(m, 0)
 
     def on_lost(self, kind: str, code: int, detail: str) -> None:
         if kind == "closed" and self.over is not None:
@@ -277,25 +278,25 @@ class Oracle5(oracle.Oracle):
         if len(body) < 2:
             return False
         n = 2 + (body[0] << 8 | body[1]) + (2 if first & 6 else 0)
+        if n + 4 > room:
+            self.fault = RESOURCE
+            if n + 4 > head.length or first & 6 == 6:
+                self.fault |= PROTOCOL  # it breaks two rules
+            return False
         size = varint(body, n)
         if size is None:
             if len(body) < n + 4:
-                if n + 4 > room:
-                    self.fault = RESOURCE
-                    if n + 4 > head.length or first & 6 == 6:
-                        self.fault |= PROTOCOL  # it breaks two rules
                 return False
             raise Broken("a property length of five bytes")
         length, at = size
         end = at + length
         if end > head.length:
             raise Broken("properties that run past their packet")
-        blind = False
-        if end > len(body):
-            if end <= room:
-                return False
-            blind = True
+        blind = end > room
+        if blind:
             end = at
+        elif end > len(body):
+            return False
         self.blind = False
         known = bytes(body[:n]) + b"\0" if blind else bytes(body[:end])
         try:
@@ -343,6 +344,9 @@ class Oracle5(oracle.Oracle):
     def greeting(self, p: Packet) -> None:  # type: ignore[override]
         if p.present and self.options.clean_session:
             raise Broken("session present on a clean session")
+        method = p.properties.first(Id.AUTHENTICATION_METHOD)
+        if not p.code and self.options.auth and method != drive5.METHOD:
+            raise Broken("CONNACK: another authentication method")
         self.limits = Limits(p.properties)
         self.assigned = p.properties.first(Id.ASSIGNED_CLIENT_IDENTIFIER, self.assigned)
         super().greeting(p)  # type: ignore[arg-type]
@@ -351,14 +355,16 @@ class Oracle5(oracle.Oracle):
         self.kept = self.limits
         if not self.client_id and self.assigned is not None:
             self.client_id = self.assigned
-        for r in self.subscriptions + self.requests:
-            assert isinstance(r, Request5)
+        for r in self.subscriptions + self.requests:  # type: ignore[operator]
             r.mark(self.limits.identifiers)
         for m in self.out:
             if not m.done and m.wait != PUBCOMP and self.limits.forbids(m):
                 self.refuse(m, 0)
         left = sum(not m.done and m.qos > 0 for m in self.out)
         self.passing = left > self.quota()
+        if self.single and (self.passing or self.drops):
+            for m in self.out:  # then what was accepted since goes one at a time, too
+                m.old = True
 
     def quota(self) -> int:
         """How many QoS 1 and 2 messages may be in flight."""
@@ -374,17 +380,9 @@ class Oracle5(oracle.Oracle):
 
     def on_dropped(self, pid: int, topic: bytes) -> None:
         self.dropped += 1
-        if self.drops:
-            due = self.drops.pop(0)
-            self.need((pid, topic) == due, f"reported {pid} {topic!r}, not {due}")
-            return
-        self.need(self.state == "online", f"set aside {pid} {topic!r} while offline")
-        left = [m for m in self.out if m.alias and not m.done]
-        self.need(left and not pid, f"set aside {pid} {topic!r}")
-        self.need(left[0].topic == topic, f"set aside {topic!r}, not {left[0].topic!r}")
-        left[0].done = True
-        left[0].settled = self.streams
-        self.ending = True
+        due = self.drops[:1]
+        self.need([(pid, topic)] == due, f"reported {pid} {topic!r}, not {due}")
+        self.drops.pop(0)
 
     def acknowledged(self, p: Packet) -> None:  # type: ignore[override]
         m = self.in_flight.get(p.pid)
@@ -413,6 +411,8 @@ class Oracle5(oracle.Oracle):
         """AUTH."""
         if not self.options.auth:
             raise Broken("AUTH without a method in CONNECT")
+        if self.state == "greeting" and (self.full or self.wire or not self.greeted):
+            raise Broken("AUTH before CONNECT is out, or before the last answer is")
         method = p.properties.first(Id.AUTHENTICATION_METHOD)
         if p.code == 0 and (self.state == "greeting" or method not in (None, drive5.METHOD)):
             raise Broken("AUTH: success")
@@ -434,15 +434,27 @@ class Oracle5(oracle.Oracle):
     # Deliveries
 
     def handlers(self, m: Packet, large: bool = False) -> list[int]:  # type: ignore[override]
-        """The numbers of the subscriptions that a message goes to: by its identifiers if there is
-        a subscription to one of them, else by its topic name."""
+        """The numbers of the subscriptions that a message goes to: of those which match, either
+        all, or the ones whose identifier it carries."""
         if large and self.blind:
             return []
+        by = [r for r in self.subscriptions if any(matches(f, m.topic) for f in r.filters)]
         carried = m.properties.each(Id.SUBSCRIPTION_IDENTIFIER)
-        by = [r for r in self.subscriptions if getattr(r, "identifier", 0) in carried] or [
-            r for r in self.subscriptions if any(matches(f, m.topic) for f in r.filters)
-        ]
+        if not large or not self.offset:  # of a large message that is found out once
+            self.tagged = self.decides(carried, by)
+        if self.tagged:
+            by = [r for r in by if r.identifier in carried]
         return [r.number for r in by if r.number is not None and (r.chunks or not large)]
+
+    def decides(self, carried: list[int], by: list[Request5]) -> bool:
+        """Whether the identifiers of a message say who gets it: the first that belongs to a
+        subscription has to match, and one that was never given out is from before a reboot."""
+        for each in carried:
+            if any(r.identifier == each for r in self.subscriptions):
+                return any(r.identifier == each for r in by)
+            if each > self.identifier:
+                return False
+        return bool(carried)
 
     def publish(self, p: Packet) -> None:  # type: ignore[override]
         super().publish(p)  # type: ignore[arg-type]
@@ -532,7 +544,6 @@ class Oracle5(oracle.Oracle):
 
     def on_wrote(self, data: bytes) -> None:
         self.full = False
-        self.need(not self.ending or self.fault, f"wrote {data!r} after what ends the connection")
         super().on_wrote(data)
 
     def wrote(self, raw: bytes, head: strict.Header) -> None:
@@ -695,12 +706,11 @@ class Oracle5(oracle.Oracle):
         self.asks = no_local << 2 | as_published << 3 | handling << 4
 
     def on_subscribed(self, done: int, number: int, qos: int) -> None:
-        if qos > self.kept.qos:
-            self.need(not done, "subscribed at a QoS that the broker does not have")
-            return
+        filters = list(self.options.choices[number])
+        old = [r for r in self.subscriptions if r.filters == filters]
+        self.again = old[-1].identifier if old else 0
         super().on_subscribed(done, number, qos)
-        if not done:
-            self.identifier += 1  # it was taken before there was no room
+        self.again = 0
 
     def new_request(self, filters: list[bytes], number: int | None, qos: int) -> Request5:
         shared = any(f.startswith(b"$share/") for f in filters)
@@ -709,8 +719,8 @@ class Oracle5(oracle.Oracle):
         chunks = number is not None and number != REPLIES and self.options.chunks(number)
         r = Request5(filters, number, qos, chunks)
         if number is not None:
-            self.identifier += 1
-            r.identifier = self.identifier
+            self.identifier += not self.again
+            r.identifier = self.again or self.identifier
         r.mark(self.limits.identifiers)
         return r
 

@@ -17,6 +17,10 @@ import cases
 import drive
 
 ON_DEMAND = ("chunks", "connection", "refused", "requests", "resend", "router", "show")
+ON_DEMAND_5 = (
+    "replies", "v5", "v5_alias", "v5_auth", "v5_chunks", "v5_connection", "v5_reasons",
+    "v5_resend", "v5_router", "v5_server", "v5_walk",
+)  # fmt: skip
 KEPT = []  # those modules
 
 
@@ -32,15 +36,40 @@ def load():
             setattr(Client, name, getattr(KEPT[ON_DEMAND.index(home)], name))
 
 
+def load_5():
+    """The same for MQTT 5."""
+    for name in ON_DEMAND_5:
+        KEPT.append(__import__("flatmq." + name, None, None, (name,)))
+
+
 def fill(client):
     """Have what a client makes once, when it needs it, and then keeps: a place for messages in
     pieces, and the topic names that it was last given, of which there are never more."""
-    from flatmq.chunks import Chunks
-
     router = client.load()
+    if client.options["version"] == 5:
+        from flatmq.v5_chunks import Chunks5 as Chunks
+
+        __import__("flatmq.setup")  # which stays loaded after a QoS that the broker does not have
+        client.scratch.extend(bytes(LONGEST))
+        for some in (router.subscriptions, router.requests, client.ids, client.urgent):
+            now = some[:]  # a list that was longer keeps its places
+            for _ in range(8):
+                some.append(None)
+            some[:] = now
+        for kept in router.__dict__.values():
+            for some in kept if isinstance(kept, list) else ():
+                if isinstance(some, bytearray):  # it keeps its memory when it is smaller again
+                    now = bytes(some)
+                    some.extend(bytes(LONGEST))
+                    some[0:] = now
+    else:
+        from flatmq.chunks import Chunks
     router.large = router.large or Chunks(router)
     for topic in cases.TOPICS + (b"reply", b"out"):  # noqa: RUF005 (MicroPython)
         client.check(topic)
+
+
+LONGEST = 130  # bytes of a topic name, of properties, or of both, that a client remembers
 
 
 class Digest:
@@ -111,9 +140,18 @@ def outcome(data, run=drive.run):
     return digest.value, heap.growth, error
 
 
+def any_5(path):
+    """Whether the first case of a file is one for MQTT 5."""
+    with open(path, "rb") as file:
+        size = file.read(4)
+        return len(size) == 4 and cases.decode(file.read(3))[0].version == 5
+
+
 def main(path, link, folder):
     """Print the outcome of each case in a file."""
     load()
+    if any_5(path):
+        load_5()
     run = runner(link, folder)
     with open(path, "rb") as file:
         while True:

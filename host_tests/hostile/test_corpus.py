@@ -40,7 +40,7 @@ def run(library: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Has another process go about it with the client that lies there."""
     return subprocess.run(
         [sys.executable, *arguments],
-        env=interpreter.environment(library, HERE, ROOT / "tools"),
+        env=interpreter.environment(library, HERE, HERE.parent / "v5", ROOT / "tools"),
         capture_output=True,
         text=True,
         timeout=200,

@@ -26,8 +26,9 @@ class Broken(Exception):
         self.code = code
 
 
-def integer(data: bytes | bytearray, at: int) -> tuple[int, int] | None:
-    """The variable byte integer at `at` and where it ends; None if it is cut (section 1.5.5)."""
+def integer(data: bytes | bytearray, at: int, tolerant: bool = False) -> tuple[int, int] | None:
+    """The variable byte integer at `at` and where it ends; None if it is cut (section 1.5.5).
+    `tolerant`: it may have needless bytes."""
     value = 0
     for n in range(4):
         if at + n >= len(data):
@@ -35,7 +36,7 @@ def integer(data: bytes | bytearray, at: int) -> tuple[int, int] | None:
         byte = data[at + n]
         value |= (byte & 127) << 7 * n
         if byte < 128:
-            if n and not byte:
+            if n and not byte and not tolerant:
                 raise Broken("a variable byte integer with a needless byte [MQTT-1.5.5-1]")
             return value, at + n + 1
     raise Broken("a variable byte integer of five bytes")
@@ -65,9 +66,10 @@ def topic_name(raw: bytes, what: str = "a topic name") -> bytes:
 class Reader:
     """Takes fields from the body of a packet, one after another. A field that is cut is Broken."""
 
-    def __init__(self, body: bytes | bytearray) -> None:
+    def __init__(self, body: bytes | bytearray, tolerant: bool = False) -> None:
         self._body = bytes(body)
         self._at = 0
+        self.tolerant = tolerant  # see strict5.from_server
 
     @property
     def left(self) -> int:
@@ -85,9 +87,9 @@ class Reader:
         """A big-endian integer of `size` bytes."""
         return int.from_bytes(self.take(size, what), "big")
 
-    def integer(self, what: str) -> int:
+    def integer(self, what: str, tolerant: bool = False) -> int:
         """A variable byte integer."""
-        found = integer(self._body, self._at)
+        found = integer(self._body, self._at, tolerant)
         if found is None:
             raise Broken(f"{what}: runs past the end")
         value, self._at = found

@@ -137,7 +137,8 @@ _NOT_0 = {
 def read(reader: Reader, packet: str, sender: str) -> Properties:
     """The Property Length and the properties of a packet from that sender, checked."""
     what = f"the properties of {packet}"
-    inner = Reader(reader.take(reader.integer(f"the length of {what}"), what))
+    length = reader.integer(f"the length of {what}", reader.tolerant)
+    inner = Reader(reader.take(length, what), reader.tolerant)
     found: list[Property] = []
     while inner.left:
         number = inner.integer(what)
@@ -165,7 +166,7 @@ def _value(reader: Reader, kind: int, what: str) -> Any:
     if kind in _SIZES:
         return reader.number(_SIZES[kind], what)
     take: Callable[[str], Any] = {
-        INTEGER: reader.integer,
+        INTEGER: lambda what: reader.integer(what, reader.tolerant),
         TEXT: reader.text,
         DATA: reader.data,
         PAIR: lambda what: (reader.text(what), reader.text(what)),

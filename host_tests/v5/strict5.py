@@ -174,9 +174,14 @@ def first_byte(first: int, sender: str) -> str:
     return name
 
 
-def from_server(first: int, body: bytes) -> Packet:
-    """The packet of that first byte and body, which a server sent."""
-    return _packet(first, body, SERVER)
+def from_server(first: int, body: bytes, tolerant: bool = False) -> Packet:
+    """The packet of that first byte and body, which a server sent.
+
+    `tolerant`: what a client may let pass, because it leaves no doubt, breaks no rule: an integer
+    with needless bytes, a reason code of 0x80 or more that this packet does not have, which says
+    failure all the same (section 2.4), and any reason code of DISCONNECT, which is the end.
+    """
+    return _packet(first, body, SERVER, tolerant)
 
 
 def from_client(first: int, body: bytes) -> Packet:
@@ -184,9 +189,9 @@ def from_client(first: int, body: bytes) -> Packet:
     return _packet(first, body, CLIENT)
 
 
-def _packet(first: int, body: bytes, sender: str) -> Packet:
+def _packet(first: int, body: bytes, sender: str, tolerant: bool = False) -> Packet:
     name = first_byte(first, sender)
-    reader = Reader(body)
+    reader = Reader(body, tolerant)
     if name == "PUBLISH":
         packet = _publish(first, reader, sender)
     elif name == "CONNECT":
@@ -216,7 +221,9 @@ def _pid(reader: Reader, name: str) -> int:
     return pid
 
 
-def _code(name: str, code: int, sender: str) -> int:
+def _code(name: str, code: int, sender: str, tolerant: bool = False) -> int:
+    if tolerant and (name == "DISCONNECT" or (name != "AUTH" and code > 127)):
+        return code
     if code not in CODES[sender, name]:
         raise Broken(f"{name}: no {sender} sends reason code {code:#04x}", PROTOCOL_ERROR)
     return code
@@ -288,7 +295,8 @@ def _connack(reader: Reader) -> Packet:
     flags = reader.number(1, "CONNACK: flags")
     if flags > 1:
         raise Broken("CONNACK: reserved flags [MQTT-3.2.2-1]")
-    code = _code("CONNACK", reader.number(1, "CONNACK: reason code"), SERVER)
+    code = reader.number(1, "CONNACK: reason code")
+    _code("CONNACK", code, SERVER, reader.tolerant)
     if flags and code:
         raise Broken("CONNACK: session present, and refused [MQTT-3.2.2-6]", PROTOCOL_ERROR)
     return Packet("CONNACK", present=flags, code=code, properties=read(reader, "CONNACK", SERVER))
@@ -298,7 +306,8 @@ def _ack(name: str, reader: Reader, sender: str) -> Packet:
     pid = _pid(reader, name)
     code, properties = 0, NONE
     if reader.left:
-        code = _code(name, reader.number(1, f"{name}: reason code"), sender)
+        code = reader.number(1, f"{name}: reason code")
+        _code(name, code, sender, reader.tolerant)
     if reader.left:
         properties = read(reader, name, sender)
     return Packet(name, pid, code=code, properties=properties)
@@ -311,7 +320,7 @@ def _answer(name: str, reader: Reader) -> Packet:
     if not codes:
         raise Broken(f"{name}: no reason code", PROTOCOL_ERROR)
     for code in codes:
-        _code(name, code, SERVER)
+        _code(name, code, SERVER, reader.tolerant)
     return Packet(name, pid, codes=codes, properties=properties)
 
 
@@ -368,7 +377,7 @@ def _ending(name: str, reader: Reader, sender: str) -> Packet:
     if reader.left or name == "AUTH":
         # An AUTH of length 0 has reason code 0, which only a server sends.
         code = reader.number(1, f"{name}: reason code") if reader.left else 0
-        _code(name, code, sender)
+        _code(name, code, sender, reader.tolerant)
         # DISCONNECT may end after its reason code (section 3.14.2.2.1), and AUTH may not.
         if reader.left or (name == "AUTH" and code):
             properties = read(reader, name, sender)
