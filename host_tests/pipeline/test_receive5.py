@@ -318,7 +318,7 @@ def test_a_broken_one_that_comes_again_is_acknowledged_and_not_kept(
         number = pid.to_bytes(2, "big")
         return publish(b"t", block, b"bad" + bytes(size), 0x30 | qos << 1 | dup << 3, number)
 
-    first, second = b"\2\1\x02", b"\4\x08\0\1#"
+    first, second = b"\2\x0b\0", b"\4\x03\0\1\xff"
     with fake_clock() as clock:
         there = bench(clock, writer, clean_session=False, rx_size=128)
         client = there.client
