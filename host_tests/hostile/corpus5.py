@@ -136,7 +136,7 @@ CRAFTED: tuple[tuple[str, tuple[int, int, int], list[tuple]], ...] = (
         [
             (cases.FEED, build5.publish(b"a/b", b"x", 0, 0, [(Id.RESPONSE_TOPIC, b"a/+")])),
             (cases.NEXT, 0),
-            (cases.FEED, b"\x40\5\0\1\0\0\0"),
+            (cases.FEED, b"\x40\x08\0\1\0\0\x1f\0\1t"),
             (cases.NEXT, 0),
         ],
     ),
@@ -162,6 +162,15 @@ CRAFTED: tuple[tuple[str, tuple[int, int, int], list[tuple]], ...] = (
             for i in range(9)
         ]
         + [(cases.FEED, build5.publish(b"z", b"x", 0, 0, EXPIRY))],
+    ),
+    (
+        "a broker without subscription identifiers",
+        (RX_130, 0, 0),
+        [
+            (cases.NEXT, AGAIN),
+            _accepted((Id.SUBSCRIPTION_IDENTIFIERS_AVAILABLE, 0)),
+            (cases.SYNC, 0),
+        ],
     ),
     (
         "a request is given up",

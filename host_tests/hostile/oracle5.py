@@ -621,6 +621,8 @@ class Oracle5(oracle.Oracle):
         return list(self.out)
 
     def all_written(self) -> None:
+        if self.single and self.asked:  # PINGRESP has to come first
+            return
         flying = 0
         for m in self.out:
             held = self.passing and m.qos > 0 and flying >= self.quota()
