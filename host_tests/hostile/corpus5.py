@@ -105,6 +105,28 @@ CRAFTED: tuple[tuple[str, tuple[int, int, int], list[tuple]], ...] = (
         ],
     ),
     (
+        "a CONNACK with a flag that is neither 0 nor 1",
+        (RX_130 | CLEAN, 0, 0),
+        [
+            (cases.NEXT, AGAIN),
+            _accepted((Id.RETAIN_AVAILABLE, 2)),
+            (cases.NEXT, 0),
+            (cases.SYNC, 0),
+        ],
+    ),
+    (
+        "a payload format that brokers pass on, and a text that is none",
+        (RX_130 | CLEAN, 0, 0),
+        [
+            (cases.SUBSCRIBE, 2),
+            (cases.NEXT, 0),
+            (cases.FEED, build5.publish(b"a/b", b"x", 0, 0, [(Id.PAYLOAD_FORMAT, 2)])),
+            (cases.SYNC, 0),
+            (cases.FEED, build5.publish(b"a/b", b"x", 0, 0, [(Id.CONTENT_TYPE, b"\xff")])),
+            (cases.SYNC, 0),
+        ],
+    ),
+    (
         "topic name and properties of a large message, which are too much together",
         (RX_130 | CLEAN, 0x30, 0),
         [

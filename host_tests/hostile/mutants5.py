@@ -9,13 +9,11 @@ MUTANTS_5 = {
         "v5_walk", "if i >= len(TABLE) or not TABLE[i] & packet:", "if i >= len(TABLE):"
     ),
     "a property may come twice": Mutant("v5_walk", "if seen >> i % 29 & 1:", "if False:"),
-    "a flag may be anything": Mutant("v5_walk", "return buf[at] < 2", "return True"),
-    "a text may be anything": Mutant(
-        "v5_walk", "(is_name if i == _RESPONSE else is_utf8)(buf, at + 2, end)", "True"
+    "a flag may be anything": Mutant(
+        "v5_walk", "return buf[at] < 2 or i == _FORMAT", "return True"
     ),
-    "a response topic may have wildcards": Mutant(
-        "v5_walk", "(is_name if i == _RESPONSE else is_utf8)", "is_utf8"
-    ),
+    "a text may be anything": Mutant("v5_walk", "return is_utf8(buf, at + 2, end)", "return True"),
+    "a payload format must be 0 or 1": Mutant("v5_walk", " or i == _FORMAT", ""),
     "0 is let pass": Mutant(
         "v5_walk", "return i not in _NOT_ZERO or not is_zero(buf, at, end)", "return True"
     ),
