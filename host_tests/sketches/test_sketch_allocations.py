@@ -27,6 +27,8 @@ MAY_BE_ON_HEAP = {
     "boot_id": {"next_boot"},
     "clock": {"Clock._look"},  # until the clock is set
     "ds18b20": {"DS18B20.__init__", "DS18B20.__init__.<genexpr>", "probe"},
+    # Once for each connection: __call__, _prove and _verify, and the key of the password.
+    "scram": {"Scram.static string 9", "Scram._prove", "Scram._verify", "pbkdf2"},
     "settings": {"_table", "_check", "_read"},
     "station": {"Station.__init__"},
 }
