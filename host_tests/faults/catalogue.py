@@ -398,7 +398,7 @@ BROKEN_RULES_5 = {
     "PUBLISH, a property that is cut": ("300700016102030061", "whole", 0x81),
     "PUBLISH, properties longer than it": ("30050001617f62", "length", 0x81),
     "PUBLISH, property length of 5 bytes": ("3008000161ffffffff01", "length", 0x81),
-    "PUBLISH, value that is not allowed": ("300700016102010262", "value", 0x82),
+    "PUBLISH, value that is not allowed": ("3007000161020b0062", "value", 0x82),
     "PUBLISH, topic alias 1": ("30080001610323000162", "alias", 0x94),
     "PUBLISH of QoS 1, unknown property": ("32090001610007" + "02ff0062", "unknown", 0x81),
     "PUBACK, unknown property": ("400600070002ff00", "unknown", 0x81),
