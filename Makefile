@@ -91,7 +91,7 @@ soak: $(VENV)/soak.stamp mosquitto
 	  $(if $(BROKER),,$(if $(filter $(SOAK_$(LINK)),$(MESSAGES)),--results docs/results.md))
 
 faults: mosquitto $(VENV)/test.stamp
-	@PYTHONPATH=host_tests $(BIN)/python -m faults --results docs/results.md
+	@PYTHONPATH=host_tests:host_tests/hostile:host_tests/v5 $(BIN)/python -m faults --results docs/results.md
 
 fuzz: $(VENV)/fuzz.stamp
 	@PYTHONPATH=lib:tools:host_tests/v5 $(BIN)/python host_tests/hostile/guided.py --seconds $(FUZZ_SECONDS)
