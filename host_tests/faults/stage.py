@@ -464,8 +464,12 @@ class Stage:
         self._broker5.disconnect(int(code, 16))
 
     def do_pass_time(self, seconds: str) -> None:
-        """So many seconds pass for the sessions of the broker."""
-        self._broker5.pass_time(int(seconds))
+        """So many seconds pass for the sessions of clients that are away, once the broker knows that
+        they are."""
+        broker = self._broker5
+        if not broker.until(lambda: not broker.connections, PATIENCE):
+            raise StageError("the broker still has a connection")
+        broker.pass_time(int(seconds))
 
     def do_left(self) -> str:
         """The reason codes of all DISCONNECT from the client so far, in hex."""
