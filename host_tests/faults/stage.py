@@ -464,8 +464,8 @@ class Stage:
         self._broker5.disconnect(int(code, 16))
 
     def do_pass_time(self, seconds: str) -> None:
-        """So many seconds pass for the sessions of clients that are away, once the broker knows that
-        they are."""
+        """So many seconds pass for the sessions of clients that are away, once the broker has
+        noticed that."""
         broker = self._broker5
         if not broker.until(lambda: not broker.connections, PATIENCE):
             raise StageError("the broker still has a connection")
