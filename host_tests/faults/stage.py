@@ -438,7 +438,7 @@ class Stage:
     @property
     def _broker5(self) -> Broker5:
         if self._five is None:
-            raise StageError("only the fake broker for MQTT 5 does what it is told here")
+            raise StageError("only the fake broker for MQTT 5 can do this")
         return self._five
 
     def do_answer(self, name: str, code: str, topic: str = "") -> None:

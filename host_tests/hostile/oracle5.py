@@ -20,7 +20,7 @@ from properties5 import NONE, Id, Properties, encoded
 from strict5 import Broken, Connect, Packet
 
 REPLIES = 98  # the number of the subscription to answers
-MALFORMED = frozenset({0x81, 0x82})  # the two are not always told apart
+MALFORMED = frozenset({0x81, 0x82})  # not every rule says which of the two
 # DISCONNECT with one of these may be for the message that was sent last.
 ACCUSING = b"\x80\x81\x82\x83\x87\x8f\x90\x95\x97\x99\x9a\x9b\x9e\xa1\xa2"
 

@@ -89,8 +89,8 @@ def test_what_has_no_meaning_here_is_taken_and_said(name: str) -> None:
 
 def test_the_values_of_mqtt_version_and_its_default() -> None:
     texts = ("0", "4", "3.1.1", "3.1", "5")
-    told = {text: parse({**BASIC, "mqttVersion": text}).version for text in texts}
-    assert told == {"0": 4, "4": 4, "3.1.1": 4, "3.1": 3, "5": 5}
+    versions = {text: parse({**BASIC, "mqttVersion": text}).version for text in texts}
+    assert versions == {"0": 4, "4": 4, "3.1.1": 4, "3.1": 3, "5": 5}
 
 
 def test_session_expiry_of_mqtt_5() -> None:

@@ -4,7 +4,7 @@ MicroPython.
 FULL is "drop" or "refuse", HEAD the size of the head, DURABLE 1 or 0. Every STEP-th write from
 FIRST on is cut, both ways, each in a run of its own; SECOND is 0, or says that in every SECOND-th
 of those the power is cut again at each write of what follows. VERSION is 4, or 5 for MQTT 5, in
-which the broker refuses a reading by reason code instead of closing. The last line tells what was
+which the broker refuses a reading by reason code instead of closing. The last line says what was
 seen.
 """
 

@@ -1,4 +1,4 @@
-"""Which handler gets a message that carries subscription identifiers?"""
+"""Messages that carry subscription identifiers go to the right handlers."""
 
 from __future__ import annotations
 
