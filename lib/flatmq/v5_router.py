@@ -18,6 +18,8 @@ _PUBLISH = const(16)  # see v5_walk.TABLE
 _IDENTIFIER = const(0x0B)
 _ALIAS = const(0x23)
 _SEEN = const(8)  # see router
+_HEAD = const(80)  # bytes that a topic name and properties may have to be looked for together
+_NUMBERED = const(0x32)  # the least first byte of a PUBLISH with a packet identifier
 _EMPTY = b"\0"  # no properties
 
 
@@ -57,6 +59,11 @@ class Router5(Router):
         # length before them, and the handler that got it.
         self._blocks = [bytearray(_EMPTY) for _ in range(_SEEN + 1)]
         self._handlers: list[Any] = [None] * (_SEEN + 1)
+        # Messages of one topic at QoS 0 that follow each other usually begin alike: the topic name
+        # and properties that the last ones began with, and the handler that got them.
+        self._head = bytearray(_HEAD)
+        self._taker: Any = None
+        self._below = 0  # _NUMBERED to look there first; 1 if the last two had the same topic
         self._place = 0  # of the topic name of the message, if its handler is not known
         self._body = 0  # where its payload begins, if it is
         Router.__init__(self, client)
@@ -84,11 +91,30 @@ class Router5(Router):
             s.head = block({"subscription_identifier": s.identifier})
             unload("properties")
 
+    def forget(self) -> None:
+        """Forget the handlers of the last topic names: the subscriptions have changed."""
+        Router.forget(self)
+        self._below = 0
+
     def publish(self, first: int, at: int, end: int) -> "str | None":
         """Handle a PUBLISH (section 3.3): see `Router.publish`."""
         m = self.message
         m.end = end
-        end = at + 2 + (m.buf[at] << 8 | m.buf[at + 1])  # of the topic name
+        # Few locals: `end` is where the payload begins, then where the topic name ends; `at` then
+        # becomes the handler.
+        if first < self._below:
+            end = at + len(self._head)
+            if end <= m.end and m.buf.find(self._head, at, end) == at:
+                m.topic_at = at + 2
+                m.topic_end = at + 2 + (m.buf[at] << 8 | m.buf[at + 1])
+                m.at = end
+                if first != m.first:
+                    m.set_flags(first)
+                self._taker(m)
+                self.stats.received += 1
+                return None
+            self._below = 0
+        end = at + 2 + (m.buf[at] << 8 | m.buf[at + 1])
         if end >= m.end:
             return "shorter than its topic name"
         i = self.last
@@ -99,29 +125,72 @@ class Router5(Router):
                 break
         if i < 0:
             return "not a topic name"
-        self.last = i & _SEEN - 1
         m.topic_at = at + 2
-        m.topic_end = m.at = end
+        m.topic_end = end
         if first != m.first:
             m.set_flags(first)
-        at = end + 2 if m.qos else end
-        # Few locals: `end` becomes the handler, if it is known already which one it is.
-        end = None  # type: ignore[assignment]
-        if not m.buf[at]:
-            end = self.routes[i]
-        elif m.buf.find(self._blocks[i], at, m.end) == at:
-            end = self._handlers[i]
-        if end is None:
-            self._body = 0
-            self._place = i
-        elif first < 0x32:
-            m.at = at + 1 + m.buf[at]
-            end(m)  # type: ignore[operator]
-            self.stats.received += 1
-            return None
-        else:
+        if first < _NUMBERED:
+            if not m.buf[end]:
+                m.at = end + 1
+                at = self.routes[i]
+            elif m.buf.find(self._blocks[i], end, m.end) == end:
+                m.at = end + 1 + m.buf[end]
+                at = self._handlers[i]
+            else:
+                at = None  # type: ignore[assignment]
+            if at is not None:
+                if i != self.last:
+                    self.last = i & _SEEN - 1
+                    self._below = 0
+                elif self._below:
+                    self._learn(at)
+                else:
+                    self._below = 1
+                at(m)  # type: ignore[operator]
+                self.stats.received += 1
+                return None
+        m.at = end
+        self.last = i & _SEEN - 1
+        return self._other(i)
+
+    def _other(self, i):
+        """Handle a message that has a packet identifier, or whose handler is not known."""
+        m = self.message
+        at = m.at + 2 if m.qos else m.at  # where its properties begin
+        self._place = i
+        self._body = 0
+        i = self._known(i, at) if m.qos else None
+        if i is not None:
             self._body = at + 1 + m.buf[at]
-        return self.deliver(end)
+            if m.qos == 1 and self._body <= m.end and self.client.answers <= self.client.room:
+                m.id = m.buf[m.at] << 8 | m.buf[m.at + 1]
+                if m.id:
+                    m.at = self._body
+                    i(m)
+                    self.stats.received += 1
+                    self.client.answer(0x40, m.id)
+                    return None
+        return self.deliver(i)
+
+    def _known(self, i, at):
+        """Return the handler of a message with this topic name and these properties."""
+        if not self.message.buf[at]:
+            return self.routes[i]
+        found = self.message.buf.find(self._blocks[i], at, self.message.end) == at
+        return self._handlers[i] if found else None
+
+    def _learn(self, handler):
+        """Remember how the message, which is at QoS 0, begins, and who gets it."""
+        m = self.message
+        at = m.topic_at - 2
+        if m.at - at > _HEAD:
+            return
+        self._head[0:] = b""  # keeps its memory
+        while at < m.at:
+            self._head.append(m.buf[at])
+            at += 1
+        self._taker = handler
+        self._below = _NUMBERED
 
     def find(self, at: int, end: int, chunks: bool) -> int:
         """Find the handlers of a topic name: see `Router.find`."""
