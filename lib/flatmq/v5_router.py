@@ -19,6 +19,7 @@ _IDENTIFIER = const(0x0B)
 _ALIAS = const(0x23)
 _SEEN = const(8)  # see router
 _HEAD = const(80)  # bytes that a topic name and properties may have to be looked for together
+_OFTEN = const(16)  # two times _SEEN
 _NUMBERED = const(0x32)  # the least first byte of a PUBLISH with a packet identifier
 _EMPTY = b"\0"  # no properties
 
@@ -63,7 +64,8 @@ class Router5(Router):
         # and properties that the last ones began with, and the handler that got them.
         self._head = bytearray(_HEAD)
         self._taker: Any = None
-        self._below = 0  # _NUMBERED to look there first; 1 if the last two had the same topic
+        self._below = 0  # _NUMBERED to look there first
+        self._often = 0  # place of the topic name that came again at once, and _SEEN for each time
         self._place = 0  # of the topic name of the message, if its handler is not known
         self._body = 0  # where its payload begins, if it is
         Router.__init__(self, client)
@@ -114,6 +116,7 @@ class Router5(Router):
                 self.stats.received += 1
                 return None
             self._below = 0
+            self._often = 0
         end = at + 2 + (m.buf[at] << 8 | m.buf[at + 1])
         if end >= m.end:
             return "shorter than its topic name"
@@ -141,11 +144,10 @@ class Router5(Router):
             if at is not None:
                 if i != self.last:
                     self.last = i & _SEEN - 1
-                    self._below = 0
-                elif self._below:
+                elif self._often == i + _OFTEN:
                     self._learn(at)
                 else:
-                    self._below = 1
+                    self._often = self._often + _SEEN if self._often & _SEEN - 1 == i else i
                 at(m)  # type: ignore[operator]
                 self.stats.received += 1
                 return None
@@ -185,12 +187,14 @@ class Router5(Router):
         at = m.topic_at - 2
         if m.at - at > _HEAD:
             return
+        self._taker = handler
+        self._below = _NUMBERED
+        if m.at - at == len(self._head) and m.buf.find(self._head, at, m.at) == at:
+            return
         self._head[0:] = b""  # keeps its memory
         while at < m.at:
             self._head.append(m.buf[at])
             at += 1
-        self._taker = handler
-        self._below = _NUMBERED
 
     def find(self, at: int, end: int, chunks: bool) -> int:
         """Find the handlers of a topic name: see `Router.find`."""
