@@ -1,5 +1,5 @@
 # make demo · pipeline · look · test · bench · bench-pipeline · soak · faults · fuzz · fuzz-long ·
-# powercut · tools · firmware · flash · deploy · test-board · bench-board · release · lint · size · clean
+# fuzz-packs · powercut · tools · firmware · flash · deploy · test-board · bench-board · release · lint · size · clean
 #
 # Everything is installed into .venv and build; nothing else on the machine is touched, except that
 # mosquitto and node are installed with apt-get where that is allowed, by targets that need them.
@@ -23,6 +23,7 @@ PACKETS ?= $(or $(if $(filter 5,$(VERSION)),$(FUZZ_v5)),$(FUZZ_$(LINK)),200000)
 # MicroPython is given one changed packet in so many; over TLS it does one case a second.
 SHARE ?= $(if $(filter tls,$(LINK)),40,20)
 STREAMS ?= 4000
+DOCUMENTS ?= 1000000
 STUBS := micropython-esp32-stubs==1.28.0.post4 micropython-rp2-stubs==1.28.0.post4 \
   micropython-unix-stubs==1.28.0.post1
 STDLIB_STUBS := micropython-stdlib-stubs==1.28.0.post6
@@ -40,7 +41,7 @@ if command -v apt-get >/dev/null; then \
 	$$as_root DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(1) >/dev/null
 endef
 
-.PHONY: help demo pipeline look test bench bench-pipeline soak faults fuzz fuzz-long powercut tools \
+.PHONY: help demo pipeline look test bench bench-pipeline soak faults fuzz fuzz-long fuzz-packs powercut tools \
   firmware flash deploy test-board bench-board release lint size clean mosquitto wasm aedes
 
 help:
@@ -54,6 +55,7 @@ help:
 	@echo "make faults  every fault there is a scenario for; writes docs/results.md"
 	@echo "make fuzz    hostile bytes, guided by coverage, for FUZZ_SECONDS=60"
 	@echo "make fuzz-long  PACKETS=10000000 hostile packets by chance; LINK=tls, websocket; VERSION=5; writes docs/results.md"
+	@echo "make fuzz-packs  DOCUMENTS=1000000 hostile messages through the pipeline's jobs; writes docs/results.md"
 	@echo "make powercut  the spool's power cut at every write; writes docs/results.md"
 	@echo "make tools   the flatmq command, with all that it needs for boards, in $(BIN)"
 	@echo "make firmware BOARD=pico_w [FIRMWARE=file]  a board's image, in build/; SKETCH, SET=key=value, FLASH_SIZE"
@@ -102,6 +104,10 @@ fuzz-long: $(VENV)/test.stamp $(if $(filter tls,$(LINK)),mosquitto)
 	  --version $(VERSION) --packets $(PACKETS) --device $$(($(PACKETS) / $(SHARE))) --results docs/results.md
 	@$(if $(filter tls,$(LINK)),$(BIN)/python host_tests/tls/broken_streams.py \
 	  --streams $(STREAMS) --clients 3 --results docs/results.md)
+
+fuzz-packs: $(VENV)/test.stamp $(VENV)/pipeline.stamp
+	@PYTHONPATH=lib:tools:host_tests/pipeline $(BIN)/python host_tests/pipeline/fuzz_packs.py \
+	  --documents $(DOCUMENTS) --spark $$(($(DOCUMENTS) / 20)) --results docs/results.md
 
 powercut: $(VENV)/demo.stamp
 	@$(BIN)/flatmq powercut

@@ -78,20 +78,6 @@ def test_every_kind_of_pack(spark: SparkSession) -> None:
     assert measurements.dead_letters(table).count() == 0
 
 
-def told_twice(payload: bytes, at: int | None) -> tuple[object, object]:
-    """What a message says, read at once where that can be, and through `senml`."""
-    both = []
-    for take in ("take", "_resolve"):
-        columns_ = measurements._Columns()
-        if take == "take":
-            columns_.take("dev/a/telemetry", payload, at)
-        else:
-            columns_._resolve("dev/a/telemetry", payload, at)
-            columns_.messages.append(len(columns_.ends) - 1)
-        both.append(columns_.array().to_pylist())
-    return both[0], both[1]
-
-
 words = st.text(st.sampled_from("ab1-:./_ %"), max_size=4) | st.sampled_from(["boot", "x/seq"])
 digits = st.integers(-2, 1 << 62).map(str) | st.from_regex(r"[-0-9.eE]{1,4}", fullmatch=True)
 times = st.none() | digits | st.sampled_from(["268435455", "268435456.5", "1772366400", "1e400"])
@@ -118,22 +104,25 @@ def as_written(
     ),
     st.none() | st.integers(0, 1 << 51),
     st.none() | st.tuples(st.integers(0, 80), st.sampled_from(b' "\\{}[],:a0\xe9')),
+    st.sampled_from([b"dev/a/telemetry", b"dev/ab/telemetry", b"dev/\xff/telemetry", b"a/b"]),
+    st.booleans(),
 )  # fmt: skip
 def test_what_is_read_at_once_says_the_same(
-    payload: bytes, received: int | None, other: tuple[int, int] | None
+    payload: bytes, received: int | None, other: tuple[int, int] | None, topic: bytes, bound: bool
 ) -> None:
     """Packs as boards write them, and such as differ from that a little."""
     if other is not None and other[0] < len(payload):
         payload = payload[: other[0]] + bytes([other[1]]) + payload[other[0] + 1 :]
-    at_once, resolved = told_twice(payload, received)
+    at_once, resolved = measurements.both_ways(topic, payload, received, bound)
     assert at_once == resolved
 
 
 def test_packs_of_boards_are_read_at_once() -> None:
     for time in (None, 5):
         payload = reading("pico-1", 7, 12, 6, time).payload
-        assert measurements._Columns()._taken(payload, 0)
-    at_once, resolved = told_twice(reading("pico-1", 7, 12, 6, 5).payload, 0)
+        assert measurements._Columns(True)._taken(payload, 0, "pico-1")
+    board = reading("pico-1", 7, 12, 6, 5)
+    at_once, resolved = measurements.both_ways(board.topic.encode(), board.payload, 0)
     assert at_once == resolved
     assert at_once[0][0]["records"][0]["value"] == 21.5  # type: ignore[index]
 

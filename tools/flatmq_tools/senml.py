@@ -1,10 +1,11 @@
-"""What does a SenML pack say? Resolves its records (RFC 8428, section 4.6), from JSON.
+"""Resolve the records of a SenML pack in JSON (RFC 8428, section 4.6).
 
-`senml_cbor` reads the other encoding, and has the same rules from here.
+`senml_cbor` reads the other encoding, by the same rules.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import re
@@ -15,6 +16,15 @@ from typing import Any, NamedTuple
 VERSION = 10
 RELATIVE = 1 << 28  # s: a time below this is relative to now (section 4.5.3)
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9\-:./_]*")
+LONGEST = 1024
+"""Characters of a resolved name."""
+GROWTH = 16
+"""A base name and a base unit are repeated in each record: resolved, the names and units of a pack
+may take so many characters for each of its bytes,"""
+ROOM = 1 << 14
+"""and so many in any case,"""
+MOST = 1 << 28
+"""but never more than that: a column of Arrow has 31 bits."""
 
 NUMBERS = ("bt", "bv", "bs", "bver", "v", "s", "t", "ut")
 TEXTS = ("bn", "bu", "n", "u", "vs", "vd")
@@ -22,7 +32,7 @@ VALUES = ("v", "vs", "vb", "vd")
 
 
 class PackError(ValueError):
-    """It is no SenML pack; the text says in which record, and what is wrong."""
+    """It is no SenML pack; the text says which record is wrong, and why."""
 
 
 class Record(NamedTuple):
@@ -39,21 +49,27 @@ class Record(NamedTuple):
 
 
 def resolve(pack: bytes | str, now: float | None = None) -> list[Record]:
-    """The records of a pack in their order. `now` is what relative times are relative to, in
-    seconds since 1970: the clock, unless given. PackError."""
+    """Return the records of a pack in their order. `now` is what relative times are relative to,
+    in seconds since 1970: the clock, unless given. PackError."""
     try:
-        records = json.loads(pack, parse_constant=_refuse)
+        # Strictly: json.loads would let a lone surrogate pass that is encoded as three bytes.
+        text = pack if isinstance(pack, str) else pack.decode(json.detect_encoding(pack))
+        records = json.loads(text, parse_constant=_refuse)
     except (ValueError, RecursionError) as error:
         raise PackError(f"not JSON: {error}") from error
-    return resolve_records(records, now)
+    return resolve_records(records, now, len(pack))
 
 
-def resolve_records(records: object, now: float | None = None) -> list[Record]:
-    """As `resolve`, of a pack that is decoded: a list of dicts, by the labels of JSON."""
+def resolve_records(
+    records: object, now: float | None = None, size: int | None = None
+) -> list[Record]:
+    """As `resolve`, of a pack that is decoded: a list of dicts, by the labels of JSON. `size` is
+    how many bytes it had; unless given, names and units may grow to any size."""
     if now is None:
         now = time.time()
     if not isinstance(records, list) or not records:
         raise PackError("not an array of records")
+    room = None if size is None else min(max(ROOM, GROWTH * size), MOST)
     base: dict[str, Any] = {}
     resolved = []
     for number, record in enumerate(records):
@@ -65,8 +81,13 @@ def resolve_records(records: object, now: float | None = None) -> list[Record]:
             one = _resolved({**base, **record}, now)
         except PackError as error:
             raise PackError(f"record {number}: {error}") from None
-        if one is not None:
-            resolved.append(one)
+        if one is None:
+            continue
+        resolved.append(one)
+        if room is not None:
+            room -= len(one.name) + len(one.unit)
+            if room < 0:
+                raise PackError("the names and units are together much longer than the pack")
     return resolved
 
 
@@ -81,19 +102,45 @@ def _check(record: object) -> None:
     for key, value in record.items():
         number = isinstance(value, (int, float)) and not isinstance(value, bool)
         if key in NUMBERS and not (number and _is_finite(value)):
-            raise PackError(f"{key} = {reprlib.repr(value)}: not a number")
+            raise PackError(f"{key} = {shown(value)}: not a number")
         if key in TEXTS and not isinstance(value, str):
-            raise PackError(f"{key} = {value!r}: not a text")
+            raise PackError(f"{key} = {shown(value)}: not a text")
         if key == "vb" and not isinstance(value, bool):
-            raise PackError(f"{key} = {value!r}: not true or false")
+            raise PackError(f"{key} = {shown(value)}: not true or false")
+        if not _is_unicode(key):
+            raise PackError(f"{shown(key)}: not Unicode: a surrogate is alone")
+        if isinstance(value, str) and not _is_unicode(value):
+            raise PackError(f"{shorter(key)} = {shown(value)}: not Unicode: a surrogate is alone")
         if key.endswith("_"):
-            raise PackError(f"{key}: must be understood, and is not")
+            raise PackError(f"{shorter(key)}: must be understood, and is not")
         if not key:
             raise PackError("a field without a name")
     if record.get("bver", VERSION) > VERSION:
-        raise PackError(f"bver = {record['bver']}: {VERSION} is known")
+        raise PackError(f"bver = {shown(record['bver'])}: {VERSION} is known")
     if sum(key in record for key in VALUES) > 1:
         raise PackError("more than one value")
+
+
+def shown(value: object) -> str:
+    """A value for an error text: short, the same each time, and without surrogates."""
+    if isinstance(value, (str, bytes, int, float, type(None))):
+        with contextlib.suppress(ValueError):  # an int of thousands of digits
+            return reprlib.repr(value).encode("utf-8", "backslashreplace").decode()
+    return f"a value of type {type(value).__name__}"
+
+
+def shorter(text: str) -> str:
+    """A text without its middle if it is long."""
+    return text if len(text) <= 40 else f"{text[:18]}...{text[-18:]}"
+
+
+def _is_unicode(text: str) -> bool:
+    """Whether UTF-8 has it: a surrogate is only one half of a character."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _is_finite(value: float) -> bool:
@@ -105,7 +152,7 @@ def _is_finite(value: float) -> bool:
 
 
 def _resolved(fields: dict[str, Any], now: float) -> Record | None:
-    """The record that these fields make; None where they have neither value nor sum."""
+    """The record that these fields make; None if they have neither value nor sum."""
     value = next((fields[key] for key in ("vs", "vb", "vd") if key in fields), None)
     # Of a base value and a value, and of a base sum and a sum, the one that is missing is 0.
     if "v" in fields or ("bv" in fields and value is None):
@@ -114,8 +161,10 @@ def _resolved(fields: dict[str, Any], now: float) -> Record | None:
     if value is None and total is None:
         return None
     name = fields.get("bn", "") + fields.get("n", "")
+    if len(name) > LONGEST:
+        raise PackError(f"name = {shown(name)}: longer than {LONGEST} characters")
     if not NAME.fullmatch(name):
-        raise PackError(f"name = {name!r}: not allowed")
+        raise PackError(f"name = {shown(name)}: not allowed")
     at = fields.get("bt", 0) + fields.get("t", 0)
     for what, number in (("v + bv", value), ("s + bs", total), ("t + bt", at)):
         if isinstance(number, (int, float)) and not _is_finite(number):

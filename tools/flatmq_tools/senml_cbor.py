@@ -1,14 +1,15 @@
-"""What does a SenML pack in CBOR say? (RFC 8428, section 6) The rules are those of `senml`."""
+"""Resolve the records of a SenML pack in CBOR (RFC 8428, section 6), by the rules of `senml`."""
 
 from __future__ import annotations
 
 import base64
 import io
+import math
 from decimal import Decimal
 
 import cbor2
 
-from .senml import PackError, Record, resolve_records
+from .senml import PackError, Record, resolve_records, shown
 
 # Table 4. Labels that are not in it are texts in CBOR too.
 LABELS = {
@@ -19,14 +20,14 @@ SELF_DESCRIBED = b"\xd9\xd9\xf7"  # a tag that says no more than "CBOR" (RFC 894
 
 
 def is_cbor(pack: bytes) -> bool:
-    """Whether it can be nothing but CBOR: it begins with an array, or with the tag for CBOR.
-    JSON begins with "[" or a blank, which are no arrays in CBOR."""
+    """Whether it can only be CBOR: it begins with an array, or with the tag for CBOR. JSON begins
+    with "[" or a blank, which are no arrays in CBOR."""
     return pack[:1] >= b"\x80" and (pack[0] <= 0x9F or pack.startswith(SELF_DESCRIBED))
 
 
 def resolve(pack: bytes, now: float | None = None) -> list[Record]:
-    """The records of a pack in CBOR, as `senml.resolve` gives those of one in JSON: a data value
-    is base64url without padding there too. PackError."""
+    """Return the records of a pack in CBOR as `senml.resolve` does of one in JSON: a data value is
+    base64url without padding there too. PackError."""
     file = io.BytesIO(pack.removeprefix(SELF_DESCRIBED))
     try:
         records = cbor2.load(file)
@@ -36,7 +37,8 @@ def resolve(pack: bytes, now: float | None = None) -> list[Record]:
         raise PackError("not CBOR: bytes follow the array")
     if not isinstance(records, list):
         raise PackError("not an array of records")
-    return resolve_records([_labelled(record, n) for n, record in enumerate(records)], now)
+    labelled = [_labelled(record, n) for n, record in enumerate(records)]
+    return resolve_records(labelled, now, len(pack))
 
 
 def _labelled(record: object, number: int) -> object:
@@ -47,9 +49,9 @@ def _labelled(record: object, number: int) -> object:
     for label, value in record.items():
         key = LABELS.get(label, label) if type(label) is int else label
         if not isinstance(key, str) or (isinstance(label, str) and key in LABELS.values()):
-            raise PackError(f"record {number}: {label!r}: no label of SenML in CBOR")
+            raise PackError(f"record {number}: {shown(label)}: no label of SenML in CBOR")
         if isinstance(value, Decimal):  # a decimal fraction (section 6)
-            value = float(value)  # noqa: PLW2901
+            value = math.nan if value.is_nan() else float(value)  # noqa: PLW2901
         elif key == "vd":
             if not isinstance(value, bytes):
                 raise PackError(f"record {number}: vd: not bytes")

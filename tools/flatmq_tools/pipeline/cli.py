@@ -124,6 +124,16 @@ def ingest(
         raise click.ClickException(str(error)) from error
 
 
+_IDENTITY = click.option(
+    "--identity",
+    type=click.Choice(["topic", "payload"]),
+    default="topic",
+    show_default=True,
+    help="What names the device of a pack on a topic dev/NAME/...: NAME, and a pack of another "
+    "device is a dead letter; or the pack alone, as for gateways.",
+)
+
+
 @pipeline.command()
 @click.argument("out", type=click.Path(file_okay=False, path_type=Path))
 @click.option(
@@ -166,6 +176,7 @@ def ingest(
     show_default=True,
     help="Seconds between two snapshots of the health tables.",
 )
+@_IDENTITY
 @click.option("--seconds", type=click.FloatRange(0.0), help="End after that; else with Ctrl-C.")
 @common_options.master('As for spark-submit; "" under spark-submit itself.', "SPARK_MASTER")
 @common_options.pairs("--conf", "conf", "Configuration of Spark; repeatable.")
@@ -181,6 +192,7 @@ def run(
     delta: bool,
     trigger: float,
     health_every: float,
+    identity: str,
     seconds: float | None,
     master: str,
     conf: dict[str, str],
@@ -204,8 +216,9 @@ def run(
     if clean and landed is None:
         raise click.UsageError("--clean is for what --landed names")
     plan = command.Plan(
-        out, source, landed, clean, jobs or command.JOBS, delta, trigger, health_every
-    )
+        out, source, landed, clean, jobs or command.JOBS, delta, trigger, health_every,
+        identity=identity,
+    )  # fmt: skip
     end(
         lambda: command.main(plan, master=master or None, conf=conf, seconds=seconds),
         command.RunError,
@@ -286,15 +299,16 @@ def _local(_: click.Context, __: click.Parameter, given: str) -> Path:
     callback=_local,
     help="The folder that `flatmq pipeline run` writes to.",
 )
+@_IDENTITY
 @common_options.master("As for spark-submit.")
-def report(out: Path, tables: Path, master: str) -> None:
+def report(out: Path, tables: Path, identity: str, master: str) -> None:
     """Write OUT/report.html, with pictures of what the fleet sent, and print its numbers.
 
     The pictures are in the page, and beside it as PNG. OUT may be a file that ends in .html.
     """
     from .report import command
 
-    end(lambda: command.main(out, tables, master), *command.ERRORS)
+    end(lambda: command.main(out, tables, master, identity=identity), *command.ERRORS)
 
 
 @pipeline.command()

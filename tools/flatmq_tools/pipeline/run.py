@@ -89,6 +89,8 @@ class Plan:
     health_every: float = 60.0
     """s between two snapshots of the health tables, and more where one takes more than a tenth of
     that; one is made at the end in any case."""
+    identity: str = "topic"
+    """What names the device of a pack: see `measurements.packs`."""
 
 
 class Run:
@@ -130,7 +132,7 @@ class Run:
 
     def _measurements(self) -> StreamingQuery:
         frame = self._follow("raw", _MESSAGE)
-        packs = measurements.once(measurements.packs(frame))
+        packs = measurements.once(measurements.packs(frame, identity=self._plan.identity))
         return self._start(
             "measurements",
             packs,
@@ -223,7 +225,8 @@ class Run:
         folder = self._plan.out / "raw"
         if "health" not in self._plan.jobs or not any(folder.glob("batch=*")):
             return
-        with health.Health(self._spark.read.parquet(str(folder))) as known:
+        frame = self._spark.read.parquet(str(folder))
+        with health.Health(frame, identity=self._plan.identity) as known:
             for name, table in (
                 ("health", known.boots),
                 ("devices", known.devices),

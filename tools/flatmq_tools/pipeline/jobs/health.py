@@ -41,13 +41,15 @@ class Health:
     now           until when silence is counted; the newest message, if not given
     silent_after  s without a pack after which a board is silent; 3 of its usual intervals (the
                   median), if not given, or of the fleet's for a board that was heard only once
-    packs         what `measurements.packs` makes of the messages, where that is there already
+    packs         what `measurements.packs` makes of the messages, if that is there already
+    identity      as for `measurements.packs`
     """
 
     def __init__(
         self, frame: DataFrame, telemetry: Sequence[str] = TELEMETRY,
         status: Sequence[str] = STATUS, now: datetime.datetime | None = None,
         silent_after: float | None = None, packs: DataFrame | None = None,
+        identity: str = "topic",
     ) -> None:  # fmt: skip
         if frame.isStreaming:
             raise HealthError(
@@ -58,7 +60,7 @@ class Health:
         self._now = F.broadcast(self._messages.agg(newest.alias("now")))
         self._after = silent_after
         self._status = self._newest_status(status)
-        self.packs = self._marked(parsed(frame, telemetry) if packs is None else packs)
+        self.packs = self._marked(parsed(frame, telemetry, identity) if packs is None else packs)
         """One row a pack that came: device, boot, seq, timestamp, offset, delay (ms; null where
         the pack has no time of its own), and copy, reordered."""
         self._kept: dict[str, DataFrame] | None = None
@@ -84,12 +86,14 @@ class Health:
 
     def _newest_status(self, filters: Sequence[str]) -> DataFrame:
         newest = F.struct("timestamp", "offset")
-        text = F.substring(F.decode("payload", "UTF-8"), 1, _STATUS)
+        # Whatever it is: `decode` would end the query for bytes that are not UTF-8.
+        text = F.substring(F.make_valid_utf8(F.col("payload").cast("string")), 1, _STATUS)
         told = F.max_by(F.struct(text.alias("status"), F.col("timestamp").alias("since")), newest)
         return (
             self._messages.where(matched(F.col("topic"), filters))
-            .groupBy(F.split("topic", "/")[1].alias("device"))
+            .groupBy(F.get(F.split("topic", "/"), F.lit(1)).alias("device"))
             .agg(told.alias("told"))
+            .where("device is not null")
             .select(
                 "device",
                 F.when(F.col("told.status") != "", F.col("told.status")).alias("status"),

@@ -1,5 +1,4 @@
-"""What did the boards measure? SenML packs (RFC 8428) as rows, one a value; what is none, with
-the reason."""
+"""SenML packs (RFC 8428) as rows, one per value; messages that are no pack, with the reason."""
 
 from __future__ import annotations
 
@@ -48,16 +47,19 @@ _PARSED = """array<struct<
 _FIRST, _END = -62_135_596_800, 253_402_300_800
 _MAX = (1 << 63) - 1
 _WITHIN = "10 minutes"
+_REASON = 300  # characters of a reason that are kept
+IDENTITIES = ("topic", "payload")
+"""What names the device of a pack on a topic dev/NAME/...: NAME, or the pack."""
 
 # What `flatmq.senml.Pack` writes of numbers: read here at once. Whatever differs by a character
 # is read by `senml`, and says the same; of this, several times as much goes through a second.
 _INT = "0|[1-9][0-9]{0,17}"
 _HEAD = re.compile(
-    r'\[\{"bn":"([A-Za-z0-9][A-Za-z0-9\-:./_]*)/","n":"boot","v":(INT)'
+    r'\[\{"bn":"([A-Za-z0-9][A-Za-z0-9\-:./_]{0,127})/","n":"boot","v":(INT)'
     r'(?:,"bt":([1-9][0-9]{8,10}))?\},\{"n":"seq","v":(INT)\}'.replace("INT", _INT)
 )
 _VALUE = re.compile(
-    r',\{"n":"([A-Za-z0-9\-._][A-Za-z0-9\-:./_]*)"(?:,"u":"([!#-\[\]-~ ]+)")?'
+    r',\{"n":"([A-Za-z0-9\-._][A-Za-z0-9\-:./_]{0,511})"(?:,"u":"([!#-\[\]-~ ]+)")?'
     r',"v":(-?(?:0|[1-9][0-9]{0,14})(?:\.[0-9]{1,15})?)'
     r'(?:,"t":(-?(?:0|[1-9][0-9]{0,7})(?:\.[0-9]{1,6})?))?\}'
 )
@@ -65,36 +67,48 @@ _TAIL = re.compile(r"\][ \t\r\n]*")
 
 
 def measurements(
-    frame: DataFrame, filters: Sequence[str] = TELEMETRY, within: str = _WITHIN
-) -> DataFrame:
+    frame: DataFrame, filters: Sequence[str] = TELEMETRY, within: str = _WITHIN,
+    identity: str = "topic",
+) -> DataFrame:  # fmt: skip
     """One row a value of messages, of a batch or a stream; no reading twice (see `once`).
 
     Columns: device, boot, seq (null where the pack has none), quantity (the record's name
     without the device), unit, time (resolved; that of arrival where the pack has none), value,
     text (of vs, and of vd in base64url), flag, total (the sum field), topic, received.
     """
-    return values(once(packs(frame, filters), within))
+    return values(once(packs(frame, filters, identity), within))
 
 
-def dead_letters(frame: DataFrame, filters: Sequence[str] = TELEMETRY) -> DataFrame:
+def dead_letters(
+    frame: DataFrame, filters: Sequence[str] = TELEMETRY, identity: str = "topic"
+) -> DataFrame:
     """The messages that are no SenML pack, whole, and a column `reason`."""
-    return dead(packs(frame, filters))
+    return dead(packs(frame, filters, identity))
 
 
-def packs(frame: DataFrame, filters: Sequence[str] = TELEMETRY) -> DataFrame:
-    """The messages whose topic name matches one of `filters`, parsed once for `values` and
-    `dead`: keep it with `persist` when both are wanted of a batch.
+def packs(
+    frame: DataFrame, filters: Sequence[str] = TELEMETRY, identity: str = "topic"
+) -> DataFrame:
+    """Parse the messages whose topic name matches one of `filters`, once for `values` and `dead`:
+    keep the result with `persist` if a batch needs both.
 
-    A row for each device of a message (a board's pack has one). `identity` names the reading, by
-    device, boot and seq, and is the message's own where they are missing. `told` is whether the
-    pack had a time of its own. Where `reason` is not null the message is no pack; only there is
-    `payload` kept.
+    A row for each device of a message (a board's pack has one). `identity` names the reading by
+    device, boot and seq; if they are missing, the message itself. `told` is whether the pack had a
+    time of its own. If `reason` is not null the message is no pack, and only then is `payload`
+    kept. Whatever a message contains, it becomes a pack or gets a reason.
+
+    identity  "topic": on a topic dev/NAME/... the device is NAME, and a pack that names another
+              device gets a reason. "payload": the pack alone names its devices
     """
+    if identity not in IDENTITIES:
+        raise ValueError(f"identity must be {' or '.join(IDENTITIES)}, not {identity!r}")
     # Of three columns alone: the others need not go through Python.
     # Its kind is known by the types of its arguments; PySpark's own types do not know that.
-    parse = arrow_udf(_said, _PARSED)  # type: ignore[call-overload]
+    parse = arrow_udf(SAID[identity], _PARSED)  # type: ignore[call-overload]
     said = F.explode(parse("topic", "payload", F.unix_micros("timestamp")))
     rows = messages(frame).where(matched(F.col("topic"), filters)).withColumn("said", said)
+    # A topic name that is not UTF-8 would be an error of whoever reads the tables.
+    rows = rows.withColumn("topic", F.make_valid_utf8("topic"))
     reading = F.concat_ws("/", "said.boot", "said.seq", "said.device")
     arrival = F.concat_ws("/", F.unix_micros("timestamp"), "offset", "topic")
     message = F.concat_ws("#", arrival, "said.device")
@@ -143,7 +157,8 @@ def dead(packs: DataFrame) -> DataFrame:
 def counted(dead: DataFrame) -> DataFrame:
     """How many dead letters there are for each `kind` of reason, with the newest of them:
     kind, count, newest. A kind is a reason without what differs from message to message."""
-    kind = F.regexp_replace(F.col("reason"), r"^record \d+: | = .*?(?=:)|: line.*", "")
+    differs = r"^record \d+: | = .*?(?=:)|: line.*|(?<=device) '.*'(?=: the topic)|(?<=names) '.*"
+    kind = F.regexp_replace(F.col("reason"), differs, "")
     return (
         dead.groupBy(kind.alias("kind"))
         .agg(F.count("*").alias("count"), F.max("timestamp").alias("newest"))
@@ -153,36 +168,91 @@ def counted(dead: DataFrame) -> DataFrame:
 
 def _said(topics: pa.Array, payloads: pa.Array, received: pa.Array) -> pa.Array:
     """What messages say, each as an array of _PACK; `received` in microseconds since 1970."""
-    columns = _Columns()
-    triples = zip(topics.to_pylist(), payloads.to_pylist(), received.to_pylist(), strict=True)
+    return _parsed(topics, payloads, received, True)
+
+
+def _said_by_payload(topics: pa.Array, payloads: pa.Array, received: pa.Array) -> pa.Array:
+    """As `_said`, whatever device the topic names."""
+    return _parsed(topics, payloads, received, False)
+
+
+SAID = {"topic": _said, "payload": _said_by_payload}
+"""By identity: from arrays of topic names, payloads and times of arrival to one of packs."""
+
+
+def both_ways(
+    topic: bytes, payload: bytes, received: int | None, bound: bool = True
+) -> tuple[list[Any], list[Any]]:
+    """What a message says, read at once if that is possible, and by the rules of SenML: for tests,
+    as both must say the same."""
+    found = []
+    for quick in (True, False):
+        columns = _Columns(bound, quick)
+        columns.take(topic, payload, received)
+        found.append(columns.array().to_pylist())
+    return found[0], found[1]
+
+
+def _parsed(topics: pa.Array, payloads: pa.Array, received: pa.Array, bound: bool) -> pa.Array:
+    columns = _Columns(bound)
+    # As bytes: Spark hands on a topic name that is not UTF-8, and Arrow would raise.
+    names = topics.cast(pa.binary()).to_pylist()
+    triples = zip(names, payloads.to_pylist(), received.to_pylist(), strict=True)
     for topic, payload, at in triples:
-        columns.take(topic, payload or b"", at)
+        columns.take(topic or b"", payload or b"", at)
     return columns.array()
 
 
-class _Columns:
-    """What is said, on its way into an array: the packs, and the records of all of them."""
+_TOPIC = re.compile("dev/([^/]+)/")
 
-    def __init__(self) -> None:
+
+class _Columns:
+    """What is said, on its way into an array: the packs, and the records of all of them.
+
+    What is added has been checked, so that `array` cannot fail because of one message: texts are
+    Unicode, integers have 63 bits, numbers are doubles, times are within the years 1 to 9999.
+
+    bound  True: a topic that names a device names it alone
+    quick  False: read all packs by the rules of SenML, also those of boards
+    """
+
+    def __init__(self, bound: bool, quick: bool = True) -> None:
+        self._bound = bound
+        self._quick = quick
+        self._topics: dict[bytes, tuple[str, str | None]] = {}
         self.packs: dict[str, list[Any]] = {f.name: [] for f in _PACK if f.name != "records"}
         self.records: dict[str, list[Any]] = {f.name: [] for f in _RECORD}
         self.messages = [0]  # where the packs of each end,
         self.ends = [0]  # and the records of each pack
 
-    def take(self, topic: str, payload: bytes, received: int | None) -> None:
-        """Takes a message that was received at so many microseconds since 1970."""
-        if not self._taken(payload, received):
-            self._resolve(topic, payload, received)
+    def take(self, topic: bytes, payload: bytes, received: int | None) -> None:
+        """Take a message that was received at so many microseconds since 1970."""
+        try:
+            text, device = self._device_of(topic)
+            if not (self._quick and self._taken(payload, received, device)):
+                self._resolve(text, payload, received, device)
+        except UnicodeDecodeError:
+            self._pack(reason="topic: not UTF-8")
         self.messages.append(len(self.ends) - 1)
 
-    def _taken(self, payload: bytes, received: int | None) -> bool:
-        """Takes it if it is as our boards write it; False, and nothing is taken, if it is not."""
+    def _device_of(self, topic: bytes) -> tuple[str, str | None]:
+        """The topic name, and the device that the topic names; None if it names none, or if what
+        it names does not count. UnicodeDecodeError."""
+        if topic not in self._topics:
+            text = topic.decode()
+            found = _TOPIC.match(text) if self._bound else None
+            self._topics[topic] = text, found[1] if found else None
+        return self._topics[topic]
+
+    def _taken(self, payload: bytes, received: int | None, named: str | None = None) -> bool:
+        """Take it if it is as our boards write it; False, and nothing is taken, if it is not.
+        `named` is the device that the topic names."""
         try:
             text = payload.decode("ascii")
         except UnicodeDecodeError:
             return False
         head = _HEAD.match(text)
-        if head is None:
+        if head is None or named not in (None, head[1]):
             return False
         end = head.end()
         found = []
@@ -214,34 +284,37 @@ class _Columns:
         )  # fmt: skip
         return True
 
-    def _resolve(self, topic: str, payload: bytes, received: int | None) -> None:
+    def _resolve(
+        self, topic: str, payload: bytes, received: int | None, named: str | None = None
+    ) -> None:
+        """Take it by all the rules of SenML, or give the reason why it is no pack."""
         try:
             # Relative to 0, so that one that is absolute is known by its size.
             form = senml_cbor if senml_cbor.is_cbor(payload) else senml
-            packs = _by_device(form.resolve(payload, 0.0), topic)
-            for pack in packs:
-                pack.check(received)
-            for pack in packs:
-                for record in pack.records:
-                    self._record(record, _microseconds(record.time, received))
-                self._pack(
-                    device=pack.device, boot=pack.boot, seq=pack.seq,
-                    time=_microseconds(pack.time, received), told=pack.time >= senml.RELATIVE,
-                )  # fmt: skip
+            packs = _by_device(form.resolve(payload, 0.0), topic, named)
+            if not packs:
+                raise senml.PackError("no record has a value")
+            # All of it before anything is added: one message may not leave a part of itself.
+            times = [
+                [
+                    _microseconds(at, received)
+                    for at in (pack.time, *(r.time for r in pack.records))
+                ]
+                for pack in packs
+            ]
+            rows = [[_row(record) for record in pack.records] for pack in packs]
         except senml.PackError as error:
-            self._pack(reason=str(error))
-
-    def _record(self, record: senml.Record, at: int | None) -> None:
-        value = record.value
-        number = isinstance(value, (int, float)) and not isinstance(value, bool)
-        into = self.records
-        into["quantity"].append(record.name)
-        into["unit"].append(record.unit)
-        into["time"].append(at)
-        into["value"].append(float(value) if number else None)  # type: ignore[arg-type]
-        into["text"].append(value if isinstance(value, str) else None)
-        into["flag"].append(value if isinstance(value, bool) else None)
-        into["total"].append(None if record.total is None else float(record.total))
+            return self._pack(reason=_text(str(error)))
+        except Exception as error:  # of a library, or a fault of ours: it may not stop the table
+            return self._pack(reason=_text(f"{type(error).__name__}: {error}"))
+        for pack, at, found in zip(packs, times, rows, strict=True):
+            for name, values in zip(_NOT_TIME, zip(*found, strict=True), strict=False):
+                self.records[name] += values
+            self.records["time"] += at[1:]
+            self._pack(
+                device=pack.device, boot=pack.boot, seq=pack.seq, time=at[0],
+                told=pack.time >= senml.RELATIVE,
+            )  # fmt: skip
 
     def _pack(self, **fields: Any) -> None:
         for name, column in self.packs.items():
@@ -263,6 +336,29 @@ class _Columns:
         )
 
 
+_NOT_TIME = ("quantity", "unit", "value", "text", "flag", "total")
+
+
+def _row(record: senml.Record) -> tuple[Any, ...]:
+    """A record's fields for _NOT_TIME."""
+    value = record.value
+    flag = value if isinstance(value, bool) else None
+    text = value if isinstance(value, str) else None
+    number = None if value is None or flag is not None or text is not None else float(value)
+    return record.name, record.unit, number, text, flag, _float(record.total)
+
+
+def _float(number: float | None) -> float | None:
+    return None if number is None else float(number)
+
+
+def _text(reason: str) -> str:
+    """A reason as a column takes it: Unicode, and short."""
+    if len(reason) > _REASON:
+        reason = f"{reason[: _REASON - 3]}..."
+    return reason.encode("utf-8", "backslashreplace").decode()
+
+
 class _Pack:
     """What a message says of one device."""
 
@@ -274,57 +370,87 @@ class _Pack:
         """Of the newest of its records: before that it was not whole."""
         self.records: list[senml.Record] = []
 
-    def check(self, received: int | None) -> None:
-        """PackError for a time that no timestamp holds: before anything of it is taken."""
-        for at in (self.time, *(record.time for record in self.records)):
-            _microseconds(at, received)
 
+def _by_device(records: list[senml.Record], topic: str, named: str | None = None) -> list[_Pack]:
+    """Return the records of each device, by their names without it.
 
-def _by_device(records: list[senml.Record], topic: str) -> list[_Pack]:
-    """The records of each device, by their names without it.
+    With `named`, the device that the topic names, all of them are of that device, and PackError
+    if they name another one: in front of "/boot" and "/seq", or as urn:dev (RFC 9039).
 
-    A device is what stands before "/boot" and "/seq" (docs/telemetry.md). Of packs without these
-    it is the name in the topic dev/NAME/..., where the names of the records begin with it, else
-    the urn:dev of a name (RFC 9039), what is before the first "/" of another, or the name in the
+    Without it a device is what stands before "/boot" and "/seq" (docs/telemetry.md). In packs
+    without these it is the name in the topic dev/NAME/... if the names of the records begin with
+    it, else the urn:dev of a name, what is before the first "/" of another, or the name in the
     topic.
     """
-    numbers: dict[str, dict[str, senml.Record]] = {}
+    numbers: dict[str, dict[str, tuple[senml.Record, int]]] = {}
     for record in records:
         device, _, last = record.name.rpartition("/")
-        if last in ("boot", "seq") and type(record.value) is int and 0 <= record.value <= _MAX:
-            numbers.setdefault(device, {})[last] = record
+        number = _whole(record.value) if last in ("boot", "seq") else None
+        if number is not None:
+            numbers.setdefault(device, {})[last] = record, number
     known = {device: both for device, both in numbers.items() if len(both) == 2}
+    if named is not None:
+        for device in (*known, *filter(None, map(_urn, records))):
+            if device not in ("", named):
+                raise senml.PackError(
+                    f"device {senml.shown(device)}: the topic names {senml.shown(named)}"
+                )
+        # A pack may leave the name to the topic.
+        own = known.get(named) or known.get("") or {}
+        known = {named: own} if own else {}
+    in_topic = _TOPIC.match(topic)
+    of_topic = in_topic[1] if in_topic else None
     packs: dict[str, _Pack] = {}
     for record in records:
-        device = _device(record.name, known, topic)
+        device = named if named is not None else _device(record, known, of_topic)
         if device not in packs:
             packs[device] = pack = _Pack(device, record.time)
             if device in known:
-                boot, seq = known[device]["boot"], known[device]["seq"]
-                pack.boot, pack.seq = boot.value, seq.value  # type: ignore[assignment]
+                pack.boot, pack.seq = known[device]["boot"][1], known[device]["seq"][1]
         packs[device].time = max(packs[device].time, record.time)
-        own = known.get(device, {})
-        if record is own.get("boot") or record is own.get("seq"):
+        if any(record is one for one, _ in known.get(device, {}).values()):
             continue
-        rest = record.name[len(device) :] if record.name.startswith(device) else record.name
-        packs[device].records.append(record._replace(name=rest.lstrip("/:") or record.name))
+        packs[device].records.append(record._replace(name=_quantity(record.name, device)))
     return list(packs.values())
 
 
-_TOPIC = re.compile("dev/([^/]+)/")
+def _whole(value: object) -> int | None:
+    """A boot or a seq: a whole number, however it is written; None if it cannot be one."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or value != int(value):
+        return None
+    return int(value) if 0 <= value <= _MAX else None
 
 
-def _device(name: str, known: dict[str, dict[str, senml.Record]], topic: str) -> str:
-    for device in sorted(known, key=len, reverse=True):
-        if name.startswith(device + "/") or not device:
-            return device
-    told = _TOPIC.match(topic)
-    if told and name.startswith(told[1] + "/"):
-        return told[1]
-    if name.startswith("urn:dev:"):
-        return ":".join(name.split(":")[:4])
+def _quantity(name: str, device: str) -> str:
+    """A record's name without the device's."""
+    rest = name[len(device) :] if name.startswith(device) else name
+    if device and rest[:1] not in ("", "/", ":"):  # "alarm" is not a quantity of "a"
+        rest = name
+    return rest.lstrip("/:") or name
+
+
+def _urn(record: senml.Record) -> str | None:
+    """The device of a name that begins with it by RFC 9039."""
+    name = record.name
+    return ":".join(name.split(":")[:4]) if name.startswith("urn:dev:") else None
+
+
+def _device(record: senml.Record, known: dict[str, Any], of_topic: str | None) -> str:
+    name = record.name
+    end = name.rfind("/") if known else -1
+    while end > 0:  # the longest that is known
+        if name[:end] in known:
+            return name[:end]
+        end = name.rfind("/", 0, end)
+    if "" in known:
+        return ""
+    if of_topic and name.startswith(of_topic + "/"):
+        return of_topic
+    urn = _urn(record)
+    if urn is not None:
+        return urn
     before, slash, _ = name.partition("/")
-    return before if slash else told[1] if told else ""
+    return before if slash else of_topic or ""
 
 
 def _microseconds(at: float, received: int | None) -> int | None:
@@ -333,6 +459,6 @@ def _microseconds(at: float, received: int | None) -> int | None:
         if received is None:
             return None
         at += received / 1e6
-    if not _FIRST <= at < _END:
+    if not _FIRST <= at < _END or (found := round(at * 1e6)) >= _END * 1_000_000:
         raise senml.PackError("time: not within the years 1 to 9999")
-    return round(at * 1e6)
+    return found

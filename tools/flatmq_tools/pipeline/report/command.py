@@ -18,8 +18,9 @@ PAGE = "report.html"
 
 
 def main(
-    out: Path, tables: Path, master: str | None, conf: Mapping[str, str] | None = None
-) -> int:
+    out: Path, tables: Path, master: str | None, conf: Mapping[str, str] | None = None,
+    identity: str = "topic",
+) -> int:  # fmt: skip
     """Writes OUT/report.html and OUT/*.png, or OUT and its pictures beside where OUT is a .html.
     ReportError where there is nothing to report of."""
     console = Console()
@@ -30,7 +31,7 @@ def main(
         spark = session(master, "flatmq pipeline report", **(conf or {}))
         try:
             status.update("asking the tables ...")
-            figures = asked.of_tables(spark, tables)
+            figures = asked.of_tables(spark, tables, identity)
         finally:
             spark.stop()
         status.update("drawing ...")

@@ -167,11 +167,12 @@ class Figures:
         return (self.until - self.since).total_seconds()
 
 
-def of_tables(spark: SparkSession, folder: Path) -> Figures:
+def of_tables(spark: SparkSession, folder: Path, identity: str = "topic") -> Figures:
     """What the tables in `folder` say: raw/ (Parquet, in whatever subfolders, or Delta), and
-    what `progress` keeps of the batches, if anything. ReportError."""
+    what `progress` keeps of the batches, if anything. `identity` as for `measurements.packs`.
+    ReportError."""
     raw = table(spark, folder / RAW)
-    figures = of_messages(raw)
+    figures = of_messages(raw, identity)
     figures.batches = batches(progress.lines(folder), figures.since)
     if figures.batches and all(batch.spool is None for batch in figures.batches):
         _waited(figures, raw)
@@ -215,10 +216,11 @@ def _is_hidden(path: Path) -> bool:
     return any(part[0] in "._" for part in path.parts)
 
 
-def of_messages(frame: DataFrame) -> Figures:
-    """What messages say, those of a batch. ReportError where there are none."""
-    # Parsed once, and kept on the disk: a driver has 1 GB of memory unless told otherwise.
-    packs = measurements.packs(frame).select(*_PACK).persist(StorageLevel.DISK_ONLY)
+def of_messages(frame: DataFrame, identity: str = "topic") -> Figures:
+    """What messages say, those of a batch. ReportError if there are none."""
+    # Parsed once, and kept on the disk: a driver has 1 GB of memory unless configured otherwise.
+    parsed = measurements.packs(frame, identity=identity).select(*_PACK)
+    packs = parsed.persist(StorageLevel.DISK_ONLY)
     try:
         with Health(frame, packs=packs) as health:
             return _asked(frame, packs, health)

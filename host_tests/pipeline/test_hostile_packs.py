@@ -1,0 +1,192 @@
+"""Nothing that arrives stops a table: whatever a message is, it becomes rows or a dead letter."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import cbor2
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+import fuzz_packs
+from flatmq_tools import senml
+from flatmq_tools.pipeline.jobs import measurements
+from flatmq_tools.pipeline.jobs.health import Health
+from flatmq_tools.pipeline.report import figures
+from fuzz_packs import GOOD, said
+from messages import Message, frame, reading
+
+TOPIC = b"dev/a/telemetry"
+AN_X = bytes.fromhex("81a2006178")  # [{"n": "x", and a label and a value follow
+HUGE = 1 << 20_000
+GROWS = b'[{"bn":"%s","v":1}' % (b"n" * 1000) + b',{"v":2}' * 5000 + b"]"
+
+HOSTILE = [
+    (b'[{"n":"x","vs":"\\ud83d"}]', "vs = '\\ud83d': not Unicode"),
+    (b'[{"n":"x","vs":"\xed\xa0\xbd"}]', "not JSON"),  # a surrogate that was encoded
+    (b'[{"n":"x","u":"\\ud83d","v":1}]', "u = '\\ud83d': not Unicode"),
+    (b'[{"n":"x","bu":"\\ud83d","v":1}]', "bu = '\\ud83d': not Unicode"),
+    (b'[{"bn":"\\ud83d","n":"x","v":1}]', "bn = '\\ud83d': not Unicode"),
+    (b'[{"n":"\\ude00\\ud83d","v":1}]', "n = '\\ude00\\ud83d': not Unicode"),
+    (b'[{"n":"x","v":1,"\\ud83d":1}]', "'\\ud83d': not Unicode"),
+    (b'[{"n":"x","v":1,"\\ud83d_":1}]', "'\\ud83d_': not Unicode"),
+    (b"[" * 100_000, "not JSON"),
+    (b'[{"n":"x","vs":' + b"[" * 900 + b"]" * 900 + b"}]", "vs = a value of type list"),
+    (b'[{"n":"x","v":' + b"9" * 5000 + b"}]", "not JSON"),
+    (b'[{"n":"x","%s_":1,"v":1}]' % (b"k" * 100_000), "must be understood"),
+    (b'[{"n":"x","v":1,"bt":253402300799.9999999}]', "not within the years 1 to 9999"),
+    (b'[{"n":"x"}]', "no record has a value"),
+    (b'[{"n":"%s","v":1}]' % (b"n" * 2000), "longer than 1024 characters"),
+    (GROWS, "together much longer than the pack"),
+    (cbor2.dumps([{0: "x", 4: HUGE}]), "vb = a value of type int"),
+    (cbor2.dumps([{0: "x", 3: HUGE}]), "vs = a value of type int"),
+    (cbor2.dumps([{HUGE: "x", 3: 1}]), "no label of SenML in CBOR"),
+    (AN_X + b"\x03\x62\xc3\x28", "not CBOR"),  # text that is not UTF-8
+    (AN_X + b"\x02\xd8\x23\x61(", "not CBOR"),  # a regular expression that is none
+    (AN_X + b"\x03\xd8\x1c\x81\xd8\x1d\x00", "vs = a value of type list"),  # a list of itself
+    (b"\x81" + b"\xc1" * 200_000, "not CBOR"),
+    (b"\x9b\x7f" + b"\xff" * 7, "not CBOR"),  # an array of so many items
+    (b"\x81\x5b\x7f" + b"\xff" * 7, "not CBOR"),  # so many bytes
+    (b"\x00", "not JSON"),
+]
+
+
+@pytest.mark.parametrize(("payload", "why"), HOSTILE)
+def test_one_message_is_a_dead_letter_and_hurts_no_other(payload: bytes, why: str) -> None:
+    before, (pack,), after = said([GOOD, (TOPIC, payload), GOOD])
+    assert why in pack["reason"]
+    assert len(pack["reason"]) <= 300
+    assert before == after and before[0]["records"][0]["value"] == 21.5
+
+
+@pytest.mark.parametrize("topic", [b"dev/\xff/telemetry", b"dev/\xed\xa0\xbd/telemetry", b"\xf0"])
+def test_a_topic_name_that_is_not_utf8(topic: bytes) -> None:
+    _, (pack,) = said([GOOD, (topic, GOOD[1])])
+    assert pack["reason"] == "topic: not UTF-8"
+
+
+def test_whatever_a_parser_raises(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fault in a library, as far as none of those above shows one."""
+
+    def fails(*_: object) -> list[senml.Record]:
+        raise KeyError("\ud83d" + "x" * 1000)
+
+    monkeypatch.setattr(senml, "resolve", fails)
+    (good,), (bad,) = said([GOOD, (TOPIC, b'[{"n":"x","v":1}]')])
+    assert good["reason"] is None
+    assert bad["reason"].startswith("KeyError: '\\ud83dxxx") and len(bad["reason"]) <= 300
+
+
+def test_a_large_pack_of_many_devices_takes_no_long() -> None:
+    """Looking for the device of a record does not depend on how many devices there are."""
+    records = [
+        f'{{"n":"d{n}/{what}","v":{n}}}' for n in range(20_000) for what in ("boot", "seq", "t")
+    ]
+    begin = time.process_time()
+    (packs,) = said([(b"x", f"[{','.join(records)}]".encode())])
+    assert len(packs) == 20_000 and packs[-1]["boot"] == 19_999
+    assert (
+        time.process_time() - begin < 10
+    )  # it was a minute, and four times that for twice as many
+
+
+# Identity
+
+
+def packs_of(topic: str, payload: bytes, by: str = "topic") -> list[tuple[object, ...]]:
+    (found,) = said([(topic.encode(), payload)], by == "topic")
+    return [
+        (p["device"], p["boot"], p["seq"], [r["quantity"] for r in p["records"]], p["reason"])
+        for p in found
+    ]
+
+
+OF_B = b'[{"bn":"b/","n":"boot","v":3},{"n":"seq","v":4},{"n":"chip/temp","v":1}]'
+OF_BOTH = b'[{"n":"a/boot","v":1},{"n":"a/seq","v":2},' + OF_B[1:]
+
+
+def test_a_pack_of_another_device_is_a_dead_letter() -> None:
+    why = "device 'b': the topic names 'a'"
+    for payload in (OF_B, OF_B.replace(b":3}", b":3.0}"), OF_BOTH):
+        assert packs_of("dev/a/telemetry", payload) == [(None, None, None, [], why)]
+    ((*_, reason),) = packs_of("dev/a/telemetry", b'[{"n":"urn:dev:ow:10e2:t","v":1}]')
+    assert reason == "device 'urn:dev:ow:10e2': the topic names 'a'"
+    assert packs_of("dev/b/telemetry", OF_B) == [("b", 3, 4, ["chip/temp"], None)]
+    assert packs_of("site/a", OF_B) == [("b", 3, 4, ["chip/temp"], None)]
+
+
+def test_by_payload_a_gateway_speaks_for_others() -> None:
+    assert packs_of("dev/a/telemetry", OF_BOTH, "payload") == [
+        ("a", 1, 2, [], None), ("b", 3, 4, ["chip/temp"], None),
+    ]  # fmt: skip
+
+
+def test_a_pack_may_leave_the_name_to_the_topic() -> None:
+    bare = b'[{"n":"boot","v":3},{"n":"seq","v":4},{"n":"chip/temp","v":1},{"n":"alarm","v":1}]'
+    assert packs_of("dev/a/telemetry", bare) == [("a", 3, 4, ["chip/temp", "alarm"], None)]
+    part = b'[{"n":"chip/temp","v":1},{"n":"a/level","v":1}]'
+    assert packs_of("dev/a/telemetry", part) == [("a", None, None, ["chip/temp", "level"], None)]
+
+
+@pytest.mark.parametrize(
+    ("boot", "is_"),
+    [("1", 1), ("1.0", 1), ("1e2", 100), ("0", 0), ("1.5", None), ("-1", None), ("true", None),
+     ("9223372036854775807", (1 << 63) - 1), ("9223372036854775808", None), ("1e19", None)],
+)  # fmt: skip
+def test_a_boot_is_a_whole_number_however_it_is_written(boot: str, is_: int | None) -> None:
+    of = '[{"bn":"a/","n":"boot","%s":%s},{"n":"seq","v":2.0}]'
+    ((device, found, seq, quantities, _),) = packs_of(
+        "dev/a/telemetry", (of % ("vb" if boot == "true" else "v", boot)).encode()
+    )
+    assert (device, found, seq) == ("a", is_, None if is_ is None else 2)
+    assert quantities == ([] if is_ is not None else ["boot", "seq"])
+
+
+# By chance, and through Spark
+
+
+def test_by_chance() -> None:
+    """A short run of `make fuzz-packs`."""
+    counts = fuzz_packs.run(5_000, seed=time.time_ns())
+    total = sum(counts[kind] for kind in fuzz_packs.KINDS)
+    assert total == 5_000
+    assert 1_000 < sum(counts[f"dead {kind}"] for kind in fuzz_packs.KINDS) < 4_500
+
+
+def test_by_chance_through_spark(spark: SparkSession, tmp_path: Path) -> None:
+    found = fuzz_packs.through_spark(spark, 1_000, time.time_ns(), tmp_path)
+    assert found["measurements"] > 50 and found["dead"] > 50
+
+
+def test_every_job_and_the_report(spark: SparkSession) -> None:
+    """With statuses that are no text, too, and names that a picture could misread."""
+    bad = [Message("dev/a/telemetry", payload, 1 + n) for n, (payload, _) in enumerate(HOSTILE)]
+    odd = b'[{"n":"boot","v":1},{"n":"seq","v":1},{"n":"t","v":1}]'
+    names = ("$x_{$", "a\x00b", "\x1b[2J", "<b>")
+    table = frame(
+        spark,
+        [
+            reading("a", 1, 1, 0), *bad, reading("a", 1, 3, 60),
+            Message("dev/a/status", b"\xff\xfe\xed\xa0\xbd", 61),
+            *(Message(f"dev/{name}/telemetry", odd, 70) for name in names),
+        ],
+    )  # fmt: skip
+    not_utf8 = F.when(F.col("offset") == 1, F.unhex(F.lit("6465762FFF2F74656C656D65747279")))
+    table = table.withColumn("topic", F.coalesce(not_utf8.cast("string"), "topic"))
+    packs = measurements.packs(table)
+    dead = {row.offset: row for row in measurements.dead(packs).collect()}
+    assert dead.keys() == set(range(1, 1 + len(bad)))
+    assert dead[1].topic == "dev/\ufffd/telemetry" and dead[1].reason == "topic: not UTF-8"
+    for n, (payload, why) in enumerate(HOSTILE[1:], 2):
+        assert (bytes(dead[n].payload), why in dead[n].reason) == (payload, True)
+    values = measurements.values(measurements.once(packs)).collect()
+    assert sorted(r.seq for r in values if r.device == "a") == [1, 3]
+    with Health(table) as health:
+        rows = {row.device: row for row in health.devices().collect()}
+    assert (rows["a"].received, rows["a"].lost) == (2, 1)
+    assert rows["a"].status.startswith("\ufffd")
+    assert {*names} < {*rows}
+    shown = figures.of_messages(table)
+    assert sum(each.messages for each in shown.dead) == len(bad)
