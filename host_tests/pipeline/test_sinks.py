@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -35,7 +36,10 @@ def batches(spark: SparkSession, tmp_path: Path) -> Batches:
             rows = rows.withWatermark("at", "1 hour").dropDuplicatesWithinWatermark(["value"])
         query = (
             rows.writeStream.foreachBatch(
-                into((lambda rows: rows, [Parquet(tmp_path / "p"), Delta(tmp_path / "d")]))
+                into(
+                    (lambda rows: rows, [Parquet(tmp_path / "p"), Delta(tmp_path / "d")]),
+                    checkpoint=tmp_path / checkpoint,
+                )
             )
             .option("checkpointLocation", str(tmp_path / checkpoint))
             .trigger(availableNow=True)
@@ -96,6 +100,65 @@ def test_a_batch_with_state_that_all_sinks_have_is_done_again_for_its_state(
     _uncommit(tmp_path, max(int(commit.name) for commit in commits))
     batches(3, state=True)
     assert _found(tmp_path, spark) == [["0", "1", "2"]] * 4
+
+
+def test_a_batch_is_on_the_disk_before_readers_see_it(
+    spark: SparkSession, tmp_path: Path, batches: Batches, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With what Spark wrote down of it: else, after a power cut, Spark might put more into a batch
+    of which the sink then says that it is there."""
+    table, commits = tmp_path / "p", tmp_path / "checkpoint" / "commits"
+    synced: list[tuple[int, bool, bool]] = []  # inode; whether it had its name, and was committed
+    fsync = os.fsync
+
+    def noted(file: int) -> None:
+        fsync(file)
+        seen = (table / "batch=1").exists(), (commits / "1").exists()
+        synced.append((os.fstat(file).st_ino, *seen))
+
+    batches(1)
+    monkeypatch.setattr(os, "fsync", noted)
+    batches(2)
+
+    def inodes(*paths: Path) -> set[int]:
+        return {path.stat().st_ino for path in paths}
+
+    before = {inode for inode, named, _ in synced if not named}
+    written = [table / "batch=1", *(table / "batch=1").iterdir()]
+    assert len(written) > 2 and inodes(*written) <= before
+    checkpoint = tmp_path / "checkpoint"
+    known = [checkpoint / "offsets" / "1", checkpoint / "sources" / "0" / "1", commits / "0"]
+    assert inodes(*known, *(path.parent for path in known)) <= before
+    # Its name, before Spark goes on and the log may let go of it.
+    after = {inode for inode, named, committed in synced if named and not committed}
+    assert inodes(table) <= after
+
+
+def test_rows_that_the_driver_cannot_read_are_not_committed(
+    spark: SparkSession, tmp_path: Path, batches: Batches, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where an executor writes to a disk of its own: one file of a batch is not there."""
+    from flatmq_tools.pipeline import visible
+    from flatmq_tools.pipeline.sinks import replace
+
+    count = visible.count
+
+    def one_less(session: SparkSession, folder: str) -> int:
+        for file in Path(folder).glob("*.parquet"):
+            file.rename(tmp_path / file.name)
+        return count(session, folder)
+
+    batches(1)
+    with monkeypatch.context() as patch:
+        patch.setattr(visible, "count", one_less)
+        with pytest.raises(Exception, match="can read 0 of the 1 rows that the executors wrote"):
+            batches(2)
+        with pytest.raises(visible.SinkError, match="now: the driver can read 0 of the 7 rows"):
+            replace(spark.range(7), tmp_path / "now")
+    assert _found(tmp_path, spark)[0] == ["0"]
+    assert not (tmp_path / "now").exists()
+    batches(2)
+    assert _found(tmp_path, spark) == [["0", "1"]] * 4
 
 
 def test_another_query_is_kept_out_of_the_folder(

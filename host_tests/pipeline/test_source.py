@@ -22,6 +22,7 @@ from pyspark.errors import AnalysisException
 from flatmq.properties import Properties
 from flatmq_tools.broker import Broker, free_port
 from flatmq_tools.pipeline import log
+from flatmq_tools.pipeline.bench.messages import fill
 from flatmq_tools.pipeline.jobs import columns
 from mqtt import PATIENCE, broker, certificate, publish, until
 
@@ -426,6 +427,29 @@ def test_a_full_log_has_the_broker_wait_until_spark_has_committed(
     assert seen == list(numbers)
     first, after = log.bounds(tmp_path / "log")
     assert after == 300 and first > 200
+
+
+def test_the_disk_has_everything_before_a_segment_goes(
+    signals: None, there: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The checkpoint of Spark and the sink, wherever they are; and no sync where nothing goes."""
+    with log.Writer(tmp_path / "log") as writer:
+        for _ in range(3):
+            fill(writer, 10)
+            writer.rotate()
+
+    def there_are() -> list[int]:
+        return [segment.first for segment in log.segments(tmp_path / "log")]
+
+    seen: list[list[int]] = []
+    monkeypatch.setattr(os, "sync", lambda: seen.append(there_are()))
+    reader = _reader(there, tmp_path)
+    start = reader.initialOffset()
+    for offset in (5, 10, 19, 30):
+        reader.commit({**start, "offset": offset})
+    reader.stop()
+    assert seen == [[0, 10, 20, 30], [10, 20, 30]]
+    assert there_are() == [30]
 
 
 def test_a_limit_below_the_start_never_goes_back(

@@ -150,10 +150,11 @@ class Run:
     def _start(
         self, name: str, frame: DataFrame, *tables: tuple[sinks.Transform, Sequence[sinks.Sink]]
     ) -> StreamingQuery:
+        checkpoint = self._plan.out / "checkpoints" / name
         return (
             frame.writeStream.queryName(name)
-            .foreachBatch(sinks.into(*tables))
-            .option("checkpointLocation", str(self._plan.out / "checkpoints" / name))
+            .foreachBatch(sinks.into(*tables, checkpoint=checkpoint))
+            .option("checkpointLocation", str(checkpoint))
             .trigger(processingTime=f"{round(self._plan.trigger * 1000)} milliseconds")
             .start()
         )

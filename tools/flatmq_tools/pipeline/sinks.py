@@ -10,20 +10,21 @@ import json
 import uuid
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from . import durable, visible
 from .batches import OWNER, PREFIX
+from .hadoop import file_system, local
 
 _QUERY_ID = "sql.streaming.queryId"  # the local property in which Spark has it
 
 Transform = Callable[[DataFrame], DataFrame]
 
 
-class SinkError(RuntimeError):
-    """A batch cannot be written; the text says why, and what to do."""
+SinkError = visible.SinkError
 
 
 class Sink(Protocol):
@@ -40,9 +41,10 @@ class Parquet:
     """A folder with a folder `batch=N` of Parquet files for each batch: a path, or a URL that
     Hadoop knows.
 
-    A batch is written under a hidden name and renamed, so it is there whole or not, and its files
-    never change. That needs a file system that renames a folder in one step: a local one, NFS,
-    HDFS. On an object store use Delta.
+    A batch is written under a hidden name, its rows are counted by the driver, its files are
+    synced to the disk (on a local file system), and only then it gets its name: it is there whole
+    or not, and its files never change. That needs a file system that renames a folder in one step:
+    a local one, NFS, HDFS. An object store copies instead, so it is refused: use Delta there.
     """
 
     def __init__(self, folder: str | Path) -> None:
@@ -53,17 +55,22 @@ class Parquet:
         if self._mine != query:
             self._own(query, spark)
             self._mine = query
-        files, path = _hadoop(spark, self._batch(batch_id))
+        files, path = file_system(spark, self._batch(batch_id))
         return bool(files.exists(path))
 
     def write(self, rows: DataFrame, query: str, batch_id: int) -> None:
         spark = rows.sparkSession
         hidden = f"{self.folder}/.batch={batch_id}-{uuid.uuid4().hex}"
-        rows.write.parquet(hidden)
-        files, old = _hadoop(spark, hidden)
-        _, new = _hadoop(spark, self._batch(batch_id))
+        visible.write(rows, hidden, self.folder)
+        files, old = file_system(spark, hidden)
+        _, new = file_system(spark, self._batch(batch_id))
+        on_disk = local(files, old)
+        if on_disk is not None:
+            durable.tree(on_disk)
         if files.exists(new) or not files.rename(old, new):
             raise SinkError(f"{self._batch(batch_id)} is there: does another query write here?")
+        if on_disk is not None:
+            durable.entry(on_disk)
 
     def _batch(self, batch_id: int) -> str:
         return f"{self.folder}/{PREFIX}{batch_id}"
@@ -71,7 +78,7 @@ class Parquet:
     def _own(self, query: str, spark: SparkSession) -> None:
         """Claims the folder for a query, whose batches alone are numbered from 0, and removes
         what earlier runs of it left unfinished."""
-        files, path = _hadoop(spark, f"{self.folder}/{OWNER}")
+        files, path = file_system(spark, f"{self.folder}/{OWNER}")
         if files.exists(path):
             with_bytes = files.open(path)
             try:
@@ -85,12 +92,16 @@ class Parquet:
                     "checkpoint of that one, or name another folder"
                 )
         else:
-            files, draft = _hadoop(spark, f"{self.folder}/.{OWNER}-{uuid.uuid4().hex}")
+            files, draft = file_system(spark, f"{self.folder}/.{OWNER}-{uuid.uuid4().hex}")
             stream = files.create(draft)
             stream.write(json.dumps({"query": query}).encode())
             stream.close()
             files.rename(draft, path)
-        for left in files.globStatus(_hadoop(spark, f"{self.folder}/.batch=*")[1]):
+            on_disk = local(files, path)
+            if on_disk is not None:
+                durable.tree(on_disk.parent)
+                durable.entry(on_disk.parent)
+        for left in files.globStatus(file_system(spark, f"{self.folder}/.batch=*")[1]):
             files.delete(left.getPath(), True)
 
 
@@ -139,9 +150,16 @@ class Delta:
         )
 
 
-def into(*tables: tuple[Transform, Sequence[Sink]]) -> Callable[[DataFrame, int], None]:
+def into(
+    *tables: tuple[Transform, Sequence[Sink]], checkpoint: str | Path | None = None
+) -> Callable[[DataFrame, int], None]:
     """What `writeStream.foreachBatch` takes: writes what each function makes of a batch into each
-    of its sinks, unless it is there already."""
+    of its sinks, unless it is there already.
+
+    checkpoint  the folder of the query's checkpoint, if it is on this machine: what Spark wrote
+                there of a batch is synced to the disk before the batch is written, so that a power
+                cut cannot leave the batch without it
+    """
 
     def write(batch: DataFrame, batch_id: int) -> None:
         spark = batch.sparkSession
@@ -157,6 +175,8 @@ def into(*tables: tuple[Transform, Sequence[Sink]]) -> Callable[[DataFrame, int]
             # Killed after the last of them, before Spark noted it. What the query keeps as its
             # state has to come of this batch again, or Spark ends the query, now and each time.
             batch.write.format("noop").mode("overwrite").save()
+        elif checkpoint is not None:
+            durable.batch(Path(checkpoint), batch_id)
         several = count > 1
         if several:
             batch.persist()
@@ -176,13 +196,13 @@ def replace(rows: DataFrame, folder: str | Path) -> None:
     one, or none for the moment between two renames."""
     spark, name = rows.sparkSession, str(folder).rstrip("/")
     parent, _, last = name.rpartition("/")
-    files, table = _hadoop(spark, name)
-    for left in files.globStatus(_hadoop(spark, f"{parent}/.{last}-*")[1]):
+    files, table = file_system(spark, name)
+    for left in files.globStatus(file_system(spark, f"{parent}/.{last}-*")[1]):
         files.delete(left.getPath(), True)
     mark = uuid.uuid4().hex
-    _, new = _hadoop(spark, f"{parent}/.{last}-new-{mark}")
-    _, old = _hadoop(spark, f"{parent}/.{last}-old-{mark}")
-    rows.write.parquet(str(new))
+    _, new = file_system(spark, f"{parent}/.{last}-new-{mark}")
+    _, old = file_system(spark, f"{parent}/.{last}-old-{mark}")
+    visible.write(rows, str(new), name)
     if files.exists(table) and not files.rename(table, old):
         raise SinkError(f"{name} cannot be renamed")
     if not files.rename(new, table):
@@ -209,15 +229,6 @@ def _table(rows: DataFrame) -> pa.Table:
     """The rows, in this process, with the types that Delta has."""
     table = rows.toArrow()
     return table.cast(pa.schema([_in_utc(column) for column in table.schema]))
-
-
-def _hadoop(spark: SparkSession, path: str) -> tuple[Any, Any]:
-    """The file system of a path, and the path, as objects of the JVM."""
-    jvm = spark._jvm  # private access: PySpark offers no other way
-    context = spark._jsc  # private access: PySpark offers no other way
-    assert jvm is not None
-    found = jvm.org.apache.hadoop.fs.Path(path)
-    return found.getFileSystem(context.hadoopConfiguration()), found
 
 
 def _in_utc(column: pa.Field) -> pa.Field:

@@ -245,11 +245,19 @@ class StreamReader(_Reading, SupportsTriggerAvailableNow, DataSourceStreamReader
         return ranges(self._settings.folder, first, after, self._settings.min_partitions)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Spark is done with what lies before `end`, and the log need not keep it. After a crash
-        it says again what it said before."""
+        """Remove what lies before `end` from the log: Spark is done with it. After a crash Spark
+        says again what it said before.
+
+        Before a segment goes, everything on this machine is synced to the disk: Spark's checkpoint
+        and most sinks write files and do not sync them, and after a power cut the log would be
+        needed again. That is once for each segment, not for each batch."""
         writer = self._receiving().writer
-        if end.get("log") == writer.id:
-            writer.trim(int(end["offset"]))
+        if end.get("log") != writer.id:
+            return
+        offset = int(end["offset"])
+        if writer.full or any(after <= offset for _, after in writer.closed()):
+            os.sync()
+        writer.trim(offset)
 
     def stop(self) -> None:
         """Ends the receiving. Called at the end of the process too."""

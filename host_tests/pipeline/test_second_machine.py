@@ -1,0 +1,62 @@
+"""Executors that do not share the folder of tables: nothing is committed, and a text says why."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow.dataset as ds
+
+from flatmq_tools.pipeline.bench.messages import fill
+from flatmq_tools.pipeline.landing import Landing
+from flatmq_tools.pipeline.log import Writer
+from standalone import cluster, unshared
+
+MESSAGES = 100
+
+
+def _land(folder: Path) -> Path:
+    with Writer(folder / "log") as log:
+        fill(log, MESSAGES)
+        log.rotate()
+        Landing(log, str(folder / "landed")).land()
+    return folder / "landed"
+
+
+def _run(folder: Path, out: Path, landed: Path, master: str) -> subprocess.CompletedProcess[str]:
+    """`flatmq pipeline run` of the table raw, started in `folder`."""
+    return subprocess.run(
+        [
+            sys.executable, "-m", "flatmq_tools.cli", "pipeline", "run", str(out),
+            "--landed", str(landed), "--job", "raw", "--clean", "--master", master,
+            "--seconds", "1", "--conf", "spark.executor.memory=512m",
+            "--conf", "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1",
+        ],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "COLUMNS": "1000"},
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )  # fmt: skip
+
+
+def test_nothing_is_lost_on_a_second_machine(tmp_path: Path) -> None:
+    landed = _land(tmp_path)
+    out, there = unshared(tmp_path)
+    with cluster(tmp_path, hidden=there) as master:
+        done = _run(tmp_path, out, landed, master)
+    assert done.returncode == 1, done.stderr
+    said = done.stderr.rstrip().splitlines()[-1]
+    assert f"{out}/raw: the driver can read 0 of the {MESSAGES} rows" in said
+    assert "do not share that folder" in said and "Nothing was committed" in said
+    # Nothing was committed, and nothing is gone.
+    assert not list((there / "raw").glob("batch=*"))
+    assert not list((there / "checkpoints" / "raw" / "commits").glob("[0-9]*"))
+    assert ds.dataset(landed, format="parquet").count_rows() == MESSAGES
+    # The same run, where the folder is shared.
+    done = _run(tmp_path, there, landed, "local[1]")
+    assert done.returncode == 0, done.stderr
+    assert ds.dataset(there / "raw", format="parquet").count_rows() == MESSAGES

@@ -1,0 +1,48 @@
+"""Files and folders that outlive a power cut: what others wrote is synced to the disk by path."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def path(file: Path) -> None:
+    """Sync a file, or the names in a folder. OSError if the disk fails."""
+    opened = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
+
+
+def tree(folder: Path) -> None:
+    """Sync every file in a folder and its subfolders, and then their names."""
+    for parent, _, names in os.walk(folder, topdown=False):
+        for name in names:
+            path(Path(parent, name))
+        path(Path(parent))
+
+
+def entry(file: Path) -> None:
+    """Sync the name of a file or folder, which its parent holds."""
+    path(file.parent)
+
+
+def batch(checkpoint: Path, number: int) -> None:
+    """Sync what Spark wrote down of a batch before it ran: which messages are in it. Without that,
+    a batch of the same number could hold more messages after a power cut, and be taken as written
+    already. The commit before it is synced too."""
+    if not number:
+        for name in ("metadata", ".metadata.crc"):
+            if (checkpoint / name).exists():
+                path(checkpoint / name)
+        path(checkpoint)
+    folders = {checkpoint / "offsets": number, checkpoint / "commits": number - 1}
+    folders |= dict.fromkeys((checkpoint / "sources").glob("*"), number)
+    for folder, last in folders.items():
+        names = (f"{last}", f".{last}.crc", f"{last}.compact", f".{last}.compact.crc")
+        there = [folder / name for name in names if (folder / name).exists()]
+        for file in there:
+            path(file)
+        if there:
+            path(folder)

@@ -1,0 +1,66 @@
+"""Rows that executors write as Parquet, held against the rows that the driver can read.
+
+Spark counts a write as done when its tasks are. With executors on other machines that do not share
+the folder, each writes to a disk of its own, and the driver commits a folder with nothing in it.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import functions as F
+
+from .hadoop import configuration, file_system
+
+_ROWS = "rows"
+
+
+class SinkError(RuntimeError):
+    """A batch cannot be written; the text says why, and what to do."""
+
+
+def write(rows: DataFrame, folder: str, table: str) -> None:
+    """Write rows as Parquet to a folder that does not exist yet, and count what is there.
+
+    table  the folder that the error names
+
+    Rows are counted while they are written, and in the footers of the files as the driver reads
+    them. SinkError when these differ.
+    """
+    seen = Observation()
+    rows.observe(seen, F.count(F.lit(1)).alias(_ROWS)).write.parquet(folder)
+    wanted = int(seen.get[_ROWS])
+    found = count(rows.sparkSession, folder)
+    if found != wanted:
+        # A stage that ran twice counts its rows twice: count again before anybody is alarmed.
+        wanted = rows.count()
+    if found != wanted:
+        raise SinkError(missing(table, found, wanted))
+
+
+def missing(table: str, found: int, wanted: int) -> str:
+    """The text of an error: so many rows of a batch can be read."""
+    return (
+        f"{table}: the driver can read {found:,} of the {wanted:,} rows that the executors wrote. "
+        "Most likely they run on other machines, or in other containers, which do not share that "
+        "folder: name a folder that the driver and all executors share (NFS, HDFS), or an object "
+        "store with --delta, or run with --master 'local[*]'. Nothing was committed; the rows are "
+        "written again by the next run"
+    )
+
+
+def count(spark: SparkSession, folder: str) -> int:
+    """The rows of the Parquet files in a folder, from their footers, as the driver reads them."""
+    jvm = spark._jvm  # private access: PySpark offers no other way
+    assert jvm is not None
+    files, path = file_system(spark, folder)
+    hadoop = jvm.org.apache.parquet.hadoop
+    rows = 0
+    for status in files.listStatus(path):
+        if status.getPath().getName().endswith(".parquet"):
+            file = hadoop.util.HadoopInputFile.fromStatus(status, configuration(spark))
+            reader = hadoop.ParquetFileReader.open(file)
+            try:
+                rows += int(reader.getRecordCount())
+            finally:
+                reader.close()
+    return rows
