@@ -6,7 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from flatmq_tools.pipeline.options import OptionError, of_trust, parse, with_defaults
+from flatmq_tools.pipeline.options import (
+    OptionError,
+    of_trust,
+    parse,
+    parse_sink,
+    with_defaults,
+)
 from flatmq_tools.trust import given
 
 BASIC = {"brokerUrl": "tcp://broker:1884", "topic": "a/#"}
@@ -195,3 +201,38 @@ def test_the_options_of_a_command_are_options_of_the_source(tmp_path: Path) -> N
     name = str(file)
     assert settings.tls == (name, name, name, None, None, (bytes(32),))
     assert of_trust(None) == {}
+
+
+def test_the_options_of_the_sink() -> None:
+    settings = parse_sink({"path": "tcp://al:pw@b:1884", "CHECKPOINTLOCATION": "/c", "QoS": "2"})
+    assert (settings.host, settings.port, settings.username) == ("b", 1884, "al")
+    assert (settings.qos, settings.retain, settings.topic, settings.skip) == (2, False, None, True)
+    assert (settings.patience, settings.bad_rows, settings.remarks) == (120, None, ())
+    assert "pw" not in repr(settings)
+    of_bahir = parse_sink({"brokerUrl": "b", "persistence": "memory", "cleanSession": "true"})
+    assert of_bahir.remarks == (
+        "persistence = 'memory': no effect on the sink",
+        "cleanSession = 'true': no effect on the sink",
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({}, "brokerUrl is missing"),
+        ({"host": "b", "topic": "a/#"}, "topic = 'a/#': topic name b'a/#': wildcards are not"),
+        ({"host": "b", "patience": "-1"}, "patience = '-1': a whole number from 0 to 65535"),
+        ({"host": "b", "onBadRow": "stop"}, "onBadRow = 'stop': skip or fail"),
+        ({"host": "b", "badRows": "x", "onBadRow": "fail"}, "badRows = 'x': needs onBadRow"),
+        ({"host": "b", "badRows": "s3://x"}, "badRows = 's3://x': a folder on the machine of th"),
+        ({"host": "b", "password": "x"}, "username is missing"),
+        ({"host": "b", "mqttVersion": "3.1", "clientId": "x" * 13}, "clientId = .*: 1 to 12 byt"),
+        ({"host": "b", "caFile": "/none"}, "caFile = '/none': cannot be read"),
+        ({"host": "b", "pin": PIN}, "pin: needs TLS"),
+        ({"host": "b", "logLimit": "9"}, "logLimit: an option of the source; the sink has bro"),
+        ({"host": "b", "retian": "true"}, r"retian: no such option; did you mean retain\?"),
+    ],
+)
+def test_what_is_wrong_with_an_option_of_the_sink(given: dict[str, str], text: str) -> None:
+    with pytest.raises(OptionError, match=text):
+        parse_sink(given)

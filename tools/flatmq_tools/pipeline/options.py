@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
+from flatmq.session import Session
 from flatmq.wire import is_filter
 
 from .. import trust
@@ -29,6 +30,7 @@ KEEP_ALIVE = 60  # s
 TIMEOUT = 30  # s
 LOG_LIMIT = 4 << 30  # bytes
 QUIET = 2_000  # ms
+PATIENCE = 120  # s
 FOREVER = 0xFFFFFFFF  # of sessionExpiry
 MOST = (1 << 63) - 1
 
@@ -87,6 +89,39 @@ class Settings:
     """On options that were given and have no meaning here."""
 
 
+@dataclass(frozen=True)
+class SinkSettings:
+    """The options of one sink: what `writeStream.format("mqtt")` has."""
+
+    host: str
+    port: int
+    topic: str | None
+    """The topic name of all rows; None: each row has one in its column topic."""
+    qos: int
+    """Of rows without a column qos, or with null in it."""
+    retain: bool
+    """The same for the column retain."""
+    client_id: str
+    """"": made for each connection"""
+    username: str | None
+    password: str | None = field(repr=False)
+    keep_alive: int
+    """s"""
+    timeout: int
+    """s"""
+    patience: int
+    """s without a connection or an acknowledgement after which a batch fails; 0: never"""
+    version: int
+    """4 for MQTT 3.1.1, 3 for 3.1, 5 for MQTT 5"""
+    tls: Tls | None = field(repr=False)
+    skip: bool
+    """Whether a batch goes on without the rows that cannot be published."""
+    bad_rows: Path | None
+    """The folder in which these are kept; None: they are only counted and reported."""
+    remarks: tuple[str, ...]
+    """On options that were given and have no meaning here."""
+
+
 # Name, aliases (those of Bahir among them), what it is.
 OPTIONS: dict[str, tuple[tuple[str, ...], str]] = {
     "brokerUrl": (("path",), "tcp://host:port, or ssl:// (mqtt:// and mqtts:// too)"),
@@ -141,21 +176,86 @@ WITHOUT_MEANING = {
     "ssl.trust.manager": _PLAIN,
 }
 
+# Of these the sink has its own.
+_SOURCE_ONLY = (
+    "filters", "cleanSession", "localStorage", "logLimit", "sessionExpiry",
+    "maxOffsetsPerTrigger", "minPartitions", "quietMs",
+)  # fmt: skip
+SINK_OPTIONS: dict[str, tuple[tuple[str, ...], str]] = {
+    **{name: told for name, told in OPTIONS.items() if name not in _SOURCE_ONLY},
+    "topic": ((), "the topic name of all rows; by default the column topic has it"),
+    "qos": ((), f"0, 1 or 2, for rows without a column qos; {QOS}"),
+    "retain": ((), "true or false, for rows without a column retain; false"),
+    "clientId": (
+        (),
+        "beginning of the client ids, one for each part of a batch; made for each connection",
+    ),
+    "patience": (
+        (),
+        "s without a connection or an acknowledgement after which a batch fails, 0 to 65,535, 0 "
+        f"for never; {PATIENCE}",
+    ),
+    "onBadRow": (
+        (),
+        "skip: a row that cannot be published is reported, and the others are published; fail: "
+        "the query ends, after the others are published; skip",
+    ),
+    "badRows": ((), "with onBadRow = skip: a folder of the driver's machine that keeps them"),
+}
+# Spark hands the sink options of its own; those of Bahir's sink may stand in a program.
+_OF_SPARK = ("checkpointlocation", "queryname")
+_NOT_OF_SINK = ("persistence", "localStorage", "cleanSession", "maxInflight", "autoReconnect")
+
 _SCHEMES = {"tcp": False, "mqtt": False, "ssl": True, "tls": True, "mqtts": True}
 VERSIONS = {"0": 4, "5": 5, "5.0": 5, "4": 4, "3.1.1": 4, "3": 3, "3.1": 3}
 """The version in CONNECT, by what mqttVersion may be."""
 _YES = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
-_BY_NAME = {alias.lower(): name for name, (more, _) in OPTIONS.items() for alias in (name, *more)}
-_SPELT = {alias.lower(): alias for name, (more, _) in OPTIONS.items() for alias in (name, *more)}
-_UNUSED = {name.lower(): name for name in WITHOUT_MEANING}
+
+class _Names:
+    """The names that options may be given under, in upper or lower case."""
+
+    def __init__(self, options: Mapping[str, tuple[tuple[str, ...], str]]) -> None:
+        self.ours = list(options)
+        pairs = [(alias, name) for name, (more, _) in options.items() for alias in (name, *more)]
+        self.by_name = {alias.lower(): name for alias, name in pairs}
+        self.spelt = {alias.lower(): alias for alias, _ in pairs}
+
+
+_SOURCE = _Names(OPTIONS)
+_SINK = _Names(SINK_OPTIONS)
+_UNUSED = {name.lower(): f"no effect, {why}" for name, why in WITHOUT_MEANING.items()}
+_UNUSED_BY_SINK = {
+    name.lower(): "no effect on the sink"
+    for name in (*_NOT_OF_SINK, *(name for name in WITHOUT_MEANING if name.startswith("ssl.")))
+}
+_CASE = {name.lower(): name for name in (*WITHOUT_MEANING, *_NOT_OF_SINK)}
 
 
 def with_defaults(given: Mapping[str, str], defaults: Mapping[str, str]) -> dict[str, str]:
     """The options that are given, and those of `defaults`, by our names, that are given under none
     of their names."""
-    told = {_BY_NAME.get(name.lower()) for name in given}
+    told = {_SOURCE.by_name.get(name.lower()) for name in given}
     return {**{name: value for name, value in defaults.items() if name not in told}, **given}
+
+
+def verifying(tls: Tls | None) -> trust.Trust | None:
+    """Return how these files have the broker verified; None without TLS. TrustError."""
+    if tls is None:
+        return None
+    return trust.Trust(
+        ca=_path(tls.ca_file),
+        cert=_path(tls.cert_file),
+        key=_path(tls.key_file),
+        pins=tls.pins,
+        key_password=tls.key_password,
+        ciphers=tls.ciphers,
+        names={"ca": "caFile", "cert": "certFile", "key": "keyFile"},
+    )
+
+
+def _path(name: str | None) -> Path | None:
+    return Path(name) if name else None
 
 
 def of_trust(how: trust.Trust | None) -> dict[str, str]:
@@ -175,32 +275,47 @@ def parse(given: Mapping[str, str], *, streaming: bool = True) -> Settings:
     `streaming` False is for `read`, which needs no broker where localStorage names a log.
     OptionError.
     """
+    told, remarks = _sorted(given, _SOURCE, _UNUSED)
+    return told.settings(streaming, remarks)
+
+
+def parse_sink(given: Mapping[str, str]) -> SinkSettings:
+    """Return the settings of the sink that these options make. OptionError."""
+    ours = {name: value for name, value in given.items() if name.lower() not in _OF_SPARK}
+    told, remarks = _sorted(ours, _SINK, _UNUSED_BY_SINK)
+    return told.sink_settings(remarks)
+
+
+def _sorted(
+    given: Mapping[str, str], known: _Names, unused: Mapping[str, str]
+) -> tuple[_Told, tuple[str, ...]]:
+    """Return the options by our names, and remarks on those without a meaning."""
     told: dict[str, str] = {}
     names: dict[str, str] = {}
     remarks = []
     for key, value in given.items():
         low = key.lower()
-        if low in _UNUSED:
-            remarks.append(
-                f"{_UNUSED[low]} = {value!r}: no effect, {WITHOUT_MEANING[_UNUSED[low]]}"
-            )
+        if low in unused:
+            remarks.append(f"{_CASE[low]} = {value!r}: {unused[low]}")
             continue
-        if low not in _BY_NAME:
-            raise OptionError(_unknown(key))
-        name = _BY_NAME[low]
+        if low not in known.by_name:
+            raise OptionError(_unknown(key, known, unused))
+        name = known.by_name[low]
         if told.get(name, value) != value:
             raise OptionError(
-                f"{names[name]} and {_SPELT[low]}: two values for one option, {name}"
+                f"{names[name]} and {known.spelt[low]}: two values for one option, {name}"
             )
         told[name] = value
-        names[name] = _SPELT[low]
-    return _Told(told, names).settings(streaming, tuple(remarks))
+        names[name] = known.spelt[low]
+    return _Told(told, names), tuple(remarks)
 
 
-def _unknown(key: str) -> str:
-    known = {**_SPELT, **_UNUSED}
+def _unknown(key: str, names: _Names, unused: Mapping[str, str]) -> str:
+    if names is _SINK and key.lower() in _SOURCE.by_name:
+        return f"{key}: an option of the source; the sink has {', '.join(names.ours)}"
+    known = {**names.spelt, **{low: _CASE[low] for low in unused}}
     near = difflib.get_close_matches(key.lower(), known, n=1, cutoff=0.5)
-    hint = f"did you mean {known[near[0]]}?" if near else f"there are {', '.join(OPTIONS)}"
+    hint = f"did you mean {known[near[0]]}?" if near else f"there are {', '.join(names.ours)}"
     return f"{key}: no such option; {hint}"
 
 
@@ -320,31 +435,10 @@ class _Told:
             raise OptionError("brokerUrl is missing: tcp://host:port, or the option host")
         if host is not None and not filters:
             raise OptionError("topic is missing: a topic filter, or filters for several")
-        user = self._told.get("username", user)
-        password = self._told.get("password", password)
-        if password is not None and user is None:
-            raise OptionError("username is missing: MQTT has no password without one")
-        version = self._told.get("mqttVersion", "4").strip()
-        if version not in VERSIONS:
-            raise self._bad("mqttVersion", "5, 4 (3.1.1), 3 (3.1) or 0 (the default, 4)")
-        client_id = self._told.get("clientId", "")
-        most = 23 if VERSIONS[version] == 3 else 65535
-        if "clientId" in self._told and not 1 <= len(client_id.encode()) <= most:
-            raise self._bad("clientId", f"1 to {most} bytes")
-        tls_files = Tls(
-            self._file("caFile"),
-            self._file("certFile"),
-            self._file("keyFile"),
-            self._told.get("keyPassword"),
-            self._told.get("ciphers"),
-            self._pins(),
-        )
-        if not tls:
-            for name in ("caFile", "certFile", "keyFile", "keyPassword", "ciphers", "pin"):
-                if name in self._told:
-                    raise OptionError(f"{self._names[name]}: needs TLS: ssl:// or tls = true")
-        if tls_files.key_file and not tls_files.cert_file:
-            raise OptionError("certFile is missing: keyFile is given")
+        user, password = self._credentials(user, password)
+        version = self._version()
+        client_id = self._client_id(23 if version == 3 else 65535)
+        tls_files = self._tls(tls)
         max_offsets = self._number("maxOffsetsPerTrigger", 0, 1, MOST)
         return Settings(
             host=host,
@@ -358,15 +452,93 @@ class _Told:
             folder=self._folder(host, port, user, filters, client_id),
             keep_alive=self._number("keepAlive", KEEP_ALIVE, 0, 65535),
             timeout=self._number("connectionTimeout", TIMEOUT, 0, 65535) or 65535,
-            session_expiry=self._expiry(VERSIONS[version]),
-            version=VERSIONS[version],
-            tls=tls_files if tls else None,
+            session_expiry=self._expiry(version),
+            version=version,
+            tls=tls_files,
             max_offsets=max_offsets or None,
             min_partitions=self._number("minPartitions", 0, 1, 10_000),
             log_limit=self._number("logLimit", LOG_LIMIT, 1 << 20, MOST),
             quiet=self._number("quietMs", QUIET, 1, 86_400_000),
             remarks=remarks,
         )
+
+    def sink_settings(self, remarks: tuple[str, ...]) -> SinkSettings:
+        host, port, tls, user, password = self._address()
+        if host is None:
+            raise OptionError("brokerUrl is missing: tcp://host:port, or the option host")
+        topic = self._told.get("topic")
+        if topic is not None:
+            try:
+                Session(16, 1).check(topic)
+            except ValueError as error:
+                raise self._bad("topic", str(error)) from error
+        user, password = self._credentials(user, password)
+        version = self._version()
+        on_bad_row = self._told.get("onBadRow", "skip")
+        if on_bad_row not in ("skip", "fail"):
+            raise self._bad("onBadRow", "skip or fail")
+        bad_rows = self._told.get("badRows")
+        if bad_rows is not None and on_bad_row == "fail":
+            raise self._bad("badRows", "needs onBadRow = skip")
+        if bad_rows is not None and ("://" in bad_rows or not bad_rows):
+            raise self._bad("badRows", "a folder on the machine of the driver")
+        return SinkSettings(
+            host=host,
+            port=port,
+            topic=topic,
+            qos=self._number("qos", QOS, 0, 2),
+            retain=self._flag("retain", False),
+            client_id=self._client_id(12 if version == 3 else 65000),
+            username=user,
+            password=password,
+            keep_alive=self._number("keepAlive", KEEP_ALIVE, 0, 65535),
+            timeout=self._number("connectionTimeout", TIMEOUT, 0, 65535) or 65535,
+            patience=self._number("patience", PATIENCE, 0, 65535),
+            version=version,
+            tls=self._tls(tls),
+            skip=on_bad_row == "skip",
+            bad_rows=None if bad_rows is None else Path(bad_rows).expanduser().absolute(),
+            remarks=remarks,
+        )
+
+    def _credentials(
+        self, user: str | None, password: str | None
+    ) -> tuple[str | None, str | None]:
+        """User and password; by default those of the URL."""
+        user = self._told.get("username", user)
+        password = self._told.get("password", password)
+        if password is not None and user is None:
+            raise OptionError("username is missing: MQTT has no password without one")
+        return user, password
+
+    def _version(self) -> int:
+        version = self._told.get("mqttVersion", "4").strip()
+        if version not in VERSIONS:
+            raise self._bad("mqttVersion", "5, 4 (3.1.1), 3 (3.1) or 0 (the default, 4)")
+        return VERSIONS[version]
+
+    def _client_id(self, most: int) -> str:
+        client_id = self._told.get("clientId", "")
+        if "clientId" in self._told and not 1 <= len(client_id.encode()) <= most:
+            raise self._bad("clientId", f"1 to {most} bytes")
+        return client_id
+
+    def _tls(self, tls: bool) -> Tls | None:
+        files = Tls(
+            self._file("caFile"),
+            self._file("certFile"),
+            self._file("keyFile"),
+            self._told.get("keyPassword"),
+            self._told.get("ciphers"),
+            self._pins(),
+        )
+        if not tls:
+            for name in ("caFile", "certFile", "keyFile", "keyPassword", "ciphers", "pin"):
+                if name in self._told:
+                    raise OptionError(f"{self._names[name]}: needs TLS: ssl:// or tls = true")
+        if files.key_file and not files.cert_file:
+            raise OptionError("certFile is missing: keyFile is given")
+        return files if tls else None
 
     def _expiry(self, version: int) -> int | None:
         if "sessionExpiry" not in self._told:

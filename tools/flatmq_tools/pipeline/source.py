@@ -1,4 +1,5 @@
-"""`spark.readStream.format("mqtt")`, and `spark.read`: what it gives, and how it keeps it.
+"""`spark.readStream.format("mqtt")`, and `spark.read`: what it gives, and how it keeps it. What
+`writeStream` and `write` do is in `publishing`.
 
 A query's reader lives in one Python process beside the driver's JVM. A thread there receives into
 the log (see `log`), and nothing is acknowledged to the broker before it is on the disk. Offsets
@@ -24,6 +25,8 @@ from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
     DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
     InputPartition,
 )
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
@@ -35,18 +38,15 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from ..trust import Trust, TrustError
-from . import log
+from ..trust import TrustError
+from . import log, refusals
 from .ingest import Ingest
-from .options import OptionError, Settings, Tls, parse
+from .options import OptionError, Settings, parse, parse_sink, verifying
+from .publishing import BatchWriter, StreamWriter
 
 LOCK_PATIENCE = 10.0  # s for the process before this one to let go of the log
 _SEGMENT = 64 * log.MIB
 _STEP = 50  # ms that the receiving thread waits for bytes before it looks around
-# CONNACK return codes (section 3.2.2.3) that another try will not change: the version, the client
-# identifier, the user or password, no right. In MQTT 5 reason codes (section 3.2.2.2): these, what
-# CONNECT has, and another server.
-_FOR_GOOD = (1, 2, 4, 5, *b"\x81\x82\x84\x85\x86\x87\x8a\x8c\x90\x95\x99\x9a\x9b\x9c\x9d")
 _STOP = 8.0  # s that the receiving thread may take to stop, less than LOCK_PATIENCE
 _ROWS = 20_000  # of a partition, at least, unless minPartitions says otherwise
 
@@ -78,6 +78,17 @@ class MqttSource(DataSource):
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Of `spark.readStream`."""
         return StreamReader(parse(self.options), schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """Return what `df.write` uses. OptionError, also for columns that the sink does not
+        have."""
+        if overwrite:
+            raise OptionError("mode = 'overwrite': append, as a broker has nothing to replace")
+        return BatchWriter(parse_sink(self.options), schema)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        """Return what `df.writeStream` uses. OptionError as for `writer`."""
+        return StreamWriter(parse_sink(self.options), schema)
 
 
 class Range(InputPartition):
@@ -305,7 +316,7 @@ class Receiver:
         if self._failed is not None:
             raise SourceError(f"receiving has ended: {self._failed!r}") from self._failed
         error = self._ingest.error
-        if error is not None and error.kind == "refused" and error.code in _FOR_GOOD:
+        if refusals.final(error):
             host, port = self._settings.host, self._settings.port
             raise SourceError(f"{host}:{port} refuses the client: {error}")
         return self.writer.synced
@@ -368,26 +379,8 @@ def _ingest(settings: Settings, writer: log.Writer) -> Ingest:
             keepalive=settings.keep_alive,
             version=settings.version,
             timeout=settings.timeout,
-            tls=_trust(settings.tls),
+            tls=verifying(settings.tls),
             say=_say,
         )
     except TrustError as error:
         raise SourceError(str(error)) from error
-
-
-def _path(name: str | None) -> Path | None:
-    return Path(name) if name else None
-
-
-def _trust(tls: Tls | None) -> Trust | None:
-    if tls is None:
-        return None
-    return Trust(
-        ca=_path(tls.ca_file),
-        cert=_path(tls.cert_file),
-        key=_path(tls.key_file),
-        pins=tls.pins,
-        key_password=tls.key_password,
-        ciphers=tls.ciphers,
-        names={"ca": "caFile", "cert": "certFile", "key": "keyFile"},
-    )

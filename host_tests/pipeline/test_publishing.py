@@ -1,0 +1,328 @@
+"""format("mqtt") as a sink: rows of Spark reach the subscribers of a real broker."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.types import (
+    BinaryType,
+    BooleanType,
+    IntegerType,
+    StringType,
+    StructField,
+    StructType,
+)
+
+from flatmq import Client
+from flatmq_tools.broker import Broker, free_port
+from flatmq_tools.pipeline.options import parse_sink
+from flatmq_tools.pipeline.publishing import Done, PublishError, StreamWriter
+from mqtt import broker, certificate, until
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class Subscriber:
+    """Receives what arrives at a filter, at up to QoS 2, in a session that outlives the broker's
+    restart."""
+
+    def __init__(self, there: Broker, topic: str, **options: Any) -> None:
+        self.got: list[tuple[str, bytes, int, int]] = []
+        self.grown = threading.Condition()
+        self.client = Client(
+            b"subscriber", there.host, there.port, clean_session=False, rx_size=1 << 20,
+            retry_ms=50, retry_max_ms=200, **options,
+        )  # fmt: skip
+        self._asked = self.client.subscribe(topic, self._take, qos=2)
+        self._over = False
+        self.client.connect(10_000)
+        until(lambda: self.client.poll(50) or self._asked.granted is not None)
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _take(self, m: Any) -> None:
+        with self.grown:
+            self.got.append((m.topic.decode(), m.payload, m.qos, m.retain))
+            self.grown.notify_all()
+
+    def _run(self) -> None:
+        while not self._over:
+            self.client.poll(50)
+
+    def wait(self, count: int) -> None:
+        """Return when so many messages have come."""
+        with self.grown:
+            assert self.grown.wait_for(lambda: len(self.got) >= count, 120), len(self.got)
+
+    def __enter__(self) -> Subscriber:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over = True
+        self._thread.join()
+        self.client.disconnect()
+
+
+@pytest.fixture(scope="module")
+def there() -> Iterator[Broker]:
+    with broker() as running:
+        yield running
+
+
+def schema(*names: str) -> Any:
+    """Columns of these names."""
+    kinds = {
+        "topic": StringType(), "payload": BinaryType(), "qos": IntegerType(),
+        "retain": BooleanType(),
+    }  # fmt: skip
+    return StructType([StructField(name, kinds[name]) for name in names])
+
+
+def batch(rows: Iterable[dict[str, Any]]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist(list(rows))
+
+
+def numbered(numbers: Iterable[int], topic: str) -> pa.RecordBatch:
+    return batch({"topic": topic, "payload": b"%d" % n} for n in numbers)
+
+
+def writer(address: str, columns: Any = None, **options: Any) -> StreamWriter:
+    given = {name: str(value) for name, value in options.items()}
+    return StreamWriter(
+        parse_sink({"brokerUrl": f"tcp://{address}", **given}),
+        columns or schema("topic", "payload"),
+    )
+
+
+@pytest.mark.parametrize("version", ["3.1", "3.1.1", "5"])
+def test_rows_have_qos_retain_and_any_size(there: Broker, version: str) -> None:
+    sizes = [0, 1, 127, 128, 16_500, 700_000, 5]
+    rows = [
+        {"topic": f"any/{version}/{n}", "payload": bytes(size), "qos": qos, "retain": retain}
+        for n, (size, qos, retain) in enumerate(
+            zip(
+                sizes,
+                [0, 1, 2, None, 2, 1, 2],
+                [True, None, False, True, True, False, None],
+                strict=True,
+            )
+        )
+    ]
+    sink = writer(
+        there.address, schema("topic", "payload", "qos", "retain"), mqttVersion=version, qos=2
+    )
+    with Subscriber(there, f"any/{version}/#") as subscriber:
+        assert sink.write(iter([batch(rows)])) == Done(len(rows))
+        subscriber.wait(len(rows))
+    qos = [0, 1, 2, 2, 2, 1, 2]
+    # A broker passes each QoS on in its order.
+    for level in range(3):
+        found = [message for message in subscriber.got if message[2] == level]
+        assert found == [
+            (row["topic"], row["payload"], level, 0)
+            for row, wanted in zip(rows, qos, strict=True)
+            if wanted == level
+        ]
+    with Subscriber(there, f"any/{version}/#") as late:
+        late.wait(2)
+    retained = [row["topic"] for row in rows if row["retain"] and row["payload"]]
+    assert [topic for topic, _, _, kept in late.got if kept] == retained
+
+
+@pytest.mark.parametrize("version", ["3.1.1", "5"])
+def test_a_broker_that_ends_in_the_middle_gets_every_row(version: str, tmp_path: Path) -> None:
+    keeps = f"persistence true\npersistence_location {tmp_path}/"
+    with broker(keeps) as there, Subscriber(there, "#") as subscriber:
+        restarted = threading.Event()
+
+        def restart() -> None:
+            subscriber.wait(1_500)
+            assert there.pid is not None
+            os.kill(there.pid, signal.SIGTERM)  # it saves its sessions
+            until(lambda: there.status is not None)
+            there.restart()
+            restarted.set()
+
+        def parts() -> Iterator[pa.RecordBatch]:
+            for n in range(10):
+                if n == 8:
+                    assert restarted.wait(60)
+                yield numbered(range(n * 1_000, n * 1_000 + 1_000), "n")
+
+        helper = threading.Thread(target=restart)
+        helper.start()
+        assert writer(there.address, mqttVersion=version).write(parts()) == Done(10_000)
+        helper.join()
+        until(lambda: len({payload for _, payload, _, _ in subscriber.got}) == 10_000)
+    first: dict[int, None] = dict.fromkeys(int(payload) for _, payload, _, _ in subscriber.got)
+    assert list(first) == list(range(10_000)), "what came first came in order"
+
+
+BAD = [
+    ("a/+", b"x", 1, "topic name b'a/+': wildcards are not allowed"),
+    ("", b"x", 1, "topic name b'': must not be empty"),
+    (None, b"x", 1, "topic is null"),
+    ("t", None, 1, "payload is null: an empty message has an empty payload"),
+    ("t", b"x", 3, "qos must be 0 to 2, not 3"),
+]
+
+
+def test_rows_that_cannot_be_published_do_not_stop_the_others(
+    there: Broker, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    rows = [
+        {"topic": f"good/{n}", "payload": b"%d" % n, "qos": 1} if n % 20 else
+        dict(zip(("topic", "payload", "qos"), BAD[n // 20], strict=False))
+        for n in range(100)
+    ]  # fmt: skip
+    sink = writer(there.address, schema("topic", "payload", "qos"), badRows=tmp_path / "bad")
+    with Subscriber(there, "good/#") as subscriber:
+        done = sink.write(iter([batch(rows)]))
+        subscriber.wait(95)
+    assert [payload for _, payload, _, _ in subscriber.got] == [
+        b"%d" % n for n in range(100) if n % 20
+    ]
+    assert (done.rows, done.bad) == (100, 5)
+    sink.commit([done, None, Done(7)], 12)
+    (file,) = (tmp_path / "bad").iterdir()
+    assert [json.loads(line) for line in file.read_text().splitlines()] == [
+        {"batch": 12, "topic": topic, "reason": reason, **({"payload": "x"} if payload else {})}
+        for topic, payload, _, reason in BAD
+    ]
+    said = capfd.readouterr().err
+    assert said.startswith("mqtt: batch 12: 5 of 107 rows were not published: topic name b'a/+'")
+    assert f"; and 2 other reasons; see {file}" in said
+
+    failing = writer(there.address, schema("topic", "payload", "qos"), onBadRow="fail")
+    with Subscriber(there, "good/#") as subscriber:
+        with pytest.raises(PublishError, match=r"5 of 100 rows .* topic name b'a/\+'"):
+            failing.write(iter([batch(rows)]))
+        subscriber.wait(95)
+
+
+@pytest.mark.parametrize("version", ["3.1.1", "5"])
+def test_a_message_that_the_broker_does_not_take_is_set_aside(version: str) -> None:
+    with broker("max_packet_size 2000") as there, Subscriber(there, "#") as subscriber:
+        rows = [{"topic": f"t/{n}", "payload": bytes(3_000 if n == 5 else 3)} for n in range(10)]
+        done = writer(there.address, mqttVersion=version).write(iter([batch(rows)]))
+        subscriber.wait(9)
+    assert {topic for topic, *_ in subscriber.got} == {f"t/{n}" for n in range(10) if n != 5}
+    assert (done.rows, done.bad) == (10, 1)
+    assert done.kept[0].topic == "t/5"
+
+
+def test_a_broker_that_is_not_there_or_refuses_fails_the_batch(tmp_path: Path) -> None:
+    one = [numbered([1], "t")]
+    nobody = f"127.0.0.1:{free_port()}"
+    with pytest.raises(PublishError, match=f"{nobody} has acknowledged nothing for 1 s"):
+        writer(nobody, patience=1).write(iter(one))
+    assert writer(nobody, patience=1).write(iter([])) == Done(0), "nothing to publish"
+    with broker(users={"u": "right"}) as there:
+        with pytest.raises(PublishError, match=f"{there.address} refuses the client: .*code 5"):
+            writer(there.address, username="u", password="wrong").write(iter(one))
+        assert writer(there.address, username="u", password="right").write(iter(one)) == Done(1)
+    cert, key = certificate(tmp_path)
+    port = free_port()
+    with broker(f"listener {port} 127.0.0.1\ncertfile {cert}\nkeyfile {key}"):
+        url = {"brokerUrl": f"ssl://127.0.0.1:{port}"}
+        trusted = parse_sink({**url, "caFile": str(cert)})
+        assert StreamWriter(trusted, schema("topic", "payload")).write(iter(one)) == Done(1)
+        with pytest.raises(PublishError, match="certificate"):
+            StreamWriter(parse_sink(url), schema("topic", "payload")).write(iter(one))
+
+
+# In Spark
+
+
+def test_a_table_is_published_in_the_order_of_each_part(
+    spark: SparkSession, there: Broker
+) -> None:
+    rows = spark.range(0, 10_000, 1, 2).selectExpr(
+        "concat('table/', spark_partition_id()) AS topic", "CAST(id AS STRING) AS payload"
+    )
+    with Subscriber(there, "table/#") as subscriber:
+        rows.write.format("mqtt").mode("append").save(f"tcp://{there.address}")
+        subscriber.wait(10_000)
+    for part in range(2):
+        got = [int(payload) for topic, payload, *_ in subscriber.got if topic == f"table/{part}"]
+        assert got == list(range(part * 5_000, part * 5_000 + 5_000))
+
+
+def test_a_stream_is_published_once_and_goes_on_after_a_restart(
+    spark: SparkSession, there: Broker, tmp_path: Path
+) -> None:
+    """Aggregates, all of which are published with each batch in this mode."""
+
+    def run(lines: dict[str, str]) -> None:
+        for name, text in lines.items():
+            (tmp_path / "in").mkdir(exist_ok=True)
+            (tmp_path / "in" / name).write_text(text)
+        words = spark.readStream.schema("value string").text(str(tmp_path / "in"))
+        counts = words.groupBy("value").count().selectExpr(
+            "concat('count/', value) AS topic", "CAST(count AS STRING) AS payload"
+        )  # fmt: skip
+        query = (
+            counts.writeStream.format("mqtt")
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .option("badRows", str(tmp_path / "bad"))
+            .option("retain", True)
+            .outputMode("complete")
+            .trigger(availableNow=True)
+            .start(f"tcp://{there.address}")
+        )
+        until(lambda: not query.isActive)
+        if query.exception() is not None:
+            raise AssertionError(str(query.exception()))
+
+    with Subscriber(there, "count/#") as subscriber:
+        run({"1": "a\na\nb\n+\n"})
+        subscriber.wait(2)
+        run({"2": "a\nc\n"})
+        subscriber.wait(5)
+        run({})
+    assert sorted(subscriber.got[:2]) == [("count/a", b"2", 1, 0), ("count/b", b"1", 1, 0)]
+    assert sorted(subscriber.got[2:]) == [
+        ("count/a", b"3", 1, 0), ("count/b", b"1", 1, 0), ("count/c", b"1", 1, 0),
+    ]  # fmt: skip
+    lines = [file.read_text() for file in (tmp_path / "bad").iterdir()]
+    assert sorted(json.loads(line)["batch"] for line in lines) == [0, 1]
+    for line in lines:
+        assert json.loads(line)["reason"] == "topic name b'count/+': wildcards are not allowed"
+
+
+def test_columns_and_options_that_the_sink_does_not_have_are_named(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    def save(columns: str, mode: str = "append", **options: str) -> None:
+        rows = spark.sql(f"SELECT {columns}")
+        rows.write.format("mqtt").mode(mode).options(**options).save("tcp://127.0.0.1:1")
+
+    for columns, told in (
+        ("'t' AS topic, 'x' AS payload, 'd' AS device", "column device: the sink has topic, pay"),
+        ("'t' AS topic, 1 AS payload", "column payload: string or binary, not int"),
+        ("'t' AS topic", "column payload is missing"),
+        ("'x' AS payload", "column topic is missing, and so is the option topic"),
+    ):
+        with pytest.raises(Exception, match=told):
+            save(columns)
+    good = "'t' AS topic, 'x' AS payload"
+    with pytest.raises(Exception, match=r"(?i)localStore: no such option; did you mean localSt"):
+        save(good, localStore="x")
+    with pytest.raises(Exception, match="filters: an option of the source; the sink has brokerUr"):
+        save(good, filters="x")
+    with pytest.raises(Exception, match="append, as a broker has nothing to replace"):
+        save(good, mode="overwrite")
+    stream = spark.readStream.format("rate").load()
+    writing = stream.writeStream.format("mqtt").option("checkpointLocation", str(tmp_path))
+    query = writing.start("tcp://127.0.0.1:1")
+    with pytest.raises(Exception, match="column timestamp: the sink has topic, payload, qos, re"):
+        query.awaitTermination(120)
