@@ -59,6 +59,13 @@ MUTANTS_5 = {
     "messages that the broker does not take go again": Mutant(
         "v5_resend", "            if reason:\n                set_aside(c, at, reason)\n", ""
     ),
+    "what is set aside while CONNECT has not left goes all the same": Mutant(
+        "resend", "if not (s.open and s.blocked):", "if not s.blocked:"
+    ),
+    "what is set aside makes room only offline": Mutant(
+        "session", "        if self.past:\n            self.past.skip()",
+        "        if self.past and not self.open:\n            self.past.skip()",
+    ),
     "an alias outlives its connection": Mutant(
         "v5_connection", "        if aliases and c.past:\n", "        if False:\n"
     ),

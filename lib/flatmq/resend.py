@@ -62,7 +62,7 @@ def set_aside(s: Session, at: int, reason: str) -> None:
     while s.buf[first] > 127:
         first += 1
     n = s.buf[first + 1] << 8 | s.buf[first + 2]
-    if not s.blocked:  # else the bytes may have been offered to the network already
+    if not (s.open and s.blocked):  # else the bytes may have been offered to the network already
         s.buf[at] = _VOID
     s.past.extend()
     s.stats.dropped += 1
@@ -196,13 +196,21 @@ class Resend:
         self._asked = 0
 
     def skip(self) -> None:
-        """Move the cursor past what does not go again, to make room while offline."""
+        """Move the cursor past what does not go again, to make room."""
         s = self.session
-        while s.at != self._mark and s.at not in s.offs and s.buf[s.at] == _VOID:
-            if self.sent == s.at:
+        while s.at != self._mark and s.at not in s.offs:
+            first = s.buf[s.at]
+            # Online, a packet that the network has not taken may be half out: see `set_aside`.
+            if first > 0x3F or (s.open and s.blocked and first != _VOID):
+                break
+            if self._cut or self.sent == s.at:
+                self._cut = False
                 self.sent = -1
             stop = stop_of(s.buf, s.at)
-            if s.at < self.sent < stop:
+            cut = s.at < self.sent < stop
+            if not first & 6 and (cut or self.sent < 0):
+                break
+            if cut:
                 self.sent = -1
             s.at = 0 if stop == s.top else stop
 
