@@ -393,7 +393,7 @@ class Driver:
     def asking(self):
         """Whether the identifier of a request may not be out yet."""
         c = self.client
-        return c.queued and c.router and c.router.requests
+        return c.queued and c.connected and c.router and c.router.requests
 
     def pass_time(self, ms):
         """Time passes, in steps that are short against any deadline."""
@@ -423,7 +423,8 @@ class Driver:
         self.up = True
         if not how & cases.RAW:
             present = how & cases.PRESENT and not self.options.clean_session
-            self.piece(self.accepted(present))
+            give = self.piece if self.split else self.read  # byte by byte, or all of it
+            give(self.accepted(present))
 
     def dial(self):
         """Poll until CONNECT is out."""

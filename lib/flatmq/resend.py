@@ -95,6 +95,8 @@ def recount(s: Session) -> None:
     if s.large and s.large.waits:
         s.pending += 1
     at = s.at
+    if s.past:
+        s.past.passed()
     sent = s.past.sent if s.past else at + s.part if s.part else -1
     while at != s.end:
         stop = stop_of(s.buf, at)
@@ -174,6 +176,7 @@ class Resend:
                     doomed = alone
         else:
             self.outage()
+        self.passed()
         if self.sent < 0:
             self.sent = written
         self._mark = s.end
@@ -194,6 +197,13 @@ class Resend:
         self._suspect = -1
         self._strikes = 0
         self._asked = 0
+
+    def passed(self) -> None:
+        """Forget where an earlier connection cut a packet if that has left by now."""
+        s = self.session
+        if self._cut and (s.at == s.end or not s.at < self.sent < stop_of(s.buf, s.at)):
+            self._cut = False
+            self.sent = -1
 
     def skip(self) -> None:
         """Move the cursor past what does not go again, to make room."""
