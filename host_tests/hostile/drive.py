@@ -510,9 +510,10 @@ class Driver:
     def restore(self):
         """Have the client subscribed to what it was at first, and to nothing else."""
         self.answer_all()
-        for filters in self.options.choices:
-            self.forget(filters)
-            self.answer_all()
+        for i in range(len(self.subscriptions)):
+            if self.subscriptions[i]:
+                self.forget(self.options.choices[i])
+                self.answer_all()
         self.subscriptions = [None] * len(self.handlers)
         for filters in self.options.filters:
             self.subscribe(cases.FILTERS.index(filters), 1)

@@ -65,9 +65,8 @@ MUTANTS_5 = {
     "what is set aside while CONNECT has not left goes all the same": Mutant(
         "resend", "if not (s.open and s.blocked):", "if not s.blocked:"
     ),
-    "what is set aside makes room only offline": Mutant(
-        "session", "        if self.past:\n            self.past.skip()",
-        "        if self.past and not self.open:\n            self.past.skip()",
+    "what is set aside waits for PINGRESP": Mutant(
+        "resend", "        if s.at == self._mark:\n            return True\n", ""
     ),
     "an alias outlives its connection": Mutant(
         "v5_connection", "        if aliases and c.past:\n", "        if False:\n"

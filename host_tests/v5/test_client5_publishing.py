@@ -265,8 +265,11 @@ def test_what_is_set_aside_while_connect_is_half_out_is_not_sent(room: int, cloc
     assert bench.client.pending == 0
 
 
+@pytest.mark.parametrize("by_hand", [False, True])
 @pytest.mark.parametrize("before", [[], [0], [1], [1, 0], [0, 1, 0]])
-def test_what_is_set_aside_makes_room_before_pingresp(before: list[int], clock: Clock) -> None:
+def test_what_is_set_aside_makes_room_before_pingresp(
+    before: list[int], by_hand: bool, clock: Clock
+) -> None:
     reports = Reports()
     bench = Bench5(clock, on_dropped=reports, clean_session=False, tx_size=100).accepted()
     pids = [bench.client.publish(b"t", b"before", qos) for qos in before]
@@ -276,13 +279,14 @@ def test_what_is_set_aside_makes_room_before_pingresp(before: list[int], clock: 
     bench.drain()
     bench.feed(*(build5.ack("PUBACK", pid) for pid in pids if pid))
     bench.lose()
-    bench.accepted((Id.RETAIN_AVAILABLE, 0), present=True)
-    assert bench.client.asked
+    bench.accepted((Id.RETAIN_AVAILABLE, int(by_hand)), present=True)
+    if by_hand:
+        assert bench.client.asked
+        assert bench.client.drop(bad)
     assert bench.client.pending == 0
     assert reports.seen[0][:2] == (bad, b"bad")
     # As large as the ring.
     assert bench.client.publish(b"t", bytes(94)) == 0
-    bench.feed(build5.PINGRESP)
     bench.drain()
     assert bench.packets()[-1].payload == bytes(94)
     assert bench.client.pending == 0

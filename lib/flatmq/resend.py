@@ -254,13 +254,7 @@ class Resend:
             router = getattr(s, "router", None)
             if router and router.past and router.past.holds():
                 return 0
-            if self._asked == 1 and s.asked:
-                self._asked = 2
-            if self._asked < 2:
-                # What comes in before PINGREQ has left does not answer it: then another one goes.
-                self._asked = 1
-                s.connection.ping()
-            if s.asked:
+            if not self._is_asked():
                 return 0
         self._alone = -1  # none: 0 is in `ids`, for a free record
         if self._cut:
@@ -285,6 +279,20 @@ class Resend:
                 return 0
         s.past = None
         return 0
+
+    def _is_asked(self):
+        """Whether the broker has answered a PINGREQ, or nothing is left that waits for that."""
+        s = self.session
+        self.skip()
+        if s.at == self._mark:
+            return True
+        if self._asked == 1 and s.asked:
+            self._asked = 2
+        if self._asked < 2:
+            # What comes in before PINGREQ has left does not answer it: then another one goes.
+            self._asked = 1
+            s.connection.ping()
+        return not s.asked
 
     def goes(self, at: int, cut: bool) -> "bool | None":
         """Whether the packet at `at` is to be sent; makes it ready. None: it has to wait, and so
