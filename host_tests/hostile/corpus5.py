@@ -177,6 +177,30 @@ CRAFTED: tuple[tuple[str, tuple[int, int, int], list[tuple]], ...] = (
         ],
     ),
     (
+        "what is set aside while CONNECT has not left",
+        (RX_130, 0, 0),
+        [
+            (cases.BLOCK, 31),
+            (cases.PUBLISH, 4),
+            (cases.FEED, b"\0\0"),
+            (cases.NEXT, AGAIN),
+            _accepted((Id.RETAIN_AVAILABLE, 0)),
+            (cases.SYNC, 0),
+        ],
+    ),
+    (
+        "what is set aside makes room before PINGRESP",
+        (RX_130, 0, 0),
+        [
+            (cases.PUBLISH, 5 | 5 << 5),
+            (cases.NEXT, AGAIN),
+            _accepted((Id.RETAIN_AVAILABLE, 0), present=1),
+            _publish(0, 5),
+            (cases.NEXT, 0),
+            (cases.SYNC, 0),
+        ],
+    ),
+    (
         "properties that are the same with another topic name",
         (RX_130, 0, 0),
         [

@@ -393,7 +393,7 @@ class Driver:
     def asking(self):
         """Whether the identifier of a request may not be out yet."""
         c = self.client
-        return c.queued and c.router and c.router.requests
+        return c.queued and c.connected and c.router and c.router.requests
 
     def pass_time(self, ms):
         """Time passes, in steps that are short against any deadline."""
@@ -423,7 +423,8 @@ class Driver:
         self.up = True
         if not how & cases.RAW:
             present = how & cases.PRESENT and not self.options.clean_session
-            self.piece(self.accepted(present))
+            give = self.piece if self.split else self.read  # byte by byte, or all of it
+            give(self.accepted(present))
 
     def dial(self):
         """Poll until CONNECT is out."""
@@ -509,9 +510,10 @@ class Driver:
     def restore(self):
         """Have the client subscribed to what it was at first, and to nothing else."""
         self.answer_all()
-        for filters in self.options.choices:
-            self.forget(filters)
-            self.answer_all()
+        for i in range(len(self.subscriptions)):
+            if self.subscriptions[i]:
+                self.forget(self.options.choices[i])
+                self.answer_all()
         self.subscriptions = [None] * len(self.handlers)
         for filters in self.options.filters:
             self.subscribe(cases.FILTERS.index(filters), 1)

@@ -17,6 +17,9 @@ MUTANTS_5 = {
     "0 is let pass": Mutant(
         "v5_walk", "return i not in _NOT_ZERO or not is_zero(buf, at, end)", "return True"
     ),
+    "0 with needless bytes is let pass": Mutant(
+        "v5_walk", "return number(buf, at, end) > 3", "return not is_zero(buf, at, end)"
+    ),
     "a property length of an acknowledgement may be short": Mutant(
         "v5_connection", "if at + (n >> 2) != end:", "if at + (n >> 2) > end:"
     ),
@@ -59,6 +62,12 @@ MUTANTS_5 = {
     "messages that the broker does not take go again": Mutant(
         "v5_resend", "            if reason:\n                set_aside(c, at, reason)\n", ""
     ),
+    "what is set aside while CONNECT has not left goes all the same": Mutant(
+        "resend", "if not (s.open and s.blocked):", "if not s.blocked:"
+    ),
+    "what is set aside waits for PINGRESP": Mutant(
+        "resend", "        if s.at == self._mark:\n            return True\n", ""
+    ),
     "an alias outlives its connection": Mutant(
         "v5_connection", "        if aliases and c.past:\n", "        if False:\n"
     ),
@@ -95,6 +104,9 @@ MUTANTS_5 = {
         "v5_connection",
         'if flags and (code or flags > 1 or c.options["clean_session"]):',
         "if flags and code:",
+    ),
+    "where a packet was cut is remembered when it has left": Mutant(
+        "resend", "        self.passed()\n        if self.sent < 0:", "        if self.sent < 0:"
     ),
     "a message in the place of the one before waits for itself": Mutant(
         "resend", "self._alone in s.ids:", "(self._alone > 0 and 0 in s.offs):"

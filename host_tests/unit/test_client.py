@@ -278,6 +278,31 @@ def test_two_at_qos_0_alone_are_continued_where_they_were_cut(room: int, bench: 
     assert bench.client.pending == 0
 
 
+@pytest.mark.parametrize("behind", range(4))  # bytes of PUBACK that leave behind it
+@pytest.mark.parametrize("cut", range(1, 6))
+def test_a_message_at_qos_0_that_was_cut_and_then_left_does_not_go_again(
+    cut: int, behind: int, clock: Clock
+) -> None:
+    bench = Bench(clock, clean_session=False, on_message=Inbox()).online()
+    client = bench.client
+    client.publish(b"t", b"1")
+    bench.stream.room = cut
+    client.poll()
+    bench.outage()
+    client.publish(b"t", b"2")
+    bench.greet()
+    bench.stream.room = 1
+    bench.feed(peer.connack(present=True))
+    bench.feed(peer.publish(b"t", b"", 1, 5))  # PUBACK leaves before the second message
+    bench.stream.room = 5 + behind
+    client.poll()
+    bench.outage()
+    bench.online(present=True)
+    client.poll()
+    assert [p.payload for p in bench.published()] == [b"2"]
+    assert client.pending == 0
+
+
 def test_flush_writes_and_does_not_read(bench: Bench) -> None:
     reads = bench.stream.reads
     bench.client.publish(b"t", b"now")

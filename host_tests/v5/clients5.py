@@ -6,8 +6,9 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
+from unittest import mock
 
-from fake_link import Bench, Clock
+from fake_link import Bench, Clock, FakeStream
 
 import build5
 import peer
@@ -120,6 +121,23 @@ class Bench5(Bench):
         self.greet()
         self.feed(build5.connack(0, int(present), properties(more)))
         return self
+
+    def greet_in_part(self, room: int) -> None:
+        """Has the client connect by a network that takes so many bytes of its CONNECT."""
+        connect = self.link.stream
+
+        def narrow() -> FakeStream | None:
+            made = connect()
+            if made:
+                made.room = room
+            return made
+
+        with mock.patch.object(self.link, "stream", narrow):
+            self.client.start()
+            while self.client.state != "greeting":
+                self.client.poll()
+                self.clock.now += 100
+        self._read = 0
 
     def packets(self) -> list[Packet]:
         """The packets written since the last call, each of which a client may send."""

@@ -78,10 +78,11 @@ class Reader:
 
     def take(self, size: int, what: str) -> bytes:
         """The next `size` bytes."""
-        if size > self.left:
+        at = self._at
+        if at + size > len(self._body):
             raise Broken(f"{what}: runs past the end")
-        self._at += size
-        return self._body[self._at - size : self._at]
+        self._at = at + size
+        return self._body[at : at + size]
 
     def number(self, size: int, what: str) -> int:
         """A big-endian integer of `size` bytes."""

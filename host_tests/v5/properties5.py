@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from enum import IntEnum
 from typing import Any, NamedTuple
 
@@ -75,6 +75,7 @@ class Properties(tuple[Property, ...]):
 
 
 NONE = Properties()
+_BY_NUMBER = {each.value: each for each in Id}
 
 BYTE, TWO, FOUR, INTEGER, TEXT, DATA, PAIR = range(7)
 _SIZES = {BYTE: 1, TWO: 2, FOUR: 4}
@@ -142,20 +143,21 @@ def read(reader: Reader, packet: str, sender: str) -> Properties:
     found: list[Property] = []
     while inner.left:
         number = inner.integer(what)
-        if number not in Id.__members__.values():
+        identifier = _BY_NUMBER.get(number)
+        if identifier is None:
             raise Broken(f"{packet}: no property has the identifier {number:#x}")
-        identifier = Id(number)
         kind, carriers = TABLE[identifier]
         if packet not in carriers:
             raise Broken(f"{packet}: cannot carry {identifier.name} (section 2.2.2.2)")
         rule = _FORBIDDEN.get((sender, packet, identifier))
         if rule:
             raise Broken(f"{packet}: no {sender} sends {identifier.name} {rule}", PROTOCOL_ERROR)
-        value = _value(inner, kind, f"{packet}: {identifier.name}")
+        name = f"{packet}: {identifier.name}"
+        value = _value(inner, kind, name)
         # Brokers pass these on, and a client bears them.
         borne = sender == SERVER and identifier in (Id.PAYLOAD_FORMAT, Id.RESPONSE_TOPIC)
         if not borne:
-            _check(packet, identifier, kind, value)
+            _check(packet, identifier, kind, value, name)
         if any(each.id == identifier for each in found) and not _repeats(identifier, packet):
             raise Broken(f"{packet}: {identifier.name} twice", PROTOCOL_ERROR)
         found.append(Property(identifier, value))
@@ -165,13 +167,12 @@ def read(reader: Reader, packet: str, sender: str) -> Properties:
 def _value(reader: Reader, kind: int, what: str) -> Any:
     if kind in _SIZES:
         return reader.number(_SIZES[kind], what)
-    take: Callable[[str], Any] = {
-        INTEGER: lambda what: reader.integer(what, reader.tolerant),
-        TEXT: reader.text,
-        DATA: reader.data,
-        PAIR: lambda what: (reader.text(what), reader.text(what)),
-    }[kind]
-    return take(what)
+    if kind == INTEGER:
+        return reader.integer(what, reader.tolerant)
+    if kind == DATA:
+        return reader.data(what)
+    text = reader.text(what)
+    return (text, reader.text(what)) if kind == PAIR else text
 
 
 def _repeats(identifier: Id, packet: str) -> bool:
@@ -181,8 +182,7 @@ def _repeats(identifier: Id, packet: str) -> bool:
     )
 
 
-def _check(packet: str, identifier: Id, kind: int, value: Any) -> None:
-    what = f"{packet}: {identifier.name}"
+def _check(packet: str, identifier: Id, kind: int, value: Any, what: str) -> None:
     if kind == BYTE and value > 1:
         raise Broken(f"{what} must be 0 or 1, not {value}", PROTOCOL_ERROR)
     if identifier in _NOT_0 and not value:
@@ -197,7 +197,8 @@ def encoded(properties: Iterable[tuple[int, Any]]) -> bytes:
     out = b""
     for identifier, value in properties:
         out += encoded_integer(identifier)
-        kind = TABLE[Id(identifier)][0] if identifier in Id.__members__.values() else None
+        known = _BY_NUMBER.get(identifier)
+        kind = TABLE[known][0] if known is not None else None
         if kind is None:
             out += value
         elif kind in _SIZES:

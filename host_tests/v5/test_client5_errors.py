@@ -83,6 +83,16 @@ def test_the_broker_hears_which_rule_it_broke(clock: Clock, data: str, code: int
     assert error.code == 0
 
 
+@pytest.mark.parametrize("zero", ["00", "80 00", "80 80 00", "80 80 80 00"])
+def test_a_subscription_identifier_of_0_with_needless_bytes(zero: str, clock: Clock) -> None:
+    bench = Bench5(clock, on_message=print).accepted()
+    block = b"\x0b" + bytes.fromhex(zero)
+    body = b"\0\1t" + bytes((len(block),)) + block
+    bench.feed(bytes((0x30, len(body))) + body)
+    assert bench.farewell()[0] == 0x82
+    assert bench.client.stats.received == 0
+
+
 def test_what_comes_before_connack(clock: Clock) -> None:
     for packet in (build5.publish(b"t", b"x"), build5.ack("PUBACK", 7), build5.PINGRESP):
         bench = Bench5(clock, on_message=print)

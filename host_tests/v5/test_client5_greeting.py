@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from fake_link import Clock, FakeStream, fake_clock
+from fake_link import Clock, fake_clock
 
 import build5
 import peer
@@ -38,23 +38,9 @@ def test_success_of_authenticating_again_in_its_short_form(clock: Clock, code: i
     assert bench.names() == []
 
 
-def test_auth_does_not_cut_the_connect_that_it_cannot_answer(
-    clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_auth_does_not_cut_the_connect_that_it_cannot_answer(clock: Clock) -> None:
     bench = _authenticating(clock)
-    stream = bench.link.stream
-
-    def narrow() -> FakeStream | None:
-        made = stream()
-        if made:
-            made.room = 10
-        return made
-
-    monkeypatch.setattr(bench.link, "stream", narrow)
-    bench.client.start()
-    while bench.client.state != "greeting":
-        bench.client.poll()
-        clock.now += 100
+    bench.greet_in_part(10)
     bench.feed(build5.ending("AUTH", 0x18, AUTH))
     assert bench.client.error.kind == "protocol"
     assert bench.client.error.detail == "packet 0xf0: AUTH before CONNECT has left"

@@ -250,6 +250,48 @@ def test_what_was_accepted_before_it_was_known_is_reported(
     assert client.stats.dropped == 1
 
 
+@pytest.mark.parametrize("room", [0, 1, 5])
+def test_what_is_set_aside_while_connect_is_half_out_is_not_sent(room: int, clock: Clock) -> None:
+    reports = Reports()
+    bench = Bench5(clock, on_dropped=reports, clean_session=False)
+    bench.client.publish(b"t", b"bad", 0, True)
+    bench.client.publish(b"t", b"good")
+    bench.greet_in_part(room)
+    bench.feed(build5.connack(0, 0, properties([(Id.RETAIN_AVAILABLE, 0)])))
+    bench.stream.room = None
+    bench.client.poll()
+    assert [p.payload for p in bench.packets()[1:]] == [b"good"]
+    assert reports.topics == [b"t"]
+    assert bench.client.pending == 0
+
+
+@pytest.mark.parametrize("by_hand", [False, True])
+@pytest.mark.parametrize("before", [[], [0], [1], [1, 0], [0, 1, 0]])
+def test_what_is_set_aside_makes_room_before_pingresp(
+    before: list[int], by_hand: bool, clock: Clock
+) -> None:
+    reports = Reports()
+    bench = Bench5(clock, on_dropped=reports, clean_session=False, tx_size=100).accepted()
+    pids = [bench.client.publish(b"t", b"before", qos) for qos in before]
+    bad = bench.client.publish(b"bad", b"x", 1, True)
+    for _ in before:
+        bench.client.publish(b"t", b"after", 0)
+    bench.drain()
+    bench.feed(*(build5.ack("PUBACK", pid) for pid in pids if pid))
+    bench.lose()
+    bench.accepted((Id.RETAIN_AVAILABLE, int(by_hand)), present=True)
+    if by_hand:
+        assert bench.client.asked
+        assert bench.client.drop(bad)
+    assert bench.client.pending == 0
+    assert reports.seen[0][:2] == (bad, b"bad")
+    # As large as the ring.
+    assert bench.client.publish(b"t", bytes(94)) == 0
+    bench.drain()
+    assert bench.packets()[-1].payload == bytes(94)
+    assert bench.client.pending == 0
+
+
 @pytest.mark.parametrize(("limit", "message", "reason"), LIMITS)
 def test_a_message_in_pieces_that_was_accepted_before_is_reported(
     broker: Broker5, limit: tuple, message: dict, reason: str

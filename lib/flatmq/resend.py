@@ -62,7 +62,7 @@ def set_aside(s: Session, at: int, reason: str) -> None:
     while s.buf[first] > 127:
         first += 1
     n = s.buf[first + 1] << 8 | s.buf[first + 2]
-    if not s.blocked:  # else the bytes may have been offered to the network already
+    if not (s.open and s.blocked):  # else the bytes may have been offered to the network already
         s.buf[at] = _VOID
     s.past.extend()
     s.stats.dropped += 1
@@ -95,6 +95,8 @@ def recount(s: Session) -> None:
     if s.large and s.large.waits:
         s.pending += 1
     at = s.at
+    if s.past:
+        s.past.passed()
     sent = s.past.sent if s.past else at + s.part if s.part else -1
     while at != s.end:
         stop = stop_of(s.buf, at)
@@ -174,6 +176,7 @@ class Resend:
                     doomed = alone
         else:
             self.outage()
+        self.passed()
         if self.sent < 0:
             self.sent = written
         self._mark = s.end
@@ -195,14 +198,29 @@ class Resend:
         self._strikes = 0
         self._asked = 0
 
-    def skip(self) -> None:
-        """Move the cursor past what does not go again, to make room while offline."""
+    def passed(self) -> None:
+        """Forget where an earlier connection cut a packet if that has left by now."""
         s = self.session
-        while s.at != self._mark and s.at not in s.offs and s.buf[s.at] == _VOID:
-            if self.sent == s.at:
+        if self._cut and (s.at == s.end or not s.at < self.sent < stop_of(s.buf, s.at)):
+            self._cut = False
+            self.sent = -1
+
+    def skip(self) -> None:
+        """Move the cursor past what does not go again, to make room."""
+        s = self.session
+        while s.at != self._mark and s.at not in s.offs:
+            first = s.buf[s.at]
+            # Online, a packet that the network has not taken may be half out: see `set_aside`.
+            if first > 0x3F or (s.open and s.blocked and first != _VOID):
+                break
+            if self._cut or self.sent == s.at:
+                self._cut = False
                 self.sent = -1
             stop = stop_of(s.buf, s.at)
-            if s.at < self.sent < stop:
+            cut = s.at < self.sent < stop
+            if not first & 6 and (cut or self.sent < 0):
+                break
+            if cut:
                 self.sent = -1
             s.at = 0 if stop == s.top else stop
 
@@ -236,13 +254,7 @@ class Resend:
             router = getattr(s, "router", None)
             if router and router.past and router.past.holds():
                 return 0
-            if self._asked == 1 and s.asked:
-                self._asked = 2
-            if self._asked < 2:
-                # What comes in before PINGREQ has left does not answer it: then another one goes.
-                self._asked = 1
-                s.connection.ping()
-            if s.asked:
+            if not self._is_asked():
                 return 0
         self._alone = -1  # none: 0 is in `ids`, for a free record
         if self._cut:
@@ -267,6 +279,20 @@ class Resend:
                 return 0
         s.past = None
         return 0
+
+    def _is_asked(self):
+        """Whether the broker has answered a PINGREQ, or nothing is left that waits for that."""
+        s = self.session
+        self.skip()
+        if s.at == self._mark:
+            return True
+        if self._asked == 1 and s.asked:
+            self._asked = 2
+        if self._asked < 2:
+            # What comes in before PINGREQ has left does not answer it: then another one goes.
+            self._asked = 1
+            s.connection.ping()
+        return not s.asked
 
     def goes(self, at: int, cut: bool) -> "bool | None":
         """Whether the packet at `at` is to be sent; makes it ready. None: it has to wait, and so

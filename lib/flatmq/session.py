@@ -238,7 +238,7 @@ class Session(Shown):
         n += 2 if n < 128 else 3 if n < 16384 else 4 if n < 2097152 else 5
         if n > self.size:
             raise ValueError(f"packet must be at most tx_size, {self.size} bytes, not {n}")
-        if self.past and not self.open:
+        if self.past:
             self.past.skip()
         # Free what lies before both the cursor and the oldest record.
         at = self.at

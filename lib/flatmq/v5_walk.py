@@ -29,9 +29,9 @@ _USER = const(0x26)  # User Property
 _FORMAT = const(0x01)  # Payload Format Indicator
 _ALIAS = const(0x23)  # Topic Alias
 _SUBSCRIPTION = const(0x0B)  # Subscription Identifier
-# Of these, 0 is not allowed: Subscription Identifier, Receive Maximum, Topic Alias and Maximum
-# Packet Size.
-_NOT_ZERO = b"\x0b\x21\x23\x27"
+# Of these, 0 is not allowed: Receive Maximum, Topic Alias and Maximum Packet Size; nor of the one
+# variable byte integer, Subscription Identifier.
+_NOT_ZERO = b"\x21\x23\x27"
 
 
 def number(buf: "bytes | bytearray", at: int, end: int) -> int:
@@ -81,6 +81,8 @@ def is_value(buf: "bytes | bytearray", at: int, end: int, i: int) -> bool:
     if kind == _PAIR:
         kind = at + 2 + (buf[at] << 8 | buf[at + 1])
         return is_utf8(buf, at + 2, kind) and is_utf8(buf, kind + 2, end)
+    if kind == _VARIABLE:
+        return number(buf, at, end) > 3  # 0 may have needless bytes
     return i not in _NOT_ZERO or not is_zero(buf, at, end)
 
 
