@@ -54,7 +54,7 @@ help:
 	@echo "make soak    a million messages each way over a link that breaks; LINK=tls, websocket; writes docs/results.md"
 	@echo "make faults  every fault there is a scenario for; writes docs/results.md"
 	@echo "make fuzz    hostile bytes, guided by coverage, for FUZZ_SECONDS=60"
-	@echo "make fuzz-long  PACKETS=10000000 hostile packets by chance; LINK=tls, websocket; VERSION=5; writes docs/results.md"
+	@echo "make fuzz-long  PACKETS=10000000 hostile packets by chance; MINUTES=60 at most; LINK=tls, websocket; VERSION=5; writes docs/results.md"
 	@echo "make fuzz-packs  DOCUMENTS=1000000 hostile messages through the pipeline's jobs; writes docs/results.md"
 	@echo "make powercut  the spool's power cut at every write; writes docs/results.md"
 	@echo "make tools   the flatmq command, with all that it needs for boards, in $(BIN)"
@@ -101,7 +101,7 @@ fuzz: $(VENV)/fuzz.stamp
 # LINK=tls also breaks STREAMS streams of TLS, between clients and a real broker.
 fuzz-long: $(VENV)/test.stamp $(if $(filter tls,$(LINK)),mosquitto)
 	@PYTHONPATH=lib:tools:host_tests/v5 $(BIN)/python host_tests/hostile/chance.py --link $(LINK) \
-	  --version $(VERSION) --packets $(PACKETS) --device $$(($(PACKETS) / $(SHARE))) --results docs/results.md
+	  --version $(VERSION) --packets $(PACKETS) $(if $(MINUTES),--minutes $(MINUTES)) --device $$(($(PACKETS) / $(SHARE))) --results docs/results.md
 	@$(if $(filter tls,$(LINK)),$(BIN)/python host_tests/tls/broken_streams.py \
 	  --streams $(STREAMS) --clients 3 --results docs/results.md)
 

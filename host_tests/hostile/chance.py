@@ -1,14 +1,15 @@
 """Feed the client hostile packets by chance, and have the oracle judge what it does.
 
 `chance.py --packets N` goes on until N packets that were changed have been fed, in several
-processes with a seed each, and then has MicroPython run a share of them: with the same outcome,
-and with the heap as it was. With `--link websocket` they come in the frames of a WebSocket, with
-`--link tls` in the records of TLS.
+processes with a seed each, or until `--minutes` are over. Then it has MicroPython run a share of
+them: with the same outcome, and with the heap as it was. With `--link websocket` they come in the
+frames of a WebSocket, with `--link tls` in the records of TLS.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import multiprocessing
 import queue
 import random
@@ -31,7 +32,8 @@ from flatmq_tools import bytecode, interpreter, results
 
 HERE = Path(__file__).parent
 HEAP = "2m"  # of MicroPython; the harness takes most of it
-SEGMENTS = 12  # of a case, at the most: in a long one the two ordinary sessions weigh less
+# Of a case, at the most: in a long one the two ordinary sessions weigh less.
+SEGMENTS, SEGMENTS_5 = 12, 24
 BATCH = 200  # cases that MicroPython is given at a time
 EVERY = 0.5  # s between two reports of a process
 
@@ -84,15 +86,16 @@ class Finding(Exception):
     """A case that went wrong, told for people."""
 
 
-def made(seed: int, version: int = 4) -> Iterator[grammar.Case]:
+def made(seed: int, version: int = 4, segments: int = 0) -> Iterator[grammar.Case]:
     """Cases without end; the same ones for the same seed."""
     chance = random.Random(seed)
+    segments = segments or (SEGMENTS if version < 5 else SEGMENTS_5)
 
     def pick(n: int) -> int:
         return int(chance.random() * n)
 
     while True:
-        yield grammar.case(pick, SEGMENTS, version)
+        yield grammar.case(pick, segments, version)
 
 
 def judge(case: grammar.Case, link: str = "tcp") -> Counts:
@@ -116,8 +119,11 @@ def judge(case: grammar.Case, link: str = "tcp") -> Counts:
     )
 
 
-def work(seed: int, packets: int, link: str, version: int, reports: multiprocessing.Queue) -> None:
-    """Judge cases with so many changed packets; what was found goes to `reports`."""
+def work(
+    seed: int, packets: int, link: str, version: int, until: float, reports: multiprocessing.Queue
+) -> None:
+    """Judge cases with so many changed packets, as long as the clock is before `until`; what was
+    found goes to `reports`."""
     counts: Counts = Counter()
     left = packets
     told = time.monotonic()
@@ -127,26 +133,35 @@ def work(seed: int, packets: int, link: str, version: int, reports: multiprocess
         except Finding as e:
             reports.put(str(e))
             return
-        if left - counts["changed"] <= 0 or time.monotonic() - told > EVERY:
+        now = time.monotonic()
+        if left - counts["changed"] <= 0 or now - told > EVERY or now > until:
             left -= counts["changed"]
-            reports.put((counts, left <= 0))
+            is_done = left <= 0 or now > until
+            reports.put((counts, is_done))
             counts = Counter()
-            told = time.monotonic()
-            if left <= 0:
+            told = now
+            if is_done:
                 return
 
 
 def on_desk(
-    seeds: list[int], packets: int, link: str, shown: Progress, version: int = 4
+    seeds: list[int],
+    packets: int,
+    link: str,
+    shown: Progress,
+    version: int = 4,
+    seconds: float = math.inf,
 ) -> Counts:
-    """Judge so many changed packets, with a process for each seed."""
+    """Judge so many changed packets, with a process for each seed; as many as there is time for
+    if that is over before."""
     if link == "tls":
         certificate_files.folder()  # before there are processes, each of which would make one
     reports: multiprocessing.Queue = multiprocessing.Queue()
     share = -(-packets // len(seeds))
+    until = time.monotonic() + seconds
     workers = [
         multiprocessing.Process(
-            target=work, args=(seed, share, link, version, reports), daemon=True
+            target=work, args=(seed, share, link, version, until, reports), daemon=True
         )
         for seed in seeds
     ]
@@ -231,8 +246,10 @@ def section(
     seconds: float,
     link: str = "tcp",
     version: int = 4,
+    minutes: float | None = None,
 ) -> str:
-    """Return the figures of a run in which nothing was found, as Markdown."""
+    """Return the figures of a run in which nothing was found, as Markdown. `minutes`: after which
+    it was ended, if it was."""
     ended = [(f"connections that ended: {kind[7:]}", n)
              for kind, n in sorted(desk.items()) if kind.startswith("ended: ")]  # fmt: skip
     rows = [
@@ -249,6 +266,10 @@ def section(
     named = ", ".join(map(str, seeds))
     command = "make fuzz-long" + ("" if link == "tcp" else f" LINK={link}")
     command += " VERSION=5" if version == 5 else ""
+    early = ""
+    if minutes is not None:
+        command += f" MINUTES={minutes:g}"
+        early = f"On CPython it was ended after {minutes:g} minutes, with the packets below.\n"
     return f"""\
 ## Hostile bytes by chance{TITLES[link] if version < 5 else ", MQTT 5"}
 
@@ -256,7 +277,7 @@ def section(
 It ends at the first finding, and then fails and writes nothing. This one came to its end: no
 exception but the client's own, no hang, no message or byte written that the oracle refuses, no
 two outcomes on the two interpreters, and nothing held afterwards that was not held before.
-
+{early}
 Streams of right packets for whatever the client waits for are spoilt in one to five places: bits,
 flags, lengths, topic names, identifiers, packets lost, doubled, cut, mixed and in another order.
 Between them the application publishes, subscribes and raises in its handlers, and the network is
@@ -277,6 +298,9 @@ def main() -> int:
     parser.add_argument(
         "--version", type=int, choices=(4, 5), default=4, help="of MQTT; 4 is 3.1.1 and 3.1"
     )
+    parser.add_argument(
+        "--minutes", type=float, help="end on CPython after so many, with fewer packets"
+    )
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--results", type=Path, help="the file that the figures go to")
@@ -292,7 +316,8 @@ def main() -> int:
     )  # fmt: skip
     try:
         with Progress(*columns, console=console) as shown:
-            desk = on_desk(seeds, options.packets, options.link, shown, options.version)
+            limit = math.inf if options.minutes is None else options.minutes * 60
+            desk = on_desk(seeds, options.packets, options.link, shown, options.version, limit)
             device = on_device(seeds[-1] + 1, options.device, options.link, shown, options.version)
     except Finding as e:
         console.print(str(e), markup=False, highlight=False, soft_wrap=True)
@@ -300,7 +325,9 @@ def main() -> int:
         console.print(f"the same again: {again}", markup=False, soft_wrap=True)
         return 1
     seconds = time.monotonic() - began
-    text = section(seeds, desk, device, seconds, options.link, options.version)
+    is_cut = options.minutes is not None and desk["changed"] < options.packets
+    minutes = options.minutes if is_cut else None
+    text = section(seeds, desk, device, seconds, options.link, options.version, minutes)
     console.print(text, markup=False, highlight=False, soft_wrap=True)
     if options.results:
         name = SECTIONS[options.link] if options.version < 5 else "fuzz-v5"

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +20,7 @@ from properties5 import Id
 
 FILE = corpus.HERE / "corpus5.txt"
 BY_CHANCE = 1500
+SEGMENTS = 12  # of these
 LONGEST = 1300  # bytes of a case by chance
 _CLIENT = Path(corpus.search.drive.flatmq.client.__file__).parent
 FILES = frozenset(
@@ -252,7 +254,8 @@ def candidates() -> Iterator[tuple[str, bytes]]:
         )
     for name, (first, second, third), steps in CRAFTED:
         yield f"crafted: {name}", cases.encode(first, second, steps, third)
-    by_chance = [case.data for case, _ in zip(chance.made(1, 5), range(BY_CHANCE), strict=False)]
+    made = itertools.islice(chance.made(1, 5, SEGMENTS), BY_CHANCE)
+    by_chance = [case.data for case in made]
     for i, data in enumerate(sorted((data for data in by_chance if len(data) < LONGEST), key=len)):
         yield f"by chance {i}", data
 

@@ -146,10 +146,12 @@ class Oracle5(oracle.Oracle):
         }
 
     def __call__(self, event: tuple) -> None:
-        if self.drops and event[0] != drive5.DROPPED and not self.found:
-            self.log.append(event)
+        if self.found:
+            raise self.found
+        self.log.append(event)
+        if self.drops and event[0] != drive5.DROPPED:
             self.wrong(f"not reported: {self.drops}")
-        super().__call__(event)
+        self._handlers[event[0]](*event[1:])
 
     # Connections
 
