@@ -1,0 +1,56 @@
+"""What a message says: packs of records, as the measurements job makes of SenML."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ...senml import PackError
+
+__all__ = ["Pack", "PackError", "Record", "bounded", "readable"]
+
+# The years 1 to 9999, which a timestamp of Python and of SQL holds, in microseconds since 1970.
+_FIRST, _END = -62_135_596_800_000_000, 253_402_300_800_000_000
+
+
+class Record(NamedTuple):
+    """One value of one quantity; exactly one of `value`, `text` and `flag` is not None, or
+    `total` is not None."""
+
+    quantity: str
+    unit: str
+    time: int | None
+    """Microseconds since 1970, UTC."""
+    value: float | None
+    text: str | None = None
+    flag: bool | None = None
+    total: float | None = None
+
+
+class Pack(NamedTuple):
+    """What a message says of one device."""
+
+    device: str
+    boot: int | None
+    seq: int | None
+    time: int | None
+    """Microseconds since 1970, UTC; the time of arrival if the message has no time."""
+    told: bool
+    """Whether the message has a time of its own."""
+    records: list[Record]
+
+
+def bounded(what: str, micros: int) -> int:
+    """A time in microseconds since 1970. PackError if it is outside the years 1 to 9999."""
+    if not _FIRST <= micros < _END:
+        raise PackError(f"{what}: not within the years 1 to 9999")
+    return micros
+
+
+def readable(what: str, text: str) -> str:
+    """A text that UTF-8 can hold. PackError for one with half of a surrogate pair."""
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise PackError(f"{what} = {ascii(text)[:60]}: not a text of Unicode") from None
+    return text
