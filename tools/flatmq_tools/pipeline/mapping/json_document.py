@@ -7,12 +7,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from math import isfinite
 from typing import Any
 
-from .pack import Pack, PackError, Record, readable
+from .pack import Pack, PackError, Record, Room, named
 from .paths import ABSENT, Path, PathPattern, at
 from .rule import Bound, record
 from .times import TimeField, microseconds
 
 _MAX = (1 << 63) - 1
+_DEEP = 64  # keys of a path
 
 
 def read(bound: Bound, payload: bytes, received: int | None) -> list[Pack] | None:
@@ -33,19 +34,22 @@ def read(bound: Bound, payload: bytes, received: int | None) -> list[Pack] | Non
         boot, seq = _number("boot", document, rule.boot), _number("seq", document, rule.seq)
         if boot is None or seq is None:
             boot = seq = None
-    records = []
+    records: list[Record] = []
+    room = Room(payload)
     for path, value in leaves(document, rule.arrays):
         place = bound.place(path) if path else bound.whole
-        if place is not None:
-            # Most values are numbers whose column says no more than a name and a unit.
-            if type(value) is float and place.plain and isfinite(value):
-                records.append(Record(place.name, place.quantity.unit, time, value))
-                continue
-            made = record(place, value, time, rule, rule.text_numbers)
-            if made is not None:
-                records.append(made)
+        if place is None:
+            continue
+        room.take(place.name)
+        # Most values are numbers whose column says no more than a name and a unit.
+        if type(value) is float and place.plain and isfinite(value):
+            records.append(Record(place.name, place.quantity.unit, time, value))
+            continue
+        made = record(place, value, time, rule, rule.text_numbers)
+        if made is not None:
+            records.append(made)
     device = bound.device if rule.device_from is None else _device(rule.device_from, document)
-    return [Pack(device or "", boot, seq, time, own is not None, records)]
+    return [Pack(device, boot, seq, time, own is not None, records)]
 
 
 def _refuse(word: str) -> None:
@@ -83,7 +87,7 @@ def _device(path: Path, document: Any) -> str:
         value = str(value) if abs(value) <= _MAX else ABSENT
     if not isinstance(value, str) or not value:
         raise PackError(f"no device: {'/'.join(path)} is not a text")
-    return readable("device", value)
+    return named("device", value)
 
 
 def leaves(
@@ -108,6 +112,8 @@ def _nested(
         for key, value in items:
             if isinstance(value, (dict, list)):
                 below = (*path, key)
+                if len(below) > _DEEP:
+                    raise PackError(f"nested more than {_DEEP} levels deep")
                 stack.append((below, _items(below, value, arrays)))
                 break
             yield (*path, key), value
@@ -123,10 +129,10 @@ def _items(
     name = next((name for pattern, name in arrays if pattern.match(path)), None)
     if name is None:
         return ((str(index), element) for index, element in enumerate(value))
-    return ((_named(element, name, index), element) for index, element in enumerate(value))
+    return ((_called(element, name, index), element) for index, element in enumerate(value))
 
 
-def _named(element: Any, name: Path, index: int) -> str:
+def _called(element: Any, name: Path, index: int) -> str:
     """What an element calls itself, its index if it does not."""
     found = at(element, name)
     named = isinstance(found, (str, int)) and not isinstance(found, bool) and found != ""

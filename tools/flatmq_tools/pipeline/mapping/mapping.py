@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from . import json_document, plain, sparkplug
-from .pack import Pack, PackError, readable
+from .pack import LONGEST, Pack, PackError, readable
 from .rule import Bound, Places, Rule
 
 SenML = Callable[[str, bytes, int | None], list[Pack]]
@@ -41,14 +41,19 @@ class Mapping:
     def __reduce__(self) -> tuple[Any, ...]:
         return Mapping, (self.rules, self._senml)
 
+    def _bounds(self, topic: str) -> tuple[Bound, ...]:
+        """As `_binding`; names of a usual length are remembered."""
+        return self._bound(topic) if len(topic) <= LONGEST else self._binding(topic)
+
     def _binding(self, topic: str) -> tuple[Bound, ...]:
         """The rules that are for a topic name, up to the first that takes all of its messages."""
         found = []
+        short = len(topic) <= LONGEST
         for rule, places in zip(self.rules, self._places, strict=True):
             for pattern in rule.topics:
                 levels = pattern.match(topic)
                 if levels is not None:
-                    found.append(Bound(rule, levels, places))
+                    found.append(Bound(rule, levels, places if short else _no_places))
                     break
             if found and found[-1].rule is rule and not rule.when:
                 break
@@ -71,7 +76,7 @@ class Mapping:
 
     def is_senml(self, topic: str) -> bool:
         """Whether the rule for this topic name has the format senml."""
-        bound = self._bound(topic)
+        bound = self._bounds(topic)
         return bool(bound) and bound[0].rule.format == "senml"
 
     def read(self, topic: str, payload: bytes, received: int | None) -> list[Pack] | None:
@@ -87,7 +92,7 @@ class Mapping:
         rule = None
         try:
             readable("topic", topic)
-            for bound in self._bound(topic):
+            for bound in self._bounds(topic):
                 rule = bound.rule
                 packs = self._read(bound, topic, payload, received)
                 if packs is not None:

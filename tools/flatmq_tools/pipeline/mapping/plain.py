@@ -18,7 +18,7 @@ def read(bound: Bound, payload: bytes, received: int | None) -> list[Pack]:
     place = bound.whole
     made = None if place is None else record(place, text, received, bound.rule, True)
     records = [] if made is None else [made]
-    return [Pack(bound.device or "", None, None, received, False, records)]
+    return [Pack(bound.device, None, None, received, False, records)]
 
 
 def read_any(bound: Bound, payload: bytes, received: int | None) -> list[Pack] | None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from .pack import PackError, Record, readable
+from .pack import LONGEST, PackError, Record, named, readable
 from .paths import Path, PathPattern
 from .times import TimeField
 from .topics import TopicPattern
@@ -93,9 +93,14 @@ class Bound:
         self, rule: Rule, levels: Mapping[str, str], places: Callable[[str], Places]
     ) -> None:
         self.rule = rule
-        self.device = None if rule.device is None else rule.device.filled(levels)
+        self._device = "" if rule.device is None else rule.device.filled(levels)
         self._quantity = rule.quantity.filled({**levels, "path": PATH})
         self._places = places(self._quantity)
+
+    @cached_property
+    def device(self) -> str:
+        """The device that the topic names; empty if the document does. PackError."""
+        return named("device", self._device)
 
     def place(self, path: Path) -> Place | None:
         """The name and the column for values at a path; None if they are ignored. PackError."""
@@ -104,7 +109,9 @@ class Bound:
         except KeyError:
             if len(self._places) >= _PLACES:
                 self._places.clear()
-            found = self._places[path] = self._placed(path, self._quantity)
+            found = self._placed(path, self._quantity)
+            if sum(map(len, path)) <= LONGEST:
+                self._places[path] = found
             return found
 
     @cached_property
@@ -131,7 +138,7 @@ class Bound:
         if quantity and (PATH in quantity or found.name is None):
             own = quantity.replace(PATH, own).strip("/")
         plain = found.scale == 1.0 and found.offset == 0.0
-        return Place(readable("quantity", own), found, plain)
+        return Place(named("quantity", own), found, plain)
 
 
 def record(place: Place, raw: Any, time: int | None, rule: Rule, numbers: bool) -> Record | None:

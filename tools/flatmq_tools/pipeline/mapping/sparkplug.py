@@ -8,7 +8,7 @@ from typing import Any
 
 from google.protobuf.message import DecodeError
 
-from .pack import Pack, PackError, Record, bounded, readable
+from .pack import Pack, PackError, Record, Room, bounded
 from .rule import Bound, Place, record
 from .sparkplug_schema import payload_class
 
@@ -35,7 +35,8 @@ def read(
     parsed = _parsed(payload)
     own = parsed.HasField("timestamp")
     sent = _milliseconds(parsed.timestamp) if own else received
-    newest, records = sent, []
+    records: list[Record] = []
+    room = Room(payload)
     for metric in parsed.metrics:
         name, kind = _identity(metric, names)
         own = own or metric.HasField("timestamp")
@@ -43,9 +44,10 @@ def read(
         place = bound.place(tuple(name.split("/")))
         made = None if place is None else _record(place, metric, kind, at, bound)
         if made is not None:
+            room.take(made.quantity)
             records.append(made)
-            newest = at if newest is None or at is None else max(newest, at)
-    return [Pack(bound.device or "", None, None, newest, own, records)]
+    newest = max((r.time for r in records if r.time is not None), default=sent)
+    return [Pack(bound.device, None, None, newest, own, records)]
 
 
 def birth(payload: bytes) -> dict[int, Metric]:
@@ -70,13 +72,10 @@ def _parsed(payload: bytes) -> Any:
 def _identity(metric: Any, names: Names | None) -> Metric:
     kind = metric.datatype if metric.HasField("datatype") else None
     if metric.HasField("name"):
-        try:
-            name = metric.name
-        except UnicodeDecodeError as error:
-            raise PackError("a metric's name is not UTF-8") from error
+        name = _text("the name of a metric", metric.name)
         if not name:
             raise PackError("a metric has an empty name")
-        return readable("name", name), kind
+        return name, kind
     if not metric.HasField("alias"):
         raise PackError("a metric has neither name nor alias")
     known = None if names is None else names(metric.alias)
@@ -95,10 +94,9 @@ def _record(
     name = place.name
     if which is None:
         raise PackError(f"{name}: a metric without a value")
-    try:
-        raw = getattr(metric, which)
-    except UnicodeDecodeError as error:
-        raise PackError(f"{name}: not a text in UTF-8") from error
+    raw = getattr(metric, which)
+    if which == "string_value":
+        raw = _text(name, raw)
     return record(place, _value(name, kind or 0, which, raw), at, bound.rule, False)
 
 
@@ -117,21 +115,30 @@ def _value(name: str, kind: int, which: str, raw: Any) -> Any:
 
 
 def _whole(name: str, kind: int, which: str, raw: int) -> int | str:
-    width = _WIDTH[which]
     if kind in _UINT and raw >> _UINT[kind] == 0:
         return raw
     if kind in _INT:
         bits = _INT[kind]
         if raw >> bits == 0:  # in as many bits as its type has
             return raw - (raw >> (bits - 1) << bits)
-        if raw >= (1 << width) - (1 << (bits - 1)):  # in as many bits as its field has
-            return raw - (1 << width)
+        if raw >= (1 << _WIDTH[which]) - (1 << (bits - 1)):  # in as many bits as its field has
+            return raw - (1 << _WIDTH[which])
     if kind == _DATE_TIME:
         micros = _milliseconds(raw)
         return (_EPOCH + datetime.timedelta(microseconds=micros)).isoformat()
-    if kind == 0 and raw >> (width - 1) == 0:  # the same with a sign and without one
-        return raw
+    if kind == 0:
+        # The type is not in the message: read a number that is the same in all types.
+        if all(raw >> (bits - 1) != 1 for bits in _INT.values()):
+            return raw
+        raise PackError(f"{name} = {raw}: may be negative, and no data type is known")
     raise PackError(f"{name} = {raw}: does not fit the data type {kind}")
+
+
+def _text(what: str, raw: bytes) -> str:
+    try:
+        return raw.decode()
+    except UnicodeDecodeError as error:
+        raise PackError(f"{what}: not a text in UTF-8") from error
 
 
 def _milliseconds(value: int) -> int:

@@ -19,7 +19,7 @@ _PAYLOAD = (
     ("body", 5, _FIELD.TYPE_BYTES),
 )
 _METRIC = (
-    ("name", 1, _FIELD.TYPE_STRING),
+    ("name", 1, _FIELD.TYPE_BYTES),
     ("alias", 2, _FIELD.TYPE_UINT64),
     ("timestamp", 3, _FIELD.TYPE_UINT64),
     ("datatype", 4, _FIELD.TYPE_UINT32),
@@ -33,7 +33,7 @@ _VALUE = (
     ("float_value", 12, _FIELD.TYPE_FLOAT),
     ("double_value", 13, _FIELD.TYPE_DOUBLE),
     ("boolean_value", 14, _FIELD.TYPE_BOOL),
-    ("string_value", 15, _FIELD.TYPE_STRING),
+    ("string_value", 15, _FIELD.TYPE_BYTES),
     ("bytes_value", 16, _FIELD.TYPE_BYTES),
     ("dataset_value", 17, _FIELD.TYPE_BYTES),
     ("template_value", 18, _FIELD.TYPE_BYTES),
