@@ -22,6 +22,7 @@ else:
     import tomli as tomllib
 
 SHIPPED = File(__file__).with_name("shipped")
+_GENERAL = ("json", "plain")  # shipped mappings for the topics of any maker
 _TOP = ("about", "base", "defaults", "name", "rule")
 _PLAIN = ("device", "quantity", "select", "ignore", "strip", "values", "words")
 _ANY = (*_PLAIN, "text_numbers", "time", "arrays")
@@ -30,7 +31,7 @@ _KEYS = {
     "any": _ANY,
     "plain": _PLAIN,
     "sparkplug": _PLAIN,
-    "senml": (),
+    "senml": ("device",),
     "nothing": (),
 }
 """The keys that a rule of each format may have, beside `name`, `topic` and `format`."""
@@ -50,6 +51,11 @@ def shipped() -> dict[str, str]:
     for file in sorted(SHIPPED.glob("*.toml")):
         found[file.stem] = str(tomllib.loads(file.read_text(encoding="utf-8"))["about"])
     return found
+
+
+def with_base() -> list[str]:
+    """The shipped mappings whose topics have a beginning of their own."""
+    return [name for name in shipped() if name not in _GENERAL]
 
 
 def load(
@@ -140,7 +146,7 @@ def _rule(
     topics = _topics(table, base)
     levels = set.intersection(*(set(topic.names) for topic in topics))
     title = f"{title}: {table.text('name', str(number))}"
-    if not _KEYS[form]:
+    if form == "nothing" or (form == "senml" and not {"device"} & (levels | {*table.data})):
         return Rule(title, topics, form)
     device, device_from = _device(table, levels, form)
     default = "{quantity}" if "quantity" in levels else None if form == "plain" else PATH

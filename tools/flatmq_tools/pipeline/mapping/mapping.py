@@ -10,8 +10,9 @@ from . import json_document, plain, sparkplug
 from .pack import LONGEST, Pack, PackError, readable
 from .rule import Bound, Places, Rule
 
-SenML = Callable[[str, bytes, int | None], list[Pack]]
-"""Reads a SenML pack: topic name, payload, and when it was received."""
+SenML = Callable[[str, bytes, int | None, str | None], list[Pack]]
+"""Reads a SenML pack: topic name, payload, when it was received, and the device that a rule takes
+from the topic name."""
 _TOPICS = 1 << 14  # topic names whose rules are remembered,
 _NAMES = 1 << 12  # and names of quantities of a rule
 
@@ -34,12 +35,12 @@ class Mapping:
 
     def __init__(self, rules: Sequence[Rule], senml: SenML | None = None) -> None:
         self.rules = tuple(rules)
-        self._senml = senml
+        self._read_senml = senml
         self._bound = lru_cache(_TOPICS)(self._binding)
         self._places = [lru_cache(_NAMES)(_no_places) for _ in self.rules]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Mapping, (self.rules, self._senml)
+        return Mapping, (self.rules, self._read_senml)
 
     def _bounds(self, topic: str) -> tuple[Bound, ...]:
         """As `_binding`; names of a usual length are remembered."""
@@ -74,10 +75,10 @@ class Mapping:
             if not any(_covers(other.split("/"), one.split("/")) for other in each if other != one)
         ]  # fmt: skip
 
-    def is_senml(self, topic: str) -> bool:
-        """Whether the rule for this topic name has the format senml."""
+    def senml(self, topic: str) -> Bound | None:
+        """The rule for this topic name if its format is senml; None for others. PackError."""
         bound = self._bounds(topic)
-        return bool(bound) and bound[0].rule.format == "senml"
+        return bound[0] if bound and bound[0].rule.format == "senml" else None
 
     def read(self, topic: str, payload: bytes, received: int | None) -> list[Pack] | None:
         """What a message says, with `received` in microseconds since 1970; None if no rule is
@@ -116,9 +117,9 @@ class Mapping:
             case "sparkplug":
                 return sparkplug.read(bound, payload, received)
             case "senml":
-                if self._senml is None:
+                if self._read_senml is None:
                     raise PackError("this mapping was made without a reader of SenML")
-                return self._senml(topic, payload, received)
+                return self._read_senml(topic, payload, received, bound.device or None)
         return []
 
 

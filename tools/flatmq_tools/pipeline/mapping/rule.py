@@ -99,8 +99,8 @@ class Bound:
 
     @cached_property
     def device(self) -> str:
-        """The device that the topic names; empty if the document does. PackError."""
-        return named("device", self._device)
+        """The device that the topic names; empty if only the payload does. PackError."""
+        return named("device", self._device) if self.rule.device is not None else ""
 
     def place(self, path: Path) -> Place | None:
         """The name and the column for values at a path; None if they are ignored. PackError."""
