@@ -26,7 +26,7 @@ _GENERAL = ("json", "plain")  # shipped mappings for the topics of any maker
 _TOP = ("about", "base", "defaults", "name", "rule")
 _PLAIN = ("device", "quantity", "select", "ignore", "strip", "values", "words")
 _ANY = (*_PLAIN, "text_numbers", "time", "arrays")
-_KEYS = {
+KEYS = {
     "json": (*_ANY, "device_from", "boot", "seq", "when"),
     "any": _ANY,
     "plain": _PLAIN,
@@ -36,7 +36,7 @@ _KEYS = {
 }
 """The keys that a rule of each format may have, beside `name`, `topic` and `format`."""
 _ALWAYS = ("name", "topic", "format")
-_DEFAULTS = tuple(key for key in ("format", *_KEYS["json"]) if key != "when")
+_DEFAULTS = tuple(key for key in ("format", *KEYS["json"]) if key != "when")
 _MERGED_TABLES, _MERGED_LISTS = ("values", "words"), ("ignore",)
 
 
@@ -139,10 +139,10 @@ def _rule(
     table = _Table(where, {**given})
     form = _Table(where, {**defaults.data, **given}).one_of("format", FORMATS)
     for key, value in given.items():
-        if key in _KEYS["json"] and key not in _KEYS[form]:
+        if key in KEYS["json"] and key not in KEYS[form]:
             raise table.error(key, f"is not for the format {form}", value)
-    table.known((*_ALWAYS, *_KEYS["json"]))
-    _merge(table, defaults, _KEYS[form])
+    table.known((*_ALWAYS, *KEYS["json"]))
+    _merge(table, defaults, KEYS[form])
     topics = _topics(table, base)
     levels = set.intersection(*(set(topic.names) for topic in topics))
     title = f"{title}: {table.text('name', str(number))}"
