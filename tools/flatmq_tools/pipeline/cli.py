@@ -5,8 +5,9 @@ from __future__ import annotations
 import importlib.util
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -134,6 +135,25 @@ _IDENTITY = click.option(
 )
 
 
+def _is_given(option: str) -> bool:
+    """Whether the user gave an option, rather than its default."""
+    source = click.get_current_context().get_parameter_source(option)
+    return source is not click.core.ParameterSource.DEFAULT
+
+
+def _mapping(default: str) -> Callable[[Any], Any]:
+    """--mapping, as `mapping`."""
+    return click.option(
+        "--mapping",
+        multiple=True,
+        metavar="FILE",
+        help="A mapping file, which says how the messages of other fleets are read, or the name "
+        "of a shipped mapping: see `flatmq pipeline map --list`. NAME=BASE puts the topic BASE in "
+        f"front of its topics. Repeatable; the first rule that matches is used.  [default: "
+        f"{default}]",
+    )
+
+
 @pipeline.command()
 @click.argument("out", type=click.Path(file_okay=False, path_type=Path))
 @click.option(
@@ -177,6 +197,7 @@ _IDENTITY = click.option(
     help="Seconds between two snapshots of the health tables.",
 )
 @_IDENTITY
+@_mapping("SenML on dev/+/telemetry")
 @click.option("--seconds", type=click.FloatRange(0.0), help="End after that; else with Ctrl-C.")
 @common_options.master('As for spark-submit; "" under spark-submit itself.', "SPARK_MASTER")
 @common_options.pairs("--conf", "conf", "Configuration of Spark; repeatable.")
@@ -193,6 +214,7 @@ def run(
     trigger: float,
     health_every: float,
     identity: str,
+    mapping: tuple[str, ...],
     seconds: float | None,
     master: str,
     conf: dict[str, str],
@@ -205,8 +227,16 @@ def run(
 
     from . import run as command
     from .java import JavaError
+    from .mapping.files import MappingError, load
     from .options import of_trust, with_defaults
 
+    if mapping:
+        try:  # before Spark is started, which takes seconds
+            found = load(mapping, () if _is_given("filters") else filters)
+        except MappingError as error:
+            raise click.ClickException(str(error)) from error
+        if not _is_given("filters"):
+            filters = tuple(found.filters)
     source = with_defaults(
         options,
         {"brokerUrl": broker, "filters": json.dumps(filters), **of_trust(trust)},
@@ -217,13 +247,40 @@ def run(
         raise click.UsageError("--clean is for what --landed names")
     plan = command.Plan(
         out, source, landed, clean, jobs or command.JOBS, delta, trigger, health_every,
-        identity=identity,
+        identity=identity, mapping=mapping,
     )  # fmt: skip
     end(
         lambda: command.main(plan, master=master or None, conf=conf, seconds=seconds),
         command.RunError,
         JavaError,
     )
+
+
+@pipeline.command("map")
+@click.option("--list", "listed", is_flag=True, help="List the shipped mappings.")
+@click.option(
+    "--show", metavar="NAME", help="Print a shipped mapping: the beginning of one of your own."
+)
+@click.option(
+    "--try",
+    "tried",
+    nargs=2,
+    metavar="TOPIC PAYLOAD",
+    help="Show what becomes of a message. PAYLOAD is a text, @FILE, or hex:0A1B...",
+)
+@_mapping("all shipped mappings with a base topic of their own")
+def map_(
+    listed: bool, show: str | None, tried: tuple[str, str] | None, mapping: tuple[str, ...]
+) -> None:
+    """Show how mapping files read messages, without a broker and without Spark.
+
+    With --mapping alone, the files are checked.
+    """
+    from .mapping import command
+
+    if not (listed or show or tried or mapping):
+        raise click.UsageError("one of --list, --show, --try and --mapping is needed")
+    end(lambda: command.main(listed, show, tried, mapping), command.MappingError)
 
 
 @pipeline.command()
@@ -300,15 +357,19 @@ def _local(_: click.Context, __: click.Parameter, given: str) -> Path:
     help="The folder that `flatmq pipeline run` writes to.",
 )
 @_IDENTITY
+@_mapping("SenML on dev/+/telemetry")
 @common_options.master("As for spark-submit.")
-def report(out: Path, tables: Path, identity: str, master: str) -> None:
+def report(out: Path, tables: Path, identity: str, mapping: tuple[str, ...], master: str) -> None:
     """Write OUT/report.html, with pictures of what the fleet sent, and print its numbers.
 
     The pictures are in the page, and beside it as PNG. OUT may be a file that ends in .html.
     """
     from .report import command
 
-    end(lambda: command.main(out, tables, master, identity=identity), *command.ERRORS)
+    end(
+        lambda: command.main(out, tables, master, identity=identity, mapping=mapping),
+        *command.ERRORS,
+    )
 
 
 @pipeline.command()

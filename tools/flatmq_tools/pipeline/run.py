@@ -91,6 +91,8 @@ class Plan:
     that; one is made at the end in any case."""
     identity: str = "topic"
     """What names the device of a pack: see `measurements.packs`."""
+    mapping: Sequence[str] = ()
+    """Mapping files and shipped mappings, in their order: see `measurements.mapped`."""
 
 
 class Run:
@@ -104,6 +106,7 @@ class Run:
             )
         self._spark = spark
         self._plan = plan
+        self._mapping = measurements.mapped(plan.mapping, plan.identity)
         self._seen: dict[str, int] = {}  # the last batch of each query that was noted
         self._due = time.monotonic() + plan.health_every
         self.rows = 0
@@ -132,7 +135,9 @@ class Run:
 
     def _measurements(self) -> StreamingQuery:
         frame = self._follow("raw", _MESSAGE)
-        packs = measurements.once(measurements.packs(frame, identity=self._plan.identity))
+        packs = measurements.once(
+            measurements.packs(frame, identity=self._plan.identity, mapping=self._mapping)
+        )
         return self._start(
             "measurements",
             packs,
@@ -227,7 +232,7 @@ class Run:
         if "health" not in self._plan.jobs or not any(folder.glob("batch=*")):
             return
         frame = self._spark.read.parquet(str(folder))
-        with health.Health(frame, identity=self._plan.identity) as known:
+        with health.Health(frame, identity=self._plan.identity, mapping=self._mapping) as known:
             for name, table in (
                 ("health", known.boots),
                 ("devices", known.devices),

@@ -15,6 +15,7 @@ from pyspark import StorageLevel
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
+from ..mapping.mapping import Mapping
 from .columns import STATUS, TELEMETRY, matched, messages
 from .measurements import packs as parsed
 
@@ -42,14 +43,15 @@ class Health:
     silent_after  s without a pack after which a board is silent; 3 of its usual intervals (the
                   median), if not given, or of the fleet's for a board that was heard only once
     packs         what `measurements.packs` makes of the messages, if that is there already
-    identity      as for `measurements.packs`
+    identity, mapping
+                  as for `measurements.packs`
     """
 
     def __init__(
         self, frame: DataFrame, telemetry: Sequence[str] = TELEMETRY,
         status: Sequence[str] = STATUS, now: datetime.datetime | None = None,
         silent_after: float | None = None, packs: DataFrame | None = None,
-        identity: str = "topic",
+        identity: str = "topic", mapping: Mapping | None = None,
     ) -> None:  # fmt: skip
         if frame.isStreaming:
             raise HealthError(
@@ -60,7 +62,9 @@ class Health:
         self._now = F.broadcast(self._messages.agg(newest.alias("now")))
         self._after = silent_after
         self._status = self._newest_status(status)
-        self.packs = self._marked(parsed(frame, telemetry, identity) if packs is None else packs)
+        if packs is None:
+            packs = parsed(frame, telemetry, identity, mapping)
+        self.packs = self._marked(packs)
         """One row a pack that came: device, boot, seq, timestamp, offset, delay (ms; null where
         the pack has no time of its own), and copy, reordered."""
         self._kept: dict[str, DataFrame] | None = None

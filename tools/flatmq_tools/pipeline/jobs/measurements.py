@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -12,6 +12,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.functions import arrow_udf
 
 from ... import senml, senml_cbor
+from ..mapping import files
+from ..mapping.mapping import Mapping
+from ..mapping.pack import Pack, Record
 from .columns import MESSAGE, TELEMETRY, matched, messages
 
 # What a message says: a pack for each device in it, or the reason why it is none.
@@ -68,7 +71,7 @@ _TAIL = re.compile(r"\][ \t\r\n]*")
 
 def measurements(
     frame: DataFrame, filters: Sequence[str] = TELEMETRY, within: str = _WITHIN,
-    identity: str = "topic",
+    identity: str = "topic", mapping: Mapping | None = None,
 ) -> DataFrame:  # fmt: skip
     """One row a value of messages, of a batch or a stream; no reading twice (see `once`).
 
@@ -76,19 +79,21 @@ def measurements(
     without the device), unit, time (resolved; that of arrival where the pack has none), value,
     text (of vs, and of vd in base64url), flag, total (the sum field), topic, received.
     """
-    return values(once(packs(frame, filters, identity), within))
+    return values(once(packs(frame, filters, identity, mapping), within))
 
 
 def dead_letters(
-    frame: DataFrame, filters: Sequence[str] = TELEMETRY, identity: str = "topic"
-) -> DataFrame:
+    frame: DataFrame, filters: Sequence[str] = TELEMETRY, identity: str = "topic",
+    mapping: Mapping | None = None,
+) -> DataFrame:  # fmt: skip
     """The messages that are no SenML pack, whole, and a column `reason`."""
-    return dead(packs(frame, filters, identity))
+    return dead(packs(frame, filters, identity, mapping))
 
 
 def packs(
-    frame: DataFrame, filters: Sequence[str] = TELEMETRY, identity: str = "topic"
-) -> DataFrame:
+    frame: DataFrame, filters: Sequence[str] = TELEMETRY, identity: str = "topic",
+    mapping: Mapping | None = None,
+) -> DataFrame:  # fmt: skip
     """Parse the messages whose topic name matches one of `filters`, once for `values` and `dead`:
     keep the result with `persist` if a batch needs both.
 
@@ -99,14 +104,18 @@ def packs(
 
     identity  "topic": on a topic dev/NAME/... the device is NAME, and a pack that names another
               device gets a reason. "payload": the pack alone names its devices
+    mapping   says instead of `filters` which messages are read, and how; see `mapped`
     """
     if identity not in IDENTITIES:
         raise ValueError(f"identity must be {' or '.join(IDENTITIES)}, not {identity!r}")
     # Of three columns alone: the others need not go through Python.
     # Its kind is known by the types of its arguments; PySpark's own types do not know that.
-    parse = arrow_udf(SAID[identity], _PARSED)  # type: ignore[call-overload]
+    function = SAID[identity] if mapping is None else _said_by(mapping, identity)
+    parse = arrow_udf(function, _PARSED)  # type: ignore[call-overload]
     said = F.explode(parse("topic", "payload", F.unix_micros("timestamp")))
-    rows = messages(frame).where(matched(F.col("topic"), filters)).withColumn("said", said)
+    topic = F.col("topic")
+    ours = matched(topic, filters) if mapping is None else topic.rlike(mapping.expression)
+    rows = messages(frame).where(ours).withColumn("said", said)
     # A topic name that is not UTF-8 would be an error of whoever reads the tables.
     rows = rows.withColumn("topic", F.make_valid_utf8("topic"))
     reading = F.concat_ws("/", "said.boot", "said.seq", "said.device")
@@ -180,6 +189,41 @@ SAID = {"topic": _said, "payload": _said_by_payload}
 """By identity: from arrays of topic names, payloads and times of arrival to one of packs."""
 
 
+def _said_by(mapping: Mapping, identity: str) -> Callable[..., pa.Array]:
+    """As `_said`, with a mapping."""
+
+    def said(topics: pa.Array, payloads: pa.Array, received: pa.Array) -> pa.Array:
+        return _parsed(topics, payloads, received, identity == "topic", mapping)
+
+    return said
+
+
+def mapped(
+    names: Sequence[str], identity: str = "topic", filters: Sequence[str] = TELEMETRY
+) -> Mapping | None:
+    """The mapping of mapping files and shipped mappings, in their order; None if there is none.
+    What no rule of theirs is for is SenML if its topic name matches `filters`. MappingError."""
+    if not names:
+        return None
+    return files.load(names, filters, _read if identity == "topic" else _read_by_payload)
+
+
+def _read(topic: str, payload: bytes, received: int | None, device: str | None) -> list[Pack]:
+    """What a SenML pack says; `device` is the one that a rule takes from the topic name, if it
+    does. PackError."""
+    columns = _Columns(True)
+    columns.take(topic.encode(), payload, received, device)
+    return columns.listed()
+
+
+def _read_by_payload(
+    topic: str, payload: bytes, received: int | None, _: str | None
+) -> list[Pack]:
+    columns = _Columns(False)
+    columns.take(topic.encode(), payload, received)
+    return columns.listed()
+
+
 def both_ways(
     topic: bytes, payload: bytes, received: int | None, bound: bool = True
 ) -> tuple[list[Any], list[Any]]:
@@ -193,8 +237,11 @@ def both_ways(
     return found[0], found[1]
 
 
-def _parsed(topics: pa.Array, payloads: pa.Array, received: pa.Array, bound: bool) -> pa.Array:
-    columns = _Columns(bound)
+def _parsed(
+    topics: pa.Array, payloads: pa.Array, received: pa.Array, bound: bool,
+    mapping: Mapping | None = None,
+) -> pa.Array:  # fmt: skip
+    columns = _Columns(bound, mapping=mapping)
     # As bytes: Spark hands on a topic name that is not UTF-8, and Arrow would raise.
     names = topics.cast(pa.binary()).to_pylist()
     triples = zip(names, payloads.to_pylist(), received.to_pylist(), strict=True)
@@ -214,26 +261,59 @@ class _Columns:
 
     bound  True: a topic that names a device names it alone
     quick  False: read all packs by the rules of SenML, also those of boards
+    mapping
+           reads the messages that are not SenML
     """
 
-    def __init__(self, bound: bool, quick: bool = True) -> None:
+    def __init__(self, bound: bool, quick: bool = True, mapping: Mapping | None = None) -> None:
         self._bound = bound
         self._quick = quick
+        self._mapping = mapping
         self._topics: dict[bytes, tuple[str, str | None]] = {}
         self.packs: dict[str, list[Any]] = {f.name: [] for f in _PACK if f.name != "records"}
         self.records: dict[str, list[Any]] = {f.name: [] for f in _RECORD}
         self.messages = [0]  # where the packs of each end,
         self.ends = [0]  # and the records of each pack
 
-    def take(self, topic: bytes, payload: bytes, received: int | None) -> None:
-        """Take a message that was received at so many microseconds since 1970."""
+    def take(
+        self, topic: bytes, payload: bytes, received: int | None, named: str | None = None
+    ) -> None:
+        """Take a message that was received at so many microseconds since 1970. `named` is its
+        device if a rule of a mapping says so."""
         try:
             text, device = self._device_of(topic)
-            if not (self._quick and self._taken(payload, received, device)):
+            device = named or device
+            if self._mapping is not None:
+                self._map(self._mapping, text, payload, received, device)
+            elif not (self._quick and self._taken(payload, received, device)):
                 self._resolve(text, payload, received, device)
         except UnicodeDecodeError:
             self._pack(reason="topic: not UTF-8")
         self.messages.append(len(self.ends) - 1)
+
+    def _map(
+        self, mapping: Mapping, topic: str, payload: bytes, received: int | None,
+        device: str | None,
+    ) -> None:  # fmt: skip
+        """Take what a mapping makes of it: nothing, if it is not for the message."""
+        try:
+            rule = mapping.senml(topic)
+            if rule is not None and self._bound:
+                device = rule.device or device
+        except senml.PackError as error:
+            return self._pack(reason=_text(str(error)))
+        if rule is not None:
+            if not self._taken(payload, received, device):
+                self._resolve(topic, payload, received, device)
+            return None
+        reading = mapping.reading(topic, payload, received)
+        if reading.reason is not None:
+            self._pack(reason=reading.reason)
+        for pack in reading.packs:
+            for name, values in zip(Record._fields, zip(*pack.records, strict=True), strict=False):
+                self.records[name] += values
+            self._pack(**{name: getattr(pack, name) for name in self.packs if name != "reason"})
+        return None
 
     def _device_of(self, topic: bytes) -> tuple[str, str | None]:
         """The topic name, and the device that the topic names; None if it names none, or if what
@@ -320,6 +400,19 @@ class _Columns:
         for name, column in self.packs.items():
             column.append(fields.get(name))
         self.ends.append(len(self.records["quantity"]))
+
+    def listed(self) -> list[Pack]:
+        """All that was taken, outside of Arrow. PackError if any of it is no pack."""
+        found = []
+        for reason in self.packs["reason"]:
+            if reason is not None:
+                raise senml.PackError(reason)
+        rows = zip(*(self.records[name] for name in Record._fields), strict=True)
+        records = [Record(*row) for row in rows]
+        names = [name for name in Pack._fields if name != "records"]
+        for n, pack in enumerate(zip(*(self.packs[name] for name in names), strict=True)):
+            found.append(Pack._make((*pack, records[self.ends[n] : self.ends[n + 1]])))
+        return found
 
     def array(self) -> pa.Array:
         """All that was taken."""

@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from rich.console import Console
 
 from ..java import JavaError
+from ..jobs import measurements
+from ..mapping.files import MappingError
 from ..session import session
 from . import figures as asked
 from . import page, pictures, terminal
 from .figures import Figures, ReportError
 
-ERRORS = (ReportError, JavaError)
+ERRORS = (ReportError, JavaError, MappingError)
 PAGE = "report.html"
 
 
 def main(
     out: Path, tables: Path, master: str | None, conf: Mapping[str, str] | None = None,
-    identity: str = "topic",
+    identity: str = "topic", mapping: Sequence[str] = (),
 ) -> int:  # fmt: skip
     """Writes OUT/report.html and OUT/*.png, or OUT and its pictures beside where OUT is a .html.
     ReportError where there is nothing to report of."""
     console = Console()
+    found = measurements.mapped(mapping, identity)
     with console.status("starting Spark ...") as status:
         # Before Spark is started, which takes seconds.
         if not (tables / asked.RAW).is_dir():
@@ -31,7 +34,7 @@ def main(
         spark = session(master, "flatmq pipeline report", **(conf or {}))
         try:
             status.update("asking the tables ...")
-            figures = asked.of_tables(spark, tables, identity)
+            figures = asked.of_tables(spark, tables, identity, found)
         finally:
             spark.stop()
         status.update("drawing ...")

@@ -20,6 +20,7 @@ from .. import progress
 from ..jobs import measurements
 from ..jobs.columns import MESSAGE
 from ..jobs.health import Health
+from ..mapping.mapping import Mapping
 
 RAW = "raw"
 _BUCKETS = 120  # at most, over the time that a picture shows
@@ -167,12 +168,14 @@ class Figures:
         return (self.until - self.since).total_seconds()
 
 
-def of_tables(spark: SparkSession, folder: Path, identity: str = "topic") -> Figures:
+def of_tables(
+    spark: SparkSession, folder: Path, identity: str = "topic", mapping: Mapping | None = None
+) -> Figures:
     """What the tables in `folder` say: raw/ (Parquet, in whatever subfolders, or Delta), and
-    what `progress` keeps of the batches, if anything. `identity` as for `measurements.packs`.
-    ReportError."""
+    what `progress` keeps of the batches, if anything. `identity` and `mapping` as for
+    `measurements.packs`. ReportError."""
     raw = table(spark, folder / RAW)
-    figures = of_messages(raw, identity)
+    figures = of_messages(raw, identity, mapping)
     figures.batches = batches(progress.lines(folder), figures.since)
     if figures.batches and all(batch.spool is None for batch in figures.batches):
         _waited(figures, raw)
@@ -216,10 +219,12 @@ def _is_hidden(path: Path) -> bool:
     return any(part[0] in "._" for part in path.parts)
 
 
-def of_messages(frame: DataFrame, identity: str = "topic") -> Figures:
+def of_messages(
+    frame: DataFrame, identity: str = "topic", mapping: Mapping | None = None
+) -> Figures:
     """What messages say, those of a batch. ReportError if there are none."""
     # Parsed once, and kept on the disk: a driver has 1 GB of memory unless configured otherwise.
-    parsed = measurements.packs(frame, identity=identity).select(*_PACK)
+    parsed = measurements.packs(frame, identity=identity, mapping=mapping).select(*_PACK)
     packs = parsed.persist(StorageLevel.DISK_ONLY)
     try:
         with Health(frame, packs=packs) as health:

@@ -1,0 +1,86 @@
+"""docs/mappings.md keeps its word: its files load, its examples and its errors are as it says."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from conftest import ROOT
+from flatmq_tools.pipeline.mapping import files
+from flatmq_tools.pipeline.mapping.mapping import Mapping
+from flatmq_tools.pipeline.mapping.rule import FORMATS
+
+PAGE = (ROOT / "docs" / "mappings.md").read_text()
+FILES = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
+
+
+def read(number: int, topic: str, payload: bytes) -> list[tuple[str, str, str, object]]:
+    packs = Mapping(files.parse(FILES[number], "docs.toml")).read(topic, payload, 0)
+    return [
+        (p.device, r.quantity, r.unit, r.value if r.value is not None else r.flag)
+        for p in packs or [] for r in p.records
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", FILES, ids=range(len(FILES)))
+def test_each_mapping_loads(text: str) -> None:
+    assert files.parse(text, "docs.toml")
+
+
+def test_the_examples_say_what_becomes_of_messages() -> None:
+    document = b'{"at":1772366400,"temp":215,"wind":{"mean":3.2,"gust":7.0}}'
+    assert f"`{document.decode()}`" in PAGE
+    assert read(0, "weather/roof/state", document) == [
+        ("roof", "temperature", "Cel", 21.5), ("roof", "wind/mean", "m/s", 3.2),
+        ("roof", "wind/gust", "m/s", 7.0),
+    ]  # fmt: skip
+    assert read(1, "site/a/b/oil/level", b"3") == [("a-b", "oil/level", "", 3.0)]
+    assert read(1, "gateway/x", b'{"meta":{"serial":"7"},"v":1}') == [("7", "v", "", 1.0)]
+    pump = re.search(r'`({"alarm".*})`', PAGE)
+    assert pump
+    assert read(2, "plant/pumps/p1", pump[1].encode()) == [
+        ("p1", "alarm", "", True), ("p1", "sensors/in/bar", "Pa", 250_000.0),
+        ("p1", "sensors/out/bar", "Pa", 400_000.0),
+    ]  # fmt: skip
+
+
+def test_the_tables_are_complete() -> None:
+    listed = set(re.findall(r"^\| `([a-z0-9-]+)` \|", PAGE, re.MULTILINE))
+    assert set(files.shipped()) | set(FORMATS) <= listed
+    heads = "".join(re.findall(r"^- (`.*?):", PAGE, re.MULTILINE))
+    keys = set(re.findall(r"`(\w+)`", heads))
+    assert set(files.KEYS["json"]) <= keys
+
+
+def test_the_command_prints_what_the_page_says() -> None:
+    shown = re.search(r"\$ flatmq pipeline (map --try \S+) '([^']*)'\n(.*?)```", PAGE, re.DOTALL)
+    assert shown
+    run = "from flatmq_tools.cli import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", run, "pipeline", *shown[1].split(), shown[2]],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout == shown[3]
+
+
+def test_the_error_is_as_the_page_says(tmp_path: Path) -> None:
+    said = re.search(r"Error: pumps\.toml: (.*)", PAGE)
+    assert said
+    text = '[[rule]]\ntopic="{device}"\nformat="json"\n' * 2 + 'time = { path = "t", as = "sec" }'
+    with pytest.raises(files.MappingError) as error:
+        files.parse(text, "pumps.toml")
+    assert str(error.value) == f"pumps.toml: {said[1]}"
+
+
+def test_the_links_lead_somewhere() -> None:
+    for link in re.findall(r"\]\((?!https://)([^)]+)\)", PAGE):
+        file, _, anchor = link.partition("#")
+        text = (ROOT / "docs" / file).read_text()
+        heads = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+        assert not anchor or anchor in {
+            re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads
+        }, link

@@ -1,0 +1,259 @@
+"""Mapping files: what their keys do, and what is said of a mistake."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tomllib
+
+from flatmq_tools.pipeline.mapping import files
+from flatmq_tools.pipeline.mapping.files import MappingError
+from flatmq_tools.pipeline.mapping.mapping import Mapping
+from flatmq_tools.pipeline.mapping.pack import Pack, PackError
+
+NOON = 1_772_366_400_000_000  # 2026-03-01 12:00 UTC in us since 1970
+RECEIVED = NOON + 1_000_000
+
+
+def mapping(text: str) -> Mapping:
+    return Mapping(files.parse(text, "my.toml"))
+
+
+def rule(more: str = "", form: str = "json", topic: str = "t/{device}") -> Mapping:
+    return mapping(f'[[rule]]\ntopic = "{topic}"\nformat = "{form}"\n{more}\n')
+
+
+def pack(found: Mapping, document: Any, topic: str = "t/a") -> Pack:
+    (one,) = found.read(topic, json.dumps(document).encode(), RECEIVED) or []
+    return one
+
+
+def values(found: Mapping, document: Any, topic: str = "t/a") -> dict[str, object]:
+    return {
+        r.quantity: next(v for v in (r.value, r.text, r.flag) if v is not None)
+        for r in pack(found, document, topic).records
+    }
+
+
+def test_paths_choose_values() -> None:
+    document = {"a": 1, "b": {"c": 2, "d": {"e": 3}}, "f": [{"e": 4}, {"e": 5}]}
+    everything = {"a": 1, "b/c": 2, "b/d/e": 3, "f/0/e": 4, "f/1/e": 5}
+    assert values(rule(), document) == everything
+    for select, expected in {
+        "a": {"a"},
+        "b": {"b/c", "b/d/e"},
+        "b/*": {"b/c", "b/d/e"},
+        "*/d": {"b/d/e"},
+        "f/*/e": {"f/0/e", "f/1/e"},
+        "**/e": {"b/d/e", "f/0/e", "f/1/e"},
+        "b/**/e": {"b/d/e"},
+        "**": set(everything),
+        "e": set(),
+        "f/1": {"f/1/e"},
+    }.items():
+        assert set(values(rule(f'select = "{select}"'), document)) == expected, select
+        left = set(values(rule(f'ignore = ["{select}"]'), document))
+        assert left == set(everything) - expected, select
+
+
+def test_names_units_and_scales() -> None:
+    found = pack(
+        rule(
+            """
+            strip = "data"
+            values."data/t" = { name = "temperature", unit = "Cel", scale = 0.1, offset = -40 }
+            values."data/*_mv" = { unit = "V", scale = "1/1000" }
+            values."**" = "other"
+            """
+        ),
+        {"data": {"t": 615, "supply_mv": 3300, "x": True}, "y": 1},
+    )
+    assert [(r.quantity, r.unit, r.value, r.flag) for r in found.records] == [
+        ("temperature", "Cel", 21.5, None), ("supply_mv", "V", pytest.approx(3.3), None),
+        ("x", "", None, True), ("y", "other", 1.0, None),
+    ]  # fmt: skip
+
+
+def test_the_topic_and_the_document_name_devices_and_quantities() -> None:
+    topic = "{site}/{room}/{kind...}"
+    two = rule('device = "{site}:{room}"\nquantity = "{kind}/{path}"', topic=topic)
+    found = pack(two, {"v": 1}, "s/r/a/b")
+    assert (found.device, found.records[0].quantity) == ("s:r", "a/b/v")
+    own = rule('device_from = "id/serial"\nignore = "id"', topic="x/#")
+    assert pack(own, {"id": {"serial": 1234}, "v": 1}, "x").device == "1234"
+    for document in ({"v": 1}, {"id": {"serial": ""}}, {"id": {"serial": True}}, [1]):
+        with pytest.raises(PackError, match="no device: id/serial is not a text"):
+            own.read("x/y", json.dumps(document).encode(), 0)
+
+
+def test_elements_of_arrays_may_be_named_by_themselves() -> None:
+    found = rule('arrays = { sensors = "id/no" }\nignore = "**/id"')
+    document = {"sensors": [{"id": {"no": 7}, "t": 1}, {"t": 2}, {"id": {"no": "x"}, "t": 3}]}
+    assert values(found, document) == {"sensors/7/t": 1, "sensors/1/t": 2, "sensors/x/t": 3}
+
+
+def test_words() -> None:
+    found = rule("words = { open = true, closed = 0, on = 'on' }\ntext_numbers = true")
+    document = {
+        "a": "OPEN",
+        "b": "closed",
+        "c": "On",
+        "d": "off",
+        "e": "-2.5",
+        "f": "x",
+        "g": "1x",
+    }
+    assert values(found, document) == {
+        "a": True, "b": 0.0, "c": "on", "d": False, "e": -2.5, "f": "x", "g": "1x",
+    }  # fmt: skip
+    assert values(rule(), {"e": "2.5"}) == {"e": "2.5"}
+
+
+@pytest.mark.parametrize(
+    ("form", "value", "expected"),
+    [
+        ('"iso"', "2026-03-01T12:00:00Z", NOON),
+        ('"iso"', "2026-03-01 13:00:00.5+01:00", NOON + 500_000),
+        ('"iso", zone = "Europe/Berlin"', "2026-03-01T13:00:00", NOON),
+        ('"iso", zone = "Europe/Berlin"', "2026-07-01T14:00:00", 1_782_907_200_000_000),
+        ('"s"', 1_772_366_400, NOON),
+        ('"s"', 1_772_366_400.25, NOON + 250_000),
+        ('"s"', "1772366400", NOON),
+        ('"ms"', 1_772_366_400_000, NOON),
+        ('"us"', NOON, NOON),
+        ('["iso", "ms"]', 1_772_366_400_001, NOON + 1_000),
+        ('["iso", "ms"]', "2026-03-01T12:00:00Z", NOON),
+        ('"s"', None, None),
+    ],
+)
+def test_times(form: str, value: object, expected: int | None) -> None:
+    found = pack(
+        rule(f'time = {{ path = "at", as = {form} }}\nignore = "at"'), {"at": value, "v": 1}
+    )
+    time = RECEIVED if expected is None else expected
+    assert (found.time, found.told) == (time, expected is not None)
+    assert found.records[0].time == time
+    without = pack(rule(f'time = {{ path = "at", as = {form} }}'), {"v": 1})
+    assert (without.time, without.told) == (RECEIVED, False)
+
+
+@pytest.mark.parametrize(
+    ("form", "value", "reason"),
+    [
+        ('"iso"', "2026-03-01T12:00:00", "has no offset from UTC; set `zone` for it"),
+        ('"iso"', "2026-03-01", "not a date and time of ISO 8601"),
+        ('"iso"', 1_772_366_400, "not a time in iso"),
+        ('"iso"', "9999-12-31T23:59:59-23:00", "not within the years 1 to 9999"),
+        ('"ms"', "noon", "not a time in ms"),
+        ('"ms"', True, "not a time in ms"),
+        ('"ms"', {"a": 1}, "not a time in ms"),
+        ('"s"', 1e308, "not finite"),
+        ('"s"', 10**300, "not within the years 1 to 9999"),
+    ],
+)
+def test_a_time_that_cannot_be_read_is_a_dead_letter(form: str, value: Any, reason: str) -> None:
+    with pytest.raises(PackError, match=reason):
+        pack(rule(f'time = {{ path = "at", as = {form} }}'), {"at": value})
+
+
+def test_boot_and_seq() -> None:
+    found = rule('boot = "b"\nseq = "n/s"\nselect = "v"')
+    both = pack(found, {"b": 3.0, "n": {"s": 9}, "v": 1})
+    assert (both.boot, both.seq) == (3, 9)
+    one = pack(found, {"b": 3, "v": 1})
+    assert (one.boot, one.seq) == (None, None)
+    for wrong in (1.5, -1, True, "3", 1 << 63):
+        with pytest.raises(PackError, match=r"boot = .*: not a whole number from 0"):
+            pack(found, {"b": wrong, "n": {"s": 9}})
+
+
+def test_a_rule_for_some_documents() -> None:
+    found = mapping(
+        """
+        [[rule]]
+        name = "one"
+        topic = "t/{device}"
+        format = "json"
+        when = { kind = [1, "one"], "deep/x" = true }
+
+        [[rule]]
+        topic = "t/b"
+        format = "nothing"
+        """
+    )
+    for kind, x, taken in (
+        (1, True, True),
+        ("one", True, True),
+        (1, 1, False),
+        (True, True, False),
+    ):
+        document = {"kind": kind, "deep": {"x": x}}
+        read = found.read("t/a", json.dumps(document).encode(), 0)
+        assert (read is not None) == taken, document
+    assert found.read("t/b", b"{}", 0) == []
+
+
+def test_a_name_cannot_grow() -> None:
+    """A long key is not repeated for each of many values."""
+    with pytest.raises(PackError, match="longer than 1024 characters"):
+        pack(rule(), {"k" * 2000: 1})
+    with pytest.raises(PackError, match="together much longer than the payload"):
+        pack(rule(), {"k" * 1000: [1] * 5000})
+    with pytest.raises(PackError, match="nested more than 64 levels deep"):
+        rule().read("t/a", b'{"a":' * 100 + b"1" + b"}" * 100, 0)
+    with pytest.raises(PackError, match=r"device = .*longer than 1024"):
+        pack(rule(), {"a": 1}, "t/" + "d" * 2000)
+
+
+GOOD = '[[rule]]\ntopic = "t/{device}"\nformat = "json"\n'
+MISTAKES = tomllib.loads(Path(__file__).with_name("mapping_mistakes.toml").read_text())["mistake"]
+
+
+@pytest.mark.parametrize("mistake", MISTAKES, ids=range(len(MISTAKES)))
+def test_a_mistake_is_named_with_its_place(mistake: dict[str, str]) -> None:
+    with pytest.raises(MappingError) as raised:
+        files.parse(mistake["file"].replace("GOOD\n", GOOD), "my.toml")
+    assert mistake["error"] in str(raised.value)
+
+
+def test_a_mapping_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(
+        MappingError, match=r"must be a file or one of chirpstack, .*, not 'zigbee'"
+    ):
+        files.load(["zigbee"])
+    file = tmp_path / "b.toml"
+    file.write_bytes(b"\xff")
+    with pytest.raises(MappingError, match=r"b\.toml: .*utf-8"):
+        files.load([str(file)])
+
+
+def test_defaults_are_for_all_rules() -> None:
+    found = mapping(
+        """
+        [defaults]
+        format = "json"
+        ignore = "at"
+        words = { open = true }
+        time = { path = "at", as = "s" }
+        values = { t = "Cel", p = "hPa" }
+
+        [[rule]]
+        topic = "t/{device}"
+        ignore = "x"
+        values = { t = "K" }
+
+        [[rule]]
+        topic = "u/{device}"
+        format = "plain"
+        quantity = "t"
+        """
+    )
+    one = pack(found, {"at": 5, "t": 1, "p": 2, "x": 3, "door": "open"})
+    assert [(r.quantity, r.unit, r.time) for r in one.records] == [
+        ("t", "K", 5_000_000), ("p", "hPa", 5_000_000), ("door", "", 5_000_000),
+    ]  # fmt: skip
+    (plain,) = found.read("u/a", b"3", RECEIVED) or []
+    assert (plain.records[0].unit, plain.time) == ("Cel", RECEIVED)

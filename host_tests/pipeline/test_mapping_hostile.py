@@ -1,0 +1,190 @@
+"""Whatever arrives, a mapping makes packs of it, or says why not, and raises nothing else."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from flatmq_tools.pipeline.mapping import files
+from flatmq_tools.pipeline.mapping.mapping import Mapping
+from flatmq_tools.pipeline.mapping.sparkplug_schema import payload_class
+
+ROUNDS = 12_000  # documents, for each kind of them
+SCALARS = (
+    0, -1, 1.5, True, False, None, 10**30, 10**400, 1e308, -0.0, "", "on", "1e999", "12", "\ud83d",
+    "\x00", "\N{SNOWMAN}" * 50, "2026-03-01T12:00:00Z", "2026-03-01T12:00:00",
+    "0001-01-01T00:00+14:00", "9999-12-31T23:59:59.9-14:00", "F", "NotifyStatus", "hPa",
+)  # fmt: skip
+KEYS = (
+    "temperature", "last_seen", "Time", "TempUnit", "params", "ts", "events", "component",
+    "method", "object", "rxInfo", "gatewayId", "time", "id", "", "a/b", "**", "\ud83d", "k" * 1200,
+    "\x00", "0", "b", "s",
+)  # fmt: skip
+TOPICS = (
+    "zigbee2mqtt/x", "zigbee2mqtt/x/availability", "homeassistant/sensor/x/state",
+    "homeassistant/sensor/x/brightness", "tele/x/SENSOR", "tele/x/STATE", "stat/x/RESULT",
+    "tele/x/LWT", "shellies/x/relay/0/energy", "shellies/x/input_event/0",
+    "shelly/events/rpc", "shelly/status/switch:0", "application/1/device/2/event/up",
+    "spBv1.0/g/DBIRTH/n/d", "spBv1.0/g/NDATA/n", "own/x", "own/\ud83d",
+    "own/" + "y" * 3000, "\ud83d", "", "/", "own/\x00",
+)  # fmt: skip
+# A rule that uses every key.
+OWN = """
+[[rule]]
+topic = "own/{x}"
+format = "json"
+device_from = "id"
+quantity = "{x}/{path}"
+strip = "params"
+text_numbers = true
+time = { path = "time", as = ["iso", "ms"], zone = "Europe/Berlin" }
+boot = "b"
+seq = "s"
+arrays = { "**" = "id" }
+values = { "**" = { unit = "Cel", scale = 1e300, offset = -1 } }
+"""
+
+
+@pytest.fixture(scope="module")
+def mapping(tmp_path_factory: pytest.TempPathFactory) -> Mapping:
+    own = tmp_path_factory.mktemp("mapping") / "own.toml"
+    own.write_text(OWN)
+    names = [name for name in files.shipped() if name not in ("plain", "json")]
+    return files.load([str(own), *names, "plain", "json"])
+
+
+def document(random: random.Random, depth: int = 0) -> Any:
+    kind = random.random()
+    if depth > 4 or kind < 0.45:
+        return random.choice(SCALARS)
+    size = random.choice((0, 1, 2, 3, 8))
+    if kind < 0.85:
+        return {random.choice(KEYS): document(random, depth + 1) for _ in range(size)}
+    return [document(random, depth + 1) for _ in range(size)]
+
+
+def written(random: random.Random) -> bytes:
+    """A JSON document, now and then damaged."""
+    made = document(random) if random.random() < 0.5 else {
+        key: document(random, 3) for key in random.sample(KEYS, 8)
+    }  # fmt: skip
+    text = json.dumps(made, ensure_ascii=random.random() < 0.8)
+    found = bytearray(text.encode("utf-8", "surrogatepass"))
+    if random.random() < 0.3 and found:
+        for _ in range(random.randint(1, 4)):
+            found[random.randrange(len(found))] = random.choice(b'{}[]",:\\u0dnE9\xff\x00 ')
+    return bytes(found)
+
+
+def protobuf(random: random.Random) -> bytes:
+    """A Sparkplug payload, now and then damaged."""
+    made = payload_class()()
+    if random.random() < 0.7:
+        made.timestamp = random.choice((0, 1_772_366_400_000, (1 << 64) - 1))
+    for _ in range(random.randint(0, 4)):
+        metric = made.metrics.add()
+        if random.random() < 0.8:
+            metric.name = random.choice((b"", b"x", b"a/b", b"\xff", b"n" * 1500))
+        if random.random() < 0.3:
+            metric.alias = random.getrandbits(64)
+        if random.random() < 0.6:
+            metric.datatype = random.randint(0, 40)
+        if random.random() < 0.3:
+            metric.timestamp = random.getrandbits(random.choice((10, 41, 64)))
+        metric.is_null = random.random() < 0.1
+        match random.randint(0, 7):
+            case 0:
+                metric.int_value = random.getrandbits(32)
+            case 1:
+                metric.long_value = random.getrandbits(64)
+            case 2:
+                metric.float_value = random.choice((1.5, float("nan"), float("inf")))
+            case 3:
+                metric.double_value = random.choice((1.5, 1e308, float("-inf")))
+            case 4:
+                metric.boolean_value = True
+            case 5:
+                metric.string_value = random.choice((b"", b"on", b"\xed\xa0\xbd"))
+            case 6:
+                metric.bytes_value = b"\x00"
+    found = bytearray(made.SerializeToString())
+    if random.random() < 0.3 and found:
+        found[random.randrange(len(found))] = random.getrandbits(8)
+    return bytes(found)
+
+
+def check(mapping: Mapping, topic: str, payload: bytes, received: int | None) -> bool:
+    """Whether it became packs; what it became fits into a table."""
+    reading = mapping.reading(topic, payload, received)
+    if reading.reason is not None:
+        assert reading.reason.encode()
+        assert len(reading.reason) <= 300
+        # No exception but those that a parser means.
+        assert not re.match(r"\w+Error: ", reading.reason), (reading.reason, topic, payload)
+    for pack in reading.packs:
+        assert pack.device
+        pa.array([pack.device], pa.string())
+        pa.array([pack.time, *(r.time for r in pack.records)], pa.timestamp("us", tz="UTC"))
+        pa.array([pack.boot, pack.seq], pa.int64())
+        pa.array([t for r in pack.records for t in (r.quantity, r.unit, r.text)], pa.string())
+        pa.array([r.value for r in pack.records], pa.float64())
+        for record in pack.records:
+            assert sum(v is not None for v in (record.value, record.text, record.flag)) == 1
+            assert record.quantity
+            assert record.value is None or abs(record.value) <= 1.8e308
+    return bool(reading.packs)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_documents(mapping: Mapping, seed: int) -> None:
+    chance = random.Random(seed)
+    good = 0
+    for _ in range(ROUNDS // 2):
+        received = chance.choice((None, 0, 1_772_366_400_000_000))
+        good += check(mapping, chance.choice(TOPICS), written(chance), received)
+    assert ROUNDS * 0.05 < good < ROUNDS * 0.4
+
+
+def test_protobuf(mapping: Mapping) -> None:
+    chance = random.Random(3)
+    topics = [topic for topic in TOPICS if topic.startswith("spB")]
+    good = sum(check(mapping, chance.choice(topics), protobuf(chance), 0) for _ in range(ROUNDS))
+    assert ROUNDS * 0.05 < good < ROUNDS * 0.9
+
+
+def test_bytes(mapping: Mapping) -> None:
+    chance = random.Random(4)
+    for _ in range(ROUNDS):
+        check(mapping, chance.choice(TOPICS), chance.randbytes(chance.randint(0, 40)), 0)
+
+
+def test_what_a_parser_raises_is_a_dead_letter(
+    mapping: Mapping, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A fault of a parser costs the message alone."""
+
+    def fail(*_: object) -> None:
+        raise KeyError("\ud83d")
+
+    monkeypatch.setattr("flatmq_tools.pipeline.mapping.json_document.read", fail)
+    reason = mapping.reading("zigbee2mqtt/x", b"{}", 0).reason
+    assert reason == "KeyError: '\\ud83d'"
+
+
+def test_much_of_everything(mapping: Mapping) -> None:
+    deep = b"[" * 100_000
+    wide = json.dumps({f"k{n}": n for n in range(100_000)}).encode()
+    for payload in (
+        deep,
+        deep + b"]" * 100_000,
+        b'{"a":' * 50_000,
+        b"9" * 100_000,
+        b'"' + b"x" * 10_000_000,
+    ):
+        assert not check(mapping, "zigbee2mqtt/x", payload, 0)
+    assert check(mapping, "zigbee2mqtt/x", wide, 0)

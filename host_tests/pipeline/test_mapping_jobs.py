@@ -1,0 +1,188 @@
+"""A mixed fleet through the jobs: our boards, a Zigbee2MQTT bridge, a Tasmota plug, and others."""
+
+from __future__ import annotations
+
+import datetime
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.dataset as ds
+
+from messages import START, Message, at, frame, reading
+from mqtt import broker, publish, until
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+NAMES = ["zigbee2mqtt", "tasmota", "plain=house"]
+PLUG = b'{"Time":"2026-03-01T12:00:00","ENERGY":{"Power":42,"Voltage":229}}'
+SENSOR = b'{"temperature":20.5,"contact":true,"last_seen":"2026-03-01T12:00:05Z"}'
+FLEET = [
+    reading("pico-1", 3, 9, 1, time=0),
+    Message("zigbee2mqtt/door", SENSOR, 6),
+    Message("tele/plug/SENSOR", PLUG, 7),
+    Message("house/kitchen/mode", b"night", 8),
+    Message("zigbee2mqtt/door/set", b'{"state":"ON"}', 9),
+    Message("zigbee2mqtt/door", b'{"half":"\\ud83d"}', 10),
+    Message("zigbee2mqtt/door", b"\xff", 11),
+    Message("dev/pico-2/telemetry", b"no pack", 12),
+    Message("elsewhere/door", SENSOR, 13),
+    Message("dev/pico-1/status", b"online", 14),
+]
+VALUES = [
+    ("door", None, "contact", "", 5.0, None, None, True),
+    ("door", None, "temperature", "Cel", 5.0, 20.5, None, None),
+    ("kitchen", None, "mode", "", 8.0, None, "night", None),
+    ("pico-1", 9, "chip/temp", "Cel", 0.0, 21.5, None, None),
+    ("plug", None, "ENERGY/Power", "W", 7.0, 42.0, None, None),
+    ("plug", None, "ENERGY/Voltage", "V", 7.0, 229.0, None, None),
+]
+
+
+def rows(found: list[Any]) -> list[tuple[object, ...]]:
+    """Sorted, with the time in seconds after START."""
+    return sorted(
+        (
+            r["device"], r["seq"], r["quantity"], r["unit"],
+            (r["time"].astimezone(datetime.timezone.utc) - START).total_seconds(),
+            r["value"], r["text"], r["flag"],
+        )
+        for r in found
+    )  # fmt: skip
+
+
+def test_of_a_batch(spark: SparkSession) -> None:
+    from flatmq_tools.pipeline.jobs import measurements
+
+    packs = measurements.packs(frame(spark, FLEET), mapping=measurements.mapped(NAMES)).persist()
+    assert rows(measurements.values(packs).collect()) == VALUES
+    dead = {(r.topic, bytes(r.payload), r.reason) for r in measurements.dead(packs).collect()}
+    assert {(topic, payload) for topic, payload, _ in dead} == {
+        (m.topic, m.payload) for m in FLEET[5:8]
+    }
+    assert any("half = '\\ud83d': not a text of Unicode" in reason for _, _, reason in dead)
+    packs.unpersist()
+
+
+def test_a_mapping_reads_every_message_as_it_does_without_spark(spark: SparkSession) -> None:
+    """With topic names that Java's regular expressions and Python's might see differently."""
+    from flatmq_tools.pipeline.jobs import measurements
+
+    mapping = measurements.mapped(["zigbee2mqtt=a.b", "plain", "shelly-gen2"])
+    assert mapping is not None
+    topics = [
+        "a.b/x", "aXb/x", "a.b/x/availability", "a.b/bridge/x", "a.b", "a.b/", "a.b/x\n", "$SYS/x",
+        "é/ü", "x", "x/", "/x", "//", "shelly/events/rpc", "dev/a/telemetry", "dev/a/b/telemetry",
+        "a b/c-d",
+    ]  # fmt: skip
+    table = frame(spark, [Message(topic, b"21.5", n) for n, topic in enumerate(topics)])
+    found: dict[str, list[Any]] = {}
+    for row in measurements.packs(table, mapping=mapping).collect():
+        said = row.reason or (row.device, [(r.quantity, r.value) for r in row.records])
+        found.setdefault(row.topic, []).append(said)
+    for n, topic in enumerate(topics):
+        read = mapping.reading(topic, b"21.5", round(at(n).timestamp() * 1e6))
+        expected = [read.reason] if read.reason else [
+            (p.device, [(r.quantity, r.value) for r in p.records]) for p in read.packs
+        ]  # fmt: skip
+        assert found.get(topic, []) == expected, topic
+
+
+def test_senml_below_other_topics(spark: SparkSession, tmp_path: Path) -> None:
+    from flatmq_tools.pipeline.jobs import measurements
+
+    own = tmp_path / "own.toml"
+    own.write_text('[[rule]]\ntopic = "site/{device}/senml"\nformat = "senml"\n')
+    payload = b'[{"n":"boot","v":1},{"n":"seq","v":2},{"n":"level","u":"m","v":1.5}]'
+    other = b'[{"bn":"b/","n":"boot","v":1},{"n":"seq","v":2},{"n":"level","u":"m","v":1.5}]'
+    messages = [Message("site/a/senml", payload, 1), Message("site/a/senml", other, 2)]
+    mapping = measurements.mapped([str(own)])
+    good, bad = (
+        measurements.packs(frame(spark, messages), mapping=mapping).orderBy("offset").collect()
+    )
+    assert (good.device, good.boot, good.seq, good.records[0].quantity) == ("a", 1, 2, "level")
+    assert "device 'b': the topic names 'a'" in bad.reason
+    assert mapping is not None
+    read = mapping.read("site/a/senml", payload, 0)
+    assert read is not None
+    assert (read[0].device, read[0].seq, read[0].records[0].value) == ("a", 2, 1.5)
+
+
+def test_from_a_broker_to_the_report(spark: SparkSession, tmp_path: Path) -> None:
+    from flatmq_tools.pipeline.jobs import measurements
+    from flatmq_tools.pipeline.report import figures
+    from flatmq_tools.pipeline.run import Plan, Run
+
+    with broker() as there:
+        source = {"brokerUrl": there.address, "topic": "#"}
+        jobs = ("raw", "measurements")
+        running = Run(spark, Plan(tmp_path, source, jobs=jobs, trigger=0.1, mapping=NAMES))
+        until(lambda: (tmp_path / "log" / "subscribed.json").exists() or running.look())
+        publish(there, [(m.topic, m.payload) for m in FLEET])
+        until(lambda: running.look() or running.rows >= len(FLEET))
+        running.finish()
+        running.stop()
+    table = ds.dataset(tmp_path / "measurements", format="parquet").to_table().to_pylist()
+    assert [row[:4] + row[5:] for row in rows(table)] == [row[:4] + row[5:] for row in VALUES]
+    dead = ds.dataset(tmp_path / "dead_letters", format="parquet").to_table().to_pylist()
+    assert len(dead) == 3
+    mapping = measurements.mapped(NAMES)
+    found = figures.of_tables(spark, tmp_path, mapping=mapping)
+    assert {(v.device, v.quantity) for v in found.newest} == {(row[0], row[2]) for row in VALUES}
+    assert sum(each.messages for each in found.dead) == 3
+
+
+def command(*arguments: str) -> subprocess.CompletedProcess[str]:
+    run = "from flatmq_tools.cli import main; main()"
+    return subprocess.run(
+        [sys.executable, "-c", run, "pipeline", *arguments],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+
+def test_the_command_shows_what_becomes_of_a_message(tmp_path: Path) -> None:
+    file = tmp_path / "payload"
+    file.write_bytes(SENSOR)
+    shown = command("map", "--try", "zigbee2mqtt/door", f"@{file}")
+    assert shown.returncode == 0, shown.stderr
+    assert "rule: zigbee2mqtt: state (json)" in shown.stdout
+    for word in (
+        "door",
+        "temperature",
+        "Cel",
+        "20.5",
+        "contact",
+        "true",
+        "2026-03-01 12:00:05.000",
+    ):
+        assert word in shown.stdout
+    dead = command("map", "--try", "zigbee2mqtt/door", "hex:ff")
+    assert (dead.returncode, "dead letter: not JSON" in dead.stdout) == (1, True)
+    none = command("map", "--mapping", "tasmota", "--try", "zigbee2mqtt/door", "{}")
+    assert (none.returncode, "no rule is for the topic zigbee2mqtt/door" in none.stdout) == (
+        1,
+        True,
+    )
+
+
+def test_the_command_lists_shows_and_checks(tmp_path: Path) -> None:
+    listed = command("map", "--list").stdout
+    for name in ("chirpstack", "home-assistant", "shelly-gen1", "sparkplug-b", "zigbee2mqtt"):
+        assert name in listed
+    own = tmp_path / "own.toml"
+    own.write_text(command("map", "--show", "tasmota").stdout)
+    checked = command("map", "--mapping", str(own))
+    assert checked.stdout == "7 rules, for tele/#  stat/#  cmnd/#  tasmota/discovery/#\n"
+    own.write_text(own.read_text().replace('"5/9"', '"5:9"'))
+    wrong = command("map", "--mapping", str(own))
+    assert wrong.returncode == 1
+    assert "[[rule]] 2 (SENSOR in Fahrenheit): values.'**/Temperature': scale" in wrong.stderr
+    for arguments in (
+        ["run", str(tmp_path / "out")],
+        ["report", str(tmp_path / "page"), "--tables", "."],
+    ):
+        early = command(*arguments, "--mapping", str(own))
+        assert early.returncode == 1, early
+        assert "scale: must be a number, or a fraction" in early.stderr

@@ -1,0 +1,124 @@
+"""The shipped mappings read what the devices that they are for publish."""
+
+from __future__ import annotations
+
+import datetime
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tomllib
+
+from flatmq.topic import matches
+from flatmq_tools.pipeline.mapping import files
+from flatmq_tools.pipeline.mapping.mapping import Mapping
+
+FIXTURES = Path(__file__).with_name("mappings")
+EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
+RECEIVED = (datetime.datetime(2026, 3, 1, 12, 0, 1, tzinfo=datetime.timezone.utc) - EPOCH) // (
+    datetime.timedelta(microseconds=1)
+)
+
+
+def messages() -> list[Any]:
+    """The messages of all fixtures, with the names of their mappings."""
+    found = []
+    for file in sorted(FIXTURES.glob("*.toml")):
+        for number, message in enumerate(tomllib.loads(file.read_text())["message"], 1):
+            found.append(pytest.param(file.stem, message, id=f"{file.stem}-{number}"))
+    return found
+
+
+def payload_of(message: dict[str, Any]) -> bytes:
+    text = message["payload"]
+    return bytes.fromhex(text[4:]) if text.startswith("hex:") else text.encode()
+
+
+def value_of(record: Any) -> object:
+    """Whichever of its fields a record has."""
+    (value,) = (v for v in (record.value, record.text, record.flag) if v is not None)
+    return value
+
+
+def check(mapping: Mapping, message: dict[str, Any]) -> None:
+    reading = mapping.reading(message["topic"], payload_of(message), RECEIVED)
+    if "dead" in message:
+        assert reading.reason is not None
+        assert message["dead"] in reading.reason
+        return
+    assert reading.reason is None
+    if message.get("other"):
+        assert reading.rule is None
+    elif message.get("nothing"):
+        assert reading.rule is not None
+        assert reading.packs == []
+    else:
+        (pack,) = reading.packs
+        time = RECEIVED
+        if "time" in message:
+            time = (message["time"] - EPOCH) // datetime.timedelta(microseconds=1)
+        assert (pack.device, pack.boot, pack.seq) == (message["device"], None, None)
+        assert (pack.time, pack.told) == (time, "time" in message)
+        found = [[r.quantity, r.unit, value_of(r)] for r in pack.records]
+        expected = message["values"]
+        assert [row[:2] for row in found] == [row[:2] for row in expected]
+        for (_, _, value), (_, _, wanted) in zip(found, expected, strict=True):
+            assert type(value) is type(wanted)
+            assert value == (pytest.approx(wanted) if isinstance(wanted, float) else wanted)
+        assert {record.time for record in pack.records} <= {time}
+
+
+@pytest.mark.parametrize(("name", "message"), messages())
+def test_a_shipped_mapping_reads_its_messages(name: str, message: dict[str, Any]) -> None:
+    check(files.load([name]), message)
+
+
+def test_each_shipped_mapping_has_messages() -> None:
+    found = {file.stem for file in FIXTURES.glob("*.toml")}
+    assert found | {"sparkplug-b"} == set(files.shipped())
+
+
+@pytest.mark.parametrize(("name", "message"), messages())
+def test_a_copy_for_an_executor_reads_the_same(name: str, message: dict[str, Any]) -> None:
+    mapping = files.load([name])
+    mapping.reading(message["topic"], b"{}", 0)  # remembers what the topic says
+    check(pickle.loads(pickle.dumps(mapping)), message)
+
+
+@pytest.mark.parametrize("name", files.shipped())
+def test_a_broker_sends_what_a_mapping_is_for(name: str) -> None:
+    """The filters that a run subscribes to match all topics that have a rule."""
+    mapping = files.load([name])
+    for parameters in messages():
+        topic = parameters.values[1]["topic"]  # type: ignore[index, call-overload]
+        encoded = topic.encode()
+        if mapping.reading(topic, b"", 0).rule is not None:
+            assert any(
+                matches(filt.encode(), bytearray(encoded), 0, len(encoded))
+                for filt in mapping.filters
+            ), topic
+
+
+def test_another_base_is_put_in_front() -> None:
+    mapping = files.load(["zigbee2mqtt=home/z2m", "tasmota=home"])
+    read = mapping.read("home/z2m/lamp", b'{"state":"ON"}', 0)
+    assert read is not None
+    assert read[0].device == "lamp"
+    assert mapping.read("zigbee2mqtt/lamp", b'{"state":"ON"}', 0) is None
+    assert mapping.read("home/tele/plug/LWT", b"Online", 0) is not None
+    assert mapping.filters == [
+        "home/z2m/#", "home/tele/#", "home/stat/#", "home/cmnd/#", "home/tasmota/discovery/#",
+    ]  # fmt: skip
+
+
+def test_the_first_rule_that_matches_reads_a_message() -> None:
+    """Of several mappings, the one that is named first."""
+    both = files.load(["plain=x", "json=x"])
+    reading = both.reading("x/a/b", b'{"c":1}', 0)
+    assert reading.rule is not None
+    assert reading.rule.name == "plain: values"
+    other = files.load(["json=x", "plain=x"]).reading("x/a/b", b'{"c":1}', 0)
+    assert other.packs[0].records[0].quantity == "c"
+    # What the first has no rule for is left to the second.
+    assert both.reading("x/a", b'{"c":1}', 0).packs[0].records[0].quantity == "c"

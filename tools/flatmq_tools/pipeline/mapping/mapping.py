@@ -1,0 +1,147 @@
+"""A mapping: rules in an order, the first of which reads a message."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from . import json_document, plain, sparkplug
+from .pack import LONGEST, Pack, PackError, readable
+from .rule import Bound, Places, Rule
+
+SenML = Callable[[str, bytes, int | None, str | None], list[Pack]]
+"""Reads a SenML pack: topic name, payload, when it was received, and the device that a rule takes
+from the topic name."""
+_TOPICS = 1 << 14  # topic names whose rules are remembered,
+_NAMES = 1 << 12  # and names of quantities of a rule
+
+
+class Reading(NamedTuple):
+    """What a mapping makes of a message, and which rule did."""
+
+    rule: Rule | None
+    """None if no rule is for the message."""
+    packs: list[Pack]
+    reason: str | None
+    """Why the message is a dead letter, or None."""
+
+
+class Mapping:
+    """Rules, tried in their order.
+
+    senml   reads the messages of rules whose format is senml
+    """
+
+    def __init__(self, rules: Sequence[Rule], senml: SenML | None = None) -> None:
+        self.rules = tuple(rules)
+        self._read_senml = senml
+        self._bound = lru_cache(_TOPICS)(self._binding)
+        self._places = [lru_cache(_NAMES)(_no_places) for _ in self.rules]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Mapping, (self.rules, self._read_senml)
+
+    def _bounds(self, topic: str) -> tuple[Bound, ...]:
+        """As `_binding`; names of a usual length are remembered."""
+        return self._bound(topic) if len(topic) <= LONGEST else self._binding(topic)
+
+    def _binding(self, topic: str) -> tuple[Bound, ...]:
+        """The rules that are for a topic name, up to the first that takes all of its messages."""
+        found = []
+        short = len(topic) <= LONGEST
+        for rule, places in zip(self.rules, self._places, strict=True):
+            for pattern in rule.topics:
+                levels = pattern.match(topic)
+                if levels is not None:
+                    found.append(Bound(rule, levels, places if short else _no_places))
+                    break
+            if found and found[-1].rule is rule and not rule.when:
+                break
+        return tuple(found)
+
+    @property
+    def expression(self) -> str:
+        """A regular expression, of Java and of Python, for the topic names that a rule is for."""
+        each = [pattern.expression for rule in self.rules for pattern in rule.topics]
+        return f"^(?:{'|'.join(each)})(?![\\s\\S])"
+
+    @property
+    def filters(self) -> list[str]:
+        """Topic filters of MQTT that cover the rules, without those that others cover."""
+        each = list(dict.fromkeys(p.filter for rule in self.rules for p in rule.topics))
+        return [
+            one for one in each
+            if not any(_covers(other.split("/"), one.split("/")) for other in each if other != one)
+        ]  # fmt: skip
+
+    def senml(self, topic: str) -> Bound | None:
+        """The rule for this topic name if its format is senml; None for others. PackError."""
+        bound = self._bounds(topic)
+        return bound[0] if bound and bound[0].rule.format == "senml" else None
+
+    def read(self, topic: str, payload: bytes, received: int | None) -> list[Pack] | None:
+        """What a message says, with `received` in microseconds since 1970; None if no rule is
+        for it. PackError if it is a dead letter, and never another exception."""
+        reading = self.reading(topic, payload, received)
+        if reading.reason is not None:
+            raise PackError(reading.reason)
+        return None if reading.rule is None else reading.packs
+
+    def reading(self, topic: str, payload: bytes, received: int | None) -> Reading:
+        """As `read`, with the rule; raises nothing."""
+        rule = None
+        try:
+            readable("topic", topic)
+            for bound in self._bounds(topic):
+                rule = bound.rule
+                packs = self._read(bound, topic, payload, received)
+                if packs is not None:
+                    return Reading(rule, packs, None)
+        except PackError as error:
+            return Reading(rule, [], _printable(str(error)))
+        except Exception as error:  # whatever a parser raises, the message alone is at fault
+            return Reading(rule, [], _printable(f"{type(error).__name__}: {error}"))
+        return Reading(None, [], None)
+
+    def _read(
+        self, bound: Bound, topic: str, payload: bytes, received: int | None
+    ) -> list[Pack] | None:
+        match bound.rule.format:
+            case "json":
+                return json_document.read(bound, payload, received)
+            case "plain":
+                return plain.read(bound, payload, received)
+            case "any":
+                return plain.read_any(bound, payload, received)
+            case "sparkplug":
+                return sparkplug.read(bound, payload, received)
+            case "senml":
+                if self._read_senml is None:
+                    raise PackError("this mapping was made without a reader of SenML")
+                return self._read_senml(topic, payload, received, bound.device or None)
+        return []
+
+
+def _no_places(_: str) -> Places:
+    return {}
+
+
+def _covers(wide: list[str], narrow: list[str]) -> bool:
+    """Whether a topic filter matches all topic names that another one matches."""
+    if wide[0] in ("+", "#") and narrow[0].startswith("$"):
+        return False
+    for number, level in enumerate(wide):
+        if level == "#":
+            return True
+        if number >= len(narrow) or narrow[number] == "#":
+            return False
+        if level not in ("+", narrow[number]):
+            return False
+    return len(wide) == len(narrow)
+
+
+def _printable(text: str) -> str:
+    """A text that any table takes, of a bearable length."""
+    text = text.encode("utf-8", "backslashreplace").decode()
+    return text if len(text) <= 300 else text[:297] + "..."

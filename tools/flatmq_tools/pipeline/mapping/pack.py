@@ -1,0 +1,85 @@
+"""What a message says: packs of records, as the measurements job makes of SenML."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ...senml import PackError
+
+__all__ = ["LONGEST", "Pack", "PackError", "Record", "Room", "bounded", "named", "readable"]
+
+LONGEST = 1024
+"""Characters of a device or a quantity."""
+# The names of a pack are much longer together than its payload if a long key holds many values.
+_GROWTH = 16  # characters for each byte of the payload,
+_SMALL = 1 << 14  # but so many in any case,
+_LARGE = 1 << 28  # and never more than these: a column of Arrow has 31 bits
+
+# The years 1 to 9999, which a timestamp of Python and of SQL holds, in microseconds since 1970.
+_FIRST, _END = -62_135_596_800_000_000, 253_402_300_800_000_000
+
+
+class Record(NamedTuple):
+    """One value of one quantity; exactly one of `value`, `text` and `flag` is not None, or
+    `total` is not None."""
+
+    quantity: str
+    unit: str
+    time: int | None
+    """Microseconds since 1970, UTC."""
+    value: float | None
+    text: str | None = None
+    flag: bool | None = None
+    total: float | None = None
+
+
+class Pack(NamedTuple):
+    """What a message says of one device."""
+
+    device: str
+    boot: int | None
+    seq: int | None
+    time: int | None
+    """Microseconds since 1970, UTC; the time of arrival if the message has no time."""
+    told: bool
+    """Whether the message has a time of its own."""
+    records: list[Record]
+
+
+class Room:
+    """How many characters of names a message may have yet."""
+
+    def __init__(self, payload: bytes) -> None:
+        self._left = min(max(_SMALL, _GROWTH * len(payload)), _LARGE)
+
+    def take(self, name: str) -> None:
+        """PackError if there is no room for a name."""
+        self._left -= len(name)
+        if self._left < 0:
+            raise PackError("the names are together much longer than the payload")
+
+
+def bounded(what: str, micros: int) -> int:
+    """A time in microseconds since 1970. PackError if it is outside the years 1 to 9999."""
+    if not _FIRST <= micros < _END:
+        raise PackError(f"{what}: not within the years 1 to 9999")
+    return micros
+
+
+def named(what: str, text: str) -> str:
+    """A name: not empty, not longer than LONGEST, and readable. PackError."""
+    if not text:
+        raise PackError(f"{what}: must not be empty")
+    if len(text) > LONGEST:
+        raise PackError(f"{what} = {text[:40]!a}...: longer than {LONGEST} characters")
+    return readable(what, text)
+
+
+def readable(what: str, text: str) -> str:
+    """A text that UTF-8 can hold. PackError for one with half of a surrogate pair."""
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise PackError(f"{what} = {text[:40]!a}: not a text of Unicode") from None
+    return text

@@ -1,0 +1,165 @@
+"""A rule of a mapping: which messages it is for, and how their payload becomes measurements."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from .pack import LONGEST, PackError, Record, named, readable
+from .paths import Path, PathPattern
+from .times import TimeField
+from .topics import TopicPattern
+
+FORMATS = ("json", "plain", "any", "senml", "sparkplug", "nothing")
+WORDS: Mapping[str, bool | float | str] = {"on": True, "off": False, "true": True, "false": False}
+"""What these words mean unless a mapping says otherwise; in small letters."""
+PATH = "{path}"
+_PLACES = 20_000  # paths of a rule whose columns are remembered
+_NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_PART = re.compile(r"\{([a-z][a-z0-9_]*)\}")
+
+
+class Template(NamedTuple):
+    """A text with `{names}` in it."""
+
+    text: str
+
+    @property
+    def names(self) -> list[str]:
+        """The names, in their order."""
+        return _PART.findall(self.text)
+
+    def filled(self, values: Mapping[str, str]) -> str:
+        """The text with the values of its names; names without a value stay."""
+        return _PART.sub(lambda part: values.get(part[1], part[0]), self.text)
+
+
+class Quantity(NamedTuple):
+    """What the values at some paths are: their name, unit, and how their numbers are scaled."""
+
+    unit: str = ""
+    name: str | None = None
+    """The path, unless given."""
+    scale: float = 1.0
+    offset: float = 0.0
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One `[[rule]]` of a mapping file. What its fields mean is in docs/mappings.md."""
+
+    name: str
+    topics: Sequence[TopicPattern]
+    format: str
+    device: Template | None = None
+    device_from: Path | None = None
+    quantity: Template = field(default_factory=lambda: Template(PATH))
+    select: Sequence[PathPattern] = ()
+    ignore: Sequence[PathPattern] = ()
+    strip: Sequence[Path] = ()
+    values: Sequence[tuple[PathPattern, Quantity]] = ()
+    words: Mapping[str, bool | float | str] = field(default_factory=lambda: dict(WORDS))
+    text_numbers: bool = False
+    time: TimeField | None = None
+    boot: Path | None = None
+    seq: Path | None = None
+    arrays: Sequence[tuple[PathPattern, Path]] = ()
+    when: Sequence[tuple[Path, Sequence[Any]]] = ()
+
+
+class Place(NamedTuple):
+    """What a value becomes."""
+
+    name: str
+    quantity: Quantity
+    plain: bool
+    """Whether its numbers are taken as they are."""
+
+
+Places = dict[Path, Place | None]
+
+
+class Bound:
+    """A rule with what a topic name says.
+
+    places   finds the memory for a name of a quantity, which bounds of one rule may share
+    """
+
+    def __init__(
+        self, rule: Rule, levels: Mapping[str, str], places: Callable[[str], Places]
+    ) -> None:
+        self.rule = rule
+        self._device = "" if rule.device is None else rule.device.filled(levels)
+        self._quantity = rule.quantity.filled({**levels, "path": PATH})
+        self._places = places(self._quantity)
+
+    @cached_property
+    def device(self) -> str:
+        """The device that the topic names; empty if only the payload does. PackError."""
+        return named("device", self._device) if self.rule.device is not None else ""
+
+    def place(self, path: Path) -> Place | None:
+        """The name and the column for values at a path; None if they are ignored. PackError."""
+        try:
+            return self._places[path]
+        except KeyError:
+            if len(self._places) >= _PLACES:
+                self._places.clear()
+            found = self._placed(path, self._quantity)
+            if sum(map(len, path)) <= LONGEST:
+                self._places[path] = found
+            return found
+
+    @cached_property
+    def whole(self) -> Place | None:
+        """The same for a payload that is one value: its path is the name that it gets."""
+        path = tuple(filter(None, self._quantity.replace(PATH, "").split("/")))
+        if not path:
+            raise PackError("the value has no name: the rule needs a `quantity`")
+        return self._placed(path, "")
+
+    def _placed(self, path: Path, quantity: str) -> Place | None:
+        rule = self.rule
+        if rule.select and not any(pattern.covers(path) for pattern in rule.select):
+            return None
+        if any(pattern.covers(path) for pattern in rule.ignore):
+            return None
+        found = next((made for pattern, made in rule.values if pattern.match(path)), Quantity())
+        left = path
+        for head in rule.strip:
+            if len(path) > len(head) and path[: len(head)] == head:
+                left = path[len(head) :]
+                break
+        own = "/".join(left) if found.name is None else found.name
+        if quantity and (PATH in quantity or found.name is None):
+            own = quantity.replace(PATH, own).strip("/")
+        plain = found.scale == 1.0 and found.offset == 0.0
+        return Place(named("quantity", own), found, plain)
+
+
+def record(place: Place, raw: Any, time: int | None, rule: Rule, numbers: bool) -> Record | None:
+    """The record of a value; None for null. `numbers`: texts of digits are numbers. PackError."""
+    name, quantity, _ = place
+    if isinstance(raw, str):
+        word = rule.words.get(raw.lower())
+        if word is not None:
+            raw = word
+        elif numbers and _NUMBER.fullmatch(raw):
+            raw = float(raw)
+    if raw is True or raw is False:
+        return Record(name, "", time, None, None, raw)
+    if isinstance(raw, str):
+        return Record(name, "", time, None, readable(name, raw))
+    if raw is None:
+        return None
+    try:
+        value = raw * quantity.scale + quantity.offset
+    except OverflowError:
+        value = math.inf
+    if not math.isfinite(value):
+        raise PackError(f"{name}: past what a double holds")
+    return Record(name, quantity.unit, time, value)
