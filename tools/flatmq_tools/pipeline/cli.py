@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .. import common_options
+from ..durations import Duration
 from ..ending import end
 from ..password import PASSWORD
 
@@ -125,6 +126,21 @@ def ingest(
         raise click.ClickException(str(error)) from error
 
 
+_AHEAD = click.option(
+    "--ahead",
+    type=Duration(),
+    default="1h",
+    show_default=True,
+    help="How far after its arrival the time of a reading may be. Readings outside of --ahead and "
+    "--behind go to the table out_of_time.",
+)
+_BEHIND = click.option(
+    "--behind",
+    type=Duration(),
+    default="366d",
+    show_default=True,
+    help="How far before its arrival the time of a reading may be.",
+)
 _IDENTITY = click.option(
     "--identity",
     type=click.Choice(["topic", "payload"]),
@@ -198,6 +214,8 @@ def _mapping(default: str) -> Callable[[Any], Any]:
 )
 @_IDENTITY
 @_mapping("SenML on dev/+/telemetry")
+@_AHEAD
+@_BEHIND
 @click.option("--seconds", type=click.FloatRange(0.0), help="End after that; else with Ctrl-C.")
 @common_options.master('As for spark-submit; "" under spark-submit itself.', "SPARK_MASTER")
 @common_options.pairs("--conf", "conf", "Configuration of Spark; repeatable.")
@@ -215,6 +233,8 @@ def run(
     health_every: float,
     identity: str,
     mapping: tuple[str, ...],
+    ahead: float,
+    behind: float,
     seconds: float | None,
     master: str,
     conf: dict[str, str],
@@ -227,6 +247,7 @@ def run(
 
     from . import run as command
     from .java import JavaError
+    from .jobs.measurements import Bounds
     from .mapping.files import MappingError, load
     from .options import of_trust, with_defaults
 
@@ -247,7 +268,7 @@ def run(
         raise click.UsageError("--clean is for what --landed names")
     plan = command.Plan(
         out, source, landed, clean, jobs or command.JOBS, delta, trigger, health_every,
-        identity=identity, mapping=mapping,
+        identity=identity, mapping=mapping, bounds=Bounds(ahead, behind),
     )  # fmt: skip
     end(
         lambda: command.main(plan, master=master or None, conf=conf, seconds=seconds),

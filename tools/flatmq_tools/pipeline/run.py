@@ -1,14 +1,15 @@
 """`flatmq pipeline run`: messages become tables, in one folder, until it is told to end.
 
     OUT/raw  measurements  dead_letters  windows      grow by a folder `batch=N` a batch
+    OUT/out_of_time                                   as these, for batches that have such readings
     OUT/health  devices  gaps                         are written anew now and then, from raw
     OUT/delta/...                                     the same as Delta tables, if wanted
     OUT/log                                           what was received and is not in raw yet
-    OUT/checkpoints  progress.jsonl                   where each query is, and how it does
+    OUT/checkpoints  state  progress.jsonl            where each query is, and how it does
 
 The table raw is fed by the broker, or by the files that `flatmq pipeline ingest` lands; the others
-by the batches of raw and of measurements. So each of them can be removed, with its checkpoint, and
-is made again from what it is made of.
+by the batches of raw and of measurements. So each of them can be removed, with its checkpoint and
+its state, and is made again from what it is made of.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import signal
 import threading
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -31,8 +32,11 @@ from pyspark.sql.types import StructType
 from rich.console import Console
 
 from . import batches, options, sinks
-from .jobs import columns, health, measurements, raw, windows
+from .jobs import columns, health, measurements, raw
+from .notices import Notices
+from .open_windows import open_windows
 from .progress import Progress
+from .rare import Rare
 from .session import session
 
 JOBS = ("raw", "measurements", "windows", "health")
@@ -47,9 +51,15 @@ _STARTS = 5  # of a query, until it is given up
 _LATE_FOR = {
     "measurements": "packs came through an ingest that was ten minutes behind another: they are "
     "in raw, and not in measurements",
-    "windows": "values are more than ten minutes older than others: they are in measurements, "
-    "and in no window",
 }
+_OUT_OF_TIME = (
+    "readings have a time too far from their arrival: they are in the table out_of_time, and not "
+    "in measurements; --ahead and --behind set how far is too far"
+)
+_TOO_LATE = (
+    "values are more than ten minutes older than the newest of their device, or came after it had "
+    "been silent for an hour: they are in measurements, and in no window"
+)
 _CAUSED = "Caused by: "  # a line of a trace of Java
 _TRACE = "Traceback (most recent call last):"
 # Of a batch of raw, at the most: what has come while Spark was away is worked off in several, as a
@@ -93,6 +103,8 @@ class Plan:
     """What names the device of a pack: see `measurements.packs`."""
     mapping: Sequence[str] = ()
     """Mapping files and shipped mappings, in their order: see `measurements.mapped`."""
+    bounds: measurements.Bounds = field(default_factory=measurements.Bounds)
+    """How far the time of a reading may be from its arrival."""
 
 
 class Run:
@@ -113,6 +125,8 @@ class Run:
         """Messages that are in the table raw since the start."""
         self.late: Counter[str] = Counter()
         """Rows that came too late for a table, by its name, since the start."""
+        self.notices = Notices()
+        """What people are to know while it runs."""
         plan.out.mkdir(parents=True, exist_ok=True)
         self._progress = Progress(plan.out)
         self._before = {folder.name for folder in (plan.out / "raw").glob("batch=*")}
@@ -131,38 +145,63 @@ class Run:
             ours = {"localStorage": str(plan.out / "log"), "maxOffsetsPerTrigger": str(_ROWS)}
             told = options.with_defaults(plan.source, ours)
             frame = self._spark.readStream.format("mqtt").options(**told).load()
-        return self._start("raw", frame, (raw.raw, self._sinks("raw")))
+        write = sinks.into((raw.raw, self._sinks("raw")), checkpoint=self._checkpoint("raw"))
+        return self._start("raw", frame, write)
 
     def _measurements(self) -> StreamingQuery:
         frame = self._follow("raw", _MESSAGE)
         packs = measurements.once(
             measurements.packs(frame, identity=self._plan.identity, mapping=self._mapping)
         )
-        return self._start(
-            "measurements",
-            packs,
-            (measurements.values, self._sinks("measurements")),
+        write = sinks.into(
+            (self._in_time, self._sinks("measurements")),
+            (self._out_of_time, self._rare("out_of_time")),
             (measurements.dead, self._sinks("dead_letters")),
+            checkpoint=self._checkpoint("measurements"),
         )
+        return self._start("measurements", packs, write)
+
+    def _in_time(self, packs: DataFrame) -> DataFrame:
+        return measurements.in_time(measurements.values(packs), self._plan.bounds)
+
+    def _out_of_time(self, packs: DataFrame) -> DataFrame:
+        return measurements.out_of_time(measurements.values(packs), self._plan.bounds)
+
+    def _rare(self, name: str) -> list[sinks.Sink]:
+        """The sinks of a table that seldom gets a row; the first one reports them."""
+
+        def notice(count: int, row: dict[str, object]) -> None:
+            example = f"such as {row['device']}: {row['time']}, received {row['received']}"
+            self.notices.add(_OUT_OF_TIME, count, example)
+
+        first, *more = self._sinks(name)
+        return [Rare(first, notice), *(Rare(sink, lambda *_: None) for sink in more)]
 
     def _windows(self) -> StreamingQuery:
         # Of no message there is the schema, too.
         none = self._spark.createDataFrame([], _MESSAGE)
         schema = measurements.measurements(none).schema
         values = self._follow("measurements", schema)
-        return self._start("windows", windows.windows(values), (_same, self._sinks("windows")))
+        write = open_windows(
+            self._plan.out / "state" / "windows", self._sinks("windows"),
+            too_late=lambda count, device: self.notices.add(_TOO_LATE, count, f"such as {device}"),
+            checkpoint=self._checkpoint("windows"),
+        )  # fmt: skip
+        return self._start("windows", values, write)
 
     def _start(
-        self, name: str, frame: DataFrame, *tables: tuple[sinks.Transform, Sequence[sinks.Sink]]
+        self, name: str, frame: DataFrame, write: Callable[[DataFrame, int], None]
     ) -> StreamingQuery:
-        checkpoint = self._plan.out / "checkpoints" / name
         return (
             frame.writeStream.queryName(name)
-            .foreachBatch(sinks.into(*tables, checkpoint=checkpoint))
-            .option("checkpointLocation", str(checkpoint))
+            .foreachBatch(write)
+            .option("checkpointLocation", str(self._checkpoint(name)))
             .trigger(processingTime=f"{round(self._plan.trigger * 1000)} milliseconds")
             .start()
         )
+
+    def _checkpoint(self, name: str) -> Path:
+        return self._plan.out / "checkpoints" / name
 
     def _files(self, folder: str) -> DataFrame:
         clean = self._plan.clean
@@ -269,10 +308,6 @@ class Run:
         self._progress.close()
 
 
-def _same(frame: DataFrame) -> DataFrame:
-    return frame
-
-
 class _Ending:
     """Whether a signal has asked for the end; a second one raises KeyboardInterrupt."""
 
@@ -311,6 +346,8 @@ def main(plan: Plan, *, master: str | None, conf: dict[str, str], seconds: float
                 if seconds is not None and passed > seconds:
                     break
                 running.look()
+                for line in running.notices.lines():
+                    console.print(line, markup=False, highlight=False, soft_wrap=True)
                 status.update(f"{running.rows:,} messages in {plan.out}/raw after {passed:,.0f} s")
                 ending.asked.wait(_LOOK)
             status.update("working off what is there ...")
@@ -324,6 +361,8 @@ def main(plan: Plan, *, master: str | None, conf: dict[str, str], seconds: float
         finally:
             spark.stop()
     console.print(f"{running.rows:,} messages more in {plan.out}/raw")
+    for text, count in running.notices.total.items():
+        console.print(f"in all {count:,} {text}", markup=False, highlight=False, soft_wrap=True)
     for table, told in _LATE_FOR.items():
         if running.late[table]:
             console.print(f"{running.late[table]:,} {told}", highlight=False)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.functions import arrow_udf
 
@@ -154,6 +154,33 @@ def values(packs: DataFrame, marked: bool = False) -> DataFrame:
         "col.flag", "col.total", "topic", F.col("timestamp").alias("received"),
         *((["identity", F.col("pos").alias("position")]) if marked else ()),
     )  # fmt: skip
+
+
+class Bounds(NamedTuple):
+    """How far the time of a reading may be from its arrival, in seconds."""
+
+    ahead: float = 3600.0
+    """Boards whose clocks are set are right to a second; an hour leaves room for those that drift,
+    and for a receiver whose own clock is behind."""
+    behind: float = 366 * 86_400.0
+    """Boards keep readings on flash for months. Clocks that were never set are further behind:
+    they begin in 1970, 2000 or 2021."""
+
+
+def in_time(values: DataFrame, bounds: Bounds) -> DataFrame:
+    """Those of `values` whose time is within the bounds; all others are in `out_of_time`."""
+    return values.where(_is_in_time(bounds))
+
+
+def out_of_time(values: DataFrame, bounds: Bounds) -> DataFrame:
+    """Those of `values` whose time is further from their arrival than the bounds allow."""
+    return values.where(~_is_in_time(bounds))
+
+
+def _is_in_time(bounds: Bounds) -> Column:
+    after = F.unix_micros("time") - F.unix_micros("received")
+    within = after.between(-round(bounds.behind * 1e6), round(bounds.ahead * 1e6))
+    return F.coalesce(within, F.lit(True))
 
 
 def dead(packs: DataFrame) -> DataFrame:

@@ -1,4 +1,4 @@
-"""What did each quantity do, minute by minute? Windows of event time, per device and quantity."""
+"""Windows of event time: the figures of each quantity of a device, minute by minute."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ def windows(
     percentile is a value that was measured, by nearest rank; exact up to 10,000 different values
     in a window.
 
-    Of a stream, a window comes out (mode "append") when the newest reading is `late` past its
-    end, and readings that come later than that are not in it: those that a board kept on flash
-    for long. Of the measurements table, as a batch, everything is in it.
+    Of the measurements table, as a batch, everything is in it. Of a stream, a window comes out
+    (mode "append") when the newest reading of all devices is `late` past its end, and readings
+    that come later than that are not in it: a single board whose clock is ahead makes those of all
+    others late. `pipeline.open_windows` keeps the progress of time for each device instead.
 
     Spark allows one watermark a stream, and `once` has taken it: give this one the stream of the
     measurements table, or `values(packs(messages), marked=True)`, of which it drops the copies by

@@ -6,12 +6,14 @@ import bisect
 import datetime
 import json
 import math
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pyarrow.dataset as ds
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -23,6 +25,7 @@ from ..jobs.health import Health
 from ..mapping.mapping import Mapping
 
 RAW = "raw"
+OUT_OF_TIME = "out_of_time"
 _BUCKETS = 120  # at most, over the time that a picture shows
 _FEW = 3
 _STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200)  # s
@@ -158,6 +161,10 @@ class Figures:
     reboots: list[Reboot] = field(default_factory=list)
     newest: list[Value] = field(default_factory=list)
     dead: list[Dead] = field(default_factory=list)
+    out_of_time: int = 0
+    """Readings of the table out_of_time,"""
+    out_of_time_of: str = ""
+    """and the device that has most of them."""
     batches: list[Batch] = field(default_factory=list)
     delays: tuple[float | None, float | None, float | None] = (None, None, None)
     """p50, p95, p99 of all, in ms."""
@@ -176,10 +183,21 @@ def of_tables(
     `measurements.packs`. ReportError."""
     raw = table(spark, folder / RAW)
     figures = of_messages(raw, identity, mapping)
+    _out_of_time(figures, folder / OUT_OF_TIME)
     figures.batches = batches(progress.lines(folder), figures.since)
     if figures.batches and all(batch.spool is None for batch in figures.batches):
         _waited(figures, raw)
     return figures
+
+
+def _out_of_time(figures: Figures, folder: Path) -> None:
+    """Count the readings in a table that is there only if it has some."""
+    if not any(folder.glob("batch=*/*.parquet")):
+        return
+    rows = ds.dataset(folder, format="parquet").to_table(["device"])
+    counts = Counter(rows["device"].to_pylist())
+    figures.out_of_time = rows.num_rows
+    figures.out_of_time_of = counts.most_common(1)[0][0] if counts else ""
 
 
 def _waited(figures: Figures, raw: DataFrame) -> None:
@@ -327,10 +345,13 @@ def step(at_least: float) -> float:
 
 def _newest(packs: DataFrame, start: datetime.datetime) -> list[Value]:
     last = F.max_by(F.struct("unit", "value", "text", "flag", "time"), "time").alias("last")
+    exploded = packs.where("reason is null").select(
+        "device", F.explode("records").alias("record"), F.col("timestamp").alias("received")
+    )
+    readings = exploded.select("device", "received", "record.*")
     rows = (
-        packs.where("reason is null")
-        .select("device", F.explode("records").alias("record"))
-        .select("device", "record.*")
+        # A board whose clock is in another year would be the newest for years.
+        measurements.in_time(readings, measurements.Bounds())
         .where("coalesce(string(value), text, string(flag)) is not null")
         .groupBy("device", "quantity")
         .agg(last)

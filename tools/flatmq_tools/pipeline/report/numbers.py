@@ -52,6 +52,9 @@ def summary(figures: Figures) -> list[Number]:
         Number("reboots", count(reboots), _who(d.name for d in devices if d.reboots)),
         Number("dead letters", count(dead),
                figures.dead[0].kind if dead else "every pack was read", "bad" if dead else "good"),
+        Number("out of time", count(figures.out_of_time),
+               f"most from {figures.out_of_time_of}" if figures.out_of_time
+               else "every time was near its arrival", "odd" if figures.out_of_time else "good"),
         _batches(figures),
     ]  # fmt: skip
 

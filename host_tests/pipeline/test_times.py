@@ -1,0 +1,183 @@
+"""Times that cannot be, through `flatmq pipeline run`: each reading is in one table, and no board
+spoils the windows of another one."""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+
+from flatmq_tools.durations import seconds
+from flatmq_tools.pipeline import cli
+from flatmq_tools.pipeline.log import SCHEMA
+from messages import START, Message, frame, pack, rows
+from mqtt import until
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+HOUR, DAY, YEAR = 3600, 86_400, 365 * 86_400
+
+
+def of(device: str, seq: int, received: float, time: float | None = None) -> Message:
+    topic = f"dev/{device}/telemetry"
+    return Message(topic, pack(device, 1, seq, time, 2000 + seq), received)
+
+
+def seq_of(message: Message) -> int:
+    (found,) = re.findall(rb'"seq","v":(\d+)', message.payload)
+    return int(found)
+
+
+def land(folder: Path, messages: list[Message], offset: int) -> None:
+    """As an ingest does it: a file that appears whole."""
+    folder.mkdir(exist_ok=True)
+    columns = [*zip(*rows(messages, offset), strict=True)]
+    columns += [[None] * len(messages)] * (len(SCHEMA) - len(columns))
+    table = pa.table(
+        [pa.array(column, f.type) for column, f in zip(columns, SCHEMA, strict=True)],
+        schema=SCHEMA,
+    )
+    hidden = folder / f".{offset}.parquet"
+    pq.write_table(table, hidden)
+    hidden.rename(folder / f"log-{offset:020}.parquet")
+
+
+def table(folder: Path) -> list[dict[str, Any]]:
+    if not folder.is_dir():
+        return []
+    found: list[dict[str, Any]] = ds.dataset(folder, format="parquet").to_table().to_pylist()
+    return found
+
+
+WILD = [
+    of("future", 1, 1, 73 * YEAR),  # 2099
+    of("future", 2, 2, HOUR + 60),
+    of("past", 1, 3, -26 * YEAR),  # 2000
+    of("past", 2, 4, -400 * DAY),
+]
+TAME = [
+    of("ahead", 1, 10, 50 * 60),  # within the bounds: of its own windows alone
+    of("flash", 1, 11, -200 * DAY),  # kept on flash for months
+    of("a", 1, 12),
+    of("b", 1, 13, 13),
+]
+
+
+def test_each_reading_is_in_one_table_and_no_board_spoils_another(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    from flatmq_tools.pipeline.report import figures
+    from flatmq_tools.pipeline.run import Plan, Run
+
+    out, landed = tmp_path / "out", tmp_path / "landed"
+    jobs = ["raw", "measurements", "windows"]
+
+    def run(messages: list[Message], offset: int) -> Run:
+        """One run, which ends when all is worked off."""
+        land(landed, messages, offset)
+        running = Run(spark, Plan(out, landed=str(landed), jobs=jobs, trigger=0.1))
+        try:
+            wanted = offset + len(messages)
+            until(lambda: running.look() or len(table(out / "raw")) >= wanted)
+            running.finish()
+        finally:
+            running.stop()
+        return running
+
+    dead = Message("dev/a/telemetry", b'[{"n":"x","vs":"\\ud83d"}]', 5)
+    first = run([*WILD, dead, *TAME], 0)
+    (line,) = first.notices.lines()
+    assert (
+        line.startswith("4 readings have a time too far from their arrival") and "such as" in line
+    )
+    outside = table(out / "out_of_time")
+    assert {(r["device"], r["seq"]) for r in outside} == {
+        ("future", 1), ("future", 2), ("past", 1), ("past", 2),
+    }  # fmt: skip
+    assert outside[0].keys() == table(out / "measurements")[0].keys()
+    (letter,) = table(out / "dead_letters")
+    assert "surrogate" in letter["reason"]
+
+    # Windows of a and b go on, whatever others say of the time. The last batch is done again.
+    commits = out / "checkpoints" / "windows" / "commits"
+    last = max(int(commit.name) for commit in commits.glob("[0-9]*"))
+    for name in (f"{last}", f".{last}.crc"):
+        (commits / name).unlink()
+    later = [of("a", n, 60.0 * n) for n in range(2, 13)] + [of("ahead", 2, 700, 700)]
+    later += [of("b", n, 60.0 * n) for n in range(2, 14)]
+    second = run(later, 9)
+    (line,) = second.notices.lines()
+    assert line.startswith("1 values are more than ten minutes older") and "as ahead" in line
+
+    measured = Counter((r["device"], r["seq"]) for r in table(out / "measurements"))
+    assert measured.keys() == {(m.topic.split("/")[1], seq_of(m)) for m in [*TAME, *later]}
+    assert {*measured.values()} == {1}
+    windows = Counter(
+        (r["device"], (r["start"].replace(tzinfo=datetime.timezone.utc) - START).total_seconds())
+        for r in table(out / "windows")
+    )
+    # Ten minutes past their ends, by the readings of each: a's newest is of 720 s, b's of 780 s.
+    assert windows == Counter([("a", 0.0), ("b", 0.0), ("b", 120.0)])
+
+    shown = figures.of_tables(spark, out)
+    assert (shown.out_of_time, shown.out_of_time_of) == (4, "future")
+    assert not any(value.device == "future" for value in shown.newest)
+
+
+def test_bounds_are_options(spark: SparkSession) -> None:
+    from flatmq_tools.pipeline.jobs.measurements import (
+        Bounds,
+        in_time,
+        measurements,
+        out_of_time,
+    )
+
+    values = measurements(frame(spark, [*WILD, *TAME]))
+    for bounds, outside in (
+        (Bounds(), 4),
+        (Bounds(ahead=10 * 60), 5),
+        (Bounds(ahead=2 * HOUR, behind=401 * DAY), 2),
+        (Bounds(ahead=0, behind=0), 6),  # what has no time of its own is of its arrival
+    ):
+        assert out_of_time(values, bounds).count() == outside
+        assert in_time(values, bounds).count() == 8 - outside
+
+
+@pytest.mark.parametrize(
+    ("text", "is_"), [("90s", 90), ("15min", 900), ("1h", 3600), ("366d", 366 * DAY),
+     ("1.5 h", 5400)]
+)  # fmt: skip
+def test_durations(text: str, is_: float) -> None:
+    assert seconds(text) == is_
+
+
+@pytest.mark.parametrize("text", ["", "1", "h", "-1h", "1 year", "1h30min"])
+def test_what_is_no_duration(text: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="a duration must be a number and ms, s, min, h, d, w"):
+        seconds(text)
+    result = CliRunner().invoke(cli.pipeline, ["run", str(tmp_path), f"--ahead={text}"])
+    assert result.exit_code == 2
+    assert "Invalid value for '--ahead'" in result.output
+
+
+def test_a_notice_comes_now_and_then() -> None:
+    from flatmq_tools.pipeline.notices import Notices
+
+    notices = Notices(every=0.2)
+    assert notices.lines() == []
+    notices.add("cups are full", 2, "such as the blue one")
+    assert notices.lines() == ["2 cups are full (such as the blue one)"]
+    notices.add("cups are full", 1, "such as the red one")
+    notices.add("cups are full", 3)
+    found: list[str] = []
+    until(lambda: found.extend(notices.lines()) or found)
+    assert found == ["4 cups are full"] and notices.total == {"cups are full": 6}

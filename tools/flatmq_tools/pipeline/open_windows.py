@@ -1,0 +1,358 @@
+"""Windows of a stream of measurements, with the progress of time kept for each device.
+
+Spark's watermark is one for a whole stream: a single board whose clock is ahead would have the
+readings of all others dropped. Here a window of a device comes out when readings of that device
+have passed it, so that a device speaks for itself alone.
+
+The values of windows that are open, and how far each device has come, are the state. It is kept in
+a folder, by the number of the batch:
+
+    STATE/batch=N/state.json     numbers, and which batches have values that may be open
+    STATE/batch=N/devices.arrow  how far each device has come
+    STATE/batch=N/values.arrow   values that came with the batch
+
+Such a folder is written under a hidden name, synced and renamed. What batch N makes of the state
+of N-1 depends on nothing else than its rows: so a batch that is done again after a kill gives the
+same windows and the same state.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame
+
+from .jobs.windows import PERCENTILES
+from .log import sync_folder
+from .sinks import Sink, into
+
+SIZE = 60.0  # s of a window
+LATE = 600.0
+"""s that a reading of a device may be behind its newest one and still be in its window."""
+QUIET = 3600.0
+"""s after which a device that sends nothing counts as silent, and its windows come out. A board
+that was away for less than that misses no window."""
+STEP = 60.0
+"""The most s by which one arrival moves the clock of arrivals on from the one before. So a step of
+the receiver's clock makes nobody silent, and neither does a receiver that was away."""
+_RESET = 3600.0  # s by which arrivals must go back for the clock to follow
+_PARTS = 64  # batches whose values are kept apart, until they are written as one
+_NEVER = np.iinfo(np.int64).min // 2
+_STATE, _DEVICES, _VALUES = "state.json", "devices.arrow", "values.arrow"
+COLUMNS = ("device", "quantity", "unit", "time", "value", "received")
+_UTC = pa.timestamp("us", tz="UTC")
+
+Ints = Any  # arrays of numpy, of integers
+Floats = Any
+
+
+class WindowsError(RuntimeError):
+    """The state is not that of the batch before; the text says what to do."""
+
+
+@dataclass
+class State:
+    """What is known after a batch. Times are microseconds since 1970; devices and keys (a quantity
+    with its unit) are numbers, by their places in the lists."""
+
+    size: int
+    late: int
+    clock: int = 0
+    """The clock of arrivals: see STEP."""
+    last: int | None = None
+    """The newest arrival."""
+    devices: dict[str, int] = field(default_factory=dict)
+    keys: dict[tuple[str, str], int] = field(default_factory=dict)
+    newest: Ints = field(default_factory=lambda: np.empty(0, np.int64))
+    """By device: the time of its newest reading,"""
+    heard: Ints = field(default_factory=lambda: np.empty(0, np.int64))
+    """what the clock of arrivals was when it was heard last,"""
+    closed: Ints = field(default_factory=lambda: np.empty(0, np.int64))
+    """and the end of the windows that have come out."""
+    device: Ints = field(default_factory=lambda: np.empty(0, np.int32))
+    """Of each value whose window is open: device,"""
+    key: Ints = field(default_factory=lambda: np.empty(0, np.int32))
+    """key,"""
+    time: Ints = field(default_factory=lambda: np.empty(0, np.int64))
+    """time,"""
+    value: Floats = field(default_factory=lambda: np.empty(0, np.float64))
+    """and the value itself."""
+
+    def values(self) -> pa.Table:
+        """The values of open windows."""
+        return _values(self.device, self.key, self.time, self.value)
+
+
+@dataclass
+class Step:
+    """What a batch made of a state."""
+
+    state: State
+    windows: pa.Table
+    """Those that came out."""
+    new: pa.Table
+    """Values that came with the batch and are open."""
+    too_late: int = 0
+    """Values that came after their window had come out."""
+    example: str = ""
+    """The device of one of these."""
+
+
+def step(before: State, rows: pa.Table, quiet: float = QUIET) -> Step:
+    """Take a batch: the rows of a table of measurements, with a value and a time."""
+    state = State(before.size, before.late, devices=dict(before.devices), keys=dict(before.keys))
+    time, received = (_micros(rows[name]) for name in ("time", "received"))
+    state.clock, state.last = _clock(before, received)
+    device = _numbers(rows["device"].to_pylist(), state.devices)
+    key = _numbers(
+        zip(rows["quantity"].to_pylist(), rows["unit"].to_pylist(), strict=True), state.keys
+    )
+    value = rows["value"].to_numpy().astype(np.float64)
+    more = len(state.devices) - len(before.devices)
+    state.newest, state.heard, closed = (
+        np.concatenate([old, np.full(more, _NEVER)])
+        for old in (before.newest, before.heard, before.closed)
+    )
+    late = _end(time, state.size) <= closed[device]
+    np.maximum.at(state.newest, device, time)
+    state.heard[device] = state.clock
+
+    # How far the windows of each device come out now.
+    reached = _floor(state.newest - state.late, state.size)
+    state.closed = np.maximum(closed, np.where(state.newest == _NEVER, closed, reached))
+    silent = state.clock - state.heard >= round(quiet * 1e6)
+    state.closed = np.where(
+        silent, np.maximum(state.closed, _end(state.newest, state.size)), state.closed
+    )
+    fresh = ~late
+    columns = [
+        np.concatenate([old, new[fresh]])
+        for old, new in (
+            (before.device, device), (before.key, key), (before.time, time), (before.value, value),
+        )
+    ]  # fmt: skip
+    out = _end(columns[2], state.size) <= state.closed[columns[0]]
+    state.device, state.key, state.time, state.value = (column[~out] for column in columns)
+    still = fresh & (_end(time, state.size) > state.closed[device])
+    example = rows["device"][int(np.argmax(late))].as_py() if late.any() else ""
+    return Step(
+        state,
+        _aggregated(state, *(column[out] for column in columns)),
+        _values(device[still], key[still], time[still], value[still]),
+        int(late.sum()),
+        example,
+    )
+
+
+def _clock(before: State, received: Ints) -> tuple[int, int | None]:
+    """The clock of arrivals and the newest arrival, after these."""
+    if not len(received):
+        return before.clock, before.last
+    ordered = np.sort(received)
+    last = before.last
+    if last is None or ordered[-1] < last - round(_RESET * 1e6):  # the receiver's clock went back
+        last = int(ordered[0])
+    later = ordered[ordered > last]
+    gaps = np.diff(later, prepend=last)
+    clock = before.clock + int(np.minimum(gaps, round(STEP * 1e6)).sum())
+    return clock, int(later[-1]) if len(later) else last
+
+
+def _micros(column: pa.ChunkedArray) -> Ints:
+    return column.cast(pa.timestamp("us", "UTC")).cast(pa.int64()).to_numpy()
+
+
+def _numbers(names: Any, known: dict[Any, int]) -> Ints:
+    """The number of each name; names that are not known get the next ones."""
+    return np.fromiter((known.setdefault(name, len(known)) for name in names), np.int32)
+
+
+def _floor(time: Ints, size: int) -> Ints:
+    return time - time % size
+
+
+def _end(time: Ints, size: int) -> Ints:
+    """The end of the window that a time is in."""
+    return _floor(time, size) + size
+
+
+def _values(device: Ints, key: Ints, time: Ints, value: Floats) -> pa.Table:
+    return pa.table({"device": device, "key": key, "time": time, "value": value})
+
+
+def _aggregated(state: State, device: Ints, key: Ints, time: Ints, value: Floats) -> pa.Table:
+    """The windows that these values make, with the columns of the table windows."""
+    start = _floor(time, state.size)
+    order = np.lexsort((value, start, key, device))
+    device, key, start, value = (column[order] for column in (device, key, start, value))
+    same = (device[1:] == device[:-1]) & (key[1:] == key[:-1]) & (start[1:] == start[:-1])
+    first = np.flatnonzero(np.concatenate([[True] * bool(len(value)), ~same]))
+    count = np.diff(np.append(first, len(value)))
+    names, pairs = list(state.devices), list(state.keys)
+    sums = np.add.reduceat(value, first) if len(first) else value
+    columns: dict[str, Any] = {
+        "device": pa.array([names[n] for n in device[first]], pa.string()),
+        "quantity": pa.array([pairs[n][0] for n in key[first]], pa.string()),
+        "unit": pa.array([pairs[n][1] for n in key[first]], pa.string()),
+        "start": pa.array(start[first]).cast(_UTC),
+        "end": pa.array(start[first] + state.size).cast(_UTC),
+        "count": pa.array(count, pa.int64()),
+        "min": pa.array(value[first]),
+        "max": pa.array(value[first + count - 1]),
+        # A sum of values near the largest double is past it.
+        "mean": pa.array(np.where(np.isfinite(sums), sums / count, value[first])),
+    }
+    for part in PERCENTILES:  # by nearest rank
+        rank = np.ceil(part * count - 1e-9).astype(np.int64) - 1
+        columns[f"p{part * 100:.0f}"] = pa.array(value[first + rank])
+    return pa.table(columns)
+
+
+class Store:
+    """The states of the last two batches, in a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def load(self, batch: int, size: int, late: int) -> State:
+        """The state after a batch; after -1 nothing is known. WindowsError."""
+        if batch < 0:
+            return State(size, late)
+        folder = self._of(batch)
+        try:
+            known = json.loads((folder / _STATE).read_text())
+        except FileNotFoundError:
+            raise WindowsError(
+                f"{folder} is missing: the table windows goes on from there. Remove that table, "
+                "its checkpoint and its state, and it is made again from measurements"
+            ) from None
+        if (known["size"], known["late"]) != (size, late):
+            raise WindowsError(f"{folder} is of windows of another size, or of another `late`")
+        devices = _read(folder / _DEVICES)
+        state = State(size, late, known["clock"], known["last"])
+        state.devices = {name: n for n, name in enumerate(devices["device"].to_pylist())}
+        state.keys = {(quantity, unit): n for n, (quantity, unit) in enumerate(known["keys"])}
+        state.newest, state.heard, state.closed = (
+            devices[name].to_numpy() for name in ("newest", "heard", "closed")
+        )
+        values = pa.concat_tables([_read(self._of(part) / _VALUES) for part in known["parts"]])
+        columns = [values[name].to_numpy() for name in ("device", "key", "time", "value")]
+        still = _end(columns[2], size) > state.closed[columns[0]]
+        state.device, state.key, state.time, state.value = (column[still] for column in columns)
+        return state
+
+    def save(self, batch: int, done: Step) -> None:
+        """Keep the state after a batch, and that before it."""
+        if self._of(batch).exists():
+            return
+        state, parts = done.state, self._parts(batch - 1)
+        merge = len(parts) >= _PARTS
+        hidden = self._folder / f".batch={batch}-{uuid.uuid4().hex}"
+        hidden.mkdir(parents=True)
+        _write(hidden / _VALUES, _table_bytes(state.values() if merge else done.new))
+        devices = {
+            "device": pa.array(list(state.devices), pa.string()), "newest": state.newest,
+            "heard": state.heard, "closed": state.closed,
+        }  # fmt: skip
+        _write(hidden / _DEVICES, _table_bytes(pa.table(devices)))
+        known: dict[str, Any] = {
+            "size": state.size, "late": state.late, "clock": state.clock, "last": state.last,
+            "parts": [batch] if merge else [*parts, batch], "keys": list(state.keys),
+        }  # fmt: skip
+        _write(hidden / _STATE, json.dumps(known).encode())
+        sync_folder(hidden)
+        hidden.rename(self._of(batch))
+        sync_folder(self._folder)
+        self._trim({batch, batch - 1, *known["parts"], *parts})
+
+    def clear(self) -> None:
+        """Forget all: a query begins."""
+        if self._folder.exists():
+            shutil.rmtree(self._folder)
+
+    def _of(self, batch: int) -> Path:
+        return self._folder / f"batch={batch}"
+
+    def _parts(self, batch: int) -> list[int]:
+        if batch < 0:
+            return []
+        found: list[int] = json.loads((self._of(batch) / _STATE).read_text())["parts"]
+        return found
+
+    def _trim(self, keep: set[int]) -> None:
+        """Remove what neither of the last two states needs, and what a kill left unfinished."""
+        names = {f"batch={batch}" for batch in keep}
+        for path in self._folder.iterdir():
+            if path.name not in names:
+                shutil.rmtree(path)
+
+
+def _table_bytes(table: pa.Table) -> pa.Buffer:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table)
+    return sink.getvalue()
+
+
+def _write(path: Path, data: Any) -> None:
+    with path.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _read(path: Path) -> pa.Table:
+    return pa.ipc.open_file(path.read_bytes()).read_all()
+
+
+def open_windows(
+    folder: Path,
+    sinks: Sequence[Sink],
+    size: float = SIZE,
+    late: float = LATE,
+    quiet: float = QUIET,
+    too_late: Callable[[int, str], None] = lambda count, device: None,
+    checkpoint: Path | None = None,
+) -> Callable[[DataFrame, int], None]:
+    """What `writeStream.foreachBatch` takes, on a stream of the table measurements: windows of
+    numbers come out into the sinks, each once, also after kills.
+
+    folder    of the state, on a disk of the driver's machine
+    size      s of a window
+    late      s that the newest reading of a device must be past the end of a window of it
+    quiet     s without any reading of a device after which its windows come out too
+    too_late  called with how many readings of a batch came after their window had come out, and
+              the device of one of them: they are in the table measurements alone
+    checkpoint  of the query, if it is on this machine: see `sinks.into`
+
+    A batch passes through the memory of the driver, as do the values of windows that are open: 24
+    bytes each.
+    """
+    store = Store(folder)
+    sizes = round(size * 1e6), round(late * 1e6)
+    kept: dict[int, State] = {}  # the state after a batch: one, while batches follow each other
+
+    def write(batch: DataFrame, batch_id: int) -> None:
+        before = kept.get(batch_id - 1) or store.load(batch_id - 1, *sizes)
+        if not batch_id:
+            store.clear()
+        numbers = batch.where("value is not null and time is not null and received is not null")
+        done = step(before, numbers.select(*COLUMNS).toArrow(), quiet)
+        windows = batch.sparkSession.createDataFrame(done.windows)
+        into((lambda _: windows, sinks), checkpoint=checkpoint)(batch, batch_id)
+        store.save(batch_id, done)
+        kept.clear()
+        kept[batch_id] = done.state
+        if done.too_late:
+            too_late(done.too_late, done.example)
+
+    return write
