@@ -199,6 +199,17 @@ def _mapping(default: str) -> Callable[[Any], Any]:
 )
 @click.option("--delta", is_flag=True, help="Write Delta tables too.")
 @click.option(
+    "--iceberg",
+    metavar="NAMESPACE",
+    help="Write the tables that grow as Iceberg tables in this namespace, too.",
+)
+@common_options.pairs(
+    "--catalog",
+    "catalog",
+    "Property of the Iceberg catalog, such as type, uri or warehouse; repeatable.  "
+    "[default: an SQLite catalog in OUT/iceberg]",
+)
+@click.option(
     "--trigger",
     type=click.FloatRange(0.0),
     default=1.0,
@@ -229,6 +240,8 @@ def run(
     clean: bool,
     jobs: tuple[str, ...],
     delta: bool,
+    iceberg: str | None,
+    catalog: dict[str, str],
     trigger: float,
     health_every: float,
     identity: str,
@@ -266,9 +279,14 @@ def run(
         source.setdefault("password", os.environ[PASSWORD])
     if clean and landed is None:
         raise click.UsageError("--clean is for what --landed names")
+    if catalog and iceberg is None:
+        raise click.UsageError("--catalog needs --iceberg")
+    if iceberg is not None and importlib.util.find_spec("pyiceberg") is None:
+        raise click.ClickException("--iceberg needs: pip install 'flatmq[iceberg]'")
     plan = command.Plan(
         out, source, landed, clean, jobs or command.JOBS, delta, trigger, health_every,
         identity=identity, mapping=mapping, bounds=Bounds(ahead, behind),
+        iceberg=iceberg, catalog=catalog,
     )  # fmt: skip
     end(
         lambda: command.main(plan, master=master or None, conf=conf, seconds=seconds),

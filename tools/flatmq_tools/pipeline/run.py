@@ -4,6 +4,7 @@
     OUT/out_of_time                                   as these, for batches that have such readings
     OUT/health  devices  gaps                         are written anew now and then, from raw
     OUT/delta/...                                     the same as Delta tables, if wanted
+    OUT/iceberg/...                                   those that grow as Iceberg tables, likewise
     OUT/log                                           what was received and is not in raw yet
     OUT/checkpoints  state  progress.jsonl            where each query is, and how it does
 
@@ -31,7 +32,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StructType
 from rich.console import Console
 
-from . import batches, options, sinks
+from . import batches, iceberg, options, sinks
 from .jobs import columns, health, measurements, raw
 from .notices import Notices
 from .open_windows import open_windows
@@ -105,6 +106,10 @@ class Plan:
     """Mapping files and shipped mappings, in their order: see `measurements.mapped`."""
     bounds: measurements.Bounds = field(default_factory=measurements.Bounds)
     """How far the time of a reading may be from its arrival."""
+    iceberg: str | None = None
+    """The namespace of Iceberg tables beside those of Parquet: those that grow."""
+    catalog: dict[str, str] = field(default_factory=dict)
+    """Properties of their catalog; without any, it is an SQLite database in OUT/iceberg."""
 
 
 class Run:
@@ -222,6 +227,10 @@ class Run:
             # A table raw of an earlier version lacks the properties of MQTT 5.
             more = name == "raw"
             found.append(sinks.Delta(self._plan.out / "delta" / name, add_columns=more))
+        if self._plan.iceberg is not None:
+            catalog = self._plan.catalog or iceberg.local_catalog(self._plan.out / "iceberg")
+            table = f"{self._plan.iceberg}.{name}"
+            found.append(iceberg.Iceberg(table, catalog, add_columns=name == "raw"))
         return found
 
     # While they run

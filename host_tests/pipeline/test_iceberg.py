@@ -1,0 +1,280 @@
+"""Iceberg tables have each batch once: after a crash at any point, and beside other writers."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pytest
+
+from flatmq_tools.pipeline import iceberg
+from flatmq_tools.pipeline.iceberg import Iceberg, local_catalog
+from flatmq_tools.pipeline.sinks import SinkError, into
+from mqtt import until
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+    from pyspark.sql import SparkSession
+
+pytest.importorskip("pyiceberg", reason="needs the extra iceberg")
+
+
+class Rows:
+    """What a sink takes of a DataFrame."""
+
+    def __init__(self, **columns: Any) -> None:
+        self._table = pa.table(columns)
+
+    def toArrow(self) -> pa.Table:
+        return self._table
+
+
+def table(folder: Path, name: str = "fleet.t") -> Table:
+    """The table as any reader of the catalog finds it."""
+    from pyiceberg.catalog import load_catalog
+
+    return load_catalog("flatmq", **local_catalog(folder)).load_table(name)
+
+
+def values(folder: Path) -> list[Any]:
+    return sorted(table(folder).scan().to_arrow()["value"].to_pylist())
+
+
+def test_a_batch_is_there_once_and_is_known_when_its_snapshots_are_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(iceberg, "_EXPIRE", 2)
+    monkeypatch.setattr(iceberg, "_HISTORY", datetime.timedelta(0))
+    for n in range(3):
+        sink: Any = Iceberg("fleet.t", local_catalog(tmp_path))
+        assert not sink.has("q", n, None)
+        sink.write(Rows(value=[n, n + 10]), "q", n)
+        assert sink.has("q", n, None) and not sink.has("other", n, None)
+        sink.write(Rows(value=[n, n + 10]), "q", n)
+        assert sink.rows == 2
+    assert values(tmp_path) == [0, 1, 2, 10, 11, 12]
+    found = table(tmp_path)
+    assert len(found.snapshots()) < 3
+    assert "commit.retry.num-retries" not in found.properties, "other writers keep theirs"
+    sink.write(Rows(value=[7]), "other", 0)
+    sink.write(Rows(value=[8]), "q", 2)
+    assert values(tmp_path) == [0, 1, 2, 7, 10, 11, 12]
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_crash_around_the_commit(
+    when: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The commit of the catalog is the point from which the batch is there."""
+    from pyiceberg.catalog.sql import SqlCatalog
+
+    sink: Any = Iceberg("fleet.t", local_catalog(tmp_path))
+    sink.write(Rows(value=[0]), "q", 0)
+    commit = SqlCatalog.commit_table
+
+    def killed(self: Any, *args: Any) -> Any:
+        if when == "after":
+            commit(self, *args)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SqlCatalog, "commit_table", killed)
+        with pytest.raises(KeyboardInterrupt):
+            sink.write(Rows(value=[1]), "q", 1)
+    again: Any = Iceberg("fleet.t", local_catalog(tmp_path))
+    assert again.has("q", 1, None) == (when == "after")
+    assert values(tmp_path) == [0, 1][: 1 + (when == "after")]
+    again.write(Rows(value=[1]), "q", 1)
+    assert values(tmp_path) == [0, 1]
+
+
+def test_two_drivers_of_one_query_and_one_of_another(tmp_path: Path) -> None:
+    """Whoever comes second with a batch finds that it is there."""
+    failures: list[BaseException] = []
+    Iceberg("fleet.t", local_catalog(tmp_path)).write(Rows(value=[-1]), "first", 0)  # type: ignore[arg-type]
+    start = threading.Barrier(3)
+
+    def drive(query: str, base: int) -> None:
+        try:
+            sink: Any = Iceberg("fleet.t", local_catalog(tmp_path))
+            for n in range(6):
+                start.wait(60)
+                sink.write(Rows(value=[base + n]), query, n)
+        except BaseException as error:
+            failures.append(error)
+            start.abort()
+
+    threads = [
+        threading.Thread(target=drive, args=args) for args in (("q", 0), ("q", 0), ("r", 100))
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    assert values(tmp_path) == [-1, *range(6), *range(100, 106)]
+
+
+def test_columns_are_added_where_that_is_asked_for(tmp_path: Path) -> None:
+    sink: Any = Iceberg("fleet.t", local_catalog(tmp_path))
+    more: Any = Iceberg("fleet.t", local_catalog(tmp_path), add_columns=True)
+    sink.write(Rows(value=[1]), "q", 0)
+    with pytest.raises(SinkError, match=r"fleet\.t does not take the columns of the batch"):
+        sink.write(Rows(value=[2], unit=["Cel"]), "q", 1)
+    assert values(tmp_path) == [1]
+    more.write(Rows(value=[2], unit=["Cel"]), "q", 1)
+    sink.write(Rows(value=[3]), "q", 2)
+    found = table(tmp_path).scan().to_arrow().sort_by("value").to_pylist()
+    assert found == [
+        {"value": 1, "unit": None}, {"value": 2, "unit": "Cel"}, {"value": 3, "unit": None},
+    ]  # fmt: skip
+
+
+def test_files_are_synced_before_the_catalog_names_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pyiceberg.catalog.sql import SqlCatalog
+
+    synced: set[str] = set()
+    sync, commit = os.fsync, SqlCatalog.commit_table
+    left: list[set[str]] = []
+
+    def noted(file: int) -> None:
+        synced.add(os.readlink(f"/proc/self/fd/{file}"))
+        sync(file)
+
+    def files() -> set[str]:
+        found = (tmp_path / "fleet").rglob("*")
+        return {str(path) for path in found if path.is_file()}
+
+    def checked(self: Any, *args: Any) -> Any:
+        left.append(files() - synced)
+        return commit(self, *args)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    monkeypatch.setattr(SqlCatalog, "commit_table", checked)
+    sink: Any = Iceberg("fleet.t", local_catalog(tmp_path))
+    sink.write(Rows(value=[1]), "q", 0)
+    assert left == [set()]
+    assert files() <= synced and any(name.endswith(".parquet") for name in synced)
+
+
+WRITES = """
+import sys
+from pathlib import Path
+from flatmq_tools.pipeline.iceberg import Iceberg, local_catalog
+import pyarrow as pa
+
+class Rows:
+    def __init__(self, n):
+        self.n = n
+    def toArrow(self):
+        return pa.table({"value": [self.n]})
+
+sink = Iceberg("fleet.t", local_catalog(Path(sys.argv[1])))
+for n in range(int(sys.argv[2])):
+    if not sink.has("q", n, None):
+        print(n, flush=True)
+        sink.write(Rows(n), "q", n)
+print("done", flush=True)
+"""
+
+
+def test_kill_9_at_any_moment(tmp_path: Path) -> None:
+    choose = random.Random(1)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    left = 4
+    said = ""
+    while said != "done":
+        program = subprocess.Popen(
+            [sys.executable, "-c", WRITES, str(tmp_path), "24"],
+            env=environment, stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        assert program.stdout is not None
+        with program.stdout as lines:
+            for count, line in enumerate(lines):
+                said = line.strip()
+                if left and count == 4:
+                    time.sleep(choose.random() / 10)  # a moment of the write, not a wait for it
+                    program.kill()
+                    left -= 1
+        assert program.wait(60) in (0, -signal.SIGKILL)
+    assert left == 0
+    assert values(tmp_path) == list(range(24))
+
+
+# In Spark
+
+
+@pytest.fixture
+def batches(spark: SparkSession, tmp_path: Path) -> Callable[[int], None]:
+    """Run the query until it has had so many batches of a row each."""
+    (tmp_path / "in").mkdir()
+
+    def run(wanted: int) -> None:
+        for n in range(wanted):
+            (tmp_path / "in" / f"{n}.txt").write_text(f"{n}\n")
+        stream = spark.readStream.schema("value string").option("maxFilesPerTrigger", 1)
+        rows = stream.text(str(tmp_path / "in")).selectExpr(
+            "value", "timestamp_seconds(86400) AS at", "array(struct(value AS name)) AS more"
+        )
+        sinks: list[Any] = [Iceberg("fleet.t", local_catalog(tmp_path / "ice"))]
+        query = (
+            rows.writeStream.foreachBatch(into((lambda rows: rows, sinks)))
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        until(lambda: not query.isActive)
+        if query.exception() is not None:
+            raise query.exception()  # type: ignore[misc]
+
+    return run
+
+
+def test_a_batch_that_spark_does_again_is_there_once(
+    spark: SparkSession, tmp_path: Path, batches: Callable[[int], None]
+) -> None:
+    batches(2)
+    # As after a crash before Spark noted that the batch was done.
+    (tmp_path / "checkpoint" / "commits" / "1").unlink()
+    (tmp_path / "checkpoint" / "commits" / ".1.crc").unlink()
+    spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
+    try:
+        batches(3)
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
+    assert values(tmp_path / "ice") == ["0", "1", "2"]
+    rows = table(tmp_path / "ice").scan().to_arrow().to_pylist()
+    assert {row["at"].isoformat() for row in rows} == {"1970-01-02T00:00:00+00:00"}
+    assert sorted(row["more"][0]["name"] for row in rows) == ["0", "1", "2"]
+
+
+def test_a_run_writes_iceberg_beside_parquet(spark: SparkSession, tmp_path: Path) -> None:
+    from flatmq_tools.pipeline.run import Plan, Run
+    from messages import Message, frame, reading
+
+    landed, out = tmp_path / "landed", tmp_path / "out"
+    sent = [reading("a", 1, n, n) for n in range(5)] + [Message("x", b"", 7.0)]
+    frame(spark, sent).coalesce(1).write.parquet(str(landed))
+    plan = Plan(out, landed=str(landed), jobs=["raw"], trigger=0.1, iceberg="fleet")
+    running = Run(spark, plan)
+    try:
+        until(lambda: running.look() or running.rows >= len(sent))
+    finally:
+        running.stop()
+    parquet = ds.dataset(out / "raw", format="parquet").to_table()
+    found = table(out / "iceberg", "fleet.raw").scan().to_arrow()
+    assert found.column_names == parquet.column_names
+    assert sorted(found["payload"].to_pylist()) == sorted(message.payload for message in sent)
