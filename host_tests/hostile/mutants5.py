@@ -102,7 +102,7 @@ MUTANTS_5 = {
     ),
     "a CONNACK that breaks a rule counts": Mutant(
         "v5_connection",
-        'if flags and (code or flags > 1 or c.options["clean_session"]):',
+        'if flags and (code or c.options["clean_session"]):',
         "if flags and code:",
     ),
     "where a packet was cut is remembered when it has left": Mutant(

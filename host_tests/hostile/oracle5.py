@@ -16,13 +16,13 @@ import oracle
 import strict
 import strict5
 from cases import Options
-from fields5 import TOPIC_ALIAS_INVALID, integer
+from fields5 import PROTOCOL_ERROR, TOPIC_ALIAS_INVALID, integer
 from oracle import PROTOCOL, PUBCOMP, RESOURCE, Outgoing
-from properties5 import NONE, Id, Properties, encoded
+from properties5 import NONE, SERVER, Id, Properties, encoded
 from strict5 import Broken, Connect, Packet
 
 REPLIES = 98  # the number of the subscription to answers
-MALFORMED = frozenset({0x81, 0x82})  # not every rule says which of the two
+MALFORMED = frozenset({0x81, 0x82})  # for packets that may break rules of both kinds
 # DISCONNECT with one of these may be for the message that was sent last.
 ACCUSING = b"\x80\x81\x82\x83\x87\x8f\x90\x95\x97\x99\x9a\x9b\x9e\xa1\xa2"
 
@@ -230,19 +230,32 @@ class Oracle5(oracle.Oracle):
         del self.buf[: head.total]
         self.packets += 1
         try:
+            strict5.first_byte(head.first, SERVER)
+        except Broken as e:
+            if e.code != PROTOCOL_ERROR:  # what else is wrong is malformed, too, in such a packet
+                self.only_broken(e)
+                return True
+        try:
             p = self.decoded(head.first, body)
         except Broken:
             self.too_many_besides(head.first, body)
             raise
-        self.packet(p)
+        try:
+            self.packet(p)
+        except Broken as e:  # the packet breaks no rule by itself
+            self.only_broken(e)
         return True
 
     def broken(self, e: Broken) -> None:
-        """A rule was broken."""
-        self.fault |= PROTOCOL
+        """A rule was broken. The packet may break others besides, and any may be looked at
+        first."""
+        self.only_broken(e)
         self.codes |= MALFORMED
-        if e.code not in MALFORMED:
-            self.codes |= {e.code}
+
+    def only_broken(self, e: Broken) -> None:
+        """A rule was broken, and no other."""
+        self.fault |= PROTOCOL
+        self.codes |= {e.code}
 
     def too_many_besides(self, first: int, body: bytes) -> None:
         """A PUBLISH that breaks a rule may also be the one too many that waits for release."""
@@ -346,14 +359,14 @@ class Oracle5(oracle.Oracle):
             try:
                 super().packet(p)  # type: ignore[arg-type]
             except strict.Broken as e:
-                raise Broken(str(e)) from e
+                raise Broken(str(e), PROTOCOL_ERROR) from e
 
     def greeting(self, p: Packet) -> None:  # type: ignore[override]
         if p.present and self.options.clean_session:
-            raise Broken("session present on a clean session")
+            raise Broken("session present on a clean session", PROTOCOL_ERROR)
         method = p.properties.first(Id.AUTHENTICATION_METHOD)
         if not p.code and self.options.auth and method != drive5.METHOD:
-            raise Broken("CONNACK: another authentication method")
+            raise Broken("CONNACK: another authentication method", PROTOCOL_ERROR)
         self.limits = Limits(p.properties)
         self.assigned = p.properties.first(Id.ASSIGNED_CLIENT_IDENTIFIER, self.assigned)
         super().greeting(p)  # type: ignore[arg-type]
@@ -405,7 +418,7 @@ class Oracle5(oracle.Oracle):
         for r in self.requests:
             if r.pid == p.pid and (p.name == "SUBACK") == (r.number is not None):
                 if len(p.codes) != len(r.asked):
-                    raise Broken("more or fewer reason codes than filters")
+                    raise Broken("more or fewer reason codes than filters", PROTOCOL_ERROR)
                 codes = zip(r.asked, p.codes, strict=True)
                 r.granted = bytes(code for f, code in codes if f in r.filters)
                 self.requests.remove(r)
@@ -417,15 +430,16 @@ class Oracle5(oracle.Oracle):
     def authenticated(self, p: Packet) -> None:
         """AUTH."""
         if not self.options.auth:
-            raise Broken("AUTH without a method in CONNECT")
+            raise Broken("AUTH without a method in CONNECT", PROTOCOL_ERROR)
         if self.state == "greeting" and (self.full or self.wire or not self.greeted):
-            raise Broken("AUTH before CONNECT is out, or before the last answer is")
+            text = "AUTH before CONNECT is out, or before the last answer is"
+            raise Broken(text, PROTOCOL_ERROR)
         method = p.properties.first(Id.AUTHENTICATION_METHOD)
         if p.code == 0 and (self.state == "greeting" or method not in (None, drive5.METHOD)):
-            raise Broken("AUTH: success")
+            raise Broken("AUTH: success", PROTOCOL_ERROR)
         if p.code:
             if method != drive5.METHOD:
-                raise Broken("AUTH: another method")
+                raise Broken("AUTH: another method", PROTOCOL_ERROR)
             data = p.properties.first(Id.AUTHENTICATION_DATA)
             self.auths.append(self.auth(p.code, drive5.authenticate(data)))
 

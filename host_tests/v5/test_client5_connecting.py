@@ -271,7 +271,7 @@ def test_a_session_that_nobody_asked_for(clock: Clock) -> None:
     bench.greet()
     bench.feed(build5.connack(0, 1))
     code, error = bench.farewell()
-    assert (code, error.kind) == (0x81, "protocol")
+    assert (code, error.kind) == (0x82, "protocol")
 
 
 def test_the_broker_may_close_before_connack(clock: Clock) -> None:

@@ -59,7 +59,6 @@ OTHERWISE = {
     "10 00": 0x81,  # a type that no server sends, as any other that there is not
     "c0 00": 0x81,
     "21 03 00 00 00": 0x82,  # no CONNACK, so CONNACK is not first
-    "20 03 01 87 00": 0x81,  # flags that are not allowed, as any other
     "e0 07 8b 05 11 00 00 00 01": 0x81,  # a property that DISCONNECT of a server cannot have
     "f0 01 18": 0x82,  # the authentication method is looked for first
     "30 03 00 00 00": 0x81,  # not a topic name, as one that is not UTF-8

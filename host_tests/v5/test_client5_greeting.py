@@ -52,7 +52,7 @@ def test_a_connack_that_breaks_a_rule_changes_nothing(clock: Clock) -> None:
     bench.outage()
     bench.greet()
     bench.feed(build5.connack(0, 1, [(Id.MAXIMUM_QOS, 0), (Id.RETAIN_AVAILABLE, 0)]))
-    assert bench.farewell()[0] == 0x81
+    assert bench.farewell()[0] == 0x82
     assert bench.client.server.retain == 1
     assert bench.client.publish(b"t", b"", 2, True)
     packets, _ = peer.split(bytes(bench.accepted().stream.written))

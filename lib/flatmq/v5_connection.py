@@ -202,8 +202,10 @@ class Connection5(Connection):
                 return what
             if code and code < 128:
                 return "reason code"
-        if flags and (code or flags > 1 or c.options["clean_session"]):
+        if flags > 1:
             return "flags"
+        if flags and (code or c.options["clean_session"]):
+            return "session present"
         c.server.read(self.said)
         if code:
             self._refused(code, end - at == 2)
