@@ -39,6 +39,11 @@ def files(folder: str, storage_options: Mapping[str, str] | None = None) -> PyFi
     return PyFileSystem(DeltaStorageHandler(folder, options))
 
 
+def is_there(folder: str, storage_options: dict[str, str] | None = None) -> bool:
+    """Return whether there is a Delta table."""
+    return DeltaTable.is_deltatable(folder, storage_options)
+
+
 class Delta:
     """A Delta table. A batch passes through the driver's memory: bound it with
     maxOffsetsPerTrigger.
@@ -102,7 +107,7 @@ class Delta:
         """The table as it is now; None if there is none."""
         if self._table is not None:
             self._table.update_incremental()
-        elif DeltaTable.is_deltatable(self.folder, self._storage):
+        elif is_there(self.folder, self._storage):
             self._table = DeltaTable(self.folder, storage_options=self._storage)
         return self._table
 

@@ -20,11 +20,15 @@ from .delta import Delta
 from .delta import replace as replace_delta
 from .hadoop import file_system, local
 
-__all__ = ["Delta", "Parquet", "Sink", "SinkError", "into", "replace", "replace_delta"]
+__all__ = [
+    "Delta", "Parquet", "Sink", "SinkError", "into", "replace", "replace_delta",
+]  # fmt: skip
 
 _QUERY_ID = "sql.streaming.queryId"  # the local property in which Spark has it
 
 Transform = Callable[[DataFrame], DataFrame]
+Write = Callable[[DataFrame, int], None]
+"""What `writeStream.foreachBatch` takes."""
 
 
 SinkError = visible.SinkError
@@ -33,8 +37,9 @@ SinkError = visible.SinkError
 class Sink(Protocol):
     """A table that takes a batch."""
 
-    rows: int
-    """Rows written since this was made."""
+    @property
+    def rows(self) -> int:
+        """Rows written since this was made."""
 
     def has(self, query: str, batch_id: int, spark: SparkSession) -> bool:
         """Whether the batch of that query is in it already."""
@@ -114,9 +119,7 @@ class Parquet:
             files.delete(left.getPath(), True)
 
 
-def into(
-    *tables: tuple[Transform, Sequence[Sink]], checkpoint: str | Path | None = None
-) -> Callable[[DataFrame, int], None]:
+def into(*tables: tuple[Transform, Sequence[Sink]], checkpoint: str | Path | None = None) -> Write:
     """What `writeStream.foreachBatch` takes: writes what each function makes of a batch into each
     of its sinks, unless it is there already.
 
