@@ -50,7 +50,7 @@ def test_nothing_is_lost_on_a_second_machine(tmp_path: Path) -> None:
         done = _run(tmp_path, out, landed, master)
     assert done.returncode == 1, done.stderr
     said = done.stderr.rstrip().splitlines()[-1]
-    assert f"{out}/raw: the driver can read 0 of the {MESSAGES} rows" in said
+    assert f"{out}/raw: the driver can read 0 of the {MESSAGES} rows that were written" in said
     assert "do not share that folder" in said and "Nothing was committed" in said
     # Nothing was committed, and nothing is gone.
     assert not list((there / "raw").glob("batch=*"))

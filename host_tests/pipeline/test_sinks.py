@@ -151,7 +151,7 @@ def test_rows_that_the_driver_cannot_read_are_not_committed(
     batches(1)
     with monkeypatch.context() as patch:
         patch.setattr(visible, "count", one_less)
-        with pytest.raises(Exception, match="can read 0 of the 1 rows that the executors wrote"):
+        with pytest.raises(Exception, match="can read 0 of the 1 rows that were written"):
             batches(2)
         with pytest.raises(visible.SinkError, match="now: the driver can read 0 of the 7 rows"):
             replace(spark.range(7), tmp_path / "now")

@@ -171,7 +171,7 @@ def _mapping(default: str) -> Callable[[Any], Any]:
 
 
 @pipeline.command()
-@click.argument("out", type=click.Path(file_okay=False, path_type=Path))
+@click.argument("out")
 @click.option(
     "--broker",
     default="127.0.0.1:1883",
@@ -197,7 +197,14 @@ def _mapping(default: str) -> Callable[[Any], Any]:
     type=click.Choice(["raw", "measurements", "windows", "health"]),
     help="Do this one; repeatable. All, if not given.",
 )
-@click.option("--delta", is_flag=True, help="Write Delta tables too.")
+@click.option(
+    "--delta", is_flag=True, help="Write Delta tables too; Delta tables alone if OUT is a URL."
+)
+@click.option(
+    "--state",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Folder of this machine for the log, the checkpoints and the progress, if OUT is a URL.",
+)
 @click.option(
     "--iceberg",
     metavar="NAMESPACE",
@@ -231,7 +238,7 @@ def _mapping(default: str) -> Callable[[Any], Any]:
 @common_options.master('As for spark-submit; "" under spark-submit itself.', "SPARK_MASTER")
 @common_options.pairs("--conf", "conf", "Configuration of Spark; repeatable.")
 def run(
-    out: Path,
+    out: str,
     broker: str,
     trust: Trust | None,
     filters: tuple[str, ...],
@@ -242,6 +249,7 @@ def run(
     delta: bool,
     iceberg: str | None,
     catalog: dict[str, str],
+    state: Path | None,
     trigger: float,
     health_every: float,
     identity: str,
@@ -252,7 +260,10 @@ def run(
     master: str,
     conf: dict[str, str],
 ) -> None:
-    """Make tables in the folder OUT of what a broker sends: each message once, also after kills.
+    """Make tables in OUT of what a broker sends: each message once, also after kills.
+
+    OUT is a folder, which the executors share if they are on other machines, or with --delta and
+    --state a URL that deltalake knows: s3://, gs://, abfs://, hdfs://.
 
     The password for `--option username=...` is taken from FLATMQ_PASSWORD in the environment.
     """
@@ -283,9 +294,24 @@ def run(
         raise click.UsageError("--catalog needs --iceberg")
     if iceberg is not None and importlib.util.find_spec("pyiceberg") is None:
         raise click.ClickException("--iceberg needs: pip install 'flatmq[iceberg]'")
+    url = out if "://" in out else None
+    if url is None and Path(out).is_file():
+        raise click.BadParameter(f"OUT must be a folder, and {out} is a file")
+    if url is None and state is not None:
+        raise click.UsageError("--state is for an OUT that is a URL; a folder has it all")
+    if url is not None and not delta:
+        raise click.UsageError(
+            f"OUT must be a folder unless --delta is given, not {url}: plain Parquet is there "
+            "once because a folder is renamed in one step, which an object store cannot do"
+        )
+    if url is not None and state is None:
+        raise click.UsageError(
+            f"OUT {url} needs --state: a folder of this machine for the log, the checkpoints and "
+            "the progress"
+        )
     plan = command.Plan(
-        out, source, landed, clean, jobs or command.JOBS, delta, trigger, health_every,
-        identity=identity, mapping=mapping, bounds=Bounds(ahead, behind),
+        state or Path(out), source, landed, clean, jobs or command.JOBS, delta, trigger,
+        health_every, identity=identity, mapping=mapping, bounds=Bounds(ahead, behind), url=url,
         iceberg=iceberg, catalog=catalog,
     )  # fmt: skip
     end(

@@ -28,6 +28,15 @@ def entry(file: Path) -> None:
     path(file.parent)
 
 
+def upwards(file: Path, top: Path) -> None:
+    """Sync a file, and the folders that it is in, up to `top`."""
+    path(file)
+    for folder in file.parents:
+        path(folder)
+        if folder == top:
+            return
+
+
 def batch(checkpoint: Path, number: int) -> None:
     """Sync what Spark wrote down of a batch before it ran: which messages are in it. Without that,
     a batch of the same number could hold more messages after a power cut, and be taken as written

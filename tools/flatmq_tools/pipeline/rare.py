@@ -19,6 +19,10 @@ class Rare:
         self._sink = sink
         self._noticed = noticed
 
+    @property
+    def rows(self) -> int:
+        return self._sink.rows
+
     def has(self, query: str, batch_id: int, spark: SparkSession) -> bool:
         return self._sink.has(query, batch_id, spark)
 

@@ -8,6 +8,9 @@
     OUT/log                                           what was received and is not in raw yet
     OUT/checkpoints  state  progress.jsonl            where each query is, and how it does
 
+OUT may be a URL, such as that of an object store: the tables are there then, of Delta alone, and
+the rest is in a folder of this machine.
+
 The table raw is fed by the broker, or by the files that `flatmq pipeline ingest` lands; the others
 by the batches of raw and of measurements. So each of them can be removed, with its checkpoint and
 its state, and is made again from what it is made of.
@@ -25,20 +28,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import pyarrow.dataset as ds
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StructType
 from rich.console import Console
 
-from . import batches, iceberg, options, sinks
+from . import options, sinks
 from .jobs import columns, health, measurements, raw
 from .notices import Notices
 from .open_windows import open_windows
 from .progress import Progress
 from .rare import Rare
 from .session import session
+from .tables import Tables, TablesError, check
 
 JOBS = ("raw", "measurements", "windows", "health")
 _LOOK = 0.25  # s between two looks at the queries
@@ -85,7 +88,7 @@ class Plan:
     """What is to be run."""
 
     out: Path
-    """The folder of all tables."""
+    """The folder of all tables; with `url`, of all but them: the log, the checkpoints."""
     source: dict[str, str] = field(default_factory=dict)
     """Options of format("mqtt"); localStorage is OUT/log unless it says otherwise."""
     landed: str | None = None
@@ -110,6 +113,8 @@ class Plan:
     """The namespace of Iceberg tables beside those of Parquet: those that grow."""
     catalog: dict[str, str] = field(default_factory=dict)
     """Properties of their catalog; without any, it is an SQLite database in OUT/iceberg."""
+    url: str | None = None
+    """Where the tables are, of Delta alone, instead of in a folder: that of an object store."""
 
 
 class Run:
@@ -126,19 +131,22 @@ class Run:
         self._mapping = measurements.mapped(plan.mapping, plan.identity)
         self._seen: dict[str, int] = {}  # the last batch of each query that was noted
         self._due = time.monotonic() + plan.health_every
-        self.rows = 0
-        """Messages that are in the table raw since the start."""
         self.late: Counter[str] = Counter()
         """Rows that came too late for a table, by its name, since the start."""
         self.notices = Notices()
         """What people are to know while it runs."""
         plan.out.mkdir(parents=True, exist_ok=True)
         self._progress = Progress(plan.out)
-        self._before = {folder.name for folder in (plan.out / "raw").glob("batch=*")}
+        self._tables = Tables(spark, plan.out, plan.url, plan.delta, plan.iceberg, plan.catalog)
         ways = {"raw": self._raw, "measurements": self._measurements, "windows": self._windows}
         self._ways = {job: start for job, start in ways.items() if job in plan.jobs}
         self._queries = {job: start() for job, start in self._ways.items()}
         self._starts = dict.fromkeys(self._ways, 1)
+
+    @property
+    def rows(self) -> int:
+        """Messages that were written to the table raw since the start."""
+        return self._tables.rows("raw")
 
     # The queries
 
@@ -219,19 +227,10 @@ class Run:
         return reader.parquet(folder)
 
     def _follow(self, name: str, schema: str | StructType) -> DataFrame:
-        return batches.follow(self._spark, str(self._plan.out.absolute() / name), schema)
+        return self._tables.follow(name, schema)
 
     def _sinks(self, name: str) -> list[sinks.Sink]:
-        found: list[sinks.Sink] = [sinks.Parquet(self._plan.out / name)]
-        if self._plan.delta:
-            # A table raw of an earlier version lacks the properties of MQTT 5.
-            more = name == "raw"
-            found.append(sinks.Delta(self._plan.out / "delta" / name, add_columns=more))
-        if self._plan.iceberg is not None:
-            catalog = self._plan.catalog or iceberg.local_catalog(self._plan.out / "iceberg")
-            table = f"{self._plan.iceberg}.{name}"
-            found.append(iceberg.Iceberg(table, catalog, add_columns=name == "raw"))
-        return found
+        return self._tables.sinks(name)
 
     # While they run
 
@@ -264,31 +263,21 @@ class Run:
                 self._progress.write(json.dumps(known))
                 for state in known["stateOperators"]:
                     self.late[known["name"]] += state["numRowsDroppedByWatermark"]
-                if known["name"] == "raw":
-                    self.rows += self._written(known["batchId"])
-
-    def _written(self, batch: int) -> int:
-        """Messages of a batch of raw, unless it was there before and was only done again."""
-        folder = self._plan.out / "raw" / f"batch={batch}"
-        if folder.name in self._before or not folder.is_dir():
-            return 0
-        return int(ds.dataset(folder, format="parquet").count_rows())
 
     def health(self) -> None:
         """Makes the tables health, devices and gaps anew, from what is in raw."""
-        folder = self._plan.out / "raw"
-        if "health" not in self._plan.jobs or not any(folder.glob("batch=*")):
+        if "health" not in self._plan.jobs:
             return
-        frame = self._spark.read.parquet(str(folder))
+        frame = self._tables.now("raw", _MESSAGE)
+        if frame is None:
+            return
         with health.Health(frame, identity=self._plan.identity, mapping=self._mapping) as known:
             for name, table in (
                 ("health", known.boots),
                 ("devices", known.devices),
                 ("gaps", known.gaps),
             ):
-                sinks.replace(table(), self._plan.out / name)
-                if self._plan.delta:
-                    sinks.replace_delta(table(), self._plan.out / "delta" / name)
+                self._tables.replace(name, table())
 
     def finish(self) -> None:
         """Works off what is there: first what came from the broker, for `_DRAIN` s at the most as
@@ -341,6 +330,12 @@ def main(plan: Plan, *, master: str | None, conf: dict[str, str], seconds: float
     At the end what came is worked off, or with a second signal left to the next run. RunError when
     a query fails: what it had not finished is done by the next run.
     """
+    where = f"{plan.url or plan.out}/raw"
+    if plan.url is not None:
+        try:
+            check(plan.url)
+        except TablesError as error:
+            raise RunError(str(error)) from error
     ending = _Ending()
     console = Console(stderr=True)
     with console.status("starting Spark ...") as status:
@@ -357,7 +352,7 @@ def main(plan: Plan, *, master: str | None, conf: dict[str, str], seconds: float
                 running.look()
                 for line in running.notices.lines():
                     console.print(line, markup=False, highlight=False, soft_wrap=True)
-                status.update(f"{running.rows:,} messages in {plan.out}/raw after {passed:,.0f} s")
+                status.update(f"{running.rows:,} messages in {where} after {passed:,.0f} s")
                 ending.asked.wait(_LOOK)
             status.update("working off what is there ...")
             running.finish()
@@ -369,7 +364,7 @@ def main(plan: Plan, *, master: str | None, conf: dict[str, str], seconds: float
             return 130
         finally:
             spark.stop()
-    console.print(f"{running.rows:,} messages more in {plan.out}/raw")
+    console.print(f"{running.rows:,} messages more in {where}")
     for text, count in running.notices.total.items():
         console.print(f"in all {count:,} {text}", markup=False, highlight=False, soft_wrap=True)
     for table, told in _LATE_FOR.items():

@@ -10,18 +10,25 @@ import json
 import uuid
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Protocol
 
-import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from . import durable, visible
 from .batches import OWNER, PREFIX
+from .delta import Delta
+from .delta import replace as replace_delta
 from .hadoop import file_system, local
+
+__all__ = [
+    "Delta", "Parquet", "Sink", "SinkError", "into", "replace", "replace_delta",
+]  # fmt: skip
 
 _QUERY_ID = "sql.streaming.queryId"  # the local property in which Spark has it
 
 Transform = Callable[[DataFrame], DataFrame]
+Write = Callable[[DataFrame, int], None]
+"""What `writeStream.foreachBatch` takes."""
 
 
 SinkError = visible.SinkError
@@ -29,6 +36,10 @@ SinkError = visible.SinkError
 
 class Sink(Protocol):
     """A table that takes a batch."""
+
+    @property
+    def rows(self) -> int:
+        """Rows written since this was made."""
 
     def has(self, query: str, batch_id: int, spark: SparkSession) -> bool:
         """Whether the batch of that query is in it already."""
@@ -50,6 +61,8 @@ class Parquet:
     def __init__(self, folder: str | Path) -> None:
         self.folder = str(folder)
         self._mine = ""
+        self.rows = 0
+        """Rows written since this was made."""
 
     def has(self, query: str, batch_id: int, spark: SparkSession) -> bool:
         if self._mine != query:
@@ -61,7 +74,7 @@ class Parquet:
     def write(self, rows: DataFrame, query: str, batch_id: int) -> None:
         spark = rows.sparkSession
         hidden = f"{self.folder}/.batch={batch_id}-{uuid.uuid4().hex}"
-        visible.write(rows, hidden, self.folder)
+        count = visible.write(rows, hidden, self.folder)
         files, old = file_system(spark, hidden)
         _, new = file_system(spark, self._batch(batch_id))
         on_disk = local(files, old)
@@ -71,6 +84,7 @@ class Parquet:
             raise SinkError(f"{self._batch(batch_id)} is there: does another query write here?")
         if on_disk is not None:
             durable.entry(on_disk)
+        self.rows += count
 
     def _batch(self, batch_id: int) -> str:
         return f"{self.folder}/{PREFIX}{batch_id}"
@@ -105,54 +119,7 @@ class Parquet:
             files.delete(left.getPath(), True)
 
 
-class Delta:
-    """A Delta table, written with `deltalake` by the process of the driver.
-
-    The batch's number goes into the table's log in the same step as its rows. A batch passes
-    through the driver's memory: bound it with maxOffsetsPerTrigger.
-
-    folder            a path, or a URL that deltalake knows
-    storage_options   what deltalake wants for that
-    add_columns       True: a table gets the columns that it lacks, null in the rows it has; else
-                      a batch with others is refused
-    """
-
-    def __init__(
-        self,
-        folder: str | Path,
-        storage_options: dict[str, str] | None = None,
-        *,
-        add_columns: bool = False,
-    ) -> None:
-        self.folder = str(folder)
-        self._mode: Literal["merge"] | None = "merge" if add_columns else None
-        self._storage = storage_options
-
-    def has(self, query: str, batch_id: int, spark: SparkSession) -> bool:
-        from deltalake import DeltaTable
-
-        if not DeltaTable.is_deltatable(self.folder, self._storage):
-            return False
-        table = DeltaTable(self.folder, storage_options=self._storage)
-        last = table.transaction_version(query)
-        return last is not None and last >= batch_id
-
-    def write(self, rows: DataFrame, query: str, batch_id: int) -> None:
-        from deltalake import CommitProperties, Transaction, write_deltalake
-
-        write_deltalake(
-            self.folder,
-            _table(rows),
-            mode="append",
-            schema_mode=self._mode,
-            storage_options=self._storage,
-            commit_properties=CommitProperties(app_transactions=[Transaction(query, batch_id)]),
-        )
-
-
-def into(
-    *tables: tuple[Transform, Sequence[Sink]], checkpoint: str | Path | None = None
-) -> Callable[[DataFrame, int], None]:
+def into(*tables: tuple[Transform, Sequence[Sink]], checkpoint: str | Path | None = None) -> Write:
     """What `writeStream.foreachBatch` takes: writes what each function makes of a batch into each
     of its sinks, unless it is there already.
 
@@ -208,31 +175,3 @@ def replace(rows: DataFrame, folder: str | Path) -> None:
     if not files.rename(new, table):
         raise SinkError(f"{name} cannot be made: does another process write it?")
     files.delete(old, True)
-
-
-def replace_delta(
-    rows: DataFrame, folder: str | Path, storage_options: dict[str, str] | None = None
-) -> None:
-    """Has the Delta table in `folder` be these rows alone, in one step."""
-    from deltalake import write_deltalake
-
-    write_deltalake(
-        str(folder),
-        _table(rows),
-        mode="overwrite",
-        schema_mode="overwrite",
-        storage_options=storage_options,
-    )
-
-
-def _table(rows: DataFrame) -> pa.Table:
-    """The rows, in this process, with the types that Delta has."""
-    table = rows.toArrow()
-    return table.cast(pa.schema([_in_utc(column) for column in table.schema]))
-
-
-def _in_utc(column: pa.Field) -> pa.Field:
-    """Delta knows times in UTC alone, and Arrow calls them by the zone of the session."""
-    if pa.types.is_timestamp(column.type) and column.type.tz is not None:
-        return column.with_type(pa.timestamp("us", "UTC"))
-    return column

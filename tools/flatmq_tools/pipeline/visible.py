@@ -18,8 +18,8 @@ class SinkError(RuntimeError):
     """A batch cannot be written; the text says why, and what to do."""
 
 
-def write(rows: DataFrame, folder: str, table: str) -> None:
-    """Write rows as Parquet to a folder that does not exist yet, and count what is there.
+def write(rows: DataFrame, folder: str, table: str) -> int:
+    """Write rows as Parquet to a folder that does not exist yet, and return how many there are.
 
     table  the folder that the error names
 
@@ -27,25 +27,31 @@ def write(rows: DataFrame, folder: str, table: str) -> None:
     them. SinkError when these differ.
     """
     seen = Observation()
-    rows.observe(seen, F.count(F.lit(1)).alias(_ROWS)).write.parquet(folder)
-    wanted = int(seen.get[_ROWS])
+    counted(rows, seen).write.parquet(folder)
     found = count(rows.sparkSession, folder)
+    check(rows, seen, found, table)
+    return found
+
+
+def counted(rows: DataFrame, seen: Observation) -> DataFrame:
+    """The rows, which `seen` counts on their way into a table."""
+    return rows.observe(seen, F.count(F.lit(1)).alias(_ROWS))
+
+
+def check(rows: DataFrame, seen: Observation, found: int, table: str) -> None:
+    """Raise SinkError if the driver can read another number of rows than was counted."""
+    wanted = int(seen.get[_ROWS])
     if found != wanted:
         # A stage that ran twice counts its rows twice: count again before anybody is alarmed.
         wanted = rows.count()
     if found != wanted:
-        raise SinkError(missing(table, found, wanted))
-
-
-def missing(table: str, found: int, wanted: int) -> str:
-    """The text of an error: so many rows of a batch can be read."""
-    return (
-        f"{table}: the driver can read {found:,} of the {wanted:,} rows that the executors wrote. "
-        "Most likely they run on other machines, or in other containers, which do not share that "
-        "folder: name a folder that the driver and all executors share (NFS, HDFS), or an object "
-        "store with --delta, or run with --master 'local[*]'. Nothing was committed; the rows are "
-        "written again by the next run"
-    )
+        raise SinkError(
+            f"{table}: the driver can read {found:,} of the {wanted:,} rows that were written. "
+            "Most likely the executors run on other machines, or in other containers, which do "
+            "not share that folder: name a folder that the driver and all executors share (NFS, "
+            "HDFS), or an object store with --delta, or run with --master 'local[*]'. Nothing was "
+            "committed; the rows are written again by the next run"
+        )
 
 
 def count(spark: SparkSession, folder: str) -> int:

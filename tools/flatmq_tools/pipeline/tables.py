@@ -1,0 +1,113 @@
+"""The tables of a run: where they are, and what they are made of.
+
+In a folder of this machine, or one that it shares with all executors: Parquet, and Delta beside it
+if that is asked for. At a URL, such as that of an object store: Delta alone. In both cases tables
+of Iceberg beside them if these are asked for.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from . import batches, delta, delta_batches, iceberg, sinks
+
+_BY_DAY = {
+    "raw": "timestamp", "dead_letters": "timestamp", "measurements": "received",
+    "out_of_time": "received", "windows": "start",
+}  # fmt: skip
+_SHOWN = re.compile(r"\x1b\[\d*m|↳")  # how deltalake shows what caused an error
+
+
+class TablesError(ValueError):
+    """Tables cannot be there; the text says why, and what to do."""
+
+
+class Tables:
+    """The tables of a run.
+
+    folder  of the tables of Parquet, and of those of Delta in its folder `delta`
+    url     instead of it: where there are tables of Delta alone
+    delta   True: tables of Delta beside those of Parquet
+    namespace, catalog
+            of tables of Iceberg beside them, and the properties of its catalog: a database in
+            `folder` if there are none
+    """
+
+    def __init__(
+        self, spark: SparkSession, folder: Path, url: str | None, delta: bool,
+        namespace: str | None = None, catalog: dict[str, str] | None = None,
+    ) -> None:  # fmt: skip
+        self._spark = spark
+        self._folder = folder
+        self._url = url
+        self._delta = delta or url is not None
+        self._namespace = namespace
+        self._catalog = catalog or iceberg.local_catalog(folder / "iceberg")
+        self._sinks: dict[str, list[sinks.Sink]] = {}
+
+    def sinks(self, name: str) -> list[sinks.Sink]:
+        """What takes the batches of a table; the same objects each time."""
+        if name not in self._sinks:
+            found: list[sinks.Sink] = []
+            if self._url is None:
+                found.append(sinks.Parquet(self._folder / name))
+            if self._delta:
+                # A table raw of an earlier version lacks the properties of MQTT 5.
+                found.append(
+                    sinks.Delta(
+                        self._of_delta(name), add_columns=name == "raw", by_day=_BY_DAY.get(name)
+                    )
+                )
+            if self._namespace is not None:
+                table = f"{self._namespace}.{name}"
+                more = name == "raw"
+                found.append(iceberg.Iceberg(table, self._catalog, add_columns=more))
+            self._sinks[name] = found
+        return self._sinks[name]
+
+    def rows(self, name: str) -> int:
+        """How many rows were written to a table since this was made."""
+        return self.sinks(name)[0].rows
+
+    def follow(self, name: str, schema: str | StructType) -> DataFrame:
+        """The rows that a table has, and those that come, as a stream."""
+        if self._url is not None:
+            return delta_batches.follow(self._spark, self._of_delta(name), schema)
+        return batches.follow(self._spark, str(self._folder.absolute() / name), schema)
+
+    def now(self, name: str, schema: str | StructType) -> DataFrame | None:
+        """The rows that a table has; None if there was no batch yet."""
+        if self._url is not None:
+            found = delta_batches.table(self._spark, self._of_delta(name), schema)
+            return None if found.isEmpty() else found
+        folder = self._folder / name
+        if not any(folder.glob(f"{batches.PREFIX}*")):
+            return None
+        return self._spark.read.schema(schema).parquet(str(folder))
+
+    def replace(self, name: str, rows: DataFrame) -> None:
+        """Have a table be these rows alone."""
+        if self._url is None:
+            sinks.replace(rows, self._folder / name)
+        if self._delta:
+            sinks.replace_delta(rows, self._of_delta(name))
+
+    def _of_delta(self, name: str) -> str:
+        where = str(self._folder / "delta") if self._url is None else self._url.rstrip("/")
+        return f"{where}/{name}"
+
+
+def check(url: str) -> None:
+    """Look for a table at a URL. TablesError if that cannot be done."""
+    try:
+        delta.files(f"{url.rstrip('/')}/raw").get_file_info("_delta_log/_last_checkpoint")
+    except Exception as error:  # deltalake has errors of its own for each store
+        lines = [_SHOWN.sub("", line).strip() for line in str(error).splitlines()]
+        said = ": ".join(line for line in lines if line)
+        raise TablesError(
+            f"OUT must be a folder, or a URL that deltalake can reach, not {url}: {said}"
+        ) from error
