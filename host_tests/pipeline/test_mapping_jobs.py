@@ -110,6 +110,27 @@ def test_senml_below_other_topics(spark: SparkSession, tmp_path: Path) -> None:
     assert (read[0].device, read[0].seq, read[0].records[0].value) == ("a", 2, 1.5)
 
 
+def test_births_name_the_metrics_of_other_messages(spark: SparkSession, tmp_path: Path) -> None:
+    """Of the same batch and of earlier ones, in the order in which they came."""
+    from flatmq_tools.pipeline.jobs import measurements
+    from flatmq_tools.pipeline.mapping.births import Births
+    from test_mapping_sparkplug import BORN, BY_ALIAS, DBIRTH, DEVICE
+
+    mapping = measurements.mapped(["sparkplug-b"])
+    first = [Message(DEVICE, BY_ALIAS, 1), Message(BORN, DBIRTH, 2), Message(DEVICE, BY_ALIAS, 3)]
+    second = [Message(DEVICE, BY_ALIAS, 4)]
+
+    def found(messages: list[Message]) -> list[object]:
+        births = Births(tmp_path / "births.json")
+        packs = measurements.packs(frame(spark, messages), mapping=mapping, births=births)
+        return [row.reason or row.records[0].value for row in packs.orderBy("offset").collect()]
+
+    unknown = "alias = 10: no birth certificate that holds names it"
+    for _ in range(2):  # again, as after a kill
+        assert found(first) == [unknown, 21.55, 22.5]
+        assert found(second) == [22.5]
+
+
 def test_from_a_broker_to_the_report(spark: SparkSession, tmp_path: Path) -> None:
     from flatmq_tools.pipeline.jobs import measurements
     from flatmq_tools.pipeline.report import figures

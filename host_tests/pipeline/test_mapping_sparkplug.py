@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import pickle
+from pathlib import Path
+
 import pytest
 
-from flatmq_tools.pipeline.mapping import files, sparkplug
+from flatmq_tools.pipeline.mapping import files
+from flatmq_tools.pipeline.mapping.births import Births
 from flatmq_tools.pipeline.mapping.sparkplug_schema import payload_class
 
 NODE, DEVICE = "spBv1.0/Plant/NDATA/Line1", "spBv1.0/Plant/DDATA/Line1/Pump"
@@ -107,14 +111,70 @@ def test_numbers_in_the_bits_of_their_field() -> None:
 
 
 def test_an_alias_without_a_birth_is_a_dead_letter() -> None:
-    assert "alias = 10: no birth certificate names it" in dead(DEVICE, BY_ALIAS)
+    assert "alias = 10: no birth certificate that holds names it" in dead(DEVICE, BY_ALIAS)
 
 
-def test_a_birth_names_aliases() -> None:
-    born = sparkplug.birth(DBIRTH)
-    assert born[10] == ("Temperature", 10)
-    assert born[12] == ("Offset16", 2)
-    assert len(born) == 13
+BORN = "spBv1.0/Plant/DBIRTH/Line1/Pump"
+NODE_BORN = "spBv1.0/Plant/NBIRTH/Line1"
+
+
+def said(births: Births, topic: str, payload: bytes, at: tuple[int, int]) -> object:
+    """Quantities and values, or the reason."""
+    names = births.sessions(0).names(topic, at)
+    reading = files.load(["sparkplug-b"]).reading(topic, payload, at[0], names)
+    return reading.reason or [(r.quantity, r.value) for p in reading.packs for r in p.records]
+
+
+def test_a_birth_names_aliases_and_types() -> None:
+    births = Births()
+    births.add([(NODE_BORN, NBIRTH, 5, 0), (BORN, DBIRTH, 10, 3)])
+    assert said(births, DEVICE, BY_ALIAS, (10, 4)) == [("Temperature", 22.5)]
+    # Of 65535 in 16 bits without its type it is known now that it is -1.
+    assert said(births, DEVICE, DDATA, (11, 0)) == [("Temperature", 21.75), ("Offset16", -1.0)]
+    unknown = "alias = 10: no birth certificate that holds names it"
+    for topic, at in (
+        (DEVICE, (10, 2)),  # it came before the certificate
+        ("spBv1.0/Plant/DDATA/Line2/Pump", (11, 0)),
+        ("spBv1.0/Plant/DDATA/Line1/Fan", (11, 0)),
+        ("spBv1.0/Other/DDATA/Line1/Pump", (11, 0)),
+        (NODE, (11, 0)),
+    ):
+        assert said(births, topic, BY_ALIAS, at) == unknown
+    # With the next NBIRTH of its node the certificate of the device has ended.
+    births.add([(NODE_BORN, NBIRTH, 20, 7)])
+    assert said(births, DEVICE, BY_ALIAS, (20, 8)) == unknown
+    assert said(births, DEVICE, BY_ALIAS, (20, 6)) == [("Temperature", 22.5)]
+
+
+def test_the_next_birth_may_name_aliases_otherwise() -> None:
+    births = Births()
+    births.add(
+        [(BORN, DBIRTH, 10, 0), (BORN, metric(name=b"Level", alias=10, datatype=10), 20, 1)]
+    )
+    assert said(births, DEVICE, BY_ALIAS, (15, 0)) == [("Temperature", 22.5)]
+    assert said(births, DEVICE, BY_ALIAS, (20, 2)) == [("Level", 22.5)]
+
+
+def test_an_alias_that_is_given_twice_is_not_known() -> None:
+    made = payload_class().FromString(metric(name=b"A", alias=10, datatype=10))
+    made.MergeFromString(metric(name=b"B", alias=10, datatype=10))
+    births = Births()
+    births.add([(BORN, made.SerializeToString(), 10, 0), (BORN, b"\xff", 11, 0)])
+    assert "no birth certificate" in str(said(births, DEVICE, BY_ALIAS, (12, 0)))
+
+
+def test_births_are_known_to_the_next_run(tmp_path: Path) -> None:
+    file = tmp_path / "state" / "births.json"
+    for n in range(40):  # of which the last are kept
+        Births(file).add([(BORN, DBIRTH, 10 * n, n)])
+    known = Births(file)
+    assert said(known, DEVICE, BY_ALIAS, (391, 0)) == [("Temperature", 22.5)]
+    assert "no birth" in str(said(known, DEVICE, BY_ALIAS, (5, 0)))
+    # A batch of long ago that is done again brings its own.
+    known.add([(BORN, DBIRTH, 0, 0)])
+    assert said(Births(file), DEVICE, BY_ALIAS, (5, 0)) == [("Temperature", 22.5)]
+    sessions = pickle.loads(pickle.dumps(known.sessions(395)))
+    assert sessions.names(DEVICE, (391, 0))(10) == ("Temperature", 10)
 
 
 @pytest.mark.parametrize(

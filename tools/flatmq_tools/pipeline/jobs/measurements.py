@@ -13,6 +13,7 @@ from pyspark.sql.functions import arrow_udf
 
 from ... import senml, senml_cbor
 from ..mapping import files
+from ..mapping.births import Births, Sessions
 from ..mapping.mapping import Mapping
 from ..mapping.pack import Pack, Record
 from .columns import MESSAGE, TELEMETRY, matched, messages
@@ -92,7 +93,7 @@ def dead_letters(
 
 def packs(
     frame: DataFrame, filters: Sequence[str] = TELEMETRY, identity: str = "topic",
-    mapping: Mapping | None = None,
+    mapping: Mapping | None = None, births: Births | None = None,
 ) -> DataFrame:  # fmt: skip
     """Parse the messages whose topic name matches one of `filters`, once for `values` and `dead`:
     keep the result with `persist` if a batch needs both.
@@ -105,14 +106,21 @@ def packs(
     identity  "topic": on a topic dev/NAME/... the device is NAME, and a pack that names another
               device gets a reason. "payload": the pack alone names its devices
     mapping   says instead of `filters` which messages are read, and how; see `mapped`
+    births    the birth certificates of Sparkplug B before these messages. Those in the frame are
+              added; in a stream there is no telling them, and none is known
     """
     if identity not in IDENTITIES:
         raise ValueError(f"identity must be {' or '.join(IDENTITIES)}, not {identity!r}")
     # Of three columns alone: the others need not go through Python.
     # Its kind is known by the types of its arguments; PySpark's own types do not know that.
-    function = SAID[identity] if mapping is None else _said_by(mapping, identity)
-    parse = arrow_udf(function, _PARSED)  # type: ignore[call-overload]
-    said = F.explode(parse("topic", "payload", F.unix_micros("timestamp")))
+    received = F.unix_micros("timestamp")
+    if mapping is None:
+        parse = arrow_udf(SAID[identity], _PARSED)  # type: ignore[call-overload]
+        said = F.explode(parse("topic", "payload", received))
+    else:
+        sessions = _sessions(frame, mapping, births)
+        parse = arrow_udf(_said_by(mapping, identity, sessions), _PARSED)  # type: ignore[call-overload]
+        said = F.explode(parse("topic", "payload", received, "offset"))
     topic = F.col("topic")
     ours = matched(topic, filters) if mapping is None else topic.rlike(mapping.expression)
     rows = messages(frame).where(ours).withColumn("said", said)
@@ -204,25 +212,43 @@ def counted(dead: DataFrame) -> DataFrame:
 
 def _said(topics: pa.Array, payloads: pa.Array, received: pa.Array) -> pa.Array:
     """What messages say, each as an array of _PACK; `received` in microseconds since 1970."""
-    return _parsed(topics, payloads, received, True)
+    return _parsed(topics, payloads, received, _Columns(True))
 
 
 def _said_by_payload(topics: pa.Array, payloads: pa.Array, received: pa.Array) -> pa.Array:
     """As `_said`, whatever device the topic names."""
-    return _parsed(topics, payloads, received, False)
+    return _parsed(topics, payloads, received, _Columns(False))
 
 
 SAID = {"topic": _said, "payload": _said_by_payload}
 """By identity: from arrays of topic names, payloads and times of arrival to one of packs."""
 
 
-def _said_by(mapping: Mapping, identity: str) -> Callable[..., pa.Array]:
+def _said_by(
+    mapping: Mapping, identity: str, sessions: Sessions | None
+) -> Callable[..., pa.Array]:
     """As `_said`, with a mapping."""
 
-    def said(topics: pa.Array, payloads: pa.Array, received: pa.Array) -> pa.Array:
-        return _parsed(topics, payloads, received, identity == "topic", mapping)
+    def said(
+        topics: pa.Array, payloads: pa.Array, received: pa.Array, offsets: pa.Array
+    ) -> pa.Array:
+        columns = _Columns(identity == "topic", mapping=mapping, sessions=sessions)
+        return _parsed(topics, payloads, received, columns, offsets)
 
     return said
+
+
+def _sessions(frame: DataFrame, mapping: Mapping, births: Births | None) -> Sessions | None:
+    """The birth certificates that hold for these messages; None if none is needed."""
+    if mapping.births is None or frame.isStreaming:
+        return None
+    births = Births() if births is None else births
+    received = F.unix_micros("timestamp")
+    since = frame.where(F.col("topic").rlike(mapping.expression)).agg(F.min(received)).collect()
+    found = frame.where(F.col("topic").rlike(mapping.births)).orderBy("timestamp", "offset")
+    rows = found.select("topic", "payload", received, "offset").collect()
+    births.add((row[0], bytes(row[1] or b""), row[2], row[3]) for row in rows)
+    return births.sessions(since[0][0] or 0)
 
 
 def mapped(
@@ -265,15 +291,15 @@ def both_ways(
 
 
 def _parsed(
-    topics: pa.Array, payloads: pa.Array, received: pa.Array, bound: bool,
-    mapping: Mapping | None = None,
+    topics: pa.Array, payloads: pa.Array, received: pa.Array, columns: _Columns,
+    offsets: pa.Array | None = None,
 ) -> pa.Array:  # fmt: skip
-    columns = _Columns(bound, mapping=mapping)
     # As bytes: Spark hands on a topic name that is not UTF-8, and Arrow would raise.
     names = topics.cast(pa.binary()).to_pylist()
-    triples = zip(names, payloads.to_pylist(), received.to_pylist(), strict=True)
-    for topic, payload, at in triples:
-        columns.take(topic or b"", payload or b"", at)
+    places = [0] * len(names) if offsets is None else offsets.to_pylist()
+    rows = zip(names, payloads.to_pylist(), received.to_pylist(), places, strict=True)
+    for topic, payload, at, offset in rows:
+        columns.take(topic or b"", payload or b"", at, offset=offset)
     return columns.array()
 
 
@@ -290,10 +316,16 @@ class _Columns:
     quick  False: read all packs by the rules of SenML, also those of boards
     mapping
            reads the messages that are not SenML
+    sessions
+           have the metrics that messages of Sparkplug B leave out
     """
 
-    def __init__(self, bound: bool, quick: bool = True, mapping: Mapping | None = None) -> None:
+    def __init__(
+        self, bound: bool, quick: bool = True, mapping: Mapping | None = None,
+        sessions: Sessions | None = None,
+    ) -> None:  # fmt: skip
         self._bound = bound
+        self._sessions = sessions
         self._quick = quick
         self._mapping = mapping
         self._topics: dict[bytes, tuple[str, str | None]] = {}
@@ -303,15 +335,16 @@ class _Columns:
         self.ends = [0]  # and the records of each pack
 
     def take(
-        self, topic: bytes, payload: bytes, received: int | None, named: str | None = None
-    ) -> None:
+        self, topic: bytes, payload: bytes, received: int | None, named: str | None = None,
+        offset: int = 0,
+    ) -> None:  # fmt: skip
         """Take a message that was received at so many microseconds since 1970. `named` is its
         device if a rule of a mapping says so."""
         try:
             text, device = self._device_of(topic)
             device = named or device
             if self._mapping is not None:
-                self._map(self._mapping, text, payload, received, device)
+                self._map(self._mapping, text, payload, (received, offset), device)
             elif not (self._quick and self._taken(payload, received, device)):
                 self._resolve(text, payload, received, device)
         except UnicodeDecodeError:
@@ -319,10 +352,11 @@ class _Columns:
         self.messages.append(len(self.ends) - 1)
 
     def _map(
-        self, mapping: Mapping, topic: str, payload: bytes, received: int | None,
+        self, mapping: Mapping, topic: str, payload: bytes, came: tuple[int | None, int],
         device: str | None,
     ) -> None:  # fmt: skip
         """Take what a mapping makes of it: nothing, if it is not for the message."""
+        received, offset = came
         try:
             rule = mapping.senml(topic)
             if rule is not None and self._bound:
@@ -333,7 +367,10 @@ class _Columns:
             if not self._taken(payload, received, device):
                 self._resolve(topic, payload, received, device)
             return None
-        reading = mapping.reading(topic, payload, received)
+        names = None
+        if self._sessions is not None and received is not None:
+            names = self._sessions.names(topic, (received, offset))
+        reading = mapping.reading(topic, payload, received, names)
         if reading.reason is not None:
             self._pack(reason=reading.reason)
         for pack in reading.packs:

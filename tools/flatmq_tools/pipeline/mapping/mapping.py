@@ -7,8 +7,10 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from . import json_document, plain, sparkplug
+from .births import BIRTHS
 from .pack import LONGEST, Pack, PackError, readable
 from .rule import Bound, Places, Rule
+from .sparkplug import Names
 
 SenML = Callable[[str, bytes, int | None, str | None], list[Pack]]
 """Reads a SenML pack: topic name, payload, when it was received, and the device that a rule takes
@@ -80,22 +82,40 @@ class Mapping:
         bound = self._bounds(topic)
         return bound[0] if bound and bound[0].rule.format == "senml" else None
 
-    def read(self, topic: str, payload: bytes, received: int | None) -> list[Pack] | None:
+    @property
+    def births(self) -> str | None:
+        """A regular expression as `expression` is, for topic names with birth certificates of
+        Sparkplug B; None if there are none."""
+        each = [
+            pattern.expression
+            for rule in self.rules if rule.format == "sparkplug"
+            for pattern in rule.topics if set(pattern.text.split("/")) & set(BIRTHS)
+        ]  # fmt: skip
+        return f"^(?:{'|'.join(each)})(?![\\s\\S])" if each else None
+
+    def read(
+        self, topic: str, payload: bytes, received: int | None, names: Names | None = None
+    ) -> list[Pack] | None:
         """What a message says, with `received` in microseconds since 1970; None if no rule is
-        for it. PackError if it is a dead letter, and never another exception."""
-        reading = self.reading(topic, payload, received)
+        for it. PackError if it is a dead letter, and never another exception.
+
+        names   finds the metrics of Sparkplug B that a message leaves out: see `births.Sessions`
+        """
+        reading = self.reading(topic, payload, received, names)
         if reading.reason is not None:
             raise PackError(reading.reason)
         return None if reading.rule is None else reading.packs
 
-    def reading(self, topic: str, payload: bytes, received: int | None) -> Reading:
+    def reading(
+        self, topic: str, payload: bytes, received: int | None, names: Names | None = None
+    ) -> Reading:
         """As `read`, with the rule; raises nothing."""
         rule = None
         try:
             readable("topic", topic)
             for bound in self._bounds(topic):
                 rule = bound.rule
-                packs = self._read(bound, topic, payload, received)
+                packs = self._read(bound, topic, payload, received, names)
                 if packs is not None:
                     return Reading(rule, packs, None)
         except PackError as error:
@@ -105,7 +125,7 @@ class Mapping:
         return Reading(None, [], None)
 
     def _read(
-        self, bound: Bound, topic: str, payload: bytes, received: int | None
+        self, bound: Bound, topic: str, payload: bytes, received: int | None, names: Names | None
     ) -> list[Pack] | None:
         match bound.rule.format:
             case "json":
@@ -115,7 +135,7 @@ class Mapping:
             case "any":
                 return plain.read_any(bound, payload, received)
             case "sparkplug":
-                return sparkplug.read(bound, payload, received)
+                return sparkplug.read(bound, payload, received, names)
             case "senml":
                 if self._read_senml is None:
                     raise PackError("this mapping was made without a reader of SenML")

@@ -14,8 +14,8 @@ from .sparkplug_schema import payload_class
 
 Metric = tuple[str, int | None]
 """The name of a metric and its data type, as a birth certificate says."""
-Names = Callable[[int], Metric | None]
-"""Finds the metric of an alias."""
+Names = Callable[[int | str], Metric | None]
+"""Finds the metric of an alias or a name."""
 
 _INT = {1: 8, 2: 16, 3: 32, 4: 64}  # data type: bits
 _UINT = {5: 8, 6: 16, 7: 32, 8: 64}
@@ -50,14 +50,13 @@ def read(
     return [Pack(bound.device, None, None, newest, own, records)]
 
 
-def birth(payload: bytes) -> dict[int, Metric]:
-    """The metrics of a birth certificate by their aliases. PackError."""
-    metrics = {}
+def birth(payload: bytes) -> list[tuple[str, int | None, int | None]]:
+    """The metrics of a birth certificate: name, data type, alias. PackError."""
+    found = []
     for metric in _parsed(payload).metrics:
-        if metric.HasField("alias"):
-            name, kind = _identity(metric, None)
-            metrics[int(metric.alias)] = (name, kind)
-    return metrics
+        name, kind = _identity(metric, None)
+        found.append((name, kind, int(metric.alias) if metric.HasField("alias") else None))
+    return found
 
 
 def _parsed(payload: bytes) -> Any:
@@ -75,12 +74,14 @@ def _identity(metric: Any, names: Names | None) -> Metric:
         name = _text("the name of a metric", metric.name)
         if not name:
             raise PackError("a metric has an empty name")
+        if kind is None and names is not None:
+            return names(name) or (name, None)
         return name, kind
     if not metric.HasField("alias"):
         raise PackError("a metric has neither name nor alias")
     known = None if names is None else names(metric.alias)
     if known is None:
-        raise PackError(f"alias = {metric.alias}: no birth certificate names it")
+        raise PackError(f"alias = {metric.alias}: no birth certificate that holds names it")
     name, born = known
     return name, born if kind is None else kind
 
