@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.dataset as ds
+import pytest
 
 from messages import START, Message, at, frame, reading
 from mqtt import broker, publish, until
@@ -110,6 +111,42 @@ def test_senml_below_other_topics(spark: SparkSession, tmp_path: Path) -> None:
     assert (read[0].device, read[0].seq, read[0].records[0].value) == ("a", 2, 1.5)
 
 
+def test_health_without_numbers(spark: SparkSession) -> None:
+    """Two messages each minute, and a door that is opened now and then."""
+    from flatmq_tools.pipeline.jobs import health, measurements
+
+    plug = [
+        Message(f"tele/plug/{kind}", b'{"POWER":"ON"}', 60 * n + more)
+        for n in range(11) for kind, more in (("STATE", 0), ("SENSOR", 0.1))
+    ]  # fmt: skip
+    door = [Message("zigbee2mqtt/door", b"{}", at) for at in (0, 10, 900, 920, 1790)]
+    old = Message("zigbee2mqtt/gone", SENSOR, 1, retain=True)
+    again = Message("zigbee2mqtt/door", b"{}", 1791, dup=True)
+    numbered = [reading("pico-1", 3, n, 100 * n) for n in (1, 2, 4)]
+    end = Message("elsewhere", b"", 1800)
+    fleet = [*plug, *door, old, again, *numbered, end, Message("tele/plug/STATE", b"{", 1000)]
+    mapping = measurements.mapped(NAMES)
+    with health.Health(frame(spark, fleet), mapping=mapping) as known:
+        rows = {row.device: row for row in known.devices().collect()}
+        heard = known.heard.groupBy("device").count().collect()
+    assert {row.device: row["count"] for row in heard} == {
+        "plug": 22, "door": 6, "gone": 1, "pico-1": 3
+    }  # fmt: skip
+    counts = ("boots", "received", "duplicates", "lost", "reboots", "reordered")
+    found = {device: tuple(row[name] for name in counts) for device, row in rows.items()}
+    assert found == {
+        "plug": (0, 22, 0, None, None, None),
+        "door": (0, 5, 1, None, None, None),
+        "gone": (0, 0, 1, None, None, None),
+        "pico-1": (1, 3, 0, 1, 0, 0),
+    }
+    assert rows["plug"].usual_s == pytest.approx(59.9)
+    assert (rows["plug"].silent_s, rows["plug"].silent) == (pytest.approx(1199.9), True)
+    # Its longest interval is a quarter of an hour.
+    assert (rows["door"].silent_s, rows["door"].silent) == (9.0, False)
+    assert (rows["gone"].heard, rows["gone"].silent) == (None, False)
+
+
 def test_births_name_the_metrics_of_other_messages(spark: SparkSession, tmp_path: Path) -> None:
     """Of the same batch and of earlier ones, in the order in which they came."""
     from flatmq_tools.pipeline.jobs import measurements
@@ -133,7 +170,7 @@ def test_births_name_the_metrics_of_other_messages(spark: SparkSession, tmp_path
 
 def test_from_a_broker_to_the_report(spark: SparkSession, tmp_path: Path) -> None:
     from flatmq_tools.pipeline.jobs import measurements
-    from flatmq_tools.pipeline.report import figures
+    from flatmq_tools.pipeline.report import figures, numbers, page
     from flatmq_tools.pipeline.run import Plan, Run
 
     with broker() as there:
@@ -151,6 +188,12 @@ def test_from_a_broker_to_the_report(spark: SparkSession, tmp_path: Path) -> Non
     assert len(dead) == 3
     mapping = measurements.mapped(NAMES)
     found = figures.of_tables(spark, tmp_path, mapping=mapping)
+    assert {(d.name, d.numbered) for d in found.devices} == {
+        ("pico-1", True), ("door", False), ("plug", False), ("kitchen", False),
+    }  # fmt: skip
+    shown = {number.name: (number.text, number.note) for number in numbers.summary(found)}
+    assert shown["lost"] == ("0", "nothing missing of 1 device with numbers")
+    assert page.page(found, []).count("<tr>") > 4
     assert {(v.device, v.quantity) for v in found.newest} == {(row[0], row[2]) for row in VALUES}
     assert sum(each.messages for each in found.dead) == 3
 

@@ -16,6 +16,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from ..mapping.mapping import Mapping
+from . import arrivals
 from .columns import STATUS, TELEMETRY, matched, messages
 from .measurements import packs as parsed
 
@@ -64,6 +65,7 @@ class Health:
         self._status = self._newest_status(status)
         if packs is None:
             packs = parsed(frame, telemetry, identity, mapping)
+        self._unnumbered = arrivals.unnumbered(packs)
         self.packs = self._marked(packs)
         """One row a pack that came: device, boot, seq, timestamp, offset, delay (ms; null where
         the pack has no time of its own), and copy, reordered."""
@@ -71,6 +73,7 @@ class Health:
 
     def __enter__(self) -> Health:
         self.packs = self.packs.persist(StorageLevel.DISK_ONLY)  # of however many there are
+        self._unnumbered = self._unnumbered.persist(StorageLevel.DISK_ONLY)
         self._kept = {}
         return self
 
@@ -79,6 +82,7 @@ class Health:
             frame.unpersist()
         self._kept = None
         self.packs.unpersist()
+        self._unnumbered.unpersist()
 
     def _once(self, name: str, make: Callable[[], DataFrame]) -> DataFrame:
         """What several tables are made of: as a context manager, made once."""
@@ -212,11 +216,30 @@ class Health:
             "device", "usual_s", after.alias("after_s")
         )
 
+    @property
+    def heard(self) -> DataFrame:
+        """All arrivals of packs, with numbers or without: device, timestamp, delay, copy."""
+        names = ("device", "timestamp", "delay", "copy")
+        return self.packs.select(*names).union(self._unnumbered.select(*names))
+
+    def _without_numbers(self) -> DataFrame:
+        """Devices of which no pack has numbers, with what their arrivals say."""
+        numbered = self.packs.select("device").distinct()
+        found = arrivals.devices(
+            self._unnumbered.join(numbered, "device", "left_anti"), self._after
+        )
+        silent = _seconds("heard", "now")
+        return found.crossJoin(self._now).select(
+            "device", "first", "heard", "received", "duplicates", "delays", "usual_s",
+            silent.alias("silent_s"), (silent > F.col("after_s")).alias("silent"),
+        )  # fmt: skip
+
     def devices(self) -> DataFrame:
         """One row a device that sent a pack or a status: device, boots (that were heard),
         reboots, first, heard (the last pack), received, lost, unheard, duplicates, reordered,
         delay_p50, delay_p95, delay_p99 (ms), usual_s (the median interval), silent_s, silent,
-        status, status_since."""
+        status, status_since. `arrivals` says what these are for devices whose packs have no
+        numbers; they have no boots, and null for reboots, lost, unheard and reordered."""
         delays = self._first().groupBy("device").agg(
             F.percentile_approx("delay", [0.5, 0.95, 0.99], 10_000).alias("delays")
         )  # fmt: skip
@@ -228,9 +251,13 @@ class Health:
         packs = sums.join(delays, "device").join(
             self._known().drop("status", "status_since"), "device"
         )
+        packs = packs.unionByName(self._without_numbers(), allowMissingColumns=True)
         joined = packs.join(self._status, "device", "full")
         counts = ("boots", "reboots", *_COUNTS)
         zero = {name: F.coalesce(F.col(name), F.lit(0)).alias(name) for name in counts}
+        unknown = F.col("boots").isNull() & F.col("first").isNotNull()
+        for name in ("reboots", "lost", "unheard", "reordered"):
+            zero[name] = F.when(~unknown, zero[name]).alias(name)
         return joined.select(
             "device", zero["boots"], zero["reboots"], "first", "heard", zero["received"],
             zero["lost"], zero["unheard"], zero["duplicates"], zero["reordered"],

@@ -30,7 +30,10 @@ _BUCKETS = 120  # at most, over the time that a picture shows
 _FEW = 3
 _STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200)  # s
 _DAY = 86400
-_PACK = ("device", "boot", "seq", "time", "told", "records", "reason", "timestamp", "offset")
+_PACK = (
+    "device", "boot", "seq", "time", "told", "records", "reason", "timestamp", "offset", "retain",
+    "dup",
+)  # fmt: skip
 _SECONDS = 200_000  # at most, for which arrivals are fetched one by one
 GAPS = 2000
 """The most gaps that are fetched, those with most missing first,"""
@@ -82,6 +85,11 @@ class Device(NamedTuple):
     silent_s: float | None
     silent: bool
     status: str | None
+
+    @property
+    def numbered(self) -> bool:
+        """Whether its packs have numbers; what was lost is not known if they have none."""
+        return self.boots > 0 or not self.received
 
     @property
     def loss(self) -> float:
@@ -313,14 +321,14 @@ def _over_time(figures: Figures, frame: DataFrame, health: Health) -> None:
     counts = {row.n: row["count"] for row in frame.groupBy(moment.alias("n")).count().collect()}
     parts = [0.5, 0.95, 0.99]
     delay = F.percentile_approx("delay", parts, 10_000).alias("parts")
-    told = health.packs.where("not copy and delay is not null")
+    told = health.heard.where("not copy and delay is not null")
     delays = {row.n: row.parts for row in told.groupBy(moment.alias("n")).agg(delay).collect()}
     for n in range(math.floor(figures.span / figures.step) + 1):
         p50, p95, p99 = delays.get(n, (None, None, None))
         figures.moments.append(Moment(n * figures.step, counts.get(n, 0), p50, p95, p99))
     whole = told.agg(delay).collect()[0].parts
     figures.delays = tuple(whole) if whole else (None, None, None)
-    wide = health.packs.groupBy("device").agg(
+    wide = health.heard.groupBy("device").agg(
         F.collect_set(_bucket(start, figures.wide)).alias("all")
     )  # fmt: skip
     by_device = [sorted(row["all"]) for row in wide.collect()]
@@ -369,8 +377,8 @@ def _newest(packs: DataFrame, start: datetime.datetime) -> list[Value]:
 
 def _device(row: Any, start: datetime.datetime) -> Device:
     return Device(
-        row.device, row.boots, row.reboots, row.received, row.lost, row.unheard, row.duplicates,
-        row.reordered, row.delay_p50, row.delay_p95, row.delay_p99,
+        row.device, row.boots, row.reboots or 0, row.received, row.lost or 0, row.unheard or 0,
+        row.duplicates, row.reordered or 0, row.delay_p50, row.delay_p95, row.delay_p99,
         None if row.heard is None else _after(row.heard, start),
         row.silent_s, row.silent, row.status,
     )  # fmt: skip

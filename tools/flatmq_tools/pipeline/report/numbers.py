@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 from .figures import Device, Figures, Value
 
-UNITS = {"Cel": "°C", "%RH": "%"}  # as people write SenML's units (RFC 8428, 12.1)
+UNITS = {"Cel": "°C", "%RH": "%", "%EL": "%"}  # as people write SenML's units (RFC 8428, 12.1)
+UNKNOWN = "–"  # noqa: RUF001
 _THIN = "\N{NARROW NO-BREAK SPACE}"
 
 
@@ -33,7 +34,8 @@ def summary(figures: Figures) -> list[Number]:
     p50, p95, p99 = figures.delays
     most = max((m.messages / figures.step for m in figures.moments), default=0.0)
     mean = figures.messages / figures.span if figures.span else 0.0
-    part = lost / (lost + received) if lost else 0.0
+    numbered = [d for d in devices if d.numbered]
+    part = lost / (lost + sum(d.received for d in numbered)) if lost else 0.0
     return [
         Number("messages", count(figures.messages), f"in {duration(figures.span)}"),
         Number("messages per second", decimal(mean), f"at most {decimal(most)}"),
@@ -42,9 +44,10 @@ def summary(figures: Figures) -> list[Number]:
                "odd" if silent else "good"),
         Number("readings", count(received),
                f"{count(unheard)} before anybody listened" if unheard else "each counted once"),
-        Number("lost", count(lost), percent(part) if lost else "nothing missing",
-               "bad" if lost else "good"),
-        Number("duplicates", count(duplicates), "dropped by device, boot, seq"),
+        _lost(lost, part, len(numbered), len(devices)),
+        Number("duplicates", count(duplicates),
+               "dropped by device, boot, seq" if len(numbered) == len(devices)
+               else "by number, or marked by the broker"),
         Number("out of order", count(reordered), "later than a larger seq"),
         Number("delay, median", milliseconds(p50),
                f"95 %: {milliseconds(p95)}, 99 %: {milliseconds(p99)}" if p50 is not None
@@ -59,9 +62,18 @@ def summary(figures: Figures) -> list[Number]:
     ]  # fmt: skip
 
 
+def _lost(lost: int, part: float, numbered: int, devices: int) -> Number:
+    if devices and not numbered:
+        return Number("lost", UNKNOWN, "no device numbers its messages")
+    note = percent(part) if lost else "nothing missing"
+    if numbered < devices:
+        note += f" of {count(numbered)} {'device' if numbered == 1 else 'devices'} with numbers"
+    return Number("lost", count(lost), note, "bad" if lost else "good")
+
+
 def _batches(figures: Figures) -> Number:
     if not figures.batches:
-        return Number("batches", "–", "no progress was noted")  # noqa: RUF001
+        return Number("batches", UNKNOWN, "no progress was noted")
     late = sum(batch.late for batch in figures.batches)
     took = sorted(batch.seconds for batch in figures.batches)
     note = f"median {duration(took[len(took) // 2])}, {count(late)} longer than the trigger"
@@ -119,7 +131,7 @@ def percent(part: float) -> str:
 def milliseconds(ms: float | None) -> str:
     """12 ms, 1.4 s, 2 h."""
     if ms is None:
-        return "–"  # noqa: RUF001
+        return UNKNOWN
     if abs(ms) < 1000:
         return f"{ms:.3g}{_THIN}ms"
     return ("−" if ms < 0 else "") + duration(abs(ms) / 1000)  # noqa: RUF001
@@ -133,7 +145,7 @@ def silence(seconds: float | None) -> str:
 def duration(seconds: float | None) -> str:
     """1.4 s, 2 min 5 s, 3 h, 2 d 4 h."""
     if seconds is None:
-        return "–"  # noqa: RUF001
+        return UNKNOWN
     if seconds < 60:
         return f"{seconds:.3g}{_THIN}s"
     whole = round(seconds)

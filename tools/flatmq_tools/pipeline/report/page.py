@@ -65,18 +65,22 @@ def _devices(figures: Figures) -> str:
 def _device(of: Device) -> list[tuple[str, str]]:
     """Cells: class and text."""
     delays = [("n", numbers.milliseconds(ms)) for ms in (of.p50, of.p95, of.p99)]
+
+    def known(cell: tuple[str, str]) -> tuple[str, str]:
+        return cell if of.numbered else ("n zero", numbers.UNKNOWN)
+
     return [
         ("", of.name),
-        ("", of.status or "–"),  # noqa: RUF001
+        ("", of.status or numbers.UNKNOWN),
         ("n odd" if of.silent else "n", numbers.silence(of.silent_s)),
         ("n", numbers.count(of.received)),
-        _number(of.lost, "bad"),
-        ("n bad" if of.lost else "n zero", numbers.percent(of.loss) if of.lost else "0"),
+        known(_number(of.lost, "bad")),
+        known(("n bad" if of.lost else "n zero", numbers.percent(of.loss) if of.lost else "0")),
         _number(of.duplicates),
-        _number(of.reordered),
+        known(_number(of.reordered)),
         *delays,
-        ("n", numbers.count(of.boots)),
-        _number(of.reboots, "odd"),
+        known(("n", numbers.count(of.boots))),
+        known(_number(of.reboots, "odd")),
     ]
 
 

@@ -61,15 +61,18 @@ def _needy(worst: list[Device], heads: list[str]) -> Table:
 
 
 def _cells(of: Device) -> dict[str, Text]:
+    def known(text: Text) -> Text:
+        return text if of.numbered else _text(numbers.UNKNOWN, "dim")
+
     return {
         "status": _text(of.status or ""),
         "silent for": _text(numbers.silence(of.silent_s), "bold yellow" if of.silent else ""),
         "received": _text(numbers.count(of.received)),
-        "lost": _text(numbers.count(of.lost), "bold red" if of.lost else "dim"),
+        "lost": known(_text(numbers.count(of.lost), "bold red" if of.lost else "dim")),
         "twice": _text(numbers.count(of.duplicates)),
-        "reordered": _text(numbers.count(of.reordered)),
+        "reordered": known(_text(numbers.count(of.reordered))),
         "delay": _text(numbers.milliseconds(of.p50)),
-        "reboots": _text(numbers.count(of.reboots)),
+        "reboots": known(_text(numbers.count(of.reboots))),
     }
 
 

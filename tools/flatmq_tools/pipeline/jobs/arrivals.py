@@ -1,0 +1,58 @@
+"""Devices whose messages have no numbers: what their arrivals alone say.
+
+What was lost cannot be counted without a boot and a number. What can: when a device was heard, how
+often it usually is, and messages that the broker marked as repeated.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F
+
+QUIET = 3
+"""A device is silent after so many times its longest usual interval, than which 95 % are shorter.
+Devices that send when something happens have no even intervals: their median says little."""
+_BURST = 1.0  # s; messages that come closer together are one sign of life
+_DELAYS = [0.5, 0.95, 0.99]
+
+
+def unnumbered(packs: DataFrame) -> DataFrame:
+    """Arrivals of packs without boot and seq: device, timestamp, offset, delay (ms; null unless
+    the message has a time of its own), copy (the broker sent a retained message, or DUP)."""
+    delay = (F.unix_micros("timestamp") - F.unix_micros("time")) / 1000
+    return packs.where("reason is null and boot is null").select(
+        "device", "timestamp", "offset", F.when(F.col("told"), delay).alias("delay"),
+        (F.coalesce("retain", F.lit(False)) | F.coalesce("dup", F.lit(False))).alias("copy"),
+        F.coalesce("retain", F.lit(False)).alias("retained"),
+    )  # fmt: skip
+
+
+def devices(arrivals: DataFrame, after: float | None = None) -> DataFrame:
+    """One row a device, of what `unnumbered` makes: device, first, heard (null if all that came
+    was retained: nobody knows when it was sent), received, duplicates, delays, usual_s (the median
+    interval), after_s (silent after so long; `after`, if given)."""
+    live = ~F.col("retained")
+    order = Window.partitionBy("device", "retained").orderBy("timestamp", "offset")
+    since = (F.unix_micros("timestamp") - F.unix_micros(F.lag("timestamp").over(order))) / 1e6
+    interval = F.when(live & (since >= _BURST), since)
+    found = (
+        arrivals.withColumn("interval", interval)
+        .groupBy("device")
+        .agg(
+            F.min("timestamp").alias("first"),
+            F.max(F.when(live, F.col("timestamp"))).alias("heard"),
+            F.count_if(~F.col("copy")).alias("received"),
+            F.count_if("copy").alias("duplicates"),
+            F.percentile_approx(F.when(live, F.col("delay")), _DELAYS, 10_000).alias("delays"),
+            F.percentile_approx("interval", 0.5, 10_000).alias("usual_s"),
+            F.percentile_approx("interval", 0.95, 10_000).alias("long_s"),
+        )
+    )
+    if after is not None:
+        return found.drop("long_s").withColumn("after_s", F.lit(float(after)))
+    fleet = found.agg(F.percentile_approx("long_s", 0.5, 10_000).alias("fleet_s"))
+    return (
+        found.crossJoin(F.broadcast(fleet))
+        .withColumn("after_s", QUIET * F.coalesce("long_s", "fleet_s"))
+        .drop("long_s", "fleet_s")
+    )
