@@ -1,7 +1,8 @@
 """Does what boards send arrive in the tables, all of it, and is what went wrong found there?
 
-A broker, a fleet of simulated boards, boards in a real MicroPython, the ingest, Spark's jobs and
-the report, each as a user starts it; at the end the tables are held against the truth.
+A broker, a fleet of simulated boards, boards in a real MicroPython, devices of other makers, the
+ingest, Spark's jobs and the report, each as a user starts it; at the end the tables are held
+against the truth.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from .. import fleet, interpreter
 from ..bytecode import compiled
 from ..fleet import compare, plan, truth
 from ..fleet.fleet import Fleet
+from .other_devices import OtherDevices, OtherDevicesError
 
 ROOT = Path(__file__).parents[3]
 SHARED = ROOT / "boards" / "shared"
@@ -106,6 +108,8 @@ class Landed:
     """Readings as they arrived, copies too."""
     readings: int = 0
     """Rows of measurements, of the one value that each reading has."""
+    others: int = 0
+    """Rows of measurements of the devices of other makers."""
     dead: int = 0
     seen: dict[compare.Key, compare.Seen] = field(default_factory=dict)
     """By the health table."""
@@ -130,6 +134,8 @@ class Demo:
     def __post_init__(self) -> None:
         self.prefix = f"demo-{os.getpid():x}-{int(time.time()):x}"
         self._children: list[Child] = []
+        # The embedded broker mixes the filters of a group up: several ingests have one filter.
+        self._others = OtherDevices(self.prefix, self.seed) if self.ingests == 1 else None
 
     def run(self, target: brokers.Broker) -> int:
         """0 when the tables agree with the truth. DemoError, FleetError."""
@@ -139,8 +145,16 @@ class Demo:
             status, line = self._verdict(boots, self._landed(), ended)
             self._say("making the report ...")
             self._start(
-                "report", "pipeline", "report", str(self.out), "--tables", str(self.out)
+                "report",
+                "pipeline",
+                "report",
+                str(self.out),
+                "--tables",
+                str(self.out),
+                *self._mappings,
             ).wait(END)
+        except OtherDevicesError as error:
+            raise DemoError(str(error)) from error
         finally:
             for child in reversed(self._children):
                 child.kill()
@@ -149,6 +163,12 @@ class Demo:
         return status
 
     # The parts
+
+    @property
+    def _mappings(self) -> list[str]:
+        """Options for the devices of other makers."""
+        names = self._others.mappings if self._others else []
+        return [word for name in names for word in ("--mapping", name)]
 
     def _say(self, text: str) -> None:
         self.console.print(text, highlight=False, soft_wrap=True)
@@ -173,19 +193,28 @@ class Demo:
         landed.mkdir()
         login = ["--user", self.user] if self.user else []
         self._say(f"the {target.kind} broker at {target.address}")
-        # One filter: the embedded broker mixes the filters of a group up.
         share = f"$share/{self.prefix}/" if self.ingests > 1 else ""
+        filters = self._others.filters if self._others else []
+        more = [word for filt in filters for word in ("--filter", filt)]
         ingests = [
             self._start(
                 f"ingest-{n}", "pipeline", "ingest", target.address, str(landed),
                 "--log", str(out / f"wait-{n}"), "--client-id", f"{self.prefix}-ingest-{n}",
-                "--filter", f"{share}dev/#", "--every", str(LAND_EVERY), *login,
+                "--filter", f"{share}dev/#", *more, "--every", str(LAND_EVERY), *login,
             )
             for n in range(1, self.ingests + 1)
         ]  # fmt: skip
         self._say("starting the ingest, and Spark ...")
         jobs = self._start(
-            "jobs", "pipeline", "run", str(out), "--landed", str(landed), "--health-every", "15"
+            "jobs",
+            "pipeline",
+            "run",
+            str(out),
+            "--landed",
+            str(landed),
+            "--health-every",
+            "15",
+            *self._mappings,
         )
         for ingest in ingests:
             self._until(partial(_receives, ingest), ingest)
@@ -211,20 +240,25 @@ class Demo:
                         if child not in real:
                             child.check()
 
+            if self._others is not None:
+                password = os.environ.get(fleet.PASSWORD)
+                self._others.start(target.host, target.port, self.user, password)
             made.run(show)
             ended = time.time()
             boots = made.boots + [self._told(board, name) for board, name in real.items()]
         if not made.complete:
             self._say("the fleet: not all that was published was acknowledged")
         self._say("working off what is there ...")
-        self._await(truth.summary(boots))
+        total = truth.summary(boots)
+        others = self._others.stop().messages if self._others else 0
+        self._await(total.published + total.duplicated + others)
         for ingest in ingests:
             ingest.wait(END, ask=True)
         jobs.wait(END, ask=True)
         return boots, ended
 
-    def _await(self, total: truth.Summary) -> None:
-        """Until the ingests have landed what was sent, or land nothing new: what the broker has
+    def _await(self, sent: int) -> None:
+        """Until the ingests have landed so many messages, or land nothing new: what the broker has
         not handed on yet would stay in its session."""
         counted: dict[Path, int] = {}
         patience = time.monotonic() + QUIET
@@ -233,14 +267,18 @@ class Demo:
                 if file not in counted:
                     patience = time.monotonic() + QUIET
                     topics = pq.read_table(file, columns=["topic"])["topic"].to_pylist()
-                    counted[file] = sum(map(self._is_mine, topics))
-            if sum(counted.values()) >= total.published + total.duplicated:
+                    counted[file] = sum(map(self._is_sent, topics))
+            if sum(counted.values()) >= sent:
                 return
             time.sleep(0.1)
 
     def _is_mine(self, topic: str) -> bool:
         """Whether it is of a reading of these boards."""
         return topic.startswith(f"dev/{self.prefix}-") and topic.endswith("/telemetry")
+
+    def _is_sent(self, topic: str) -> bool:
+        """Whether it is of a reading of these boards, or of the devices of other makers."""
+        return self._is_mine(topic) or (self._others is not None and self._others.is_theirs(topic))
 
     @contextlib.contextmanager
     def _boards(self, target: brokers.Broker) -> Iterator[dict[Child, str]]:
@@ -305,6 +343,9 @@ class Demo:
         mine.messages = count("raw")
         mine.readings = count("measurements")
         mine.dead = count("dead_letters")
+        if self._others is not None:
+            topics = [str(row["topic"]) for row in rows("measurements", "topic")]
+            mine.others = sum(map(self._others.is_theirs, topics))
         for row in rows("health", "device", "boot", "received", "duplicates", "lost", "reordered"):
             device = str(row["device"])
             if device.startswith(self.prefix):
@@ -351,6 +392,10 @@ class Demo:
             ("silent boards", len(surely), len(silent), len(landed.silent), "found in health"),
             ("dead letters", 0, 0, landed.dead, "in dead_letters"),
         ]  # fmt: skip
+        if self._others is not None:
+            values = self._others.published.values
+            where = "in measurements, of Zigbee2MQTT and Tasmota"
+            rows.append(("values of others", values, values, landed.others, where))
         table = Table(box=box.SIMPLE)
         for head in ("", "the boards", "the tables"):
             table.add_column(head, justify="right" if head else "left")
