@@ -67,6 +67,24 @@ def test_of_a_batch(spark: SparkSession) -> None:
     packs.unpersist()
 
 
+def test_dead_letters_of_a_kind_are_counted_together(spark: SparkSession) -> None:
+    from flatmq_tools.pipeline.jobs import measurements
+
+    payloads = [
+        *(b'{"last_seen":"2026-03-01T12:00:0%d"}' % n for n in range(3)),
+        b'{"last_seen":"now:"}', b'{"last_seen":"then"}', b"\xff", b"a\xfe", b"{", b'{"a":',
+    ]  # fmt: skip
+    table = frame(spark, [Message("zigbee2mqtt/x", payload) for payload in payloads])
+    dead = measurements.dead_letters(table, mapping=measurements.mapped(["zigbee2mqtt"]))
+    assert {row.kind: row["count"] for row in measurements.counted(dead).collect()} == {
+        "time: has no offset from UTC; set `zone` for it": 3,
+        "time: not a date and time of ISO 8601": 2,
+        "not JSON: not UTF-8": 2,
+        "not JSON: Expecting property name enclosed in double quotes": 1,
+        "not JSON: Expecting value": 1,
+    }
+
+
 def test_a_mapping_reads_every_message_as_it_does_without_spark(spark: SparkSession) -> None:
     """With topic names that Java's regular expressions and Python's might see differently."""
     from flatmq_tools.pipeline.jobs import measurements
@@ -183,7 +201,9 @@ def test_from_a_broker_to_the_report(spark: SparkSession, tmp_path: Path) -> Non
         running.finish()
         running.stop()
     table = ds.dataset(tmp_path / "measurements", format="parquet").to_table().to_pylist()
-    assert [row[:4] + row[5:] for row in rows(table)] == [row[:4] + row[5:] for row in VALUES]
+    # Times of arrival are those of now.
+    found_rows = rows([{**row, "time": START} for row in table])
+    assert found_rows == [(*row[:4], 0.0, *row[5:]) for row in VALUES]
     dead = ds.dataset(tmp_path / "dead_letters", format="parquet").to_table().to_pylist()
     assert len(dead) == 3
     mapping = measurements.mapped(NAMES)

@@ -201,7 +201,8 @@ def dead(packs: DataFrame) -> DataFrame:
 def counted(dead: DataFrame) -> DataFrame:
     """How many dead letters there are for each `kind` of reason, with the newest of them:
     kind, count, newest. A kind is a reason without what differs from message to message."""
-    differs = r"^record \d+: | = .*?(?=:)|: line.*|(?<=device) '.*'(?=: the topic)|(?<=names) '.*"
+    values = r" = (?:'.*'|.*?)(?=:)|(?<=device) '.*'(?=: the topic)|(?<=names) '.*"
+    differs = rf"^record \d+: |: line.*|{values}"
     kind = F.regexp_replace(F.col("reason"), differs, "")
     return (
         dead.groupBy(kind.alias("kind"))

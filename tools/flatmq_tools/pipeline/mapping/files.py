@@ -23,6 +23,7 @@ else:
 
 SHIPPED = File(__file__).with_name("shipped")
 _GENERAL = ("json", "plain")  # shipped mappings for the topics of any maker
+_WIDE = ("shelly-gen2",)  # and those for topics that begin with the device
 _TOP = ("about", "base", "defaults", "name", "rule")
 _PLAIN = ("device", "quantity", "select", "ignore", "strip", "values", "words")
 _ANY = (*_PLAIN, "text_numbers", "time", "arrays")
@@ -54,8 +55,9 @@ def shipped() -> dict[str, str]:
 
 
 def with_base() -> list[str]:
-    """The shipped mappings whose topics have a beginning of their own."""
-    return [name for name in shipped() if name not in _GENERAL]
+    """The shipped mappings for the topics of one maker. Those whose topics begin with the device,
+    as topics of others may do, are last."""
+    return [name for name in shipped() if name not in (*_GENERAL, *_WIDE)] + [*_WIDE]
 
 
 def load(

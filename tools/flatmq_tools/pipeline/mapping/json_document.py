@@ -23,6 +23,8 @@ def read(bound: Bound, payload: bytes, received: int | None) -> list[Pack] | Non
         return []
     try:
         document = _decode(payload.decode())
+    except UnicodeDecodeError as error:
+        raise PackError("not JSON: not UTF-8") from error
     except (ValueError, RecursionError) as error:
         raise PackError(f"not JSON: {str(error)[:80]}") from error
     if rule.when and not all(_is_one_of(at(document, path), any_) for path, any_ in rule.when):
