@@ -21,6 +21,7 @@ from messages import Message, frame, reading
 TOPIC = b"dev/a/telemetry"
 AN_X = bytes.fromhex("81a2006178")  # [{"n": "x", and a label and a value follow
 HUGE = 1 << 20_000
+LARGEST = (1 << 42) - 1  # seq
 GROWS = b'[{"bn":"%s","v":1}' % (b"n" * 1000) + b',{"v":2}' * 5000 + b"]"
 
 HOSTILE = [
@@ -133,7 +134,7 @@ def test_a_pack_may_leave_the_name_to_the_topic() -> None:
 @pytest.mark.parametrize(
     ("boot", "is_"),
     [("1", 1), ("1.0", 1), ("1e2", 100), ("0", 0), ("1.5", None), ("-1", None), ("true", None),
-     ("9223372036854775807", (1 << 63) - 1), ("9223372036854775808", None), ("1e19", None)],
+     ("9007199254740991", (1 << 53) - 1), ("9007199254740992", None), ("1e19", None)],
 )  # fmt: skip
 def test_a_boot_is_a_whole_number_however_it_is_written(boot: str, is_: int | None) -> None:
     of = '[{"bn":"a/","n":"boot","%s":%s},{"n":"seq","v":2.0}]'
@@ -142,6 +143,13 @@ def test_a_boot_is_a_whole_number_however_it_is_written(boot: str, is_: int | No
     )
     assert (device, found, seq) == ("a", is_, None if is_ is None else 2)
     assert quantities == ([] if is_ is not None else ["boot", "seq"])
+
+
+def test_a_seq_that_no_sum_holds_is_a_quantity() -> None:
+    of = b'[{"bn":"a/","n":"boot","v":1},{"n":"seq","v":%d}]'
+    assert packs_of("dev/a/telemetry", of % LARGEST) == [("a", 1, LARGEST, [], None)]
+    for seq in (LARGEST + 1, (1 << 63) - 1):
+        assert packs_of("dev/a/telemetry", of % seq) == [("a", None, None, ["boot", "seq"], None)]
 
 
 # By chance, and through Spark
@@ -164,6 +172,7 @@ def test_every_job_and_the_report(spark: SparkSession) -> None:
     """With statuses that are no text, too, and names that a picture could misread."""
     bad = [Message("dev/a/telemetry", payload, 1 + n) for n, (payload, _) in enumerate(HOSTILE)]
     odd = b'[{"n":"boot","v":1},{"n":"seq","v":1},{"n":"t","v":1}]'
+    far = b'[{"bn":"far/","n":"boot","v":%d},{"n":"seq","v":%d},{"n":"t","v":1}]'
     names = ("$x_{$", "a\x00b", "\x1b[2J", "<b>")
     table = frame(
         spark,
@@ -171,6 +180,9 @@ def test_every_job_and_the_report(spark: SparkSession) -> None:
             reading("a", 1, 1, 0), *bad, reading("a", 1, 3, 60),
             Message("dev/a/status", b"\xff\xfe\xed\xa0\xbd", 61),
             *(Message(f"dev/{name}/telemetry", odd, 70) for name in names),
+            # Of what is missing between these there is a sum.
+            *(Message("dev/far/telemetry", far % (boot, seq), 71 + boot)
+              for boot in (1, 2) for seq in (1, LARGEST)),
         ],
     )  # fmt: skip
     not_utf8 = F.when(F.col("offset") == 1, F.unhex(F.lit("6465762FFF2F74656C656D65747279")))
@@ -188,5 +200,6 @@ def test_every_job_and_the_report(spark: SparkSession) -> None:
     assert (rows["a"].received, rows["a"].lost) == (2, 1)
     assert rows["a"].status.startswith("\ufffd")
     assert {*names} < {*rows}
+    assert rows["far"].lost == 2 * (LARGEST - 2)
     shown = figures.of_messages(table)
     assert sum(each.messages for each in shown.dead) == len(bad)

@@ -49,7 +49,9 @@ _PARSED = """array<struct<
 
 # What a timestamp of Python and of SQL holds: the years 1 to 9999, in seconds since 1970.
 _FIRST, _END = -62_135_596_800, 253_402_300_800
-_MAX = (1 << 63) - 1
+# The largest numbers of a boot and a reading: a time in microseconds may name a boot. With larger
+# ones the sums of what is lost, over the boots of a device, would be past 63 bits.
+_LARGEST = {"boot": (1 << 53) - 1, "seq": (1 << 42) - 1}
 _WITHIN = "10 minutes"
 _REASON = 300  # characters of a reason that are kept
 IDENTITIES = ("topic", "payload")
@@ -409,6 +411,8 @@ class _Columns:
         if not _TAIL.fullmatch(text, end):
             return False
         device, boot, base, seq = head.groups()
+        if int(boot) > _LARGEST["boot"] or int(seq) > _LARGEST["seq"]:
+            return False
         began = int(base or 0)
         times = [began if value[4] is None else began + float(value[4]) for value in found]
         newest = max([began, *times])
@@ -543,7 +547,7 @@ def _by_device(records: list[senml.Record], topic: str, named: str | None = None
     numbers: dict[str, dict[str, tuple[senml.Record, int]]] = {}
     for record in records:
         device, _, last = record.name.rpartition("/")
-        number = _whole(record.value) if last in ("boot", "seq") else None
+        number = _whole(record.value, _LARGEST[last]) if last in _LARGEST else None
         if number is not None:
             numbers.setdefault(device, {})[last] = record, number
     known = {device: both for device, both in numbers.items() if len(both) == 2}
@@ -572,11 +576,11 @@ def _by_device(records: list[senml.Record], topic: str, named: str | None = None
     return list(packs.values())
 
 
-def _whole(value: object) -> int | None:
+def _whole(value: object, largest: int) -> int | None:
     """A boot or a seq: a whole number, however it is written; None if it cannot be one."""
     if isinstance(value, bool) or not isinstance(value, (int, float)) or value != int(value):
         return None
-    return int(value) if 0 <= value <= _MAX else None
+    return int(value) if 0 <= value <= largest else None
 
 
 def _quantity(name: str, device: str) -> str:
