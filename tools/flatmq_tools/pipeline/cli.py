@@ -20,6 +20,31 @@ if TYPE_CHECKING:
     from ..trust import Trust
 
 
+def _port(_: click.Context, __: click.Parameter, given: str | None) -> tuple[str, int] | None:
+    """The address and port of --metrics-port."""
+    if given is None:
+        return None
+    try:
+        from .metrics import MetricsError, address
+    except ImportError as error:
+        raise click.ClickException(
+            "--metrics-port needs prometheus-client: pip install 'flatmq[pipeline]'"
+        ) from error
+    try:
+        return address(given)
+    except MetricsError as error:
+        raise click.BadParameter(str(error)) from error
+
+
+_metrics_port = click.option(
+    "--metrics-port",
+    metavar="[ADDRESS:]PORT",
+    callback=_port,
+    help="Serve metrics for Prometheus at http://ADDRESS:PORT/metrics. Without an ADDRESS only "
+    "this machine can read them.  [default: none are served]",
+)
+
+
 @click.group()
 def pipeline() -> None:
     """From the broker to tables and a picture, on Spark."""
@@ -89,12 +114,13 @@ def pipeline() -> None:
     help="Publish counters to TOPIC/telemetry, and TOPIC/status, as a board.",
 )
 @click.option("--metrics-every", type=click.FloatRange(1, 86_400), default=10.0, show_default=True)
+@_metrics_port
 @click.option("--seconds", type=click.FloatRange(0), help="End after so long.")
 def ingest(
     broker: str, target: str, filters: tuple[str, ...], folder: Path, client_id: str, qos: int,
     user: str | None, trust: Trust | None, every: float, limit: int, segment: int,
     keepalive: int, version: str, expiry: int | None, metrics: str | None, metrics_every: float,
-    seconds: float | None,
+    metrics_port: tuple[str, int] | None, seconds: float | None,
 ) -> None:  # fmt: skip
     """Land what the broker at HOST has for us as Parquet files in TARGET.
 
@@ -120,10 +146,13 @@ def ingest(
             )  # fmt: skip
             command.main(
                 worker, target, every_s=every, metrics=metrics, metrics_s=metrics_every,
-                seconds=seconds,
+                seconds=seconds, metrics_port=metrics_port,
             )  # fmt: skip
     except (IngestError, LogError, command.LandingError, ValueError) as error:
         raise click.ClickException(str(error)) from error
+    except OSError as error:
+        place = error.filename or folder
+        raise click.ClickException(f"{place}: {error.strerror or error}") from error
 
 
 _AHEAD = click.option(
@@ -235,6 +264,7 @@ def _mapping(default: str) -> Callable[[Any], Any]:
 @_AHEAD
 @_BEHIND
 @click.option("--seconds", type=click.FloatRange(0.0), help="End after that; else with Ctrl-C.")
+@_metrics_port
 @common_options.master('As for spark-submit; "" under spark-submit itself.', "SPARK_MASTER")
 @common_options.pairs("--conf", "conf", "Configuration of Spark; repeatable.")
 def run(
@@ -257,6 +287,7 @@ def run(
     ahead: float,
     behind: float,
     seconds: float | None,
+    metrics_port: tuple[str, int] | None,
     master: str,
     conf: dict[str, str],
 ) -> None:
@@ -315,7 +346,9 @@ def run(
         iceberg=iceberg, catalog=catalog,
     )  # fmt: skip
     end(
-        lambda: command.main(plan, master=master or None, conf=conf, seconds=seconds),
+        lambda: command.main(
+            plan, master=master or None, conf=conf, seconds=seconds, metrics_port=metrics_port
+        ),
         command.RunError,
         JavaError,
     )

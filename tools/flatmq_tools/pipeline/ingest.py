@@ -14,6 +14,7 @@ from flatmq.router import Subscription
 from flatmq.v5_reasons import text
 
 from ..trust import Trust
+from . import room
 from .log import Writer
 from .receive import BulkClient, BulkClient5
 
@@ -115,6 +116,7 @@ class Ingest:
         self._failure: BaseException | None = None
         self.trouble: OSError | None = None
         """Why the disk did not take the last message; see `turn`."""
+        self._taken = 0  # messages, when that began
 
     def _noted(self) -> dict[str, Any]:
         """Return what this broker granted to this session last; empty if that is not known."""
@@ -234,16 +236,20 @@ class Ingest:
 
     def turn(self, ms: int) -> bool:
         """As `poll`. If the disk does not take a message, most likely because it is full, wait a
-        second instead of raising, with the reason in `trouble`. LogError if it is not known what
-        of the log is durable."""
+        second instead of raising, with the reason in `trouble` until a message was taken or there
+        is room. LogError if it is not known what of the log is durable."""
         try:
             moved = self.poll(ms)
         except OSError as error:
+            if self.trouble is None:
+                self._taken = self.client.messages
             self.trouble = error
             self._over.wait(_TROUBLE_S)
             return False
-        if moved:
-            self.trouble = None
+        if self.trouble is not None:
+            taken = self.client.messages != self._taken
+            if taken or (room.is_full(self.trouble) and room.has_room([self.log.folder])):
+                self.trouble = None
         return moved
 
     def check(self) -> None:

@@ -20,6 +20,7 @@ from rich.console import Console
 
 from flatmq.senml import Pack, label
 
+from . import room
 from .ingest import Ingest
 from .log import SCHEMA, LogError, Segment, Writer, read, sync_folder
 
@@ -113,6 +114,8 @@ class Service:
         self._over = threading.Event()
         self._ended = threading.Event()
         self._said = ""
+        self._stuck = ""  # why nothing lands,
+        self._paused = 0  # and what was said of that: 1, or 2 if nothing is received either
         self._metrics = Metrics(ingest, landing, metrics, metrics_s) if metrics else None
 
     def stop(self) -> None:
@@ -127,6 +130,7 @@ class Service:
         try:
             while not self._over.is_set():
                 self.ingest.turn(_TURN_MS)
+                self._say_paused()
                 self._say(self._state())
                 if self._metrics:
                     self._metrics.tick()
@@ -142,8 +146,6 @@ class Service:
         """What a person should know, in a line."""
         ingest = self.ingest
         where = "{}:{}".format(*ingest.broker)
-        if ingest.trouble:
-            return f"the disk takes nothing, so nothing is acknowledged: {ingest.trouble}"
         if ingest.log.full:
             return f"the log in {ingest.log.folder} is full: the broker has to wait"
         if ingest.subscribed:
@@ -154,6 +156,27 @@ class Service:
             return f"subscribing at {where}"
         error = ingest.error
         return f"no connection to {where}: {error.detail}" if error else f"connecting to {where}"
+
+    @property
+    def paused(self) -> bool:
+        """Whether nothing is received: the disk of the log, or the log itself, is full."""
+        return self.ingest.trouble is not None or self.ingest.log.full
+
+    def _say_paused(self) -> None:
+        """Say once when the disk of the log or the target stops taking anything, and once when
+        both take it again."""
+        trouble, stuck = self.ingest.trouble, self._stuck
+        now = 2 if trouble else 1 if stuck else 0
+        if now > self._paused:
+            self._paused = now
+            folder = self.ingest.log.folder
+            if trouble:
+                self._print(f"paused, as the disk of the log in {folder} takes nothing: {trouble}")
+            else:
+                self._print(f"nothing lands in {self.landing.target}, and waits: {stuck}")
+        elif not now and self._paused:
+            self._paused = 0
+            self._print("going on: what was received is taken again")
 
     def _say(self, text: str) -> None:
         if text != self._said:
@@ -175,9 +198,14 @@ class Service:
                     due = time.monotonic() + self._every_s
                     log.rotate()
                 self.landing.land()
+                self._stuck = ""
             except (OSError, LogError) as error:
-                self._print(f"nothing lands in {self.landing.target}: {error}")
+                # If the log is on the same disk, the ingest reports that.
+                same = room.is_full(error) and not room.has_room([log.folder])
+                self._stuck = "" if same else str(error)
                 self._ended.wait(_TROUBLE_S)
+        if self._stuck:
+            self._print(f"not all has landed in {self.landing.target}: {self._stuck}")
 
 
 class Metrics:
@@ -241,9 +269,14 @@ def main(
     metrics: str | None,
     metrics_s: float,
     seconds: float | None,
+    metrics_port: tuple[str, int] | None = None,
 ) -> int:
     """Receive and land until SIGTERM, Ctrl-C, or for so many seconds; then everything that was
-    received is landed. LandingError, and what `Service.run` raises."""
+    received is landed. `metrics_port` is the address and port of metrics for Prometheus, if they
+    are served. LandingError, MetricsError, and what `Service.run` raises."""
+    from .measured import of_ingest
+    from .metrics import served
+
     console = Console(stderr=True)
     landing = Landing(ingest.log, target)
     service = Service(
@@ -255,7 +288,8 @@ def main(
         end = threading.Timer(seconds, service.stop)
         end.daemon = True
         end.start()
-    service.run()
+    with served(metrics_port, lambda: of_ingest(service)):
+        service.run()
     console.print(
         f"{ingest.client.messages:,} messages received, {landing.messages:,} landed in "
         f"{landing.files:,} files", highlight=False,

@@ -20,22 +20,25 @@ from __future__ import annotations
 
 import json
 import re
-import signal
-import threading
+import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from prometheus_client.metrics_core import Metric
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StructType
 from rich.console import Console
 
-from . import options, sinks
+from . import options, room, service, sinks
 from .jobs import columns, health, measurements, raw
+from .measured import RunNumbers
+from .metrics import MetricsError, served
 from .notices import Notices
 from .open_windows import open_windows
 from .progress import Progress
@@ -44,14 +47,22 @@ from .session import session
 from .tables import Tables, TablesError, check
 
 JOBS = ("raw", "measurements", "windows", "health")
+_TABLES = {
+    "raw": ("raw",),
+    "measurements": ("measurements", "out_of_time", "dead_letters"),
+    "windows": ("windows",),
+}
+"""The tables that a query writes."""
 _LOOK = 0.25  # s between two looks at the queries
-_DRAIN = 60.0  # s
+_DRAIN = 60.0  # s, without a signal
+_HEALTH = "flatmq-health"  # the group of Spark's jobs that make the tables of health
 _HEALTH_SHARE = 10  # times what a snapshot of the health tables took pass before the next one
 _OWN = re.compile(r"flatmq_tools\.[\w.]+: ")  # an error of ours, in a trace
-# Spark gives the process of a source 10 s to start: on a busy machine that is too short. It has
-# done nothing by then.
+# Spark gives the process of a source 10 s to start, and has no setting for that: on a busy machine
+# it is too short. It has done nothing by then.
 _SLOW = "Python worker failed to connect back"
-_STARTS = 5  # of a query, until it is given up
+_RETRY = 5.0  # s from an error of a full disk to the first try to go on,
+_RETRY_MOST = 60.0  # and at most, as it is doubled if a try fails
 _LATE_FOR = {
     "measurements": "packs came through an ingest that was ten minutes behind another: they are "
     "in raw, and not in measurements",
@@ -120,7 +131,10 @@ class Plan:
 class Run:
     """The queries of a plan, running in a session."""
 
-    def __init__(self, spark: SparkSession, plan: Plan) -> None:
+    def __init__(
+        self, spark: SparkSession, plan: Plan, say: Callable[[str], None] = lambda text: None
+    ) -> None:
+        """`say` takes a line for people."""
         unknown = set(plan.jobs) - set(JOBS)
         if unknown:
             raise RunError(
@@ -129,19 +143,30 @@ class Run:
         self._spark = spark
         self._plan = plan
         self._mapping = measurements.mapped(plan.mapping, plan.identity)
+        self.say = say
+        self.where = f"{plan.url or plan.out}/raw"
+        """Where the table raw is."""
         self._seen: dict[str, int] = {}  # the last batch of each query that was noted
         self._due = time.monotonic() + plan.health_every
         self.late: Counter[str] = Counter()
         """Rows that came too late for a table, by its name, since the start."""
         self.notices = Notices()
         """What people are to know while it runs."""
+        self.numbers = RunNumbers()
+        """What the metrics are made of."""
+        self.paused: str = ""
+        """Why nothing is written at the moment: the error of a disk that is full; else empty."""
         plan.out.mkdir(parents=True, exist_ok=True)
         self._progress = Progress(plan.out)
         self._tables = Tables(spark, plan.out, plan.url, plan.delta, plan.iceberg, plan.catalog)
         ways = {"raw": self._raw, "measurements": self._measurements, "windows": self._windows}
         self._ways = {job: start for job, start in ways.items() if job in plan.jobs}
+        self._gates = {job: service.Gate() for job in self._ways}
+        self._waiting: dict[str, float] = {}  # queries that ended on a full disk: the next try,
+        self._tried: dict[str, float] = {}  # those of them that were started again, when,
+        self._retry = _RETRY  # and s between two tries
+        self._begun = time.monotonic()
         self._queries = {job: start() for job, start in self._ways.items()}
-        self._starts = dict.fromkeys(self._ways, 1)
 
     @property
     def rows(self) -> int:
@@ -207,7 +232,7 @@ class Run:
     ) -> StreamingQuery:
         return (
             frame.writeStream.queryName(name)
-            .foreachBatch(write)
+            .foreachBatch(self._gates[name].through(write))
             .option("checkpointLocation", str(self._checkpoint(name)))
             .trigger(processingTime=f"{round(self._plan.trigger * 1000)} milliseconds")
             .start()
@@ -235,34 +260,109 @@ class Run:
     # While they run
 
     def look(self) -> None:
-        """Notes the progress of the queries, and makes the health tables when they are due.
-        RunError when a query has ended."""
+        """Note the progress of the queries, and make the health tables when they are due. A query
+        that ended because a disk is full is started again once there is room. RunError when a
+        query has ended for another reason."""
         for job, query in self._queries.items():
+            if job in self._waiting:
+                continue
             self._note(query)
             if not query.isActive:
-                error = query.exception()
-                told = "it was stopped" if error is None else reason(error)
-                if _SLOW not in told or self._starts[job] >= _STARTS:
-                    raise RunError(f"the query {job} has ended: {told}")
-                self._queries[job] = self._ways[job]()
-                self._starts[job] += 1
+                self._ended(job, query)
+        self._resume()
         begun = time.monotonic()
-        if begun > self._due:
-            self.health()
+        if begun > self._due and not self.paused:
+            try:
+                self.health()
+            except (PySparkException, OSError) as error:
+                if not room.is_full(_everything(error)):
+                    raise
+                self._pause(error)
             took = time.monotonic() - begun
             self._due = begun + max(self._plan.health_every, _HEALTH_SHARE * took)
+
+    def _ended(self, job: str, query: StreamingQuery) -> None:
+        """Handle a query that has ended: start it again, now or later, or raise RunError."""
+        error = query.exception()
+        told = "it was stopped" if error is None else reason(error)
+        if error is not None and room.is_full(_everything(error)):
+            self._pause(error)
+            self._waiting[job] = time.monotonic() + self._retry
+            if self._tried.pop(job, None) is not None:  # there was room, but not enough
+                self._retry = min(2 * self._retry, _RETRY_MOST)
+        elif _SLOW in told and time.monotonic() - self._begun < service.START:
+            self.say(f"the query {job} did not start within 10 s, and is started again")
+            self._queries[job] = self._ways[job]()
+        else:
+            raise RunError(f"the query {job} has ended: {told}")
+
+    def _pause(self, error: BaseException) -> None:
+        if not self.paused:
+            self.paused = _full(error)
+            self.say(f"paused, as a disk is full: {self.paused}")
+
+    def _resume(self) -> None:
+        """Start again what ended on a full disk, if it is time and there is room; and end the
+        pause once all of that is at work."""
+        now = time.monotonic()
+        due = [job for job, at in self._waiting.items() if now >= at]
+        if due and room.has_room(self._folders()):
+            for job in due:
+                del self._waiting[job]
+                self._tried[job] = now
+                self._queries[job] = self._ways[job]()
+        elif due:
+            self._waiting.update(dict.fromkeys(due, now + self._retry))
+        for job in list(self._tried):
+            if self._works(job):
+                del self._tried[job]
+        idle = not self._waiting and not self._tried
+        if self.paused and idle and room.has_room(self._folders()):
+            self.paused = ""
+            self._retry = _RETRY
+            self.say("the disk has room again: going on")
+
+    def _works(self, job: str) -> bool:
+        """Whether a query has done a batch since it was started, or has found nothing to do."""
+        query = self._queries[job]
+        if not query.isActive:
+            return False
+        done = any("addBatch" in json.loads(p.json)["durationMs"] for p in query.recentProgress)
+        return done or str(query.status["message"]).startswith("Waiting for")
+
+    def _folders(self) -> list[Path]:
+        """The folders that must take something before a query is started again."""
+        return [self._plan.out, Path(tempfile.gettempdir())]
+
+    def up(self) -> bool:
+        """Return whether all queries have started."""
+        return all(
+            query.isActive and "nitializing" not in str(query.status["message"])
+            for query in self._queries.values()
+        )
 
     def _note(self, query: StreamingQuery) -> None:
         for progress in query.recentProgress:
             known = json.loads(progress.json)
+            if known["name"] == "raw":
+                self.numbers.look(known)
             # A query that begins tells of its next batch before there is one.
             begun = "addBatch" in known["durationMs"]
             if begun and known["batchId"] > self._seen.get(known["name"], -1):
-                self._seen[known["name"]] = known["batchId"]
                 known["triggerMs"] = round(self._plan.trigger * 1000)
-                self._progress.write(json.dumps(known))
+                try:
+                    self._progress.write(json.dumps(known))
+                except OSError as error:
+                    if not room.is_full(error):
+                        raise
+                    self._pause(error)
+                    return  # Spark keeps the last hundred: it is noted when there is room
+                self._seen[known["name"]] = known["batchId"]
                 for state in known["stateOperators"]:
                     self.late[known["name"]] += state["numRowsDroppedByWatermark"]
+                self.numbers.batch(known)
+                for table in _TABLES[known["name"]]:
+                    self.numbers.rows[table] = self._tables.rows(table)
 
     def health(self) -> None:
         """Makes the tables health, devices and gaps anew, from what is in raw."""
@@ -271,6 +371,7 @@ class Run:
         frame = self._tables.now("raw", _MESSAGE)
         if frame is None:
             return
+        self._spark.sparkContext.setJobGroup(_HEALTH, "the tables health, devices and gaps")
         with health.Health(frame, identity=self._plan.identity, mapping=self._mapping) as known:
             for name, table in (
                 ("health", known.boots),
@@ -278,99 +379,198 @@ class Run:
                 ("gaps", known.gaps),
             ):
                 self._tables.replace(name, table())
+        devices = self._tables.arrow("devices", ["silent"])
+        if devices is not None:
+            self.numbers.devices(devices)
 
-    def finish(self) -> None:
-        """Works off what is there: first what came from the broker, for `_DRAIN` s at the most as
-        it may send on, then what is made of it."""
+    def metrics(self) -> Iterator[Metric]:
+        """Return the numbers of this run, as Prometheus asks for them."""
+        log = Path(self._plan.source.get("localStorage", self._plan.out / "log"))
+        late = {**self.late, "windows": self.notices.total[_TOO_LATE]}
+        return self.numbers.of_run(late, log, bool(self.paused))
+
+    def finish(self, past: Callable[[float], bool] = lambda seconds: False) -> None:
+        """Work off what is there: first what comes from the broker, for at most `_DRAIN` s as it
+        may send on, then what is made of it.
+
+        past  says whether so many seconds have passed since a signal; what takes longer than
+              service.DRAIN, FOLLOW, STOP and HEALTH is then left to the next run
+        """
         end = time.monotonic() + _DRAIN
         for job in self._queries:
             if job == "raw":
                 idle = 0
-                while idle < 2 and time.monotonic() < end:
+                while idle < 2 and time.monotonic() < end and not past(service.DRAIN):
                     self.look()
                     told = self._queries[job].status
                     busy = told["isDataAvailable"] or told["isTriggerActive"]
                     idle = 0 if busy else idle + 1
                     time.sleep(_LOOK + (0 if busy else self._plan.trigger))
                 self.look()
-                self._queries[job].stop()
+                self._halt(job, lambda: past(service.FOLLOW))
             else:
-                self._queries[job].processAllAvailable()
-                self._note(self._queries[job])
-        self.health()
+                query = self._queries[job]
+                try:
+                    service.within(query.processAllAvailable, lambda: past(service.FOLLOW))
+                except PySparkException as error:
+                    if _SLOW not in reason(error) and not room.is_full(_everything(error)):
+                        raise
+                self._note(query)
+        if not past(service.STOP):
+            service.within(self.health, lambda: past(service.HEALTH))
+
+    def _halt(self, job: str, over: Callable[[], bool]) -> None:
+        """Stop a query after the batch that it is writing, or within it if that takes too long."""
+        self._gates[job].close(over)
+        self._note(self._queries[job])
+        self._queries[job].stop()
 
     def stop(self) -> None:
-        """Stops the queries; a batch that is under way is done again by the next run."""
+        """Stop the queries; a batch that is under way is done again by the next run."""
         for query in self._queries.values():
             query.stop()
         self._progress.close()
 
-
-class _Ending:
-    """Whether a signal has asked for the end; a second one raises KeyboardInterrupt."""
-
-    def __init__(self) -> None:
-        self.asked = threading.Event()
-        self.listen()
-
-    def listen(self) -> None:
-        """Spark has a handler of its own for SIGINT, from its start on: call this again then."""
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self._told)
-
-    def _told(self, *_: object) -> None:
-        if self.asked.is_set():
-            raise KeyboardInterrupt
-        self.asked.set()
+    def halt(self, past: Callable[[float], bool]) -> None:
+        """As `stop`, but let a batch be written to its end if that is by service.STOP s after a
+        signal."""
+        for gate in self._gates.values():
+            gate.close(lambda: past(service.STOP))
+        self.stop()
 
 
-def main(plan: Plan, *, master: str | None, conf: dict[str, str], seconds: float | None) -> int:
-    """Runs the plan for so many seconds, or until SIGTERM or SIGINT, and says how it goes.
+def main(
+    plan: Plan,
+    *,
+    master: str | None,
+    conf: dict[str, str],
+    seconds: float | None,
+    metrics_port: tuple[str, int] | None = None,
+) -> int:
+    """Run the plan for so many seconds, or until SIGTERM or SIGINT, and say how it goes.
 
-    At the end what came is worked off, or with a second signal left to the next run. RunError when
-    a query fails: what it had not finished is done by the next run.
+    At the end what came is worked off; after a signal for as long as it ends within
+    service.LIMIT s; with a second signal it is left to the next run. `metrics_port` is the address
+    and port of metrics for Prometheus, if they are served. RunError if a query fails or Java dies:
+    what was not finished is done by the next run.
     """
-    where = f"{plan.url or plan.out}/raw"
+    console = Console(stderr=True)
+
+    def say(text: str) -> None:
+        console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    _check(plan)
+    service.quiet()
+    begun = time.monotonic()
+    found: list[Run] = []
+    try:
+        with (
+            served(metrics_port, lambda: found[0].metrics() if found else ()),
+            service.Ending(say) as ending,
+            console.status("starting Spark ...") as status,
+        ):
+            say(f"starting Spark; on a busy machine that takes up to {service.START:,.0f} s")
+            # What Java would log is in the errors that are raised here.
+            spark = session(master, "flatmq pipeline", **{"spark.log.level": "OFF", **conf})
+            ending.listen()
+            java = service.Java()
+            try:
+                running = Run(spark, plan, say)
+                found.append(running)
+                ending.hurry = lambda: spark.sparkContext.cancelJobGroup(_HEALTH)
+                ending.started()
+                _watch(running, java, ending, begun, seconds, status.update)
+                status.update("working off what is there ...")
+                if ending.asked.is_set():
+                    say(f"ending, within {service.LIMIT:,.0f} s; the next run does the rest")
+                if not running.paused:
+                    running.finish(ending.past)
+                running.halt(ending.past)
+            except (PySparkException, Py4JError, OSError) as error:
+                java.explain()
+                if not isinstance(error, PySparkException):
+                    raise
+                raise RunError(reason(error)) from error
+            except RunError:
+                java.explain()
+                raise
+            except KeyboardInterrupt:
+                say("ended at once: what was not finished is done by the next run")
+                return 130
+            finally:
+                if java.ended() is None:
+                    spark.stop()
+    except (service.ServiceError, MetricsError) as error:
+        raise RunError(str(error)) from error
+    say(f"{running.rows:,} messages more in {running.where}")
+    for text, count in running.notices.total.items():
+        say(f"in all {count:,} {text}")
+    for table, told in _LATE_FOR.items():
+        if running.late[table]:
+            say(f"{running.late[table]:,} {told}")
+    return 0
+
+
+def _watch(
+    running: Run,
+    java: service.Java,
+    ending: service.Ending,
+    begun: float,
+    seconds: float | None,
+    show: Callable[[str], None],
+) -> None:
+    """Look after a run for so many seconds, or until a signal; `begun` is when it was started, and
+    `show` takes how it goes."""
+    up = False
+    since = time.monotonic()
+    while not ending.asked.is_set():
+        passed = time.monotonic() - since
+        if seconds is not None and passed > seconds:
+            return
+        java.check()
+        running.look()
+        for line in running.notices.lines():
+            running.say(line)
+        if not up and running.up():
+            up = True
+            running.say(f"started after {time.monotonic() - begun:,.0f} s")
+        rows = f"{running.rows:,} messages in {running.where} after {passed:,.0f} s"
+        show(running.paused or rows)
+        ending.asked.wait(_LOOK)
+
+
+def _check(plan: Plan) -> None:
+    """Raise RunError if a folder of the plan cannot be used, before Spark is started for it."""
+    folder = plan.out
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        if not room.is_full(error):
+            raise RunError(f"OUT must be a folder to write to: {folder}: {error.strerror}") from (
+                error
+            )
     if plan.url is not None:
         try:
             check(plan.url)
         except TablesError as error:
             raise RunError(str(error)) from error
-    ending = _Ending()
-    console = Console(stderr=True)
-    with console.status("starting Spark ...") as status:
-        spark = session(master, "flatmq pipeline", **conf)
-        ending.listen()
-        try:
-            running = Run(spark, plan)
-            status.update("waiting for messages ...")
-            since = time.monotonic()
-            while not ending.asked.is_set():
-                passed = time.monotonic() - since
-                if seconds is not None and passed > seconds:
-                    break
-                running.look()
-                for line in running.notices.lines():
-                    console.print(line, markup=False, highlight=False, soft_wrap=True)
-                status.update(f"{running.rows:,} messages in {where} after {passed:,.0f} s")
-                ending.asked.wait(_LOOK)
-            status.update("working off what is there ...")
-            running.finish()
-            running.stop()
-        except PySparkException as error:
-            raise RunError(reason(error)) from error
-        except KeyboardInterrupt:
-            console.print("ended at once: what was not finished is done by the next run")
-            return 130
-        finally:
-            spark.stop()
-    console.print(f"{running.rows:,} messages more in {where}")
-    for text, count in running.notices.total.items():
-        console.print(f"in all {count:,} {text}", markup=False, highlight=False, soft_wrap=True)
-    for table, told in _LATE_FOR.items():
-        if running.late[table]:
-            console.print(f"{running.late[table]:,} {told}", highlight=False)
-    return 0
+    if plan.landed is not None and "://" not in plan.landed and not Path(plan.landed).is_dir():
+        raise RunError(f"--landed must be the folder of an ingest: {plan.landed}: no such folder")
+
+
+def _full(error: BaseException) -> str:
+    """The line of an error that says which disk is full."""
+    lines = [line.strip() for line in _everything(error).splitlines()]
+    return next(line for line in lines if room.is_full(line)) if lines else str(error)
+
+
+def _everything(error: BaseException) -> str:
+    """All texts of an error and of what has caused it."""
+    if isinstance(error, OSError) and error.errno is not None:
+        return str(error)
+    return "\n".join(_texts(error))
 
 
 def reason(error: PySparkException) -> str:
@@ -387,13 +587,7 @@ def reason(error: PySparkException) -> str:
 
 def _cause(error: BaseException) -> str:
     """The innermost cause in a line; empty where none is told."""
-    texts: list[str] = []
-    at: BaseException | None = error
-    while at is not None:
-        trace = getattr(at, "_stackTrace", "")  # private access: PySpark offers no other way
-        texts += [str(at), str(trace)]
-        at = getattr(at, "_cause", None)  # private access: PySpark offers no other way
-    lines = [line for text in texts for line in text.splitlines() if line]
+    lines = [line for text in _texts(error) for line in text.splitlines() if line]
     found = [n for n, line in enumerate(lines) if line.startswith(_CAUSED)]
     if not found:
         return ""
@@ -402,3 +596,14 @@ def _cause(error: BaseException) -> str:
         rest = lines[found[-1] + 1 :]
         cause = next((line for line in rest if not line[0].isspace()), cause)
     return cause
+
+
+def _texts(error: BaseException) -> list[str]:
+    """The texts and traces of an error, and of each that has caused it."""
+    texts: list[str] = []
+    at: BaseException | None = error
+    while at is not None:
+        trace = getattr(at, "_stackTrace", "")  # private access: PySpark offers no other way
+        texts += [str(at), str(trace)]
+        at = getattr(at, "_cause", None)  # private access: PySpark offers no other way
+    return texts

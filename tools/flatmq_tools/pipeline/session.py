@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 import flatmq
 
-from . import java
+from . import java, spark_home
 
 _CONF = {
     "spark.sql.session.timeZone": "UTC",
@@ -20,6 +20,8 @@ _CONF = {
     # A query that is stopped within a batch has an error of Python, at which Spark looks with a
     # regular expression: Java's recur with each character.
     "spark.driver.defaultJavaOptions": "-Xss16m",
+    # A worker and Java shake hands when it starts: by default within 15 s, also on a busy machine.
+    "spark.python.authenticate.socketTimeout": "120s",
 }
 # Nothing listens on, or is looked for at, another address than loopback.
 _LOOPBACK = {
@@ -53,6 +55,9 @@ def session(
     if master is not None:
         builder = builder.master(master)
         known = defaults(master, os.cpu_count() or 1)
+        faster = spark_home.home() if master.startswith("local") else None
+        if faster is not None:
+            os.environ.setdefault("SPARK_HOME", str(faster))
         if "spark.driver.host" in known:
             os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         for key, value in known.items():

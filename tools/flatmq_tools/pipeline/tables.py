@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.dataset as ds
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
@@ -88,6 +90,15 @@ class Tables:
         if not any(folder.glob(f"{batches.PREFIX}*")):
             return None
         return self._spark.read.schema(schema).parquet(str(folder))
+
+    def arrow(self, name: str, columns: list[str]) -> pa.Table | None:
+        """Columns of a small table, read by this process; None if it is not there."""
+        try:
+            if self._url is not None:
+                return delta.read(self._of_delta(name), columns)
+            return ds.dataset(self._folder / name, format="parquet").to_table(columns)
+        except (OSError, pa.ArrowException):  # it is just being replaced
+            return None
 
     def replace(self, name: str, rows: DataFrame) -> None:
         """Have a table be these rows alone."""

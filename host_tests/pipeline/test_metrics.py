@@ -1,0 +1,115 @@
+"""What Prometheus reads of `ingest` and `run`, scraped and parsed as it does."""
+
+from __future__ import annotations
+
+import socket
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.request import urlopen
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from flatmq_tools import broker as brokers
+from flatmq_tools.pipeline.metrics import MetricsError, address, served
+from messages import pack
+from mqtt import broker, publish, until
+from test_landing import Service
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def scraped(port: int) -> dict[str, float]:
+    """Each sample by its name and the values of its labels."""
+    with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
+        text = answer.read().decode()
+    return {
+        " ".join([sample.name, *(v for _, v in sorted(sample.labels.items()))]): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "where"),
+    [
+        ("9100", ("127.0.0.1", 9100)),
+        ("0.0.0.0:9100", ("0.0.0.0", 9100)),
+        ("[::]:9100", ("::", 9100)),
+        ("0", None),
+        ("65536", None),
+        ("there:9100", None),
+        ("x", None),
+    ],
+)
+def test_an_address(text: str, where: tuple[str, int] | None) -> None:
+    if where is None:
+        with pytest.raises(MetricsError, match=f"ADDRESS:PORT, .*: {text}"):
+            address(text)
+    else:
+        assert address(text) == where
+
+
+def test_a_port_that_is_in_use() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        where = taken.getsockname()
+        said = pytest.raises(MetricsError, match=f"{where[1]}: Address already in use")
+        with said, served(where, lambda: ()):
+            pass
+
+
+def test_an_ingest(tmp_path: Path) -> None:
+    port = brokers.free_port()
+    options = ["--filter", "dev/#", "--limit", "7", "--metrics-port", str(port)]
+    with broker() as there:
+        service = Service(there, tmp_path, *options)
+        service.until((service.log / "subscribed.json").exists)
+        assert scraped(port)["flatmq_ingest_messages_received_total"] == 0
+        publish(there, [("dev/a/telemetry", b"x" * 100)] * 25)
+        service.until(
+            lambda: scraped(port)["flatmq_ingest_messages_landed_total"] == 25,
+            lambda: time.sleep(0.05),
+        )
+        found = scraped(port)
+        assert found["flatmq_ingest_messages_received_total"] == 25
+        assert 1 <= found["flatmq_ingest_files_landed_total"] <= 25
+        assert found["flatmq_ingest_messages_refused_total"] == 0
+        assert found["flatmq_ingest_log_bytes"] == 0
+        assert found["flatmq_ingest_log_limit_bytes"] == 7 << 20
+        assert found["flatmq_ingest_connections_total"] == 1
+        assert (found["flatmq_ingest_connected"], found["flatmq_ingest_paused"]) == (1, 0)
+        with socket.socket() as outside:  # loopback alone
+            assert outside.connect_ex(("127.0.0.2", port)) != 0
+        service.stop()
+
+
+def test_a_run(spark: SparkSession, tmp_path: Path) -> None:
+    from flatmq_tools.pipeline.run import Plan, Run
+
+    port = brokers.free_port()
+    with broker() as there:
+        source = {"brokerUrl": there.address, "topic": "dev/#"}
+        running = Run(spark, Plan(tmp_path, source, trigger=0.1))
+        with served(("127.0.0.1", port), running.metrics):
+            until(lambda: (tmp_path / "log" / "subscribed.json").exists() or running.look())
+            sent = [(f"dev/{d}/telemetry", pack(d, 1, n)) for d in "ab" for n in (1, 2, 3)]
+            publish(there, [*sent, ("dev/c/telemetry", b"no pack")])
+            until(lambda: running.look() or running.rows >= 7)
+            running.finish()
+            found = scraped(port)
+            running.stop()
+    assert found["flatmq_run_messages_received_total"] == 7
+    assert found["flatmq_run_messages_waiting"] == 0
+    assert found["flatmq_run_rows_written_total raw"] == 7
+    assert found["flatmq_run_rows_written_total measurements"] == 6
+    assert found["flatmq_run_dead_letters_total"] == 1
+    assert found["flatmq_run_devices"] == 2
+    assert found["flatmq_run_devices_silent"] == 0
+    assert found["flatmq_run_paused"] == 0
+    assert found["flatmq_run_log_bytes"] > 0
+    batches = found["flatmq_run_batch_seconds_count raw"]
+    assert batches >= 1
+    assert found["flatmq_run_batch_seconds_sum raw"] > 0
+    assert found["flatmq_run_batch_seconds_bucket +Inf raw"] == batches

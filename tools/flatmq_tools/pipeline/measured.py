@@ -1,0 +1,156 @@
+"""What `ingest` and `run` report of themselves, as metrics of Prometheus.
+
+A name begins with `flatmq_ingest_` or `flatmq_run_`, and says its unit; that of a counter ends in
+`_total`. Counters count from the start of the process.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from prometheus_client.metrics_core import HistogramMetricFamily, Metric
+
+from .metrics import counter, counters, gauge
+
+if TYPE_CHECKING:
+    from .landing import Service
+
+_BUCKETS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 25.0, 60.0, 300.0)  # s of a batch
+
+
+def of_ingest(service: Service) -> Iterator[Metric]:
+    """The numbers of an ingest."""
+    ingest, landing = service.ingest, service.landing
+    client, log = ingest.client, ingest.log
+    yield counter(
+        "flatmq_ingest_messages_received", "Messages appended to the log.", client.messages
+    )
+    yield counter(
+        "flatmq_ingest_messages_landed", "Messages in files of the target.", landing.messages
+    )
+    yield counter("flatmq_ingest_files_landed", "Files written to the target.", landing.files)
+    yield counter(
+        "flatmq_ingest_messages_refused",
+        "Messages that broke a rule of MQTT, acknowledged and not kept.",
+        client.refused,
+    )
+    yield gauge("flatmq_ingest_log_bytes", "Size of the log.", log.size)
+    yield gauge(
+        "flatmq_ingest_log_limit_bytes", "Size from which nothing is received.", log.limit_bytes
+    )
+    yield counter(
+        "flatmq_ingest_connections", "Connections that the broker accepted.", client.stats.connects
+    )
+    yield gauge("flatmq_ingest_connected", "1 while connected to the broker.", ingest.connected)
+    yield gauge(
+        "flatmq_ingest_paused",
+        "1 while nothing is received: the log, or the disk of the log, is full.",
+        service.paused,
+    )
+
+
+class RunNumbers:
+    """What is known of a run, from what Spark reports of each batch."""
+
+    def __init__(self) -> None:
+        self.rows: Counter[str] = Counter()
+        """Rows written, by table."""
+        self._guard = threading.Lock()
+        self._seconds: dict[str, float] = {}  # of all batches, by query
+        self._counts: dict[str, list[int]] = {}  # of them, by bucket; the last has no limit
+        self._received = 0
+        self._first: int | None = None
+        self._waiting = 0
+        self._devices = self._silent = 0
+
+    def batch(self, progress: Mapping[str, Any]) -> None:
+        """Add a batch that is done."""
+        name = str(progress["name"])
+        seconds = progress["durationMs"].get("triggerExecution", 0) / 1000
+        with self._guard:
+            counts = self._counts.setdefault(name, [0] * (len(_BUCKETS) + 1))
+            counts[sum(seconds > most for most in _BUCKETS)] += 1
+            self._seconds[name] = self._seconds.get(name, 0.0) + seconds
+
+    def look(self, progress: Mapping[str, Any]) -> None:
+        """Take how far the source of the table raw is, with a batch or without one."""
+        for source in progress["sources"]:
+            start, end, latest = (
+                _offset(source.get(key)) for key in ("startOffset", "endOffset", "latestOffset")
+            )
+            if end is None:
+                continue
+            latest = end if latest is None else max(latest, end)
+            with self._guard:
+                if self._first is None:
+                    self._first = end if start is None else start
+                self._received = latest - self._first
+                self._waiting = latest - end
+
+    def devices(self, rows: pa.Table) -> None:
+        """Take how many devices there are in the table devices, and how many of them are silent:
+        its column `silent`."""
+        with self._guard:
+            self._devices = rows.num_rows
+            self._silent = sum(1 for silent in rows["silent"].to_pylist() if silent)
+
+    def of_run(self, late: Mapping[str, int], log: Path, paused: bool) -> Iterator[Metric]:
+        """The numbers of a run. `log` is the folder of its log, if it has one."""
+        with self._guard:
+            yield counters(
+                "flatmq_run_rows_written", "Rows written, by table.", "table", dict(self.rows)
+            )
+            yield counter(
+                "flatmq_run_dead_letters",
+                "Messages that no table but raw and dead_letters has.",
+                self.rows["dead_letters"],
+            )
+            yield counters(
+                "flatmq_run_rows_late", "Rows too late for a table.", "table", dict(late)
+            )
+            yield counter(
+                "flatmq_run_messages_received",
+                "Messages that the source has received; 0 with --landed.",
+                self._received,
+            )
+            yield gauge(
+                "flatmq_run_messages_waiting", "Messages received, not yet in raw.", self._waiting
+            )
+            yield gauge("flatmq_run_log_bytes", "Size of the log.", _size(log))
+            yield gauge("flatmq_run_devices", "Devices in the table devices.", self._devices)
+            yield gauge("flatmq_run_devices_silent", "Those that are silent.", self._silent)
+            yield gauge("flatmq_run_paused", "1 while a disk is full.", paused)
+            yield self._batches()
+
+    def _batches(self) -> Metric:
+        family = HistogramMetricFamily(
+            "flatmq_run_batch_seconds", "Duration of a batch, by query.", labels=["query"]
+        )
+        for name, counts in self._counts.items():
+            total, buckets = 0, []
+            for most, count in zip((*map(str, _BUCKETS), "+Inf"), counts, strict=True):
+                total += count
+                buckets.append((most, total))
+            family.add_metric([name], buckets=buckets, sum_value=self._seconds[name])
+        return family
+
+
+def _offset(told: Any) -> int | None:
+    """The offset of format("mqtt") in what Spark reports; None for other sources."""
+    return int(told["offset"]) if isinstance(told, dict) and "offset" in told else None
+
+
+def _size(log: Path) -> int:
+    """Bytes of the segments in a folder."""
+    total = 0
+    for path in log.glob("*.log"):
+        try:
+            total += path.stat().st_size
+        except FileNotFoundError:  # it was trimmed
+            continue
+    return total

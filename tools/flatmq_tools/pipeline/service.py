@@ -1,0 +1,250 @@
+"""End a run as a service should: soon after a signal, and in one line if Java dies."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import signal
+import socketserver
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+from pyspark import SparkContext, accumulators
+
+LIMIT = 20.0
+"""s from a signal to the end of the process, at most."""
+START = 300.0
+"""s that Spark and the queries may take to start."""
+DRAIN, FOLLOW, STOP, HEALTH = 4.0, 8.0, 12.0, 15.0
+"""s after a signal until which messages are received; what follows from them is made; queries may
+stop; the tables of health may be made."""
+_HARD = 17.0  # s after a signal: whatever is still running is killed then
+_LOOK = 0.1  # s
+_DEATH = 3.0  # s from the first sign that Java has died until its exit status is known
+
+
+class ServiceError(RuntimeError):
+    """Spark's Java process has died; the text says how, and what to do."""
+
+
+class Ending:
+    """SIGTERM and SIGINT: the first asks for the end, the second raises KeyboardInterrupt.
+
+    As a context manager it watches the clock. A run that has not ended `_HARD` s after a signal
+    is ended by force, with all of its processes: nothing is lost by that, as the next run begins
+    with what this one has not committed. The same happens to a run that has not started within
+    START s, with exit status 1. `say` prints a line.
+    """
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self.asked = threading.Event()
+        self._say = say
+        self._at = 0.0
+        self._begun = time.monotonic()
+        self._started = threading.Event()
+        self._over = threading.Event()
+        self._forced = threading.Event()
+        self._guard = threading.Thread(target=self._watch, name="ending", daemon=True)
+        self.hurry: Callable[[], None] = lambda: None
+        """Called in another thread soon after a signal: ends what the main thread waits for."""
+
+    def __enter__(self) -> Ending:
+        self.listen()
+        self._guard.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._forced.is_set():  # what was raised here comes from that
+            self._guard.join()
+        self._over.set()
+
+    def listen(self) -> None:
+        """Handle the signals. Spark installs a handler for SIGINT when it starts: call this
+        again then."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._signalled)
+
+    def started(self) -> None:
+        """From now on there is something to end in good order."""
+        self._started.set()
+
+    def _signalled(self, *_: Any) -> None:
+        if self.asked.is_set():
+            raise KeyboardInterrupt
+        self._at = time.monotonic()
+        self.asked.set()
+
+    def past(self, seconds: float) -> bool:
+        """Return whether so many seconds have passed since a signal; False without one."""
+        return self.asked.is_set() and time.monotonic() - self._at >= seconds
+
+    def left(self, seconds: float) -> float:
+        """Return the seconds that are left of these since a signal; all of them without one."""
+        passed = time.monotonic() - self._at if self.asked.is_set() else 0.0
+        return max(0.0, seconds - passed)
+
+    def _watch(self) -> None:
+        while not self._over.wait(_LOOK):
+            if not self._started.is_set():
+                if self.asked.is_set():
+                    self._force("ended before Spark had started: nothing was begun", 0)
+                elif time.monotonic() - self._begun > START:
+                    self._force(
+                        f"Spark has not started within {START:,.0f} s: the machine is too busy, "
+                        "or Java hangs. Start again",
+                        1,
+                    )
+            elif self.asked.is_set():
+                break
+        if not self._over.wait(_LOOK):
+            self.hurry()
+        if not self._over.wait(self.left(_HARD)):
+            self._force(
+                f"ended after {_HARD:,.0f} s with a batch under way: the next run does it again", 0
+            )
+
+    def _force(self, text: str, status: int) -> None:
+        self._forced.set()
+        self._say(text)
+        for child in psutil.Process().children(recursive=True):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                child.kill()
+        sys.stderr.flush()
+        os._exit(status)
+
+
+class Java:
+    """The Java process in which the running session's Spark is."""
+
+    def __init__(self) -> None:
+        gateway = SparkContext._gateway  # private access: PySpark offers no other way
+        self._process = getattr(gateway, "proc", None)
+        self._parent = os.getppid()  # under spark-submit Java has started this process
+
+    def ended(self) -> str | None:
+        """Return how it has ended; None while it runs."""
+        if self._process is None:
+            return None if os.getppid() == self._parent else "for an unknown reason"
+        status = self._process.poll()
+        if status is None:
+            return None
+        if status >= 0:
+            return f"with exit status {status}"
+        number = -status
+        name = signal.Signals(number).name if number in set(signal.Signals) else str(number)
+        hint = ", as the kernel does when memory runs out" if number == signal.SIGKILL else ""
+        return f"by {name}{hint}"
+
+    def check(self, wait: float = 0.0) -> None:
+        """Raise ServiceError if it has ended, or ends within `wait` s."""
+        end = time.monotonic() + wait
+        while True:
+            how = self.ended()
+            if how is not None:
+                raise ServiceError(
+                    f"Spark's Java process was ended {how}. Nothing is lost: start the run again, "
+                    "and it goes on where this one was"
+                )
+            if time.monotonic() >= end:
+                return
+            time.sleep(_LOOK)
+
+    def explain(self) -> None:
+        """Raise ServiceError if an error that was just raised comes from the end of Java."""
+        self.check(_DEATH)
+
+
+class GateError(RuntimeError):
+    """A batch came after the gate was closed; it is left to the next run."""
+
+
+class Gate:
+    """Lets the batches of a query through until it is closed, so that a query is stopped between
+    two batches and not within one."""
+
+    def __init__(self) -> None:
+        self._inside = threading.Lock()
+        self._closed = False
+
+    def through(self, write: Callable[[Any, int], None]) -> Callable[[Any, int], None]:
+        """Return a function for `foreachBatch` that does the same while the gate is open, and
+        raises GateError after that."""
+
+        def guarded(batch: Any, number: int) -> None:
+            with self._inside:
+                if self._closed:
+                    raise GateError(f"batch {number} is left to the next run")
+                write(batch, number)
+
+        return guarded
+
+    def close(self, over: Callable[[], bool]) -> bool:
+        """Let no batch begin any more, and wait for the one that is being written, unless `over`
+        returns True first. Return whether none is being written."""
+        self._closed = True
+        while not self._inside.acquire(timeout=_LOOK):
+            if over():
+                return False
+        self._inside.release()
+        return True
+
+
+class _Log(logging.Handler):
+    """Prints warnings of Python's libraries, but none of py4j.
+
+    When Java ends, each thread that talks to it logs a traceback. What matters of it the run
+    reports itself, in a line.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.setFormatter(logging.Formatter("%(levelname)s: %(name)s: %(message)s"))
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if "py4j" not in Path(record.pathname).parts:
+            print(self.format(record), file=sys.stderr)
+
+
+def quiet() -> None:
+    """Keep tracebacks of the threads that talk to Java from the terminal."""
+    root = logging.getLogger()
+    if not any(isinstance(handler, _Log) for handler in root.handlers):
+        root.addHandler(_Log())
+    for name in ("AccumulatorTCPServer", "AccumulatorUnixServer"):
+        server = getattr(accumulators, name, None)
+        if server is not None:
+            server.handle_error = _handle_error
+
+
+def _handle_error(server: socketserver.BaseServer, request: Any, address: Any) -> None:
+    """As socketserver does, except when Java has closed the connection."""
+    if not isinstance(sys.exc_info()[1], (EOFError, ConnectionError)):
+        socketserver.BaseServer.handle_error(server, request, address)
+
+
+def within(work: Callable[[], object], over: Callable[[], bool]) -> bool:
+    """Do `work` in a thread until it is done, or until `over` returns True. Return whether it is
+    done; what it raises is raised here."""
+    failed: list[BaseException] = []
+
+    def do() -> None:
+        try:
+            work()
+        except BaseException as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=do, name="work", daemon=True)
+    thread.start()
+    while thread.is_alive():
+        thread.join(_LOOK)
+        if thread.is_alive() and over():
+            return False
+    if failed:
+        raise failed[0]
+    return True
