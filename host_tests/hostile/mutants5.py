@@ -32,6 +32,10 @@ MUTANTS_5 = {
     "a broken rule is not answered": Mutant(
         "v5_connection", "            self._say_why(what)\n", "            pass\n"
     ),
+    "flags are a protocol error": Mutant("v5_connection", '    ("flags", 0x81),\n', ""),
+    "a session that is not there is malformed": Mutant(
+        "v5_connection", 'return "session present"', 'return "flags"'
+    ),
     "any reason code is an error": Mutant(
         "v5_connection",
         "if code < 128:\n            if code and",
