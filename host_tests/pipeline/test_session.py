@@ -116,3 +116,26 @@ def test_a_worker_imports_a_compiled_pyspark() -> None:
     done = _python(_WORKER)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == [pyspark.__file__]
+
+
+@pytest.mark.parametrize(
+    ("remote", "arguments", "named"),
+    [
+        (None, ["--master", "sc://127.0.0.1:15002"], "master sc://127.0.0.1:15002"),
+        ("sc://127.0.0.1:15002", [], "SPARK_REMOTE=sc://127.0.0.1:15002"),
+    ],
+)
+def test_spark_connect_is_refused_with_its_reason(
+    remote: str | None, arguments: list[str], named: str, tmp_path: Path
+) -> None:
+    from click.testing import CliRunner
+
+    from flatmq_tools.pipeline import cli
+
+    result = CliRunner().invoke(
+        cli.pipeline,
+        ["run", str(tmp_path / "out"), *arguments],
+        env={"SPARK_REMOTE": remote, "COLUMNS": "500"},
+    )
+    assert result.exit_code == 1
+    assert f"{named}: Spark Connect cannot run the pipeline" in result.output

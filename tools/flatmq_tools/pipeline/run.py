@@ -43,7 +43,7 @@ from .notices import Notices
 from .open_windows import open_windows
 from .progress import Progress
 from .rare import Rare
-from .session import session
+from .session import SessionError, session
 from .tables import Tables, TablesError, check
 
 JOBS = ("raw", "measurements", "windows", "health")
@@ -500,7 +500,7 @@ def main(
             finally:
                 if java.ended() is None:
                     spark.stop()
-    except (service.ServiceError, MetricsError) as error:
+    except (service.ServiceError, MetricsError, SessionError) as error:
         raise RunError(str(error)) from error
     say(f"{running.rows:,} messages more in {running.where}")
     for text, count in running.notices.total.items():

@@ -34,6 +34,10 @@ _SPARKS = "200"  # if nobody says
 _LOCAL = {_SHUFFLE: "2", "spark.ui.enabled": "false"}
 
 
+class SessionError(RuntimeError):
+    """No session of this kind can run the pipeline; the text says what to do."""
+
+
 def session(
     master: str | None = "local[2]", name: str = "flatmq", **conf: str | int | bool
 ) -> SparkSession:
@@ -43,10 +47,13 @@ def session(
             executors need flatmq installed too
     conf    more configuration, with "__" for the dot: spark__sql__shuffle__partitions=8
 
+    SessionError for Spark Connect, whose client has no JVM: the sinks need that of the driver.
+
     Its Python is this interpreter and its Java that of `java.home`. With a `master` on this
     machine its ports are on loopback alone, unless `conf` says otherwise. JavaError where there is
     no Java.
     """
+    _refuse_connect(master)
     os.environ["JAVA_HOME"] = str(java.home())
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
@@ -82,6 +89,17 @@ def defaults(master: str, cores: int) -> dict[str, str]:
         known |= _LOOPBACK
         known |= _LOCAL if master.startswith("local") else {_SHUFFLE: str(max(2, cores))}
     return known
+
+
+def _refuse_connect(master: str | None) -> None:
+    remote = os.environ.get("SPARK_REMOTE", "")
+    named = f"SPARK_REMOTE={remote}" if remote else f"master {master}"
+    if remote or (master or "").startswith("sc://"):
+        raise SessionError(
+            f"{named}: Spark Connect cannot run the pipeline, because a batch is committed by the "
+            "driver's JVM, which a client of Connect does not have. Name the cluster itself, such "
+            "as spark://HOST:7077, or start it there with spark-submit"
+        )
 
 
 def _path() -> list[str]:

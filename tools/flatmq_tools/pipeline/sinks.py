@@ -129,6 +129,12 @@ def into(*tables: tuple[Transform, Sequence[Sink]], checkpoint: str | Path | Non
     """
 
     def write(batch: DataFrame, batch_id: int) -> None:
+        if ".connect." in type(batch).__module__:
+            raise SinkError(
+                "Spark Connect cannot write these tables, because a batch is committed by the "
+                "driver's JVM, which a client of Connect does not have: start the query in a "
+                "session of the cluster itself, with spark-submit for example"
+            )
         spark = batch.sparkSession
         query = spark.sparkContext.getLocalProperty(_QUERY_ID)
         if not query:

@@ -10,12 +10,12 @@ from rich.console import Console
 from ..java import JavaError
 from ..jobs import measurements
 from ..mapping.files import MappingError
-from ..session import session
+from ..session import SessionError, session
 from . import figures as asked
 from . import page, pictures, terminal
 from .figures import Figures, ReportError
 
-ERRORS = (ReportError, JavaError, MappingError)
+ERRORS = (ReportError, JavaError, MappingError, SessionError)
 PAGE = "report.html"
 
 
