@@ -44,11 +44,6 @@ def is_there(folder: str, storage_options: dict[str, str] | None = None) -> bool
     return DeltaTable.is_deltatable(folder, storage_options)
 
 
-def read(folder: str, columns: list[str]) -> pa.Table:
-    """Columns of a small table, read by this process."""
-    return DeltaTable(folder).to_pyarrow_table(columns=columns)
-
-
 class Delta:
     """A Delta table. A batch passes through the driver's memory: bound it with
     maxOffsetsPerTrigger.

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.dataset as ds
 from prometheus_client.metrics_core import HistogramMetricFamily, Metric
 
 from .metrics import counter, counters, gauge
@@ -92,9 +93,12 @@ class RunNumbers:
                 self._received = latest - self._first
                 self._waiting = latest - end
 
-    def devices(self, rows: pa.Table) -> None:
-        """Take how many devices there are in the table devices, and how many of them are silent:
-        its column `silent`."""
+    def devices(self, table: Path) -> None:
+        """Take how many devices there are in the table, and how many of them are silent."""
+        try:
+            rows = ds.dataset(table, format="parquet").to_table(["silent"])
+        except (OSError, pa.ArrowException):  # it is just being replaced
+            return
         with self._guard:
             self._devices = rows.num_rows
             self._silent = sum(1 for silent in rows["silent"].to_pylist() if silent)

@@ -2,7 +2,7 @@
 
     OUT/raw  measurements  dead_letters  windows      grow by a folder `batch=N` a batch
     OUT/out_of_time                                   as these, for batches that have such readings
-    OUT/health  devices  gaps                         are written anew now and then, from raw
+    OUT/health  devices  gaps                         are written again every minute, from state
     OUT/delta/...                                     the same as Delta tables, if wanted
     OUT/iceberg/...                                   those that grow as Iceberg tables, likewise
     OUT/log                                           what was received and is not in raw yet
@@ -22,9 +22,9 @@ import json
 import re
 import tempfile
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from prometheus_client.metrics_core import Metric
@@ -36,7 +36,7 @@ from pyspark.sql.types import StructType
 from rich.console import Console
 
 from . import options, room, service, sinks
-from .jobs import columns, health, measurements, raw
+from .jobs import columns, measurements, raw
 from .measured import RunNumbers
 from .metrics import MetricsError, served
 from .notices import Notices
@@ -44,6 +44,9 @@ from .open_windows import open_windows
 from .progress import Progress
 from .rare import Rare
 from .session import SessionError, session
+from .state.known import Known
+from .state.once import Once
+from .state.store import StateError
 from .tables import Tables, TablesError, check
 
 JOBS = ("raw", "measurements", "windows", "health")
@@ -55,18 +58,12 @@ _TABLES = {
 """The tables that a query writes."""
 _LOOK = 0.25  # s between two looks at the queries
 _DRAIN = 60.0  # s, without a signal
-_HEALTH = "flatmq-health"  # the group of Spark's jobs that make the tables of health
-_HEALTH_SHARE = 10  # times what a snapshot of the health tables took pass before the next one
 _OWN = re.compile(r"flatmq_tools\.[\w.]+: ")  # an error of ours, in a trace
 # Spark gives the process of a source 10 s to start, and has no setting for that: on a busy machine
 # it is too short. It has done nothing by then.
 _SLOW = "Python worker failed to connect back"
 _RETRY = 5.0  # s from an error of a full disk to the first try to go on,
 _RETRY_MOST = 60.0  # and at most, as it is doubled if a try fails
-_LATE_FOR = {
-    "measurements": "packs came through an ingest that was ten minutes behind another: they are "
-    "in raw, and not in measurements",
-}
 _OUT_OF_TIME = (
     "readings have a time too far from their arrival: they are in the table out_of_time, and not "
     "in measurements; --ahead and --behind set how far is too far"
@@ -74,6 +71,10 @@ _OUT_OF_TIME = (
 _TOO_LATE = (
     "values are more than ten minutes older than the newest of their device, or came after it had "
     "been silent for an hour: they are in measurements, and in no window"
+)
+_UNSURE = (
+    "packs may be copies and are in measurements: their boots lost numbers in more than a "
+    "thousand places, or number their packs at random"
 )
 _CAUSED = "Caused by: "  # a line of a trace of Java
 _TRACE = "Traceback (most recent call last):"
@@ -112,8 +113,8 @@ class Plan:
     trigger: float = 1.0
     """s between two batches"""
     health_every: float = 60.0
-    """s between two snapshots of the health tables, and more where one takes more than a tenth of
-    that; one is made at the end in any case."""
+    """s between two refreshes of the health tables, and more if one takes more than a tenth of
+    that; they are refreshed at the end in any case."""
     identity: str = "topic"
     """What names the device of a pack: see `measurements.packs`."""
     mapping: Sequence[str] = ()
@@ -147,9 +148,6 @@ class Run:
         self.where = f"{plan.url or plan.out}/raw"
         """Where the table raw is."""
         self._seen: dict[str, int] = {}  # the last batch of each query that was noted
-        self._due = time.monotonic() + plan.health_every
-        self.late: Counter[str] = Counter()
-        """Rows that came too late for a table, by its name, since the start."""
         self.notices = Notices()
         """What people are to know while it runs."""
         self.numbers = RunNumbers()
@@ -161,6 +159,9 @@ class Run:
         self._tables = Tables(spark, plan.out, plan.url, plan.delta, plan.iceberg, plan.catalog)
         ways = {"raw": self._raw, "measurements": self._measurements, "windows": self._windows}
         self._ways = {job: start for job, start in ways.items() if job in plan.jobs}
+        if "health" in plan.jobs and "measurements" not in plan.jobs:
+            self._ways["health"] = self._packs
+        self._known = self._fleet()
         self._gates = {job: service.Gate() for job in self._ways}
         self._waiting: dict[str, float] = {}  # queries that ended on a full disk: the next try,
         self._tried: dict[str, float] = {}  # those of them that were started again, when,
@@ -188,16 +189,32 @@ class Run:
 
     def _measurements(self) -> StreamingQuery:
         frame = self._follow("raw", _MESSAGE)
-        packs = measurements.once(
-            measurements.packs(frame, identity=self._plan.identity, mapping=self._mapping)
-        )
         write = sinks.into(
             (self._in_time, self._sinks("measurements")),
             (self._out_of_time, self._rare("out_of_time")),
             (measurements.dead, self._sinks("dead_letters")),
             checkpoint=self._checkpoint("measurements"),
         )
-        return self._start("measurements", packs, write)
+        return self._start("measurements", frame, self._without_copies("measurements", write))
+
+    def _packs(self) -> StreamingQuery:
+        """What the health tables need, without the table measurements."""
+        write = self._without_copies("health", lambda packs, batch: None)
+        return self._start("health", self._follow("raw", _MESSAGE), write)
+
+    def _fleet(self) -> Known:
+        plan = self._plan
+        name = "measurements" if "measurements" in plan.jobs else "health"
+        return Known(
+            plan.out / "state" / f"{name}.sqlite", plan.out, self._tables.delta,
+            plan.health_every, unsure=lambda count: self.notices.add(_UNSURE, count),
+        )  # fmt: skip
+
+    def _without_copies(self, name: str, write: sinks.Write) -> Once:
+        """What writes the packs of messages, each once."""
+        parse = partial(measurements.packs, identity=self._plan.identity, mapping=self._mapping)
+        table = self._tables.of("raw")
+        return self._known.once(table, self._checkpoint(name), parse, write)
 
     def _in_time(self, packs: DataFrame) -> DataFrame:
         return measurements.in_time(measurements.values(packs), self._plan.bounds)
@@ -270,16 +287,8 @@ class Run:
             if not query.isActive:
                 self._ended(job, query)
         self._resume()
-        begun = time.monotonic()
-        if begun > self._due and not self.paused:
-            try:
-                self.health()
-            except (PySparkException, OSError) as error:
-                if not room.is_full(_everything(error)):
-                    raise
-                self._pause(error)
-            took = time.monotonic() - begun
-            self._due = begun + max(self._plan.health_every, _HEALTH_SHARE * took)
+        if "health" in self._plan.jobs and not self.paused:
+            self._on_a_full_disk(self._known.look)
 
     def _ended(self, job: str, query: StreamingQuery) -> None:
         """Handle a query that has ended: start it again, now or later, or raise RunError."""
@@ -358,35 +367,31 @@ class Run:
                     self._pause(error)
                     return  # Spark keeps the last hundred: it is noted when there is room
                 self._seen[known["name"]] = known["batchId"]
-                for state in known["stateOperators"]:
-                    self.late[known["name"]] += state["numRowsDroppedByWatermark"]
                 self.numbers.batch(known)
-                for table in _TABLES[known["name"]]:
+                for table in _TABLES.get(known["name"], ()):
                     self.numbers.rows[table] = self._tables.rows(table)
 
     def health(self) -> None:
-        """Makes the tables health, devices and gaps anew, from what is in raw."""
-        if "health" not in self._plan.jobs:
-            return
-        frame = self._tables.now("raw", _MESSAGE)
-        if frame is None:
-            return
-        self._spark.sparkContext.setJobGroup(_HEALTH, "the tables health, devices and gaps")
-        with health.Health(frame, identity=self._plan.identity, mapping=self._mapping) as known:
-            for name, table in (
-                ("health", known.boots),
-                ("devices", known.devices),
-                ("gaps", known.gaps),
-            ):
-                self._tables.replace(name, table())
-        devices = self._tables.arrow("devices", ["silent"])
-        if devices is not None:
-            self.numbers.devices(devices)
+        """Write the tables health, devices and gaps as they are now."""
+        if "health" in self._plan.jobs:
+            self._on_a_full_disk(self._known.refresh)
+
+    def _on_a_full_disk(self, refresh: Callable[[], None]) -> None:
+        """Refresh the health tables; pause if the disk is full."""
+        try:
+            refresh()
+        except StateError as error:
+            raise RunError(str(error)) from error
+        except OSError as error:
+            if not room.is_full(error):
+                raise
+            self._pause(error)
 
     def metrics(self) -> Iterator[Metric]:
         """Return the numbers of this run, as Prometheus asks for them."""
         log = Path(self._plan.source.get("localStorage", self._plan.out / "log"))
-        late = {**self.late, "windows": self.notices.total[_TOO_LATE]}
+        self.numbers.devices(self._plan.out / "devices")
+        late = {"windows": self.notices.total[_TOO_LATE]}
         return self.numbers.of_run(late, log, bool(self.paused))
 
     def finish(self, past: Callable[[float], bool] = lambda seconds: False) -> None:
@@ -429,6 +434,7 @@ class Run:
         """Stop the queries; a batch that is under way is done again by the next run."""
         for query in self._queries.values():
             query.stop()
+        self._known.close()
         self._progress.close()
 
     def halt(self, past: Callable[[float], bool]) -> None:
@@ -477,7 +483,6 @@ def main(
             try:
                 running = Run(spark, plan, say)
                 found.append(running)
-                ending.hurry = lambda: spark.sparkContext.cancelJobGroup(_HEALTH)
                 ending.started()
                 _watch(running, java, ending, begun, seconds, status.update)
                 status.update("working off what is there ...")
@@ -505,9 +510,6 @@ def main(
     say(f"{running.rows:,} messages more in {running.where}")
     for text, count in running.notices.total.items():
         say(f"in all {count:,} {text}")
-    for table, told in _LATE_FOR.items():
-        if running.late[table]:
-            say(f"{running.late[table]:,} {told}")
     return 0
 
 

@@ -51,8 +51,6 @@ class Ending:
         self._over = threading.Event()
         self._forced = threading.Event()
         self._guard = threading.Thread(target=self._watch, name="ending", daemon=True)
-        self.hurry: Callable[[], None] = lambda: None
-        """Called in another thread soon after a signal: ends what the main thread waits for."""
 
     def __enter__(self) -> Ending:
         self.listen()
@@ -102,8 +100,6 @@ class Ending:
                     )
             elif self.asked.is_set():
                 break
-        if not self._over.wait(_LOOK):
-            self.hurry()
         if not self._over.wait(self.left(_HARD)):
             self._force(
                 f"ended after {_HARD:,.0f} s with a batch under way: the next run does it again", 0

@@ -10,8 +10,6 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.dataset as ds
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
@@ -46,7 +44,8 @@ class Tables:
         self._spark = spark
         self._folder = folder
         self._url = url
-        self._delta = delta or url is not None
+        self.delta = url or (str(folder / "delta") if delta else None)
+        """Where the tables of Delta are, if there are any."""
         self._namespace = namespace
         self._catalog = catalog or iceberg.local_catalog(folder / "iceberg")
         self._sinks: dict[str, list[sinks.Sink]] = {}
@@ -57,7 +56,7 @@ class Tables:
             found: list[sinks.Sink] = []
             if self._url is None:
                 found.append(sinks.Parquet(self._folder / name))
-            if self._delta:
+            if self.delta is not None:
                 # A table raw of an earlier version lacks the properties of MQTT 5.
                 found.append(
                     sinks.Delta(
@@ -78,38 +77,15 @@ class Tables:
     def follow(self, name: str, schema: str | StructType) -> DataFrame:
         """The rows that a table has, and those that come, as a stream."""
         if self._url is not None:
-            return delta_batches.follow(self._spark, self._of_delta(name), schema)
-        return batches.follow(self._spark, str(self._folder.absolute() / name), schema)
+            return delta_batches.follow(self._spark, self.of(name), schema)
+        return batches.follow(self._spark, self.of(name), schema)
 
-    def now(self, name: str, schema: str | StructType) -> DataFrame | None:
-        """The rows that a table has; None if there was no batch yet."""
-        if self._url is not None:
-            found = delta_batches.table(self._spark, self._of_delta(name), schema)
-            return None if found.isEmpty() else found
-        folder = self._folder / name
-        if not any(folder.glob(f"{batches.PREFIX}*")):
-            return None
-        return self._spark.read.schema(schema).parquet(str(folder))
-
-    def arrow(self, name: str, columns: list[str]) -> pa.Table | None:
-        """Columns of a small table, read by this process; None if it is not there."""
-        try:
-            if self._url is not None:
-                return delta.read(self._of_delta(name), columns)
-            return ds.dataset(self._folder / name, format="parquet").to_table(columns)
-        except (OSError, pa.ArrowException):  # it is just being replaced
-            return None
-
-    def replace(self, name: str, rows: DataFrame) -> None:
-        """Have a table be these rows alone."""
-        if self._url is None:
-            sinks.replace(rows, self._folder / name)
-        if self._delta:
-            sinks.replace_delta(rows, self._of_delta(name))
+    def of(self, name: str) -> str:
+        """The folder or URL of a table that is followed."""
+        return str(self._folder.absolute() / name) if self._url is None else self._of_delta(name)
 
     def _of_delta(self, name: str) -> str:
-        where = str(self._folder / "delta") if self._url is None else self._url.rstrip("/")
-        return f"{where}/{name}"
+        return f"{(self.delta or '').rstrip('/')}/{name}"
 
 
 def check(url: str) -> None:

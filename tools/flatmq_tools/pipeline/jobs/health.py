@@ -22,6 +22,8 @@ from .measurements import packs as parsed
 
 FAR = 1000
 """Boots that are further apart were not counted up from one to the other: new flash."""
+MOST = 1 << 40
+"""More numbers than that are not counted as lost in a boot, so that a sum can hold any boots."""
 QUIET = 3
 """A board is silent after so many times its usual interval."""
 _STATUS = 32  # characters of a status that are kept
@@ -153,8 +155,10 @@ class Health:
         starts = F.when(step.isNull(), 0).when(step > FAR, 1).otherwise(step)
         # Whoever heard an earlier boot was there when this one began, with number 1.
         whole = F.col("starts") > 0
-        missing = F.col("highest") - F.col("lowest") + 1 - F.col("received")
-        head = F.greatest(F.col("lowest") - 1, F.lit(0))
+        most = F.lit(MOST)
+        missing = F.col("highest") - F.col("lowest") - (F.col("received") - 1)
+        missing = F.least(missing, most)
+        head = F.least(F.greatest(F.col("lowest") - 1, F.lit(0)), most)
         return (
             boots.withColumn("starts", starts)
             .withColumn("lost", missing + F.when(whole, head).otherwise(0))
@@ -168,25 +172,30 @@ class Health:
             .join(self._known(), "device")
             .select(
                 *_BOOT, "first", "last", "received", "lost", "unheard", "duplicates", "reordered",
-                *_percentiles("delays"), F.col("starts").alias("reboots"), "silent_s", "silent",
-                "status",
+                *_percentiles("delays"), F.col("starts").alias("reboots"),
+                *(F.when(F.col("boot") == F.col("newest"), F.col(name)).alias(name)
+                  for name in ("silent_s", "silent", "status")),
             )
         )  # fmt: skip
 
     def _known(self) -> DataFrame:
         """Per device with packs: its last one, how long it is silent, and its status."""
         intervals = self._intervals()
-        last = self.packs.groupBy("device").agg(F.max("timestamp").alias("heard"))
+        order = F.when(~F.col("copy"), F.struct("timestamp", "offset"))
+        last = self.packs.groupBy("device").agg(
+            F.max("timestamp").alias("heard"), F.max_by("boot", order).alias("newest")
+        )
         return (
             last.join(intervals, "device")
             .join(self._status, "device", "left")
             .crossJoin(self._now)
             .select(
-                "device", "heard", "usual_s", "status", "status_since",
+                "device", "heard", "newest", "usual_s", "status", "status_since",
                 _seconds("heard", "now").alias("silent_s"),
-                (
+                F.coalesce(
                     (_seconds("heard", "now") > F.col("after_s"))
-                    & ~F.col("status").eqNullSafe("asleep")
+                    & ~F.col("status").eqNullSafe("asleep"),
+                    F.lit(False),
                 ).alias("silent"),
             )
         )  # fmt: skip
@@ -249,7 +258,7 @@ class Health:
             *(F.sum(name).alias(name) for name in _COUNTS),
         )  # fmt: skip
         packs = sums.join(delays, "device").join(
-            self._known().drop("status", "status_since"), "device"
+            self._known().drop("newest", "status", "status_since"), "device"
         )
         packs = packs.unionByName(self._without_numbers(), allowMissingColumns=True)
         joined = packs.join(self._status, "device", "full")
@@ -320,8 +329,9 @@ def health(frame: DataFrame, **options: object) -> DataFrame:
     missing below the largest), unheard (numbers below the first that came, where it may have
     begun before anybody listened), duplicates (copies), reordered (came after a larger one),
     delay_p50, delay_p95, delay_p99 (ms from the pack's time to its arrival; null without one),
-    reboots (starts since the boot before, those that told nothing included), and of the device:
-    silent_s (since its last pack), silent (for longer than it may), status (null if it told none).
+    reboots (starts since the boot before, silent ones included). In the row of the boot that a
+    device was heard in last also silent_s (since its last pack), silent (for longer than it may)
+    and status; null in its other rows.
     """
     return Health(frame, **options).boots()  # type: ignore[arg-type]
 

@@ -1,0 +1,231 @@
+"""A query that drops copies: each reading once, whatever clock, order, crash or loss of state."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow.dataset as ds
+import pytest
+
+from messages import SCHEMA, Message, reading
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+YEAR = 365 * 86400.0
+
+
+class _Killed(Exception):
+    """What a test raises where a process would be killed."""
+
+
+class Pipeline:
+    """The table raw, as a query writes it, and the query that makes measurements of it."""
+
+    def __init__(self, spark: SparkSession, folder: Path) -> None:
+        self.spark = spark
+        self.folder = folder
+        self.raw = folder / "raw"
+        self.state = folder / "state" / "measurements.sqlite"
+        self._batches = 0
+        self._offset = 0
+
+    def land(self, messages: Sequence[Message]) -> None:
+        """Add a batch to raw."""
+        from messages import rows
+
+        self.raw.mkdir(parents=True, exist_ok=True)
+        (self.raw / "_query.json").write_text(json.dumps({"query": "raw"}))
+        target = self.raw / f"batch={self._batches}"
+        table = self.spark.createDataFrame(rows(messages, self._offset), SCHEMA)
+        table.write.parquet(str(target))
+        self._batches += 1
+        self._offset += len(messages)
+
+    def run(self, kill: str = "") -> None:
+        """Run the query until it has what is there; `kill` it before it has written a batch, after
+        that, or after it has included the batch in its state."""
+        from pyspark.errors import StreamingQueryException
+
+        from flatmq_tools.pipeline import batches, sinks
+        from flatmq_tools.pipeline.jobs import measurements
+        from flatmq_tools.pipeline.state.once import Once
+
+        into = sinks.into(
+            (measurements.values, [sinks.Parquet(self.folder / "measurements")]),
+            (measurements.dead, [sinks.Parquet(self.folder / "dead_letters")]),
+        )
+
+        def write(packs: DataFrame, batch: int) -> None:
+            if kill == "before":
+                raise _Killed
+            into(packs, batch)
+            if kill == "after":
+                raise _Killed
+
+        checkpoint = self.folder / "checkpoint"
+        once = Once(self.state, str(self.raw), str(checkpoint), measurements.packs, write)
+
+        def take(batch: DataFrame, number: int) -> None:
+            once(batch, number)
+            if kill == "included":
+                raise _Killed
+
+        query = (
+            batches.follow(self.spark, str(self.raw), SCHEMA)
+            .writeStream.foreachBatch(take)
+            .option("checkpointLocation", str(checkpoint))
+            .trigger(processingTime="0 seconds")
+            .start()
+        )
+        try:
+            query.processAllAvailable()
+            assert not kill
+        except StreamingQueryException as error:
+            assert kill and "_Killed" in str(error), error
+        finally:
+            query.stop()
+            once.close()
+
+    def readings(self) -> Counter[tuple[str, int, int]]:
+        table = ds.dataset(self.folder / "measurements", format="parquet").to_table()
+        keys = (table[name].to_pylist() for name in ("device", "boot", "seq"))
+        return Counter(zip(*keys, strict=True))
+
+
+@pytest.fixture
+def pipeline(spark: SparkSession, tmp_path: Path) -> Pipeline:
+    return Pipeline(spark, tmp_path)
+
+
+def once_each(readings: Iterable[tuple[str, int, int]]) -> Counter[tuple[str, int, int]]:
+    return Counter(dict.fromkeys(readings, 1))
+
+
+def test_a_clock_that_jumps_loses_nothing(pipeline: Pipeline) -> None:
+    """The receiver's clock goes a year ahead and back; copies come a year apart."""
+    pipeline.land([reading("a", 1, 1, 0), reading("a", 1, 2, 1)])
+    pipeline.run()
+    pipeline.land([reading("a", 1, 3, YEAR)])
+    pipeline.run()
+    pipeline.land([reading("a", 1, 4, 10), reading("b", 1, 1, 11), reading("a", 1, 1, 12)])
+    pipeline.land([reading("a", 1, 2, 3 * YEAR), reading("b", 1, 1, 13), reading("a", 1, 5, 14)])
+    pipeline.run()
+    expected = [("a", 1, n) for n in range(1, 6)] + [("b", 1, 1)]
+    assert pipeline.readings() == once_each(expected)
+
+
+@pytest.mark.parametrize("kill", ["before", "after", "included"])
+def test_a_crash_at_any_point_of_a_batch(pipeline: Pipeline, kill: str) -> None:
+    pipeline.land([reading("a", 1, 1, 0), reading("a", 1, 1, 1), reading("a", 1, 3, 2)])
+    pipeline.run()
+    pipeline.land([reading("a", 1, 3, 3), reading("a", 1, 2, 4), reading("a", 2, 1, 5)])
+    pipeline.run(kill)
+    pipeline.run()
+    pipeline.land([reading("a", 1, 2, 6), reading("a", 2, 1, 7), reading("a", 2, 2, 8)])
+    pipeline.run()
+    assert pipeline.readings() == once_each(
+        [("a", 1, 1), ("a", 1, 2), ("a", 1, 3), ("a", 2, 1), ("a", 2, 2)]
+    )
+
+
+def _removed(state: Path) -> None:
+    for file in state.parent.iterdir():
+        file.unlink()
+
+
+def _damaged(state: Path) -> None:
+    _removed(state)
+    state.write_bytes(b"no database, and no space for one either" * 100)
+
+
+def _older(state: Path) -> None:
+    """As after the driver's disk was put back to an earlier day."""
+    kept = state.with_suffix(".kept")
+    _removed_but(state, kept)
+    kept.rename(state)
+
+
+def _removed_but(state: Path, kept: Path) -> None:
+    for file in state.parent.iterdir():
+        if file != kept:
+            file.unlink()
+
+
+@pytest.mark.parametrize("lose", [_removed, _damaged, _older])
+def test_a_state_that_is_lost_is_made_again_of_raw(
+    pipeline: Pipeline, lose: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from flatmq_tools.pipeline.state import once
+
+    pipeline.land([reading("a", 1, 1, 0), reading("b", 1, 1, 1)])
+    pipeline.run()
+    pipeline.state.with_suffix(".kept").write_bytes(pipeline.state.read_bytes())
+    for n in range(2, 5):
+        pipeline.land([reading("a", 1, n, n), reading("b", 1, 1, n)])
+        pipeline.run()
+    lose(pipeline.state)
+    monkeypatch.setattr(once, "_ROWS", 3)  # in several steps
+    pipeline.land([reading("a", 1, n, 10 + n) for n in range(1, 7)])
+    pipeline.run()
+    expected = [("a", 1, n) for n in range(1, 7)] + [("b", 1, 1)]
+    assert pipeline.readings() == once_each(expected)
+
+
+def test_packs_without_identity_and_dead_letters_all_stay(pipeline: Pipeline) -> None:
+    bare = Message("dev/b/telemetry", b'[{"n":"b/level","v":1}]', 6)
+    pipeline.land([bare, bare, bare._replace(payload=b"no pack")])
+    pipeline.run()
+    pipeline.land([bare, bare._replace(payload=b"no pack"), reading("a", 1, 1, 7)])
+    pipeline.run()
+    assert pipeline.readings() == {("b", None, None): 3, ("a", 1, 1): 1}
+    dead = ds.dataset(pipeline.folder / "dead_letters", format="parquet").to_table()
+    assert dead.num_rows == 2
+
+
+def test_many_copies_in_a_batch(pipeline: Pipeline, spark: SparkSession) -> None:
+    pipeline.land([reading("a", 1, n, n) for n in range(1, 1201)])
+    pipeline.run()
+    again = [reading("a", 1, n, 2000 + n) for n in range(1, 1202)]
+    pipeline.land([*again, *again])
+    pipeline.run()
+    assert pipeline.readings() == once_each(("a", 1, n) for n in range(1, 1202))
+
+
+def test_the_state_of_spark_of_an_earlier_version_is_no_hindrance(
+    pipeline: Pipeline, spark: SparkSession
+) -> None:
+    """A checkpoint whose query dropped copies with a watermark goes on, and the copies of what it
+    has read are known."""
+    from flatmq_tools.pipeline import batches, run, sinks
+    from flatmq_tools.pipeline.jobs import measurements
+
+    out = pipeline.folder
+    pipeline.land([reading("a", 1, 1, 0), reading("a", 1, 2, 1)])
+    old = (
+        measurements.once(measurements.packs(batches.follow(spark, str(pipeline.raw), SCHEMA)))
+        .writeStream.queryName("measurements")
+        .foreachBatch(
+            sinks.into(
+                (measurements.values, [sinks.Parquet(out / "measurements")]),
+                (measurements.dead, [sinks.Parquet(out / "dead_letters")]),
+            )
+        )
+        .option("checkpointLocation", str(out / "checkpoints" / "measurements"))
+        .start()
+    )
+    try:
+        old.processAllAvailable()
+    finally:
+        old.stop()
+    pipeline.land([reading("a", 1, 1, 2), reading("a", 1, 3, 3)])
+    now = run.Run(spark, run.Plan(out, jobs=["measurements"], trigger=0))
+    try:
+        now.finish()
+    finally:
+        now.stop()
+    assert pipeline.readings() == once_each([("a", 1, 1), ("a", 1, 2), ("a", 1, 3)])

@@ -1,0 +1,160 @@
+"""The state of the driver: the same marks and counts as from all messages at once."""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from flatmq_tools.pipeline.state import arrivals, groups
+from flatmq_tools.pipeline.state.arrivals import Arrivals, Marked, State
+from flatmq_tools.pipeline.state.store import Place, StateError, Store
+
+HIGHEST = (1 << 63) - 1
+
+
+class Pack(NamedTuple):
+    device: str
+    boot: int
+    seq: int
+    at: int
+
+
+def taken(state: State, packs: list[Pack], first: int = 0) -> Marked:
+    """Mark packs that arrived in this order."""
+    table = pa.table(
+        {
+            "row": pa.array(range(len(packs)), pa.int64()),
+            "device": pa.array([p.device for p in packs], pa.string()),
+            "boot": pa.array([p.boot for p in packs], pa.int64()),
+            "seq": pa.array([p.seq for p in packs], pa.int64()),
+            "at": pa.array([p.at for p in packs], pa.int64()),
+            "offset": pa.array(range(first, first + len(packs)), pa.int64()),
+            "delay": pa.nulls(len(packs), pa.int64()),
+        }
+    )
+    return state.mark(Arrivals.of(table))
+
+
+def included(state: State, packs: list[Pack], batch: int = 0) -> set[int]:
+    """Include a batch; return the rows of its copies."""
+    marked = taken(state, packs, batch * 1000)
+    state.commit(marked, Place("query", batch, batch + 1, None))
+    return set(marked.copies.tolist())
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> Iterator[State]:
+    store = Store(tmp_path / "state" / "one.sqlite")
+    yield State(store)
+    store.close()
+
+
+numbers = st.integers(0, 40) | st.integers(0, HIGHEST) | st.sampled_from([0, HIGHEST, HIGHEST - 1])
+packs = st.builds(
+    Pack, st.sampled_from(["a", "b"]), st.sampled_from([0, 1, 2, HIGHEST]), numbers,
+    st.integers(0, 1000),
+)  # fmt: skip
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.lists(packs, max_size=12), max_size=6))
+def test_a_pack_is_a_copy_if_its_reading_was_there_before(batches: list[list[Pack]]) -> None:
+    """Whatever the numbers and times are, and however the packs fall into batches."""
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as folder:
+        seen: set[tuple[str, int, int]] = set()
+        counts: dict[tuple[str, int], list[int]] = defaultdict(lambda: [0, 0, 0])
+        for number, batch in enumerate(batches):
+            store = Store(Path(folder) / "state.sqlite")  # opened again for each, as by a restart
+            state = State(store)
+            wrong = taken(state, batch[::2])  # a batch that was never finished
+            assert len(wrong.copies) <= len(batch)
+            copies = included(state, batch, number)
+            for n, pack in sorted(enumerate(batch), key=lambda each: (each[1].at, each[0])):
+                assert (n in copies) == (pack[:3] in seen), (number, n)
+                found = counts[pack[:2]]
+                if pack[:3] in seen:
+                    found[1] += 1
+                else:
+                    highest = max((s[2] for s in seen if s[:2] == pack[:2]), default=-1)
+                    found[2] += pack.seq < highest
+                    found[0] += 1
+                    seen.add(pack[:3])
+            rows = store.db.execute(
+                "SELECT name, boot, boots.received, boots.duplicates, boots.reordered, "
+                "lowest, highest FROM boots JOIN devices ON devices.id = device"
+            ).fetchall()
+            store.close()
+            assert {row[:2]: [*row[2:5]] for row in rows} == counts
+            for name, boot, *_, lowest, highest in rows:
+                own = [seq for device, of, seq in seen if (device, of) == (name, boot)]
+                assert (lowest, highest) == (min(own), max(own))
+
+
+def test_a_boot_is_bounded_and_what_may_be_a_copy_is_kept(
+    state: State, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(arrivals, "RANGES", 10)
+    odd = [Pack("a", 1, 2 * n + 1, n) for n in range(30)]
+    assert included(state, odd, 0) == set()
+    (size,) = state.store.db.execute("SELECT length(ranges) FROM seen").fetchone()
+    assert size == 10 * groups.RANGE.itemsize
+    # The ten highest ranges are known; what lies below them may be a copy or not, and is kept.
+    marked = taken(state, [Pack("a", 1, 1, 50), Pack("a", 1, 2, 51), Pack("a", 1, 59, 52)], 1000)
+    assert (marked.copies.tolist(), marked.unsure) == ([2], 2)
+    state.commit(marked, Place("query", 1, 2, None))
+    row = state.store.db.execute("SELECT unsure, old_missing FROM boots").fetchone()
+    assert row == (2, 20 - 2)
+    assert state.store.db.execute("SELECT unsure FROM devices").fetchone() == (2,)
+
+
+def test_random_numbers_do_not_grow_a_boot(state: State) -> None:
+    drawn = random.Random(1)
+    for batch in range(3):
+        flood = [Pack("a", 1, drawn.randrange(HIGHEST), n) for n in range(1500)]
+        assert included(state, flood, batch) == set()
+    (size,) = state.store.db.execute("SELECT length(ranges) FROM seen").fetchone()
+    assert size == arrivals.RANGES * groups.RANGE.itemsize
+
+
+def test_a_batch_of_many_boots_costs_what_is_in_it(state: State) -> None:
+    """What is read and written are the boots of the batch, however many others there are."""
+    included(state, [Pack(f"d{n}", 1, 1, n) for n in range(2000)], 0)
+    statements: list[str] = []
+    state.store.db.set_trace_callback(statements.append)
+    included(state, [Pack("d7", 1, 2, 5000), Pack("d9", 1, 2, 5001)], 1)
+    assert len(statements) < 40
+
+
+def test_a_file_of_another_version_is_refused_or_made_again(tmp_path: Path) -> None:
+    file = tmp_path / "state.sqlite"
+    store = Store(file)
+    included(State(store), [Pack("a", 1, 1, 1)])
+    store.db.execute("PRAGMA user_version = 99")
+    store.close()
+    with Store(file) as again:
+        assert again.place() is None
+    file.unlink()
+    file.mkdir()
+    with pytest.raises(StateError, match=r"state\.sqlite: unable to open"):
+        Store(file)
+
+
+@given(st.lists(st.integers(-(10**15), 10**15), min_size=1, max_size=200))
+def test_a_percentile_is_near_the_nearest_rank(values: list[int]) -> None:
+    group, rows = groups.bins(np.zeros(len(values), np.int64), np.array(values, np.int64))
+    group, rows = groups.added(group, rows)
+    for part in (0.5, 0.95, 0.99):
+        (found,) = groups.percentiles(group, rows, 1, [part])[0]
+        rank = sorted(values)[int(np.ceil(part * len(values) - 1e-9)) - 1]
+        assert found == pytest.approx(rank, rel=groups.WIDTH - 1)

@@ -1,0 +1,193 @@
+"""The tables health, devices and gaps as files, written for what changed.
+
+A boot is closed once a later one was heard and the last pack of it is a day old. What is to be
+said of closed boots lies in files that do not change; a refresh writes the open ones and links
+those files beside them. A pack that comes late opens its boot again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import sqlite3
+import threading
+import time
+import uuid
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+
+from . import tables
+from .store import Store
+from .tables import Devices
+
+NAMES = ("health", "gaps", "devices")
+_CLOSED = ("health", "gaps")  # of which there are files of closed boots
+_DAY = 86_400_000_000  # us
+_BOOTS = 5000  # in a file, at most, as it is written again if one of them changes
+_MANY = 10_000  # boots that are closed without waiting for a day
+
+
+class Snapshots:
+    """Writes the tables in a folder, from a state file.
+
+    file    the state
+    folder  where the folders health, devices and gaps are; on this machine
+    delta   the folder or URL of Delta tables of the same names, if they are to be written too
+    """
+
+    def __init__(self, file: Path, folder: Path, delta: str | None = None) -> None:
+        self._file = file
+        self._folder = folder
+        self._delta = delta
+        self._kept = file.parent / f"{file.stem}.closed"
+        self._one = threading.Lock()
+
+    def refresh(self) -> float:
+        """Write the tables as of now, and return how many seconds that took. Any thread may call
+        it; one after the other does it."""
+        with self._one:
+            begun = time.monotonic()
+            store = Store(self._file)
+            try:
+                self._refresh(store)
+            finally:
+                store.close()
+            return time.monotonic() - begun
+
+    def _refresh(self, store: Store) -> None:
+        self._close(store)
+        with store.reading() as db:
+            if db.execute("SELECT 1 FROM place").fetchone() is None:
+                return
+            files = [file for (file,) in db.execute("SELECT file FROM parts ORDER BY part")]
+            devices = Devices(db)
+            health, gaps = tables.of_boots(db, devices)
+        gaps = pa.concat_tables([gaps, tables.open_silences(devices)])
+        for name, table in (("health", health), ("gaps", gaps), ("devices", devices.table())):
+            closed = files if name in _CLOSED else []
+            self._replace(name, table, [self._kept / name / file for file in closed])
+            if self._delta is not None:
+                _replace_delta(f"{self._delta}/{name}", self._folder / name, table.schema)
+
+    # Closed boots
+
+    def _close(self, store: Store) -> None:
+        """Write what is to be said of boots that are closed now, and what changed of others."""
+        files = [file for (file,) in store.db.execute("SELECT file FROM parts")]
+        if not all((self._kept / name / file).exists() for name in _CLOSED for file in files):
+            with store.writing() as db:
+                db.execute("DELETE FROM parts")
+                db.execute("UPDATE boots SET part = NULL WHERE part IS NOT NULL")
+        self._remove_others(store)
+        for (part,) in store.db.execute("SELECT part FROM parts WHERE stale").fetchall():
+            self._write_again(store, part)
+        (now,) = store.db.execute("SELECT max(now) FROM place").fetchone()
+        if now is not None and self._is_due(store.db, now):
+            while self._close_some(store, now):
+                pass
+
+    def _remove_others(self, store: Store) -> None:
+        """Remove files that were written and not noted, or are no longer in use."""
+        known = {file for (file,) in store.db.execute("SELECT file FROM parts")}
+        for name in _CLOSED:
+            folder = self._kept / name
+            folder.mkdir(parents=True, exist_ok=True)
+            for path in folder.iterdir():
+                if path.name not in known:
+                    path.unlink()
+
+    def _write_again(self, store: Store, part: int) -> None:
+        """Write a file of closed boots without those that were opened again."""
+        with store.writing() as db:
+            (closed,) = db.execute("SELECT closed FROM parts WHERE part = ?", (part,)).fetchone()
+            db.execute("DELETE FROM parts WHERE part = ?", (part,))
+            self._write(db, part, closed)
+
+    def _close_some(self, store: Store, now: int) -> bool:
+        """Write a file of boots that are closed now; return False if there was none."""
+        with store.writing() as db:
+            if not db.execute(f"SELECT 1 {_CLOSABLE} LIMIT 1", (now - _DAY,)).fetchone():
+                return False
+            part = 1 + db.execute("SELECT coalesce(max(part), 0) FROM parts").fetchone()[0]
+            self._fill(db, part)
+            db.execute(
+                "UPDATE boots SET part = ? WHERE id IN "
+                f"(SELECT boots.id {_CLOSABLE} ORDER BY boots.last LIMIT ?)",
+                (part, now - _DAY, _BOOTS),
+            )
+            self._write(db, part, now)
+        return True
+
+    def _fill(self, db: sqlite3.Connection, part: int) -> None:
+        """Take the last file into a new one, if half of a file is free in it: else there would be
+        one for each day."""
+        small = db.execute(
+            "SELECT part FROM parts WHERE part = (SELECT max(part) FROM parts) "
+            "AND (SELECT count(*) FROM boots WHERE boots.part = parts.part) < ?",
+            (_BOOTS // 2,),
+        ).fetchone()
+        if small is not None:
+            db.execute("UPDATE boots SET part = ? WHERE part = ?", (part, *small))
+            db.execute("DELETE FROM parts WHERE part = ?", small)
+
+    def _write(self, db: sqlite3.Connection, part: int, closed: int) -> None:
+        """Write the file of a part, if any boot is in it, and note its name."""
+        written = tables.of_boots(db, Devices(db), "boots.part = ?", (part,))
+        if len(written[0]):
+            file = f"{uuid.uuid4().hex}.parquet"
+            for name, table in zip(_CLOSED, written, strict=True):
+                pq.write_table(table, self._kept / name / file)
+            db.execute(
+                "INSERT INTO parts (part, file, closed) VALUES (?, ?, ?)", (part, file, closed)
+            )
+
+    def _is_due(self, db: sqlite3.Connection, now: int) -> bool:
+        """Whether boots are to be closed: once a day, or sooner if there are many."""
+        (count,) = db.execute(f"SELECT count(*) {_CLOSABLE}", (now - _DAY,)).fetchone()
+        (last,) = db.execute("SELECT max(closed) FROM parts").fetchone()
+        return count > 0 and (last is None or count >= _MANY or not -_DAY < now - last < _DAY)
+
+    # Files
+
+    def _replace(self, name: str, table: pa.Table, closed: list[Path]) -> None:
+        """Have the Parquet table be these rows and files alone. Readers see the old table or the
+        new one, or none for the moment between two renames."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        for left in self._folder.glob(f".{name}-*"):
+            shutil.rmtree(left, ignore_errors=True)
+        new = self._folder / f".{name}-new-{uuid.uuid4().hex}"
+        old = self._folder / f".{name}-old-{uuid.uuid4().hex}"
+        new.mkdir()
+        pq.write_table(table, new / "open.parquet")
+        for file in closed:
+            _link(file, new / file.name)
+        target = self._folder / name
+        with contextlib.suppress(FileNotFoundError):
+            target.rename(old)
+        new.rename(target)
+        shutil.rmtree(old, ignore_errors=True)
+
+
+_CLOSABLE = (
+    "FROM boots JOIN devices ON devices.id = boots.device "
+    "WHERE boots.part IS NULL AND boots.boot != devices.newest AND boots.last < ?"
+)
+
+
+def _link(file: Path, target: Path) -> None:
+    """Give a file a second name, or copy it if the folders are on two disks."""
+    try:
+        os.link(file, target)
+    except OSError:
+        shutil.copyfile(file, target)
+
+
+def _replace_delta(target: str, folder: Path, schema: pa.Schema) -> None:
+    from deltalake import write_deltalake
+
+    rows = ds.dataset(folder, schema, format="parquet").to_table()
+    write_deltalake(target, rows, mode="overwrite", schema_mode="overwrite")

@@ -1,0 +1,179 @@
+"""The file in which the driver keeps what it knows of devices and boots."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import sqlite3
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+_VERSION = 1
+_HINT = ": remove it while nothing runs; what it held is read again from the table raw"
+_BUSY = 120.0  # s to wait for the other connection
+_SCHEMA = """
+CREATE TABLE place (query TEXT NOT NULL, batch INTEGER, next INTEGER, now INTEGER);
+CREATE TABLE devices (
+    id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE,
+    heard INTEGER, arrived INTEGER, newest INTEGER, usual REAL, intervals BLOB, delays BLOB,
+    silences INTEGER NOT NULL DEFAULT 0,
+    boots INTEGER NOT NULL DEFAULT 0, reboots INTEGER NOT NULL DEFAULT 0, first INTEGER,
+    received INTEGER NOT NULL DEFAULT 0, lost INTEGER NOT NULL DEFAULT 0,
+    unheard INTEGER NOT NULL DEFAULT 0, duplicates INTEGER NOT NULL DEFAULT 0,
+    reordered INTEGER NOT NULL DEFAULT 0, unsure INTEGER NOT NULL DEFAULT 0,
+    status TEXT, status_at INTEGER, status_offset INTEGER
+);
+CREATE TABLE boots (
+    id INTEGER PRIMARY KEY, device INTEGER NOT NULL, boot INTEGER NOT NULL,
+    first INTEGER, last INTEGER, received INTEGER, lowest INTEGER, lowest_at INTEGER,
+    highest INTEGER, highest_at INTEGER, duplicates INTEGER, reordered INTEGER, unsure INTEGER,
+    floor INTEGER, old_missing INTEGER, old_since INTEGER, old_until INTEGER,
+    before INTEGER, part INTEGER, UNIQUE (device, boot)
+);
+CREATE INDEX open_boots ON boots (device) WHERE part IS NULL;
+CREATE INDEX closed_boots ON boots (part) WHERE part IS NOT NULL;
+CREATE TABLE seen (id INTEGER PRIMARY KEY, ranges BLOB, delays BLOB);
+CREATE TABLE silences (
+    device INTEGER NOT NULL, boot INTEGER NOT NULL, since INTEGER NOT NULL, until INTEGER NOT NULL
+);
+CREATE INDEX silences_of ON silences (device, boot);
+CREATE TABLE parts (
+    part INTEGER PRIMARY KEY, file TEXT NOT NULL, closed INTEGER, stale INTEGER NOT NULL DEFAULT 0
+);
+"""
+
+
+class StateError(RuntimeError):
+    """The state cannot be used; the text names its file and says why."""
+
+
+class Place(NamedTuple):
+    """How far the messages are included."""
+
+    query: str
+    batch: int | None
+    """The last batch of the query that is included whole; None while raw is read again."""
+    next: int | None
+    """The batch of raw that comes next; None if it is not known."""
+    now: int | None
+    """When the newest message arrived, in microseconds since 1970."""
+
+
+class Store:
+    """A SQLite file. Each thread that uses it needs a Store of its own.
+
+    A file of another version, or one that is damaged, is removed: what it held is read again from
+    the table raw.
+    """
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+        self._lock = threading.Lock()
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with self.named():
+            try:
+                self.db = self._opened()
+            except sqlite3.OperationalError:  # no permission, no space
+                raise
+            except sqlite3.DatabaseError:
+                self._remove()
+                self.db = self._opened()
+
+    def _opened(self) -> sqlite3.Connection:
+        """Open the file, and make its tables in a new one."""
+        # The batches of a query come in a thread of Py4J, not always the same one.
+        db = sqlite3.connect(
+            self.file, timeout=_BUSY, isolation_level=None, check_same_thread=False
+        )
+        try:
+            db.execute("PRAGMA journal_mode = WAL")
+            db.execute("PRAGMA synchronous = FULL")
+            (version,) = db.execute("PRAGMA user_version").fetchone()
+            if version not in (0, _VERSION):
+                raise sqlite3.DatabaseError(f"version {version}")
+            if not version:
+                db.execute("BEGIN IMMEDIATE")
+                # Another thread may have made them since.
+                if not db.execute("PRAGMA user_version").fetchone()[0]:
+                    for statement in _SCHEMA.split(";"):
+                        db.execute(statement)
+                    db.execute(f"PRAGMA user_version = {_VERSION}")
+                db.execute("COMMIT")
+        except BaseException:
+            db.close()
+            raise
+        return db
+
+    def _remove(self) -> None:
+        for end in ("", "-wal", "-shm"):
+            Path(f"{self.file}{end}").unlink(missing_ok=True)
+
+    @contextlib.contextmanager
+    def named(self) -> Iterator[None]:
+        """Turn errors of SQLite into StateError, and that of a full disk into OSError."""
+        try:
+            yield
+        except sqlite3.Error as error:
+            if str(error) == "database or disk is full":
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.file)) from error
+            hint = "" if isinstance(error, sqlite3.OperationalError) else _HINT
+            raise StateError(f"{self.file}: {error}{hint}") from error
+
+    @contextlib.contextmanager
+    def writing(self) -> Iterator[sqlite3.Connection]:
+        """Change the file in one step: all of it is on the disk at the end, or nothing is."""
+        with self._lock, self.named():
+            self.db.execute("BEGIN IMMEDIATE")
+            try:
+                yield self.db
+                self.db.execute("COMMIT")
+            except BaseException:
+                if self.db.in_transaction:  # a full disk has ended it
+                    self.db.execute("ROLLBACK")
+                raise
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        """See the file as it is now, whatever another thread writes meanwhile."""
+        with self._lock, self.named():
+            self.db.execute("BEGIN")
+            try:
+                yield self.db
+            finally:
+                self.db.execute("ROLLBACK")
+
+    def place(self) -> Place | None:
+        """Return how far the messages are included; None if nothing was."""
+        row = self.db.execute("SELECT query, batch, next, now FROM place").fetchone()
+        return None if row is None else Place(*row)
+
+    def clear(self) -> None:
+        """Forget everything."""
+        with self.writing() as db:
+            for name in ("place", "devices", "boots", "seen", "silences", "parts"):
+                db.execute(f"DELETE FROM {name}")
+
+    def close(self) -> None:
+        self.db.close()
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def placed(db: sqlite3.Connection, place: Place) -> None:
+    """Note how far the messages are included, in the transaction that includes them."""
+    db.execute("DELETE FROM place")
+    db.execute("INSERT INTO place VALUES (?, ?, ?, ?)", place)
+
+
+def columns(rows: list[tuple[Any, ...]], names: tuple[str, ...]) -> dict[str, list[Any]]:
+    """Return the columns of rows by their names."""
+    if not rows:
+        return {name: [] for name in names}
+    return dict(zip(names, (list(column) for column in zip(*rows, strict=True)), strict=True))
