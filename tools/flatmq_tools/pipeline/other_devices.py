@@ -80,7 +80,7 @@ class OtherDevices:
         try:
             client.connect(_CONNECT)
             due = time.monotonic()
-            while not self._stop.is_set():
+            while not self._stop.is_set() or not self.published.messages:
                 for topic, document, values in self._round():
                     payload = json.dumps(document).encode()
                     while client.publish(topic, payload, 1) is None:
