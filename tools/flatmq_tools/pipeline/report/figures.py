@@ -200,7 +200,7 @@ def of_tables(
 
 def _out_of_time(figures: Figures, folder: Path) -> None:
     """Count the readings in a table that is there only if it has some."""
-    if not any(folder.glob("batch=*/*.parquet")):
+    if all(_is_hidden(file.relative_to(folder)) for file in folder.rglob("*.parquet")):
         return
     rows = ds.dataset(folder, format="parquet").to_table(["device"])
     counts = Counter(rows["device"].to_pylist())
