@@ -271,7 +271,7 @@ def section(
         command += f" MINUTES={minutes:g}"
         early = f"On CPython it was ended after {minutes:g} minutes, with the packets below.\n"
     return f"""\
-## Hostile bytes by chance{TITLES[link] if version < 5 else ", MQTT 5"}
+## Hostile bytes by chance{", MQTT 5" if version == 5 else ""}{TITLES[link]}
 
 `{command}`: seeds {named} on CPython, {seeds[-1] + 1} on MicroPython; {seconds:,.0f} s.
 It ends at the first finding, and then fails and writes nothing. This one came to its end: no
@@ -284,7 +284,7 @@ Between them the application publishes, subscribes and raises in its handlers, a
 slow or breaks. On CPython an oracle over a strict decoder judges every byte that the client
 writes and every call of a handler. On MicroPython (heap {HEAP} with the harness) the events must
 be the same, and the heap must hold no more afterwards.
-{ABOUT[link] if version < 5 else ABOUT_5}
+{ABOUT_5 if version == 5 else ""}{ABOUT[link]}
 {results.table(("", "CPython", "MicroPython"), lines)}
 """
 
@@ -305,8 +305,6 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--results", type=Path, help="the file that the figures go to")
     options = parser.parse_args()
-    if options.version == 5 and options.link != "tcp":
-        parser.error(f"--link must be tcp with --version 5, not {options.link}")
     seeds = [options.seed + i for i in range(options.processes)]
     console = Console()
     began = time.monotonic()
@@ -330,7 +328,9 @@ def main() -> int:
     text = section(seeds, desk, device, seconds, options.link, options.version, minutes)
     console.print(text, markup=False, highlight=False, soft_wrap=True)
     if options.results:
-        name = SECTIONS[options.link] if options.version < 5 else "fuzz-v5"
+        name = SECTIONS[options.link]
+        if options.version == 5:
+            name = name.replace("fuzz", "fuzz-v5")
         results.write(options.results, name, text)
     return 0
 

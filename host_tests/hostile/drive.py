@@ -24,6 +24,7 @@ SUBSCRIBED = "subscribed"  # whether it was accepted, number of the filters, QoS
 UNSUBSCRIBED = "unsubscribed"  # whether it was accepted, the filters with a space in between
 PINGED = "pinged"
 PASSED = "passed"  # ms
+FULL = "full"  # the network has not taken all that it was offered: see `reports_full`
 LOST = "lost"  # the kind of the error, its code, its detail
 QUIET = "quiet"  # nothing moves: online, received, unrouted, skipped, strays, pending, dup0,
 # downgraded
@@ -63,6 +64,7 @@ class Link:
         self.full = False  # the last write took less than it was offered
         self.refused = 0  # writes that took nothing, in one poll
         self.wire = bytearray()  # what was written on this connection, for the script's broker
+        self.reports_full = False
 
     def ticks_ms(self):
         return self.now & 0x3FFFFFFF
@@ -146,7 +148,10 @@ class Link:
             self.refused += 1
             if self.refused > MOST_REFUSED:
                 raise Stuck("there is no room, and it does not let go")
+            if self.reports_full:
+                self.note((FULL,))
             return None
+        offered = n
         if self.room:
             self.full = n > self.room
             n = min(n, self.room)
@@ -155,6 +160,8 @@ class Link:
         self.moved += n
         self.wire.extend(piece)
         self.note((WROTE, piece))
+        if n != offered and self.reports_full:
+            self.note((FULL,))
         return n
 
 
@@ -183,7 +190,7 @@ class Driver:
         self.answering = False
         self.subscriptions = [None] * len(options.choices)
         self.handlers = [self._handler(i) for i in range(len(options.choices))]
-        self.link = link or self.new_link()
+        self.link = link or Link(note)
         flatmq.client.random = Dice(options.last_id)
         flatmq.client.ticks_ms = self.link.ticks_ms
         self.client = self.new_client(
@@ -200,10 +207,6 @@ class Driver:
         )
 
     # What MQTT 5 has otherwise
-
-    def new_link(self):
-        """Return a link."""
-        return Link(self.note)
 
     def new_client(self, **arguments):
         """Return the client."""

@@ -12,7 +12,6 @@ from flatmq.properties import Properties
 # sees of the properties; PUBLISHED the number of the properties; QUIET the stats.dropped.
 REFUSED = -2  # what publish returned, for ValueError
 DROPPED = "dropped"  # on_dropped was called: packet identifier, topic
-FULL = "full"  # the network has not taken all that it was offered
 ALIASED = "aliased"  # what Alias.publish returned, which of ALIASED_TOPICS, payload, retain
 REPLYING = "replying"  # the client has subscribed to answers
 REQUESTED = "requested"  # packet identifier, -1 for none; number, ms now, topic, payload
@@ -55,16 +54,6 @@ def authenticate(data):
     return b"first" if data is None else b"re:" + data[:10]
 
 
-class Link5(drive.Link):
-    """A link that reports when it has not taken everything."""
-
-    def write(self, buf, off, n):
-        done = drive.Link.write(self, buf, off, n)
-        if done != n:
-            self.note((FULL,))
-        return done
-
-
 class Driver5(drive.Driver):
     """A client for MQTT 5 in a case."""
 
@@ -77,10 +66,8 @@ class Driver5(drive.Driver):
         self.requests = 0
         self.waiting = []  # the numbers of requests that wait for an answer
         drive.Driver.__init__(self, options, note, link)
+        self.link.reports_full = True
         self.aliases = [self.client.alias(topic) for topic in ALIASED_TOPICS]
-
-    def new_link(self):
-        return Link5(self.note)
 
     def new_client(self, **arguments):
         o = self.options

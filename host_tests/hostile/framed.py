@@ -277,6 +277,7 @@ class Loose(WebSocket):
         self.room = self.block = self.refused = 0
         self.full = False
         self.wire = bytearray()
+        self.reports_full = False
 
     def ticks_ms(self):
         return self.now & 0x3FFFFFFF
@@ -342,53 +343,50 @@ class Loose(WebSocket):
             self.refused += 1
             if self.refused > drive.MOST_REFUSED:
                 raise drive.Stuck("there is no room, and it does not let go")
-            return took
-        piece = bytes(memoryview(buf)[off : off + took])
-        self.judge.wrote(piece)
-        self.wire.extend(piece)
-        self.note((drive.WROTE, piece))
+        else:
+            piece = bytes(memoryview(buf)[off : off + took])
+            self.judge.wrote(piece)
+            self.wire.extend(piece)
+            self.note((drive.WROTE, piece))
+        if took != n and self.reports_full:
+            self.note((drive.FULL,))
         return took
 
 
-class Driver(drive.Driver):
-    """Drives a client over WebSocket through a case."""
+def driver(options, note, way, server, judge):
+    """Return what drives a client over WebSocket through a case: a driver for its version of MQTT,
+    of which three methods do something more."""
+    link = Steady if way == STEADY else Loose
+    link = link(note, server, judge, server.chance.pick(2))
+    made = drive.driver(options, note, link)
+    plain_step, plain_dial, plain_quiet = made.step, made.dial, made.quiet
 
-    def __init__(self, options, note, way, chance, judge):
-        self.way = way
-        self.server = Server(chance)
-        self.judge = judge
-        link = Steady if way == STEADY else Loose
-        link = link(note, self.server, judge, chance.pick(2))
-        drive.Driver.__init__(self, options, note, link)
+    def step(step, argument):
+        link.inner.hostile = way == HOSTILE
+        plain_step(step, argument)
+        link.inner.hostile = False
 
-    def step(self, step, argument):
-        self.link.inner.hostile = self.way == HOSTILE
-        drive.Driver.step(self, step, argument)
-        self.link.inner.hostile = False
-
-    def dial(self):
-        before = self.client.stats.losses
-        drive.Driver.dial(self)
-        error = self.client.error
-        if self.client.stats.losses > before and error.kind not in ENDS:
+    def dial():
+        before = made.client.stats.losses
+        plain_dial()
+        error = made.client.error
+        if made.client.stats.losses > before and error.kind not in ENDS:
             raise AssertionError("a WebSocket that does not open: " + error.kind)
 
-    def quiet(self):
-        drive.Driver.quiet(self)
-        if self.up:
-            self.judge.quiet(self.link, self.way != STEADY)
+    def quiet():
+        plain_quiet()
+        if made.up:
+            judge.quiet(link, way != STEADY)
+
+    made.step, made.dial, made.quiet = step, dial, quiet
+    return made
 
 
 def run(data, note, marked=None, judge=None):
     """Run a case, as `drive.run` does, over WebSocket. Returns the Server."""
     way = way_of(data)
-    chance = Chance(crc32(data, 1))
-    servers = []
-
-    def make(options, note):
-        driver = Driver(options, note, way, chance, judge or Unjudged())
-        servers.append(driver.server)
-        return driver
-
-    drive.run(data, note, marked, make)
-    return servers[0]
+    server = Server(Chance(crc32(data, 1)))
+    drive.run(
+        data, note, marked, lambda o, note: driver(o, note, way, server, judge or Unjudged())
+    )
+    return server

@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 
 import cases
+import drive
 import drive5
 import oracle
 import strict
@@ -134,7 +135,7 @@ class Oracle5(oracle.Oracle):
         super().__init__(options)
         self._handlers |= {
             drive5.DROPPED: self.on_dropped,
-            drive5.FULL: self.on_full,
+            drive.FULL: self.on_full,
             drive5.ALIASED: self.on_aliased,
             drive5.REPLYING: self.on_replying,
             drive5.REQUESTED: self.on_requested,
@@ -184,7 +185,7 @@ class Oracle5(oracle.Oracle):
 
     def on_closed(self) -> None:
         if self.fault and not self.said:
-            cut = self.full or len(self.wire) > 0
+            cut = self.full or len(self.wire) > 0 or self.gone  # the last below MQTT
             self.need(cut, f"no DISCONNECT, for {set(self.fault)}")
         if bytes(self.wire[:1]) == b"\xe0":
             self.need(self.fault and self.full, f"wrote {bytes(self.wire)!r}")

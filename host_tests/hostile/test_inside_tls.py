@@ -6,23 +6,27 @@ import pytest
 
 import chance
 import corpus
+import corpus5
 import search
 import secured
 from flatmq.stream_tls_cpython import Stream
 
 CASES = list(corpus.load().values())
+CASES_5 = list(corpus.load(corpus5.FILE).values())
 EACH = 4  # of them, each so-manieth is run on CPython,
 ON_DEVICE = 60  # and on MicroPython, where the network of one process takes its time
 
 
-def test_every_event_is_the_same_inside_tls() -> None:
-    for data in CASES[::EACH]:
+@pytest.mark.parametrize("kept", [CASES, CASES_5], ids=["MQTT 3", "MQTT 5"])
+def test_every_event_is_the_same_inside_tls(kept: list[bytes]) -> None:
+    for data in kept[::EACH]:
         with search.watched():
             search.judge(data, search.oracle_of(data), "tls")
 
 
-def test_micropython_does_the_same_inside_tls_and_holds_no_more() -> None:
-    assert chance.compare(CASES[::ON_DEVICE], "tls") == []
+@pytest.mark.parametrize("kept", [CASES, CASES_5], ids=["MQTT 3", "MQTT 5"])
+def test_micropython_does_the_same_inside_tls_and_holds_no_more(kept: list[bytes]) -> None:
+    assert chance.compare(kept[::ON_DEVICE], "tls") == []
 
 
 def test_a_stream_that_loses_bytes_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 import chance
 import corpus
+import corpus5
 import framed
 import mutants
 import search
@@ -16,13 +17,15 @@ from conftest import ROOT
 from test_corpus import HERE, run
 
 CASES = corpus.load()
+CASES_5 = corpus.load(corpus5.FILE)
 BY_CHANCE = 200
 SEED = 7
 PACKETS = 3000  # in which each fault is found
 
 
-def test_the_kept_cases_pass_over_websocket() -> None:
-    for name, data in CASES.items():
+@pytest.mark.parametrize("kept", [CASES, CASES_5], ids=["MQTT 3", "MQTT 5"])
+def test_the_kept_cases_pass_over_websocket(kept: dict[str, bytes]) -> None:
+    for name, data in kept.items():
         with search.watched():
             try:
                 search.judge(data, search.oracle_of(data), "websocket")
@@ -30,17 +33,21 @@ def test_the_kept_cases_pass_over_websocket() -> None:
                 raise AssertionError(name) from e
 
 
-def test_cases_by_chance_pass_over_websocket() -> None:
+@pytest.mark.parametrize("version", [4, 5])
+def test_cases_by_chance_pass_over_websocket(version: int) -> None:
     """In each of the three ways, and with pings, frames and upgrades that are spoilt."""
     total: chance.Counts = chance.Counter()
-    for case in itertools.islice(chance.made(SEED), BY_CHANCE):
+    for case in itertools.islice(chance.made(SEED, version), BY_CHANCE):
         total += chance.judge(case, "websocket")
     assert total["cases"] == BY_CHANCE
     assert all(total[name] for name in chance.COUNTED["websocket"]), total
 
 
-def test_micropython_does_the_same_over_websocket_and_holds_no_more() -> None:
-    assert chance.compare(list(CASES.values()), "websocket") == []
+@pytest.mark.parametrize("kept", [CASES, CASES_5], ids=["MQTT 3", "MQTT 5"])
+def test_micropython_does_the_same_over_websocket_and_holds_no_more(
+    kept: dict[str, bytes],
+) -> None:
+    assert chance.compare(list(kept.values()), "websocket") == []
 
 
 def test_the_way_of_a_case_is_its_own() -> None:
