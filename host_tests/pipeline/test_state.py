@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +17,8 @@ from hypothesis import strategies as st
 
 from flatmq_tools.pipeline.state import arrivals, groups
 from flatmq_tools.pipeline.state.arrivals import Arrivals, Marked, State
+from flatmq_tools.pipeline.state.known import Known
+from flatmq_tools.pipeline.state.snapshots import Snapshots
 from flatmq_tools.pipeline.state.store import Place, StateError, Store
 
 HIGHEST = (1 << 63) - 1
@@ -148,6 +151,44 @@ def test_a_file_of_another_version_is_refused_or_made_again(tmp_path: Path) -> N
     file.mkdir()
     with pytest.raises(StateError, match=r"state\.sqlite: unable to open"):
         Store(file)
+
+
+def test_a_full_disk_changes_nothing_and_ends(state: State) -> None:
+    included(state, [Pack("a", 1, 1, 1)], 0)
+    many = [Pack(f"d{n}", 1, 1, n) for n in range(2000)]
+    state.store.db.execute("PRAGMA max_page_count = 20")
+    with pytest.raises(OSError, match=r"No space left on device.*one\.sqlite"):
+        included(state, many, 1)
+    assert state.store.place() == Place("query", 0, 1, 1)
+    state.store.db.execute("PRAGMA max_page_count = 100000")
+    assert included(state, [*many, Pack("a", 1, 1, 9999)], 1) == {2000}
+
+
+def test_tables_are_refreshed_while_the_queries_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A refresh that takes long holds up nobody, and only one is under way; what it raises is
+    raised by the next look."""
+    begun, let = threading.Semaphore(0), threading.Semaphore(0)
+
+    def refresh(self: Snapshots) -> float:
+        begun.release()
+        assert let.acquire(timeout=60)
+        raise StateError("no disk")
+
+    monkeypatch.setattr(Snapshots, "refresh", refresh)
+    known = Known(tmp_path / "s.sqlite", tmp_path, None, 0.0, lambda count: None)
+    try:
+        known.look()
+        assert begun.acquire(timeout=60)
+        known.look()
+        known.look()
+        assert not begun.acquire(blocking=False)
+    finally:
+        let.release()
+        known.close()
+    with pytest.raises(StateError, match="no disk"):
+        known.look()
 
 
 @given(st.lists(st.integers(-(10**15), 10**15), min_size=1, max_size=200))

@@ -257,7 +257,7 @@ def _mapping(default: str) -> Callable[[Any], Any]:
     type=click.FloatRange(1.0),
     default=60.0,
     show_default=True,
-    help="Seconds between two snapshots of the health tables.",
+    help="Seconds between two refreshes of the tables health, devices and gaps.",
 )
 @_IDENTITY
 @_mapping("SenML on dev/+/telemetry")

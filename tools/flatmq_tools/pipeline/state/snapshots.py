@@ -21,7 +21,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from . import tables
-from .store import Store
+from .store import Place, Store
 from .tables import Devices
 
 NAMES = ("health", "gaps", "devices")
@@ -45,6 +45,7 @@ class Snapshots:
         self._delta = delta
         self._kept = file.parent / f"{file.stem}.closed"
         self._one = threading.Lock()
+        self._written: Place | None = None  # how far the messages were that the tables are of
 
     def refresh(self) -> float:
         """Write the tables as of now, and return how many seconds that took. Any thread may call
@@ -59,9 +60,13 @@ class Snapshots:
             return time.monotonic() - begun
 
     def _refresh(self, store: Store) -> None:
+        there = all((self._folder / name).exists() for name in NAMES)
+        if there and store.place() == self._written:
+            return  # Nothing came since.
         self._close(store)
         with store.reading() as db:
-            if db.execute("SELECT 1 FROM place").fetchone() is None:
+            place = store.place()
+            if place is None:
                 return
             files = [file for (file,) in db.execute("SELECT file FROM parts ORDER BY part")]
             devices = Devices(db)
@@ -72,6 +77,7 @@ class Snapshots:
             self._replace(name, table, [self._kept / name / file for file in closed])
             if self._delta is not None:
                 _replace_delta(f"{self._delta}/{name}", self._folder / name, table.schema)
+        self._written = place
 
     # Closed boots
 
