@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from pathlib import Path
 
@@ -11,11 +12,12 @@ from click.testing import CliRunner
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from flatmq_tools.pipeline import cli, compact
+from s3 import BUCKET, store
 
 QUERY = "a-query"
 
 
-def _append(table: Path, batch: int) -> None:
+def _append(table: Path | str, batch: int) -> None:
     """As the sink does it."""
     write_deltalake(
         table,
@@ -52,6 +54,31 @@ def test_what_nobody_reads_any_more_goes(tmp_path: Path) -> None:
     assert found == ("raw", 5, 1, 5)
     assert len(list((tmp_path / "raw").glob("*.parquet"))) == 1
     assert _numbers(tmp_path / "raw") == list(range(10))
+
+
+def test_files_of_a_batch_that_was_not_committed_go_and_new_ones_stay(tmp_path: Path) -> None:
+    _append(tmp_path / "raw", 0)
+    old, new = (tmp_path / "raw" / name for name in ("old.parquet", "new.parquet"))
+    for file in (old, new):
+        file.write_bytes(b"of a run that was killed")
+    os.utime(old, (0, 0))
+    (found,) = compact.compact(tmp_path, keep=1)
+    assert found.removed == 1
+    assert not old.exists() and new.exists()
+
+
+def test_tables_of_an_object_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    with store() as environment:
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+        out = f"s3://{BUCKET}/out"
+        for name in ("raw", "windows"):
+            for batch in range(3):
+                _append(f"{out}/{name}", batch)
+        found = list(compact.compact(out))
+        assert found == [("raw", 3, 1, 0), ("windows", 3, 1, 0)]
+        table = DeltaTable(f"{out}/raw").to_pyarrow_table()
+        assert sorted(table["n"].to_pylist()) == list(range(6))
 
 
 def test_a_run_goes_on_meanwhile(tmp_path: Path) -> None:

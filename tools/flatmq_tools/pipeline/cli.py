@@ -382,24 +382,26 @@ def map_(
 
 
 @pipeline.command()
-@click.argument("tables", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.argument("tables")
 @click.option(
     "--keep",
     type=click.IntRange(1, 8760),
     default=168,
     show_default=True,
-    help="Hours that old files stay, for whoever reads them now.",
+    help="Hours that old files stay, for those who read them now.",
 )
 @click.option(
     "--target", type=click.IntRange(1, 4096), default=256, show_default=True, help="MiB of a file."
 )
-def compact(tables: Path, keep: int, target: int) -> None:
-    """Make few files of the many that a Delta table has: TABLES is OUT/delta of a run.
+def compact(tables: str, keep: int, target: int) -> None:
+    """Make few files of the many that a Delta table has, and remove files of no table.
 
-    Readers and the run go on meanwhile.
+    TABLES is OUT/delta of a run, or OUT if that is a URL. Readers and the run go on meanwhile.
     """
     from . import compact as command
 
+    if "://" not in tables and not Path(tables).is_dir():
+        raise click.BadParameter(f"TABLES must be a folder or a URL: {tables}: no such folder")
     end(lambda: command.main(tables, keep, target), command.CompactError)
 
 

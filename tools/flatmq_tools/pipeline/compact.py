@@ -13,6 +13,10 @@ from rich.table import Table
 
 KEEP = 168  # hours
 TARGET = 256  # MiB
+NAMES = (
+    "raw", "measurements", "dead_letters", "out_of_time", "windows", "health", "devices", "gaps",
+)  # fmt: skip
+"""The tables of a run: a URL cannot be asked for its folders."""
 _TRIES = 5  # where another one wrote to the table meanwhile
 
 
@@ -32,17 +36,19 @@ class Compacted(NamedTuple):
     """Old ones that are gone from the disk."""
 
 
-def compact(folder: Path, keep: int = KEEP, target: int = TARGET) -> Iterator[Compacted]:
-    """Rewrites the small files of the Delta tables in `folder`, one table after the other.
+def compact(folder: Path | str, keep: int = KEEP, target: int = TARGET) -> Iterator[Compacted]:
+    """Rewrite the small files of the Delta tables in `folder`, one table after the other, and
+    remove files that belong to no table: old ones, and those of a batch that was not committed.
 
-    keep    hours that the old files stay, for whoever has begun to read them; 0 where nobody
-            reads, or writes
+    folder  a path, or a URL: of a run that writes its tables there
+    keep    hours that such files stay, for those who have begun to read or write them; 0 only if
+            nobody reads or writes
     target  MiB of a file, about
 
     Each table changes in one step: every reader finds each row once, before and after, and a query
     that appends goes on. CompactError.
     """
-    tables = [path.parent for path in sorted(folder.glob("*/_delta_log"))]
+    tables = _tables(folder)
     if not tables:
         raise CompactError(f"{folder}: there is no Delta table in it")
     for path in tables:
@@ -52,22 +58,29 @@ def compact(folder: Path, keep: int = KEEP, target: int = TARGET) -> Iterator[Co
             raise CompactError(f"{path}: {error}") from error
 
 
-def _compact(path: Path, keep: int, target: int) -> Compacted:
-    before = len(DeltaTable(str(path)).file_uris())
+def _tables(folder: Path | str) -> list[str]:
+    if "://" not in str(folder):
+        return [str(path.parent) for path in sorted(Path(folder).glob("*/_delta_log"))]
+    there = (f"{str(folder).rstrip('/')}/{name}" for name in NAMES)
+    return [url for url in there if DeltaTable.is_deltatable(url)]
+
+
+def _compact(path: str, keep: int, target: int) -> Compacted:
+    before = len(DeltaTable(path).file_uris())
     for left in reversed(range(_TRIES)):
         try:
-            DeltaTable(str(path)).optimize.compact(target_size=target << 20)
+            DeltaTable(path).optimize.compact(target_size=target << 20)
             break
         except CommitFailedError:
             if not left:
                 raise
-    table = DeltaTable(str(path))
-    removed = table.vacuum(keep, dry_run=False, enforce_retention_duration=False)
+    table = DeltaTable(path)
+    removed = table.vacuum(keep, dry_run=False, enforce_retention_duration=False, full=True)
     table.create_checkpoint()
-    return Compacted(path.name, before, len(table.file_uris()), len(removed))
+    return Compacted(path.rpartition("/")[2], before, len(table.file_uris()), len(removed))
 
 
-def main(folder: Path, keep: int, target: int) -> int:
+def main(folder: Path | str, keep: int, target: int) -> int:
     """Compacts, and says what became of each table. CompactError."""
     shown = Table()
     for name in ("table", "files before", "files now", "removed"):
