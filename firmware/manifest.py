@@ -12,6 +12,7 @@ metadata(
 # A board has no use for what is for CPython. Paths are relative to this file.
 modules = [name for name in sorted(os.listdir("../lib/flatmq")) if name.endswith(".py")]
 modules.remove("aio_cpython.py")
+modules.remove("bulk_cpython.py")
 modules.remove("port_cpython.py")
 modules.remove("stream_cpython.py")
 modules.remove("stream_tls_cpython.py")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import copy
 import itertools
 import os
+import re
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -458,3 +460,33 @@ def test_filters_that_overlap_bring_a_message_once(size: int, writer: log.Writer
         client.unsubscribe("a/#")
         bench.feed(peer.publish(b"a/b", b"y" * size, 2, 8))
         assert [m.payload[:1] for m in told(writer, 0)] == [b"x", b"y"]
+
+
+# The seam
+
+
+def test_it_uses_what_is_documented_of_the_client_and_nothing_else() -> None:
+    """The other names that a client, its counters and its messages have may change."""
+    with fake_clock() as clock:
+        client = Bench(clock, version=5).client
+        message = client.load().message
+    theirs = {
+        "self": client, "super()": client, "self.stats": client.stats, "m": message,
+        "m.properties": message.properties,
+    }  # fmt: skip
+    tree = ast.parse(Path(receive.__file__).read_text())
+    used = {
+        node.attr
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute)
+        and hasattr(theirs.get(ast.unparse(node.value)), node.attr)
+    }
+    used |= {
+        node.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef) and hasattr(client, node.name)
+    }
+    guide = (Path(__file__).parents[2] / "docs" / "guide.md").read_text()
+    documented = set(re.findall(r"[a-z_]+", " ".join(re.findall(r"`[^`\n]+`", guide))))
+    assert {"gate", "poll", "offset"} <= used
+    assert used - documented - {"__init__"} == set()

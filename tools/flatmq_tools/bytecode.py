@@ -14,7 +14,9 @@ import flatmq
 
 SOURCES = Path(flatmq.__file__).parent
 # Modules that an interpreter on a board never imports.
-DESK_ONLY = ("aio_cpython", "port_cpython", "stream_cpython", "stream_tls_cpython")
+DESK_ONLY = (
+    "aio_cpython", "bulk_cpython", "port_cpython", "stream_cpython", "stream_tls_cpython",
+)  # fmt: skip
 
 
 _ONE = threading.Lock()  # of two folders that two threads make, one is removed at once

@@ -14,12 +14,12 @@ from collections.abc import Callable
 from typing import Any
 
 from flatmq import Client
+from flatmq.bulk_cpython import head_of, take_in_bulk
 from flatmq.message import Message
 from flatmq.router import Subscription
 from flatmq.topic import is_name
 from flatmq.v5 import Client5
-from flatmq.v5_router import Router5
-from flatmq.wire import get_length, put_length
+from flatmq.wire import get_length
 
 from .carried import Checked, end_of
 from .log import Writer
@@ -30,7 +30,6 @@ AT_ONCE = 10  # so many messages are synced at once: a broker may allow 20 in fl
 _MUCH = 1 << 20  # bytes that are synced at once
 _NAMES = 100_000  # topic names remembered as valid
 _BROKEN = 10_000  # messages that break a rule remembered
-_PAUSE_MS = 20  # between two looks at a log that is full
 
 # By the first byte of a packet: the size of its packet identifier, or not for the loop.
 _OTHER = 255
@@ -39,84 +38,6 @@ for _first in (0x30, 0x31):
     _WAY[_first] = 0
 for _first in (0x32, 0x33, 0x3A, 0x3B):
     _WAY[_first] = 2
-
-
-class _Identifiers(list[int]):
-    """The packet identifiers of received QoS 2 messages, as a client keeps them: 0 for each free
-    place. Finding one takes no longer if there are thousands, as with a broker without a limit.
-    """
-
-    def __init__(self, size: int) -> None:
-        super().__init__([0] * size)
-        self._at: dict[int, int] = {}
-        self._free = list(range(size - 1, -1, -1))
-
-    def __contains__(self, pid: object) -> bool:
-        return pid in self._at if pid else bool(self._free)
-
-    def index(self, pid: int, *_: Any) -> int:
-        return self._at[pid] if pid else self._free[-1]
-
-    def __setitem__(self, i: Any, pid: Any) -> None:
-        old = self[i]
-        if old:
-            del self._at[old]
-            self._free.append(i)
-        if pid:
-            self._at[pid] = i
-            self._free.remove(i) if self._free[-1] != i else self._free.pop()
-        super().__setitem__(i, pid)
-
-
-class _Stream:
-    """A stream that reads nothing while the client is paused."""
-
-    def __init__(self, stream: Any, client: BulkClient) -> None:
-        self.write = stream.write
-        self._readinto = stream.readinto
-        self._client = client
-
-    def readinto(self, buf: Any) -> int | None:
-        client = self._client
-        if (client.log.full or client.answers > client.most) and client.paused:
-            # That nothing comes in says nothing about the link.
-            client.heard = client.now
-            client.asked = False
-            return None
-        client._data = None
-        return self._readinto(buf)
-
-
-class _Link:
-    """A link whose streams read nothing while the client is paused."""
-
-    def __init__(self, link: Any, client: BulkClient) -> None:
-        self._link = link
-        self._client = client
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._link, name)
-
-    @property
-    def address(self) -> Any:
-        """The address of the broker; None if it must be looked up."""
-        return self._link.address
-
-    @address.setter
-    def address(self, address: Any) -> None:
-        self._link.address = address
-
-    def stream(self) -> _Stream | None:
-        """Return the stream once it is connected, None before."""
-        stream = self._link.stream()
-        return _Stream(stream, self._client) if stream else None
-
-    def wait(self, ms: int, out: bool) -> None:
-        """As the link does. While the client is paused, bytes to read do not count."""
-        if self._client.paused:
-            time.sleep(min(ms, _PAUSE_MS) / 1000)
-        else:
-            self._link.wait(ms, out)
 
 
 class BulkClient(Client):
@@ -172,10 +93,9 @@ class BulkClient(Client):
         self._piecemeal = bytearray()  # a message of which not all pieces have come,
         self._head = 0  # and where in it the payload begins
         self._leaving = False
-        self.received = _Identifiers(options["incoming"])
-        self.link = _Link(self.link, self)
+        self._broken: set[bytes] = set()  # digests of what has ended a connection
         self.gate = self._answers_may_leave
-        self.bulk = self._take_all
+        take_in_bulk(self, self._take_all, self._reads, self._refuse)
 
     @property
     def paused(self) -> bool:
@@ -212,14 +132,40 @@ class BulkClient(Client):
         **more: Any,
     ) -> Subscription:
         """As `Client.subscribe`, but messages go to the log and not to the `handler`."""
-        new = super().subscribe(filters, handler or self._take, qos, chunks, *args, **more)
-        new.names = [b""] * len(new.filters)  # matches no topic name: all go to on_message
-        return new
+        return super().subscribe(filters, handler or self._take, qos, chunks, *args, **more)
 
     def commit(self) -> None:
         """Sync the log. The next `flush` acknowledges what is in it."""
         self.log.sync()
         self._since = self._unsynced = self._unanswered = 0
+
+    def _reads(self) -> bool:
+        """Whether something may be read: see `take_in_bulk`."""
+        if (self.log.full or self.answers > self.most) and self.paused:
+            return False
+        self._data = None
+        return True
+
+    def _refuse(self, m: Message, rule: str) -> bool:
+        """Whether a message whose properties break a rule is acknowledged and not kept.
+
+        Else it ends the connection, and the broker sends it again on the next one, before all that
+        it has kept since. If it came before, at QoS 1 or 2, it is acknowledged, or nothing else
+        would ever come.
+        """
+        digest = hashlib.sha256(head_of(m)[1:] + m.payload).digest()
+        if m.qos and digest in self._broken:
+            self.refused += 1
+            self.refused_topic = m.topic
+            return True
+        if len(self._broken) >= _BROKEN:
+            self._broken.clear()
+        self._broken.add(digest)
+        # The connection is about to end. What came before is acknowledged now, or the broker
+        # would send it again.
+        self.commit()
+        self.flush()
+        return False
 
     def _answers_may_leave(self, same: bool | None) -> bool:
         """Sync if that is due, and return whether acknowledgements may leave. At CONNACK, note the
@@ -323,80 +269,15 @@ class BulkClient(Client):
 
     def _take(self, m: Message) -> None:
         """Handle a message, or a piece of one, that goes the ordinary way."""
-        answers = 1 if m.qos else 0
-        if not m.size:  # it is whole, and lies behind its topic name as in the packet
-            start = m.topic_at - 2
-            self._append(self._header(m, m.end - start) + m.buf[start : m.end], 1, answers)
-            return
         if not m.offset:
-            name = m.topic
-            head = len(name).to_bytes(2, "big") + name
-            if m.qos:
-                head += m.id.to_bytes(2, "big")
-            head += self._block(m)
-            self._piecemeal = self._header(m, len(head) + m.size) + head
+            self._piecemeal = head_of(m)
             self._head = len(self._piecemeal)
         # If appending failed, the last piece comes again.
         del self._piecemeal[self._head + m.offset :]
-        self._piecemeal += memoryview(m.buf)[m.at : m.end]
+        self._piecemeal += m.payload
         if m.last:
-            self._append(bytes(self._piecemeal), 1, answers)
+            self._append(bytes(self._piecemeal), 1, 1 if m.qos else 0)
             self._piecemeal = bytearray()
-
-    def _block(self, m: Message) -> bytes:
-        """Return the properties of a message that comes in pieces, with their length."""
-        return b""
-
-    @staticmethod
-    def _header(m: Message, n: int) -> bytearray:
-        """Return the fixed header of a message whose packet has `n` more bytes."""
-        header = bytearray(5)
-        header[0] = m.first
-        return header[: put_length(header, 1, n)]
-
-
-class _Router(Router5):
-    """Subscriptions without an identifier: it would come with each message, and all of them go to
-    the log.
-
-    A message at QoS 1 or 2 whose properties break a rule ends the connection, and the broker
-    sends it again on the next one, before all that it has kept since. Then it is acknowledged, or
-    nothing else would ever come.
-    """
-
-    client: BulkClient5
-
-    def __init__(self, client: BulkClient5) -> None:
-        super().__init__(client)
-        self._broken: set[bytes] = set()  # digests of what has ended a connection
-
-    def mark(self, s: Any, supported: int) -> None:
-        """Have a request carry no identifier. 0 stands for none: no message has it."""
-        s.identifier = 0
-        s.head = b"\0"
-
-    def skip(self) -> str | None:
-        """Read the properties of the message: see `Router5.skip`."""
-        what = super().skip()
-        m = self.message
-        client = self.client
-        client.unread = False
-        if what is None:
-            return None
-        digest = hashlib.sha256(m.buf[m.topic_at : m.end]).digest()
-        if m.qos and digest in self._broken:
-            client.unread = True
-            client.refused += 1
-            client.refused_topic = m.topic
-            return None
-        if len(self._broken) >= _BROKEN:
-            self._broken.clear()
-        self._broken.add(digest)
-        # The connection is about to end. What came before is acknowledged now, or the broker
-        # would send it again.
-        client.commit()
-        client.flush()
-        return what
 
 
 class BulkClient5(BulkClient, Client5):
@@ -410,21 +291,3 @@ class BulkClient5(BulkClient, Client5):
     """
 
     mqtt = 5
-    unread = False
-    """Whether the message that is handled is acknowledged and not kept."""
-
-    def load(self) -> Router5:
-        """Return the receiving half."""
-        if not self.router:
-            self.router = _Router(self)
-        return super().load()  # type: ignore[return-value]
-
-    def _take(self, m: Message) -> None:
-        if not self.unread:
-            super()._take(m)
-
-    def _block(self, m: Message) -> bytes:
-        found = m.properties
-        size = bytearray(4)
-        n = put_length(size, 0, found.stop - found.start)
-        return bytes(size[:n] + found.buf[found.start : found.stop])

@@ -1,0 +1,154 @@
+"""What a program on CPython needs to receive everything in bulk, by its public functions alone."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+from fake_link import Bench, fake_clock
+
+import build5
+import peer
+import strict5
+from flatmq.bulk_cpython import head_of, take_in_bulk
+from flatmq.message import Message
+from properties5 import Id
+
+
+class Program:
+    """Takes nothing in bulk, and keeps what comes to `on_message`."""
+
+    def __init__(self, clock: Any, version: int = 4, **options: Any) -> None:
+        self.got: list[tuple[bytes, bytes, int]] = []
+        self.reads = True
+        self.refuses = False
+        self.broken: list[str] = []
+        self.bench = Bench(
+            clock, version=version, on_message=self.take, chunks=True, rx_size=64, **options
+        )
+        take_in_bulk(self.bench.client, lambda buf, at, end: at, lambda: self.reads, self.refuse)
+        self.head = self.payload = b""
+
+    def take(self, m: Message) -> None:
+        if not m.offset:
+            self.head, self.payload = bytes(head_of(m)), b""
+        self.payload += m.payload
+        if m.last:
+            self.got.append((self.head, self.payload, m.qos))
+
+    def refuse(self, m: Message, rule: str) -> bool:
+        self.broken.append(f"{m.topic.decode()} {m.qos}: {rule}")
+        return self.refuses
+
+
+@pytest.mark.parametrize("qos", [0, 1, 2])
+@pytest.mark.parametrize("size", [0, 5, 200, 20_000])
+def test_a_message_comes_once_as_it_was_sent_whatever_matches(qos: int, size: int) -> None:
+    called: list[Any] = []
+    with fake_clock() as clock:
+        program = Program(clock)
+        bench = program.bench
+        bench.client.subscribe("a/#", called.append, qos=2, chunks=True)
+        bench.client.subscribe("+/b", called.append, qos=2)
+        bench.online()
+        sent = peer.publish(b"a/b", bytes(size), qos, 300 if qos else 0)
+        for at in range(0, len(sent), 50):
+            bench.feed(sent[at : at + 50])
+    ((head, payload, level),) = program.got
+    assert head + payload == sent and level == qos
+    assert called == []
+
+
+@pytest.mark.parametrize("size", [0, 300])
+def test_in_mqtt_5_it_has_its_properties_and_no_identifier(size: int) -> None:
+    carried = [(Id.CONTENT_TYPE, b"x"), (Id.USER_PROPERTY, (b"k", b"v"))]
+    with fake_clock() as clock:
+        program = Program(clock, 5)
+        bench = program.bench
+        bench.client.subscribe("a/#", print, qos=1)
+        bench.greet()
+        bench.feed(build5.connack())
+        bench.client.poll()
+        packets, _ = strict5.split(bytes(bench.stream.written))
+        (asked,) = [
+            p for p in (strict5.from_client(*each) for each in packets) if p.name == "SUBSCRIBE"
+        ]
+        assert list(asked.properties) == []
+        sent = build5.publish(b"a/b", bytes(size), 1, 7, carried)
+        bench.feed(sent)
+        assert program.got == [(sent[: len(sent) - size], bytes(size), 1)]
+
+
+def test_while_nothing_is_read_the_connection_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    naps: list[float] = []
+    monkeypatch.setattr("time.sleep", naps.append)
+    with fake_clock() as clock:
+        program = Program(clock, keepalive=60)
+        bench = program.bench
+        bench.online()
+        program.reads = False
+        bench.stream.incoming.append(peer.publish(b"t", b"x", 1, 1))
+        bench.sent()
+        reads, waits = bench.stream.reads, len(bench.link.waits)
+        for _ in range(1_200):  # ten minutes
+            clock.now += 500
+            bench.client.poll(100)
+        assert bench.client.connected
+        assert bench.stream.reads == reads and len(bench.link.waits) == waits
+        assert naps and max(naps) <= 0.02, "bytes that wait to be read do not end the wait"
+        assert {p.first for p in bench.sent()} == {0xC0}
+        program.reads = True
+        bench.drain()
+        assert [payload for _, payload, _ in program.got] == [b"x"]
+        bench.lose()
+        assert not bench.client.connected
+        bench.client.poll(100)
+        assert len(bench.link.waits) > waits, "the link waits again"
+
+
+@pytest.mark.parametrize("refuses", [False, True])
+@pytest.mark.parametrize("size", [0, 300])
+@pytest.mark.parametrize("qos", [0, 1, 2])
+def test_properties_that_break_a_rule(qos: int, size: int, refuses: bool) -> None:
+    body = b"\0\1t" + (b"\0\3" if qos else b"") + b"\1\x7f" + bytes(size)
+    with fake_clock() as clock:
+        program = Program(clock, 5)
+        program.refuses = refuses
+        bench = program.bench
+        bench.greet()
+        bench.feed(build5.connack())
+        bench.feed(build5.packet(0x30 | qos << 1, body))
+        assert len(program.broken) == 1 and program.broken[0].startswith(f"t {qos}: ")
+        assert bench.client.connected == refuses
+        if refuses:
+            bench.feed(build5.publish(b"t", b"next", qos, 4))
+            bench.client.poll()
+            packets, _ = strict5.split(bytes(bench.stream.written))
+            answers = [strict5.from_client(*each).pid for each in packets[1:]]
+            assert answers == ([3, 4] if qos else [])
+            assert [payload for _, payload, _ in program.got] == [b"next"]
+            assert bench.client.stats.received == 1
+        else:
+            assert program.got == []
+            assert bench.client.error is not None and bench.client.error.kind == "protocol"
+
+
+def test_identifiers_of_qos_2_beside_a_plain_list() -> None:
+    """The client looks for, sets and frees places in either."""
+    choose = random.Random(1)
+    with fake_clock() as clock:
+        fast = Program(clock, incoming=20).bench.client.received
+    plain = [0] * 20
+    for _ in range(5_000):
+        pid = choose.randrange(1, 30)
+        assert (pid in fast, 0 in fast) == (pid in plain, 0 in plain)
+        for there in (fast, plain):
+            if pid in there:
+                there[there.index(pid)] = 0
+            elif 0 in there:
+                there[there.index(0)] = pid
+        assert sorted(fast) == sorted(plain)
+    for i in range(20):
+        fast[i] = 0
+    assert list(fast) == [0] * 20

@@ -1,0 +1,196 @@
+"""Receive everything in bulk: what a program on CPython needs beside `Client.bulk` and `gate`.
+
+Such a program takes PUBLISH packets as they came, many with one call, whatever their topic. It
+may stop reading, so that the broker keeps what comes. What it does not take in bulk goes to
+`on_message`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from .client import Client
+from .message import Message
+from .router import Router
+from .v5 import Client5
+from .v5_router import Router5
+from .wire import put_length
+
+_PAUSE_MS = 20  # between two questions whether to read again
+
+
+def take_in_bulk(
+    client: Client,
+    take: Callable[[bytearray, int, int], int],
+    reads: Callable[[], bool] = lambda: True,
+    refuse: Callable[[Message, str], bool] = lambda message, rule: False,
+) -> None:
+    """Have a client offer what comes in to `take`, and the rest to `on_message`. Call this before
+    the first `subscribe` and before `start`.
+
+    take    takes whole packets as `Client.bulk` does: `take(buf, at, end)`
+    reads   is called before each read. It returns False to read nothing now, so that the broker
+            has to wait. The connection stays: PINGREQs are sent, and their answers not missed
+    refuse  is called as `refuse(message, rule)` if the properties of a PUBLISH break a rule, with
+            `message` as far as it is there. If it returns True, the message is acknowledged and
+            counted in `stats`, and nobody gets it; else the connection ends. Only in MQTT 5
+
+    A message goes to `on_message` once, whatever filters it matches, and subscriptions have no
+    identifier, which would come with each message. Handlers that are given to `subscribe` are
+    never called. Any number of QoS 2 messages may be in flight at no cost.
+    """
+    client.bulk = take
+    client.received = _Identifiers(client.options["incoming"])
+    client.link = _Link(client.link, client, reads)
+    if isinstance(client, Client5):
+        client.router = _Router5(client, refuse)
+    else:
+        client.router = _Router(client)
+
+
+def head_of(m: Message) -> bytearray:
+    """Return a PUBLISH as it came, up to its payload. Of a message that comes in pieces it has the
+    size of the whole."""
+    if m.size:
+        head = len(m.topic).to_bytes(2, "big") + m.topic
+        if m.qos:
+            head += m.id.to_bytes(2, "big")
+        properties = getattr(m, "properties", None)
+        if properties is not None:
+            length = bytearray(4)
+            n = put_length(length, 0, properties.stop - properties.start)
+            head += length[:n] + properties.buf[properties.start : properties.stop]
+    else:
+        head = bytes(m.buf[m.topic_at - 2 : m.at])
+    whole = bytearray(5)
+    whole[0] = m.first
+    del whole[put_length(whole, 1, len(head) + m.total) :]
+    whole += head
+    return whole
+
+
+class _Identifiers(list[int]):
+    """The packet identifiers of received QoS 2 messages, as a client keeps them: 0 for each free
+    place. Finding one takes no longer if there are thousands, as with a broker without a limit.
+    """
+
+    def __init__(self, size: int) -> None:
+        super().__init__([0] * size)
+        self._at: dict[int, int] = {}
+        self._free = list(range(size - 1, -1, -1))
+
+    def __contains__(self, pid: object) -> bool:
+        return pid in self._at if pid else bool(self._free)
+
+    def index(self, pid: int, *_: Any) -> int:
+        return self._at[pid] if pid else self._free[-1]
+
+    def __setitem__(self, i: Any, pid: Any) -> None:
+        old = self[i]
+        if old:
+            del self._at[old]
+            self._free.append(i)
+        if pid:
+            self._at[pid] = i
+            self._free.remove(i) if self._free[-1] != i else self._free.pop()
+        super().__setitem__(i, pid)
+
+
+class _Stream:
+    """A stream that reads only if the program wants that."""
+
+    def __init__(self, stream: Any, link: _Link) -> None:
+        self.write = stream.write
+        self._readinto = stream.readinto
+        self._link = link
+
+    def readinto(self, buf: Any) -> int | None:
+        if self._link.rests():
+            return None
+        return self._readinto(buf)
+
+
+class _Link:
+    """A link whose streams are of that kind."""
+
+    def __init__(self, link: Any, client: Client, reads: Callable[[], bool]) -> None:
+        self._link = link
+        self._client = client
+        self._reads = reads
+        self._resting = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._link, name)
+
+    @property
+    def address(self) -> Any:
+        """The address of the broker; None if it must be looked up."""
+        return self._link.address
+
+    @address.setter
+    def address(self, address: Any) -> None:
+        self._link.address = address
+
+    def stream(self) -> _Stream | None:
+        """Return the stream once it is connected, None before."""
+        stream = self._link.stream()
+        return _Stream(stream, self) if stream else None
+
+    def rests(self) -> bool:
+        """Whether nothing is to be read now."""
+        self._resting = not self._reads()
+        if self._resting:
+            # That nothing comes in says nothing about the link.
+            self._client.heard = self._client.now
+            self._client.asked = False
+        return self._resting
+
+    def wait(self, ms: int, out: bool) -> None:
+        """As the link does. While nothing is to be read, bytes to read do not count."""
+        if self._resting:
+            time.sleep(min(ms, _PAUSE_MS) / 1000)
+        else:
+            self._link.wait(ms, out)
+
+    def close(self) -> None:
+        """As the link does."""
+        self._resting = False
+        self._link.close()
+
+
+class _Router(Router):
+    """Leaves every message to `on_message`."""
+
+    def next(self, i: int, chunks: bool) -> int:
+        """Return -1: no subscription has a handler."""
+        return -1
+
+
+class _Router5(Router5):
+    """The same in MQTT 5."""
+
+    def __init__(self, client: Client5, refuse: Callable[[Message, str], bool]) -> None:
+        super().__init__(client)
+        self._refuse = refuse
+        self._refused = False  # the message is acknowledged, and nobody gets it
+
+    def next(self, i: int, chunks: bool) -> int:
+        """Return -1: no subscription has a handler."""
+        return -1
+
+    def mark(self, s: Any, supported: int) -> None:
+        """Have a request carry no identifier. 0 stands for none: no message has it."""
+        s.identifier = 0
+        s.head = b"\0"
+
+    def skip(self) -> str | None:
+        """Read the properties of the message: see `Router5.skip`."""
+        rule = super().skip()
+        self._refused = rule is not None and self._refuse(self.message, rule)
+        return None if self._refused else rule
+
+    def call(self, chunks: bool) -> bool:
+        """Hand the message on: see `Router5.call`."""
+        return not self._refused and super().call(chunks)
