@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.request import urlopen
 
+import pyarrow.dataset as ds
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -106,7 +107,8 @@ def test_a_run(spark: SparkSession, tmp_path: Path) -> None:
     assert found["flatmq_run_rows_written_total measurements"] == 6
     assert found["flatmq_run_dead_letters_total"] == 1
     assert found["flatmq_run_devices"] == 2
-    assert found["flatmq_run_devices_silent"] == 0
+    silent = ds.dataset(tmp_path / "devices", format="parquet").to_table(["silent"])["silent"]
+    assert found["flatmq_run_devices_silent"] == sum(silent.to_pylist())
     assert found["flatmq_run_paused"] == 0
     assert found["flatmq_run_log_bytes"] > 0
     batches = found["flatmq_run_batch_seconds_count raw"]

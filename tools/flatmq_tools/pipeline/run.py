@@ -58,6 +58,7 @@ _TABLES = {
 """The tables that a query writes."""
 _LOOK = 0.25  # s between two looks at the queries
 _DRAIN = 60.0  # s, without a signal
+_SOON = 1.0  # s: after a signal no longer interval between two batches is waited for
 _OWN = re.compile(r"flatmq_tools\.[\w.]+: ")  # an error of ours, in a trace
 # Spark gives the process of a source 10 s to start, and has no setting for that: on a busy machine
 # it is too short. It has done nothing by then.
@@ -351,10 +352,9 @@ class Run:
         )
 
     def _note(self, query: StreamingQuery) -> None:
+        known = None
         for progress in query.recentProgress:
             known = json.loads(progress.json)
-            if known["name"] == "raw":
-                self.numbers.look(known)
             # A query that begins tells of its next batch before there is one.
             begun = "addBatch" in known["durationMs"]
             if begun and known["batchId"] > self._seen.get(known["name"], -1):
@@ -370,6 +370,8 @@ class Run:
                 self.numbers.batch(known)
                 for table in _TABLES.get(known["name"], ()):
                     self.numbers.rows[table] = self._tables.rows(table)
+        if known is not None and known["name"] == "raw":
+            self.numbers.look(known)
 
     def health(self) -> None:
         """Write the tables health, devices and gaps as they are now."""
@@ -410,7 +412,8 @@ class Run:
                     told = self._queries[job].status
                     busy = told["isDataAvailable"] or told["isTriggerActive"]
                     idle = 0 if busy else idle + 1
-                    time.sleep(_LOOK + (0 if busy else self._plan.trigger))
+                    trigger = min(self._plan.trigger, _SOON) if past(0) else self._plan.trigger
+                    time.sleep(_LOOK + (0 if busy else trigger))
                 self.look()
                 self._halt(job, lambda: past(service.FOLLOW))
             else:
