@@ -131,7 +131,6 @@ class Once:
     def _catch_up(self, spark: SparkSession, query: str, batch_id: int) -> None:
         """Include what the query read before this batch, without writing it."""
         place = self._state.store.place()
-        reader = batches.Reader(self._raw, StructType(), _ROWS)
         until = self._end(batch_id - 1) if batch_id else None
         if batch_id and until is None:
             raise StateError(
@@ -142,11 +141,16 @@ class Once:
         begin = None if place is None else place.next
         known = place is not None and place.query == query
         behind = place is not None and (place.batch is None or place.batch < batch_id)
-        if until is None or begin is None or not (known and behind and begin <= until):
+        if until is None:  # nothing was before; raw may be a table of Delta, too
+            self._state.store.clear()
+            self._state.forget_names()
+            return
+        reader = batches.Reader(self._raw, StructType(), _ROWS)
+        if begin is None or not (known and behind and begin <= until):
             self._state.store.clear()
             self._state.forget_names()
             begin = int(reader.initialOffset()["batch"])
-        while until is not None and begin < until:
+        while begin < until:
             start = {"query": None, "batch": begin}
             end = min(int(reader.latestOffset(start, ReadMaxRows(_ROWS))["batch"]), until)
             if end <= begin:
