@@ -80,6 +80,37 @@ def test_whatever_a_parser_raises(monkeypatch: pytest.MonkeyPatch) -> None:
     assert bad["reason"].startswith("KeyError: '\\ud83dxxx") and len(bad["reason"]) <= 300
 
 
+def test_whatever_arrow_does_not_take(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As far as a check before it is missing: the batch is not lost for it."""
+    row = measurements._row
+
+    def unchecked(record: senml.Record) -> tuple[object, ...]:
+        name, unit, number, text, *more = row(record)
+        return name, unit, number, "\ud83d" if text == "bad" else text, *more
+
+    monkeypatch.setattr(measurements, "_row", unchecked)
+    bad = b'[{"n":"a/x","v":1},{"n":"a/y","vs":"bad"}]'
+    (before,), (dead,), (after,) = said([GOOD, (TOPIC, bad), GOOD])
+    assert before == after and before["records"][0]["value"] == 21.5
+    assert dead["reason"].startswith("UnicodeEncodeError: ") and not dead["records"]
+
+
+def test_whatever_fails_while_a_message_is_added(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No part of it stays."""
+    columns = measurements._Columns(True)
+    columns.take(*GOOD, fuzz_packs.NOW)
+
+    def fails(**_: object) -> None:
+        monkeypatch.undo()
+        raise KeyError("half")
+
+    monkeypatch.setattr(columns, "_pack", fails)
+    columns.take(TOPIC, b'[{"n":"a/x","v":1},{"n":"a/y","v":2}]', fuzz_packs.NOW)
+    columns.take(*GOOD, fuzz_packs.NOW)
+    (before,), (dead,), (after,) = columns.array().to_pylist()
+    assert before == after and dead["reason"] == "KeyError: 'half'" and not dead["records"]
+
+
 def test_a_large_pack_of_many_devices_takes_no_long() -> None:
     """Looking for the device of a record does not depend on how many devices there are."""
     records = [

@@ -300,10 +300,27 @@ def _parsed(
     # As bytes: Spark hands on a topic name that is not UTF-8, and Arrow would raise.
     names = topics.cast(pa.binary()).to_pylist()
     places = [0] * len(names) if offsets is None else offsets.to_pylist()
-    rows = zip(names, payloads.to_pylist(), received.to_pylist(), places, strict=True)
+    rows = [*zip(names, payloads.to_pylist(), received.to_pylist(), places, strict=True)]
     for topic, payload, at, offset in rows:
         columns.take(topic or b"", payload or b"", at, offset=offset)
-    return columns.array()
+    try:
+        return columns.array()
+    except (pa.ArrowException, ValueError, TypeError, OverflowError):
+        # No message is known that does this. Each alone then: only that one is a dead letter.
+        return pa.concat_arrays([_alone(columns.fresh(), *row) for row in rows])
+
+
+def _alone(
+    columns: _Columns, topic: bytes | None, payload: bytes | None, at: int | None, offset: int
+) -> pa.Array:
+    """What one message says, or that Arrow does not take it."""
+    columns.take(topic or b"", payload or b"", at, offset=offset)
+    try:
+        return columns.array()
+    except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
+        columns = columns.fresh()
+        columns.refuse(error)
+        return columns.array()
 
 
 _TOPIC = re.compile("dev/([^/]+)/")
@@ -352,7 +369,27 @@ class _Columns:
                 self._resolve(text, payload, received, device)
         except UnicodeDecodeError:
             self._pack(reason="topic: not UTF-8")
+        except Exception as error:  # of a mapping, or a fault of ours: it may not stop the table
+            self._undo()
+            return self.refuse(error)
         self.messages.append(len(self.ends) - 1)
+
+    def refuse(self, error: Exception) -> None:
+        """Take a message that cannot be read because of an error that nobody foresaw."""
+        self._pack(reason=_text(f"{type(error).__name__}: {error}"))
+        self.messages.append(len(self.ends) - 1)
+
+    def fresh(self) -> _Columns:
+        """Return another one without any message."""
+        return _Columns(self._bound, self._quick, self._mapping, self._sessions)
+
+    def _undo(self) -> None:
+        """Remove what was added since the last whole message."""
+        packs = self.messages[-1]
+        del self.ends[packs + 1 :]
+        for columns, length in ((self.packs, packs), (self.records, self.ends[-1])):
+            for column in columns.values():
+                del column[length:]
 
     def _map(
         self, mapping: Mapping, topic: str, payload: bytes, came: tuple[int | None, int],
