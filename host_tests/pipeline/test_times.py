@@ -89,9 +89,19 @@ def test_each_reading_is_in_one_table_and_no_board_spoils_another(
     running = Run(
         spark, Plan(out, landed=str(landed), jobs=["raw", "measurements", "windows"], trigger=0.1)
     )
+    messages = len([*WILD, dead, *TAME, *later])
+
+    def done() -> bool:
+        """Whether all of it is in its tables, and was reported."""
+        tables = ("measurements", "out_of_time", "dead_letters")
+        found = sum(len(table(out / name)) for name in tables)
+        return (
+            found == messages and len(table(out / "windows")) >= 3 and bool(running.notices.total)
+        )
+
     try:
         # Not by `finish`, in which a source that a busy machine starts too slowly is an error.
-        until(lambda: running.look() or len(table(out / "windows")) >= 3)
+        until(lambda: running.look() or done())
     finally:
         running.stop()
 
