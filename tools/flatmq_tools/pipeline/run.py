@@ -37,6 +37,7 @@ from rich.console import Console
 
 from . import options, room, service, sinks
 from .jobs import columns, measurements, raw
+from .mapping.births import Births
 from .measured import RunNumbers
 from .metrics import MetricsError, served
 from .notices import Notices
@@ -145,6 +146,7 @@ class Run:
         self._spark = spark
         self._plan = plan
         self._mapping = measurements.mapped(plan.mapping, plan.identity)
+        self._births = Births(plan.out / "state" / "births.json")
         self.say = say
         self.where = f"{plan.url or plan.out}/raw"
         """Where the table raw is."""
@@ -213,7 +215,10 @@ class Run:
 
     def _without_copies(self, name: str, write: sinks.Write) -> Once:
         """What writes the packs of messages, each once."""
-        parse = partial(measurements.packs, identity=self._plan.identity, mapping=self._mapping)
+        parse = partial(
+            measurements.packs, identity=self._plan.identity, mapping=self._mapping,
+            births=self._births,
+        )  # fmt: skip
         table = self._tables.of("raw")
         return self._known.once(table, self._checkpoint(name), parse, write)
 

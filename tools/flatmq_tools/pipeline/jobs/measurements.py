@@ -109,7 +109,7 @@ def packs(
               device gets a reason. "payload": the pack alone names its devices
     mapping   says instead of `filters` which messages are read, and how; see `mapped`
     births    the birth certificates of Sparkplug B before these messages. Those in the frame are
-              added; in a stream there is no telling them, and none is known
+              added, if it is a batch: in a stream no alias is known
     """
     if identity not in IDENTITIES:
         raise ValueError(f"identity must be {' or '.join(IDENTITIES)}, not {identity!r}")
