@@ -1,175 +1,33 @@
-"""Where do messages wait between the broker and the tables? In a folder of append-only segments.
+"""The log in which messages wait between the broker and the tables: a folder of segments.
 
-A segment is a file named by the offset of its first message: `00000000000000001200.log`. In it
-records follow each other, each a batch of PUBLISH packets as they came from the wire, behind a
-header of 32 bytes, little-endian:
-
-    magic, 4 B | first offset, u64 | messages, u32 | received, u64, us since 1970 |
-    size of the body, u32, B | CRC, u32
-
-The magic says what the packets are: `fMQ1` of MQTT 3.1.1 (section 3.3), `fMQ5` of MQTT 5, which
-have properties. A log may have records of both. One that has the latter must not be opened to
-write by a flatmq that does not know them: it would take the first of them as torn.
-
-The CRC-32 is over the 28 bytes before it and the body. Offsets count messages from 0 and never
-repeat. What was not synced when the machine went down may be torn: opening the log to write cuts
-the last segment behind its last whole record. Beside the segments lie `lock`, with the process
-that writes, and `id`, which tells this log from another one that was in the same place.
+`segments` says what lies in it, and `log_rows` reads it. Opening the log to write cuts the last
+segment behind its last whole record. Beside the segments lie `lock`, with the process that writes,
+and `id`, by which this log is not taken for another one that was in the same place.
 """
 
 from __future__ import annotations
 
-import array
 import contextlib
 import fcntl
 import itertools
 import os
 import secrets
-import struct
 import threading
-import zlib
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any
 
-import pyarrow as pa
+from .log_rows import SCHEMA, read
+from .segments import HEADER, SUFFIX, LogError, Record, Segment, bounds, end_of, header, segments
 
-from flatmq.wire import get_length
-
-from . import carried
+__all__ = [
+    "HEADER", "MIB", "SCHEMA", "SUFFIX", "LogError", "Record", "Segment", "Writer", "bounds",
+    "read", "segments", "sync_folder",
+]  # fmt: skip
 
 MIB = 1 << 20
-SUFFIX = ".log"
-_MAGICS = {b"fMQ1": 4, b"fMQ5": 5}  # the version of MQTT as CONNECT has it
-_BY_VERSION = {3: b"fMQ1", 4: b"fMQ1", 5: b"fMQ5"}
-_HEAD = struct.Struct("<4sQIQI")
-_CRC = struct.Struct("<I")
-HEADER = _HEAD.size + _CRC.size  # 32 bytes
-
-SCHEMA = pa.schema(
-    [
-        ("topic", pa.string()),
-        ("payload", pa.binary()),
-        ("timestamp", pa.timestamp("us", "UTC")),
-        ("qos", pa.int32()),
-        ("retain", pa.bool_()),
-        ("dup", pa.bool_()),
-        ("offset", pa.int64()),
-        *((name, kind) for name, (_, kind) in carried.COLUMNS.items()),
-    ]
-)
-"""The columns of a message, here and in every table that is made of them."""
-
-# By the first byte of a PUBLISH.
-_QOS = pa.array([first >> 1 & 3 for first in range(256)], pa.int32())
-_RETAIN = pa.array([bool(first & 1) for first in range(256)])
-_DUP = pa.array([bool(first & 8) for first in range(256)])
-
-_ROWS = 20_000  # in a RecordBatch, about
-_BYTES = 8 * MIB  # of packets in one, about
 
 # Where there is no fdatasync (macOS), fsync does more than is needed.
 _sync = getattr(os, "fdatasync", os.fsync)
-
-
-class LogError(RuntimeError):
-    """The log cannot be used as it is; the text names the folder and what to do."""
-
-
-class Record(NamedTuple):
-    """A batch, as it lies in a segment."""
-
-    at: int
-    """Where it begins, in bytes."""
-    first: int
-    """The offset of its first message."""
-    messages: int
-    """How many are in it."""
-    time_us: int
-    """When they were received, in us since 1970, UTC."""
-    size: int
-    """Of its body, in bytes."""
-    version: int = 4
-    """Of MQTT: in 5 its packets have properties."""
-
-    @property
-    def end(self) -> int:
-        """Where the next one begins, in bytes."""
-        return self.at + HEADER + self.size
-
-    @property
-    def next(self) -> int:
-        """The offset of the message after it."""
-        return self.first + self.messages
-
-
-class Segment(NamedTuple):
-    """A file of the log."""
-
-    first: int
-    """The offset of its first message, or of the one to come where it is empty."""
-    path: Path
-
-
-def segments(folder: Path | str) -> list[Segment]:
-    """The segments that are there, in the order of their offsets; none where no folder is."""
-    found = []
-    with contextlib.suppress(FileNotFoundError):
-        for path in Path(folder).iterdir():
-            if path.suffix == SUFFIX and path.stem.isdecimal():
-                found.append(Segment(int(path.stem), path))
-    return sorted(found)
-
-
-def _records(file: BinaryIO, first: int, check: bool = True) -> Iterator[Record]:
-    """The whole records of a segment that begins with the offset `first`, up to what is torn.
-
-    With `check` the CRC is looked at, else the file is at the record's body when it is yielded.
-    """
-    at = 0
-    while True:
-        file.seek(at)
-        head = file.read(HEADER)
-        if len(head) < HEADER:
-            return
-        magic, offset, count, time_us, size = _HEAD.unpack_from(head)
-        version = _MAGICS.get(magic)
-        if version is None or offset != first or not count:
-            return
-        if check:
-            body = file.read(size)
-            if len(body) < size or not _is_whole(head, body):
-                return
-        yield Record(at, first, count, time_us, size, version)
-        first += count
-        at += HEADER + size
-
-
-def _is_whole(head: bytes, body: bytes) -> bool:
-    found = zlib.crc32(body, zlib.crc32(memoryview(head)[: _HEAD.size]))
-    return bool(_CRC.unpack_from(head, _HEAD.size)[0] == found)
-
-
-def _end(segment: Segment) -> tuple[int, int]:
-    """The offset after the last whole record of a segment, and where that ends in bytes."""
-    offset, at = segment.first, 0
-    with segment.path.open("rb") as file:
-        for record in _records(file, segment.first):
-            offset, at = record.next, record.end
-    return offset, at
-
-
-def bounds(folder: Path | str) -> tuple[int, int]:
-    """The offset of the first message, and that after the last whole one; (0, 0) without a log.
-
-    Reads the last segment. While a Writer is at work, its `synced` is what will last.
-    """
-    while True:
-        found = segments(folder)
-        if not found:
-            return 0, 0
-        with contextlib.suppress(FileNotFoundError):  # it was trimmed meanwhile
-            return found[0].first, _end(found[-1])[0]
 
 
 class Writer:
@@ -245,7 +103,7 @@ class Writer:
             if not self._sizes[segment.first] and after.first != segment.first:
                 raise LogError(f"{segment.path} is empty: the messages up to {after.first} lack")
         last = found[-1]
-        self.next_offset, end = _end(last)
+        self.next_offset, end = end_of(last)
         self._segments = found
         self._file = os.open(last.path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
         if os.fstat(self._file).st_size != end:
@@ -288,8 +146,7 @@ class Writer:
         fails or is short; nothing is appended then. The record is durable after the next
         `sync`."""
         first = self.next_offset
-        head = _HEAD.pack(_BY_VERSION[version], first, count, time_us, len(body))
-        head += _CRC.pack(zlib.crc32(body, zlib.crc32(head)))
+        head = header(first, count, time_us, body, version)
         size = len(head) + len(body)
         with self._guard:
             if self._file < 0:
@@ -390,142 +247,3 @@ def sync_folder(folder: Path) -> None:
         os.fsync(file)
     finally:
         os.close(file)
-
-
-class _Names(dict[bytes, str]):
-    """Topic names as text, each decoded once."""
-
-    def __missing__(self, name: bytes) -> str:
-        if len(self) > 100_000:
-            self.clear()
-        text = self[name] = name.decode()
-        return text
-
-
-class _Columns:
-    """Gathers messages for a RecordBatch."""
-
-    def __init__(self) -> None:
-        self._names = _Names()
-        self._read = carried.Read()
-        self._clear()
-
-    def _clear(self) -> None:
-        self._topics: list[str] = []
-        self._payloads: list[bytes] = []
-        self._carried: list[carried.Values] = []
-        self._bare = True  # no message has properties
-        self._firsts = bytearray()
-        self._times = array.array("q")
-        self._offsets = array.array("q")
-        self.bytes = 0
-
-    def __len__(self) -> int:
-        return len(self._offsets)
-
-    def add(self, record: Record, body: bytes, start: int, end: int) -> None:
-        """Add those messages of a record that lie from offset `start` up to `end`."""
-        names = self._names
-        topics, payloads, firsts = [], [], bytearray()
-        blocks: list[carried.Values] = []
-        walks = record.version == 5
-        at, have = 0, len(body)
-        while at < have:
-            first = body[at]
-            n = body[at + 1]
-            if n < 128:
-                at += 2
-            else:
-                n = get_length(body, at + 1, have)
-                at += (n & 3) + 2
-                n >>= 2
-            t = at + 2
-            e = t + (body[at] << 8 | body[at + 1])
-            at += n
-            topics.append(names[body[t:e]])
-            if first & 6:
-                e += 2
-            if walks:
-                if body[e]:
-                    b, e = carried.end_of(body, e, at)
-                    blocks.append(self._read[body[b:e]])
-                else:
-                    e += 1
-                    blocks.append(carried.NOTHING)
-            payloads.append(body[e:at])
-            firsts.append(first)
-        cut = slice(max(0, start - record.first), max(0, end - record.first))
-        offsets = range(record.first, record.next)[cut]
-        self._topics += topics[cut]
-        self._payloads += payloads[cut]
-        self._carried += blocks[cut] if walks else [carried.NOTHING] * len(offsets)
-        self._bare = self._bare and not walks
-        self._firsts += firsts[cut]
-        self._times.extend(array.array("q", [record.time_us]) * len(offsets))
-        self._offsets.extend(offsets)
-        self.bytes += len(body)
-
-    def batch(self) -> pa.RecordBatch:
-        """What was gathered; and begins anew."""
-        n = len(self)
-        firsts = pa.Array.from_buffers(pa.uint8(), n, [None, pa.py_buffer(bytes(self._firsts))])
-        columns = [
-            pa.array(self._topics, pa.string()),
-            pa.array(self._payloads, pa.binary()),
-            pa.Array.from_buffers(SCHEMA[2].type, n, [None, pa.py_buffer(self._times)]),
-            _QOS.take(firsts),
-            _RETAIN.take(firsts),
-            _DUP.take(firsts),
-            pa.Array.from_buffers(pa.int64(), n, [None, pa.py_buffer(self._offsets)]),
-            *(carried.nulls(n) if self._bare else carried.arrays(self._carried)),
-        ]
-        self._clear()
-        return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
-
-
-def read(folder: Path | str, start: int, end: int) -> Iterator[pa.RecordBatch]:
-    """The messages from offset `start` up to `end`, in their order, in batches of SCHEMA.
-
-    Has no side effects and takes no lock: any process may read what is synced, while another
-    one appends. LogError when not all of them are there, or a record is damaged.
-    """
-    if start >= end:
-        return
-    found = segments(folder)
-    if not found or found[0].first > start:
-        first = found[0].first if found else "nothing"
-        raise LogError(f"the log in {folder} begins with {first}: {start} was trimmed")
-    columns = _Columns()
-    want = start
-    for i, segment in enumerate(found):
-        after = found[i + 1].first if i + 1 < len(found) else None
-        if (after is not None and after <= want) or segment.first >= end:
-            continue
-        for record, body in _bodies(segment, want, end):
-            columns.add(record, body, want, end)
-            want = min(record.next, end)
-            if len(columns) >= _ROWS or columns.bytes >= _BYTES:
-                yield columns.batch()
-        if want < end and want != after:
-            raise LogError(f"{segment.path}: damaged, or ends, before message {want}")
-    if columns:
-        yield columns.batch()
-
-
-def _bodies(segment: Segment, start: int, end: int) -> Iterator[tuple[Record, bytes]]:
-    """The whole records of a segment that have messages from `start` up to `end`."""
-    try:
-        file = segment.path.open("rb")
-    except FileNotFoundError as error:
-        raise LogError(f"{segment.path} was trimmed while it was to be read") from error
-    with file:
-        for record in _records(file, segment.first, check=False):
-            if record.first >= end:
-                return
-            if record.next > start:
-                file.seek(record.at)
-                head = file.read(HEADER)
-                body = file.read(record.size)
-                if len(body) < record.size or not _is_whole(head, body):
-                    return
-                yield record, body
