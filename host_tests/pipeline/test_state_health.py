@@ -17,6 +17,7 @@ from flatmq_tools.pipeline.state import groups, snapshots
 from flatmq_tools.pipeline.state.arrivals import Arrivals, State, Status
 from flatmq_tools.pipeline.state.snapshots import Snapshots
 from flatmq_tools.pipeline.state.store import Place, Store
+from flatmq_tools.pipeline.state.unnumbered import Unnumbered
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,7 +29,8 @@ DAY = 86_400.0
 
 
 class Event(NamedTuple):
-    """A pack, or a status where `seq` is None."""
+    """A pack, or a status if `seq` is None; with `seq` -1 a pack without numbers, which may be
+    retained or sent again."""
 
     at: float
     device: str
@@ -73,6 +75,16 @@ def fleet(drawn: random.Random, devices: int, days: float) -> list[Event]:
             if drawn.random() < 0.5:
                 now += every * drawn.choice([8, 30])
                 events.append(Event(now, name, status=drawn.choice(["asleep", "offline"])))
+    for number in range(devices // 4):
+        name, end = f"z{number}", days * DAY * drawn.choice([0.5, 1.0])
+        now, every = drawn.uniform(0, 100), drawn.choice([20.0, 60.0]) * max(1.0, days * 20)
+        while now < end:
+            mark = drawn.choice(["", "", "", "retain", "dup"])
+            delay = drawn.choice([None, 250.0, 300.0])
+            events.append(Event(now, name, 0, -1, delay, mark))
+            now += drawn.choice([0.2, every])
+    # Without numbers, but only at first; and one that is known by what was retained alone.
+    events += [Event(1, "d0", 0, -1, None, ""), Event(2, "kept", 0, -1, None, "retain")]
     events.append(Event(days * DAY, "mute", status="online"))
     events.append(Event(days * DAY - 5, "single", 3, 4))
     return sorted(event for event in events if event.at <= days * DAY)
@@ -83,7 +95,7 @@ def micros(event: Event) -> int:
 
 
 def include(state: State, events: Sequence[Event], first: int, batch: int) -> None:
-    packs = [(n, e) for n, e in enumerate(events) if e.seq is not None]
+    packs = [(n, e) for n, e in enumerate(events) if e.seq is not None and e.seq >= 0]
     random.Random(batch).shuffle(packs)
     ints = pa.int64()
     table = pa.table(
@@ -99,12 +111,27 @@ def include(state: State, events: Sequence[Event], first: int, batch: int) -> No
             ),
         }
     )
+    others = [(n, e) for n, e in enumerate(events) if e.seq == -1]
+    unnumbered = Unnumbered.of(
+        pa.table(
+            {
+                "device": pa.array([e.device for _, e in others], pa.string()),
+                "at": pa.array([micros(e) for _, e in others], ints),
+                "offset": pa.array([first + n for n, _ in others], ints),
+                "delay": pa.array(
+                    [None if e.delay is None else round(e.delay * 1000) for _, e in others], ints
+                ),
+                "retain": pa.array([e.status == "retain" for _, e in others], pa.bool_()),
+                "dup": pa.array([e.status == "dup" for _, e in others], pa.bool_()),
+            }
+        )
+    )
     newest: dict[str, Status] = {}
     for n, e in enumerate(events):
         if e.seq is None:
             newest[e.device] = Status(e.device, e.status[:32] or None, micros(e), first + n)
     state.mark(Arrivals.of(table))  # as by a process that is killed before it writes
-    marked = state.mark(Arrivals.of(table), list(newest.values()), micros(events[-1]))
+    marked = state.mark(Arrivals.of(table), list(newest.values()), micros(events[-1]), unnumbered)
     state.commit(marked, Place("query", batch, batch + 1, None))
 
 
@@ -132,8 +159,10 @@ def expected(spark: SparkSession, events: list[Event]) -> dict[str, pa.Table]:
     parsed = pa.table(
         {
             "device": [e.device for _, e in packs],
-            "boot": pa.array([e.boot for _, e in packs], pa.int64()),
-            "seq": pa.array([e.seq for _, e in packs], pa.int64()),
+            "boot": pa.array([e.boot if e.seq != -1 else None for _, e in packs], pa.int64()),
+            "seq": pa.array([e.seq if e.seq != -1 else None for _, e in packs], pa.int64()),
+            "retain": [e.status == "retain" for _, e in packs],
+            "dup": [e.status == "dup" for _, e in packs],
             "timestamp": pa.array([micros(e) for _, e in packs], pa.int64()).cast(moment),
             "offset": pa.array([n for n, _ in packs], pa.int64()),
             "time": pa.array(
@@ -175,12 +204,12 @@ def compare(folder: Path, wanted: dict[str, pa.Table], silences: bool) -> None:
     found = {name: ds.dataset(folder / name, format="parquet").to_table() for name in wanted}
     assert [t.schema.names for t in found.values()] == [t.schema.names for t in wanted.values()]
     devices = keyed(wanted["devices"], "device")
-    usual = {key[0]: row["usual_s"] for key, row in devices.items()}
+    usual = {key[0]: row["usual_s"] for key, row in devices.items() if row["boots"]}
     for name, keys in (("devices", ["device"]), ("health", ["device", "boot"])):
         mine, theirs = keyed(found[name], *keys), keyed(wanted[name], *keys)
         assert mine.keys() == theirs.keys()
         for key, row in theirs.items():
-            same(mine[key], row, usual[key[0]])
+            same(mine[key], row, usual.get(key[0]))
     order = ("device", "boot", "since", "until", "missing")
     lost = [
         sorted(tuple(row[k] for k in order) for row in t["gaps"].to_pylist() if row["missing"])

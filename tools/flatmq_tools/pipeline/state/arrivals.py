@@ -12,16 +12,17 @@ import numpy as np
 import pyarrow as pa
 
 from ..jobs.health import FAR, MOST
-from . import groups
+from . import groups, unnumbered
 from .groups import BIN, RANGE, Bools, Ints, Rows
 from .store import Place, Store, columns, placed
+from .unnumbered import Unnumbered
+from .values import DAY, UNKNOWN, ints, later
 
 RANGES = 1000
 """Ranges of numbers that are known of a boot, at most; the highest stay."""
 _KEPT = 2  # times the usual interval, from which a silence is kept: it may become shorter
 _FEW = 64  # intervals of a device, all of which are kept
 _SILENCES = 1000  # of a device; then the shorter half goes
-_DAY = 86_400_000_000  # us
 _NAMES = 100_000  # of devices whose numbers are remembered
 _NOTHING = -1
 
@@ -30,7 +31,6 @@ _BOOT = (
     "reordered", "unsure", "floor", "old_missing", "old_since", "old_until", "before", "part",
 )  # fmt: skip
 SUMS = ("boots", "reboots", "received", "lost", "unheard", "duplicates", "reordered", "unsure")
-_UNKNOWN = np.iinfo(np.int64).min  # NULL, in an array
 
 
 @dataclass
@@ -107,6 +107,7 @@ class Marked:
     crowded: Sequence[int]
     statuses: Sequence[Status]
     now: int | None
+    unnumbered: Sequence[tuple[Any, ...]] = ()
 
 
 class State:
@@ -117,13 +118,21 @@ class State:
         self._ids: dict[str, int] = {}
 
     def mark(
-        self, arrivals: Arrivals, statuses: Sequence[Status] = (), now: int | None = None
-    ) -> Marked:
-        """Find the copies in a batch. The state does not change until `commit`."""
-        if not len(arrivals.row):
-            return Marked(np.empty(0, np.int64), 0, (), (), (), (), (), (), (), statuses, now)
+        self, arrivals: Arrivals, statuses: Sequence[Status] = (), now: int | None = None,
+        others: Unnumbered | None = None,
+    ) -> Marked:  # fmt: skip
+        """Find the copies in a batch; `others` are packs without numbers. The state does not
+        change until `commit`."""
         with self.store.named():
-            return _Batch(self, arrivals.sorted()).marked(statuses, now)
+            if len(arrivals.row):
+                marked = _Batch(self, arrivals.sorted()).marked(statuses, now)
+            else:
+                nothing = np.empty(0, np.int64)
+                marked = Marked(nothing, 0, (), (), (), (), (), (), (), statuses, now)
+            if others is not None:
+                ids = self.ids(others.names)
+                marked.unnumbered = unnumbered.changed(self.store.db, ids, others)
+        return marked
 
     def commit(self, marked: Marked, place: Place) -> None:
         """Include a batch in the state, and note that it is. Nothing happens if it is included
@@ -162,18 +171,10 @@ class State:
         self._ids.clear()
 
 
-def later(old: int | None, new: int | None) -> int | None:
-    """Return the later of two times; the new one if the old one lies more than a day ahead of
-    it, as it does after a receiver's clock was wrong."""
-    if old is None or new is None:
-        return new if old is None else old
-    return new if old - new > _DAY else max(old, new)
-
-
 def counts(boots: dict[str, Ints], boot: Ints) -> tuple[Ints, Ints, Ints]:
     """Return starts, lost and unheard of boots: see `jobs.health`."""
     before = boots["before"]
-    known = before != _UNKNOWN
+    known = before != UNKNOWN
     step = boot - np.where(known, before, 0)
     begun = np.where(known, np.where(step > FAR, 1, step), 0)
     head = np.maximum(boots["lowest"] - 1, 0)
@@ -259,7 +260,7 @@ class _Batch:
         known = groups.inside(self.range_group, self.ranges, group[first], seq[first])
         fresh = np.zeros(len(order), np.bool_)
         fresh[once[~known]] = True
-        floor = np.where(self.was["floor"] == _UNKNOWN, _NOTHING, self.was["floor"])
+        floor = np.where(self.was["floor"] == UNKNOWN, _NOTHING, self.was["floor"])
         return fresh, fresh & (packs.seq <= floor[self.group])
 
     def _boots(self, fresh: Bools, unsure: Bools) -> dict[str, Ints]:
@@ -305,7 +306,7 @@ class _Batch:
         number."""
         before = self.was["before"].copy()
         of_same = self.device[1:] == self.device[:-1]
-        below = np.where(of_same, self.boot[:-1], _UNKNOWN)
+        below = np.where(of_same, self.boot[:-1], UNKNOWN)
         above = np.where(of_same, self.boot[1:], np.iinfo(np.int64).max)
         shifted = []
         for one in np.flatnonzero(self.new).tolist():
@@ -313,7 +314,7 @@ class _Batch:
             (last,) = self.db.execute(
                 "SELECT max(boot) FROM boots WHERE device = ? AND boot < ?", key
             ).fetchone()
-            before[one] = _UNKNOWN if last is None else last
+            before[one] = UNKNOWN if last is None else last
             following = self.db.execute(
                 "SELECT id, boot FROM boots WHERE device = ? AND boot > ? ORDER BY boot LIMIT 1",
                 key,
@@ -392,7 +393,7 @@ class _Batch:
             since = np.minimum(gone["hi_at"][:-1], gone["lo_at"][1:])
             until = np.maximum(gone["hi_at"][:-1], gone["lo_at"][1:])
             total = min(int(np.minimum(missing, MOST).sum()), MOST)
-            if boots["floor"][one] != _UNKNOWN:
+            if boots["floor"][one] != UNKNOWN:
                 # The gap below the lowest range, too, which was none of these before.
                 total += int(boots["old_missing"][one])
                 since = np.append(since, boots["old_since"][one])
@@ -430,7 +431,7 @@ class _Devices:
         was = columns(known, ("heard", "arrived", "newest", "intervals", "delays", "silences"))
         packs = self._batch.packs
         device = self.of_group[self._batch.group]
-        heard = np.full(self.count, _UNKNOWN)
+        heard = np.full(self.count, UNKNOWN)
         np.maximum.at(heard, device, packs.at)
         delay_group, delays = groups.unpacked(was["delays"], BIN)
         more_group, more = self._delays
@@ -472,8 +473,8 @@ class _Devices:
         since = np.empty(len(rows), np.int64)
         since[1:] = at[:-1]
         since[first] = arrived[group[first]]
-        none = since == _UNKNOWN
-        wrong = ~none & (since - at > _DAY)  # a clock that was wrong
+        none = since == UNKNOWN
+        wrong = ~none & (since - at > DAY)  # a clock that was wrong
         lasting = np.where(none | wrong, 0, np.maximum(at - since, 0))
         ends = rows[np.append(first[1:], True)] if len(rows) else rows
         newest = list(was["newest"])
@@ -540,6 +541,7 @@ def _write(db: sqlite3.Connection, marked: Marked) -> None:
             "(SELECT count(*) FROM silences WHERE device = ?1) WHERE id = ?1",
             (device,),
         )
+    unnumbered.write(db, marked.unnumbered)
     for told in marked.statuses:
         db.execute("INSERT OR IGNORE INTO devices (name) VALUES (?)", (told.device,))
         # An older one may come in a later batch, from another ingest.
@@ -547,7 +549,7 @@ def _write(db: sqlite3.Connection, marked: Marked) -> None:
             "UPDATE devices SET status = ?1, status_at = ?2, status_offset = ?3 WHERE name = ?4 "
             "AND NOT coalesce((status_at > ?2 OR status_at = ?2 AND status_offset > ?3) "
             "AND status_at - ?2 <= ?5, 0)",
-            (told.status, told.at, told.offset, told.device, _DAY),
+            (told.status, told.at, told.offset, told.device, DAY),
         )
 
 
@@ -575,16 +577,5 @@ def _reopen(db: sqlite3.Connection, marked: Marked) -> None:
             db.execute("UPDATE boots SET part = NULL WHERE id = ?", (number,))
 
 
-def ints(values: Sequence[Any]) -> Ints:
-    """Return an array of integers of which some may be None."""
-    return np.array([_UNKNOWN if value is None else value for value in values], np.int64)
-
-
-def known(values: Ints) -> Bools:
-    """Return which are not None, of an array that `ints` has made."""
-    found: Bools = values != _UNKNOWN
-    return found
-
-
 def _nulls(values: Ints) -> list[int | None]:
-    return [None if value == _UNKNOWN else value for value in values.tolist()]
+    return [None if value == UNKNOWN else value for value in values.tolist()]

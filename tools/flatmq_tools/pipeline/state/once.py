@@ -14,6 +14,7 @@ from pathlib import Path
 
 import fsspec
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark import StorageLevel
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -24,6 +25,7 @@ from .. import batches
 from ..jobs import columns
 from .arrivals import Arrivals, Marked, State, Status
 from .store import Place, StateError, Store
+from .unnumbered import Unnumbered
 
 _QUERY = "sql.streaming.queryId"  # the local property in which Spark has it
 _FEW = 1000  # copies that go into the plan of a query; more go as a table
@@ -91,9 +93,12 @@ class Once:
         packs = self._parse(batch).withColumn(_ROW, F.monotonically_increasing_id())
         packs = packs.persist(StorageLevel.MEMORY_AND_DISK)
         try:
-            arrivals = Arrivals.of(_keys(packs).toArrow())
+            keys = _keys(packs).toArrow()
+            numbered = keys["boot"].is_valid()
+            arrivals = Arrivals.of(keys.filter(numbered))
+            others = Unnumbered.of(keys.filter(pc.invert(numbered)))
             statuses, now = self._heard(batch)
-            marked = self._state.mark(arrivals, statuses, now)
+            marked = self._state.mark(arrivals, statuses, now, others)
             if write is not None:
                 write(_without(packs, marked.copies.tolist()).drop(_ROW))
         finally:
@@ -173,11 +178,11 @@ class Once:
 
 
 def _keys(packs: DataFrame) -> DataFrame:
-    """The columns of Arrivals."""
+    """The columns of Arrivals and of Unnumbered."""
     delay = _micros("timestamp") - _micros("time")
-    return packs.where("reason is null and boot is not null").select(
+    return packs.where("reason is null").select(
         _ROW, "device", "boot", "seq", _micros("timestamp").alias("at"), "offset",
-        F.when(F.col("told"), delay).alias("delay"),
+        F.when(F.col("told"), delay).alias("delay"), "retain", "dup",
     )  # fmt: skip
 
 

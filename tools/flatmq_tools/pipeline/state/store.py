@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-_VERSION = 1
+_VERSION = 2
 _HINT = ": remove it while nothing runs; what it held is read again from the table raw"
 _BUSY = 120.0  # s to wait for the other connection
 _SCHEMA = """
@@ -38,6 +38,10 @@ CREATE INDEX closed_boots ON boots (part) WHERE part IS NOT NULL;
 CREATE TABLE seen (id INTEGER PRIMARY KEY, ranges BLOB, delays BLOB);
 CREATE TABLE silences (
     device INTEGER NOT NULL, boot INTEGER NOT NULL, since INTEGER NOT NULL, until INTEGER NOT NULL
+);
+CREATE TABLE unnumbered (
+    device INTEGER PRIMARY KEY, first INTEGER, heard INTEGER, arrived INTEGER, received INTEGER,
+    duplicates INTEGER, delays BLOB, intervals BLOB
 );
 CREATE INDEX silences_of ON silences (device, boot);
 CREATE TABLE parts (
@@ -153,7 +157,7 @@ class Store:
     def clear(self) -> None:
         """Forget everything."""
         with self.writing() as db:
-            for name in ("place", "devices", "boots", "seen", "silences", "parts"):
+            for name in ("place", "devices", "boots", "seen", "silences", "parts", "unnumbered"):
                 db.execute(f"DELETE FROM {name}")
 
     def close(self) -> None:

@@ -15,11 +15,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from ..jobs import arrivals
 from ..jobs.health import MOST, QUIET
 from . import groups
-from .arrivals import counts, ints, known
+from .arrivals import counts
 from .groups import BIN, RANGE, Ints
 from .store import columns
+from .values import ints, known
 
 _TIME = pa.timestamp("us", "UTC")
 _DELAYS = ("delay_p50", "delay_p95", "delay_p99")
@@ -58,6 +60,7 @@ _DEVICE = (
     "id", "name", "heard", "arrived", "newest", "usual", "delays", "boots", "reboots", "first",
     "received", "lost", "unheard", "duplicates", "reordered", "status", "status_at",
 )  # fmt: skip
+_UNNUMBERED = ("device", "first", "heard", "received", "duplicates", "delays", "intervals")
 _BOOT = (
     "device", "boot", "first", "last", "received", "lowest", "lowest_at", "highest", "duplicates",
     "reordered", "before", "old_missing", "old_since", "old_until",
@@ -95,6 +98,15 @@ class Devices:
         now = 0 if self.now is None else self.now
         self.silent_s = np.where(self.sent, (now - self.heard) / 1e6, np.nan)
         self.silent = (self.silent_s > self.after) & ~self.asleep
+        names = ", ".join(_UNNUMBERED)
+        self._others = columns(
+            db.execute(
+                f"SELECT {names} FROM unnumbered WHERE device IN "
+                "(SELECT id FROM devices WHERE heard IS NULL) ORDER BY device"
+            ).fetchall(),
+            _UNNUMBERED,
+        )
+        self._given = silent_after
 
     def position(self, ids: Ints) -> Ints:
         """Return where devices with these numbers are."""
@@ -106,19 +118,46 @@ class Devices:
 
     def table(self) -> pa.Table:
         """Return the table devices."""
-        rows = self._rows
+        rows = {name: list(values) for name, values in self._rows.items()}
+        usual, silent_s, silent = self._usual.copy(), self.silent_s.copy(), self.silent.copy()
+        others = self._others
+        at = self.position(np.array(others["device"], np.int64)).tolist()
+        for name in ("first", "heard", "received", "duplicates", "delays"):
+            for one, value in zip(at, others[name], strict=True):
+                rows[name][one] = value
+        for name in ("reboots", "lost", "unheard", "reordered"):  # nobody knows
+            for one in at:
+                rows[name][one] = None
+        if at:
+            usual[at], silent_s[at], silent[at] = self._of_others()
         group, bins = groups.unpacked(rows["delays"], BIN)
         delays = groups.percentiles(group, bins, len(self.ids), _PARTS) / 1000
-        some = {name: rows[name] for name in DEVICES.names if name in rows}
-        values: dict[str, Any] = some | {
+        values: dict[str, Any] = {name: rows[name] for name in DEVICES.names if name in rows}
+        values |= {
             "device": self.names,
             **{name: _floats(delays[:, n]) for n, name in enumerate(_DELAYS)},
-            "usual_s": _floats(self._usual),
-            "silent_s": _floats(self.silent_s),
-            "silent": self.silent,
+            "usual_s": _floats(usual),
+            "silent_s": _floats(silent_s),
+            "silent": silent,
             "status_since": rows["status_at"],
         }
         return _table(values, DEVICES)
+
+    def _of_others(self) -> tuple[Any, Any, Any]:
+        """The usual intervals of devices without numbers, how long they are silent, and whether
+        that is too long."""
+        others = self._others
+        count = len(others["device"])
+        group, bins = groups.unpacked(others["intervals"], BIN)
+        usual, long = (groups.percentiles(group, bins, count, (0.5, 0.95)) / 1e6).T
+        ranked = np.sort(long[~np.isnan(long)])
+        fleet = ranked[(len(ranked) + 1) // 2 - 1] if len(ranked) else np.nan
+        after = arrivals.QUIET * np.where(np.isnan(long), fleet, long)
+        if self._given is not None:
+            after = np.full(count, float(self._given))
+        heard = ints(others["heard"])
+        silent_s = np.where(known(heard), ((self.now or 0) - heard) / 1e6, np.nan)
+        return usual, silent_s, silent_s > after
 
 
 def of_boots(

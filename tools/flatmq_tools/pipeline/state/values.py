@@ -1,0 +1,34 @@
+"""Integers that may be missing, and times of a clock that may be wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from .groups import Bools, Ints
+
+DAY = 86_400_000_000
+"""In microseconds."""
+UNKNOWN = int(np.iinfo(np.int64).min)
+"""None, in an array."""
+
+
+def ints(values: Sequence[Any]) -> Ints:
+    """Return an array of integers of which some may be None."""
+    return np.array([UNKNOWN if value is None else value for value in values], np.int64)
+
+
+def known(values: Ints) -> Bools:
+    """Return which are not None, of an array that `ints` has made."""
+    found: Bools = values != UNKNOWN
+    return found
+
+
+def later(old: int | None, new: int | None) -> int | None:
+    """Return the later of two times; the new one if the old one lies more than a day ahead of
+    it, as it does after a receiver's clock was wrong."""
+    if old is None or new is None:
+        return new if old is None else old
+    return new if old - new > DAY else max(old, new)
