@@ -19,7 +19,7 @@ from pyspark import SparkContext, accumulators
 
 LIMIT = 20.0
 """s from a signal to the end of the process, at most."""
-START = 300.0
+START = 600.0
 """s that Spark and the queries may take to start."""
 DRAIN, FOLLOW, STOP, HEALTH = 4.0, 8.0, 12.0, 15.0
 """s after a signal until which messages are received; what follows from them is made; queries may
