@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flatmq_tools.pipeline.state import arrivals, groups
+from flatmq_tools.pipeline.state import arrivals, groups, tables
 from flatmq_tools.pipeline.state.arrivals import Arrivals, Marked, State
 from flatmq_tools.pipeline.state.known import Known
 from flatmq_tools.pipeline.state.snapshots import Snapshots
@@ -137,6 +137,19 @@ def test_a_batch_of_many_boots_costs_what_is_in_it(state: State) -> None:
     state.store.db.set_trace_callback(statements.append)
     included(state, [Pack("d7", 1, 2, 5000), Pack("d9", 1, 2, 5001)], 1)
     assert len(statements) < 40
+
+
+def test_the_tables_of_open_boots_do_not_look_at_closed_ones(state: State) -> None:
+    included(state, [Pack("a", 1, 1, 1)])
+    statements: list[str] = []
+    with state.store.reading() as db:
+        devices = tables.Devices(db)
+        db.set_trace_callback(statements.append)
+        tables.of_boots(db, devices)
+        db.set_trace_callback(None)
+        plans = [db.execute(f"EXPLAIN QUERY PLAN {one}").fetchall() for one in statements]
+    scans = [row[3] for plan in plans for row in plan if row[3].startswith("SCAN")]
+    assert scans == ["SCAN boots USING INDEX open_boots"] * 2
 
 
 def test_a_file_of_another_version_is_refused_or_made_again(tmp_path: Path) -> None:

@@ -165,12 +165,13 @@ def of_boots(
 ) -> tuple[pa.Table, pa.Table]:
     """Return the tables health and gaps of some boots; without silences that last."""
     names = ", ".join(f"boots.{name}" for name in _BOOT)
+    # The + has SQLite sort the few boots, and not look at all of them in their order.
     rows = db.execute(
         f"SELECT {names}, earlier.highest_at, seen.ranges, seen.delays FROM boots "
         "JOIN seen ON seen.id = boots.id "
         "LEFT JOIN boots AS earlier "
         "ON earlier.device = boots.device AND earlier.boot = boots.before "
-        f"WHERE {where} ORDER BY boots.device, boots.boot",
+        f"WHERE {where} ORDER BY +boots.device, boots.boot",
         values,
     ).fetchall()
     found = columns(rows, (*_BOOT, "before_at", "ranges", "delays"))
@@ -247,7 +248,7 @@ def _silences(
     names = ("device", "boot", "since", "until")
     rows = db.execute(
         f"SELECT {', '.join(f'silences.{name}' for name in names)} FROM boots "
-        "JOIN silences ON silences.device = boots.device AND silences.boot = boots.boot "
+        "CROSS JOIN silences ON silences.device = boots.device AND silences.boot = boots.boot "
         f"WHERE {where}",
         values,
     ).fetchall()
