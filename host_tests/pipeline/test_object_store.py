@@ -23,6 +23,7 @@ from s3 import BUCKET, store
 OUT = f"s3://{BUCKET}/fleet-1"
 JOBS = ("raw", "measurements", "health")
 HALF = 1500  # messages
+_STARTED = "started after"  # what the run says once all queries are at work
 
 
 @pytest.fixture
@@ -36,8 +37,8 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, str]]:
 class _Run:
     """`flatmq pipeline run`, which writes what it says to a file."""
 
-    def __init__(self, folder: Path, there: Broker) -> None:
-        self.said = folder / "said.txt"
+    def __init__(self, folder: Path, there: Broker, name: str) -> None:
+        self.said = folder / f"{name}.txt"
         with self.said.open("ab") as out:
             self.process = subprocess.Popen(
                 [
@@ -54,11 +55,17 @@ class _Run:
             )  # fmt: skip
 
     def until_there_are(self, rows: int, table: str) -> None:
-        def there_are() -> bool:
-            assert self.process.poll() is None, self.said.read_text()
-            return _rows(table) >= rows
+        """Wait for Spark to start, and then as long as more rows come."""
+        until(lambda: self._runs() and _STARTED in self.said.read_text())
+        there = _rows(table)
+        while there < rows:
+            before = there
+            until(lambda before=before: self._runs() and _rows(table) > before)  # type: ignore[misc]
+            there = _rows(table)
 
-        until(there_are)
+    def _runs(self) -> bool:
+        assert self.process.poll() is None, self.said.read_text()
+        return True
 
     def kill(self) -> None:
         family = crash.family(self.process.pid)
@@ -89,14 +96,14 @@ def test_each_message_is_there_once_also_after_a_kill(
     subscribed = tmp_path / "state" / "log" / "subscribed.json"
     sent = [(topic(i).decode(), payload(i)) for i in range(2 * HALF)]
     with broker() as there:
-        run = _Run(tmp_path, there)
+        run = _Run(tmp_path, there, "first")
         try:
             until(lambda: subscribed.exists() or run.process.poll() is not None)
             publish(there, sent[:HALF])
             run.until_there_are(1, "raw")
             run.kill()
             publish(there, sent[HALF:])
-            run = _Run(tmp_path, there)
+            run = _Run(tmp_path, there, "second")
             run.until_there_are(2 * HALF, "measurements")
             run.process.send_signal(signal.SIGTERM)
             assert run.process.wait(120) == 0, run.said.read_text()
