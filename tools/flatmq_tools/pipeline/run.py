@@ -169,7 +169,7 @@ class Run:
         self._waiting: dict[str, float] = {}  # queries that ended on a full disk: the next try,
         self._tried: dict[str, float] = {}  # those of them that were started again, when,
         self._retry = _RETRY  # and s between two tries
-        self._begun = time.monotonic()
+        self._slow: dict[str, float] = {}  # queries whose worker did not start in time, since when
         self._queries = {job: start() for job, start in self._ways.items()}
 
     @property
@@ -305,11 +305,16 @@ class Run:
             self._waiting[job] = time.monotonic() + self._retry
             if self._tried.pop(job, None) is not None:  # there was room, but not enough
                 self._retry = min(2 * self._retry, _RETRY_MOST)
-        elif _SLOW in told and time.monotonic() - self._begun < service.START:
+        elif _SLOW in told and self._slow_for(job) < service.START:
             self.say(f"the query {job} did not start within 10 s, and is started again")
             self._queries[job] = self._ways[job]()
         else:
             raise RunError(f"the query {job} has ended: {told}")
+
+    def _slow_for(self, job: str) -> float:
+        """Return for how many seconds a query has not started; 0 the first time."""
+        now = time.monotonic()
+        return now - self._slow.setdefault(job, now)
 
     def _pause(self, error: BaseException) -> None:
         if not self.paused:
@@ -328,9 +333,9 @@ class Run:
                 self._queries[job] = self._ways[job]()
         elif due:
             self._waiting.update(dict.fromkeys(due, now + self._retry))
-        for job in list(self._tried):
-            if self._works(job):
-                del self._tried[job]
+        for some in (self._tried, self._slow):
+            for job in [job for job in some if self._works(job)]:
+                del some[job]
         idle = not self._waiting and not self._tried
         if self.paused and idle and room.has_room(self._folders()):
             self.paused = ""
