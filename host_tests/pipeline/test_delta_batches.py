@@ -76,6 +76,21 @@ def test_each_row_comes_once(table: str) -> None:
     assert _values(late, start, late.latestOffset(start)) == [1, 3, 4]
 
 
+def test_a_first_batch_that_is_done_again_has_what_it_had(tmp_path: Path) -> None:
+    """Spark asks again where the table begins, and that has grown meanwhile."""
+    table = str(tmp_path / "table")
+    none = _reader(table).latestOffset(_reader(table).initialOffset())
+    _add(table, [1])
+    one = _reader(table).latestOffset(_reader(table).initialOffset())
+    _add(table, [2])
+    _add(table, [3])
+    again = _reader(table)
+    assert _values(again, again.initialOffset(), none) == []
+    assert _values(again, again.initialOffset(), one) == [1]
+    assert _values(again, none, again.latestOffset(none)) == [1, 2, 3]
+    assert _values(again, one, again.latestOffset(one)) == [2, 3]
+
+
 def test_a_batch_is_bounded_also_of_what_was_there_before(tmp_path: Path) -> None:
     from pyspark.sql.streaming.datasource import ReadMaxRows
 

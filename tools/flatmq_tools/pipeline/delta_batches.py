@@ -246,6 +246,12 @@ class Reader(_Table, DataSourceStreamReader):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """The files between these positions, about as many for each processor."""
         at, last = self._known(start), self._known(end)
+        if (at.version, not at.whole, at.file) > (last.version, not last.whole, last.file):
+            # The first batch, done again after a kill: Spark asked again where the table begins,
+            # which has grown since. The batch is everything before its end.
+            at = _Position(last.version - (not last.whole), 0, True)
+            if at.version < 0:
+                return []
         paths: list[str] = []
         while at != last:
             there = self._files(at)
