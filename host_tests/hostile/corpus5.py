@@ -203,6 +203,18 @@ CRAFTED: tuple[tuple[str, tuple[int, int, int], list[tuple]], ...] = (
         ],
     ),
     (
+        "a request does not wait for PINGRESP behind what is set aside",
+        (RX_130, 0, 0),
+        [
+            _publish(1),
+            (cases.NEXT, AGAIN),
+            _publish(1),
+            _accepted((Id.MAXIMUM_QOS, 0), present=1),
+            (cases.SUBSCRIBE, 1),
+            (cases.SYNC, 0),
+        ],
+    ),
+    (
         "properties that are the same with another topic name",
         (RX_130, 0, 0),
         [

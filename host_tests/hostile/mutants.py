@@ -78,7 +78,7 @@ MUTANTS = {
         "resend", "            self._single = True\n", ""
     ),
     "no PINGRESP is waited for": Mutant(
-        "resend", "            if s.asked:\n                return 0\n", ""
+        "resend", "return not s.asked", "return True"
     ),
     "DUP goes to a broker that has forgotten": Mutant(
         "resend", "if self.sent >= 0 and s.same else", "if self.sent >= 0 else"
