@@ -22,7 +22,7 @@ from .measurements import packs as parsed
 
 FAR = 1000
 """Boots that are further apart were not counted up from one to the other: new flash."""
-MOST = 1 << 40
+MOST = 1 << 42
 """More numbers than that are not counted as lost in a boot, so that a sum can hold any boots."""
 QUIET = 3
 """A board is silent after so many times its usual interval."""
