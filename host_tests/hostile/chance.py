@@ -32,7 +32,7 @@ from flatmq_tools import bytecode, interpreter, results
 
 HERE = Path(__file__).parent
 HEAP = "2m"  # of MicroPython; the harness takes most of it
-# Of a case, at the most: in a long one the two ordinary sessions weigh less.
+# In a case, at most: in a long one the two ordinary sessions weigh less.
 SEGMENTS, SEGMENTS_5 = 12, 24
 BATCH = 200  # cases that MicroPython is given at a time
 EVERY = 0.5  # s between two reports of a process
@@ -83,7 +83,7 @@ WIDE = "[progress.description]{task.description}"
 
 
 class Finding(Exception):
-    """A case that went wrong, told for people."""
+    """A case that went wrong, as a text for people."""
 
 
 def made(seed: int, version: int = 4, segments: int = 0) -> Iterator[grammar.Case]:
@@ -126,7 +126,7 @@ def work(
     found goes to `reports`."""
     counts: Counts = Counter()
     left = packets
-    told = time.monotonic()
+    reported = time.monotonic()
     for case in made(seed, version):
         try:
             counts += judge(case, link)
@@ -134,12 +134,12 @@ def work(
             reports.put(str(e))
             return
         now = time.monotonic()
-        if left - counts["changed"] <= 0 or now - told > EVERY or now > until:
+        if left - counts["changed"] <= 0 or now - reported > EVERY or now > until:
             left -= counts["changed"]
             is_done = left <= 0 or now > until
             reports.put((counts, is_done))
             counts = Counter()
-            told = now
+            reported = now
             if is_done:
                 return
 

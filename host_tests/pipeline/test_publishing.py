@@ -311,13 +311,13 @@ def test_columns_and_options_that_the_sink_does_not_have_are_named(
         rows = spark.sql(f"SELECT {columns}")
         rows.write.format("mqtt").mode(mode).options(**options).save("tcp://127.0.0.1:1")
 
-    for columns, told in (
+    for columns, text in (
         ("'t' AS topic, 'x' AS payload, 'd' AS device", "column device: the sink has topic, pay"),
         ("'t' AS topic, 1 AS payload", "column payload: string or binary, not int"),
         ("'t' AS topic", "column payload is missing"),
         ("'x' AS payload", "column topic is missing, and so is the option topic"),
     ):
-        with pytest.raises(Exception, match=told):
+        with pytest.raises(Exception, match=text):
             save(columns)
     good = "'t' AS topic, 'x' AS payload"
     with pytest.raises(Exception, match=r"(?i)localStore: no such option; did you mean localSt"):

@@ -1,4 +1,4 @@
-"""How does a query follow a Delta table, wherever that is?
+"""Follow a Delta table with a streaming query, in a folder or at a URL.
 
 By the versions of its log: a trigger looks for the next version alone, however many there are.
 Files are read with `deltalake`, so Spark needs no jars for an object store.

@@ -16,6 +16,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
+from .durable import path as sync_folder
 from .log_rows import SCHEMA, read
 from .segments import HEADER, SUFFIX, LogError, Record, Segment, bounds, end_of, header, segments
 
@@ -238,12 +239,3 @@ class Writer:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def sync_folder(folder: Path) -> None:
-    """Have the names in a folder outlive a power cut."""
-    file = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(file)
-    finally:
-        os.close(file)

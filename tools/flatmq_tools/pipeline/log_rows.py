@@ -110,7 +110,7 @@ class _Columns:
         self.bytes += len(body)
 
     def batch(self) -> pa.RecordBatch:
-        """What was gathered; and begins anew."""
+        """Return what was gathered, and begin again."""
         n = len(self)
         firsts = pa.Array.from_buffers(pa.uint8(), n, [None, pa.py_buffer(bytes(self._firsts))])
         columns = [
