@@ -108,6 +108,18 @@ def test_what_is_not_counted_does_not_wait(broker: Broker5) -> None:
     assert _payloads(broker) == [b"0", b"not counted", b"later", b"1", b"2"]
 
 
+def test_what_is_not_counted_leaves_in_the_poll_that_sees_it(clock: Clock) -> None:
+    bench = Bench5(clock, clean_session=False)
+    for i in range(4):
+        bench.client.publish(b"t", b"%d" % i, 1)
+    bench.accepted((Id.RECEIVE_MAXIMUM, 3))
+    bench.drain()
+    assert bench.names() == ["PUBLISH"] * 3
+    bench.client.publish(b"t", b"not counted")
+    bench.client.poll()
+    assert [packet.payload for packet in bench.packets()] == [b"not counted"]
+
+
 def test_pubrel_does_not_wait(clock: Clock) -> None:
     bench = Bench5(clock, clean_session=False).accepted((Id.RECEIVE_MAXIMUM, 3))
     pids = [bench.client.publish(b"t", b"%d" % i, 2) for i in range(3)]

@@ -111,7 +111,7 @@ def writing(
                     at = packet = s.at
                     whole = -1
                     continue
-                if not s.past or (s.answers and not s.held):
+                if not s.past or s.urgent or (s.answers and not s.held):
                     continue
             elif s.at != s.end:
                 at = packet = s.at
