@@ -106,6 +106,12 @@ class Request5(oracle.Request):
         """It has an identifier if the broker supports that."""
         self.head = _head(self.identifier if supported else 0)
 
+    def size(self) -> int:
+        """The size of the packet, in bytes."""
+        options = self.number is not None
+        body = 2 + len(self.head) + sum(2 + len(f) + options for f in self.filters)
+        return len(strict.encoded(0x82, bytes(body)))
+
     def is_body(self, body: bytes) -> bool:
         return body.startswith(self.head) and super().is_body(body[len(self.head) :])
 
@@ -381,6 +387,12 @@ class Oracle5(oracle.Oracle):
         for m in self.out:
             if not m.done and m.wait != PUBCOMP and self.limits.forbids(m):
                 self.refuse(m, 0)
+        for r in [each for each in self.requests if 0 < self.limits.size < each.size()]:
+            self.requests.remove(r)
+            if r in self.subscriptions:
+                self.subscriptions.remove(r)
+            self.drops += [(0, f) for f in r.filters]
+            self.dropped -= len(r.filters) - 1  # counted as one
         left = sum(not m.done and m.qos > 0 for m in self.out)
         self.passing = left > self.quota()
         if self.single and (self.passing or self.drops):

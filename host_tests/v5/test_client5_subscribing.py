@@ -241,3 +241,23 @@ def test_a_request_from_before_that_is_larger_than_the_broker_takes(broker: Brok
     again(broker, client)
     arrived(broker, client)
     assert list(broker.subscriptions(b"c")) == [b"t"]
+
+
+def test_a_granted_subscription_that_has_become_too_large_is_given_up_with_the_session(
+    broker: Broker5,
+) -> None:
+    reports = Reports()
+    client = online(broker, clean_session=False, on_dropped=reports)
+    large = client.subscribe([b"a/topic/filter", b"another/topic/filter"], print)
+    small = client.subscribe(b"t", print)
+    assert _granted(client, large, small) == [b"\0\0", b"\0"]
+    broker.announces = properties([(Id.MAXIMUM_PACKET_SIZE, 30)])
+    again(broker, client)  # the broker has the session: nothing has to be sent
+    arrived(broker, client)
+    assert (large.granted, reports.topics) == (b"\0\0", [])
+    broker.forget(b"c")
+    again(broker, client)
+    arrived(broker, client)
+    assert list(broker.subscriptions(b"c")) == [b"t"]
+    assert large.granted == b"\x95\x95"
+    assert reports.topics == [b"a/topic/filter", b"another/topic/filter"]

@@ -244,7 +244,7 @@ class Connection5(Connection):
                 from .v5_setup import forget
                 from .v5_subscribing import refuse
 
-                refuse(router, most)
+                refuse(router, most, flags)
                 forget()
         return self.greeted(flags, 0)
 

@@ -91,13 +91,15 @@ def allow(c: "Client5", new: "Subscription") -> None:
         raise ValueError(f"packet must be at most {most} bytes for this broker, not {n}")
 
 
-def refuse(router: "Any", most: int) -> None:
-    """CONNACK says that packets may have at most that many bytes: give up larger requests."""
+def refuse(router: "Any", most: int, same: int) -> None:
+    """CONNACK says that packets may have at most `most` bytes: give up the larger ones of the
+    requests that are about to go. Unless it is the `same` session, these are all
+    subscriptions."""
     from .requests import packet
 
     c = router.client
-    for r in router.requests + router.subscriptions:
-        if len(packet(r)) > most and not r.granted:
+    for r in (router.requests if same else router.subscriptions)[:]:
+        if len(packet(r)) > most:
             if r.id:
                 c.ids.remove(r.id)
                 r.id = 0
