@@ -252,6 +252,14 @@ def test_auth_that_breaks_a_rule(packet: bytes, clock: Clock) -> None:
     assert (code, error.kind) == (0x82, "protocol")
 
 
+def test_a_connack_without_the_method_changes_nothing(clock: Clock) -> None:
+    bench = _asked(clock)
+    bench.feed(build5.connack(0, 0, properties([(Id.MAXIMUM_QOS, 0), (Id.RETAIN_AVAILABLE, 0)])))
+    assert bench.farewell()[0] == 0x82
+    assert (bench.client.server.retain, bench.client.server.max_qos) == (1, 2)
+    assert bench.client.publish(b"t", b"", 2, True)
+
+
 def test_auth_that_was_not_asked_for(clock: Clock) -> None:
     bench = Bench5(clock)
     bench.greet()

@@ -206,8 +206,8 @@ class Connection5(Connection):
             return "flags"
         if flags and (code or c.options["clean_session"]):
             return "session present"
-        c.server.read(self.said)
         if code:
+            c.server.read(self.said)
             self._refused(code, end - at == 2)
             return None
         if c.options["auth"]:
@@ -216,6 +216,7 @@ class Connection5(Connection):
             what = answer(self, 0, self.said)
             if what or not self.stream:
                 return what
+        c.server.read(self.said)
         self._unanswered = 0
         c.options["falls_back"] = False
         if c.server.client_id is not None and not c.options["client_id"]:
