@@ -134,14 +134,14 @@ bench-board: $(VENV)/test.stamp
 	@PYTHONPATH=host_tests $(BIN)/python -m hil.bench --results $(or $(RESULTS),docs/results.md)
 
 release: $(VENV)/image.stamp
-	@$(BIN)/python -m flatmq_tools.packages --release build/release
+	@$(BIN)/python -m flatmq_rigs.packages --release build/release
 
 lint: $(VENV)/test.stamp $(VENV)/stubs.stamp
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
-	@$(BIN)/python -m flatmq_tools.private_access lib tools boards
-	@$(BIN)/python -m flatmq_tools.type_check $(VENV)/stubs
+	@$(BIN)/python -m flatmq_rigs.private_access lib tools boards
+	@$(BIN)/python -m flatmq_rigs.type_check $(VENV)/stubs
 
 # Without node or a network there are no figures of 32 bits, and the table says so.
 size: $(VENV)/bench.stamp

@@ -9,14 +9,15 @@ from pathlib import Path
 import pytest
 
 from conftest import ROOT
-from flatmq_tools import bench, broker
-from flatmq_tools.bench import certificate
-from flatmq_tools.bench.clients import CLIENTS, CPYTHON, LINKS, MICROPYTHON, Client
-from flatmq_tools.bench.figures import AT_5, BESIDE, CPU, LINKED, OPERATIONS, RATE, Job, Results
-from flatmq_tools.bench.report import Report
-from flatmq_tools.bench.runner import Runner
-from flatmq_tools.bench.source import Source
-from flatmq_tools.bench.targets import FLATMQ, FLATMQ_LINKED, TARGETS
+from flatmq_rigs import bench
+from flatmq_rigs.bench import certificate
+from flatmq_rigs.bench.clients import CLIENTS, CPYTHON, LINKS, MICROPYTHON, Client
+from flatmq_rigs.bench.figures import AT_5, BESIDE, CPU, LINKED, OPERATIONS, RATE, Job, Results
+from flatmq_rigs.bench.report import Report
+from flatmq_rigs.bench.runner import Runner
+from flatmq_rigs.bench.source import Source
+from flatmq_rigs.bench.targets import FLATMQ, FLATMQ_LINKED, TARGETS
+from flatmq_tools import broker
 
 LINKED_CLIENTS = [client for client in CLIENTS if client.link]
 MILLISECONDS = 1  # of CPU: the figures do not matter here

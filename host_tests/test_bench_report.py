@@ -2,11 +2,11 @@
 
 import pytest
 
-from flatmq_tools.bench.clients import CLIENTS, MICROPYTHON
-from flatmq_tools.bench.figures import Results
-from flatmq_tools.bench.peers import index_options
-from flatmq_tools.bench.report import Report
-from flatmq_tools.bench.targets import FLATMQ, TARGETS
+from flatmq_rigs.bench.clients import CLIENTS, MICROPYTHON
+from flatmq_rigs.bench.figures import Results
+from flatmq_rigs.bench.peers import index_options
+from flatmq_rigs.bench.report import Report
+from flatmq_rigs.bench.targets import FLATMQ, TARGETS
 
 
 def test_ratio_is_the_median_of_the_ratios_within_a_round():

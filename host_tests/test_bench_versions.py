@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from flatmq_tools import webassembly
-from flatmq_tools.bench import versions
-from flatmq_tools.bench.versions import EXTRAS, LIMIT, NEW, OLD, OPERATIONS, Versions
-from flatmq_tools.bench.work import BITS
+from flatmq_rigs import webassembly
+from flatmq_rigs.bench import versions
+from flatmq_rigs.bench.versions import EXTRAS, LIMIT, NEW, OLD, OPERATIONS, Versions
+from flatmq_rigs.bench.work import BITS
 
 
 def test_every_operation_at_both_versions() -> None:

@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 from conftest import ROOT
-from flatmq_tools import interpreter, webassembly
-from flatmq_tools.bench import work
-from flatmq_tools.bench.figures import Results
-from flatmq_tools.bench.targets import TARGETS
-from flatmq_tools.bench.work import BITS, FLATMQ, FLOOR, MIXES, OPERATIONS, UMQTT, Work
+from flatmq_rigs import webassembly
+from flatmq_rigs.bench import work
+from flatmq_rigs.bench.figures import Results
+from flatmq_rigs.bench.targets import TARGETS
+from flatmq_rigs.bench.work import BITS, FLATMQ, FLOOR, MIXES, OPERATIONS, UMQTT, Work
+from flatmq_tools import interpreter
 
 ALL = (*OPERATIONS, *MIXES)
 

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from flatmq_rigs.links import Listening
 from flatmq_tools import broker
 from flatmq_tools.broker import LOOPBACK, BrokerError, free_port
-from flatmq_tools.links import Listening
 
 
 @pytest.fixture

@@ -23,11 +23,12 @@ from mpremote import mip
 
 import flatmq
 from conftest import LIB, ROOT, interpreter_command
-from flatmq_tools import bytecode, interpreter, packages
+from flatmq_rigs import packages
+from flatmq_tools import bytecode, interpreter
 
 MODULES = {path.stem for path in bytecode.SOURCES.glob("*.py")} - set(bytecode.DESK_ONLY)
 ANSWER = 60.0  # seconds that an installation may take
-AGAIN = "python -m flatmq_tools.packages writes them"
+AGAIN = "python -m flatmq_rigs.packages writes them"
 
 
 def _listed(part: str) -> dict[str, str]:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from conftest import ROOT
-from flatmq_tools import private_access
+from flatmq_rigs import private_access
 
 OWNER = """
 _LIMIT = 4
@@ -195,7 +195,7 @@ def test_many_owners_are_counted(folder: Path) -> None:
 
 @pytest.mark.parametrize(("name", "status"), [("package", 0), ("nowhere", 2)])
 def test_the_status_is_that_of_a_lint(name: str, status: int, folder: Path) -> None:
-    command = [sys.executable, "-m", "flatmq_tools.private_access", str(folder.parent / name)]
+    command = [sys.executable, "-m", "flatmq_rigs.private_access", str(folder.parent / name)]
     done = subprocess.run(command, cwd=ROOT / "tools", capture_output=True, text=True, check=False)
     assert done.returncode == status, done.stdout + done.stderr
     (folder / "user.py").write_text("from .owner import _LIMIT\n")

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from flatmq_rigs.proxy import DOWN, UP, Direction, Fault, Proxy, Rules, Way
 from flatmq_tools.broker import free_port
-from flatmq_tools.proxy import DOWN, UP, Direction, Fault, Proxy, Rules, Way
 
 HOST = "127.0.0.1"
 PATIENCE = 20  # seconds until what must come is given up

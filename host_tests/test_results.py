@@ -2,7 +2,7 @@
 
 import pytest
 
-from flatmq_tools.results import insert, markers, number, write
+from flatmq_rigs.results import insert, markers, number, write
 
 BEGIN, END = markers("bench")
 

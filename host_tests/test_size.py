@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from flatmq_tools import bytecode, cli, packages, size, webassembly
-from flatmq_tools.size import modules, steps
-from flatmq_tools.size.scales import InPlace, Narrow, Wide
+from flatmq_rigs import packages, size, webassembly
+from flatmq_rigs.size import modules, steps
+from flatmq_rigs.size.scales import InPlace, Narrow, Wide
+from flatmq_tools import bytecode, cli
 
 
 @pytest.fixture(scope="module")

@@ -15,14 +15,15 @@ from click.testing import CliRunner
 
 from conftest import ROOT
 from flatmq import Client
-from flatmq_tools import broker, interpreter, soak
+from flatmq_rigs import soak
+from flatmq_rigs.proxy import Proxy
+from flatmq_rigs.soak import faults, plan
+from flatmq_rigs.soak.books import Arrivals, Books
+from flatmq_rigs.soak.faults import Faults
+from flatmq_rigs.soak.republished import Log, Republished
+from flatmq_rigs.soak.verdict import Verdict
+from flatmq_tools import broker, interpreter
 from flatmq_tools.cli import main as cli
-from flatmq_tools.proxy import Proxy
-from flatmq_tools.soak import faults, plan
-from flatmq_tools.soak.books import Arrivals, Books
-from flatmq_tools.soak.faults import Faults
-from flatmq_tools.soak.republished import Log, Republished
-from flatmq_tools.soak.verdict import Verdict
 
 SEED = 11
 

@@ -12,8 +12,8 @@ import pytest
 
 import on_device
 from conftest import SharedBrokers, interpreter_command, library
+from flatmq_rigs.proxy import Proxy
 from flatmq_tools import interpreter
-from flatmq_tools.proxy import Proxy
 from scenario_child import converse
 
 HERE = Path(__file__).parent

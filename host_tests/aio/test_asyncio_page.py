@@ -10,7 +10,7 @@ import pytest
 from aio_stage import Peer, running
 
 from conftest import ROOT, SharedBrokers
-from flatmq_tools.proxy import Proxy
+from flatmq_rigs.proxy import Proxy
 
 PAGE = (ROOT / "docs" / "asyncio.md").read_text()
 (EXAMPLE,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)

@@ -23,8 +23,8 @@ import pytest
 from aio_stage import HEAP, Peer, running
 
 from conftest import ROOT, interpreter_command
+from flatmq_rigs.proxy import Proxy
 from flatmq_tools import broker, bytecode, interpreter
-from flatmq_tools.proxy import Proxy
 
 PROGRAMS = Path(__file__).parent / "programs"
 BOARD = PROGRAMS / "board"  # what a board has and the desk lacks: a radio

@@ -14,7 +14,8 @@ from urllib.parse import parse_qs, quote
 import pytest
 
 from conftest import interpreter_command, library
-from flatmq_tools import interpreter, webassembly
+from flatmq_rigs import webassembly
+from flatmq_tools import interpreter
 
 NARROW = "micropython, 32 bits"  # as a board, where a time is more than a small int
 PYTHONS = ("cpython", "micropython", NARROW)

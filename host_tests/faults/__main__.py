@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from flatmq_tools import results
+from flatmq_rigs import results
 
 from .bench import Bench, Row, cases
 from .catalogue import LARGER, MORE_5, OVER, SMALL

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from flatmq_rigs.links import Listening
 from flatmq_tools import bytecode, interpreter
-from flatmq_tools.links import Listening
 from scenario_child import ScenarioError, converse
 
 from .catalogue import LINKS, OVER, SCENARIOS, Scenario, heap, version

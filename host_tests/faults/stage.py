@@ -17,9 +17,9 @@ from typing import cast
 import paho.mqtt.client as paho
 
 from broker5 import Broker5, properties
+from flatmq_rigs.links import Listening
+from flatmq_rigs.proxy import Direction, Fault, Proxy, Rules, Way
 from flatmq_tools.broker import LOOPBACK, Broker
-from flatmq_tools.links import Listening
-from flatmq_tools.proxy import Direction, Fault, Proxy, Rules, Way
 from properties5 import Id
 from strict5 import Packet
 

@@ -9,7 +9,7 @@ import pytest
 
 from faults import bench as fault_bench
 from faults.bench import Bench, cases
-from flatmq_tools.links import Listening
+from flatmq_rigs.links import Listening
 
 
 class _Ended(Listening):

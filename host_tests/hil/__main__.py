@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
 from rich.table import Table
 
-from flatmq_tools import results
+from flatmq_rigs import results
 from flatmq_tools.address import AddressError, address
 from flatmq_tools.remote import RemoteError
 

@@ -17,9 +17,10 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
 from rich.table import Table
 
-from flatmq_tools import bytecode, results
-from flatmq_tools.bench.clients import CLIENTS
-from flatmq_tools.bench.peers import PeerError, fetch
+from flatmq_rigs import results
+from flatmq_rigs.bench.clients import CLIENTS
+from flatmq_rigs.bench.peers import PeerError, fetch
+from flatmq_tools import bytecode
 from flatmq_tools.remote import RemoteError
 
 from .__main__ import UsageError, where

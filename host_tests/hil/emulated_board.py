@@ -21,8 +21,8 @@ import tty
 from collections.abc import Callable
 from pathlib import Path
 
+from flatmq_rigs.proxy import Proxy
 from flatmq_tools import interpreter
-from flatmq_tools.proxy import Proxy
 
 HERE = Path(__file__).parent / "emulated"
 BLOCKS = 96  # of 4,096 bytes, of flash

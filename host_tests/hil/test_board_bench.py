@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from conftest import ROOT
+from flatmq_rigs.bench.peers import PeerError
+from flatmq_rigs.proxy import Proxy
 from flatmq_tools import broker
-from flatmq_tools.bench.peers import PeerError
-from flatmq_tools.proxy import Proxy
 from flatmq_tools.remote import Remote
 from hil import bench
 from hil.emulated_board import EmulatedBoard

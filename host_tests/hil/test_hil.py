@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from flatmq_rigs.proxy import Proxy
 from flatmq_tools import broker, bytecode, remote
-from flatmq_tools.proxy import Proxy
 from flatmq_tools.remote import Remote, RemoteError
 from hil import suite
 from hil.__main__ import NOT_RUN, UsageError, main, where

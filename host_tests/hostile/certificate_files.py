@@ -9,7 +9,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from flatmq_tools import loopback_certificate
+from flatmq_rigs import loopback_certificate
 
 
 @functools.cache

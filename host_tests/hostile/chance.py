@@ -28,7 +28,8 @@ import certificate_files
 import grammar
 import replay
 import search
-from flatmq_tools import bytecode, interpreter, results
+from flatmq_rigs import results
+from flatmq_tools import bytecode, interpreter
 
 HERE = Path(__file__).parent
 HEAP = "2m"  # of MicroPython; the harness takes most of it

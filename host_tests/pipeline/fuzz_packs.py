@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 import cbor2
 import pyarrow as pa
 
-from flatmq_tools import results
+from flatmq_rigs import results
 from flatmq_tools.pipeline.jobs import measurements
 from flatmq_tools.pipeline.jobs.columns import MESSAGE
 

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import write_deltalake
 
-from flatmq_tools.pipeline import crash
+from flatmq_rigs.pipeline import crash
 from mqtt import until
 
 if TYPE_CHECKING:

@@ -14,9 +14,10 @@ import pytest
 from click.testing import CliRunner
 from deltalake import DeltaTable
 
+from flatmq_rigs.pipeline import crash
+from flatmq_rigs.pipeline.bench.messages import payload, topic
 from flatmq_tools.broker import Broker
-from flatmq_tools.pipeline import cli, crash
-from flatmq_tools.pipeline.bench.messages import payload, topic
+from flatmq_tools.pipeline import cli
 from mqtt import broker, publish, until
 from s3 import BUCKET, store
 

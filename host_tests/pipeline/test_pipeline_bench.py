@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from flatmq_rigs.pipeline.bench import chains, command, receivers
+from flatmq_rigs.pipeline.bench.figures import BenchError, Chain, Figure
 from flatmq_tools.pipeline import cli
-from flatmq_tools.pipeline.bench import chains, command, receivers
-from flatmq_tools.pipeline.bench.figures import BenchError, Chain, Figure
 
 COUNT = 2000
 

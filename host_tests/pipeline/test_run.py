@@ -19,8 +19,8 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
 
+from flatmq_rigs.pipeline import crash
 from flatmq_tools.broker import Broker
-from flatmq_tools.pipeline import crash
 from mqtt import PATIENCE, broker, publish, until
 
 if TYPE_CHECKING:
@@ -190,7 +190,7 @@ def test_a_source_that_starts_too_slowly_is_started_again(
 
 
 def test_landed_files_go_when_they_are_in_raw(spark: SparkSession, tmp_path: Path) -> None:
-    from flatmq_tools.pipeline.bench.messages import fill
+    from flatmq_rigs.pipeline.bench.messages import fill
     from flatmq_tools.pipeline.landing import Landing
     from flatmq_tools.pipeline.log import Writer
     from flatmq_tools.pipeline.run import Plan, Run
@@ -225,8 +225,8 @@ def test_a_batch_is_bounded(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What has come while Spark was away does not come in one."""
+    from flatmq_rigs.pipeline.bench.messages import fill
     from flatmq_tools.pipeline import run
-    from flatmq_tools.pipeline.bench.messages import fill
     from flatmq_tools.pipeline.landing import Landing
     from flatmq_tools.pipeline.log import Writer
 
@@ -250,7 +250,7 @@ def test_a_batch_is_bounded(
 def test_an_ingest_that_was_half_an_hour_behind_loses_nothing(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    from flatmq_tools.pipeline.bench.messages import stream
+    from flatmq_rigs.pipeline.bench.messages import stream
     from flatmq_tools.pipeline.landing import Landing
     from flatmq_tools.pipeline.log import Writer
     from flatmq_tools.pipeline.run import Plan, Run
@@ -297,7 +297,7 @@ def test_only_landed_files_can_be_removed(tmp_path: Path) -> None:
 def test_a_signal_ends_it_in_good_order_and_a_second_one_at_once(
     signals: list[signal.Signals], status: int, said: str, tmp_path: Path
 ) -> None:
-    from flatmq_tools.pipeline.bench.messages import fill
+    from flatmq_rigs.pipeline.bench.messages import fill
     from flatmq_tools.pipeline.landing import Landing
     from flatmq_tools.pipeline.log import Writer
 

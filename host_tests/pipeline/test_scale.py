@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from flatmq_tools.pipeline import scale
+from flatmq_rigs.pipeline import scale
 
 SIZES = scale.Sizes(messages=1000, landed=30, raw=40, measurements=20, state=400)
 COSTS = scale.Costs(

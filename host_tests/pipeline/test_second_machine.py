@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pyarrow.dataset as ds
 
-from flatmq_tools.pipeline.bench.messages import fill
+from flatmq_rigs.pipeline.bench.messages import fill
 from flatmq_tools.pipeline.landing import Landing
 from flatmq_tools.pipeline.log import Writer
 from standalone import cluster, unshared

@@ -19,8 +19,9 @@ import pyarrow.dataset as ds
 import pytest
 
 from flatmq import Client
+from flatmq_rigs.pipeline import crash
 from flatmq_tools.broker import Broker
-from flatmq_tools.pipeline import crash, log
+from flatmq_tools.pipeline import log
 from mqtt import PATIENCE, broker, publish
 
 START = 600.0  # s, as `run` says

@@ -20,9 +20,9 @@ import pytest
 from pyspark.errors import AnalysisException
 
 from flatmq.properties import Properties
+from flatmq_rigs.pipeline.bench.messages import fill
 from flatmq_tools.broker import Broker, free_port
 from flatmq_tools.pipeline import log
-from flatmq_tools.pipeline.bench.messages import fill
 from flatmq_tools.pipeline.jobs import columns
 from mqtt import PATIENCE, broker, certificate, publish, until
 

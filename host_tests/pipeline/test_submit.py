@@ -13,8 +13,8 @@ import pyarrow.dataset as ds
 import pyspark
 
 import flatmq_tools
+from flatmq_rigs.pipeline.bench.messages import fill
 from flatmq_tools.pipeline import java
-from flatmq_tools.pipeline.bench.messages import fill
 from flatmq_tools.pipeline.landing import Landing
 from flatmq_tools.pipeline.log import Writer
 

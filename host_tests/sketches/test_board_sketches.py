@@ -15,7 +15,7 @@ import pytest
 from board_bench import ANSWER, BOARDS, HEAP, HERE, Board, Watcher, library, resolved, switched_on
 
 from conftest import BROKERS, SharedBrokers
-from flatmq_tools.proxy import Direction, Fault, Proxy, Rules, Way
+from flatmq_rigs.proxy import Direction, Fault, Proxy, Rules, Way
 
 PICOS = ["pico", "pico_2", "pico_2_w", "pico_w"]
 ESP32S = ["esp32", "esp32_c3", "esp32_s3"]

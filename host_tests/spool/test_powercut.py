@@ -2,7 +2,7 @@
 
 import pytest
 
-from flatmq_tools import powercut
+from flatmq_rigs import powercut
 
 
 @pytest.mark.parametrize(("full", "head", "durable", "version"), powercut.WAYS)

@@ -26,8 +26,9 @@ if __name__ == "__main__":
 from secure_broker import HEAP, PYTHONS, SecureBroker
 
 from conftest import interpreter_command, library
-from flatmq_tools import interpreter, results
-from flatmq_tools.proxy import DOWN, UP, Direction, Proxy, Rules, Way
+from flatmq_rigs import results
+from flatmq_rigs.proxy import DOWN, UP, Direction, Proxy, Rules, Way
+from flatmq_tools import interpreter
 from scenario_child import ScenarioError, converse
 
 HERE = Path(__file__).parent

@@ -15,7 +15,7 @@ if __name__ == "__main__":
 
 from secure_broker import PYTHONS, SecureBroker
 
-from flatmq_tools import results
+from flatmq_rigs import results
 
 
 class Failure(NamedTuple):

@@ -10,7 +10,7 @@ import pytest
 from broken_streams import WAYS, Spoiler
 from secure_broker import PYTHONS, SecureBroker
 
-from flatmq_tools.proxy import UP
+from flatmq_rigs.proxy import UP
 
 STREAMS = 48
 SEED = 5

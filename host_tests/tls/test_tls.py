@@ -16,8 +16,8 @@ import on_device
 from conftest import interpreter_command
 from flatmq import Client, stream_tls_errors
 from flatmq.stream_tls import TLS
+from flatmq_rigs.proxy import Proxy, Rules, Way
 from flatmq_tools import interpreter
-from flatmq_tools.proxy import Proxy, Rules, Way
 
 HERE = Path(__file__).parent
 HANDSHAKE = 1500  # bytes of either side, or more

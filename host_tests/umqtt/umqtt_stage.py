@@ -29,9 +29,9 @@ from paho.mqtt import client as paho
 import peer
 from certs.issued import Issued
 from conftest import LIB, ROOT, interpreter_command
+from flatmq_rigs.bench import peers
+from flatmq_rigs.proxy import Proxy
 from flatmq_tools import broker, bytecode, interpreter
-from flatmq_tools.bench import peers
-from flatmq_tools.proxy import Proxy
 from scenario_child import converse
 
 PROGRAMS = Path(__file__).parent / "programs"

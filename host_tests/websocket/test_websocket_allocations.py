@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 import on_device
+from flatmq_rigs.links import Listening
 from flatmq_tools.broker import Broker
-from flatmq_tools.links import Listening
 
 
 @pytest.fixture(scope="module")

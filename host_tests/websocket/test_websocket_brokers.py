@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from over_websocket import PYTHONS, run
 
-from flatmq_tools.links import Listening
-from flatmq_tools.proxy import Proxy, Rules, Way
+from flatmq_rigs.links import Listening
+from flatmq_rigs.proxy import Proxy, Rules, Way
 
 SCENARIOS = [
     "publish_subscribe.each_qos_to_each",

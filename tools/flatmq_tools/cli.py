@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import click
 
 import flatmq
+from flatmq_rigs.links import LINKS
 
 from . import common_options
 from .ending import end
-from .links import LINKS
 from .pipeline.cli import pipeline
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def demo(readings: int) -> None:
 @common_options.RESULTS
 def bench(rounds: int, only: tuple[str, ...], quick: bool, strict: bool, results: Path) -> None:
     """Measure flatmq beside other clients, in one run on this machine."""
-    from . import bench as command
+    from flatmq_rigs import bench as command
 
     end(
         lambda: command.main(
@@ -117,9 +117,10 @@ def soak(
     A mosquitto is started on loopback. BROKER=host:port names a broker that runs already; the link
     is tcp then.
     """
-    from . import soak as command
+    from flatmq_rigs import soak as command
+    from flatmq_rigs.links import LinkError
+
     from .bytecode import CompileError
-    from .links import LinkError
 
     end(
         lambda: command.main(
@@ -154,7 +155,7 @@ def soak(
 )
 def powercut(results: Path, every: int, mqtt: str | None) -> None:
     """Cut the power of a spool at every write to its flash, and measure the wear."""
-    from . import powercut as command
+    from flatmq_rigs import powercut as command
 
     version = {"3.1.1": 4, "5": 5}.get(mqtt or "")
     end(lambda: command.main(results, every, version), command.PowerCutError)
@@ -316,7 +317,8 @@ def tls(broker: str, ca: Path | None, save: Path | None) -> None:
 @common_options.results("A document for the table.")
 def size(results: Path | None) -> None:
     """Show the flash and memory that each module of the client takes, and each step."""
-    from . import size as command
+    from flatmq_rigs import size as command
+
     from .bytecode import CompileError
 
     end(lambda: command.main(results), CompileError, command.SizeError)

@@ -425,7 +425,8 @@ def crash(
     messages: int, kills: int, parts: tuple[str, ...], seed: int | None, results: Path | None
 ) -> None:
     """Kill parts of the pipeline at work, and count what is missing or twice in the tables."""
-    from . import crash as command
+    from flatmq_rigs.pipeline import crash as command
+
     from .java import JavaError
 
     end(
@@ -492,9 +493,10 @@ def bench(
     """Measure the pipeline and its parts: ours, with paho-mqtt, and what none could beat."""
     if importlib.util.find_spec("paho") is None:
         raise click.ClickException("the measurements need: pip install 'flatmq[pipeline,bench]'")
+    from flatmq_rigs.pipeline.bench import command
+    from flatmq_rigs.pipeline.bench.figures import BenchError
+
     from ..broker import BrokerError
-    from .bench import command
-    from .bench.figures import BenchError
     from .java import JavaError
 
     unknown = set(only) - set(command.PARTS)
@@ -566,7 +568,8 @@ def demo(
 )
 def scale(tables: Path, document: Path | None) -> None:
     """Measure, and calculate what fleets of other sizes need. TABLES are those of a demo."""
+    from flatmq_rigs.pipeline import scale as command
+
     from ..fleet import ERRORS
-    from . import scale as command
 
     end(lambda: command.main(tables, document), command.ScaleError, *ERRORS)

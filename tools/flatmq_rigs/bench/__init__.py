@@ -1,0 +1,323 @@
+"""`flatmq bench`: flatmq, the other clients and the floor, side by side on this machine."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence, Set
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.markdown import Markdown
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from flatmq_rigs.bench import certificate as certificates
+from flatmq_rigs.bench import figures, versions
+from flatmq_rigs.bench import work as alone
+from flatmq_rigs.bench.certificate import CHAIN, KEY
+from flatmq_rigs.bench.clients import CLIENTS, MICROPYTHON, Client
+from flatmq_rigs.bench.figures import ALL, HELD, SMALLEST, Job, Results
+from flatmq_rigs.bench.peers import PeerError
+from flatmq_rigs.bench.report import SECTION, Report
+from flatmq_rigs.bench.runner import Failed, Runner
+from flatmq_rigs.bench.source import Source
+from flatmq_rigs.bench.targets import TARGETS
+from flatmq_rigs.results import write
+from flatmq_tools import broker, interpreter
+
+ROUNDS = 5
+QUICK_ROUNDS = 2
+_HELD_RUNS = 5
+_WIDTH = 160  # columns, for a log; a terminal knows its own
+_PORT_TRIES = 5  # a port that was free may be taken before the broker binds it
+_HEAPS_KB = (4, 256)  # the smallest heap is looked for between these
+
+
+class BenchError(RuntimeError):
+    """The benchmark cannot be run here; the text says why."""
+
+
+class Bench:
+    """One run: prepares the clients, measures in alternating rounds, collects the results."""
+
+    def __init__(
+        self,
+        runner: Runner,
+        source_port: int,
+        broker_ports: Mapping[str, int],
+        build: Path,
+        quick: bool,
+    ) -> None:
+        self.results = Results()
+        self.versions = versions.Versions()
+        self._build = build
+        self._runner = runner
+        self._source_port = source_port
+        self._broker_ports = broker_ports
+        self._quick = quick
+
+    def prepare(self, client: Client) -> bool:
+        """Whether the client can be measured; the reason is kept when it cannot."""
+        try:
+            self._runner.prepare(client)
+        except (PeerError, Failed) as error:
+            self.results.failures[client.key, ALL] = str(error)
+            return False
+        return True
+
+    def _run(self, job: Job) -> Any:
+        """The value of a job, or None; a failed job is not tried again."""
+        place = (job.client.key, job.name)
+        if place in self.results.failures:
+            return None
+        port = self._broker_ports[job.client.link] if job.broker else self._source_port
+        try:
+            return self._runner.measure(job.client, job.figure, port, job.argument)
+        except Failed as error:
+            self.results.failures[place] = str(error)
+            return None
+
+    def once(self, job: Job) -> None:
+        """Measures what no repetition changes.
+
+        But for the memory held: the collector takes stale words on the stack for references now
+        and then, and keeps too much, so the least of a few runs counts.
+        """
+        value = self._run(job)
+        if job.name == HELD and value is not None:
+            values = [value, *(self._run(job) or value for _ in range(_HELD_RUNS - 1))]
+            value = [min(parts) for parts in zip(*values, strict=True)]
+        self.results.once[job.client.key, job.name] = value
+
+    def timed(self, job: Job) -> None:
+        """Adds one round's value."""
+        value = self._run(job)
+        if isinstance(value, list):
+            value = value[0]
+        if isinstance(value, float):
+            self.results.rounds.setdefault((job.client.key, job.name), []).append(value)
+
+    def smallest(self, client: Client, compiled: bool) -> int | None:
+        """The smallest heap, in KB, found by halving; None when none is large enough."""
+        low, high = _HEAPS_KB
+        if not self._runner.fits(client, self._broker_ports[""], high, compiled):
+            return None
+        while high - low > 1:
+            middle = (low + high) // 2
+            if self._runner.fits(client, self._broker_ports[""], middle, compiled):
+                high = middle
+            else:
+                low = middle
+        return high - self._runner.image_kb(client)
+
+    def heaps(self, client: Client) -> None:
+        """The smallest heap from source and from .mpy; a ROMFS image holds the latter alone."""
+        found = [None if client.romfs else self.smallest(client, False)]
+        found.append(self.smallest(client, True))
+        self.results.once[client.key, SMALLEST] = found
+        if found[1] is None:
+            self.results.failures[client.key, SMALLEST] = f"does not work in {_HEAPS_KB[1]}K"
+
+    def alone(self, rounds: int, progress: Progress) -> None:
+        """Measures flatmq and umqtt.simple over a link in memory."""
+        task = progress.add_task("over a link in memory", total=1)
+        try:
+            self.results.work = alone.measure(self._build, rounds)
+        except (PeerError, alone.WorkError) as error:
+            self.results.failures[alone.FLATMQ, alone.SECTION] = str(error)
+        progress.advance(task)
+
+    def both_versions(self, rounds: int, progress: Progress) -> None:
+        """Measures flatmq at MQTT 3.1.1 and at MQTT 5 over a link in memory."""
+        task = progress.add_task("MQTT 5 beside 3.1.1", total=1)
+        try:
+            self.versions = versions.measure(rounds)
+        except alone.WorkError as error:
+            self.results.failures[alone.FLATMQ, versions.SECTION] = str(error)
+        progress.advance(task)
+
+    def run(self, clients: Sequence[Client], rounds: int, progress: Progress) -> None:
+        """Measures everything; in each round every client has its turn."""
+        single = [job for client in clients for job in figures.once(client)]
+        heaps = [c for c in clients if c.runtime == MICROPYTHON and not c.is_floor and not c.link]
+        turns = [list(figures.timed(client, self._quick)) for client in clients]
+        steps = len(single) + len(heaps) + rounds * sum(map(len, turns))
+        task = progress.add_task("", total=steps)
+
+        def step(text: str) -> None:
+            progress.update(task, description=text)
+
+        for job in single:
+            step(f"{job.client.name}: {job.name}")
+            self.once(job)
+            progress.advance(task)
+        for client in heaps:
+            step(f"{client.name}: smallest heap")
+            self.heaps(client)
+            progress.advance(task)
+        for number in range(1, rounds + 1):
+            for turn in turns:
+                for job in turn:
+                    step(f"round {number}, {job.client.name}: {job.name}")
+                    self.timed(job)
+                    progress.advance(task)
+
+
+def chosen(only: Sequence[str]) -> list[Client]:
+    """The clients whose module or name is given, with the floors, and with the same client over
+    TCP for one over another link; all of them for none."""
+    if not only:
+        return list(CLIENTS)
+    known = {name for client in CLIENTS for name in (client.name, client.module)}
+    for name in only:
+        if name not in known:
+            raise BenchError(f"{name!r} is none of {', '.join(sorted(known))}")
+    named = [c for c in CLIENTS if c.is_floor or c.name in only or c.module in only]
+    beside = {c.plain_key for c in named if c.link}
+    return [c for c in CLIENTS if c in named or c.key in beside]
+
+
+def brokers(stack: contextlib.ExitStack, links: Set[str], certificate: Path) -> dict[str, int]:
+    """Start a mosquitto for each link, because the listeners of one share its loop. Return the
+    ports by link."""
+    return {link: _broker(stack, link, certificate) for link in links}
+
+
+def _broker(stack: contextlib.ExitStack, link: str, certificate: Path) -> int:
+    if not link:
+        return stack.enter_context(broker.mosquitto()).port
+    for left in reversed(range(_PORT_TRIES)):
+        port = broker.free_port()
+        lines = [f"listener {port} {broker.LOOPBACK}"]
+        if "tls" in link:
+            lines += [f"certfile {certificate / CHAIN}", f"keyfile {certificate / KEY}"]
+        if "websocket" in link:
+            lines.append("protocol websockets")
+        try:
+            stack.enter_context(broker.mosquitto(extra="\n".join(lines)))
+            return port
+        except broker.BrokerError:
+            if not left:
+                raise
+    raise AssertionError
+
+
+def _processor() -> str:
+    """The processor's name, as far as the system tells it."""
+    try:
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
+
+
+def _mosquitto_version() -> str:
+    """What mosquitto calls itself."""
+    program = broker.find_mosquitto()
+    if program is None:
+        return "mosquitto"
+    try:
+        done = subprocess.run([program, "-h"], capture_output=True, text=True, check=False)
+    except OSError as error:
+        raise BenchError(f"{program} does not run: {error}") from error
+    return done.stdout.partition("\n")[0].strip() or "mosquitto"
+
+
+def _micropython_version() -> str:
+    """What the interpreter says of itself; BenchError when it does not run or is another."""
+    command = interpreter.find()
+    if command is None:
+        raise BenchError(interpreter.MISSING)
+    ask = (
+        "import sys; i = sys.implementation; v = '.'.join(str(n) for n in i.version if n != '');"
+        "print(i.name, v, 'of', sys.version.split()[-1] + ',', i._machine)"
+    )
+    try:
+        done = subprocess.run([*command, "-c", ask], capture_output=True, text=True, check=True)
+    except (OSError, subprocess.SubprocessError) as error:
+        raise BenchError(f"{command[0]} does not run: {error}") from error
+    name, _, version = done.stdout.strip().partition(" ")
+    if name != "micropython":
+        raise BenchError(f"{command[0]} is not MicroPython but {name or 'silent'}")
+    return version
+
+
+def _facts(rounds: int) -> list[tuple[str, str]]:
+    return [
+        ("date", datetime.date.today().isoformat()),
+        ("machine", f"{os.cpu_count()} × {_processor()}, {platform.system()}"),
+        ("interpreter", _micropython_version()),
+        ("CPython", platform.python_version()),
+        ("broker", _mosquitto_version()),
+        ("rounds", f"{rounds}, alternating; medians"),
+    ]
+
+
+def main(
+    *,
+    rounds: int = ROUNDS,
+    only: Sequence[str] = (),
+    quick: bool = False,
+    strict: bool = False,
+    results: Path = Path("docs/results.md"),
+    build: Path = Path("build"),
+) -> int:
+    """Measures, prints the tables, writes them into `results`; returns the exit status.
+
+    1 when a client failed, or with `strict` when a target of flatmq was missed, else 0. A quick
+    run, or one with `only` some clients, is printed and not written. Raises BenchError when there
+    is no interpreter or no client of a name, BrokerError when there is no broker.
+    """
+    console = Console(width=None if sys.stdout.isatty() else _WIDTH)
+    clients = chosen(only)
+    if quick:
+        rounds = min(rounds, QUICK_ROUNDS)
+    facts = _facts(rounds)
+    beside = "umqtt_simple"
+    complete = not only
+    ours = complete or any(client.is_ours for client in clients)
+    both = not only or {"flatmq", beside} <= {client.module for client in clients}
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    with (
+        tempfile.TemporaryDirectory(prefix="flatmq-bench-") as folder,
+        contextlib.ExitStack() as stack,
+        Progress(*columns, TimeElapsedColumn(), console=console, transient=True) as progress,
+    ):
+        build = build.resolve()
+        certificate = certificates.write(Path(folder))
+        source = stack.enter_context(Source(certificate))
+        ports = brokers(stack, {client.link for client in clients}, certificate)
+        bench = Bench(Runner(build, certificate), source.port, ports, build, quick)
+        ready = [client for client in clients if bench.prepare(client)]
+        bench.run(ready, rounds, progress)
+        if both:
+            bench.alone(alone.QUICK_ROUNDS if quick else alone.ROUNDS, progress)
+        if ours:
+            bench.both_versions(versions.QUICK_ROUNDS if quick else versions.ROUNDS, progress)
+    section = Report(clients, bench.results).markdown(facts, with_targets=ours)
+    console.print(Markdown(section))
+    if both:
+        console.print(Markdown(bench.results.work.markdown()))
+    if ours:
+        console.print(Markdown(bench.versions.markdown()))
+    if complete and not quick:
+        write(results, SECTION, section)
+        write(results, alone.SECTION, bench.results.work.markdown())
+        write(results, versions.SECTION, bench.versions.markdown())
+        console.print(f"written to {results}")
+    failed = dict(bench.results.failures)
+    for (key, figure), reason in failed.items():
+        console.print(f"failed: {key}, {figure}: {reason}", markup=False)
+    missed = [t for t in TARGETS if ours and not t.met(t.value(bench.results))]
+    slow = bench.versions.missed()
+    for text in [*(target.text for target in missed), *slow]:
+        console.print(f"missed: {text}", markup=False)
+    return 1 if failed or (strict and (missed or slow)) else 0

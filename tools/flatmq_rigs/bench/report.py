@@ -1,0 +1,228 @@
+"""The results as Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from flatmq_rigs.bench.clients import CPYTHON, Client
+from flatmq_rigs.bench.figures import (
+    ALL,
+    BESIDE,
+    CPU,
+    HELD,
+    LINKED,
+    OPERATIONS,
+    RATE,
+    SMALLEST,
+    Results,
+)
+from flatmq_rigs.bench.runner import HEAP_KB
+from flatmq_rigs.bench.targets import TARGETS
+from flatmq_rigs.bench.versions import LIMIT
+from flatmq_rigs.results import NONE, number, table
+
+SECTION = "bench"  # of the document
+# Figures of the table of several topics, and its columns.
+_TOPICS = {
+    "receive": "one topic",
+    "receive_two": "two in turn",
+    "receive_plus": "two, one `+`",
+    "receive_eight": "eight in turn",
+    "receive_random": "eight, random",
+}
+FAILED = "failed"
+# Figures that few clients have: a row of their own, with the column of the speed table they go to.
+_ROWS = {
+    "publish_poll": ("poll(0) after each", 1),
+    "receive_copy": ("payload copied", 5),
+    "receive_bytes": ("payload as bytes", 5),
+    "chunks": ("1 KB reads", 5),
+}
+
+
+class Report:
+    """Makes the tables for the clients that were measured."""
+
+    def __init__(self, clients: Sequence[Client], results: Results) -> None:
+        self._all = clients
+        self._clients = [client for client in clients if not client.link]
+        self._results = results
+
+    def _cell(self, client: Client, figure: str, text: str) -> str:
+        failures = self._results.failures
+        return FAILED if {(client.key, figure), (client.key, ALL)} & failures.keys() else text
+
+    def _once(self, client: Client, figure: str, index: int) -> str:
+        value = self._results.once.get((client.key, figure))
+        return self._cell(client, figure, NONE if value is None else number(value[index]))
+
+    def memory(self) -> str:
+        """Bytes held, and the smallest heap."""
+        rows = []
+        for client in self._clients:
+            if client.is_floor or client.runtime == CPYTHON:
+                continue
+            held = [self._once(client, HELD, index) for index in (0, 1)]
+            heaps = [self._heap(client, index) for index in (0, 1)]
+            rows.append([client.name, *held, *heaps])
+        return table(["", "import", "import + connect", "smallest heap, .py", ".mpy"], rows)
+
+    def _heap(self, client: Client, index: int) -> str:
+        kilobytes = self._results.once.get((client.key, SMALLEST), (None, None))[index]
+        return NONE if kilobytes is None else f"{kilobytes}K"
+
+    def allocation(self) -> str:
+        """Heap bytes per operation."""
+        rows = []
+        for client in self._clients:
+            if client.is_floor or client.romfs or client.runtime == CPYTHON:
+                continue
+            cells = []
+            for operation in OPERATIONS:
+                figure = f"alloc {operation}"
+                left, total = (self._once(client, figure, index) for index in (0, 1))
+                cells.append(left if left in (NONE, FAILED) else f"{left} / {total}")
+            rows.append([client.name, *cells])
+        return table(["", *OPERATIONS.values()], rows)
+
+    def _timed(self, client: Client, figure: str) -> list[str]:
+        median = number(self._results.median(client, figure))
+        ratio = number(self._results.ratio(client, figure))
+        return [self._cell(client, figure, text) for text in (median, ratio)]
+
+    def speed(self) -> str:
+        """CPU time per message with its multiple of the floor, and QoS 1 per second."""
+        figures = [name for name in CPU if name not in {**_ROWS, **_TOPICS} or name == "receive"]
+        rows = []
+        for client in self._clients:
+            if client.romfs:
+                continue
+            row = [client.name]
+            for figure in figures:
+                row += self._timed(client, figure)
+            rate = self._cell(client, RATE, number(self._results.median(client, RATE)))
+            rows.append([*row, rate])
+            for figure, (name, column) in _ROWS.items():
+                if (client.key, figure) in {**self._results.rounds, **self._results.failures}:
+                    extra = [f"{client.name}, {name}", *[NONE] * (len(rows[-1]) - 1)]
+                    extra[column : column + 2] = self._timed(client, figure)
+                    rows.append(extra)
+        head = ["publish alone", "×", "in bursts of 16", "×", "receive", "×"]
+        return table(["", *head, "QoS 1 per s"], rows)
+
+    def links(self) -> str:
+        """CPU time per message with its multiple of TCP, QoS 1 per second, and heap bytes."""
+        rows = []
+        for client in self._all:
+            if not client.link:
+                continue
+            row = [client.name]
+            for figure in LINKED:
+                row += self._timed(client, figure)
+            rate = self._cell(client, RATE, number(self._results.median(client, RATE)))
+            heap = number(self._results.most_heap(client))
+            if any(self._cell(client, f"alloc {name}", "") for name in OPERATIONS):
+                heap = FAILED
+            rows.append([*row, rate, heap])
+        head = ["publish alone", "× TCP", "in bursts of 16", "× TCP", "receive", "× TCP"]
+        return table(["", *head, "QoS 1 per s", "heap bytes, at most"], rows)
+
+    def versions(self) -> str:
+        """CPU time per message at MQTT 5 beside 3.1.1, on each interpreter."""
+        rows = []
+        for client in self._clients:
+            other = next((c for c in self._clients if c.key == client.key_at_4), None)
+            if other is None:
+                continue
+            for name, (figure, text) in BESIDE.items():
+                ratio = self._results.beside(client, other, name)
+                met = NONE if ratio is None else "met" if ratio <= LIMIT else "MISSED"
+                old = self._cell(other, figure, number(self._results.median(other, figure)))
+                new = self._cell(client, name, number(self._results.median(client, name)))
+                rows.append([f"{text}, {client.interpreter}", old, new, number(ratio), met])
+        return table(["", "3.1.1", "5", "× 3.1.1", f"≤ {LIMIT}"], rows)
+
+    def topics(self) -> str:
+        """CPU time per message received, with topics that change."""
+        rows = []
+        for client in self._clients:
+            if not client.romfs:
+                cells = [self._timed(client, figure) for figure in _TOPICS]
+                rows.append([client.name, *(text for cell in cells for text in cell)])
+        head = [text for name in _TOPICS.values() for text in (name, "×")]
+        return table(["", *head], rows)
+
+    def calls(self) -> str:
+        """Socket calls per message."""
+        rows = []
+        for client in self._clients:
+            if client.is_floor or client.romfs:
+                continue
+            row = [client.name]
+            for operation in ("publish", "publish_burst", "receive"):
+                parts = [self._once(client, f"calls {operation}", index) for index in range(3)]
+                row.append(parts[0] if parts[0] in (NONE, FAILED) else " / ".join(parts))
+            rows.append(row)
+        return table(["", "publish alone", "in bursts of 16", "receive"], rows)
+
+    def targets(self) -> str:
+        """What was promised and what was measured."""
+        rows = []
+        for target in TARGETS:
+            value = target.value(self._results)
+            limit = f"{'≥' if target.at_least else '≤'} {number(target.limit)} {target.unit}"
+            met = "met" if target.met(value) else "MISSED"
+            rows.append([target.text, limit.strip(), number(value), met])
+        return table(["flatmq on MicroPython", "target", "measured", ""], rows)
+
+    def markdown(self, facts: Sequence[tuple[str, str]], with_targets: bool) -> str:
+        """The whole section; `facts` says where and with what it was measured."""
+        parts = ["## Side by side", "\n".join(f"- {name}: {text}" for name, text in facts)]
+        if with_targets:
+            parts += ["### Targets", self.targets()]
+        parts += [
+            "### Memory (bytes)",
+            "Held after collection, library and client, from .py; the smallest heap in which "
+            "connecting, subscribing, publishing and receiving work, the few lines that call for "
+            "it included, with the library as .py and as .mpy.",
+            self.memory(),
+            "### Heap bytes per operation",
+            "Garbage left behind / all that was asked for, call frames on the heap included.",
+            self.allocation(),
+            "### Speed",
+            f"CPU µs of the client's process per message of 32 bytes, heap of {HEAP_KB} KB, "
+            "and the multiple of the floor of the same round: a loop that makes one write per "
+            "ready-made packet, one that makes one read per message. QoS 1 is wall time against "
+            "the broker, as shipped.",
+            self.speed(),
+            "### Over TLS and WebSocket",
+            "As above, and the multiple of the same client over TCP in the same round. The peer "
+            "sends each message in a frame or a TLS record of its own, as mosquitto does. TLS 1.2 "
+            "on MicroPython, 1.3 on CPython, with a P-256 certificate that is verified; Mbed TLS "
+            "of this interpreter has memory of its own, outside the heap. The last column is the "
+            'most that one of the operations of "Heap bytes per operation" asked the heap for.',
+            self.links(),
+            "### MQTT 5 beside 3.1.1",
+            "CPU µs per message, to and from the same peer, and the multiple of 3.1.1 in the same "
+            "round.",
+            self.versions(),
+            "### Several topics",
+            "CPU µs per message received, and the multiple of one read per message. Two topics: a "
+            "subscription each, or one with `+` for both. Eight topics: four subscriptions, each "
+            "with `+` for two.",
+            self.topics(),
+            "### Socket calls per message",
+            "Writes / reads / others.",
+            self.calls(),
+        ]
+        notes = [f"- {client.name}: {client.note}" for client in self._all if client.note]
+        parts += ["### Notes", "\n".join(notes)]
+        failures = [
+            f"- {client.name}, {figure}: {text}"
+            for client in self._all
+            for (key, figure), text in self._results.failures.items()
+            if key == client.key
+        ]
+        if failures:
+            parts += ["### Could not be measured", "\n".join(failures)]
+        return "\n\n".join(parts)

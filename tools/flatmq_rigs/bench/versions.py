@@ -1,0 +1,116 @@
+"""MQTT 5 beside 3.1.1: the same client, measured over a link in memory on 64 and on 32 bits."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from flatmq_rigs.bench.work import BITS, Work, run
+from flatmq_rigs.results import number, table
+from flatmq_tools.bytecode import compiled
+
+SECTION = "work5"  # of the document
+ROUNDS = 15
+QUICK_ROUNDS = 3
+OLD, NEW = "4", "5"
+LIMIT = 1.15  # the most that an operation may take at MQTT 5, as a multiple of 3.1.1
+# Operation of device/versions.py -> what it is, as the rows of the table.
+OPERATIONS = {
+    "publish": "publish QoS 0, `flush` after each",
+    "publish_burst": "publish QoS 0 in bursts of 8, each",
+    "publish_topics": "publish QoS 0, two topics in turn",
+    "publish_properties": "publish QoS 0 with properties",
+    "trip": "QoS 1 round trip, one in flight",
+    "trip_burst": "QoS 1 round trip, eight in flight, each",
+    "receive": "receive QoS 0, one at a time",
+    "receive_burst": "receive QoS 0 in bursts of 8, each",
+    "receive_tagged": "receive QoS 0 with a subscription identifier",
+    "receive_tagged_burst": "… in bursts of 8, each",
+    "receive1": "receive QoS 1, and PUBACK",
+    "receive1_tagged": "… with a subscription identifier",
+    "idle": "poll with nothing to do",
+    "ping": "PINGREQ and PINGRESP",
+    "mix_plus": "receive: two topics, one subscription with `+`",
+    "mix_eight": "… eight topics in turn, four subscriptions",
+    "mix_random": "… in random order",
+}
+# What 3.1.1 does not have, beside what it would do instead; no limit applies.
+EXTRAS = {
+    "publish_mixed": "publish QoS 0, two topics and two sets of properties in turn",
+    "publish_alias": "publish QoS 0 with a topic alias",
+    "receive_properties": "receive QoS 0 with three properties, which are checked",
+}
+_DIFFERENCES = ("idle",)  # what reading nothing takes is subtracted
+MODULES = ("memory", "mixes", "packets", "work", "versions")
+_MESSAGES = 256  # of each operation in each round, at least
+_BEGIN = "import versions, work; clients = [versions.Old(), versions.New()]"
+_HEAP = "work.measure_heap(clients, versions.OPERATIONS)"
+_ROUND = f"work.measure_round(clients, {_MESSAGES}, versions.OPERATIONS)"
+
+
+class Versions(Work):
+    """Microseconds per message by bits, version and operation, as in `Work`."""
+
+    def least(self, bits: str, version: str, operation: str) -> float | None:
+        """Return the least of the rounds: other work on the machine only ever adds. Of a
+        difference of two times, to which it may add either way, return the median."""
+        if operation in _DIFFERENCES:
+            return self.median(bits, version, operation)
+        values = self.rounds.get((bits, version, operation))
+        return min(values) if values else None
+
+    def ratio_of(self, bits: str, operation: str) -> float | None:
+        """Return what MQTT 5 takes as a multiple of 3.1.1."""
+        old, new = (self.least(bits, version, operation) for version in (OLD, NEW))
+        return new / old if old and new else None
+
+    def missed(self) -> list[str]:
+        """Say which operations take more than LIMIT."""
+        return [
+            f"{text}, {bits}: {number(ratio)} times 3.1.1, more than {LIMIT}"
+            for bits in BITS
+            for name, text in OPERATIONS.items()
+            if (ratio := self.ratio_of(bits, name)) is not None and ratio > LIMIT
+        ]
+
+    def rows_of(self, bits: str) -> list[list[str]]:
+        """The rows of the table."""
+        rows = []
+        for name, text in {**OPERATIONS, **EXTRAS}.items():
+            ratio = self.ratio_of(bits, name)
+            met = "" if name in EXTRAS or ratio is None else "met" if ratio <= LIMIT else "MISSED"
+            rows.append(
+                [
+                    text,
+                    number(self.least(bits, OLD, name)),
+                    number(self.least(bits, NEW, name)),
+                    number(ratio),
+                    met,
+                    number(self.heap.get((bits, NEW, name))),
+                ]
+            )
+        return rows
+
+    def markdown(self) -> str:
+        """The section of the document."""
+        head = ["µs per message", "3.1.1", "5", "× 3.1.1", f"≤ {LIMIT}", "B"]
+        parts = [
+            "## MQTT 5 beside 3.1.1: the interpreter's work alone",
+            "`make bench`: the same client at both versions, over a link in memory as above. The "
+            "least of several rounds in which the two take turns: other work on the machine only "
+            "ever adds. Polling, a difference of two times, is a median. B: bytes of heap that a "
+            "message leaves behind at MQTT 5. The last rows are what only MQTT 5 has, beside the "
+            "same operation without it at 3.1.1; they have no limit.",
+        ]
+        for bits in BITS:
+            if any(key[0] == bits for key in self.rounds):
+                parts += [f"### {bits}", table(head, self.rows_of(bits))]
+        return "\n\n".join([*parts, *self.notes])
+
+
+def measure(rounds: int = ROUNDS) -> Versions:
+    """Measure on each interpreter that is here. WorkError if that fails."""
+    found = Versions()
+    with tempfile.TemporaryDirectory(prefix="flatmq-versions-") as name:
+        run(found, compiled(Path(name)), MODULES, (_BEGIN, _HEAP), _ROUND, rounds)
+    return found

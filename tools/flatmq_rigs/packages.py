@@ -1,0 +1,146 @@
+"""`python -m flatmq_rigs.packages`: write what `mip install` reads, for each part of flatmq.
+
+Without arguments, write package.json and a JSON file for each other part into the checkout.
+With `--release FOLDER`, compile all parts into FOLDER/mpyN, where N is the version of the .mpy
+format, with the same JSON files for the .mpy files.
+
+A package lists every file that it needs, those of the core too: mip takes `deps` from an index or
+a full URL, and neither is the same for a checkout, a fork and a release. Paths are relative to the
+JSON file and go down only, because GitHub does not resolve "..".
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import flatmq
+from flatmq_tools import bytecode
+
+ROOT = Path(__file__).parents[2]
+PARTS: dict[str, tuple[str, ...]] = {
+    "package": ("blocking", "bulk", "connection", "pieces", "subscribing"),  # by name, in `calls`
+    "spool": ("spool",),
+    "senml": ("senml",),
+    "serial": ("stream_uart",),
+    "tls": ("stream_tls", "stream_tls_board"),
+    "aio": ("aio",),
+    "umqtt": ("umqtt", "umqtt_robust"),
+    "websocket": ("stream_websocket",),
+    "sas": ("sas",),
+    "mqtt5": (
+        "v5",
+        "properties",
+        "replies",
+        "v5_alias",
+        "v5_methods",
+        "v5_pieces",
+        "v5_subscribing",
+    ),
+}
+"""For each JSON file, the modules that a program imports besides `flatmq` itself. The modules that
+these import are found. One that is imported by a computed name must be listed here."""
+
+
+def imports(source: str) -> set[str]:
+    """The modules of the package that a module of it imports when it runs, in functions too."""
+    found: set[str] = set()
+    waiting: list[ast.AST] = [ast.parse(source)]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            waiting += node.orelse
+            continue
+        found.update(_imported(node))
+        waiting += ast.iter_child_nodes(node)
+    return found
+
+
+def _imported(node: ast.AST) -> Iterator[str]:
+    if isinstance(node, ast.Import):
+        names = [alias.name.split(".") for alias in node.names]
+    elif isinstance(node, ast.ImportFrom):
+        base = [*(["flatmq"] if node.level else []), *(node.module or "").split(".")]
+        base = [each for each in base if each]
+        names = [[*base, alias.name] for alias in node.names]
+    else:
+        return
+    for first, *rest in names:
+        if first == "flatmq":
+            yield rest[0] if rest else "__init__"
+
+
+def modules(part: str, sources: Path = bytecode.SOURCES) -> list[str]:
+    """The modules of a part and all that they import, sorted; none of those for the desk alone."""
+    found: set[str] = set()
+    waiting = {"__init__", *PARTS["package"], *PARTS[part]}
+    while waiting:
+        module = waiting.pop()
+        found.add(module)
+        named = imports((sources / f"{module}.py").read_text(encoding="utf-8"))
+        # `from . import x` and `from flatmq import x` name a module or something in __init__.py.
+        there = {name for name in named if (sources / f"{name}.py").is_file()}
+        waiting |= there - found - set(bytecode.DESK_ONLY)
+    return sorted(found)
+
+
+def document(part: str, folder: str = "lib/flatmq", suffix: str = "py") -> str:
+    """The JSON file of a part whose files are in `folder`, relative to it."""
+    urls = [
+        json.dumps([f"flatmq/{module}.{suffix}", f"{folder}/{module}.{suffix}"])
+        for module in modules(part)
+    ]
+    name = "flatmq" if part == "package" else f"flatmq-{part}"
+    listed = ",\n    ".join(urls)
+    return (
+        f'{{\n  "name": "{name}",\n  "version": "{flatmq.__version__}",\n'
+        f'  "urls": [\n    {listed}\n  ],\n  "deps": []\n}}\n'
+    )
+
+
+def write(root: Path = ROOT) -> None:
+    """Write the JSON files of the sources."""
+    for part in PARTS:
+        (root / f"{part}.json").write_text(document(part), encoding="utf-8")
+
+
+def release(into: Path) -> Path:
+    """Compile all parts and write their JSON files, and return the folder that has them. Raises
+    bytecode.CompileError."""
+    probe = bytecode.SOURCES / "__init__.py"
+    first = into / probe.with_suffix(".mpy").name
+    bytecode.compile_module(probe, first, "flatmq/__init__.py")
+    folder = into / f"mpy{first.read_bytes()[1]}"
+    first.unlink()
+    for old in (*folder.glob("flatmq/*.mpy"), *folder.glob("*.json")):
+        old.unlink()
+    bytecode.compiled(folder)
+    for part in PARTS:
+        text = document(part, "flatmq", "mpy")
+        (folder / f"{part}.json").write_text(text, encoding="utf-8")
+    return folder
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Write the files, and print where a release is; return 0."""
+    parser = argparse.ArgumentParser(prog="flatmq_rigs.packages", description="Packages for mip.")
+    parser.add_argument(
+        "--release", type=Path, metavar="FOLDER", help="Compile to .mpy, into this folder."
+    )
+    options = parser.parse_args(arguments)
+    if options.release is None:
+        write()
+        return 0
+    folder = release(options.release)
+    names = ", ".join(f"{part}.json" for part in PARTS)
+    print(f"{folder}: {names}")
+    print(f"Install one with: mpremote mip install {folder}/package.json")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

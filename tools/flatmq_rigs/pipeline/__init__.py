@@ -1,0 +1,1 @@
+"""Measurements and proofs of the pipeline."""

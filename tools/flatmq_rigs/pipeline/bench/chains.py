@@ -1,0 +1,278 @@
+"""How fast is a whole pipeline, from the broker to Parquet, and which part takes how much?
+
+A run has a session of its own, in which the chains follow each other. It prints lines of JSON: the
+name of each that begins, and then what it took.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import DataSourceStreamReader
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.types import StructType
+
+from flatmq_tools import broker
+from flatmq_tools.pipeline import sinks
+from flatmq_tools.pipeline.jobs import raw
+from flatmq_tools.pipeline.log import Writer
+from flatmq_tools.pipeline.options import Settings, parse
+from flatmq_tools.pipeline.run import Plan, Run
+from flatmq_tools.pipeline.session import session
+from flatmq_tools.pipeline.source import SCHEMA, MqttSource, StreamReader
+
+from .figures import BenchError, Chain
+from .messages import CLIENT_ID, FILTER, MOSQUITTO, PATIENCE, fill, load
+from .paho_ingest import PahoIngest
+
+PARTS = ("broker", "receiver", "JVM", "workers", "driver")
+WARM = 20_000  # messages that go through before a chain is measured
+_LOOK = 0.02  # s
+_TRIGGER = 1.0  # s, as of `flatmq pipeline run`
+
+
+class PahoSource(MqttSource):
+    """As format("mqtt"), with paho-mqtt in our client's place."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "mqtt_paho"
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        return StreamReader(parse(self.options), schema, _paho)
+
+
+def _paho(settings: Settings, writer: Writer) -> PahoIngest:
+    assert settings.host is not None
+    return PahoIngest(writer, (settings.host, settings.port), settings.filters, settings.client_id)
+
+
+class _Parts:
+    """CPU time of this process, and of all that it has started, by part."""
+
+    def __init__(self) -> None:
+        self._before = self._now()
+
+    @staticmethod
+    def _now() -> dict[psutil.Process, tuple[str, float]]:
+        me = psutil.Process()
+        found = {}
+        for process in [me, *me.children(recursive=True)]:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                part = "driver" if process == me else _part(" ".join(process.cmdline()))
+                times = process.cpu_times()
+                found[process] = part, times.user + times.system
+        return found
+
+    def used(self) -> dict[str, float]:
+        """Seconds since this was made."""
+        used = dict.fromkeys(PARTS, 0.0)
+        for process, (part, now) in self._now().items():
+            used[part] += now - self._before.get(process, (part, 0.0))[1]
+        return used
+
+
+def _part(command: str) -> str:
+    for word, part in (
+        ("python_streaming_source_runner", "receiver"),
+        ("flatmq_tools.cli pipeline ingest", "receiver"),
+        ("pyspark.daemon", "workers"),
+        ("org.apache.spark", "JVM"),
+        ("mosquitto", "broker"),
+    ):
+        if word in command:
+            return part
+    return "driver"
+
+
+def _rows(table: Path, seen: dict[Path, int]) -> int:
+    """How many rows the batches of a table have; `seen` are those that were counted before."""
+    for batch in table.glob("batch=*"):
+        if batch not in seen:
+            seen[batch] = sum(pq.read_metadata(file).num_rows for file in batch.glob("*.parquet"))
+    return sum(seen.values())
+
+
+def _timed(start: Callable[[], Callable[[], None]], table: Path, count: int) -> Chain:
+    """What passes from `start`, until the table has so many rows; what `start` returns is called
+    at each look, and raises what has gone wrong."""
+    seen: dict[Path, int] = {}
+    parts, since = _Parts(), time.monotonic()
+    check = start()
+    while (have := _rows(table, seen)) < count:
+        check()
+        if time.monotonic() - since > PATIENCE:
+            raise BenchError(f"{have} of {count} rows in {table} after {PATIENCE} s")
+        time.sleep(_LOOK)
+    return Chain(have, time.monotonic() - since, parts.used())
+
+
+def _query(frame: DataFrame, folder: Path) -> StreamingQuery:
+    """The job raw, into the table in `folder`."""
+    return (
+        frame.writeStream.foreachBatch(sinks.into((raw.raw, [sinks.Parquet(folder / "raw")])))
+        .option("checkpointLocation", str(folder / "checkpoint"))
+        .trigger(processingTime=f"{round(_TRIGGER * 1000)} milliseconds")
+        .start()
+    )
+
+
+def _raw(frame: Callable[[], DataFrame], folder: Path, count: int) -> Chain:
+    queries = []
+
+    def start() -> Callable[[], None]:
+        query = _query(frame(), folder)
+        queries.append(query)
+        return lambda: _active(query)
+
+    try:
+        return _timed(start, folder / "raw", count)
+    finally:
+        for query in queries:
+            query.stop()
+
+
+def _active(query: StreamingQuery) -> None:
+    if not query.isActive:
+        raise BenchError(f"the query has ended: {query.exception()}")
+
+
+def _options(server: broker.Broker, folder: Path) -> dict[str, str]:
+    return {
+        "brokerUrl": server.address,
+        "filters": FILTER,
+        "clientId": CLIENT_ID,
+        "localStorage": str(folder / "log"),
+    }
+
+
+# The chains
+
+
+def source(spark: SparkSession, server: broker.Broker, folder: Path, count: int) -> Chain:
+    """format("mqtt")"""
+    reader = spark.readStream.format("mqtt").options(**_options(server, folder))
+    return _raw(reader.load, folder, count)
+
+
+def paho(spark: SparkSession, server: broker.Broker, folder: Path, count: int) -> Chain:
+    """The same with paho-mqtt."""
+    spark.dataSource.register(PahoSource)
+    reader = spark.readStream.format(PahoSource.name()).options(**_options(server, folder))
+    return _raw(reader.load, folder, count)
+
+
+def files(spark: SparkSession, server: broker.Broker, folder: Path, count: int) -> Chain:
+    """`flatmq pipeline ingest`, and Spark's source of files."""
+    landed = folder / "landed"
+    landed.mkdir()
+    reader = spark.readStream.schema(SCHEMA)
+    command = [
+        sys.executable, "-m", "flatmq_tools.cli", "pipeline", "ingest", server.address,
+        str(landed), "--log", str(folder / "log"), "--filter", FILTER, "--client-id", CLIENT_ID,
+        "--every", str(_TRIGGER),
+    ]  # fmt: skip
+    said = folder / "ingest.txt"
+    with said.open("wb") as output:
+        ingest = subprocess.Popen(command, stdout=output, stderr=output)
+    try:
+        return _raw(lambda: reader.parquet(str(landed)), folder, count)
+    except BenchError as error:
+        raise BenchError(f"{error}; the ingest said: {said.read_text()}") from error
+    finally:
+        ingest.terminate()
+        ingest.wait()
+
+
+def jobs(spark: SparkSession, server: broker.Broker, folder: Path, count: int) -> Chain:
+    """`flatmq pipeline run`, up to the table of measurements."""
+    plan = Plan(folder, _options(server, folder), jobs=("raw", "measurements"), trigger=_TRIGGER)
+    running = []
+
+    def start() -> Callable[[], None]:
+        running.append(Run(spark, plan))
+        return running[0].look
+
+    try:
+        chain = _timed(start, folder / "measurements", count)
+        running[0].finish()  # to stop a query in a batch is an error, with a long trace
+        return chain
+    finally:
+        for one in running:
+            one.stop()
+
+
+def from_log(spark: SparkSession, _: broker.Broker, folder: Path, count: int) -> Chain:
+    """The log, read by Spark, with no sink."""
+    with Writer(folder / "log") as log:
+        fill(log, count)
+    frame = spark.read.format("mqtt").option("localStorage", str(folder / "log")).load()
+    parts, since = _Parts(), time.monotonic()
+    frame.write.format("noop").mode("overwrite").save()
+    return Chain(count, time.monotonic() - since, parts.used())
+
+
+CHAINS: dict[str, Callable[[SparkSession, broker.Broker, Path, int], Chain]] = {
+    "source": source,
+    "source-paho": paho,
+    "files": files,
+    "jobs": jobs,
+    "log": from_log,
+}
+LABELS = {
+    "source": '`format("mqtt")`, and the table raw',
+    "source-paho": "the same with paho-mqtt in our client's place",
+    "files": "`flatmq pipeline ingest`, Spark's source of files, and the table raw",
+    "jobs": '`format("mqtt")`, the table raw, and the table of measurements that is made of it',
+    "log": "the ceiling: what the ingest has written, read by Spark with no sink",
+}
+
+
+def measure(spark: SparkSession, name: str, count: int) -> Chain:
+    """One chain, with a broker and a folder of its own."""
+    with _folder() as folder, broker.mosquitto(extra=MOSQUITTO) as server:
+        if name != "log":  # which has no use for the broker
+            load(server, count)
+        return CHAINS[name](spark, server, folder, count)
+
+
+@contextlib.contextmanager
+def _folder() -> Iterator[Path]:
+    folder = Path(tempfile.mkdtemp(prefix="flatmq-bench-", dir=os.environ.get("BENCH_DIR")))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def main(names: list[str], count: int) -> None:
+    """Measures these, one after the other. Each has run before, with fewer messages: Java is slow
+    with what it does for the first time."""
+    spark = session("local[2]", "flatmq pipeline bench")
+    try:
+        for name in names:
+            print(json.dumps(name), flush=True)
+            if count > WARM:
+                measure(spark, name, WARM)
+            print(json.dumps([name, *measure(spark, name, count)]), flush=True)
+    finally:
+        spark.stop()
+
+
+if __name__ == "__main__":
+    # Ends with the desk: nobody else would end it.
+    signal.alarm(len(sys.argv) * PATIENCE)
+    main(sys.argv[2:], int(sys.argv[1]))

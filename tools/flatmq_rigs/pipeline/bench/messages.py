@@ -1,0 +1,106 @@
+"""What goes through the pipeline while it is measured? Packs of boards, which the broker keeps for
+a client that is away: so no publisher is the limit."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from flatmq import Client
+from flatmq.properties import Properties
+from flatmq_tools.broker import Broker
+from flatmq_tools.pipeline.log import Writer
+
+from .figures import BenchError
+
+DEVICES = 200
+CLIENT_ID = "bench-ingest"
+FILTER = "dev/#"
+SYNCED = 2000  # messages of a sync, in a log that is made here
+# Nothing is dropped, and nothing waits for acknowledgements.
+MOSQUITTO = "max_queued_messages 0\nmax_inflight_messages 0\nset_tcp_nodelay true"
+PATIENCE = 300  # s
+
+
+def topic(i: int) -> bytes:
+    """That of message `i`, from 0."""
+    return b"dev/d%d/telemetry" % (i % DEVICES)
+
+
+def payload(i: int) -> bytes:
+    """That of message `i`, from 0: about 90 bytes; with topic and header a PUBLISH of 110."""
+    return (
+        b'[{"bn":"d%d/","n":"boot","v":1},{"n":"seq","v":%d},{"n":"chip/temp","u":"Cel","v":%d.5}]'
+        % (i % DEVICES, i // DEVICES + 1, i % 40)
+    )
+
+
+def _packets(count: int, version: int = 4) -> Iterator[bytes]:
+    """The PUBLISH packets that the broker sends, about."""
+    for i in range(count):
+        name = topic(i)
+        rest = len(name).to_bytes(2, "big") + name + (i % 65535 + 1).to_bytes(2, "big")
+        if version == 5:
+            rest += b"\0"  # no properties
+        rest += payload(i)
+        yield bytes((0x32, len(rest))) + rest
+
+
+def stream(count: int, version: int = 4) -> bytes:
+    """What a broker sends for so many messages in that version of MQTT."""
+    return b"".join(_packets(count, version))
+
+
+def fill(log: Writer, count: int) -> None:
+    """Append so many messages."""
+    batch: list[bytes] = []
+    for i, packet in enumerate(_packets(count)):
+        batch.append(packet)
+        if len(batch) == SYNCED or i == count - 1:
+            log.append(b"".join(batch), len(batch), time.time_ns() // 1000)
+            batch.clear()
+    log.sync()
+
+
+def properties(i: int) -> Properties:
+    """Those of message `i`, where messages have any: content type and device, 42 bytes."""
+    return Properties([("device", f"d{i % DEVICES}")], content_type="application/senml+json")
+
+
+def load(server: Broker, count: int, version: int = 4, carried: bool = False) -> None:
+    """Have the broker keep so many messages for CLIENT_ID, at QoS 1; `carried` gives each of
+    MQTT 5 its properties."""
+    due = _patience("the broker does not take the messages")
+    session = Client(CLIENT_ID, server.host, server.port, clean_session=False, version=version)
+    asked = session.subscribe(FILTER, lambda _: None, 1)
+    session.connect()
+    while not asked.granted:
+        session.poll(10)
+        due()
+    session.disconnect()
+    publisher = Client(
+        "bench-publisher", server.host, server.port, tx_size=1 << 19, inflight=255, version=version
+    )
+    publisher.connect()
+    blocks: list[dict[str, Any]] = [
+        {"properties": properties(i)} if carried else {} for i in range(DEVICES)
+    ]
+    for i in range(count):
+        while publisher.publish(topic(i), payload(i), 1, **blocks[i % DEVICES]) is None:
+            publisher.poll(10)
+            due()
+    while publisher.pending:
+        publisher.poll(10)
+        due()
+    publisher.disconnect()
+
+
+def _patience(what: str) -> Callable[[], None]:
+    end = time.monotonic() + PATIENCE
+
+    def due() -> None:
+        if time.monotonic() > end:
+            raise BenchError(f"{what} within {PATIENCE} s")
+
+    return due

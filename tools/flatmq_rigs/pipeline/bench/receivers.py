@@ -1,0 +1,186 @@
+"""How fast does a part of the ingest work? Each is measured in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from flatmq_tools.pipeline.ingest import Ingest
+from flatmq_tools.pipeline.landing import Landing
+from flatmq_tools.pipeline.log import Writer, read
+
+from .figures import Figure, Watch
+from .messages import CLIENT_ID, FILTER, PATIENCE, fill, stream
+
+_CHUNK = 256 * 1024
+_CHUNK_OF_MEMORY = 32 * 1024
+
+
+def flatmq(host: str, port: int, folder: Path, count: int, version: int = 4) -> Figure:
+    """The ingest."""
+    with Writer(folder) as log:
+        ingest = Ingest(log, (host, port), [FILTER], client_id=CLIENT_ID, version=version)
+        watch = Watch()
+        ingest.start()
+        while log.synced < count:
+            ingest.poll(1000)
+        ingest.stop()
+        return watch.figure(log.next_offset)
+
+
+def mqtt5(host: str, port: int, folder: Path, count: int) -> Figure:
+    """The ingest in MQTT 5."""
+    return flatmq(host, port, folder, count, 5)
+
+
+def paho(host: str, port: int, folder: Path, count: int) -> Figure:
+    """The same with paho-mqtt."""
+    from .paho_ingest import PahoIngest
+
+    with Writer(folder) as log:
+        ingest = PahoIngest(log, (host, port), [FILTER], CLIENT_ID)
+        watch = Watch()
+        ingest.start()
+        while log.synced < count:
+            ingest.poll(1000)
+        figure = watch.figure(log.next_offset)
+        ingest.stop()
+        return figure
+
+
+def ceiling(_host: str, _port: int, folder: Path, count: int) -> Figure:
+    """The same bytes out of a socket into the log, synced by the chunk: nobody looks at them."""
+    data = stream(count)
+    reads, writes = socket.socketpair()
+    feeder = os.fork()
+    if not feeder:
+        reads.close()
+        writes.sendall(data)
+        os._exit(0)
+    writes.close()
+    buf = bytearray(_CHUNK)
+    with Writer(folder) as log:
+        watch = Watch()
+        have = 0
+        while n := reads.recv_into(buf):
+            have += n
+            done = have * count // len(data)
+            log.append(memoryview(buf)[:n], max(1, done - log.next_offset), 1)
+            log.sync()
+        figure = watch.figure(count)
+    os.waitpid(feeder, 0)
+    return figure
+
+
+class _Memory:
+    """A link and its stream: a broker that accepts the client and sends these bytes, a chunk for
+    each read."""
+
+    address = "memory"
+
+    def __init__(self, data: bytes) -> None:
+        self._data = memoryview(data)
+        self._at = 0
+
+    def connect(self) -> None:
+        """Connect at once."""
+
+    def stream(self) -> _Memory:
+        """Return the stream."""
+        return self
+
+    def readinto(self, buf: memoryview) -> int | None:
+        """Read a chunk."""
+        n = min(len(buf), _CHUNK_OF_MEMORY, len(self._data) - self._at)
+        buf[:n] = self._data[self._at : self._at + n]
+        self._at += n
+        return n or None
+
+    def write(self, _buf: bytes, _at: int, n: int) -> int:
+        """Take what is written."""
+        return n
+
+    def wait(self, _ms: int, _out: bool) -> None:
+        """Return at once: there is something to read."""
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+def _of_memory(folder: Path, count: int, version: int) -> Figure:
+    accepted = b"\x20\3\0\0\0" if version == 5 else b"\x20\2\0\0"
+    link = _Memory(accepted + stream(count, version))
+    with Writer(folder) as log:
+        ingest = Ingest(log, ("", 0), [FILTER], version=version, link=link)
+        watch = Watch()
+        ingest.start()
+        while log.synced < count:
+            ingest.poll(1000)
+        return watch.figure(log.next_offset)
+
+
+def memory(_host: str, _port: int, folder: Path, count: int) -> Figure:
+    """The ingest, without a broker."""
+    return _of_memory(folder, count, 4)
+
+
+def memory5(_host: str, _port: int, folder: Path, count: int) -> Figure:
+    """The ingest in MQTT 5, without a broker."""
+    return _of_memory(folder, count, 5)
+
+
+def landing(_host: str, _port: int, folder: Path, count: int) -> Figure:
+    """Log to Parquet."""
+    with Writer(folder) as log:
+        fill(log, count)
+        log.rotate()
+        watch = Watch()
+        Landing(log, str(folder / "landed")).land()
+        return watch.figure(count)
+
+
+def reading(_host: str, _port: int, folder: Path, count: int) -> Figure:
+    """The log to Arrow, and no further."""
+    with Writer(folder) as log:
+        fill(log, count)
+        watch = Watch()
+        found = sum(batch.num_rows for batch in read(folder, 0, count))
+        return watch.figure(found)
+
+
+RECEIVERS: dict[str, Callable[[str, int, Path, int], Figure]] = {
+    "flatmq": flatmq,
+    "flatmq-5": mqtt5,
+    "properties": mqtt5,
+    "paho": paho,
+    "memory": memory,
+    "memory-5": memory5,
+    "ceiling": ceiling,
+    "landing": landing,
+    "reading": reading,
+}
+LABELS = {
+    "flatmq": "the ingest, from the broker to its log",
+    "flatmq-5": "the same in MQTT 5",
+    "properties": "in MQTT 5, of messages with a content type and a user property",
+    "paho": "as flatmq, with paho-mqtt",
+    "memory": "as flatmq, of bytes that are in memory: no broker, and no network",
+    "memory-5": "the same in MQTT 5",
+    "ceiling": "the same bytes from a socket to the log: nobody looks at them",
+    "landing": "the log to Parquet",
+    "reading": "the log to Arrow, no sink",
+}
+FROM_BROKER = ("flatmq", "flatmq-5", "properties", "paho")
+IN_5 = ("flatmq-5", "properties")
+
+
+if __name__ == "__main__":
+    _, kind, to_host, to_port, into, how_many = sys.argv
+    # Ends with the desk: nobody else would end it.
+    signal.alarm(PATIENCE)
+    print(json.dumps(RECEIVERS[kind](to_host, int(to_port), Path(into), int(how_many))))

@@ -1,0 +1,598 @@
+"""Does every message get into the tables once, whoever is killed? `flatmq pipeline crash` tries.
+
+Numbered readings are published at QoS 1 while `flatmq pipeline run` makes tables of them. Again
+and again one of the parts is ended with SIGKILL, at any moment, and started anew. At the end the
+tables are read by four readers and counted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+import pyarrow as pa
+import pyarrow.dataset as ds
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+from rich.progress import Progress
+
+from flatmq import Client
+from flatmq_tools.broker import Broker, mosquitto
+
+from .. import results
+
+PARTS = ("driver", "jvm", "source", "broker", "ingest")
+ABOUT = {
+    "driver": "the Python process of `flatmq pipeline run`",
+    "jvm": "Spark itself, the child of the driver",
+    "source": 'the process of format("mqtt") that receives, a child of the JVM',
+    "broker": "mosquitto with persistence",
+    "ingest": "`flatmq pipeline ingest`, whose files Spark reads",
+}
+READERS = ("Parquet, pyarrow", "Parquet, Spark", "Delta, deltalake", "Delta, Spark")
+TOPIC = b"dev/crash/telemetry"
+_PUBLISHER = b"crash-publisher"
+# Nothing may be dropped by the broker, or the count would be of its limits.
+_MOSQUITTO = "max_queued_messages 0\nmax_inflight_messages 0\nset_tcp_nodelay true"
+# It writes its whole database for each message, and no sync waits for a disk here. SIGKILL takes
+# no more from a file system in memory than from the cache of a disk: nothing.
+_MEMORY = Path("/dev/shm")
+_PATIENCE = 180.0  # s for anything to happen
+_STILL = 60.0  # s without a message more, after which there will be none
+_LOOK = 0.05  # s
+_RANDOM = 1.5  # s after the first messages of a start, within which it is killed
+_RATE = 1500  # messages a second while they are let go
+_JAVA = "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1"  # starts sooner
+
+
+class CrashError(RuntimeError):
+    """The run cannot go on; the text says what was waited for."""
+
+
+@dataclass
+class Count:
+    """What one reader found in one table."""
+
+    missing: int
+    twice: int
+
+
+@dataclass
+class Result:
+    """What a run has shown."""
+
+    parts: Sequence[str]
+    messages: int
+    kills: int
+    again: int
+    """Messages that the broker delivered again, each with an offset of its own in raw."""
+    seconds: float
+    counts: dict[str, Count] = field(default_factory=dict)
+    """By table and reader."""
+    lost: int = 0
+    """Messages that a broker acknowledged and did not have any more after its end; they are not
+    counted as missing. See `last_words`."""
+
+    @property
+    def good(self) -> bool:
+        """Whether nothing is missing and nothing is there twice, for any reader."""
+        return bool(self.counts) and not any(c.missing or c.twice for c in self.counts.values())
+
+
+# Processes
+
+
+def family(pid: int) -> list[int]:
+    """The process, and all that descend from it."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return [pid, *(child.pid for child in psutil.Process(pid).children(recursive=True))]
+    return [pid]
+
+
+def command(pid: int) -> str:
+    """The process's program and arguments; empty where there is none."""
+    with contextlib.suppress(psutil.Error):
+        return " ".join(psutil.Process(pid).cmdline())
+    return ""
+
+
+def alive(pid: int) -> bool:
+    """Whether it runs; one that is dead and was not waited for does not."""
+    try:
+        return str(psutil.Process(pid).status()) != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def _until(
+    what: str | Callable[[], str],
+    ready: Callable[[], object],
+    moves: Callable[[], object] = lambda: None,
+) -> None:
+    """CrashError with `what`, which may be asked only then, when it is not ready in time; time
+    begins anew whenever what `moves` returns is another."""
+    seen, since = moves(), time.monotonic()
+    while not ready():
+        if moves() != seen:
+            seen, since = moves(), time.monotonic()
+        if time.monotonic() - since > _PATIENCE:
+            told = what if isinstance(what, str) else what()
+            raise CrashError(f"after {_PATIENCE:g} s: {told}")
+        time.sleep(_LOOK)
+
+
+class _Program:
+    """A command of `flatmq pipeline`, which is started again after each end."""
+
+    def __init__(self, folder: Path, name: str, *arguments: str) -> None:
+        self._arguments = arguments
+        self._log = folder / f"{name}.txt"
+        self.starts = 0
+        self.start()
+
+    def start(self) -> None:
+        path = [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]
+        with self._log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "flatmq_tools.cli", "pipeline", *self._arguments],
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, path))},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+        self.starts += 1
+
+    def find(self, word: str) -> int | None:
+        """A descendant whose command line has that word."""
+        return next((p for p in family(self.process.pid)[1:] if word in command(p)), None)
+
+    def kill(self, pid: int) -> None:
+        """Kills it, or one of its descendants, waits until all of them are gone, as they have to
+        be by themselves then, and starts it anew."""
+        family_then = family(self.process.pid)
+        os.kill(pid, signal.SIGKILL)
+        # Without the one that was killed the driver has to end by itself, with an error.
+        _until(lambda: f"{self.tail()}\nstill runs without process {pid}", self._over)
+        _until(
+            lambda: f"processes left behind: {[p for p in family_then if alive(p)]}",
+            lambda: not any(map(alive, family_then)),
+        )
+        self.start()
+
+    def _over(self) -> bool:
+        return self.process.poll() is not None
+
+    def end(self) -> None:
+        """Ends it as an administrator would; CrashError when it fails."""
+        self.process.send_signal(signal.SIGTERM)
+        _until(lambda: f"{self.tail()}\ndoes not end with SIGTERM", self._over)
+        if self.process.returncode:
+            raise CrashError(f"{self.tail()}\nended with status {self.process.returncode}")
+
+    def stop(self) -> None:
+        for pid in reversed(family(self.process.pid)):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self.process.wait()
+
+    def tail(self) -> str:
+        """The end of what it has written, for an error."""
+        with contextlib.suppress(OSError):
+            return "\n".join(self._log.read_text(errors="replace").splitlines()[-60:])
+        return ""
+
+
+class _Publisher:
+    """Publishes readings numbered from 1 in a thread, as far as it is let."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._client = Client(
+            _PUBLISHER,
+            broker.host,
+            broker.port,
+            clean_session=False,
+            tx_size=1 << 16,
+            inflight=100,
+            retry_max_ms=500,
+        )
+        self._client.connect(10_000)
+        self._let = 0
+        self.numbers: dict[int, int] = {}
+        """The number of the newest message with a packet identifier."""
+        self.sent = 0
+        """How many the broker has acknowledged, or will have."""
+        self._ending = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def let(self, messages: int) -> None:
+        """Has it publish up to that number."""
+        self._let = messages
+
+    @property
+    def done(self) -> bool:
+        """Whether all that it was let are acknowledged."""
+        return self.sent == self._let and not self._client.pending
+
+    def _run(self) -> None:
+        while not self._ending.is_set():
+            self._client.poll(5)
+            for _ in range(_RATE * 5 // 1000):
+                if self.sent == self._let:
+                    break
+                n = self.sent + 1
+                pack = (
+                    b'[{"bn":"crash/","n":"boot","v":1},{"n":"seq","v":%d},'
+                    b'{"n":"chip/temp","u":"Cel","v":20.5}]' % n
+                )
+                pid = self._client.publish(TOPIC, pack, 1)
+                if pid is None:
+                    break
+                self.numbers[pid] = n
+                self.sent = n
+        self._client.disconnect()
+
+    def stop(self) -> None:
+        self._ending.set()
+        self._thread.join()
+
+
+# What the broker itself loses
+
+_FROM = re.compile(rf"Received PUBLISH from {_PUBLISHER.decode()} \(d\d, q1, r\d, m(\d+),")
+_TO = re.compile(r"Sending PUBLISH to \S+ \(d\d, q1, r\d, m(\d+),")
+_ACKNOWLEDGED = re.compile(r"Received PUBACK from \S+ \(Mid: (\d+),")
+
+
+def last_words(log: str) -> int | None:
+    """The packet identifier of a message that mosquitto acknowledged, and lost when it ended.
+
+    log  what it has written with `log_type all`, up to its end
+
+    It answers first and saves afterwards: of what it answered in its last turn, one packet of a
+    client, nothing is left. That is so only if no receiver has acknowledged the message either:
+    None then, as it would be the receiver's to keep.
+    """
+    life = log[log.rfind(" running\n") + 1 :]
+    *_, last = [None, *_FROM.finditer(life)]
+    if last is None:
+        return None
+    pid = int(last[1])
+    after = life[last.end() :]
+    answered = f"Sending PUBACK to {_PUBLISHER.decode()} (m{pid}," in after
+    kept = {*_TO.findall(after)} & {*_ACKNOWLEDGED.findall(after)}
+    return pid if answered and not kept else None
+
+
+# A run
+
+
+class _Stage:
+    """Everything that a run needs, in one folder."""
+
+    def __init__(self, folder: Path, kills: Iterable[str], trigger: float, version: str) -> None:
+        kills = set(kills)
+        self.folder = folder
+        self.out = folder / "out"
+        self.lost: set[int] = set()
+        """Numbers of which the broker may have nothing, though it acknowledged them."""
+        self._stack = contextlib.ExitStack()
+        try:
+            self.broker = mosquitto(
+                persistence="broker" in kills,
+                extra=_MOSQUITTO,
+                where=_MEMORY if os.access(_MEMORY, os.W_OK) else None,
+            )
+            self._stack.callback(self.broker.stop)
+            fed: list[str]
+            if "ingest" in kills:
+                (folder / "landed").mkdir()
+                self.ingest = self._program(
+                    "ingest", self.broker.address, str(folder / "landed"),
+                    "--log", str(folder / "log"), "--filter", "dev/#", "--every", "0.5",
+                    "--mqtt-version", version,
+                )  # fmt: skip
+                fed = ["--landed", str(folder / "landed")]
+            else:
+                fed = ["--broker", self.broker.address, "--filter", "dev/#"]
+                fed += ["--option", f"mqttVersion={version}"]
+            self.driver = self._program(
+                "run", str(self.out), *fed, "--job", "raw", "--job", "measurements", "--delta",
+                "--trigger", str(trigger), "--conf", _JAVA,
+            )  # fmt: skip
+            log = folder / "log" if "ingest" in kills else self.out / "log"
+            _until(
+                "there is no subscription",
+                lambda: (log / "subscribed.json").exists() or self._failed(),
+            )
+            self.publisher = _Publisher(self.broker)
+            self._stack.callback(self.publisher.stop)
+        except BaseException:
+            self.close()
+            raise
+
+    def _program(self, *arguments: str) -> _Program:
+        program = _Program(self.folder, arguments[0], *arguments)
+        self._stack.callback(program.stop)
+        return program
+
+    def _failed(self) -> bool:
+        """False; CrashError when the driver has ended without being killed."""
+        if self.driver.process.poll() is not None:
+            raise CrashError(f"{self.driver.tail()}\nended by itself")
+        return False
+
+    def kill(self, part: str) -> None:
+        """Ends that part with SIGKILL and starts it anew."""
+        if part == "broker":
+            self.broker.kill()
+            pid = last_words(self.broker.log())
+            if pid is not None:
+                self.lost.add(self.publisher.numbers[pid])
+            self.broker.restart()
+        elif part == "ingest":
+            self.ingest.kill(self.ingest.process.pid)
+        else:
+            find = {
+                "driver": lambda: self.driver.process.pid,
+                "jvm": lambda: self.driver.find("org.apache.spark.deploy"),
+                "source": self._source,
+            }[part]
+            _until(f"there is no {part}", find)
+            found = find()
+            assert found is not None
+            self.driver.kill(found)
+
+    def _source(self) -> int | None:
+        """Of the processes of sources the one that receives: it has the log."""
+        with contextlib.suppress(OSError, ValueError):
+            pid = int((self.out / "log" / "lock").read_text())
+            if pid in family(self.driver.process.pid):
+                return pid
+        return None
+
+    def wait_for_publisher(self) -> None:
+        """Returns when all that was let is acknowledged."""
+        publisher = self.publisher
+        _until(
+            "the broker does not take what is published",
+            lambda: publisher.done,
+            lambda: publisher.sent,
+        )
+
+    def wait_for_more(self) -> None:
+        """Returns when messages have come to raw since this was called."""
+        before = self.landed()
+        _until(
+            lambda: f"{self.driver.tail()}\nnothing comes to raw",
+            lambda: self.landed() > before or self._failed(),
+        )
+
+    def settle(self) -> None:
+        """Returns when raw has all that was published, or has not grown for long."""
+        seen, since = -1, time.monotonic()
+        while time.monotonic() - since < _STILL:
+            landed = self.landed()
+            if landed != seen:
+                seen, since = landed, time.monotonic()
+            wanted = self.publisher.sent
+            # A batch may be given its name while it is looked for.
+            with contextlib.suppress(FileNotFoundError):
+                if landed >= wanted - len(self.lost) and len(self.numbers() | self.lost) == wanted:
+                    return
+            time.sleep(_LOOK)
+
+    def numbers(self) -> set[int]:
+        """Those of the messages in raw."""
+        rows = ds.dataset(self.out / "raw", format="parquet").to_table(["payload"])
+        return {_number(payload) for payload in rows["payload"].to_pylist()}
+
+    def landed(self) -> int:
+        """Messages in raw, about: batches may come in between."""
+        with contextlib.suppress(OSError):
+            return int(ds.dataset(self.out / "raw", format="parquet").count_rows())
+        return 0
+
+    def close(self) -> None:
+        self._stack.close()
+
+
+def run(
+    kills: Sequence[str],
+    messages: int,
+    spark: SparkSession,
+    *,
+    trigger: float = 0.5,
+    seed: int | None = None,
+    version: str = "3.1.1",
+    on_kill: Callable[[], None] = lambda: None,
+) -> Result:
+    """Publishes so many messages, kills these parts in their order, and counts.
+
+    kills    names of PARTS, each as often as it is to be killed; "ingest" not beside others
+    spark    reads the tables at the end
+    trigger  s between two batches
+    seed     of the moments of the kills
+    version  of MQTT, that of what receives: "3.1.1" or "5"
+    CrashError when something does not start, go on or end; BrokerError.
+    """
+    moments = random.Random(seed)
+    since = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="flatmq-crash-") as folder:
+        stage = _Stage(Path(folder), kills, trigger, version)
+        try:
+            for number, part in enumerate(kills):
+                # The kills are spread over the messages.
+                stage.wait_for_publisher()
+                stage.publisher.let(messages * (number + 1) // (len(kills) + 1))
+                stage.wait_for_more()
+                time.sleep(moments.uniform(0, _RANDOM))
+                stage.kill(part)
+                on_kill()
+            stage.publisher.let(messages)
+            stage.wait_for_publisher()
+            stage.settle()
+            stage.driver.end()
+            lost = stage.lost - stage.numbers()
+            counts, again = counted(stage.out, messages, spark, lost)
+        finally:
+            stage.close()
+    seconds = time.monotonic() - since
+    return Result(kills, messages, len(kills), again, seconds, counts, len(lost))
+
+
+def counted(
+    out: Path, messages: int, spark: SparkSession, lost: Collection[int] = ()
+) -> tuple[dict[str, Count], int]:
+    """What each reader finds in each table, and how many messages the broker sent again. Nobody
+    has to have the numbers in `lost`."""
+    raw, values = ["payload", "offset"], ["seq"]
+    wanted = set(range(1, messages + 1)).difference(lost)
+    counts = {}
+    again = 0
+    for table, columns in (("raw", raw), ("measurements", values)):
+        delta = DeltaTable(str(out / "delta" / table))
+        readers: dict[str, pa.Table] = {
+            "Parquet, pyarrow": ds.dataset(out / table, format="parquet").to_table(columns),
+            "Parquet, Spark": spark.read.parquet(str(out / table)).select(columns).toArrow(),
+            "Delta, deltalake": delta.to_pyarrow_table(columns=columns),
+            "Delta, Spark": spark.read.parquet(*delta.file_uris()).select(columns).toArrow(),
+        }
+        for reader, rows in readers.items():
+            if table == "raw":
+                numbers = [_number(payload) for payload in rows["payload"].to_pylist()]
+                rows_twice = _twice(rows["offset"].to_pylist())
+                again = max(again, _twice(numbers) - rows_twice)
+            else:
+                numbers = rows["seq"].to_pylist()
+                rows_twice = _twice(numbers)
+            missing = len(wanted.difference(numbers))
+            counts[f"{table}: {reader}"] = Count(missing, rows_twice)
+    return counts, again
+
+
+def _number(payload: bytes) -> int:
+    found = re.search(rb'"seq","v":(\d+)', payload)
+    return int(found.group(1)) if found else 0
+
+
+def _twice(values: Iterable[int]) -> int:
+    return sum(n - 1 for n in Counter(values).values())
+
+
+# The command
+
+
+def main(
+    messages: int, kills: int, parts: Sequence[str], results_path: Path | None, seed: int | None
+) -> int:
+    """Kills each part so often in a run of its own, prints what was found, and writes the section
+    "crash" where a file is given. Returns 1 when a message is missing, or there twice."""
+    from flatmq_tools.pipeline.session import session
+
+    signal.signal(signal.SIGTERM, _end)
+    found = []
+    try:
+        spark = session("local[2]", "flatmq crash")
+        with Progress() as progress:
+            for part in parts:
+                task = progress.add_task(f"kill -9: {part}", total=kills)
+                found.append(
+                    run(
+                        [part] * kills,
+                        messages,
+                        spark,
+                        seed=seed,
+                        on_kill=lambda task=task: progress.advance(task),  # type: ignore[misc]
+                    )
+                )
+                if results_path is not None:  # what is found is kept, should the next one fail
+                    results.write(results_path, "crash", report(found, messages, kills))
+    finally:
+        for pid in family(os.getpid())[1:]:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+    print(report(found, messages, kills))
+    return 0 if all(one.good for one in found) else 1
+
+
+def _end(*_: object) -> None:
+    """Has what was started end with this process, which is told so: once, as `timeout` tells it
+    twice, and the second would end the clearing up."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    sys.exit(143)
+
+
+def report(found: Sequence[Result], messages: int, kills: int) -> str:
+    """The section of docs/results.md on these runs."""
+    rows = []
+    for one in found:
+        by_table = {
+            reader: [count for name, count in one.counts.items() if name.endswith(f": {reader}")]
+            for reader in READERS
+        }
+        rows.append(
+            [
+                one.parts[0],
+                results.number(one.messages),
+                results.number(one.kills),
+                *(
+                    f"{sum(c.missing for c in counts)} · {sum(c.twice for c in counts)}"
+                    for counts in by_table.values()
+                ),
+                results.number(one.again),
+                results.number(one.lost),
+                results.number(one.seconds),
+            ]
+        )
+    only = "".join(f" --part {part}" for part in PARTS if part in _parts(found))
+    if len(_parts(found)) == len(PARTS):
+        only = ""
+    return "\n\n".join(
+        [
+            "## Crashes of the pipeline",
+            f"`flatmq pipeline crash --messages {messages} --kills {kills}{only}`: numbered "
+            "readings at QoS 1 from mosquitto through `flatmq pipeline run` into the tables raw "
+            "and measurements, while one part is ended with SIGKILL at a random moment of a "
+            "batch, again and again. Killed are: "
+            + "; ".join(f"{part}, {ABOUT[part]}" for part in PARTS if part in _parts(found))
+            + ". In the columns of the readers: missing · twice, raw and measurements together; "
+            "raw has a message twice if an offset is there twice, measurements a reading if its "
+            "number is. Spark reads of a Delta table the files that deltalake names. What a "
+            "broker delivers again has another offset in raw, and is dropped from measurements: "
+            "`delivered again`; mosquitto saves for each message, and not for an acknowledgement. "
+            "It acknowledges a message first and saves it afterwards, so what it acknowledged "
+            "last before it was killed may be gone: `lost by the broker` are those of which its "
+            "log says that it acknowledged them, and that no receiver had done so; they are not "
+            "counted as missing.",
+            results.table(
+                [
+                    "killed",
+                    "messages",
+                    "kills",
+                    *READERS,
+                    "delivered again",
+                    "lost by the broker",
+                    "s",
+                ],
+                rows,
+            ),
+        ]
+    )
+
+
+def _parts(found: Sequence[Result]) -> set[str]:
+    return {part for one in found for part in one.parts}

@@ -1,0 +1,312 @@
+"""What would so many boards need? Measured on this machine, with arithmetic on top.
+
+The sizes are those of tables that `flatmq pipeline demo` made; the broker, the ingest and the
+boards' connections are measured here, in one run of a fleet.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+import pyarrow.parquet as pq
+from rich.console import Console
+
+from flatmq_tools import broker as brokers
+from flatmq_tools import fleet
+from flatmq_tools.fleet import plan
+from flatmq_tools.fleet.fleet import Fleet
+from flatmq_tools.pipeline import progress
+
+from .. import results
+
+NAME = "scale"
+DEVICES = 1000
+CROWD = 5000
+SHARING = 200
+INGESTS = 2
+SECONDS = 20.0
+PATIENCE = 30.0  # seconds
+FLEETS = (10_000, 1_000_000, 100_000_000)
+# What the plan takes for given.
+INTERVAL = 60  # s between two readings of a board: the default of the sketches
+BUSY = 0.5  # of a core that a process is planned to use
+CONNECTIONS = 100_000  # of a broker process
+WITHIN = 600  # s that the state keeps an identity: `once` of jobs/measurements
+STATE = 1 << 30  # bytes of state in a partition
+ROTATE = 10  # s between two files of an ingest
+FILE = 256 << 20  # bytes of a file after compaction
+
+
+class ScaleError(RuntimeError):
+    """It cannot be measured; the text says why."""
+
+
+@dataclass
+class Sizes:
+    """Bytes a message, of tables that were made."""
+
+    messages: int
+    landed: float
+    raw: float
+    measurements: float
+    state: float
+    """A reading in the state that drops copies."""
+
+
+@dataclass
+class Costs:
+    """Of a run at so many messages a second."""
+
+    rate: float
+    memory: float
+    """Bytes of the broker, a connection."""
+    broker: float
+    """Seconds of CPU a message, in and out,"""
+    ingest: float
+    """and from the broker to the Parquet file."""
+    boards: float
+    connect: float
+    """Seconds of the broker's CPU, a connection with its subscription and its status."""
+
+
+@dataclass
+class Tried:
+    """What parts did that are more than one, or many."""
+
+    boards: int
+    """At one broker, each with its own connection, of one process;"""
+    rate: float
+    """readings that they published a second,"""
+    boards_cpu: float
+    """in so much of a core."""
+    sent: int
+    """Readings of the boards whose messages ingests shared,"""
+    shares: tuple[int, ...]
+    """and how many of them each landed."""
+
+
+def sizes(tables: Path) -> Sizes:
+    """Of the folder that a demo has filled. ScaleError when there is nothing in it."""
+    landed = list((tables / "landed").glob("[!.]*.parquet"))
+    messages = sum(pq.read_metadata(file).num_rows for file in landed)
+    if not messages:
+        raise ScaleError(f"no messages in {tables}/landed: `flatmq pipeline demo {tables}` first")
+
+    def size(files: list[Path]) -> float:
+        return sum(file.stat().st_size for file in files) / messages
+
+    state = 0.0
+    for line in progress.lines(tables):
+        known = json.loads(line)
+        for each in known["stateOperators"]:
+            if known["name"] == "measurements" and each["numRowsTotal"]:
+                state = each["memoryUsedBytes"] / each["numRowsTotal"]
+    return Sizes(
+        messages,
+        size(landed),
+        size(list((tables / "raw").glob("batch=*/*.parquet"))),
+        size(list((tables / "measurements").glob("batch=*/*.parquet"))),
+        state,
+    )
+
+
+def _cpu(pid: int) -> float:
+    """Seconds of CPU that a process has used."""
+    used = psutil.Process(pid).cpu_times()
+    return float(used.user + used.system)
+
+
+def _memory(pid: int) -> int:
+    """Bytes of it that are in memory."""
+    return int(psutil.Process(pid).memory_info().rss)
+
+
+class _Ingest:
+    """A process that lands what a broker has for it; ends with the block."""
+
+    def __init__(
+        self, target: brokers.Broker, folder: Path, name: str, filt: str, every: int
+    ) -> None:
+        self.landed = folder / f"{name}-landed"
+        self._log = folder / f"{name}.txt"
+        with self._log.open("wb") as words:
+            self._process = subprocess.Popen(
+                [
+                    sys.executable, "-m", "flatmq_tools.cli", "pipeline", "ingest",
+                    target.address, str(self.landed), "--log", str(folder / name), "--filter",
+                    filt, "--client-id", name, "--every", str(every),
+                ],
+                stdin=subprocess.DEVNULL, stdout=words, stderr=words,
+            )  # fmt: skip
+        self.pid = self._process.pid
+        end = time.monotonic() + PATIENCE
+        while "receiving from" not in self._log.read_text():
+            if self._process.poll() is not None or time.monotonic() > end:
+                self.close()
+                raise ScaleError(f"the ingest did not start: {self._log.read_text()}")
+            time.sleep(0.05)
+
+    def readings(self) -> int:
+        """Of boards, in the files that it has landed."""
+        files = self.landed.glob("[!.]*.parquet")
+        topics = (pq.read_table(file, columns=["topic"])["topic"].to_pylist() for file in files)
+        return sum(topic.endswith("/telemetry") for of in topics for topic in of)
+
+    def close(self) -> None:
+        """It lands what it has before it ends."""
+        self._process.terminate()
+        self._process.wait(PATIENCE)
+
+
+def _broker() -> brokers.Broker:
+    return brokers.mosquitto(extra="max_queued_messages 0\nmax_inflight_messages 0")
+
+
+def costs(devices: int = DEVICES, seconds: float = SECONDS) -> Costs:
+    """Has a fleet publish once a second each through a mosquitto to an ingest."""
+    with (
+        tempfile.TemporaryDirectory(prefix="flatmq-scale-") as folder,
+        _broker() as target,
+        closing(_Ingest(target, Path(folder), "ingest", "dev/#", ROTATE)) as ingest,
+    ):
+        broker = target.pid
+        assert broker is not None
+        memory, cpu = _memory(broker), _cpu(broker)
+        made = Fleet(target.host, target.port, fleet.Settings(devices, 1.0, seconds, 1))
+        at: dict[str, tuple[float, float, int]] = {}
+
+        def show(what: str, share: float) -> None:
+            at.setdefault(what, (_cpu(broker), _cpu(ingest.pid), _memory(broker)))
+
+        made.run(show)
+        first, last = at["publishing"], at.get("closing", ())
+        if not last:
+            raise ScaleError("the fleet ended too fast to be measured")
+        readings = sum(boot.readings for boot in made.boots)
+        return Costs(
+            devices,
+            (first[2] - memory) / devices,
+            (last[0] - first[0]) / readings,
+            (last[1] - first[1]) / readings,
+            made.figures.run_cpu / readings,
+            (first[0] - cpu) / devices,
+        )
+
+
+def tried(
+    crowd: int = CROWD, devices: int = SHARING, ingests: int = INGESTS, seconds: float = SECONDS
+) -> Tried:
+    """Has a crowd of boards publish to one mosquitto, and several ingests share what others
+    send to it. ScaleError where not all was acknowledged, or each reading landed once."""
+    with (
+        tempfile.TemporaryDirectory(prefix="flatmq-scale-") as name,
+        _broker() as target,
+        ExitStack() as stack,
+    ):
+        many = Fleet(target.host, target.port, fleet.Settings(crowd, 1.0, seconds, 1, "crowd"))
+        many.run()
+        if not many.complete:
+            raise ScaleError(f"of {crowd:,} boards not all was acknowledged")
+        each = [
+            stack.enter_context(
+                closing(_Ingest(target, Path(name), f"ingest-{n}", "$share/scale/dev/#", 1))
+            )
+            for n in range(1, ingests + 1)
+        ]
+        settings = fleet.Settings(devices, 1.0, seconds, 1, "sharing", plan.CALM)
+        few = Fleet(target.host, target.port, settings)
+        few.run()
+        sent = sum(boot.published for boot in few.boots)
+        end = time.monotonic() + PATIENCE
+        while sum(shares := [ingest.readings() for ingest in each]) < sent:
+            if time.monotonic() > end:
+                break
+            time.sleep(0.5)
+    if sum(shares) != sent:
+        raise ScaleError(f"{sent:,} readings were shared, and {sum(shares):,} landed")
+    taken = sum(boot.readings for boot in many.boots)
+    return Tried(
+        crowd, taken / many.figures.run, many.figures.run_cpu / many.figures.run, sent,
+        tuple(shares),
+    )  # fmt: skip
+
+
+def text(size: Sizes, cost: Costs, more: Tried) -> str:
+    """The measured figures, and what they make of fleets of three sizes, as Markdown."""
+    landed = " and ".join(f"{share:,}" for share in more.shares)
+    measured = results.table(
+        ["measured", "", "how"],
+        [
+            ["broker, memory", f"{cost.memory / 1024:.1f} KiB a connection",
+             f"mosquitto, {cost.rate:,.0f} boards"],
+            ["broker, CPU", f"{cost.broker * 1e6:.0f} µs a message",
+             "in and out, and both acknowledgements"],
+            ["broker, CPU",
+             f"{cost.connect * 1e6:.0f} µs a connection", "with its SUBSCRIBE and status"],
+            ["ingest, CPU", f"{cost.ingest * 1e6:.0f} µs a message",
+             f"at {cost.rate:,.0f} a second, where nothing comes in bulk"],
+            ["boards, CPU", f"{cost.boards * 1e6:.0f} µs a reading", "where they are simulated"],
+            [f"{more.boards:,} boards at one broker", f"{more.rate:,.0f} readings a second",
+             f"all acknowledged, with {more.boards_cpu:.0%} of a core for the boards"],
+            [f"{len(more.shares)} ingests share one broker's messages", landed,
+             f"of {more.sent:,} readings, each landed once"],
+            ["landed", f"{size.landed:.0f} B a message", f"Parquet, {size.messages:,} messages"],
+            ["raw", f"{size.raw:.0f} B a message", "Parquet, as Spark writes it"],
+            ["measurements", f"{size.measurements:.0f} B a message", "a value each"],
+            ["state", f"{size.state:.0f} B a reading", "of what drops copies"],
+        ],
+    )  # fmt: skip
+    plans = [_plan(devices, size, cost) for devices in FLEETS]
+    head = ["calculated", *(f"{devices:,} boards" for devices in FLEETS)]
+    rows = [[name, *(each[name] for each in plans)] for name in plans[0]]
+    return f"{measured}\n\n{results.table(head, rows)}"
+
+
+def _plan(devices: int, size: Sizes, cost: Costs) -> dict[str, str]:
+    rate = devices / INTERVAL
+    cores = rate * cost.broker
+    ingests = math.ceil(rate * cost.ingest / BUSY)
+    day = rate * 86_400
+    state = rate * WITHIN * size.state
+    stored = day * (size.raw + size.measurements)
+    return {
+        "messages a second": f"{rate:,.0f}",
+        "broker processes": f"{max(math.ceil(devices / CONNECTIONS), math.ceil(cores / BUSY)):,}",
+        "their memory": _bytes(devices * cost.memory),
+        "their cores in use": f"{cores:,.2f}",
+        "ingest processes": f"{ingests:,}",
+        "files landed a day": f"{ingests * 86_400 // ROTATE:,}",
+        "landed a day": _bytes(day * size.landed),
+        "raw and measurements a day": _bytes(stored),
+        "in files, after compaction": f"{math.ceil(stored / FILE):,}",
+        "state that drops copies": _bytes(state),
+        "its partitions": f"{max(1, math.ceil(state / STATE)):,}",
+        "all connect again in an hour: broker cores": f"{devices * cost.connect / 3600:,.2f}",
+    }
+
+
+def _bytes(n: float) -> str:
+    for unit in ("B", "kB", "MB", "GB", "TB"):
+        if n < 1000:
+            return f"{n:,.0f} {unit}" if n >= 100 else f"{n:.3g} {unit}"
+        n /= 1000
+    return f"{n:,.3g} PB"
+
+
+def main(tables: Path, document: Path | None, console: Console | None = None) -> int:
+    """Prints the figures; `document` has its section of them written anew. ScaleError."""
+    console = console or Console()
+    section = text(sizes(tables), costs(), tried())
+    console.print(section, markup=False, highlight=False, soft_wrap=True)
+    if document is not None:
+        results.write(document, NAME, section)
+    return 0

@@ -1,0 +1,198 @@
+"""Cut the power of a spool at every write to its flash, and measure the wear."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+from rich.progress import Progress
+
+from flatmq_tools import interpreter
+from flatmq_tools.bytecode import library
+
+from .results import number, table, write
+
+ROOT = Path(__file__).parents[2]
+HERE = ROOT / "host_tests" / "spool"
+HEAP = "16m"  # the flash chips are in it
+DEADLINE = 1800  # seconds for one sweep
+
+WAYS = [
+    ("refuse", 128, True, 4),
+    ("refuse", 0, True, 4),
+    ("drop", 128, True, 4),
+    ("drop", 0, True, 4),
+    ("drop", 128, False, 4),
+    ("refuse", 128, True, 5),
+    ("drop", 128, True, 5),
+    ("drop", 128, False, 5),
+]  # `full`, `head` and `durable` of a spool, and `version` of its client
+SLICES = 8  # the second sweep is done in so many parts
+CYCLES = 100_000  # of a block of NOR flash
+BLOCK = 4  # KB
+MINUTES = 60 * 24 * 365  # of a year
+
+
+class PowerCutError(RuntimeError):
+    """A promise was broken; the text is what the run printed."""
+
+
+def _seen(script: str, *arguments: object) -> list[str]:
+    command = interpreter.command(HEAP)
+    if command is None:
+        raise PowerCutError(interpreter.MISSING)
+    done = subprocess.run(
+        [*command, str(HERE / script), *map(str, arguments)],
+        env=interpreter.environment(library(), HERE),
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE,
+        check=False,
+    )
+    lines = done.stdout.splitlines()
+    if done.returncode or not lines or not lines[-1].startswith("SEEN"):
+        printed = "\n".join([*lines[-3:], *done.stderr.splitlines()[-3:]])
+        raise PowerCutError(f"{script} {arguments}: {printed}")
+    return lines[-1].split()[1:]
+
+
+def sweep(
+    full: str,
+    head: int,
+    durable: bool,
+    first: int = 1,
+    step: int = 1,
+    second: int = 0,
+    version: int = 4,
+) -> list[int]:
+    """Cut the power at every `step`-th write from `first` on, and if `second` is not 0, again at
+    each write of what follows. `version` is 4, or 5 for MQTT 5.
+
+    Returns the number of writes, of cuts, of handlers that were interrupted and called again, of
+    readings published and dropped in one run, and in all runs together of readings that bypassed
+    the flash (`durable` False) and were lost with the power; then, in all runs, of readings lost,
+    torn, delivered twice at QoS 2 and out of order, and of incoming messages not handled once.
+    """
+    arguments = (full, head, int(durable), first, step, second, version)
+    return [int(word) for word in _seen("powercut.py", *arguments)]
+
+
+def without_room(full: str, head: int) -> list[int]:
+    """Fill the file system. Returns the number of readings accepted, refused, dropped, lost, torn,
+    out of order, and accepted of five more once there is room."""
+    return [int(word) for word in _seen("full.py", full, head)]
+
+
+def wear(prog: int, head: int, size: int, way: str) -> list[float]:
+    """Return erases and bytes programmed per record, erases of the block worn most, bytes of heap
+    per append and per record handed over, and the same where a segment begins."""
+    return [float(word) for word in _seen("wear.py", prog, head, size, way)]
+
+
+def steady(qos: int, version: int) -> list[int]:
+    """Send readings at that QoS, and receive messages at QoS 2. Returns the bytes of heap that the
+    spool and the client request for both: the median, the maximum, and the number of rounds."""
+    return [int(word) for word in _seen("steady.py", qos, version)]
+
+
+def _wear_rows() -> Iterator[list[str]]:
+    for prog, heads in ((32, (0, 128)), (256, (0, 512))):
+        for head in heads:
+            for size in (16, 64, 200):
+                for way in ("online", "offline"):
+                    seen = wear(prog, head, size, way)
+                    names = [str(prog), str(head), str(size), way]
+                    yield [" · ".join(names), *map(number, seen)]
+
+
+def _years(erases: float, kilobytes: int) -> float:
+    return kilobytes / BLOCK * CYCLES / erases / MINUTES
+
+
+def main(results: Path, every: int, version: int | None) -> int:
+    """Run everything, with progress, and write the section "spool". After every `every`-th first
+    cut there is a second one. With a `version` only its power cuts are run, and printed."""
+    rows = []
+    ways = [way for way in WAYS if version in (None, way[3])]
+    columns = [
+        "",
+        "writes",
+        "cuts",
+        "lost",
+        "torn",
+        "twice at QoS 2",
+        "out of order",
+        "incoming not once",
+        "interrupted handlers again",
+        "lost with the power",
+    ]
+    with Progress() as progress, ThreadPoolExecutor(2) as pool:
+        jobs: list[tuple[str, Future[list[int]]]] = []
+        for full, head, durable, level in ways:
+            parts = [full, f"head {head}", *([] if durable else ["durable=False"])]
+            name = " · ".join([*parts, *(["MQTT 5"] if level == 5 else [])])
+            job = pool.submit(sweep, full, head, durable, version=level)
+            jobs.append((f"{name} · one cut", job))
+            for i in range(SLICES):
+                part = (1 + i * every, SLICES * every, 1)
+                job = pool.submit(sweep, full, head, durable, *part, version=level)
+                jobs.append((f"{name} · two cuts", job))
+        task = progress.add_task("power cuts", total=len(jobs))
+        sums: dict[str, list[int]] = {}
+        for name, job in jobs:
+            seen = job.result()
+            added = [a + b for a, b in zip(sums.get(name, [0] * len(seen)), seen, strict=True)]
+            sums[name] = [seen[0], *added[1:]]
+            progress.advance(task)
+        for name, s in sums.items():
+            rows.append([name, *map(number, [*s[:2], *s[6:], s[2], s[5]])])
+        worn = list(_wear_rows()) if version is None else []
+    if version is not None:
+        print(table(columns, rows))
+        return 0
+    best = wear(32, 128, 64, "online")[0]
+    worst = wear(32, 128, 64, "offline")[0]
+    text = "\n\n".join(
+        [
+            "## Spool",
+            "`make powercut` runs MicroPython's littlefs on flash in RAM that stops at the n-th "
+            "program or erase, for every n of a scenario, once before that write and once half "
+            "way through it. Then the board reboots. In the rows with two cuts the power is cut "
+            "again at every write of what follows, after "
+            f"{'each first cut' if every == 1 else f'one of {every} first cuts'}. "
+            "The scenario has a reading that the broker closes the connection on, or in MQTT 5 "
+            "refuses by reason code; it counts as lost unless it was set aside. The run ends with "
+            "an error at the first broken promise. A handler that the cut interrupted, or whose "
+            "return was not noted yet, is called again. With `durable=False` readings that "
+            "bypassed the flash and were not "
+            "acknowledged are lost with the power: the last column counts them, and no other "
+            "reading may be lost.",
+            table(columns, rows),
+            "Wear per reading with blocks of 4 KB, and bytes of heap requested per append and "
+            "per record handed to the client: the median, and the maximum, where a segment "
+            "begins. Online means one reading at a time, acknowledged before the next; two "
+            "topics alternate.",
+            table(
+                [
+                    "prog size · head · payload",
+                    "erases",
+                    "bytes programmed",
+                    "most worn block",
+                    "heap: append",
+                    "hand over",
+                    "most: append",
+                    "hand over",
+                ],
+                worn,
+            ),
+            f"With blocks of {CYCLES:,} cycles and a partition of 256 KB, worn evenly, one "
+            f"reading of 64 bytes per minute wears the flash out in {number(_years(best, 256))} "
+            f"years if the broker is always there, and in {number(_years(worst, 256))} years if "
+            "it never is.",
+        ]
+    )
+    write(results, "spool", text)
+    print(text)
+    return 0
