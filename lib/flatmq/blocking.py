@@ -1,4 +1,4 @@
-"""Connect and disconnect at the prompt or in a script: calls that wait, on top of `poll`."""
+"""Connect and disconnect with blocking calls, for the prompt and for scripts, on top of `poll`."""
 
 from . import client as clock
 from .client import MQTTError
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 
 def bound(client: "Client", name: str) -> "Callable":
-    """Return one of the functions below as a method of `client`. A board lets go of them after
-    the call."""
+    """Return one of the functions below as a method of `client`. A board unloads them after the
+    call."""
 
     def call(*a, **options):
         try:
@@ -28,17 +28,17 @@ def bound(client: "Client", name: str) -> "Callable":
 
 
 def connect(self: "Client", timeout_ms: int = 10000) -> None:
-    """Start, and poll until online. MQTTError after `timeout_ms`, and at once if the broker
-    refuses or TLS fails; the client goes on trying if it is polled.
+    """Start, and poll until online. MQTTError after `timeout_ms`, or at once if the broker
+    refuses or TLS fails. The client keeps trying if it is polled afterwards.
 
-    A handshake that the network may have cut is tried once more before that is an error.
+    If the network may have cut the TLS handshake, it is tried once more before it is an error.
     """
     last = self.error = None
     self.start()
     end = ticks_add(clock.ticks_ms(), timeout_ms)
     while self.state != "online":
         left = ticks_diff(end, clock.ticks_ms())
-        # After falling back to 3.1.1 there is no error any more.
+        # Falling back to 3.1.1 clears the error.
         if left <= 0 or (self.error and self.error is not last and _final(self.error, last)):
             raise self.error or MQTTError("timeout", f"{self.state} after {timeout_ms} ms")
         last = self.error
@@ -46,24 +46,24 @@ def connect(self: "Client", timeout_ms: int = 10000) -> None:
 
 
 def _final(e, last):
-    """Return whether no further try mends error `e`, which came after `last`."""
+    """Return whether error `e`, which came after `last`, would not go away with another try."""
     if e.kind == "tls" and e.code:
         return last and last.kind == "tls"
     return e.kind in ("refused", "tls")
 
 
 def disconnect(self: "Client", timeout_ms: int = 1000) -> bool:
-    """Send what is queued and DISCONNECT (section 3.14), wait for the broker to close, for at
-    most `timeout_ms` in all, and close. What is not acknowledged is kept for the next `start`;
-    what comes in meanwhile is not.
+    """Send everything queued and DISCONNECT (section 3.14), wait for the broker to close, for at
+    most `timeout_ms` in all, and close. Unacknowledged messages are kept for the next `start`;
+    whatever comes in meanwhile is discarded.
 
-    Returns whether DISCONNECT has left; if not, the broker publishes the will.
+    Returns whether DISCONNECT was sent; if not, the broker publishes the will.
     """
     return leave(self, timeout_ms, b"\xe0\0")
 
 
 def leave(self: "Client", timeout_ms: int, packet: bytes) -> bool:
-    """Disconnect with that DISCONNECT."""
+    """Disconnect with `packet`, a DISCONNECT."""
     end = ticks_add(clock.ticks_ms(), timeout_ms)
     asked = gone = False
     while self.state == "online":
@@ -76,7 +76,7 @@ def leave(self: "Client", timeout_ms: int, packet: bytes) -> bool:
             self.urgent.append(packet)
             continue
         gone = asked and not self.queued
-        # Closing with bytes unread would reset the connection, and what was sent with it.
+        # Closing with unread bytes would reset the connection and lose what was sent.
         left = ticks_diff(end, clock.ticks_ms())
         if left <= 0 or _ended(self):
             break
@@ -89,7 +89,7 @@ def leave(self: "Client", timeout_ms: int, packet: bytes) -> bool:
 
 
 def _ended(c):
-    """Throw away what came in. Return whether the peer has closed."""
+    """Discard incoming bytes. Returns whether the peer has closed."""
     try:
         return c.connection.stream.readinto(c.rx) == 0
     except Exception:

@@ -1,10 +1,10 @@
-"""Acknowledgements in bulk, for those who take PUBLISH packets with `Client.bulk`."""
+"""Acknowledge in bulk, for programs that take PUBLISH packets with `Client.bulk`."""
 
 from .session import Session
 
 
 def queue(self: Session, packets: "bytes | bytearray | memoryview") -> bool:
-    """Queue acknowledgements that are packets already. Returns False, and queues nothing, if
+    """Queue acknowledgements, given as complete packets. Returns False, and queues nothing, if
     there is no room for all of them."""
     at = self.size + self.answers
     end = at + len(packets)

@@ -1,8 +1,8 @@
-"""Receive everything in bulk: what a program on CPython needs beside `Client.bulk` and `gate`.
+"""Receive everything in bulk, in a program on CPython, on top of `Client.bulk` and `gate`.
 
-Such a program takes PUBLISH packets as they came, many with one call, whatever their topic. It
-may stop reading, so that the broker keeps what comes. What it does not take in bulk goes to
-`on_message`.
+The program takes PUBLISH packets as they came, many per call, whatever their topic. It may stop
+reading for a while, and the broker then keeps the messages. Messages that it does not take in
+bulk go to `on_message`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .v5 import Client5
 from .v5_router import Router5
 from .wire import put_length
 
-_PAUSE_MS = 20  # between two questions whether to read again
+_PAUSE_MS = 20  # between two calls of `reads` while nothing is read
 
 
 def take_in_bulk(
@@ -27,19 +27,19 @@ def take_in_bulk(
     reads: Callable[[], bool] = lambda: True,
     refuse: Callable[[Message, str], bool] = lambda message, rule: False,
 ) -> None:
-    """Have a client offer what comes in to `take`, and the rest to `on_message`. Call this before
-    the first `subscribe` and before `start`.
+    """Make a client offer incoming packets to `take`, and the rest to `on_message`. Call this
+    before the first `subscribe` and before `start`.
 
-    take    takes whole packets as `Client.bulk` does: `take(buf, at, end)`
-    reads   is called before each read. It returns False to read nothing now, so that the broker
-            has to wait. The connection stays: PINGREQs are sent, and their answers not missed
-    refuse  is called as `refuse(message, rule)` if the properties of a PUBLISH break a rule, with
-            `message` as far as it is there. If it returns True, the message is acknowledged and
-            counted in `stats`, and nobody gets it; else the connection ends. Only in MQTT 5
+    take    takes whole packets, like `Client.bulk`: `take(buf, at, end)`
+    reads   called before each read. It returns False to read nothing now, so that the broker has
+            to wait. The connection stays open: PINGREQs are sent, and unread answers do not end it
+    refuse  called as `refuse(message, rule)` if the properties of a PUBLISH break a rule, with as
+            much of `message` as has been read. If it returns True, the message is acknowledged
+            and counted in `stats` but not delivered; else the connection ends. Only in MQTT 5
 
-    A message goes to `on_message` once, whatever filters it matches, and subscriptions have no
-    identifier, which would come with each message. Handlers that are given to `subscribe` are
-    never called. Any number of QoS 2 messages may be in flight at no cost.
+    A message goes to `on_message` once, however many filters it matches. Subscriptions have no
+    identifier, because each message would carry it. Handlers passed to `subscribe` are never
+    called. Any number of QoS 2 messages may be in flight without slowing the client down.
     """
     client.bulk = take
     client.received = _Identifiers(client.options["incoming"])
@@ -51,8 +51,8 @@ def take_in_bulk(
 
 
 def head_of(m: Message) -> bytearray:
-    """Return a PUBLISH as it came, up to its payload. Of a message that comes in pieces it has the
-    size of the whole."""
+    """Return a PUBLISH as it came, up to its payload. For a message that comes in pieces, its
+    Remaining Length is that of the whole message."""
     if m.size:
         head = len(m.topic).to_bytes(2, "big") + m.topic
         if m.qos:
@@ -73,7 +73,7 @@ def head_of(m: Message) -> bytearray:
 
 class _Identifiers(list[int]):
     """The packet identifiers of received QoS 2 messages, as a client keeps them: 0 for each free
-    place. Finding one takes no longer if there are thousands, as with a broker without a limit.
+    place. A look-up takes constant time, even with the thousands of a broker without a limit.
     """
 
     def __init__(self, size: int) -> None:
@@ -99,7 +99,7 @@ class _Identifiers(list[int]):
 
 
 class _Stream:
-    """A stream that reads only if the program wants that."""
+    """A stream that reads only while the program allows it."""
 
     def __init__(self, stream: Any, link: _Link) -> None:
         self.write = stream.write
@@ -113,7 +113,7 @@ class _Stream:
 
 
 class _Link:
-    """A link whose streams are of that kind."""
+    """A link whose streams are `_Stream` objects."""
 
     def __init__(self, link: Any, client: Client, reads: Callable[[], bool]) -> None:
         self._link = link
@@ -139,29 +139,29 @@ class _Link:
         return _Stream(stream, self) if stream else None
 
     def rests(self) -> bool:
-        """Whether nothing is to be read now."""
+        """Return whether nothing is to be read now."""
         self._resting = not self._reads()
         if self._resting:
-            # That nothing comes in says nothing about the link.
+            # Silence while nothing is read does not mean that the link is dead.
             self._client.heard = self._client.now
             self._client.asked = False
         return self._resting
 
     def wait(self, ms: int, out: bool) -> None:
-        """As the link does. While nothing is to be read, bytes to read do not count."""
+        """Wait as the link does, but ignore incoming bytes while nothing is to be read."""
         if self._resting:
             time.sleep(min(ms, _PAUSE_MS) / 1000)
         else:
             self._link.wait(ms, out)
 
     def close(self) -> None:
-        """As the link does."""
+        """Close the link."""
         self._resting = False
         self._link.close()
 
 
 class _Router(Router):
-    """Leaves every message to `on_message`."""
+    """A router that leaves every message to `on_message`."""
 
     def next(self, i: int, chunks: bool) -> int:
         """Return -1: no subscription has a handler."""
@@ -174,14 +174,14 @@ class _Router5(Router5):
     def __init__(self, client: Client5, refuse: Callable[[Message, str], bool]) -> None:
         super().__init__(client)
         self._refuse = refuse
-        self._refused = False  # the message is acknowledged, and nobody gets it
+        self._refused = False  # the message is acknowledged but not delivered
 
     def next(self, i: int, chunks: bool) -> int:
         """Return -1: no subscription has a handler."""
         return -1
 
     def mark(self, s: Any, supported: int) -> None:
-        """Have a request carry no identifier. 0 stands for none: no message has it."""
+        """Give a request no identifier. 0 stands for none: no message carries it."""
         s.identifier = 0
         s.head = b"\0"
 
@@ -192,5 +192,5 @@ class _Router5(Router5):
         return None if self._refused else rule
 
     def call(self, chunks: bool) -> bool:
-        """Hand the message on: see `Router5.call`."""
+        """Deliver the message: see `Router5.call`."""
         return not self._refused and super().call(chunks)

@@ -1,7 +1,7 @@
-"""Load the methods of a client that are called now and then.
+"""Load the rarely called methods of a client.
 
-They are functions of other modules. A board loads them with the first call. Those that are called
-a few times in all are not kept.
+They are functions in other modules. A board loads each with its first call. Those that a program
+calls only a few times are not kept.
 """
 
 from .port import collect, const
@@ -29,7 +29,7 @@ MODULES = {
 
 
 def make(args: tuple, options: dict) -> "Client":
-    """Return a client of the class for its version, with these arguments of `Client`."""
+    """Return a client of the class for its version. `args` and `options` are those of `Client`."""
     if options["version"] in (5, None):
         # By a computed name: MQTT 5 is a package of its own.
         return __import__("flatmq." + "v5", None, None, ("new",)).new(args, options)
@@ -39,11 +39,12 @@ def make(args: tuple, options: dict) -> "Client":
 
 
 def method(client: "Client | None", name: str, modules: "dict[str, str]" = MODULES) -> "Any":
-    """Return the method `name` of a client; without one, the function. AttributeError if there is
-    none. `modules` says where they are. A module with a function `bound` is not kept."""
+    """Return the method `name` of a client, or, without a client, the function. `modules` maps
+    names to modules; a module with a function `bound` is not kept. AttributeError for an unknown
+    name."""
     if name not in modules:
         raise AttributeError(f"Client has no attribute {name!r}")
-    collect()  # what is loaded stays: behind garbage it would lie all over the heap
+    collect()  # loaded code stays, and behind garbage it would be scattered over the heap
     module = __import__("flatmq." + modules[name], None, None, (name,))
     if client is None:
         return getattr(module, name)

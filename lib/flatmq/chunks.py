@@ -1,4 +1,4 @@
-"""Receive a message larger than the buffer: its payload is handed on in pieces, as it comes.
+"""Receive a message larger than the buffer, and hand on its payload in pieces as it comes.
 
 Loaded with the first such message.
 """
@@ -12,11 +12,11 @@ class Chunks:
 
     def __init__(self, router: Router) -> None:
         self.router = router
-        self.new = True  # it was not received before
-        self.taken = False  # somebody takes it
+        self.new = True  # the message was not received before
+        self.taken = False  # a handler takes it
 
     def begin(self, t: int, have: int) -> "int | str":
-        """Begin with a message: see `Router.begin`. Its payload comes to `piece`."""
+        """Begin with a message: see `Router.begin`. Its payload then goes to `piece`."""
         m = self.router.message
         if m.first & 0xF0 != 0x30:
             return "larger than rx_size" if m.first == 0x90 else "length"
@@ -36,7 +36,7 @@ class Chunks:
 
     def take(self, at: int) -> "int | str":
         """Begin with the message whose topic name has its length at `at`, and whose payload begins
-        at `end`. Returns where, or the rule that it breaks."""
+        at `message.end`. Returns that position, or the rule that the message breaks."""
         r = self.router
         m = r.message
         m.at = at + 2 + (m.buf[at] << 8 | m.buf[at + 1])
@@ -47,7 +47,7 @@ class Chunks:
             return what
         self.new = m.qos < 2 or m.id not in r.client.received
         m.offset = 0
-        # The name moves to where nothing is read to, and lasts until the last piece is handled.
+        # Nothing is read into the start of the buffer: there the name lasts until the last piece.
         at = 0
         while m.topic_at < m.topic_end:
             m.buf[at] = m.buf[m.topic_at]
@@ -58,7 +58,7 @@ class Chunks:
         return m.end
 
     def number(self) -> "str | None":
-        """Read the packet identifier of the message. Returns the rule that it breaks."""
+        """Read the packet identifier of the message. Returns the rule that it breaks, or None."""
         what = self.router.number()
         return None if what is LATER else what  # the answer comes with the last piece
 

@@ -1,7 +1,7 @@
 """The client: a session with a clock and a connection, driven by one polling loop."""
 
-import random  # noqa: F401 (with ticks_ms, what all modules of the client use)
-from builtins import next  # found at once; else only after a miss in the module
+import random  # noqa: F401 (all modules of the client use this one, and this ticks_ms)
+from builtins import next  # an imported builtin is found without a miss in the module
 
 from .port import MICROPYTHON, const, ticks_ms
 from .session import Session
@@ -19,20 +19,20 @@ if TYPE_CHECKING:
 
 
 class MQTTError(Exception):
-    """`kind` is one of
+    """Why a connection ended or a message failed. `kind` is one of
 
-    "refused"   by CONNACK, whose return code is `code` (3.1.1 section 3.2.2.3); in MQTT 5 its
-                reason code (section 3.2.2.2), or 0 if `auth` has refused the broker
-    "closed"    by the peer, or by the network; in MQTT 5 `code` is the reason code of a
-                DISCONNECT, if there was one (section 3.14.2.1)
+    "refused"   the broker refused the connection; `code` is the return code of CONNACK (3.1.1
+                section 3.2.2.3), in MQTT 5 its reason code (section 3.2.2.2), 0 if `auth` refused
+    "closed"    the peer or the network closed the connection; in MQTT 5 `code` is the reason code
+                of DISCONNECT, if there was one (section 3.14.2.1)
     "timeout"   an answer did not come in time
     "protocol"  the peer broke a rule of MQTT
-    "resource"  something here was too small, or could not be had
-    "tls"       broker or client could not be verified, or there is no TLS at that port; `code`
-                is 1 if the connection was closed, which the network may have caused instead
-    "dropped"   by `aio`: the message was set aside; `code` is its packet identifier
+    "resource"  something on this side was too small or not available
+    "tls"       the broker or the client was not verified, or the port has no TLS; `code` is 1 if
+                the connection was closed, which may also be a fault of the network
+    "dropped"   in `aio`: the message was set aside; `code` is its packet identifier
 
-    `detail` is a text that says what happened; `code` is 0 unless another meaning is given here.
+    `detail` is a text that says what happened. `code` is 0 unless stated otherwise above.
     """
 
     def __init__(self, kind: str, detail: object, code: int = 0) -> None:
@@ -43,66 +43,67 @@ class MQTTError(Exception):
 
 
 def silent() -> "Iterator[None]":
-    """Do nothing, at each step: what an offline client reads and writes."""
+    """Do nothing at each step: an offline client reads and writes nothing."""
     while True:
         yield None
 
 
 class Client(Session):
-    """An MQTT client: `version` 4 is MQTT 3.1.1, 3 is MQTT 3.1. 5 is MQTT 5, and None is MQTT 5
-    or 3.1.1, whichever the broker speaks: see `v5.Client5` for what these have besides.
+    """An MQTT client. `version` 4 is MQTT 3.1.1, 3 is MQTT 3.1, 5 is MQTT 5, and None is MQTT 5
+    or 3.1.1, whichever the broker speaks. `v5.Client5` describes what 5 and None add.
 
-    client_id      1 to 23 bytes in MQTT 3.1; in 3.1.1 up to 65,535, or none with clean_session
-    host, port     where the broker is; the port is 1883, or 8883 with `tls`, unless given. A
-                   `link` of your own replaces them (see `stream_tcp`)
+    client_id      1 to 23 bytes in MQTT 3.1; up to 65,535 in 3.1.1, 0 only with clean_session
+    host, port     the broker's address; the default port is 1883, with `tls` 8883. A `link` of
+                   your own replaces both (see `stream_tcp`)
     tls            a `stream_tls.TLS`, which says whom to trust; None: TCP without TLS
-    user, password None, or up to 65,535 bytes each; see `set_credentials`
-    keepalive      s, 0 to 65,535; 0 turns it off, and with it the detection of dead links
+    user, password up to 65,535 bytes each, or None; see `set_credentials`
+    keepalive      seconds, 0 to 65,535; 0 turns off keep alive and the detection of dead links
     clean_session  False: the broker keeps the session while the client is away
-    tx_size        bytes for messages that wait to be sent or acknowledged, 16 or more
-    rx_size        bytes of the largest packet that is received whole, 64 or more; the buffer is
-                   twice as large. A larger message comes in pieces to handlers that were
-                   subscribed with `chunks`; without one it is acknowledged and counted
+    tx_size        bytes for messages waiting to be sent or acknowledged, 16 or more
+    rx_size        bytes of the largest packet received whole, 64 or more; the buffer is twice as
+                   large. A larger message comes in pieces to handlers that were subscribed with
+                   `chunks`; if there is none, it is acknowledged and counted
     inflight       QoS 1 and 2 messages that may wait for an acknowledgement, 1 to 255
     subscriptions  calls of subscribe() that are remembered, 0 to 255
     incoming       received QoS 2 messages not yet released by PUBREL. If the broker sends more,
                    the client disconnects (mosquitto's default limit is 20)
-    timeout        s that TCP, CONNACK and PINGRESP may each take
-    retry_ms, retry_max_ms   wait before a reconnect: the first one, which doubles up to the second
-    give_up        times in a row that the broker may close the connection on a message or a
-                   SUBSCRIBE which is alone in flight, before that is set aside; 0 for never
-    max_qos        highest QoS that the broker has; publish and subscribe refuse a higher one. AWS
-                   IoT Core and Azure IoT Hub have 0 and 1
-    answers        bytes for acknowledgements that wait to leave, 8 or more
-    on_message     handler of messages that match no filter
-    chunks         True: on_message takes messages larger than rx_size too, in pieces
+    timeout        seconds that TCP, CONNACK and PINGRESP may each take
+    retry_ms, retry_max_ms   wait before a reconnect: it starts at the first and doubles up to the
+                   second
+    give_up        times in a row that the broker may close the connection on a message or
+                   SUBSCRIBE alone in flight before it is set aside; 0: never set aside
+    max_qos        highest QoS that the broker supports; publish and subscribe refuse a higher
+                   one. AWS IoT Core and Azure IoT Hub support 0 and 1
+    answers        bytes for acknowledgements waiting to be sent, 8 or more
+    on_message     handler for messages that match no filter
+    chunks         True: on_message also takes messages larger than rx_size, in pieces
     on_dropped     called as on_dropped(packet_id, topic, reason) when a message is set aside, and
-                   with 0 and a topic filter when a subscription is
+                   with 0 and the topic filter when a subscription is
 
-    The constructor claims all sizes but `subscriptions` and `incoming`, which the first
-    subscription claims. str is accepted wherever bytes are, and costs its conversion. ValueError
-    and TypeError name an argument that breaks its rule.
+    The constructor claims all this memory, except `subscriptions` and `incoming`: the first
+    subscription claims those. str is accepted wherever bytes are, but conversion takes memory.
+    ValueError and TypeError name the argument that broke its rule.
     """
 
-    state: str  # "offline", "waiting" (for the next try), "resolving" (the next poll looks the
-    # name up, which may block), "connecting" (TCP), "greeting" (CONNECT is sent) or "online"
-    connected: bool  # whether that is "online": the broker has accepted the connection
-    session_present: bool  # what the last CONNACK said
+    state: str  # "offline", "waiting" (for the next try), "resolving" (the next poll looks up the
+    # name, which may block), "connecting" (TCP), "greeting" (CONNECT is sent) or "online"
+    connected: bool  # state is "online": the broker has accepted the connection
+    session_present: bool  # as in the last CONNACK
     error: "MQTTError | None"  # why the last connection ended
     options: "dict[str, Any]"  # the arguments
-    hello: "bytearray | None"  # CONNECT; None if it must be made for each connection
+    hello: "bytearray | None"  # CONNECT; None if it must be built for each connection
     link: "Any"
     connection: "Any"  # Connection, None until start()
     outgoing: "Iterator[Any]"  # writer.writing on this connection
-    incoming: "Iterator[Any]"  # reader.reading on it, or what leads to it
-    due: int  # when time matters next
+    incoming: "Iterator[Any]"  # reader.reading on this connection, or the steps towards it
+    due: int  # when something is next due by the clock
     heard: int  # when bytes last came in
-    asked: bool  # a PINGREQ has left since
-    busy: bool  # what came in is being handled
+    asked: bool  # a PINGREQ has been queued since
+    busy: bool  # received bytes are being handled
     rx: bytearray  # the receive buffer
     router: "Router | None"  # the receiving half, once it is needed
-    # Is offered the bytes from the beginning of each packet on, `bulk(buf, at, end)`, and returns
-    # up to where it took whole packets; to be set before start().
+    # Called as `bulk(buf, at, end)` with the received bytes from the start of a packet on. Returns
+    # where the whole packets that it took end. Set it before start().
     bulk: "Callable[[bytearray, int, int], int] | None"
 
     if TYPE_CHECKING:  # the methods that `calls` adds
@@ -163,18 +164,18 @@ class Client(Session):
             make(self, *args, **options)
 
     def __getattr__(self, name):
-        # Methods that are called now and then are loaded with the first call.
+        # Rarely called methods are loaded with their first call.
         from .calls import method
 
         return method(self, name)
 
     def poll(self, ms: int = 0) -> bool:
-        """Do what there is to do, and wait up to `ms` milliseconds for something to come in.
-        Returns whether something did, as soon as it did. Only a name lookup may take longer.
+        """Do everything that is due, and wait up to `ms` milliseconds for incoming bytes. Returns
+        True as soon as some came in, else False. Only a name lookup may take longer.
 
-        What a handler raises comes out here; the next call delivers that message again.
+        An exception from a handler is raised here; the next call delivers that message again.
         """
-        if self.busy:  # a handler called
+        if self.busy:  # called by a handler
             return False
         self.now = ticks_ms()
         # The clock wraps at 30 bits: the sign of the difference is bit 29.
@@ -202,7 +203,7 @@ class Client(Session):
         return True
 
     def flush(self) -> None:
-        """Hand what is queued to the network, as far as it takes it now. Reads nothing."""
+        """Hand queued packets to the network, as much as it takes now. Reads nothing."""
         if self.answers and self.gate is not None:
             self.held = self.gate(None) is False
         try:
@@ -214,8 +215,8 @@ class Client(Session):
             self.connection.lost(e, "closed", "write")
 
     def _stopped(self, what):
-        """Raise what a handler raised, or end the connection for what was read. Returns whether
-        anything came in."""
+        """Raise the exception of a handler, or end the connection because of what was read.
+        Returns whether anything came in."""
         if self.busy:
             self.busy = False
             if not isinstance(what, Exception):
@@ -229,7 +230,7 @@ class Client(Session):
         return False
 
     def _interrupted(self):
-        """Ctrl-C has ended what reads or writes."""
+        """Recover after Ctrl-C has ended a generator that reads or writes."""
         self.busy = False
         if self.connection:
             self.connection.make()
@@ -260,5 +261,5 @@ if not MICROPYTHON:
 
     for name in calls.MODULES:
         setattr(Client, name, calls.method(None, name))
-    # CPython does not specialize what it does with attributes of a class that has one.
+    # CPython does not specialize attribute access in a class that has a __getattr__.
     del Client.__getattr__

@@ -1,6 +1,7 @@
-"""From offline to online and back: lookup, TCP, CONNECT, CONNACK, and the time between tries.
+"""Connect and reconnect: lookup, TCP, CONNECT, CONNACK, keep alive, and the wait between tries.
 
-Memory is allocated here: by the lookup, the socket, an error, and what runs on a connection.
+This module allocates memory: for the lookup, the socket, errors, and the generators of a
+connection.
 """
 
 import errno
@@ -20,15 +21,15 @@ if TYPE_CHECKING:
 
 _BY_PEER = (errno.ECONNRESET, errno.ECONNABORTED, 32)  # EPIPE, a name that boards lack
 _NEVER = const(268435455)  # ms, 3 days
-# Made here, where there is memory.
+# Made in advance, while there is memory.
 _NO_MEMORY = MQTTError("resource", "no memory to load a module of flatmq")
-_LOOK_UP = const(4)  # after so many failed tries the name is looked up again
-_SOON = const(20)  # ms until a request is tried again that found no room
-_STEADY = const(10000)  # ms online after which the next loss starts with a short wait again
+_LOOK_UP = const(4)  # failed tries after which the name is looked up again
+_SOON = const(20)  # ms until a request that found no room is tried again
+_STEADY = const(10000)  # ms online after which the wait before a reconnect is short again
 
 
 def start(self: "Client") -> None:
-    """Begin to connect; `poll` does the rest, and reconnects after each loss."""
+    """Begin to connect. `poll` does the rest, and reconnects after each loss."""
     if self.state == "offline":
         if not self.connection:
             self.connection = Connection(self)
@@ -36,8 +37,8 @@ def start(self: "Client") -> None:
 
 
 def ping(self: "Client") -> None:
-    """Send a PINGREQ. The connection ends if nothing comes in for `timeout` s, or for three
-    quarters of the keep alive if that is less."""
+    """Send a PINGREQ. The connection ends if nothing comes in for `timeout` seconds, or for three
+    quarters of the keep alive if that is shorter."""
     if self.connected and not self.asked:
         self.connection.ping()
 
@@ -56,30 +57,30 @@ def wait(self: "Client", timeout_ms: int) -> bool:
 
 
 class Connection:
-    """The connection of a `client` over its link: `stream` while there is one."""
+    """The connection of a `client` over its link. `stream` is None while there is none."""
 
     def __init__(self, client: "Client") -> None:
         self.client = client
         self.stream: Any = None
         self._timeout = client.options["timeout"] * 1000
-        # ms without a packet until PINGREQ: a quarter of the keep alive is left for the way.
+        # ms without a packet until PINGREQ; a quarter of the keep alive is left for its journey.
         self.interval = client.options["keepalive"] * 750 or _NEVER
         self._delay = client.options["retry_ms"]  # before the next try
         self._tries = 0
         self.make()
-        self.ms = 0  # ms that it waits
-        self._since = 0  # when the connection was accepted,
-        self._asked = 0  # and when the last PINGREQ was made
+        self.ms = 0  # ms to wait for incoming bytes
+        self._since = 0  # when the connection was accepted
+        self._asked = 0  # when the last PINGREQ was queued
 
     def make(self) -> None:
-        """Make the generators: once, because a loss for want of memory must not need any, and
-        again after Ctrl-C, which ends the one that it meets."""
+        """Make the generators. Once, because a connection lost for lack of memory must not need
+        more; and again after Ctrl-C, which ends the generator that it interrupts."""
         self._dial = self.dialing()
         self.silent = silent()
         self._pause = self.pausing()
 
     def dialing(self) -> "Iterator[bool | None]":
-        """Connect, step by step, as soon as the client's `due` has passed."""
+        """Connect, step by step, once the client's `due` has passed."""
         c = self.client
         link = c.link
         while True:
@@ -112,7 +113,8 @@ class Connection:
             yield True
 
     def greet(self, handler: "Any" = None) -> None:
-        """Send CONNECT over the stream, and have its answer handled. `handler`: see `reading`."""
+        """Start to send CONNECT over the stream and to read the answer. `handler`: see
+        `reading`."""
         c = self.client
         hello: Any = c.hello
         if hello is None:
@@ -143,7 +145,7 @@ class Connection:
             collect()  # see calls
             from .requests import resume
         # If the gate raises, or memory is short, the next poll handles this CONNACK again.
-        # MQTT 3.1 does not say; there the broker is taken to remember what it was asked to.
+        # MQTT 3.1 has no session present flag: without clean_session it is assumed to be kept.
         writer.resume(c, c.session_present or (version == 3 and not clean))
         c.stats.connects += 1
         c.error = None
@@ -158,7 +160,7 @@ class Connection:
         return None
 
     def wait(self, ms: int) -> None:
-        """Wait up to `ms` milliseconds, but not past what is due, for something to come in."""
+        """Wait for incoming bytes up to `ms` milliseconds, but not past the client's `due`."""
         c = self.client
         self.ms = ms
         if c.state != "offline":
@@ -172,8 +174,8 @@ class Connection:
             raise e
 
     def pausing(self) -> "Iterator[BaseException | None]":
-        """Let the link wait, at each step. Yields what it raised: a function that catches that by
-        name would have its frame on the heap."""
+        """Let the link wait at each step, and yield the exception that it raised. In a function,
+        catching an exception by name would put the frame on the heap."""
         c = self.client
         while True:
             try:
@@ -184,7 +186,7 @@ class Connection:
                 yield None
 
     def late(self) -> None:
-        """Do what is due by the clock: keep alive, and the deadline of CONNACK."""
+        """Do what is due by the clock: keep alive, and the deadline for CONNACK."""
         c = self.client
         if c.state == "greeting":
             self.lost(None, "timeout", "greeting")
@@ -196,7 +198,7 @@ class Connection:
             send(c.router)
         left = self._timeout - ticks_diff(c.now, c.wrote)
         if left <= 0 or not (c.large and c.large.sending):
-            # Else PINGREQ waits for the end of the message; bytes that are taken show life, too.
+            # Else PINGREQ waits for the end of the message: bytes that leave show life, too.
             if c.asked:
                 left = min(self._timeout, self.interval) - ticks_diff(c.now, self._asked)
                 if left <= 0:
@@ -220,23 +222,23 @@ class Connection:
         c.due = ticks_add(c.now, ms)
 
     def ping(self) -> None:
-        """Send a PINGREQ, and have its answer be due."""
+        """Queue a PINGREQ, and set the deadline for its answer."""
         c = self.client
-        if c.answers <= c.room:  # else bytes wait to go out, which will do as well
+        if c.answers <= c.room:  # else bytes wait to go out, which serve just as well
             c.answer(0xC0)
         c.asked = True
         c.now = self._asked = clock.ticks_ms()
         self._due_in(min(self._timeout, self.interval))
 
     def close(self) -> None:
-        """Close the link; what ran on the connection is not touched again."""
+        """Close the link, and stop using the generators of the connection."""
         c = self.client
         self.stream = None
         c.connected = False
         if c.open:
             c.open = None  # until `writer.lost` has done the rest
         c.outgoing = self.silent
-        # So that Ctrl-C in the middle of `lost` leaves a client that connects again.
+        # After Ctrl-C in the middle of `lost` the client still reconnects.
         c.incoming = self._dial if c.state == "waiting" else self.silent
         try:  # noqa: SIM105 (there is no contextlib on a board)
             c.link.close()
@@ -251,11 +253,13 @@ class Connection:
         c.incoming = self._dial
 
     def lost(self, error: "Any", kind: str, what: str, code: int = 0) -> None:
-        """The connection has ended, or could not be made: try again later. `error` is what was
-        raised, 0 for the end of the stream; `what` was being done, or what the peer did.
+        """Handle a connection that ended or could not be made: try again later. `error` is the
+        exception, 0 for the end of the stream; `what` says what was being done, or what the peer
+        did.
 
-        `error` comes first because a generator's stack keeps the arguments of a call until others
-        lie there: as the last one, an exception would be held for as long as the client is.
+        `error` is the first argument because a generator's stack keeps the arguments of a call
+        until others overwrite them: as the last one, an exception would be held while the client
+        lives.
         """
         c = self.client
         closed = c.open is True
@@ -275,7 +279,7 @@ class Connection:
         half = self._delay // 2
         c.due = ticks_add(c.due, half + (half * clock.random.getrandbits(8) >> 8))
         self._delay = min(self._delay * 2, c.options["retry_max_ms"])
-        # Of what is raised, only this says that the peer has closed the connection.
+        # Only these errors prove that the peer closed the connection.
         closed = (
             closed and kind == "closed" and (error == 0 or getattr(error, "errno", 0) in _BY_PEER)
         )
@@ -287,4 +291,4 @@ class Connection:
 
                 lost(router, closed)
         except Exception:
-            c.error = _NO_MEMORY  # and the next connection tries again what this one could not
+            c.error = _NO_MEMORY  # the next connection makes up for what failed here

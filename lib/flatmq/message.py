@@ -1,23 +1,23 @@
-"""A received message, as positions in a receive buffer."""
+"""A received message, stored as positions in the receive buffer."""
 
-# Imported, a builtin is found at once; else only after a miss in the module.
+# An imported builtin is found without a miss in the module.
 from builtins import len
 
 from .port import MICROPYTHON, Shown
 
 
 class Message(Shown):
-    """What a handler gets. One object serves every message: it is valid until the handler
-    returns, so copy what is to be kept.
+    """The message passed to a handler. One object serves every message and is valid only until
+    the handler returns, so copy whatever you keep.
 
     `qos` is 0 to 2, `retain` and `dup` are 0 or 1. `len(message)` is the size of the payload in
-    bytes and `message[i]` its i-th byte. `topic` and `payload` allocate a bytes object each; the
-    rest allocates nothing.
+    bytes, and `message[i]` is its i-th byte. `topic` and `payload` each allocate a bytes object;
+    everything else allocates nothing.
 
-    A message larger than `rx_size` comes to a handler that was subscribed with `chunks` in
-    pieces, one call each, with the payload of that piece. `offset` is where the piece begins in
-    the payload, and 0 begins a message: one that was cut by a lost connection never gets its
-    `last`, and at QoS 1 and 2 comes again from its start.
+    A handler that was subscribed with `chunks` gets a message larger than `rx_size` in pieces,
+    one call per piece, each with the payload of that piece. `offset` is the position of the piece
+    in the whole payload; 0 starts a new message. If the connection is lost in the middle, the
+    piece marked `last` never comes; at QoS 1 and 2 the message is then delivered from its start.
     """
 
     qos: int
@@ -25,15 +25,15 @@ class Message(Shown):
     dup: int
     topic: bytes  # the topic name; allocates
     payload: bytes  # allocates
-    total: int  # the size of the whole payload in bytes, also if this is a piece of it
-    last: bool  # whether the payload ends here
-    # In MQTT 5: what it carries beside topic name and payload. An import for the type would cost
-    # a board more than it is worth.
+    total: int  # the size of the whole payload in bytes, even if this is one piece of it
+    last: bool  # the payload ends here
+    # The properties of an MQTT 5 message. Importing the type would cost a board more than it is
+    # worth.
     properties: "Carried"  # type: ignore[name-defined]  # noqa: F821
 
     def __init__(self, buf: bytearray) -> None:
         self.buf = buf
-        self.first = 0x30  # the first byte of the packet, which the next three mirror
+        self.first = 0x30  # the first byte of the packet; the next three are decoded from it
         self.qos = self.retain = self.dup = 0
         self.id = 0  # the packet identifier, at QoS 1 and 2
         self.topic_at = self.topic_end = 0
@@ -42,14 +42,14 @@ class Message(Shown):
         self.size = 0  # of the payload in bytes, if the message is larger than the buffer
 
     def set_flags(self, first: int) -> None:
-        """Take QoS, RETAIN and DUP from the first byte of a PUBLISH."""
+        """Set QoS, RETAIN and DUP from the first byte of a PUBLISH."""
         self.first = first
         self.qos = first >> 1 & 3
         self.retain = first & 1
         self.dup = first >> 3 & 1
 
     def __getattr__(self, name):
-        # In place of properties: on a board a class that has one makes every assignment slower.
+        # Instead of properties: on a board a class with a property makes every assignment slower.
         if name == "topic":
             return bytes(self.buf[self.topic_at : self.topic_end])
         if name == "payload":
@@ -69,18 +69,18 @@ class Message(Shown):
         return self.buf[self.at + i]
 
     def is_topic(self, name: bytes) -> bool:
-        """Whether the topic name is `name`."""
+        """Return whether the topic name is `name`."""
         at = self.topic_at
         return self.topic_end - at == len(name) and self.buf.find(name, at, self.topic_end) == at
 
     def is_payload(self, value: bytes) -> bool:
-        """Whether the payload is `value`."""
+        """Return whether the payload is `value`."""
         at = self.at
         return self.end - at == len(value) and self.buf.find(value, at, self.end) == at
 
     def number(self) -> "int | None":
-        """The payload as a decimal integer with an optional sign, None if it is not one.
-        Values past 30 bits allocate on a 32-bit board."""
+        """Return the payload as an integer: decimal digits with an optional sign, else None.
+        Values of more than 30 bits allocate on a 32-bit board."""
         at = self.at
         minus = at < self.end and self.buf[at] == 45
         if minus or (at < self.end and self.buf[at] == 43):
@@ -95,8 +95,8 @@ class Message(Shown):
         return -value if minus and value else value
 
     def copy(self, into: "bytearray | memoryview") -> int:
-        """Copy the payload to the start of `into`; returns its size in bytes. ValueError if
-        `into` is smaller."""
+        """Copy the payload to the start of `into`, and return its size in bytes. ValueError if
+        `into` is too small."""
         n = self.end - self.at
         if n > len(into):
             raise ValueError(f"payload: {n} bytes, the buffer holds {len(into)}")
@@ -105,8 +105,8 @@ class Message(Shown):
         return n
 
     def write_to(self, stream) -> "int | None":
-        """Write the payload to a file or another binary stream, and return what its `write` says:
-        of a file, the size in bytes."""
+        """Write the payload to a file or another binary stream, and return what its `write`
+        returns: for a file, the number of bytes."""
         if MICROPYTHON:
             return stream.write(self.buf, self.at, self.end - self.at)
         return stream.write(memoryview(self.buf)[self.at : self.end])

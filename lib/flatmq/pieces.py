@@ -1,4 +1,4 @@
-"""Send a message larger than the ring: its payload stays with the application.
+"""Send a message larger than the ring. Its payload stays with the application.
 
 It leaves in pieces, between two spans of the ring. Loaded with the first such message.
 """
@@ -12,9 +12,9 @@ TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
     from typing import Any
 
-_PIECE = const(512)  # bytes handed to the network at once: a board blocks if it gets more
+_PIECE = const(512)  # bytes handed to the network at once; with more, a board would block
 _PUBACK = const(0x40)
-_BURST = const(8)  # pieces in one go, so that a poll does other things too
+_BURST = const(8)  # pieces per step, so that a poll does other things too
 
 
 def publish_from(
@@ -24,14 +24,14 @@ def publish_from(
     qos: int = 0,
     retain: bool = False,
 ) -> "int | None":
-    """Accept a message of up to 268 MB and send its payload in pieces from where it is: a buffer,
-    or a file that was opened for reading bytes and is sent whole. It must stay as it is until
-    `pending` is 0; at QoS 1 it is sent from its start again after a lost connection.
+    """Accept a message of up to 268 MB, and send its payload in pieces straight from `source`: a
+    buffer, or a file opened in binary mode, which is sent whole. `source` must not change until
+    `pending` is 0. At QoS 1 it is sent again from its start after a lost connection.
 
-    Returns its packet identifier at QoS 1, 0 at QoS 0, and None if anything is pending: one such
-    message is accepted at a time, after what was published before. What is published after it
-    leaves after it. ValueError for a bad topic name, and QoS 2. A file that ends early or cannot
-    be read ends the connection with "resource", and the message with it.
+    Returns its packet identifier at QoS 1, 0 at QoS 0, and None if anything is pending: only one
+    such message is accepted at a time, and only once everything before it is settled. Messages
+    published after it leave after it. ValueError for a bad topic name, and for QoS 2. A file that
+    ends early or cannot be read ends the connection with "resource", and the message is lost.
     """
     if not self.large:
         self.large = Pieces(self)
@@ -40,11 +40,11 @@ def publish_from(
 
 
 class Pieces:
-    """One such message at a time, for a `session`.
+    """The large message of a `session`, one at a time.
 
-    `waits` is True until the message is written, at QoS 1 until it is acknowledged; `sending`
-    until it is written; `begun` while a part of the packet has left, so that nothing else may.
-    `next` puts what is to be written next into `data`, from `at` on.
+    `waits` is True until the message is written, or at QoS 1 acknowledged. `sending` is True until
+    it is written. `begun` is True while only a part of the packet has left, so that nothing else
+    may leave. `next` puts the bytes to be written next into `data`, from `at` on.
     """
 
     def __init__(self, session: Session) -> None:
@@ -55,13 +55,13 @@ class Pieces:
         self.failed: Any = None  # MQTTError, if the source cannot be read
         self._topic = b""
         self.head = bytearray()  # the packet up to its payload
-        self._payload: Any = None  # or what was read of it last, memoryview
-        self._source: Any = None  # the file that it comes from
-        self._scratch: Any = None  # what is read of a file, claimed with the first
-        self.size = self._done = 0  # bytes of the payload, and those that were handed over
+        self._payload: Any = None  # a memoryview: the payload, or what was last read of the file
+        self._source: Any = None  # the file that the payload comes from
+        self._scratch: Any = None  # the buffer to read files into, claimed with the first file
+        self.size = self._done = 0  # bytes of the payload, and how many were handed over
         self._burst = 0
-        self._tried = False  # on an earlier connection, so that DUP is due
-        self._strikes = 0  # times in a row that the peer closed on it
+        self._tried = False  # begun on an earlier connection, so that DUP is due
+        self._strikes = 0  # times in a row that the peer closed the connection on it
 
     def publish(self, head: int, topic: bytes, source, block: bytes = b"") -> "int | None":
         """Accept a PUBLISH whose first byte is `head`, with `block` before its payload: see
@@ -104,8 +104,8 @@ class Pieces:
         return pid
 
     def next(self) -> int:
-        """Return the size of the next span of bytes. 0: enough for now, or all is written, or the
-        source has failed."""
+        """Return the size of the next span of bytes. 0: enough for now, everything is written, or
+        the source has failed."""
         s = self._session
         self.failed = None
         if not self.begun:
@@ -165,14 +165,15 @@ class Pieces:
         self._source = self._payload = None
 
     def settle(self, first: int) -> bool:
-        """Handle a PUBACK, which begins with `first`. False if it was not waited for."""
+        """Handle an acknowledgement whose first byte is `first`. Returns False if nothing waits
+        for it."""
         if first != _PUBACK or self.sending:
             return False
         self._release()
         return True
 
     def set_aside(self, reason: str) -> None:
-        """Give the message up. A part of it that has left is not called back."""
+        """Give up the message. A part of it may have left already."""
         s = self._session
         pid = s.ids[s.slots]
         self._release()
@@ -182,8 +183,8 @@ class Pieces:
             s.on_dropped(pid, self._topic, reason)
 
     def lost(self, closed: bool) -> None:
-        """The connection is over: the message goes again from its start. `closed`: by the peer,
-        while nothing else was in flight."""
+        """Handle the end of a connection: the message is sent again from its start. `closed`: by
+        the peer, while nothing else was in flight."""
         in_flight = self.begun or (self.waits and not self.sending)
         self.begun = False
         self.sending = self.waits

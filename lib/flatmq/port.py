@@ -1,4 +1,4 @@
-"""What CPython lacks: constants, and the millisecond clock that wraps as a board's does."""
+"""The parts of MicroPython that CPython lacks: constants, and a millisecond clock that wraps."""
 
 import sys
 
@@ -11,7 +11,7 @@ if MICROPYTHON:
     from micropython import const
 
     class Shown:
-        """What says something about itself at the prompt."""
+        """Base of the objects that print something readable at the prompt."""
 
         def __repr__(self):
             from .show import show

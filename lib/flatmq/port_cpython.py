@@ -1,4 +1,4 @@
-"""MicroPython's constants, its clock of 30 bits and quick attributes, on CPython."""
+"""MicroPython's constants and 30-bit clock, and fast attributes, on CPython."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 
 
 def collect() -> None:
-    """Do nothing. A collection on CPython looks through the objects of the whole program, and
-    takes from tens to hundreds of milliseconds."""
+    """Do nothing. A collection on CPython visits the objects of the whole program, and takes tens
+    to hundreds of milliseconds."""
 
 
 class _Slots(type):
-    """Makes slots of what a class declares: CPython finds them faster than the attributes of an
-    object that has more than 30. Others can be set all the same."""
+    """Make slots of the attributes that a class declares. CPython finds them faster than the
+    attributes of an object that has more than 30. Other attributes can still be set."""
 
     def __new__(mcs, name: str, bases: tuple[type, ...], body: dict[str, Any]) -> _Slots:
         declared = [name for name in body.get("__annotations__", ()) if name not in body]
@@ -25,7 +25,7 @@ class _Slots(type):
 
 
 class Shown(metaclass=_Slots):
-    """What says something about itself at the prompt."""
+    """Base of the objects that print something readable at the prompt."""
 
     def __repr__(self) -> str:
         from .show import show
@@ -39,23 +39,24 @@ def const(value: int) -> int:
 
 
 def ticks_ms() -> int:
-    """Return milliseconds since some moment, modulo 2**30."""
+    """Return milliseconds since an arbitrary moment, modulo 2**30."""
     return time.monotonic_ns() // 1_000_000 & 0x3FFFFFFF
 
 
 def ticks_add(ticks: int, ms: int) -> int:
-    """Return the time that is `ms` after `ticks`."""
+    """Return the time `ms` milliseconds after `ticks`."""
     return ticks + ms & 0x3FFFFFFF
 
 
 def ticks_diff(later: int, earlier: int) -> int:
-    """Return the milliseconds from `earlier` to `later`, negative if it is the other way round."""
+    """Return the milliseconds from `earlier` to `later`; negative if they are the other way
+    round."""
     return (later - earlier + 0x20000000 & 0x3FFFFFFF) - 0x20000000
 
 
 def properties(cls: Any, *names: str) -> None:
-    """Make properties of attributes that `__getattr__` computes. CPython does not specialize what
-    it does with any attribute of a class that has a `__getattr__`."""
+    """Turn the attributes that `__getattr__` computes into properties. CPython does not specialize
+    attribute access in a class that has a `__getattr__`."""
     get = cls.__getattr__
     for name in names:
         setattr(cls, name, property(_getter(get, name)))

@@ -1,4 +1,4 @@
-"""Bytes to packets: framing, lengths, and who handles what came in. No I/O of its own."""
+"""Split received bytes into packets, and pass each to its handler. No I/O of its own."""
 
 from .port import const
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
     from .client import Client
 
-# What handling a packet returns if it must wait until there is room for the answer.
+# Returned for a packet that cannot be handled until there is room for the answer.
 LATER = "later"
 
 
@@ -19,23 +19,23 @@ def reading(
     greeted: "Callable[[int, int], str | None]",
     handler: "Callable[[int, int, int], str | None] | None" = None,
 ) -> "Iterator[Any]":
-    """Read with `read(buf)` and handle what came in for a client's session. The first packet must
-    be CONNACK, whose flags and return code go to `greeted`. In MQTT 5 all packets but PUBLISH go
-    to `handler(first, at, end)`, and the first one may be AUTH.
+    """Read with `read(buf)`, and handle the packets for a client's session. The first packet must
+    be CONNACK, whose flags and return code go to `greeted`. In MQTT 5 all packets except PUBLISH
+    go to `handler(first, at, end)`, and the first one may be AUTH.
 
-    Each step yields None if nothing came in, True if something did, and else why it stopped: a
-    text, if a rule was broken; what `read` raised, or 0 from it for the end of the stream; while
-    `busy`, what a handler raised. Then the next step handles that message again.
+    Each step yields None if nothing came in, True if something did, or the reason why it stopped:
+    a text if a rule was broken; the exception that `read` raised, or 0 at the end of the stream;
+    or, while `busy`, the exception of a handler. The next step handles that message again.
 
     Packets of up to `rx_size` bytes are handled where they lie in `rx`, which is twice as large;
-    larger messages in pieces. Bytes are read to the middle of it. What is left of a packet that
-    is cut moves to before that, so that the next bytes complete it. Two more bytes behind the end
-    let a packet be looked at without asking at each byte whether it is there.
+    larger messages are handled in pieces. Bytes are read into the upper half. The start of a cut
+    packet moves to just below the middle, so that the next bytes complete it. Two spare bytes at
+    the end let the parser look ahead without checking at each byte whether it has come.
     """
     buf = s.rx
     size = len(buf) // 2 - 1
     into = memoryview(buf)[size:-2]
-    at = have = more = 0  # `more`: bytes that are still to come of a message in pieces
+    at = have = more = 0  # `more`: bytes still to come of a message in pieces
     bulk = s.bulk
     router: Any = None
     large: Any = None
@@ -45,7 +45,7 @@ def reading(
     while True:
         start = n = size + at - have
         if at != n:
-            if bulk:  # not on a board: copying a slice is faster than a loop, and allocates
+            if bulk:  # never on a board: copying a slice is faster than a loop, but allocates
                 buf[n:size] = buf[at:have]
             else:
                 while at < have:
@@ -78,7 +78,7 @@ def reading(
                     if at == have:
                         break
                 first = buf[at]
-                n = buf[at + 1]  # if it is not there, `end` is past `have` anyway
+                n = buf[at + 1]  # if it has not come yet, `end` is past `have` anyway
                 t = at + 2
                 if n > 127 and not more:
                     n &= 127
@@ -106,7 +106,7 @@ def reading(
                     large.message.set_flags(first)
                     large.message.at = at
                     large.message.end = end
-                    # A text; or where the payload begins, 0 if the header is cut.
+                    # A text, or where the payload begins; 0 if the header is not complete.
                     what = large.begin(t, have)
                     if not what:
                         break

@@ -1,5 +1,5 @@
-"""Requests on which the peer closes the connection, as some brokers do when a topic filter is not
-allowed.
+"""Handle requests that make the peer close the connection. Some brokers close it when a topic
+filter is not allowed.
 
 Loaded when that may have happened.
 """
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
     from .router import Router
 
-_SOON = const(20)  # ms until it is looked again whether PINGREQ is answered
+_SOON = const(20)  # ms until the answer to PINGREQ is checked for again
 
 
 def lost(router: "Router", closed: bool) -> None:
-    """A connection has ended, `closed` by the peer, which had accepted it, or not."""
+    """Handle the end of a connection. `closed`: the peer had accepted it and closed it."""
     if router.past:
         router.past.lost(closed)
     elif closed and router.client.options["give_up"] and any(r.id for r in router.requests):
@@ -25,10 +25,10 @@ def lost(router: "Router", closed: bool) -> None:
 
 
 class OneByOne:
-    """Requests that go one at a time, until all are answered. One that was `alone` when the peer
-    closed the connection, `give_up` times in a row, is set aside. So that it is alone, messages of
-    an earlier connection wait, but not longer than `timeout`: a peer that never answers a request
-    may want them."""
+    """Requests that are sent one at a time, until all are answered. A request that was `alone` in
+    flight when the peer closed, `give_up` times in a row, is set aside. Messages from an earlier
+    connection wait meanwhile, but at most `timeout` seconds: a peer that never answers the request
+    may still take them."""
 
     def __init__(self, router: "Router") -> None:
         self._router = router
@@ -38,19 +38,19 @@ class OneByOne:
         self._since = 0
 
     def holds(self) -> bool:
-        """Whether messages have to wait."""
+        """Return whether messages have to wait."""
         s = self._router.client
         return ticks_diff(s.now, self._since) < s.options["timeout"] * 1000
 
     def resume(self) -> None:
-        """A connection is there."""
+        """Begin after CONNACK."""
         self._since = self._router.client.now
         if self._router.requests:
             self._router.client.connection.ping()
         self.answered()
 
     def answered(self) -> None:
-        """A request is answered: the next one goes."""
+        """Send the next request, because one was answered."""
         self.alone = None
         if self._router.requests:
             self.send()
@@ -58,8 +58,8 @@ class OneByOne:
             self._router.past = None
 
     def send(self) -> None:
-        """Send the first request if none is under way, and PINGREQ is answered: else a peer that
-        closes whatever it gets would accuse the request."""
+        """Send the first request if none is in flight and PINGREQ has been answered. Otherwise a
+        peer that closes every connection would put the blame on the request."""
         s = self._router.client
         if not s.open or self.alone:
             return
@@ -75,7 +75,7 @@ class OneByOne:
         s.plain = False
 
     def lost(self, closed: bool) -> None:
-        """A connection has ended."""
+        """Handle the end of a connection, `closed` by the peer or not."""
         r = self.alone
         self.alone = None
         if not closed:

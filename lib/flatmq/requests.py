@@ -1,9 +1,9 @@
-"""SUBSCRIBE and UNSUBSCRIBE: their packets, when they are sent, and what the broker answers.
+"""SUBSCRIBE and UNSUBSCRIBE: build the packets, send them, and handle the answers.
 
-Loaded with the first call, and kept from the first connection with subscriptions on.
+Loaded with the first call, and kept after the first connection that has subscriptions.
 """
 
-# Imported, a builtin is found at once; else only after a miss in the module.
+# An imported builtin is found without a miss in the module.
 from builtins import len
 
 from .port import const, ticks_add
@@ -12,11 +12,11 @@ TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
     from .router import Router
 
-_SOON = const(20)  # ms until a request is tried again that found no room
+_SOON = const(20)  # ms until a request that found no room is tried again
 
 
 def packet(r):
-    """Return the SUBSCRIBE or UNSUBSCRIBE (sections 3.8 and 3.10)."""
+    """Return the SUBSCRIBE or UNSUBSCRIBE packet of a request (sections 3.8 and 3.10)."""
     r.asked = r.filters
     body = bytearray((r.id >> 8, r.id & 255))
     body.extend(r.head)
@@ -35,7 +35,7 @@ def packet(r):
 
 
 def send(router: "Router") -> None:
-    """Queue the requests that are not sent, in their order, as far as there is room."""
+    """Queue the requests that have not been sent, in their order, while there is room."""
     s = router.client
     router.waiting = False
     if router.past:
@@ -58,8 +58,8 @@ def send(router: "Router") -> None:
 
 
 def resume(router: "Router", same: bool) -> None:
-    """A connection is there. Requests that were not answered go again, before all else, and all
-    subscriptions unless it is the `same` session as before."""
+    """Resume after CONNACK. Unanswered requests are sent again before everything else; unless it
+    is the `same` session as before, all subscriptions are, too."""
     s = router.client
     router.waiting = False
     for r in router.requests:
@@ -67,7 +67,7 @@ def resume(router: "Router", same: bool) -> None:
             s.ids.remove(r.id)
             r.id = 0
         if not r.filters or not (same or r.handler is not None):
-            r.granted = b""  # there is nothing left to ask for
+            r.granted = b""  # nothing is left to ask for
     if same:
         router.requests[:] = [r for r in router.requests if r.filters]
     else:
@@ -83,13 +83,13 @@ def resume(router: "Router", same: bool) -> None:
 
 
 def answered(router: "Router", first: int, data: bytes) -> "bool | str":
-    """Handle a SUBACK or UNSUBACK that begins with `first`, `data` behind its fixed header.
-    Returns whether it was waited for, or the rule that it breaks."""
+    """Handle a SUBACK or UNSUBACK; `first` is its first byte, `data` the rest after the fixed
+    header. Returns whether a request waited for it, or the rule that it breaks."""
     pid = data[0] << 8 | data[1]
     codes = data[2:]
     if first == 0x90 and not codes:
         return "return codes"
-    # Those of MQTT 5 have been checked.
+    # The codes of MQTT 5 have been checked already.
     if router.client.options["version"] in (3, 4) and any(c > 2 and c != 128 for c in codes):
         return "return codes"
     for r in router.requests:
@@ -97,7 +97,7 @@ def answered(router: "Router", first: int, data: bytes) -> "bool | str":
             if (first == 0x90) != (r.handler is not None):
                 return False
             if codes and len(codes) != len(r.asked):
-                return "return codes"  # and the request is still to be answered
+                return "return codes"  # the request stays unanswered
             router.client.ids.remove(pid)
             r.id = 0
             r.granted = bytes(

@@ -1,6 +1,6 @@
-"""Packets left from an earlier connection: which go again, and which are set aside.
+"""Resend the packets left from an earlier connection, or set them aside.
 
-Loaded when the first connection ends while something is in the ring.
+Loaded when a connection first ends while something is in the ring.
 """
 
 from .port import const
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 _PUBREC = const(0x50)
 _PUBCOMP = const(0x70)
 _DUP = const(8)
-_VOID = const(0x36)  # the first byte of a packet that never goes: a PUBLISH at QoS 3
+_VOID = const(0x36)  # the first byte of a packet that is never sent: a PUBLISH at QoS 3
 
 
 def stop_of(buf: "memoryview", at: int) -> int:
@@ -28,8 +28,8 @@ def stop_of(buf: "memoryview", at: int) -> int:
 
 
 def drop(self: Session, packet_id: int) -> bool:
-    """Set a pending message aside. It may reach the broker all the same if a part of it has left.
-    Returns False if none has this packet identifier."""
+    """Set a pending message aside. It may still reach the broker if a part of it has left.
+    Returns False if no pending message has this packet identifier."""
     if packet_id < 1 or packet_id not in self.ids:
         return False
     reason = "dropped by the application"
@@ -54,7 +54,7 @@ def set_aside(s: Session, at: int, reason: str) -> None:
         pid = s.ids[i]
         released = s.waits[i] == _PUBCOMP
         s.release(i)
-        if released:  # the broker has the message, and never sends PUBCOMP
+        if released:  # the broker has the message but never sends PUBCOMP
             return
     else:
         s.pending -= 1
@@ -62,7 +62,7 @@ def set_aside(s: Session, at: int, reason: str) -> None:
     while s.buf[first] > 127:
         first += 1
     n = s.buf[first + 1] << 8 | s.buf[first + 2]
-    if not (s.open and s.blocked):  # else the bytes may have been offered to the network already
+    if not (s.open and s.blocked):  # else the network may have been offered these bytes already
         s.buf[at] = _VOID
     s.past.extend()
     s.stats.dropped += 1
@@ -71,8 +71,8 @@ def set_aside(s: Session, at: int, reason: str) -> None:
 
 
 def forget(s: Session) -> None:
-    """Forget every pending message. For a client without `on_dropped`, after its connection was
-    closed and before `writer.lost`."""
+    """Forget every pending message. Only for a client without `on_dropped`, after its connection
+    was closed and before `writer.lost`."""
     if s.large and s.large.waits:
         s.large.set_aside("")
     for i in range(s.slots):
@@ -82,8 +82,8 @@ def forget(s: Session) -> None:
 
 
 def recount(s: Session) -> None:
-    """Free the records of settled messages and count those that are pending. Ctrl-C may have come
-    between a step and its count. The connection has ended, or goes on."""
+    """Free the records of settled messages, and count the pending ones: Ctrl-C may have come
+    between a step and its count. Works whether or not the connection has ended."""
     s.count = 0
     for i in range(s.slots):
         if s.ids[i] and s.offs[i] >= 0:
@@ -108,37 +108,37 @@ def recount(s: Session) -> None:
 
 
 def assume_sent(session: Session) -> None:
-    """Go on as if everything in the ring had been sent on an earlier connection. For who puts
-    messages from before a reboot into the ring of a client that was not started yet; those past
-    PUBREC have 0x70 in `waits`."""
+    """Treat everything in the ring as sent on an earlier connection. For code that puts messages
+    from before a reboot into the ring of a client that has not started; set `waits` to 0x70 for
+    those past PUBREC."""
     session.past = Resend(session)
     session.past.sent = session.end
 
 
 class Resend:
-    """The packets that were in a session's ring when a connection ended, up to `mark`.
+    """The packets that were in a session's ring when a connection ended, up to `_mark`.
 
     `sent` is how far an earlier connection wrote, -1 if the cursor is past that. After a
-    connection that the peer closed, packets go one at a time, and only once the broker has
-    answered a PINGREQ. So a message that the broker does not take shows itself: it is alone in
-    flight when the peer closes again. Anything else that goes wrong has the count begin again.
+    connection that the peer closed, packets are sent one at a time, and only once the broker has
+    answered a PINGREQ. This finds a message that the broker does not accept: it is the only one
+    in flight when the peer closes again. Any other failure resets the count.
     """
 
     def __init__(self, session: Session) -> None:
         self.session: Any = session  # or a client, which can ping
         self.sent = -1
         self._mark = session.end
-        self._cut = False  # the packet that is being written was cut by an earlier connection
+        self._cut = False  # the packet now being written was cut by an earlier connection
         self._single = False
-        # The packet identifier of the message that must be settled before the next goes. Not its
-        # place, which may be that of another one once it is settled.
+        # The packet identifier of the message that must be settled before the next one is sent.
+        # Its position would not do: once it is settled, another message may take that.
         self._alone = -1
-        self._suspect = -1  # the one that was alone in flight when the peer closed,
-        self._strikes = 0  # and how many times in a row
-        self._asked = 0  # PINGREQ on this connection: 1 once it is made, 2 once it has left
+        self._suspect = -1  # where the message begins that was alone when the peer closed,
+        self._strikes = 0  # and how many times in a row it was
+        self._asked = 0  # PINGREQ on this connection: 1 once it is queued, 2 once it has left
 
     def wrapped(self) -> None:
-        """The end of the ring has moved to its start."""
+        """Follow the end of the ring, which has moved to the start."""
         end = self.session.end
         if self.sent == end:
             self.sent = 0
@@ -146,18 +146,18 @@ class Resend:
             self._mark = 0
 
     def extend(self) -> None:
-        """A packet that may be behind the mark must not go: look at each one up to the end."""
+        """Check every packet up to the end: one that must not go may be behind the mark."""
         self._mark = self.session.end
 
     def forget(self) -> None:
-        """The broker has forgotten the session: no message is past PUBREC any more."""
+        """Put messages past PUBREC back to before it: the broker has forgotten the session."""
         s = self.session
         for i in range(s.slots):
             s.waits[i] = min(s.waits[i], _PUBREC)
 
     def lost(self, closed: bool) -> int:
-        """A connection has ended, `closed` by the peer or not. Returns where the message begins
-        that is to be set aside, -1 if there is none."""
+        """Handle the end of a connection, `closed` by the peer or not. Returns where the message
+        to be set aside begins, -1 if there is none."""
         s = self.session
         written = s.at + s.part
         doomed = -1
@@ -184,7 +184,7 @@ class Resend:
         self._cut = False
         self._asked = 0
         at = s.tail
-        while at != s.end:  # requests: whoever made them puts them in again
+        while at != s.end:  # void the requests: their owner queues them again
             if s.buf[at] & 0xF0 != 0x30:
                 s.buf[at] = _VOID
             at = stop_of(s.buf, at)
@@ -193,24 +193,24 @@ class Resend:
         return doomed
 
     def outage(self) -> None:
-        """A connection has failed in a way that says nothing about any message."""
+        """Reset the count: the connection failed for a reason unrelated to any message."""
         self._suspect = -1
         self._strikes = 0
         self._asked = 0
 
     def passed(self) -> None:
-        """Forget where an earlier connection cut a packet if that has left by now."""
+        """Forget where an earlier connection cut a packet if that packet has left by now."""
         s = self.session
         if self._cut and (s.at == s.end or not s.at < self.sent < stop_of(s.buf, s.at)):
             self._cut = False
             self.sent = -1
 
     def skip(self) -> None:
-        """Move the cursor past what does not go again, to make room."""
+        """Move the cursor past packets that are not sent again, to make room."""
         s = self.session
         while s.at != self._mark and s.at not in s.offs:
             first = s.buf[s.at]
-            # Online, a packet that the network has not taken may be half out: see `set_aside`.
+            # Online, a packet that the network did not take may be half sent: see `set_aside`.
             if first > 0x3F or (s.open and s.blocked and first != _VOID):
                 break
             if self._cut or self.sent == s.at:
@@ -225,8 +225,8 @@ class Resend:
             s.at = 0 if stop == s.top else stop
 
     def _in_flight(self, written):
-        """Return where the one message begins that has left, at least in part, and is not
-        settled; -1 if there is none, or are several."""
+        """Return where the only message begins that has left, at least in part, and is not
+        settled; -1 if there is none, or more than one."""
         s = self.session
         found = -1
         at = s.tail
@@ -243,8 +243,8 @@ class Resend:
         return found
 
     def next(self) -> int:
-        """Return the size of the packet at the cursor, which goes next. 0: none goes now, or
-        there are no more, and `session.past` is None."""
+        """Return the size of the packet at the cursor, which is sent next. 0: none may go now, or
+        none is left; then `session.past` becomes None."""
         s = self.session
         if s.answers or self._alone in s.ids:
             return 0
@@ -256,7 +256,7 @@ class Resend:
                 return 0
             if not self._is_asked():
                 return 0
-        self._alone = -1  # none: 0 is in `ids`, for a free record
+        self._alone = -1  # means none; 0 would not do, as `ids` has it for a free record
         if self._cut:
             self._cut = False
             self.sent = -1
@@ -281,7 +281,7 @@ class Resend:
         return 0
 
     def _is_asked(self):
-        """Whether the broker has answered a PINGREQ, or nothing is left that waits for that."""
+        """Return whether the broker has answered a PINGREQ, or nothing is left to wait for it."""
         s = self.session
         self.skip()
         if s.at == self._mark:
@@ -289,14 +289,14 @@ class Resend:
         if self._asked == 1 and s.asked:
             self._asked = 2
         if self._asked < 2:
-            # What comes in before PINGREQ has left does not answer it: then another one goes.
+            # Whatever comes in before PINGREQ has left is not its answer; then another is sent.
             self._asked = 1
             s.connection.ping()
         return not s.asked
 
     def goes(self, at: int, cut: bool) -> "bool | None":
-        """Whether the packet at `at` is to be sent; makes it ready. None: it has to wait, and so
-        has what is behind it."""
+        """Return whether the packet at `at` is to be sent, and prepare it. None: it has to wait,
+        and so do the packets behind it."""
         s = self.session
         first = s.buf[at]
         if at not in s.offs:  # a request, a QoS 0 message, or one that is settled
@@ -304,7 +304,7 @@ class Resend:
         i = s.offs.index(at)
         if self._single:
             self._alone = s.ids[i]
-        if s.same and s.waits[i] == _PUBCOMP and self.sent >= 0:  # else PUBREC came too early
+        if s.same and s.waits[i] == _PUBCOMP and self.sent >= 0:  # else PUBREC came early
             s.answer(0x62, s.ids[i])
             s.stats.resent += 1
             return False

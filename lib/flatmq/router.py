@@ -3,7 +3,7 @@
 Loaded with the first subscription or the first message.
 """
 
-# Imported, a builtin is found at once; else only after a miss in the module.
+# An imported builtin is found without a miss in the module.
 from builtins import len
 
 from .message import Message
@@ -18,35 +18,35 @@ if TYPE_CHECKING:
     from .client import Client
 
 _SEEN = const(8)  # topic names whose handlers are remembered; a power of two
-_LONGEST = const(46)  # bytes that the longest of them may have
-_NEVER = b"\0\0\0"  # not the beginning of any PUBLISH: no topic name is empty
+_LONGEST = const(46)  # bytes of the longest name that is remembered
+_NEVER = b"\0\0\0"  # no PUBLISH begins like this: a topic name is never empty
 
 
 class Subscription(Shown):
-    """Topic filters that were subscribed to in one call, and their handler; or, without one,
-    filters that were unsubscribed from.
+    """The topic filters of one subscribe() and their handler, or, with no handler, the filters of
+    one unsubscribe().
 
     `granted` is None until SUBACK (section 3.9). Then it has one byte for each filter: the QoS
-    that the broker grants, or 0x80 if it refuses; a reason code in MQTT 5. After UNSUBACK it is
+    granted by the broker, or 0x80 if it refused; in MQTT 5, a reason code. After UNSUBACK it is
     empty; in MQTT 5 it has one reason code for each filter.
     """
 
-    identifier: int  # in MQTT 5: what its messages carry
-    head: bytes = b""  # what stands before the filters in the packet: properties, in MQTT 5
+    identifier: int  # MQTT 5: the subscription identifier, which its messages carry
+    head: bytes = b""  # the bytes before the filters in the packet: the properties, in MQTT 5
 
     def __init__(self, filters: "list[bytes]", handler: "Any", qos: int, chunks: bool) -> None:
         self.handler = handler
         self.qos = qos
         self.chunks = chunks  # whether the handler takes messages larger than the buffer
         self.granted: bytes | None = None
-        # `names` are what topic names must match: other than `filters` for $share/GROUP/FILTER,
-        # and b"", which no topic name matches, to leave the messages to on_message.
+        # `names` are the filters that topic names must match. For $share/GROUP/FILTER they differ
+        # from `filters`; b"" matches no topic name and leaves the messages to on_message.
         self.filters = self.names = filters
-        self.asked = filters  # as they were in the packet
-        self.id = 0  # the packet identifier while it waits for its answer
+        self.asked = filters  # the filters in the packet that was sent
+        self.id = 0  # the packet identifier while the answer is awaited
 
     def takes(self, m: "Message") -> bool:
-        """Whether the topic name of a message matches one of the filters. Allocates nothing."""
+        """Return whether a message's topic name matches one of the filters. Allocates nothing."""
         i = 0
         while i < len(self.names):  # a `for` would put the frame on the heap
             if matches(self.names[i], m.buf, m.topic_at, m.topic_end):
@@ -56,14 +56,14 @@ class Subscription(Shown):
 
 
 class Router:
-    """Handlers by topic filter.
+    """The handlers of a client, by topic filter.
 
-    `subscriptions` are those in force; `requests` those that wait for SUBACK or
-    UNSUBACK, in the order of the calls; `waiting` is True if some of them found no room; `past`
-    is OneByOne, while the peer may have closed a connection on one of them.
+    `subscriptions` are those in force. `requests` are those that wait for SUBACK or UNSUBACK, in
+    the order of the calls. `waiting` is True if some of them found no room. `past` is a OneByOne
+    while the peer may have closed a connection because of one of them.
 
-    The handlers of the last topic names are remembered, and looked for from the last one on, so
-    that names which follow each other in turn are found at once.
+    The handlers of the last topic names are remembered. The search starts at the last name found,
+    so names that repeat in the same order are found at once.
     """
 
     def __init__(self, client: "Client") -> None:
@@ -75,13 +75,13 @@ class Router:
         self.past: Any = None
         self.message = Message(client.rx)
         self.large: Any = None  # Chunks, once a message was larger than the buffer
-        # Each with its length before it; the last one stands for all that are too long.
+        # Each with its length in front; the last one stands for all that are too long.
         self.names: list[Any] = [bytearray(_LONGEST + 2) for _ in range(_SEEN)]
         self.names.append(_NEVER)
         self.routes: list[Any] = [None] * (_SEEN + 1)  # the handler, if there is exactly one
         self.last = self._oldest = 0
-        self.done = 0  # subscriptions that are done with a message that others still get,
-        self.limit = 0  # and those that were there when it came
+        self.done = 0  # subscriptions that have had the current message,
+        self.limit = 0  # of those that existed when it came
         self.forget()
 
     def forget(self) -> None:
@@ -90,18 +90,18 @@ class Router:
             self.names[i][0:] = _NEVER
 
     def answered(self, first: int, data: bytes) -> "bool | str":
-        """Handle a SUBACK or UNSUBACK: see `requests.answered`. In a function of its own, as a
-        name in a generator would keep that module in memory."""
+        """Handle a SUBACK or UNSUBACK: see `requests.answered`. This is a function of its own
+        because a name in a generator would keep that module in memory."""
         from .requests import answered
 
         return answered(self, first, data)
 
     def publish(self, first: int, at: int, end: int) -> "str | None":
-        """Handle a PUBLISH (section 3.3) that begins with `first` and goes on from `at` to `end`
-        in the receive buffer. Returns None, LATER, or the rule that it breaks."""
+        """Handle a PUBLISH (section 3.3) whose first byte is `first` and whose body is in the
+        receive buffer from `at` to `end`. Returns None, LATER, or the rule that it breaks."""
         m = self.message
         m.end = end
-        # Two bytes behind the end may be looked at: the name is past it then, whatever they say.
+        # This may read the two bytes behind the end; the name then ends past `end` in any case.
         end = at + 2 + (m.buf[at] << 8 | m.buf[at + 1])  # of the topic name
         if end > m.end:
             return "shorter than its topic name"
@@ -125,9 +125,9 @@ class Router:
         return self.deliver(self.routes[i])
 
     def begin(self, t: int, have: int) -> "int | str":
-        """Begin with a packet larger than the buffer. The message has its first byte, and where
-        it begins and ends; its body begins at `t`, and the bytes up to `have` are there. Returns
-        where its payload begins, 0 if its header is cut, or the rule that it breaks."""
+        """Begin with a packet larger than the buffer. `message` has its first byte and its limits;
+        the body begins at `t`, and the bytes up to `have` have come. Returns where the payload
+        begins, 0 if more of the header must come first, or the rule that the packet breaks."""
         if not self.large:
             from .chunks import Chunks
 
@@ -135,9 +135,9 @@ class Router:
         return self.large.begin(t, have)
 
     def find(self, at: int, end: int, chunks: bool) -> int:
-        """Find the handlers of the topic name whose length is at `at` and which goes up to `end`;
-        with `chunks`, of those that take messages in pieces. Returns -1 if it is not a topic
-        name, else its place in what is remembered."""
+        """Find the handlers for the topic name that ends at `end` and whose length is at `at`;
+        with `chunks`, only handlers that take messages in pieces. Returns -1 if it is not a valid
+        topic name, else its place among the remembered names."""
         m = self.message
         m.topic_at = at + 2
         m.topic_end = end
@@ -159,7 +159,7 @@ class Router:
         return i
 
     def next(self, i, chunks):
-        """Return the first subscription from `i` on that matches the message, -1 if none does."""
+        """Return the index of the first subscription, from `i` on, that matches; -1 if none."""
         while i < len(self.subscriptions):
             s = self.subscriptions[i]
             if (s.chunks or not chunks) and s.takes(self.message):
@@ -168,7 +168,7 @@ class Router:
         return -1
 
     def deliver(self, handler: "Any") -> "str | None":
-        """Go on with a message that is numbered, or has no handler or several."""
+        """Deliver a message that has a packet identifier, or no handler or several."""
         m = self.message
         stats = self.stats
         what = self.number()
@@ -189,7 +189,7 @@ class Router:
         return None
 
     def number(self) -> "str | None":
-        """Read the packet identifier of a message. Returns None, LATER, or the broken rule."""
+        """Read the packet identifier of a message. Returns None, LATER, or the rule it breaks."""
         m = self.message
         if not m.qos:
             return None
@@ -209,14 +209,14 @@ class Router:
         return None
 
     def call(self, chunks: bool) -> bool:
-        """Call the handlers of a message. Returns whether there is any."""
+        """Call all handlers of a message. Returns whether there are any."""
         found = self.done > 0
         self.limit = len(self.subscriptions)  # a handler may add others, for the next message
         while True:
             i = self.next(self.done, chunks)
             if i < 0 or i >= self.limit:
                 break
-            self.done = i  # where to go on, should this one raise
+            self.done = i  # where to continue if this handler raises
             s = self.subscriptions[i]
             s.handler(self.message)
             found = True

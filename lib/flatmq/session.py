@@ -1,7 +1,7 @@
 """Packets to send, and packet identifiers in use. No I/O, no clock.
 
 Packets are built in a ring and stay in place: QoS 0 messages and requests until they are written,
-QoS 1 and 2 messages until they are acknowledged, so that a resend repeats the very same bytes.
+QoS 1 and 2 messages until they are acknowledged. So a resend repeats exactly the same bytes.
 
     0         tail         at           end           size
     |  free   | kept       | to be sent | free        | answers |
@@ -12,7 +12,7 @@ upper part ends and the packet goes to the start. The answers behind the ring (P
 PUBREL, PUBCOMP, PINGREQ) leave first, so a ring full of unacknowledged messages blocks nothing.
 """
 
-# Imported, a builtin is found at once; else only after a miss in the module.
+# An imported builtin is found without a miss in the module.
 from builtins import bytearray, bytes, len, memoryview
 
 from .port import Shown, const
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-# What a message waits for, by the first byte of that packet.
+# The packet that a message waits for, by its first byte.
 _PUBACK = const(0x40)
 _PUBREC = const(0x50)
 _PUBCOMP = const(0x70)
 
 
 def converted(payload: "Any", qos: int, most: int) -> "Any":
-    """Return a payload that is not a plain buffer as bytes: see `setup.converted`. Apart from
-    `publish`, whose frame has no room for what is imported."""
+    """Return as bytes a payload that is not a plain buffer: see `setup.converted`. This is not
+    part of `publish` because its frame has no room for the imported name."""
     from .setup import converted
 
     return converted(payload, qos, most)
@@ -38,7 +38,7 @@ def converted(payload: "Any", qos: int, most: int) -> "Any":
 
 def _valid(s, name):
     is_name = s.is_name
-    if not is_name:  # an import allocates, even of what is loaded
+    if not is_name:  # an import allocates, even of a module that is loaded
         from .topic import is_name
 
         s.is_name = is_name
@@ -54,7 +54,7 @@ def _valid(s, name):
 
 
 class Stats(Shown):
-    """Counters since the client was made. Small ints on a board up to 1,073,741,823."""
+    """Counters since the client was made. On a board they stay small ints up to 1,073,741,823."""
 
     received: int  # messages handed to handlers
     unrouted: int  # messages that no filter matched and no on_message took
@@ -72,35 +72,35 @@ class Stats(Shown):
 class Session(Shown):
     """A ring of `tx_size` bytes, and records of at most `inflight` QoS 1 and 2 messages.
 
-    `gate(None)` is called before answers leave, and holds them back by returning False. At
-    CONNACK it is called with whether the broker has kept the session. What it raises comes out
-    of `poll` or `flush`; nothing is answered then, or sent after CONNACK, and the next call asks
-    again.
+    `gate(None)` is called before answers are sent, and holds them back by returning False. At
+    CONNACK it is called with True if the broker kept the session, else False. An exception from
+    it is raised by `poll` or `flush`: the answers, or at CONNACK all packets, stay queued, and
+    the next call asks the gate again.
     """
 
     buf: memoryview  # the ring and the answers; assigning a slice of the wrong length raises
     size: int  # bytes of the ring
-    limit: int  # where a packet must end at the latest
+    limit: int  # no packet may end past this
     tail: int  # the oldest byte in use
     at: int  # the cursor: where the next span begins
-    part: int  # bytes behind the cursor that were written, of a span that has begun
+    part: int  # bytes behind the cursor already written, of a span that has begun
     end: int  # where the next packet goes
     top: int  # where the upper part ends, 0 if nothing has wrapped
-    room: int  # with more bytes of answers there is no room for another
+    room: int  # if `answers` is greater than this, there is no room for another one
     answers: int  # bytes of answers that wait
-    pending: int  # messages accepted and not yet acknowledged, or at QoS 0 not yet handed to the
-    # network; wait for 0 before deep sleep
+    pending: int  # messages accepted but not yet acknowledged; at QoS 0, not yet handed to the
+    # network. Wait for 0 before deep sleep
     max_qos: int  # the highest QoS of the broker
     slots: int  # records
     count: int  # records in use
     # Packet identifiers in use, 0 for each free record: first the records, then the message that
-    # publish_from sends, then the requests (section 2.3.1: all of them are distinct).
+    # publish_from sends, then the requests (section 2.3.1: all of them differ).
     ids: "list[int]"
-    offs: "list[int]"  # where the packet of a record begins, -1 if it is free
-    waits: bytearray  # what a record waits for
-    last_id: int  # the identifier given out last
+    offs: "list[int]"  # where the packet of a record begins, -1 if the record is free
+    waits: bytearray  # the packet that a record waits for
+    last_id: int  # the last identifier assigned
     open: "bool | None"  # the broker takes packets; None: see `writer.lost`
-    received: "list[int]"  # packet identifiers of QoS 2 messages received and not released
+    received: "list[int]"  # packet identifiers of QoS 2 messages received but not released
     # (section 4.3.3, method B), 0 for each free place
     same: bool  # the broker has kept the session
     queued: bool  # something is left to write
@@ -108,21 +108,21 @@ class Session(Shown):
     blocked: bool  # the network takes no more
     held: bool  # answers must not leave now
     now: int  # the client's clock
-    wrote: int  # what it was when bytes last went out
+    wrote: int  # its time when bytes last went out
     past: "Any"  # Resend, while packets of an earlier connection are in the ring
     urgent: "list[Any]"  # packets that go first on this connection
-    large: "Any"  # Pieces, once there was a message too large for the ring
+    large: "Any"  # Pieces, after the first message too large for the ring
     gate: "Callable[[bool | None], bool | None] | None"
-    options: "dict[str, Any]"  # the arguments of a client; none for a session alone
+    options: "dict[str, Any]"  # the arguments of a client; empty for a session alone
     on_dropped: "Callable[[int, bytes, str], None] | None"
     stats: "Stats"
-    topic: "Any"  # what publish was last given; the session itself if that may change,
-    name: bytearray  # and the same checked, with its length before it
-    names: "list[Any]"  # the last topic names,
-    fields: "list[bytearray]"  # each with its length before it, in memory that is used
-    # again; behind them the last one that was not remembered, because it may change,
-    oldest: int  # and which name gives way to the next
-    is_name: "Callable[[Any, int, int], bool] | None"  # topic.is_name, once it was needed
+    topic: "Any"  # the object last passed to publish; the session itself if that is mutable
+    name: bytearray  # the same name, checked, with its length in front
+    names: "list[Any]"  # the last topic names
+    fields: "list[bytearray]"  # the same with their length in front, in memory that is
+    # reused; the extra one at the end is for mutable names, which are not remembered
+    oldest: int  # the index of the name to be replaced next
+    is_name: "Callable[[Any, int, int], bool] | None"  # topic.is_name, once it has been needed
 
     def __init__(self, tx_size: int, inflight: int, last_id: int = 0) -> None:
         from .setup import claim
@@ -136,14 +136,14 @@ class Session(Shown):
         qos: int = 0,
         retain: bool = False,
     ) -> "int | None":
-        """Accept a message, for `poll` or `flush` to send.
+        """Accept a message, which `poll` or `flush` will send.
 
         Returns its packet identifier at QoS 1 and 2, 0 at QoS 0, and None if there is no room
         now. ValueError for a bad topic name or QoS and for a packet larger than `tx_size`,
         TypeError for a payload that is neither a buffer nor str. Allocates nothing if the topic
         is bytes and the payload is bytes or another buffer.
         """
-        # Few locals: a frame of more than eleven words would go to the heap on every call.
+        # Few locals: a frame of more than eleven words would be on the heap, for every call.
         if topic is not self.topic:
             self.check(topic)
         if (qos and qos != 1 and qos != 2) or (
@@ -183,10 +183,10 @@ class Session(Shown):
         return qos
 
     def check(self, topic: "bytes | str") -> None:
-        """Have a topic name in `name`, and in `topic` unless it may change. ValueError or
+        """Put a topic name into `name`, and into `topic` unless it is mutable. ValueError or
         TypeError if it is not valid."""
         name = topic.encode() if isinstance(topic, str) else topic
-        lasting = isinstance(topic, bytes) or isinstance(topic, str)  # another buffer may change
+        lasting = isinstance(topic, bytes) or isinstance(topic, str)  # other buffers are mutable
         if name in self.names:
             self.name = self.fields[self.names.index(name)]
         else:
@@ -194,7 +194,7 @@ class Session(Shown):
         self.topic = topic if lasting else self
 
     def remember(self, name: "bytes | bytearray", lasting: bool) -> None:
-        """Have a valid topic name in `name`. One that is `lasting` is found there again."""
+        """Put a valid topic name into `name`. If it is `lasting`, remember it in `names`."""
         i = -1
         if lasting:
             i = self.oldest
@@ -210,8 +210,8 @@ class Session(Shown):
         self.name = field
 
     def record(self, qos: int, n: int) -> int:
-        """Give the PUBLISH at `end` a record, and an identifier in the bytes before `n`.
-        ValueError for a QoS that the broker does not have."""
+        """Give the PUBLISH at `end` a record, and put its packet identifier before `n`.
+        ValueError for a QoS that the broker does not support."""
         if qos > self.max_qos:
             converted(b"", qos, self.max_qos)
         pid = self.next_id()
@@ -225,7 +225,7 @@ class Session(Shown):
         return pid
 
     def next_id(self) -> int:
-        """Return a packet identifier not in use: 1 to 65535, counting up and wrapping."""
+        """Return an unused packet identifier: 1 to 65535, counting up and wrapping."""
         pid = self.last_id % 65535 + 1
         while pid in self.ids:
             pid = pid % 65535 + 1
@@ -233,8 +233,8 @@ class Session(Shown):
         return pid
 
     def make_room(self, n: int) -> bool:
-        """Make room at `end` for a packet of `n` bytes behind its header. False if there is none
-        now; ValueError if there never will be."""
+        """Make room at `end` for a packet with `n` bytes after its fixed header. Returns False if
+        there is none now; ValueError if there never will be."""
         n += 2 if n < 128 else 3 if n < 16384 else 4 if n < 2097152 else 5
         if n > self.size:
             raise ValueError(f"packet must be at most tx_size, {self.size} bytes, not {n}")
@@ -243,7 +243,7 @@ class Session(Shown):
         # Free what lies before both the cursor and the oldest record.
         at = self.at
         for off in self.offs:
-            # On the same side of the wrap the lower is the older, else the one not wrapped.
+            # On the same side of the wrap the lower one is older, else the one not wrapped.
             if off >= 0 and (at > off if (at < self.tail) == (off < self.tail) else at < off):
                 at = off
         if at < self.tail:
@@ -255,7 +255,7 @@ class Session(Shown):
             self.limit = self.size
             self.past = None
         if self.end + n > self.limit:
-            if self.top or n >= self.tail:  # not ==: a full ring would look like an empty one
+            if self.top or n >= self.tail:  # if they were equal, a full ring would look empty
                 return False
             self.top = self.end
             self.limit = self.tail - 1
@@ -268,8 +268,8 @@ class Session(Shown):
         return True
 
     def settle(self, first: int, pid: int) -> bool:
-        """Handle a PUBACK, PUBREC or PUBCOMP, which begins with `first`. A PUBREC is answered,
-        each time. Returns False if it was not waited for."""
+        """Handle a PUBACK, PUBREC or PUBCOMP, whose first byte is `first`. Every PUBREC is
+        answered. Returns False if nothing waits for the packet."""
         if pid not in self.ids:
             return False
         i = self.ids.index(pid)
@@ -297,8 +297,8 @@ class Session(Shown):
             self.tail = self.at = self.end = 0
 
     def answer(self, first: int, pid: int = 0) -> None:
-        """Queue a packet of four bytes, or of two if it has no packet identifier. There must be
-        room: at most `room` bytes in `answers`."""
+        """Queue a packet of four bytes, or of two if it has no packet identifier. The caller
+        checks that there is room: `answers` must be at most `room`."""
         at = self.size + self.answers
         self.buf[at] = first
         self.buf[at + 1] = 2 if pid else 0

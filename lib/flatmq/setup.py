@@ -1,6 +1,6 @@
 """Check the arguments of a client, claim its memory, and build its CONNECT.
 
-Loaded for that, and not kept.
+Loaded when needed, and not kept.
 """
 
 from . import client as clock
@@ -47,7 +47,7 @@ def claim(
     s.past = s.large = s.gate = s.on_dropped = None
     s.topic = s
     s.name = bytearray()
-    s.names = [object()] * _NAMES  # what nobody publishes to
+    s.names = [object()] * _NAMES  # equal to no topic name
     s.fields = [bytearray()] * (_NAMES + 1)
     s.oldest = 0
     s.is_name = None
@@ -58,15 +58,15 @@ def claim(
 
 
 def make(c: "Client", *args: "Any", **given: "Any") -> None:
-    """Give a client what it has from the beginning on."""
+    """Set up a new client from the arguments of its constructor."""
     prepare(c, options(*args, **given))
     c.hello = hello_of(c.options)
     unload("setup", "wire", "topic")
 
 
 def prepare(c: "Client", o: dict) -> None:
-    """Give a client all but its CONNECT, by its `options`."""
-    # Packet identifiers start anywhere: a reboot must not reuse what it left in flight.
+    """Set up everything of a client except CONNECT, from its `options`."""
+    # A random first packet identifier: a reboot must not reuse those that it left in flight.
     claim(c, o["tx_size"], o["inflight"], clock.random.getrandbits(15), o["answers"])
     c.max_qos = o["max_qos"]
     c.rx = bytearray(2 * o["rx_size"] + 2)
@@ -96,8 +96,8 @@ def options(
     tls: "Any" = None,
     **given: "Any",
 ) -> dict:
-    """Return the arguments of a client as a dict, with its link, and without `tls`: these are
-    kept, and that may hold certificates. TypeError or ValueError for a bad one."""
+    """Return the arguments of a client as a dict, with its link. `tls` is left out: the dict is
+    kept, and `tls` may hold certificates. TypeError or ValueError for a bad argument."""
     o: dict[str, Any] = {
         "user": None,
         "password": None,
@@ -161,8 +161,8 @@ def options(
 
 
 def hello_of(o: dict, ask: bool = False) -> "bytearray | None":
-    """Return the CONNECT of these options. None, unless told to `ask`, if the password must be
-    asked for first."""
+    """Return the CONNECT packet for these options. A password that is a function is called only
+    with `ask`; without `ask` its options are checked, and None is returned."""
     password = o["password"]
     if callable(password):
         password = password() if ask else b""
@@ -176,7 +176,7 @@ def connect(
 ) -> bytearray:
     """Return a CONNECT (section 3.1) at protocol level `version`: 4 is MQTT 3.1.1, 3 is MQTT 3.1.
 
-    `will` is None, or topic, payload, QoS and retain. ValueError for a value out of its limits.
+    `will` is None, or topic, payload, QoS and retain. ValueError for a value out of range.
     """
     flags = 2 if clean_session else 0
     fields = [field("client_id", client_id)]
@@ -199,8 +199,8 @@ def connect(
 
 
 def converted(payload: "Any", qos: int, most: int) -> bytes:
-    """Return a payload that is no plain buffer as bytes. TypeError or ValueError for a bad one,
-    or a QoS above `most`."""
+    """Return as bytes a payload that is not a plain buffer. TypeError or ValueError for a bad
+    payload, or for a QoS above `most`."""
     number("qos", qos, 0, most)
     return payload.encode() if isinstance(payload, str) else field("payload", payload, None)
 
@@ -219,8 +219,8 @@ def set_will(
     qos: int = 0,
     retain: bool = False,
 ) -> None:
-    """Have the broker publish this if the connection ends without DISCONNECT (section 3.1.2.5),
-    from the next connection on. A topic of None takes the will back."""
+    """Set the message that the broker publishes if a connection ends without DISCONNECT (section
+    3.1.2.5), from the next connection on. A topic of None removes it."""
     will = None
     if topic is not None:
         will = (
@@ -237,7 +237,7 @@ def set_credentials(
     user: "bytes | str | None",
     password: "bytes | str | Callable[[], bytes | str] | None" = None,
 ) -> None:
-    """Give user and password for the next connections. `password` may be a function, which is
+    """Set user and password for the next connections. `password` may be a function, which is
     called for each CONNECT."""
     _change(self, {"user": user, "password": password})
 

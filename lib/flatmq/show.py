@@ -1,4 +1,4 @@
-"""Texts for people: how objects print at the prompt, and why a connection ended."""
+"""Texts for people: the repr of objects, and the reason why a connection ended."""
 
 from .client import MQTTError
 from .port import const
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def show(thing: "Any") -> str:
-    """Return what an object says of itself."""
+    """Return the repr of an object."""
     kind = type(thing).__name__
     how = {
         "Client": _client,
@@ -46,9 +46,9 @@ def _subscription(s):
 
 
 def explained(kind: str, what: str, error, code: int, client) -> MQTTError:
-    """Return the error for what was raised, b"" or 0 for the end of the stream, while `what` was
-    done on the link of a `client`; or, with no `error`, for what the peer did. Before CONNACK a
-    link may know better: its `why(error)` returns an MQTTError, or None."""
+    """Return the MQTTError for an `error` raised while doing `what` on the link of a `client`: an
+    exception, or b"" or 0 for the end of the stream. With None, `what` says what the peer did.
+    Before CONNACK a link may know the cause: its `why(error)` returns an MQTTError, or None."""
     if isinstance(error, MQTTError):
         return error
     link = client.link

@@ -1,4 +1,4 @@
-"""subscribe() and unsubscribe(): the checks, and what a client remembers.
+"""subscribe() and unsubscribe(): check the arguments, and update the client's subscriptions.
 
 Loaded with each call, and not kept.
 """
@@ -23,11 +23,11 @@ def subscribe(
     chunks: bool = False,
 ) -> "Subscription":
     """Call `handler(message)` for messages that match a topic filter, or any of a list of them,
-    at up to `qos`. Sent when online, and again when the broker has forgotten. With `chunks` the
-    handler takes messages larger than `rx_size` too, in pieces: see `Message`.
+    at up to `qos`. Sent once online, and again whenever the broker has lost the session. With
+    `chunks` the handler also takes messages larger than `rx_size`, in pieces: see `Message`.
 
     Returns a Subscription, whose `granted` is None until the broker has answered. ValueError or
-    TypeError for a bad filter, handler or QoS, and for more than `subscriptions`.
+    TypeError for a bad filter, handler or QoS, and for more than `subscriptions` calls.
     """
     checked = check(filters, qos, self.max_qos)
     if not callable(handler):
@@ -50,13 +50,13 @@ def subscribe(
 def unsubscribe(
     self: "Client", filters: "bytes | str | list[bytes] | list[str]"
 ) -> "Subscription":
-    """End the subscription to a topic filter, or to each of a list of them; one that an earlier
-    run has made, too. Returns an object whose `granted` is None until UNSUBACK."""
+    """End the subscription to a topic filter, or to each of a list of them, even one made before
+    a reboot. Returns a Subscription whose `granted` is None until UNSUBACK."""
     return end(self, filters, b"")
 
 
 def end(self: "Client", filters: "Any", head: bytes) -> "Subscription":
-    """Unsubscribe, with a packet that has `head` before its filters."""
+    """Unsubscribe with a packet that has `head` before its filters."""
     checked = check(filters, 0, 0)
     router = self.load()
     from .router import Subscription
@@ -66,15 +66,15 @@ def end(self: "Client", filters: "Any", head: bytes) -> "Subscription":
     ask(router, new)
     keep(router, [s for s in router.subscriptions if _narrow(s, new.filters)])
     for r in router.requests:
-        if not (r.id or r.filters):  # it has waited for room, and is taken back
+        if not (r.id or r.filters):  # it was still waiting for room, and is withdrawn
             r.granted = b""
     router.requests[:] = [r for r in router.requests if r.id or r.filters]
     return new
 
 
 def keep(router, kept):
-    """Keep these subscriptions, of those that there are. What is counted of them for a message
-    that is being delivered, `done` and `limit`, may have another place now."""
+    """Keep only the subscriptions in `kept`, and adjust `done` and `limit`, which count
+    subscriptions for the message being delivered."""
     for i in range(len(router.subscriptions), 0, -1):
         if router.subscriptions[i - 1] not in kept:
             router.done -= i <= router.done
@@ -84,7 +84,7 @@ def keep(router, kept):
 
 
 def _narrow(s, gone):
-    """Have a subscription give up some filters. Returns whether there are any left."""
+    """Remove the filters in `gone` from a subscription. Returns whether any are left."""
     left = [i for i, f in enumerate(s.filters) if f not in gone]
     if s.granted:
         s.granted = bytes([s.granted[i] for i in left])
@@ -101,7 +101,7 @@ def bound(client: "Client", name: str) -> "Callable":
 
 
 def check(filters: "Any", qos: int, most: int) -> "Any":
-    """Return topic filters as bytes. TypeError or ValueError if one is bad, or the QoS above
+    """Return topic filters as bytes. TypeError or ValueError for a bad filter, or for a QoS above
     `most`."""
     from .wire import field, is_filter, number
 
@@ -121,12 +121,12 @@ def check(filters: "Any", qos: int, most: int) -> "Any":
 
 
 def name(f):
-    """Return what topic names match: of $share/GROUP/FILTER the last."""
+    """Return the filter that topic names must match: FILTER in $share/GROUP/FILTER."""
     return f[f.find(b"/", 7) + 1 :] if f.startswith(b"$share/") else f
 
 
 def unload(name):
-    # Loaded each time, because it is in the way of what is loaded next.
+    # Loaded each time: if it stayed, it would be in the way of the code loaded next.
     from .unload import unload
 
     unload(name)
@@ -142,6 +142,6 @@ def ask(router, new):
     router.requests.append(new)
     send(router)
     if not router.client.open:
-        # Until CONNACK. From then on it is kept: the next CONNACK may find no room.
+        # It is loaded again at CONNACK, and kept: a later CONNACK may find no room for it.
         unload("requests")
     unload("subscribing")

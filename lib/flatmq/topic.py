@@ -1,6 +1,6 @@
-"""Topic names and topic filters: which are valid, and which match (3.1.1 section 4.7)."""
+"""Check topic names, and match them against topic filters (3.1.1 section 4.7)."""
 
-# Imported, a builtin is found at once; else only after a miss in the module.
+# An imported builtin is found without a miss in the module.
 from builtins import len
 
 from .port import const
@@ -12,8 +12,8 @@ _SLASH = const(47)
 
 
 def is_utf8(buf: "bytes | bytearray", at: int, end: int) -> bool:
-    """Whether the bytes from `at` to `end` are UTF-8 by section 1.5.3: shortest form,
-    no surrogates, nothing past U+10FFFF, no U+0000."""
+    """Return whether the bytes from `at` to `end` are UTF-8 as section 1.5.3 requires: shortest
+    form, no surrogates, nothing past U+10FFFF, no U+0000."""
     if buf.find(b"\0", at, end) >= 0:
         return False
     for i in range(at, end):
@@ -29,7 +29,7 @@ def is_utf8(buf: "bytes | bytearray", at: int, end: int) -> bool:
             more = 1 if c < 0xE0 else 2 if c < 0xF0 else 3
             if c < 0xC2 or c > 0xF4 or at + more > end:
                 return False
-            c = c << 8 | buf[at]  # what is wrong with its value shows in the first two bytes
+            c = c << 8 | buf[at]  # the first two bytes show whether the code point is allowed
             if 0xE000 <= c < 0xE0A0 or 0xEDA0 <= c < 0xEE00 or 0xF000 <= c < 0xF090 or c > 0xF48F:
                 return False
             while more:
@@ -41,23 +41,23 @@ def is_utf8(buf: "bytes | bytearray", at: int, end: int) -> bool:
 
 
 def is_name(buf: "bytes | bytearray", at: int, end: int) -> bool:
-    """Whether the bytes from `at` to `end` are a topic name (section 4.7): at least one byte of
-    UTF-8, no wildcard, no U+0000."""
+    """Return whether the bytes from `at` to `end` are a topic name (section 4.7): at least one
+    byte, UTF-8, no wildcard, no U+0000."""
     if at == end or buf.find(b"+", at, end) >= 0 or buf.find(b"#", at, end) >= 0:
         return False
     return is_utf8(buf, at, end)
 
 
 def matches(filt: bytes, name: bytearray, t: int, end: int) -> bool:
-    """Whether a valid topic filter matches the valid topic name in `name` from `t` to `end`.
-    Allocates nothing."""
+    """Return whether a valid topic filter matches the valid topic name in `name` from `t` to
+    `end`. Allocates nothing."""
     f = 0
     if end - t == len(filt) and name.find(filt, t, end) == t:
         return True
     if filt.find(b"+") < 0 and filt.find(b"#") < 0:
         return False
     if name[t] == _DOLLAR and (filt[0] == _PLUS or filt[0] == _HASH):
-        return False  # section 4.7.2: a leading wildcard does not reach $SYS and the like
+        return False  # section 4.7.2: a leading wildcard does not match $SYS and the like
     while f < len(filt):
         c = filt[f]
         if c == _HASH:

@@ -1,10 +1,10 @@
-"""Let go of code on a board when it has done its work."""
+"""Unload code on a board after use."""
 
 import sys
 
 from .port import MICROPYTHON, collect
 
-# Modules that are imported by others.
+# Modules that other modules import.
 _USERS = {
     "properties": ("replies", "v5_auth"),
     "topic": ("router", "pieces", "v5_walk"),
@@ -13,8 +13,8 @@ _USERS = {
 
 
 def unload(*names: str) -> None:
-    """Have a board forget modules that are not needed again soon, and collect them. One that
-    another module holds anyway is kept: else it would be loaded twice."""
+    """Unload modules that a board does not need again soon, and collect them. A module that
+    another one still holds is kept: otherwise it would be loaded twice."""
     if MICROPYTHON:
         for name in names + ("unload",):  # noqa: RUF005 - as MicroPython has it
             for user in _USERS.get(name, ()):
@@ -24,4 +24,4 @@ def unload(*names: str) -> None:
                 sys.modules.pop("flatmq." + name, None)
                 if hasattr(sys.modules["flatmq"], name):
                     delattr(sys.modules["flatmq"], name)
-    collect()  # what is loaded next stays, behind garbage otherwise
+    collect()  # else the code loaded next would stay behind garbage

@@ -1,6 +1,6 @@
-"""Build what is sent rarely: CONNECT and requests, from checked fields.
+"""Build the packets that are sent rarely, CONNECT and requests, from checked fields.
 
-Integers are big-endian (3.1.1 section 1.5.2). Loaded when it is needed, and not kept.
+Integers are big-endian (3.1.1 section 1.5.2). Loaded when needed, and not kept.
 """
 
 from .port import const
@@ -12,8 +12,8 @@ _SLASH = const(47)
 
 
 def put_length(buf: "bytearray | memoryview", at: int, n: int) -> int:
-    """Write Remaining Length `n`, 0 to 268,435,455, in 1 to 4 bytes from `at` on (section
-    2.2.3). Return the position after it."""
+    """Write Remaining Length `n`, 0 to 268,435,455, in 1 to 4 bytes starting at `at` (section
+    2.2.3). Returns the position after it."""
     while n > 127:
         buf[at] = n & 127 | 128
         n >>= 7
@@ -23,8 +23,8 @@ def put_length(buf: "bytearray | memoryview", at: int, n: int) -> int:
 
 
 def get_length(buf: "bytes | bytearray | memoryview", at: int, end: int) -> int:
-    """Read a Remaining Length that starts at `at`; the bytes run up to `end`. For those who look
-    at packets themselves, as `Client.bulk` does.
+    """Read a Remaining Length that starts at `at`, from bytes that end at `end`. For code that
+    parses packets itself, such as `Client.bulk`.
 
     Returns `value << 2 | bytes - 1`; -1 if more bytes are needed; -2 if there is a fifth byte,
     where section 2.2.3 allows four.
@@ -40,8 +40,8 @@ def get_length(buf: "bytes | bytearray | memoryview", at: int, end: int) -> int:
 
 
 def number(what: str, value: int, min: int, max: int) -> int:
-    """Return `value` if it is an int from `min` to `max`; else ValueError or TypeError, which
-    call it `what`."""
+    """Return `value` if it is an int from `min` to `max`; else raise ValueError or TypeError,
+    which name it `what`."""
     if not isinstance(value, int):
         raise TypeError(f"{what} must be {min} to {max}, not {value!r}")
     if not min <= value <= max:
@@ -50,13 +50,13 @@ def number(what: str, value: int, min: int, max: int) -> int:
 
 
 def field(what: str, value: "bytes | str", is_good=is_utf8) -> bytes:
-    """Return `value` as bytes, str as UTF-8. ValueError, with `what` in it, if it is longer than
-    the 65,535 bytes of a field (section 1.5.3) or not `is_good`; TypeError if it is no bytes."""
+    """Return `value` as bytes, with str encoded as UTF-8. ValueError, naming `what`, if it has
+    more than 65,535 bytes (section 1.5.3) or is not `is_good`; TypeError if it is not bytes."""
     if isinstance(value, str):
         value = value.encode()
     elif not isinstance(value, bytes):
         try:
-            value = bytes(memoryview(value))  # of an int, bytes() would make that many zeros
+            value = bytes(memoryview(value))  # bytes(5) would be five zeros
         except TypeError:
             raise TypeError(f"{what} must be bytes or str, not {type(value).__name__}") from None
     if len(value) > 65535:
@@ -67,7 +67,7 @@ def field(what: str, value: "bytes | str", is_good=is_utf8) -> bytes:
 
 
 def _fault(value, is_good):
-    """Return which rule a field breaks."""
+    """Return the rule that a field breaks."""
     if not is_utf8(value, 0, len(value)):
         return "U+0000 is not allowed" if b"\0" in value else "not UTF-8 text"
     if not value:
@@ -78,8 +78,8 @@ def _fault(value, is_good):
 
 
 def is_filter(buf: "bytes | bytearray", at: int, end: int) -> bool:
-    """Whether the bytes from `at` to `end` are a topic filter: at least one byte of UTF-8, no
-    U+0000, "+" and "#" only as a whole level, "#" only as the last."""
+    """Return whether the bytes from `at` to `end` are a topic filter: at least one byte, UTF-8,
+    no U+0000, "+" and "#" only as a whole level, "#" only as the last level."""
     for i in range(at, end):
         c = buf[i]
         if c == _PLUS or c == _HASH:
@@ -91,8 +91,8 @@ def is_filter(buf: "bytes | bytearray", at: int, end: int) -> bool:
 
 
 def packet(first: int, head: bytes, fields: "list[bytes]", tail: bytes = b"") -> bytearray:
-    """Return a packet of the variable header `head` and length-prefixed fields, each followed by
-    `tail`."""
+    """Return a packet made of the variable header `head` and of length-prefixed fields, each
+    followed by `tail`."""
     body = bytearray(head)
     for f in fields:
         body.append(len(f) >> 8)

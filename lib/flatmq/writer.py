@@ -1,5 +1,5 @@
-"""A session on a connection: how that begins, the loop that writes, and how it ends. No I/O of
-its own."""
+"""Run a session on a connection: begin it, write what is queued, and end it. No I/O of its
+own."""
 
 from .port import const
 from .session import Session
@@ -13,19 +13,19 @@ if TYPE_CHECKING:
 def writing(
     s: Session, write: "Callable[[Any, int, int], int | None]", hello: "bytes | bytearray"
 ) -> "Iterator[Exception | None]":
-    """Write `hello`, and once the session is `open` all that is queued, with
-    `write(buf, at, n)`. Each step goes as far as the network takes it, and yields what
-    `write` raised, else None.
+    """Write `hello`, then, once the session is `open`, everything that is queued. Each step calls
+    `write(buf, at, n)` until the network takes no more, and yields the exception that it raised,
+    else None.
 
-    A span that has begun is finished before another begins, and is offered again with the
-    same start and length if the network took none of it, as TLS streams require.
+    A span that has begun is finished before the next one begins. If the network took none of it,
+    it is offered again with the same start and length, as TLS streams require.
     """
     buf = s.buf
     src: Any = hello
     at = 0
     left = len(hello)
-    # Of a span of the ring: where the first packet begins that is not completely written, and
-    # how many QoS 0 messages come from there on, -1 if that is not known.
+    # For a span of the ring: where its first packet begins that is not completely written, and
+    # the number of QoS 0 messages from there on, -1 if it is not known.
     packet = -1
     whole = 0
     answered = 0  # the size of a span of answers
@@ -49,7 +49,7 @@ def writing(
             at += n
             left -= n
             if packet >= 0 and (left or whole < 0):
-                # Only a part was written, or the ring has wrapped: look at each packet.
+                # Only a part was written, or the ring has wrapped: look at every packet.
                 whole = -1
                 s.part = at - s.at if left else 0
                 while packet < at:
@@ -79,7 +79,7 @@ def writing(
                 yield None
                 continue
             s.at = 0 if at == s.top else at
-        elif answered:  # answers that came meanwhile move to the front
+        elif answered:  # answers queued meanwhile move to the front
             s.answers -= answered
             for n in range(s.size, s.size + s.answers):
                 buf[n] = buf[n + answered]
@@ -102,7 +102,7 @@ def writing(
                 at = large.at
                 if left or not large.sending:
                     continue
-                s.blocked = True  # more of it goes as soon as the network takes it
+                s.blocked = True  # the next piece goes as soon as the network takes it
                 yield large.failed
                 continue
             if s.past:
@@ -131,7 +131,7 @@ def writing(
 
 
 def resume(s: Session, same: bool) -> None:
-    """CONNACK: what is queued may go. `same`: the broker has kept the session."""
+    """Handle CONNACK: queued packets may leave. `same`: the broker has kept the session."""
     if s.open is None:  # memory was short when the last connection ended
         lost(s)
     s.same = same
@@ -146,9 +146,9 @@ def resume(s: Session, same: bool) -> None:
 
 
 def lost(s: Session, closed: bool = False) -> None:
-    """The connection is over; `closed`: by the peer. What had begun to leave goes again from
-    its beginning. After a MemoryError nothing of this is done, `open` is None, and `resume` does
-    it."""
+    """Handle the end of a connection; `closed`: by the peer. A packet that had begun to leave is
+    sent again from its start. After a MemoryError none of this is done; `open` stays None, and
+    `resume` does it."""
     s.answers = 0
     s.blocked = s.held = s.plain = False
     empty = s.pending == (1 if s.large and s.large.waits else 0)
@@ -160,7 +160,7 @@ def lost(s: Session, closed: bool = False) -> None:
         s.past = Resend(s)
     doomed = -1
     if empty:
-        # The ring is empty, but for requests, which are made again.
+        # The ring is empty except for requests, which are built again.
         s.tail = s.at = s.part = s.end = s.top = 0
         s.limit = s.size
         s.past = None
