@@ -9,13 +9,13 @@ if TYPE_CHECKING:
 
     Pairs = "list[tuple[bytes | str, bytes | str]]"
 
-# What an identifier's value is: bytes of a number, or one of these.
+# The type of a value: the size of a number in bytes, or one of these.
 _VARIABLE = const(5)
 _BYTES = const(6)
 _TEXT = const(7)
 _NAME = const(8)  # a topic name
 
-# Each property that a client sends: identifier, type, least and most.
+# Each property that a client sends: identifier, type, minimum and maximum.
 _KNOWN = {
     "payload_format": (0x01, 1, 0, 1),
     "expiry": (0x02, 4, 0, 0xFFFFFFFF),
@@ -40,20 +40,20 @@ _OF_WILL = _OF_PUBLISH + ("will_delay",)  # noqa: RUF005 - as MicroPython has it
 
 
 class Properties:
-    """Properties of messages, or of a will, encoded once: `block`. Any number of messages may use
-    them.
+    """Properties of messages or of a will, encoded once, into `block`. Any number of messages may
+    use them.
 
-    expiry            s after which the broker discards the message if nobody has received it yet,
-                      0 to 4,294,967,295
-    content_type      what the payload is, such as b"application/json"
-    response_topic    topic name that an answer should go to
+    expiry            seconds after which the broker discards the message if it has not been
+                      delivered, 0 to 4,294,967,295
+    content_type      type of the payload, such as b"application/json"
+    response_topic    topic name for an answer
     correlation_data  bytes that the answer should carry
     payload_format    1 if the payload is UTF-8 text
-    will_delay        of a will: s from the end of the connection until it is published, unless the
-                      client is back by then; 0 to 4,294,967,295
+    will_delay        only for a will: seconds from the end of the connection until it is
+                      published, unless the client is back by then; 0 to 4,294,967,295
     user              User Properties: a list of pairs of name and value, or a dict
 
-    str is encoded as UTF-8. ValueError or TypeError names an argument that breaks its rule.
+    str is encoded as UTF-8. ValueError and TypeError name the argument that broke its rule.
     """
 
     def __init__(self, user: "Any" = (), **given: "Any") -> None:
@@ -68,7 +68,7 @@ class Properties:
 
 
 def block(given: dict, user: "Any" = ()) -> bytes:
-    """Return these properties, by their names, with their length before them. Those that are None
+    """Return properties, given by name, encoded with their length in front. Those that are None
     are left out."""
     out = bytearray()
     for name in sorted(given):

@@ -1,4 +1,4 @@
-"""Requests that are answered: a response topic, and which answer belongs to which request (MQTT 5
+"""Requests and answers: subscribe to a response topic, and match answers to requests (MQTT 5
 section 4.10).
 
 Loaded with the first call of `request`.
@@ -26,12 +26,13 @@ def request(
     handler: "Callable[[Message | None], None]",
     timeout: int = 10,
 ) -> bool:
-    """Publish a request at QoS 1, and call `handler(message)` with the answer; or `handler(None)`
-    if none has come after `timeout` s, 1 to 65,535. The answer goes to the client's
+    """Publish a request at QoS 1, and call `handler(message)` with the answer, or `handler(None)`
+    if none has come after `timeout` seconds, 1 to 65,535. Answers go to the client's
     `response_topic`.
 
-    Returns False if there is no room for the message, or for a request that waits: see `requests`
-    of the client. Only the first call, which subscribes to the response topic, allocates.
+    Returns False if there is no room for the message, or for another waiting request: see
+    `requests` of the client. Only the first call, which subscribes to the response topic,
+    allocates.
     """
     if self.level != 5 or not self.connection or not self.connection.replies:
         begin(self)
@@ -40,7 +41,7 @@ def request(
 
 
 def begin(c: "Client5") -> None:
-    """Make the Replies of a client that has none yet."""
+    """Make the Replies object of a client that has none yet."""
     if c.level != 5:
         raise ValueError("request needs MQTT 5: the client has fallen back to 3.1.1")
     if not c.connection:
@@ -49,7 +50,7 @@ def begin(c: "Client5") -> None:
 
 
 class Replies:
-    """Requests of a `client` that wait for their answer, in a table of a fixed size."""
+    """The requests of a `client` that wait for an answer, in a table of fixed size."""
 
     def __init__(self, client: "Client5") -> None:
         o = client.options
@@ -62,14 +63,14 @@ class Replies:
         self._client = client
         self._handlers: list[Any] = [None] * o["requests"]
         self._until = [0] * o["requests"]
-        # Correlation data: the place of the request, and how often that was used.
+        # Correlation data: the place of the request, and how many times it has been used.
         self._data = [bytearray((i, 0, 0, 0)) for i in range(o["requests"])]
         self._blocks = []
         for data in self._data:
             p = Properties(response_topic=topic, correlation_data=data)
             p.block = bytearray(p.block)  # type: ignore[assignment]
             self._blocks.append(p)
-            self._at = p.block.find(data)  # of its correlation data
+            self._at = p.block.find(data)  # where the correlation data is
         client.subscribe(topic, self._answered, 1)
 
     def request(self, topic, payload, handler, timeout: int) -> bool:
@@ -82,7 +83,7 @@ class Replies:
         self._handlers[i] = handler
         self._until[i] = ticks_add(clock.ticks_ms(), timeout * 1000)
         if self._client.connected:
-            self._client.due = self._client.now  # the next poll finds out when it is due
+            self._client.due = self._client.now  # the next poll computes when it is due
         return True
 
     def _send(self, topic, payload, i):
@@ -93,7 +94,7 @@ class Replies:
         return self._client.publish(topic, payload, 1, False, i)
 
     def _count(self, data):
-        """Have the last three bytes be the next number."""
+        """Increment the number in the last three bytes."""
         i = 3
         while i:
             data[i] = data[i] + 1 & 255
@@ -102,25 +103,25 @@ class Replies:
             i -= 1
 
     def _answered(self, message):
-        """Handle a message to the response topic. What belongs to no request is passed over."""
+        """Handle a message to the response topic. One that answers no request is ignored."""
         i = 0
         while i < len(self._handlers):
             handler = self._handlers[i]
             if handler and message.properties.is_value(_CORRELATION, self._data[i]):
-                handler(message)  # if it raises, the message comes again
+                handler(message)  # if it raises, the message is delivered again
                 self._handlers[i] = None
                 return
             i += 1
 
     def end(self) -> None:
-        """Give up all requests: there will be no answers."""
+        """Give up all requests, because there will be no answers."""
         for i in range(len(self._handlers)):
             if self._handlers[i] is not None:
                 self._give_up(i)
 
     def late(self) -> int:
-        """Give up requests whose time is over. Returns the ms until the next one is, -1 if none
-        waits."""
+        """Give up requests that have timed out. Returns the milliseconds until the next one does,
+        -1 if none waits."""
         least = -1
         i = 0
         while i < len(self._handlers):

@@ -1,9 +1,9 @@
-"""The client for MQTT 5: what differs from 3.1.1 when it publishes.
+"""The MQTT 5 client: publishing with properties, within the broker's limits.
 
-Loaded by `Client(version=5)`, and by `version=None`, which falls back to 3.1.1.
+Loaded by `Client(version=5)`, and by `version=None`, which may fall back to 3.1.1.
 """
 
-# Imported, a builtin is found at once; else only after a miss in the module.
+# An imported builtin is found without a miss in the module.
 from builtins import bytearray, bytes, len, memoryview
 
 from .client import Client
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from .router import Router
     from .v5_server import Server
 
-# The methods that are loaded with their first call, beside those of `calls`.
+# The methods that are loaded with their first call, in addition to those in `calls`.
 _MODULES = {
     "alias": "v5_alias",
     "authenticate": "v5_methods",
@@ -36,44 +36,44 @@ _MODULES = {
 
 
 class Client5(Client):
-    """An MQTT 5 client: what `Client(version=5)` makes. Its arguments are those of `Client`, and
+    """An MQTT 5 client, made by `Client(version=5)`. Its arguments are those of `Client`, and:
 
     clean_session    True: the session ends with the connection. False: Clean Start is 0, and the
                      broker keeps the session for `session_expiry` after a connection has ended
-    session_expiry   s, 0 to 4,294,967,295, which is for ever; None: for ever with
+    session_expiry   seconds, 0 to 4,294,967,295, which means forever; None: forever with
                      clean_session=False, else 0
-    user             also without `password`, and `password` without it
-    user_properties  of CONNECT: a list of pairs of name and value, or a dict
-    auth             enhanced authentication (section 4.12): a pair of the method's name, and a
-                     function that is called with None, and returns the first data; then with the
-                     data of each AUTH packet, and returns what to answer; and with the data of
-                     CONNACK, if it has any. What it raises ends the connection, and an MQTTError
-                     is then `error`
-    maximum_packet_size  bytes of the largest packet that the broker may send, None for any.
-                     Larger messages then never arrive. mosquitto does not give back their place
-                     in flight, so leave it out unless the broker is known to do better
-    response_topic   where answers to `request` go: b"reply/" and the client identifier unless
-                     given
-    requests         calls of `request` that may wait for their answer, 1 to 255
+    user             may be given without `password`, and `password` without `user`
+    user_properties  User Properties of CONNECT: a list of pairs of name and value, or a dict
+    auth             enhanced authentication (section 4.12): a pair of the method's name and a
+                     function. The function is called with None and returns the first data; with
+                     the data of each AUTH packet, and returns the answer; and with the data of
+                     CONNACK, if there is any. An exception from it ends the connection; if it is
+                     an MQTTError, it becomes `error`
+    maximum_packet_size  bytes of the largest packet that the broker may send; None: any. Larger
+                     messages never arrive. mosquitto does not free their places in flight, so
+                     set this only for a broker that is known to do so
+    response_topic   topic name for the answers to `request`; the default is b"reply/" and the
+                     client identifier
+    requests         calls of `request` that may wait for an answer, 1 to 255
 
-    With `version=None` the client tries MQTT 5 first, and 3.1.1 if the broker refuses that or
-    closes the connection twice in a row before CONNACK; `level` says which, and stays what it is
-    after the first connection. In 3.1.1 properties are left out.
+    With `version=None` the client tries MQTT 5 first, then 3.1.1 if the broker refuses it or
+    closes the connection twice in a row before CONNACK. `level` says which of them is in use; it
+    does not change after the first connection. In 3.1.1 properties are left out.
 
     `incoming` is sent as Receive Maximum. `max_qos` and the number of messages in flight follow
-    what the broker says, which is in `server`.
+    the limits that the broker reports in `server`.
     """
 
     level: int  # 5, or 4 after falling back
     server: "Server"  # what the last CONNACK said
-    properties: "Any"  # what publish was last given, the client itself if that may change;
-    block: bytes  # the bytes of it: properties with their length before them
-    empty: bytes  # what they are where there are none
+    properties: "Any"  # the properties last passed to publish
+    block: bytes  # the same encoded, with their length in front
+    empty: bytes  # an encoded block without properties; b"" in 3.1.1
     scratch: bytearray  # a topic name and properties that are not in `fields`
     quota: int  # QoS 1 and 2 messages that may be in flight
-    gone: "list[int]"  # packet identifiers of those that were dropped in flight: they take a
-    # place until the broker has answered
-    strict: bool  # some messages are not allowed by the broker
+    gone: "list[int]"  # packet identifiers of messages that were dropped in flight: they take up
+    # a place until the broker has answered
+    strict: bool  # the broker does not allow some messages
 
     if TYPE_CHECKING:
         alias = v5_alias.alias
@@ -121,7 +121,7 @@ class Client5(Client):
         properties: "Properties | None" = None,
     ) -> "int | None":
         """Accept a message: see `Session.publish`. `properties` are sent with it. ValueError also
-        for what the broker has said it does not take."""
+        for a message that is outside the broker's limits."""
         # As in Session.publish there are few locals: `properties` becomes the size.
         if topic is not self.topic or properties is not self.properties:
             self.prepare(topic, properties)
@@ -164,14 +164,14 @@ class Client5(Client):
         return qos
 
     def prepare(self, topic: "bytes | str", properties: "Properties | None") -> None:
-        """Have a topic name and properties in `name`. ValueError or TypeError if they are not
+        """Put a topic name and properties into `name`. ValueError or TypeError if they are not
         valid."""
         block = self.empty
         if properties is not None and block:
             block = block_of(properties)
-        Session.check(self, topic)  # not `check`: one call less
+        Session.check(self, topic)  # saves a call, compared with `check`
         if block is not self.empty:
-            self.block = self.empty  # stays so if memory is short
+            self.block = self.empty  # remains if memory is short
             self.properties = None
             # In `fields` each name has `empty` behind it.
             self.scratch[0:] = self.name
@@ -181,42 +181,42 @@ class Client5(Client):
         self.properties = properties
 
     def check(self, topic: "bytes | str") -> None:
-        """Have a topic name in `name`: see `Session.check`."""
+        """Put a topic name into `name`: see `Session.check`."""
         Session.check(self, topic)
         self.block = self.empty
         self.properties = None
 
     def remember(self, name: "bytes | bytearray", lasting: bool) -> None:
-        """Have a valid topic name in `name`, and an empty block of properties behind it."""
+        """Put a valid topic name into `name`, followed by an empty block of properties."""
         Session.remember(self, name, lasting)
         self.name.extend(self.empty)
 
     def record(self, qos: int, n: int) -> int:
-        """Give the PUBLISH at `end` a record: see `Session.record`. Its properties, which are
-        before `n`, move behind the packet identifier."""
+        """Give the PUBLISH at `end` a record: see `Session.record`. Its properties move behind the
+        packet identifier, to end at `n`."""
         at = n - len(self.block)
         self.buf[at:n] = self.block
         return Session.record(self, qos, at)
 
     def allow(self, n: int, retain: bool) -> None:
-        """Check a message with `n` bytes behind its fixed header against what the broker takes.
-        ValueError if it does not take it."""
+        """Check a message with `n` bytes after its fixed header against the broker's limits.
+        ValueError if it is outside them."""
         if retain and not self.server.retain:
-            raise ValueError("retain must be False: the broker has no retained messages")
+            raise ValueError("retain must be False: not supported by this broker")
         n += 2 if n < 128 else 3 if n < 16384 else 4 if n < 2097152 else 5
         most = self.server.maximum_packet_size
         if most and n > most:
             raise ValueError(f"packet must be at most {most} bytes for this broker, not {n}")
 
     def allot(self) -> None:
-        """Have `quota` be what the broker's Receive Maximum leaves (section 4.9)."""
+        """Set `quota` to what is left of the broker's Receive Maximum (section 4.9)."""
         most = self.server.receive_maximum - len(self.gone)
         if self.large and self.large.waits and self.ids[self.slots]:
             most -= 1
         self.quota = min(self.slots, most)
 
     def load(self) -> "Router":
-        """Return the receiving half."""
+        """Return the receiving half: see `Client.load`."""
         if self.level == 5 and not self.router:
             from .v5_router import Router5
 
@@ -230,7 +230,7 @@ class Client5(Client):
         return Client.load(self)
 
     def start(self) -> None:
-        """Begin to connect; `poll` does the rest, and reconnects after each loss."""
+        """Begin to connect. `poll` does the rest, and reconnects after each loss."""
         if not self.connection:
             if self.level == 5:
                 from .v5_connection import Connection5 as Connection
@@ -243,8 +243,8 @@ class Client5(Client):
 
 
 def block_of(properties: "Any", will: bool = False) -> bytes:
-    """Return the bytes of the properties of a message or a `will`. TypeError or ValueError if it
-    cannot have them."""
+    """Return the encoded properties of a message, or of a `will`. TypeError or ValueError if it
+    may not have them."""
     if not hasattr(properties, "block"):
         raise TypeError(f"properties must be Properties, not {properties!r}")
     if properties.will and not will:
@@ -253,9 +253,9 @@ def block_of(properties: "Any", will: bool = False) -> bytes:
 
 
 def new(args: tuple, options: dict) -> Client5:
-    """Return a client for these arguments of `Client`."""
+    """Return a client. `args` and `options` are those of `Client`."""
     client: Client5 = object.__new__(Client5)
-    if MICROPYTHON:  # CPython calls it, as this is an instance of the class that was asked for
+    if MICROPYTHON:  # CPython calls __init__ itself: Client5 is a subclass of the class called
         client.__init__(*args, **options)  # type: ignore[misc]
     return client
 

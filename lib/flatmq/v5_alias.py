@@ -1,4 +1,4 @@
-"""Topic aliases: the topic name goes once over a connection, and then two bytes stand for it
+"""Topic aliases: a topic name is sent once per connection, and then two bytes stand for it
 (MQTT 5 section 3.3.2.3.4).
 
 Loaded with the first call of `alias`.
@@ -15,27 +15,27 @@ _ALIAS = const(0x23)
 
 
 def alias(self: "Client5", topic: "bytes | str") -> "Alias":
-    """Return an Alias, with which QoS 0 messages are published to one topic name. Keep it, and
-    use it for all of them. ValueError or TypeError for a bad topic name."""
+    """Return an Alias, which publishes QoS 0 messages to one topic name. Keep it and use it for
+    all of them. ValueError or TypeError for a bad topic name."""
     from .topic import is_name
 
     return Alias(self, field("topic name", topic, is_name))
 
 
 class Alias:
-    """A topic name that goes over a connection once, for the QoS 0 messages of a `client`.
+    """A topic name that is sent once per connection, for the QoS 0 messages of a `client`.
 
     A message that has not left when its connection ends is set aside: the next connection does
-    not know the alias. Messages that may be sent again, at QoS 1 and 2, must not have one; so use
-    `client.publish` for these.
+    not know the alias. Messages at QoS 1 and 2 may be sent again, so they must not have an alias:
+    publish them with `client.publish`.
     """
 
     def __init__(self, client: "Client5", topic: bytes) -> None:
         self._client = client
         self._topic = topic
-        self._numbered = -1  # the connection on which it has a number,
-        self._known = -1  # and the one on which the broker knows it
-        # Length and topic name, or no name, and the property.
+        self._numbered = -1  # the connection on which it has a number
+        self._known = -1  # the connection on which the broker knows it
+        # The topic name with its length, or an empty one, and the property.
         self._full = bytearray((len(topic) >> 8, len(topic) & 255)) + topic
         self._full.extend(bytes((3, _ALIAS, 0, 0)))
         self._short = bytearray((0, 0, 3, _ALIAS, 0, 0))
@@ -44,7 +44,7 @@ class Alias:
         self, payload: "bytes | bytearray | memoryview | str" = b"", retain: bool = False
     ) -> "int | None":
         """Accept a message at QoS 0: see `Client.publish`. While offline, or if the broker takes
-        no more aliases, it goes with its topic name. Allocates nothing."""
+        no more aliases, it is sent with its topic name. Allocates nothing."""
         c = self._client
         if not c.connected or c.level != 5 or not self._has_number():
             return c.publish(self._topic, payload, 0, retain)
@@ -58,7 +58,7 @@ class Alias:
         return done
 
     def _has_number(self):
-        """Whether it has a number on this connection; it gets one if the broker takes more."""
+        """Return whether it has a number on this connection. Assigns one if the broker allows."""
         c = self._client
         if self._numbered == c.stats.connects:
             return True

@@ -1,6 +1,6 @@
-"""AUTH packets (MQTT 5 section 3.15).
+"""Build and answer AUTH packets (MQTT 5 section 3.15).
 
-Loaded when one is made.
+Loaded with the first of them.
 """
 
 from .port import const
@@ -37,7 +37,7 @@ def answer(connection: "Connection5", reason: int, said: "View") -> "str | None"
     try:
         data = auth[1](data)
     except Exception as e:
-        # Not out of `poll`, which would deliver the packet again.
+        # Raised by `poll`, it would have the packet delivered again.
         connection.lost(e, "refused", "auth")
         return None
     if reason == _CONTINUE:

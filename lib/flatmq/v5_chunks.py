@@ -1,4 +1,4 @@
-"""Receive packets of MQTT 5 that are larger than the buffer.
+"""Receive MQTT 5 packets that are larger than the buffer.
 
 Loaded with the first such packet.
 """
@@ -17,14 +17,14 @@ _ANSWERS = b"\x40\x50\x62\x70"  # the first byte of PUBACK, PUBREC, PUBREL and P
 
 
 class Chunks5(Chunks):
-    """Large messages for the handlers that take pieces. One whose properties are larger than the
-    buffer is acknowledged and counted in `skipped`, and no handler gets it."""
+    """Large messages for the handlers that take pieces. A message whose properties are larger
+    than the buffer is acknowledged and counted in `skipped`, but not delivered."""
 
     router: "Router5"
 
     def __init__(self, router: "Router5") -> None:
         Chunks.__init__(self, router)
-        self.blind = False  # it is only skipped
+        self.blind = False  # the packet is only skipped
 
     def begin(self, t: int, have: int) -> "int | str":
         """Begin with a packet: see `Router.begin`."""
@@ -46,7 +46,7 @@ class Chunks5(Chunks):
         size >>= 2
         if n + size > m.end:
             return "property length"
-        # Also if all of them are there: they could not be kept where nothing is read to.
+        # Even if all of them have come: there is no room to keep them for the other pieces.
         self.blind = n + size - m.at > len(m.buf) // 2 - 1
         if self.blind:
             size = 0
@@ -81,8 +81,8 @@ class Chunks5(Chunks):
         return what if what or self.blind else r.skip()
 
     def _other(self, t, have):
-        """Begin with another packet: of an acknowledgement what follows its reason code is
-        skipped."""
+        """Begin with a packet that is not PUBLISH. What follows the reason code of an
+        acknowledgement is skipped."""
         m = self.router.message
         if m.first not in _ANSWERS:
             return "larger than rx_size" if m.first in b"\x20\x90\xb0\xe0\xf0" else "length"

@@ -1,4 +1,4 @@
-"""A connection in MQTT 5: CONNACK and its properties, acknowledgements, DISCONNECT and AUTH."""
+"""Handle an MQTT 5 connection: CONNACK with properties, acknowledgements, DISCONNECT and AUTH."""
 
 from . import client as clock
 from . import writer
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from .v5 import Client5
 
-# Packets that have properties: see v5_walk.TABLE.
+# Packets with properties: see v5_walk.TABLE.
 _CONNACK = const(8)
 _ANSWER = const(32)
 _DISCONNECT = const(64)
@@ -22,7 +22,7 @@ _AUTH = const(128)
 _CONTINUE = const(0x18)  # reason codes
 _TAKEN_OVER = const(0x8E)
 _OTHER_VERSION = const(0x84)
-# Of DISCONNECT: those with which a broker may refuse a message or a topic filter.
+# Reason codes of DISCONNECT with which a broker may refuse a message or a topic filter.
 _ACCUSING = b"\x80\x81\x82\x83\x87\x8f\x90\x95\x97\x99\x9a\x9b\x9e\xa1\xa2"
 _NEVER = const(268435455)  # ms, 3 days
 
@@ -34,13 +34,13 @@ class Connection5(Connection):
 
     def __init__(self, client: "Client5") -> None:
         Connection.__init__(self, client)
-        self.said = View(client.rx)  # the properties of the packet that is handled
+        self.said = View(client.rx)  # the properties of the packet being handled
         self._unanswered = 0  # connections in a row that ended before CONNACK
-        self.replies: Any = None  # Replies, once there was a request
-        self.aliases = 0  # topic aliases that are in use on this connection
+        self.replies: Any = None  # Replies, after the first request
+        self.aliases = 0  # topic aliases in use on this connection
 
     def greet(self, handler: "Any" = None) -> None:
-        """Send CONNECT over the stream, and have its answer handled."""
+        """Start to send CONNECT over the stream and to read the answer."""
         c = self.client
         hello = c.hello
         if hello is None:
@@ -52,7 +52,7 @@ class Connection5(Connection):
         c.hello = hello
 
     def send(self, packet: bytes) -> None:
-        """Send a packet before CONNACK has come: then nothing else is written."""
+        """Send an AUTH packet. Before CONNACK nothing else is written."""
         c = self.client
         if c.open:
             c.urgent.append(packet)
@@ -61,11 +61,11 @@ class Connection5(Connection):
             c.outgoing = writer.writing(c, self.stream.write, packet)
         c.queued = True
 
-    # What comes in
+    # Incoming packets
 
     def packet(self, first: int, at: int, end: int) -> "str | None":
-        """Handle a packet other than PUBLISH that begins with `first` and goes on from `at` to
-        `end` in the receive buffer. Returns None, LATER, or the rule that it breaks."""
+        """Handle a packet other than PUBLISH whose first byte is `first` and whose body is in the
+        receive buffer from `at` to `end`. Returns None, LATER, or the rule that it breaks."""
         c = self.client
         if first == 0x40 or first == 0x50 or first == 0x62 or first == 0x70:
             if first & 0x30 and first != 0x70 and c.answers > c.room:
@@ -87,7 +87,7 @@ class Connection5(Connection):
         return self._answered(first, at, end)
 
     def acknowledge(self, first: int, pid: int) -> "str | None":
-        """Handle a PUBACK, PUBREC, PUBREL or PUBCOMP that says success."""
+        """Handle a PUBACK, PUBREC, PUBREL or PUBCOMP that reports success."""
         c = self.client
         if not pid:
             return "packet identifier 0"
@@ -104,8 +104,8 @@ class Connection5(Connection):
         return None
 
     def _stray(self, first, pid):
-        """Handle the answer to a message that was dropped in flight. The broker hears PUBREL, else
-        it would hold the place of that message."""
+        """Handle the answer to a message that was dropped in flight. A PUBREC is answered with
+        PUBREL, because the broker would otherwise hold the place of that message."""
         c = self.client
         if pid in c.gone:
             if first == 0x50:
@@ -115,7 +115,7 @@ class Connection5(Connection):
                 c.allot()
 
     def _long(self, first, at, end):
-        """Handle one of these that has a reason code."""
+        """Handle one of these packets with a reason code."""
         if end - at < 3:
             return "length"
         if end - at > 3:
@@ -126,14 +126,14 @@ class Connection5(Connection):
         return self._judge(first, end[at] << 8 | end[at + 1], end[at + 2])
 
     def _judge(self, first, pid, code):
-        """Handle an acknowledgement with that reason code."""
+        """Handle an acknowledgement with reason code `code`."""
         if code < 128:
             if code and (code != 0x10 or first > 0x50):
                 return "reason code"
             return self.acknowledge(first, pid)
         if not pid:
             return "packet identifier 0"
-        if first == 0x62:  # it does not know the identifier any more: there is nothing to keep
+        if first == 0x62:  # the broker has forgotten the identifier: there is nothing to keep
             return self.acknowledge(first, pid)
         from .v5_reasons import refused
 
@@ -145,8 +145,8 @@ class Connection5(Connection):
         return None
 
     def properties(self, at: int, end: int, packet: int) -> "str | None":
-        """Have the properties in `said` that begin with their length at `at`, and end the packet.
-        Returns the rule that they break."""
+        """Check the properties whose length is at `at` and which end at `end`, and put them into
+        `said`. Returns the rule that they break, else None."""
         n = number(self.client.rx, at, end)
         if n < 0:
             return "property length"
@@ -193,7 +193,7 @@ class Connection5(Connection):
         code = c.rx[at + 1]
         self.said.stop = self.said.start  # none
         if end - at == 2:
-            # A broker for 3.1.1 answers with CONNACK of 3.1.1.
+            # A broker that speaks only 3.1.1 answers with a 3.1.1 CONNACK.
             if not code:
                 return "length"
         else:
@@ -237,7 +237,7 @@ class Connection5(Connection):
             from .v5_resend import admit
 
             admit(c, flags)
-        self.aliases = 0  # those of the last connection have ended with it
+        self.aliases = 0  # aliases end with their connection
         router: Any = c.router
         if router:
             router.identify(c.server.identifiers)
@@ -262,13 +262,13 @@ class Connection5(Connection):
         self.lost(None, "refused", what, code)
 
     def _rename(self, client_id):
-        """Use the client identifier that the broker has given, from the next connection on."""
+        """Use the client identifier assigned by the broker, from the next connection on."""
         from .v5_setup import change
 
         change(self.client, {"client_id": client_id})
 
     def ended(self, at: int, end: int) -> "str | None":
-        """Handle DISCONNECT from the broker (section 3.14): the connection is over."""
+        """Handle DISCONNECT from the broker (section 3.14), and end the connection."""
         c = self.client
         self.said.stop = self.said.start
         code = 0 if at == end else c.rx[at]
@@ -279,7 +279,7 @@ class Connection5(Connection):
         c.server.note(self.said)
         from .v5_reasons import text
 
-        # `0` is the end of the stream: it may have been for what was sent last.
+        # 0 stands for the end of the stream: the packet sent last may have been the cause.
         self.lost(0 if code in _ACCUSING else None, "closed", text("DISCONNECT", code, c), code)
         return None
 
@@ -292,7 +292,7 @@ class Connection5(Connection):
             return "AUTH before CONNECT has left"
         code = 0 if at == end else c.rx[at]
         if c.open and not code and end - at < 2:
-            return None  # success, in its short form
+            return None  # success, in the short form
         self.said.stop = self.said.start
         if end - at > 1:
             what = self.properties(at + 1, end, _AUTH)
@@ -304,7 +304,7 @@ class Connection5(Connection):
 
         return answer(self, code, self.said)
 
-    # How it ends
+    # The end of a connection
 
     def close(self) -> None:
         """Close the link: see `Connection.close`. Until the next CONNACK, as many messages are
@@ -316,8 +316,8 @@ class Connection5(Connection):
         self.aliases = 0
 
     def lost(self, error: "Any", kind: str, what: str, code: int = 0) -> None:
-        """The connection has ended, or could not be made: see `Connection.lost`. The broker hears
-        which rule it has broken."""
+        """Handle a connection that ended or could not be made: see `Connection.lost`. If the
+        broker broke a rule, a DISCONNECT says which."""
         c = self.client
         greeting = c.state == "greeting"
         if (kind == "protocol" or kind == "resource") and self.stream and error is None:
@@ -329,10 +329,10 @@ class Connection5(Connection):
             pass
         Connection.lost(self, error, kind, what, code)
         if code == _TAKEN_OVER and kind == "closed":
-            # The other client may do the same: two with one identifier end each other for ever.
+            # Two clients with the same identifier would otherwise keep ending each other.
             c.due = ticks_add(clock.ticks_ms(), c.options["retry_max_ms"])
         if c.options["falls_back"]:
-            # Neither Ctrl-C nor a failed TLS handshake is an answer of the broker.
+            # Ctrl-C and a failed TLS handshake say nothing about the broker's version.
             e = c.error
             if greeting and error is not None and e and e.kind == "closed":
                 self._unanswered += 1
@@ -350,7 +350,7 @@ class Connection5(Connection):
             without_aliases(c)
 
     def _keep(self):
-        """Have what is in the ring be sent again in the way of MQTT 5."""
+        """Have the packets in the ring sent again by the rules of MQTT 5."""
         c = self.client
         if c.open is not False and c.pending and not c.past:
             from .v5_resend import Resend5
@@ -358,7 +358,7 @@ class Connection5(Connection):
             c.past = Resend5(c)
 
     def _say_why(self, what):
-        """Send DISCONNECT with a reason code, unless part of a packet has left before."""
+        """Send DISCONNECT with a reason code, unless only part of another packet has left."""
         c = self.client
         if c.blocked or (c.large and c.large.begun) or not (c.open or c.state == "greeting"):
             return
@@ -373,7 +373,7 @@ class Connection5(Connection):
             pass
 
     def late(self) -> None:
-        """Do what is due by the clock."""
+        """Do what is due by the clock: see `Connection.late`. Also time out requests."""
         Connection.late(self)
         if self.replies:
             left = self.replies.late()
@@ -382,7 +382,7 @@ class Connection5(Connection):
                 c.due = ticks_add(c.now, left)
 
 
-# Reason codes of DISCONNECT by what the rules say that are broken: 0x81 is a malformed packet.
+# Reason codes of DISCONNECT, by words in the text of the broken rule: 0x81 is a malformed packet.
 _CODES = (
     ("rx_size", 0x95),
     ("incoming", 0x93),

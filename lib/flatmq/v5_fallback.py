@@ -1,6 +1,6 @@
-"""Go on in MQTT 3.1.1, with a broker that does not speak MQTT 5.
+"""Fall back to MQTT 3.1.1 with a broker that does not speak MQTT 5.
 
-Loaded when that is so.
+Loaded when that happens.
 """
 
 from .connection import Connection
@@ -15,8 +15,8 @@ _VOID = const(0x36)  # see resend
 
 
 def fall_back(c: "Client5") -> None:
-    """Have a client that has never been online speak 3.1.1 from its next connection on. Messages
-    that wait lose their properties."""
+    """Switch a client that has never been online to 3.1.1, from its next connection on. Waiting
+    messages lose their properties."""
     from .setup import hello_of
     from .unload import unload
 
@@ -31,7 +31,7 @@ def fall_back(c: "Client5") -> None:
     c.hello = hello_of(o)
     c.options = o
     c.level = 4
-    c.error = None  # of a broker that does speak 3.1.1
+    c.error = None  # the broker may well speak 3.1.1
     c.quota = c.slots
     c.strict = False
     c.empty = c.block = b""
@@ -48,12 +48,12 @@ def fall_back(c: "Client5") -> None:
     if old.replies:
         old.replies.end()
     unload("setup", "wire", "topic", "properties")
-    # What 3.1.1 does not need; the objects that are still there keep theirs until they are gone.
+    # 3.1.1 does not need these. Objects that still use one keep it until they are collected.
     unload("v5_connection", "v5_router", "v5_walk", "v5_resend", "v5_fallback")
 
 
 def _rewrite(c):
-    """Take the properties out of what waits in the ring, and put it to its start."""
+    """Remove the properties from the packets in the ring, and move the packets to its start."""
     packets = []
     sent = bool(c.past and c.past.sent >= 0)
     at = c.tail
@@ -82,8 +82,8 @@ def _rewrite(c):
 
 
 def _without(packet, more=0):
-    """Return a PUBLISH of MQTT 5, or the beginning of one that lacks `more` bytes, as 3.1.1 has
-    it."""
+    """Return an MQTT 5 PUBLISH as a 3.1.1 PUBLISH. `more`: bytes of its payload that are not in
+    `packet`."""
     from .wire import get_length, put_length
 
     at = 1
@@ -101,7 +101,7 @@ def _without(packet, more=0):
 
 
 def _route(c):
-    """Have the subscriptions in a router for 3.1.1."""
+    """Move the subscriptions to a router for 3.1.1."""
     old = c.router
     c.router = None
     new = c.load()

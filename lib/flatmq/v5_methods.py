@@ -1,4 +1,4 @@
-"""Methods of an MQTT 5 client that are called now and then.
+"""Rarely called methods of an MQTT 5 client.
 
 Loaded with each call, and not kept.
 """
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from .v5 import Client5
 
 _WITH_WILL = const(4)  # the reason code of a DISCONNECT after which the will is published
-_AGAIN = const(0x19)  # of AUTH: authenticate again
+_AGAIN = const(0x19)  # the reason code of an AUTH that asks to authenticate again
 
 
 def bound(client: "Client5", name: str) -> "Callable":
@@ -38,8 +38,8 @@ def set_will(
     retain: bool = False,
     properties: "Properties | None" = None,
 ) -> None:
-    """Have the broker publish this if the connection ends without DISCONNECT (section 3.1.2.5),
-    from the next connection on. A topic of None takes the will back."""
+    """Set the message that the broker publishes if a connection ends without DISCONNECT (section
+    3.1.2.5), from the next connection on. A topic of None removes it."""
     if self.level == 4:
         from .setup import set_will
 
@@ -66,7 +66,7 @@ def set_credentials(
     user: "bytes | str | None",
     password: "bytes | str | Callable[[], bytes | str] | None" = None,
 ) -> None:
-    """Give user and password for the next connections. `password` may be a function, which is
+    """Set user and password for the next connections. `password` may be a function, which is
     called for each CONNECT."""
     if self.level == 4:
         from .setup import set_credentials
@@ -102,9 +102,9 @@ def disconnect(
     with_will: bool = False,
     session_expiry: "int | None" = None,
 ) -> bool:
-    """Send what is queued and DISCONNECT (section 3.14), and close: see `Client.disconnect`.
-    `with_will`: the broker publishes the will all the same. `session_expiry`: s for which it
-    keeps the session from now on; it must be 0 if the client was made with 0."""
+    """Send everything queued and DISCONNECT (section 3.14), and close: see `Client.disconnect`.
+    `with_will`: the broker still publishes the will. `session_expiry`: seconds for which it keeps
+    the session from now on; must be 0 if the client was made with 0."""
     from .blocking import leave
 
     packet = b"\xe0\0"

@@ -25,14 +25,14 @@ def publish_from(
     retain: bool = False,
     properties: "Properties | None" = None,
 ) -> "int | None":
-    """Accept a message of up to 268 MB and send its payload in pieces from where it is: see
-    `Client.publish_from`. `properties` are sent with it."""
+    """Accept a message of up to 268 MB, and send its payload in pieces straight from `source`:
+    see `Client.publish_from`. `properties` are sent with it."""
     if not self.large:
         self.large = Pieces(self)
     head = (0x31 if retain else 0x30) | number("qos", qos, 0, min(self.max_qos, 1)) << 1
     name = field("topic name", topic, is_name)
     block = self.empty
-    if properties is not None and block:  # else it has fallen back to 3.1.1
+    if properties is not None and block:  # no block: the client has fallen back to 3.1.1
         block = block_of(properties)
     if self.level == 5:
         if isinstance(source, str):
@@ -43,7 +43,7 @@ def publish_from(
         elif hasattr(source, "__len__") or isinstance(source, (bytes, bytearray, memoryview)):
             size = len(source)
         self.allow(len(name) + len(block) + size + (4 if qos else 2), retain)
-    if qos and self.quota < 1:  # messages that were dropped in flight have all places
+    if qos and self.quota < 1:  # messages dropped in flight take up all places
         return None
     pid = self.large.publish(head, name, source, block)
     if self.connected:

@@ -1,6 +1,6 @@
-"""Reason codes of MQTT 5 (section 2.4) as texts, and messages that the broker refuses.
+"""Texts for reason codes (MQTT 5 section 2.4), and messages that the broker refuses.
 
-Loaded when one comes in that says what went wrong.
+Loaded with the first reason code that reports a failure.
 """
 
 from .port import const
@@ -50,8 +50,8 @@ _NAMES = {
 
 
 def text(packet: str, code: int, client: "Client5 | None" = None) -> str:
-    """Return what a packet with this reason code says; with a client, also what its `server` has
-    added to it."""
+    """Return a text for a packet with this reason code. With a client, include the reason and the
+    server reference that the broker sent."""
     said = f"{packet}: reason code {code:#x}"
     if code in _NAMES:
         said += f", {_NAMES[code]}"
@@ -63,8 +63,8 @@ def text(packet: str, code: int, client: "Client5 | None" = None) -> str:
 
 
 def refused(c: "Client5", first: int, pid: int, code: int) -> bool:
-    """The broker has refused a message, with PUBACK or PUBREC; or, with PUBCOMP, does not know
-    it any more. Settle it. Returns False if it was not waited for."""
+    """Settle a message that the broker refused with PUBACK or PUBREC, or has forgotten, as its
+    PUBCOMP says. Returns False if nothing waits for the packet."""
     if pid not in c.ids:
         return False
     i = c.ids.index(pid)

@@ -1,7 +1,7 @@
-"""Messages left from an earlier connection, in MQTT 5: what the broker's limits do to them.
+"""Resend messages left from an earlier MQTT 5 connection, within the broker's limits.
 
-Loaded when a connection ends while something is in the ring, or the broker takes less than what
-waits in it.
+Loaded when a connection ends while something is in the ring, or when the ring holds messages that
+the broker does not take.
 """
 
 from .port import const
@@ -18,17 +18,17 @@ _PUBCOMP = const(0x70)
 
 
 def admit(c: "Client5", same: int) -> None:
-    """CONNACK is there, and says whether the session is the `same`: set aside what this broker
-    never takes, and have what is left go as its Receive Maximum allows (section 4.9)."""
+    """Apply the limits of a CONNACK: set aside messages that this broker never takes, and send
+    the others as its Receive Maximum allows (section 4.9). `same`: it has kept the session."""
     old = c.past
     if not isinstance(old, Resend5):
         c.past = Resend5(c)
         if old:  # messages from before a reboot, or disconnect() was called
             c.past.sent = old.sent
-    if not same:  # what was past PUBREC goes as new, and the limits are for it, too
+    if not same:  # messages past PUBREC are sent as new, so the limits apply to them, too
         c.past.forget()
     if c.count > c.quota:
-        c.past.extend()  # what was accepted in the outage has to wait for its turn, too
+        c.past.extend()  # messages accepted in the outage have to wait for their turn, too
     without_aliases(c)
     if c.strict or c.max_qos < 2:
         for at, stop in unsent(c):
@@ -44,26 +44,26 @@ def admit(c: "Client5", same: int) -> None:
 
 
 def _refused(c, first, size):
-    """Return why the broker does not take a packet that begins with `first`; "" if it does."""
+    """Return why the broker does not take a packet with first byte `first`; "" if it does."""
     most = c.server.maximum_packet_size
     if first < 0x40:
         if first >> 1 & 3 > c.max_qos:
-            return f"the broker has no QoS above {c.max_qos}"
+            return f"the broker takes no QoS above {c.max_qos}"
         if first & 1 and not c.server.retain:
-            return "the broker has no retained messages"
+            return "the broker takes no retained messages"
         if most and size > most:
             return f"the broker takes packets of at most {most} bytes"
     return ""
 
 
 def _goes_once(first):
-    """Whether a packet that begins so is a request or a QoS 0 message."""
+    """Return whether a packet with this first byte is a request or a QoS 0 message."""
     return first != _VOID and (first > 0x3F or not first & 6)
 
 
 def unsent(c: "Client5") -> "Iterator[tuple[int, int]]":
-    """Iterate over the packets, from the cursor on, that are still to be sent: where each begins
-    and ends. Of messages at QoS 1 and 2 these are all that wait for PUBACK or PUBREC."""
+    """Iterate over the packets, from the cursor on, that are still to be sent, and yield where
+    each begins and ends. At QoS 1 and 2 these are all messages waiting for PUBACK or PUBREC."""
     sent = c.past.sent
     at = c.at
     while at != c.end:
@@ -82,7 +82,7 @@ def unsent(c: "Client5") -> "Iterator[tuple[int, int]]":
 
 
 def is_in_flight(c: "Client5", packet_id: int) -> bool:
-    """Whether a message may have left on this connection, at least in part."""
+    """Return whether a message may have left on this connection, at least in part."""
     i = c.ids.index(packet_id) if packet_id > 0 else c.slots + 1
     if not c.connected or i > c.slots:
         return False
@@ -95,13 +95,14 @@ def is_in_flight(c: "Client5", packet_id: int) -> bool:
 
 
 class Resend5(Resend):
-    """The packets that were in a session's ring when a connection ended. Of QoS 1 and 2 no more
-    are in flight than the broker's Receive Maximum; what does not count goes past those."""
+    """The packets that were in a session's ring when a connection ended. At most the broker's
+    Receive Maximum of QoS 1 and 2 messages are in flight; packets that do not count overtake
+    those that wait."""
 
     session: "Client5"
 
     def goes(self, at: int, cut: bool) -> "bool | None":
-        """Whether the packet at `at` is to be sent; None: it has to wait."""
+        """Return whether the packet at `at` is to be sent; None: it has to wait."""
         s = self.session
         if at in s.offs and self._flying(at) >= s.quota:
             i = s.offs.index(at)
@@ -111,7 +112,7 @@ class Resend5(Resend):
         return Resend.goes(self, at, cut)
 
     def _flying(self, at):
-        """Return how many messages before `at` are not settled."""
+        """Return the number of unsettled messages before `at`."""
         s = self.session
         n = 0
         i = s.slots
@@ -123,8 +124,8 @@ class Resend5(Resend):
         return n
 
     def _pass(self, at):
-        """Have requests and QoS 0 messages from `at` on leave now. Each poll comes here while a
-        message waits, so this has no iterator, which would be on the heap."""
+        """Send requests and QoS 0 messages from `at` on now. Every poll calls this while a message
+        waits, so it uses no iterator, which would be on the heap."""
         s = self.session
         sent = self.sent
         while at != s.end:
@@ -139,7 +140,7 @@ class Resend5(Resend):
             at = stop
 
     def _ahead(self, at, stop):
-        """Have the packet from `at` to `stop` leave now."""
+        """Send the packet from `at` to `stop` now."""
         s = self.session
         self.extend()
         s.urgent.append(bytes(s.buf[at:stop]))
@@ -149,15 +150,15 @@ class Resend5(Resend):
 
 
 def without_aliases(c: "Client5") -> None:
-    """A connection has ended, and its topic aliases with it: set aside the messages that have one
-    and have not left."""
+    """Set aside unsent messages that have a topic alias: the aliases ended with their
+    connection."""
     for at, stop in unsent(c):
         if c.buf[at] < 0x40 and not c.buf[at] & 6 and _has_alias(c.buf, at, stop):
             set_aside(c, at, "its topic alias ended with the connection")
 
 
 def _has_alias(buf, at, stop):
-    """Whether a QoS 0 PUBLISH has a topic alias. What an Alias makes has that property first."""
+    """Return whether a QoS 0 PUBLISH has a topic alias. An Alias makes it the first property."""
     at += 1
     while buf[at] > 127:
         at += 1

@@ -1,6 +1,6 @@
-"""Route incoming PUBLISH packets of MQTT 5: by subscription identifier, or by topic name."""
+"""Route incoming MQTT 5 PUBLISH packets by subscription identifier, or by topic name."""
 
-# Imported, a builtin is found at once; else only after a miss in the module.
+# An imported builtin is found without a miss in the module.
 from builtins import len
 
 from .port import const
@@ -18,15 +18,15 @@ _PUBLISH = const(16)  # see v5_walk.TABLE
 _IDENTIFIER = const(0x0B)
 _ALIAS = const(0x23)
 _SEEN = const(8)  # see router
-_HEAD = const(80)  # bytes that a topic name and properties may have to be looked for together
-_OFTEN = const(16)  # two times _SEEN
-_NUMBERED = const(0x32)  # the least first byte of a PUBLISH with a packet identifier
+_HEAD = const(80)  # most bytes of a topic name and properties that are searched for together
+_OFTEN = const(16)  # twice _SEEN
+_NUMBERED = const(0x32)  # the lowest first byte of a PUBLISH with a packet identifier
 _EMPTY = b"\0"  # no properties
 
 
 class Carried(View):
     """The properties of a message. They lie between its topic name or packet identifier and its
-    payload; of a message that comes in pieces, where they were moved to."""
+    payload; those of a message in pieces were moved to the start of the buffer."""
 
     def __init__(self, message: "Message") -> None:
         View.__init__(self, message.buf)
@@ -44,43 +44,43 @@ class Carried(View):
 
 
 class Router5(Router):
-    """Handlers by topic filter, and by the identifier that each subscription has if the broker
-    supports them. A message that carries identifiers goes to their handlers alone: if a broker
+    """The handlers of a client, by topic filter, and by subscription identifier if the broker
+    supports these. A message with identifiers goes only to the handlers of those: if a broker
     sends one copy for each matching filter, each handler is called once.
 
     A broker that keeps the session may send messages with identifiers from before a reboot, when
-    they were those of other subscriptions. So an identifier counts only if the topic name matches
-    its subscription; which that is for a topic name is remembered.
+    they belonged to other subscriptions. So an identifier counts only if the topic name matches
+    its subscription. The handler found is remembered with the topic name.
     """
 
     client: "Client5"
 
     def __init__(self, client: "Client5") -> None:
-        # For each of the last topic names, the properties that a message had last, with their
-        # length before them, and the handler that got it.
+        # For each of the last topic names, the properties of the last message, with their length
+        # in front, and the handler that got it.
         self._blocks = [bytearray(_EMPTY) for _ in range(_SEEN + 1)]
         self._handlers: list[Any] = [None] * (_SEEN + 1)
-        # Messages of one topic at QoS 0 that follow each other usually begin alike: the topic name
-        # and properties that the last ones began with, and the handler that got them.
+        # Successive QoS 0 messages of one topic usually begin alike. These are the topic name and
+        # properties with which the last ones began, and the handler that got them.
         self._head = bytearray(_HEAD)
         self._taker: Any = None
-        self._below = 0  # _NUMBERED to look there first
-        self._often = 0  # place of the topic name that came again at once, and _SEEN for each time
-        self._place = 0  # of the topic name of the message, if its handler is not known
-        self._body = 0  # where its payload begins, if it is
+        self._below = 0  # _NUMBERED if these are compared first
+        self._often = 0  # the place of a topic name that repeats, plus _SEEN for each repetition
+        self._place = 0  # the place of the message's topic name, if its handler is not known
+        self._body = 0  # where its payload begins, if the handler is known
         Router.__init__(self, client)
         self.message.properties = self.properties = Carried(self.message)
-        self._last = 0  # the identifier given out last
-        self._tagged = False  # the identifiers of the message say who gets it
+        self._last = 0  # the last identifier assigned
+        self._tagged = False  # the identifiers of the message decide who gets it
 
     def identify(self, supported: int) -> None:
-        """CONNACK says whether subscriptions may have an identifier: requests that are made from
-        now on have one, or none."""
+        """Give all requests an identifier, or none, as CONNACK allows. Applies to those sent from
+        now on."""
         for s in self.subscriptions + self.requests:
             self.mark(s, supported)
 
     def mark(self, s: "Any", supported: int) -> None:
-        """Have a request carry the identifier of its subscription, or none."""
+        """Give a request the identifier of its subscription, or none."""
         s.head = b"\0"
         if s.handler is None:
             return
@@ -102,8 +102,8 @@ class Router5(Router):
         """Handle a PUBLISH (section 3.3): see `Router.publish`."""
         m = self.message
         m.end = end
-        # Few locals: `end` is where the payload begins, then where the topic name ends; `at` then
-        # becomes the handler.
+        # Few locals: `end` is first where the payload begins, then where the topic name ends;
+        # later `at` is the handler.
         if first < self._below:
             end = at + len(self._head)
             if end <= m.end and m.buf.find(self._head, at, end) == at:
@@ -156,7 +156,7 @@ class Router5(Router):
         return self._other(i)
 
     def _other(self, i):
-        """Handle a message that has a packet identifier, or whose handler is not known."""
+        """Handle a message with a packet identifier, or one whose handler is not known."""
         m = self.message
         at = m.at + 2 if m.qos else m.at  # where its properties begin
         self._place = i
@@ -182,7 +182,7 @@ class Router5(Router):
         return self._handlers[i] if found else None
 
     def _learn(self, handler):
-        """Remember how the message, which is at QoS 0, begins, and who gets it."""
+        """Remember how the message, which has QoS 0, begins, and which handler gets it."""
         m = self.message
         at = m.topic_at - 2
         if m.at - at > _HEAD:
@@ -215,14 +215,14 @@ class Router5(Router):
         return None if self._body <= self.message.end else "property length"
 
     def _single(self):
-        """Return the handler of the message, None if there is none, or are several."""
+        """Return the handler of the message; None if there is none, or more than one."""
         i = self.next(0, False)
         if i < 0 or self.next(i + 1, False) >= 0:
             return None
         return self.subscriptions[i].handler
 
     def _remember(self, handler):
-        """Remember who gets a message with this topic name and these properties."""
+        """Remember the handler for messages with this topic name and these properties."""
         m = self.message
         at = m.topic_end + 2 if m.qos else m.topic_end
         if m.buf[at] > 127:  # then their length takes more than one byte
@@ -235,8 +235,8 @@ class Router5(Router):
         self._handlers[self._place] = handler
 
     def skip(self) -> "str | None":
-        """Read the properties of the message, which begin at `at`. Returns the rule that they
-        break."""
+        """Read the properties of the message, which begin at its `at`. Returns the rule that they
+        break, else None."""
         m = self.message
         at = m.at
         if at >= m.end:
@@ -263,7 +263,7 @@ class Router5(Router):
         at = broken(p.buf, at, p.stop, _PUBLISH)
         if at is not None:
             return at
-        # Looking for a byte takes less time than going through the properties.
+        # Searching for a byte is faster than walking through the properties.
         at = p.start
         if p.buf.find(b"\x23", at, p.stop) >= 0 and p.find(_ALIAS):
             return "topic alias, and none was allowed"
@@ -272,8 +272,8 @@ class Router5(Router):
         return None
 
     def _decides(self):
-        """Whether the identifiers of the message say who gets it: one of them belongs to a
-        subscription that matches, or they all belong to subscriptions that have ended."""
+        """Return whether the identifiers of the message decide who gets it: one of them belongs to
+        a subscription that matches, or all belong to subscriptions that have ended."""
         p = self.properties
         ended = False
         at = 0
@@ -288,7 +288,8 @@ class Router5(Router):
 
     def _owner(self, identifier):
         """Return whether the subscription with this identifier matches the message; None if it
-        has ended. One that was never given out, or does not match, is from before a reboot."""
+        has ended. An identifier never assigned, or one that does not match, is from before a
+        reboot."""
         i = 0
         while i < len(self.subscriptions):
             s = self.subscriptions[i]
@@ -298,7 +299,7 @@ class Router5(Router):
         return False if identifier > self._last else None
 
     def _has(self, identifier):
-        """Whether the message carries this identifier."""
+        """Return whether the message carries this identifier."""
         p = self.properties
         at = 0
         while p.find(_IDENTIFIER, at):
@@ -308,7 +309,8 @@ class Router5(Router):
         return False
 
     def next(self, i, chunks):
-        """Return the first subscription from `i` on that takes the message, -1 if none does."""
+        """Return the index of the first subscription, from `i` on, that takes the message; -1 if
+        none."""
         if not self._tagged:
             return Router.next(self, i, chunks)
         while i < len(self.subscriptions):
@@ -319,8 +321,8 @@ class Router5(Router):
         return -1
 
     def call(self, chunks: bool) -> bool:
-        """Call the handlers of a message: see `Router.call`. If there is one, who gets a message
-        with this topic name and these properties is remembered."""
+        """Call the handlers of a message: see `Router.call`. If there is exactly one, remember it
+        for messages with this topic name and these properties."""
         if chunks or self.done:
             return not (chunks and self.large.blind) and Router.call(self, chunks)
         handler = self._single() if self._tagged else self.routes[self._place]

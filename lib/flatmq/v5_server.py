@@ -1,4 +1,4 @@
-"""What the broker says of itself in CONNACK (MQTT 5 section 3.2.2.3)."""
+"""Limits and features that the broker reports in CONNACK (MQTT 5 section 3.2.2.3)."""
 
 from .port import Shown, const
 
@@ -8,30 +8,30 @@ if TYPE_CHECKING:
 
 
 class Server(Shown):
-    """Limits and features of the broker. Before the first CONNACK they are those of a broker that
-    says nothing."""
+    """Limits and features of the broker. Before the first CONNACK they have the values that apply
+    if a broker does not mention them."""
 
     receive_maximum: int  # QoS 1 and 2 messages that may be in flight to it, 1 to 65,535
     max_qos: int  # the highest QoS, 0 to 2
-    retain: int  # 1: it has retained messages
-    maximum_packet_size: int  # bytes of the largest packet that it takes, 0 for any
-    topic_alias_maximum: int  # the largest topic alias, 0: none
-    client_id: "bytes | None"  # the client identifier that it has given, for an empty one
-    keep_alive: int  # s, which are used instead of the client's own; -1: it has not said
-    session_expiry: int  # s that it keeps the session after a connection; -1: as asked for
+    retain: int  # 1: it supports retained messages
+    maximum_packet_size: int  # bytes of the largest packet that it takes; 0: any
+    topic_alias_maximum: int  # the highest topic alias; 0: none allowed
+    client_id: "bytes | None"  # the client identifier that it assigned to a client without one
+    keep_alive: int  # seconds, to be used instead of the client's own; -1: not given
+    session_expiry: int  # seconds that it keeps the session after a connection; -1: as requested
     wildcards: int  # 1: topic filters may have wildcards
     identifiers: int  # 1: subscriptions may have an identifier
-    shared: int  # 1: there are shared subscriptions
-    response_information: "bytes | None"  # what names of response topics may begin with
-    reference: "bytes | None"  # another server to use, of CONNACK or DISCONNECT
-    reason: "bytes | None"  # why it refused or ended the connection, in its words
+    shared: int  # 1: it supports shared subscriptions
+    response_information: "bytes | None"  # how names of response topics may begin
+    reference: "bytes | None"  # another server to use, from CONNACK or DISCONNECT
+    reason: "bytes | None"  # why it refused or ended the connection, in its own words
 
     def __init__(self) -> None:
         self.client_id = None
         self.reset()
 
     def reset(self) -> None:
-        """Forget what the last CONNACK said, but for the client identifier."""
+        """Forget what the last CONNACK said, except the client identifier."""
         self.receive_maximum = 65535
         self.max_qos = 2
         self.retain = self.wildcards = self.identifiers = self.shared = 1
@@ -40,7 +40,7 @@ class Server(Shown):
         self.response_information = self.reference = self.reason = None
 
     def read(self, said: "View") -> None:
-        """Take the properties of a CONNACK."""
+        """Store the properties of a CONNACK."""
         self.reset()
         get = said.get
         self.receive_maximum = get(0x21, 65535)
@@ -58,6 +58,6 @@ class Server(Shown):
         self.note(said)
 
     def note(self, said: "View") -> None:
-        """Take reason and server reference of a CONNACK or DISCONNECT."""
+        """Store the reason and the server reference of a CONNACK or DISCONNECT."""
         self.reference = said.get(0x1C)
         self.reason = said.get(0x1F)

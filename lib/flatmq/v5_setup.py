@@ -1,6 +1,6 @@
 """Check the arguments of an MQTT 5 client, and build its CONNECT.
 
-Loaded for that, and not kept.
+Loaded when needed, and not kept.
 """
 
 from .port import const
@@ -30,7 +30,7 @@ _FOREVER = 0xFFFFFFFF
 
 
 def make(c: "Client5", *args: "Any", version: "int | None" = 5, **given: "Any") -> None:
-    """Give a client what it has from the beginning on."""
+    """Set up a new client from the arguments of its constructor."""
     own: dict[str, Any] = {name: given.pop(name, _OWN[name]) for name in _OWN}
     o = options(*args, **given)
     o.update(own)
@@ -60,13 +60,13 @@ def make(c: "Client5", *args: "Any", version: "int | None" = 5, **given: "Any") 
 
 
 def forget() -> None:
-    """Let go of what is only needed to make a CONNECT."""
+    """Unload the modules that are needed only to build a CONNECT."""
     unload("v5_setup", "setup", "properties", "wire", "topic", "v5_subscribing", "subscribing")
 
 
 def hello_of(o: dict, ask: bool = False) -> "bytearray | None":
-    """Return the CONNECT of these options (section 3.1). Unless `ask` is True, None if something
-    must be asked for at each connection: the password, or the first data of `auth`."""
+    """Return the CONNECT packet for these options (section 3.1). Functions for the password or
+    `auth` are called only with `ask`; without it, if there are any, returns None."""
     password = o["password"]
     data = None
     if callable(password) or o["auth"]:
@@ -114,7 +114,7 @@ def _add(body, data):
 
 
 def change(client: "Client5", new: dict) -> None:
-    """Change options of a client, from the next connection on."""
+    """Change options of a client from the next connection on."""
     o = dict(client.options)
     o.update(new)
     client.hello = hello_of(o)

@@ -1,4 +1,4 @@
-"""subscribe() and unsubscribe() of an MQTT 5 client: what they have besides.
+"""subscribe() and unsubscribe() for MQTT 5, with subscription options and the broker's limits.
 
 Loaded with each call, and not kept.
 """
@@ -42,17 +42,17 @@ def subscribe(
 ) -> "Subscription":
     """Call `handler(message)` for messages that match a topic filter: see `Client.subscribe`.
 
-    no_local             the broker sends back nothing that this client has published
-    retain_as_published  `message.retain` is what it was published with
-    retain_handling      retained messages come with each subscription (0), with a new one (1) or
-                         never (2)
+    no_local             the broker does not send back messages published by this client
+    retain_as_published  `message.retain` is as published
+    retain_handling      retained messages come with every subscription (0), only with a new one
+                         (1), or never (2)
 
-    After falling back to 3.1.1 these three are left out.
+    After falling back to 3.1.1 these three are ignored.
     """
     from .wire import number
 
     number("retain_handling", retain_handling, 0, 2)
-    checked = check(filters, qos, self.options["max_qos"])  # the broker grants what it has
+    checked = check(filters, qos, self.options["max_qos"])  # the broker may grant less
     if no_local and any(f.startswith(b"$share/") for f in checked):
         raise ValueError("no_local must be False with $share")
     if not callable(handler):
@@ -65,7 +65,7 @@ def subscribe(
     for s in router.subscriptions:
         if s.filters != new.filters:
             kept.append(s)
-        else:  # messages with its identifier may be on their way
+        else:  # messages with the old identifier may be on their way
             new.identifier = s.identifier
     most = self.options["subscriptions"]
     if len(kept) == most:
@@ -82,7 +82,7 @@ def subscribe(
 
 
 def allow(c: "Client5", new: "Subscription") -> None:
-    """ValueError if a request is larger than the broker takes."""
+    """Raise ValueError if a request is larger than the broker takes."""
     from .requests import packet
 
     n = len(packet(new))
@@ -92,9 +92,8 @@ def allow(c: "Client5", new: "Subscription") -> None:
 
 
 def refuse(router: "Any", most: int, same: int) -> None:
-    """CONNACK says that packets may have at most `most` bytes: give up the larger ones of the
-    requests that are about to go. Unless it is the `same` session, these are all
-    subscriptions."""
+    """Give up the requests that are about to go and are larger than `most` bytes, the Maximum
+    Packet Size of CONNACK. All subscriptions are to go, unless it is the `same` session."""
     from .requests import packet
 
     c = router.client
@@ -116,7 +115,7 @@ def unsubscribe(
     self: "Client5", filters: "bytes | str | list[bytes] | list[str]"
 ) -> "Subscription":
     """End the subscription to a topic filter, or to each of a list of them: see
-    `Client.unsubscribe`. `granted` then has a reason code for each."""
+    `Client.unsubscribe`. After UNSUBACK `granted` has a reason code for each."""
     from .subscribing import end
 
     if self.level == 5:

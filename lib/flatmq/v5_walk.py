@@ -1,6 +1,6 @@
-"""Check and find the properties of packets that come in (MQTT 5 section 2.2.2), where they lie."""
+"""Check and find the properties of incoming packets in the buffer (MQTT 5 section 2.2.2)."""
 
-# Imported, a builtin is found at once; else only after a miss in the module.
+# An imported builtin is found without a miss in the module.
 from builtins import len
 
 from .port import const
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 # The types of values: the three lowest bits of TABLE.
 _FLAG = const(1)  # a byte that is 0 or 1
 _LONG = const(3)  # four bytes; 2 is two bytes
-_VARIABLE = const(4)  # one to four bytes, as Remaining Length
-_TEXT = const(5)  # UTF-8 behind its length
-_PAIR = const(6)  # two of these; 7 is bytes behind their length
+_VARIABLE = const(4)  # one to four bytes, like Remaining Length
+_TEXT = const(5)  # UTF-8 with its length in front
+_PAIR = const(6)  # two texts; 7 is bytes with their length in front
 
 # For each identifier, the type of its value, and a bit for each kind of packet from a server that
-# may have it: 8 CONNACK, 16 PUBLISH, 32 acknowledgements, SUBACK and UNSUBACK, 64 DISCONNECT,
+# may contain it: 8 CONNACK, 16 PUBLISH, 32 acknowledgements, SUBACK and UNSUBACK, 64 DISCONNECT,
 # 128 AUTH.
 TABLE = (
     b"\0\x11\x13\x15\0\0\0\0\x15\x17\0\x14\0\0\0\0"
@@ -29,14 +29,14 @@ _USER = const(0x26)  # User Property
 _FORMAT = const(0x01)  # Payload Format Indicator
 _ALIAS = const(0x23)  # Topic Alias
 _SUBSCRIPTION = const(0x0B)  # Subscription Identifier
-# Of these, 0 is not allowed: Receive Maximum, Topic Alias and Maximum Packet Size; nor of the one
-# variable byte integer, Subscription Identifier.
+# Receive Maximum, Topic Alias and Maximum Packet Size must not be 0. Nor must Subscription
+# Identifier, the only variable byte integer.
 _NOT_ZERO = b"\x21\x23\x27"
 
 
 def number(buf: "bytes | bytearray", at: int, end: int) -> int:
-    """Read a variable byte integer that starts at `at` (section 1.5.5). Return
-    `value << 2 | bytes - 1`, -1 if it does not end before `end`, or has a fifth byte."""
+    """Read a variable byte integer that starts at `at` (section 1.5.5). Returns
+    `value << 2 | bytes - 1`; -1 if it does not end before `end`, or has a fifth byte."""
     value = 0
     for i in range(4):
         if at + i >= end:
@@ -48,8 +48,8 @@ def number(buf: "bytes | bytearray", at: int, end: int) -> int:
 
 
 def after(buf: "bytes | bytearray", at: int, end: int, kind: int) -> int:
-    """Return the position after a value of type `kind` that starts at `at`; one past `end` if it
-    is not valid, or not all there."""
+    """Return the position after a value of type `kind` that starts at `at`; a position past `end`
+    if it is not valid or is cut short."""
     if kind < _VARIABLE:
         return at + (4 if kind == _LONG else kind)
     if kind == _VARIABLE:
@@ -67,11 +67,11 @@ def after(buf: "bytes | bytearray", at: int, end: int, kind: int) -> int:
 
 
 def is_value(buf: "bytes | bytearray", at: int, end: int, i: int) -> bool:
-    """Whether the bytes from `at` to `end` are a value that property `i` may have.
+    """Return whether the bytes from `at` to `end` are a value that property `i` may have.
 
     Brokers pass on a Payload Format Indicator that is neither 0 nor 1, and a Response Topic with
-    wildcards. Whoever publishes these must not end the connections of others, so they are not
-    looked at here.
+    wildcards. One client that publishes these must not end the connections of others, so they are
+    not checked here.
     """
     kind = TABLE[i] & 7
     if kind == _FLAG:
@@ -82,19 +82,19 @@ def is_value(buf: "bytes | bytearray", at: int, end: int, i: int) -> bool:
         kind = at + 2 + (buf[at] << 8 | buf[at + 1])
         return is_utf8(buf, at + 2, kind) and is_utf8(buf, kind + 2, end)
     if kind == _VARIABLE:
-        return number(buf, at, end) > 3  # 0 may have needless bytes
+        return number(buf, at, end) > 3  # not 0, even in an encoding with needless bytes
     return i not in _NOT_ZERO or not is_zero(buf, at, end)
 
 
 def broken(buf: "bytes | bytearray", at: int, end: int, packet: int) -> "str | None":
     """Return the rule that the properties from `at` to `end` break, None if they break none.
-    `packet` is the bit of TABLE of the packet that has them."""
+    `packet` is the bit in TABLE for the packet that contains them."""
     seen = 0
     while at < end:
         i = buf[at]
         if i >= len(TABLE) or not TABLE[i] & packet:
             return unknown(i)
-        # The identifiers that one packet may have leave different remainders.
+        # The identifiers that one packet may contain leave different remainders.
         if i != _USER and i != _SUBSCRIPTION:
             if seen >> i % 29 & 1:
                 return fault(i, 0)
@@ -106,8 +106,8 @@ def broken(buf: "bytes | bytearray", at: int, end: int, packet: int) -> "str | N
 
 
 def past(buf: "bytes | bytearray", at: int, end: int) -> int:
-    """Return the position after the property at `at`: one past `end` if it is not all there, two
-    if its value is not allowed."""
+    """Return the position after the property at `at`; `end + 1` if it is cut short, `end + 2` if
+    its value is not allowed."""
     n = after(buf, at + 1, end, TABLE[buf[at]] & 7)
     if n > end:
         return end + 1
@@ -115,14 +115,14 @@ def past(buf: "bytes | bytearray", at: int, end: int) -> int:
 
 
 def unknown(i: int) -> str:
-    """Return the rule that a property breaks which a packet may not have."""
+    """Return the rule that a property breaks if the packet may not contain it."""
     if i < len(TABLE) and TABLE[i]:
         return f"property {i:#x} is not allowed here"
     return f"property {i:#x} is unknown"
 
 
 def fault(i: int, what: int) -> str:
-    """Return the rule that a property breaks: it is there twice (0), not whole (1), or has a
+    """Return the rule that a property breaks: it occurs twice (0), is cut short (1), or has a
     value that is not allowed (2)."""
     if not what:
         return f"property {i:#x} twice"
@@ -134,7 +134,7 @@ def fault(i: int, what: int) -> str:
 
 
 def is_zero(buf: "bytes | bytearray", at: int, end: int) -> bool:
-    """Whether all bytes from `at` to `end` are 0."""
+    """Return whether all bytes from `at` to `end` are 0."""
     while at < end:
         if buf[at]:
             return False
@@ -143,20 +143,20 @@ def is_zero(buf: "bytes | bytearray", at: int, end: int) -> bool:
 
 
 class View:
-    """The properties of a message, or of a packet, where they lie in the receive buffer. Valid as
-    long as the message is.
+    """The properties of a message or packet, read from the receive buffer. Valid as long as the
+    message is.
 
-    An identifier is the number that section 2.2.2.2 gives a property, such as 3 for Content Type.
+    An identifier is the number of a property in section 2.2.2.2, such as 3 for Content Type.
     """
 
     def __init__(self, buf: bytearray) -> None:
         self.buf = buf
-        self.start = self.stop = 0  # where the properties are
-        self.at = self.end = 0  # and the value that was found last
+        self.start = self.stop = 0  # the limits of the properties
+        self.at = self.end = 0  # the limits of the value found last
 
     def find(self, identifier: int, at: int = 0) -> bool:
-        """Look for a property, from position `at` on if that is not 0; its value is then from
-        `at` to `end` in `buf`. Returns whether it is there. Allocates nothing."""
+        """Find a property, from position `at` on if that is not 0. Returns whether it is there;
+        `self.at` and `self.end` are then the limits of its value in `buf`. Allocates nothing."""
         self.at = at or self.start
         while self.at < self.stop:
             i = self.buf[self.at]
@@ -169,7 +169,7 @@ class View:
 
     def get(self, identifier: int, default: "Any" = None) -> "Any":
         """Return the value of a property: an int, or bytes, which are allocated; `default` if it
-        is not there. Use `user` for User Property, and `is_value` to compare bytes."""
+        is missing. Use `user` for User Property, and `is_value` to compare bytes."""
         if not self.find(identifier):
             return default
         kind = TABLE[identifier] & 7
@@ -183,13 +183,13 @@ class View:
         return value
 
     def is_value(self, identifier: int, value: bytes) -> bool:
-        """Whether a property that holds text or bytes is there, and is `value`. Allocates
+        """Return whether a property of text or bytes is present and equals `value`. Allocates
         nothing."""
         return self.find(identifier) and self._is(self.at, value) == self.end
 
     def user(self, name: bytes) -> "bytes | None":
-        """Return the value of the first User Property with this name, None if there is none. It
-        is allocated."""
+        """Return the value of the first User Property with this name, None if there is none.
+        Allocates the value."""
         at = 0
         while self.find(_USER, at):
             at = self._is(self.at, name)
@@ -199,7 +199,7 @@ class View:
         return None
 
     def is_user(self, name: bytes, value: bytes) -> bool:
-        """Whether there is a User Property of that name and value. Allocates nothing."""
+        """Return whether there is a User Property with this name and value. Allocates nothing."""
         at = 0
         while self.find(_USER, at):
             at = self._is(self.at, name)
