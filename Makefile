@@ -1,4 +1,4 @@
-# make demo · pipeline · look · test · bench · bench-pipeline · soak · faults · fuzz · fuzz-long ·
+# make demo · pipeline · look · test · bench · bench-pipeline · crash · scale · soak · faults · fuzz · fuzz-long ·
 # fuzz-packs · powercut · tools · firmware · flash · deploy · test-board · bench-board · release · lint · size · clean
 #
 # Everything is installed into .venv and build; nothing else on the machine is touched, except that
@@ -41,7 +41,7 @@ if command -v apt-get >/dev/null; then \
 	$$as_root DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(1) >/dev/null
 endef
 
-.PHONY: help demo pipeline look test bench bench-pipeline soak faults fuzz fuzz-long fuzz-packs powercut tools \
+.PHONY: help demo pipeline look test bench bench-pipeline crash scale soak faults fuzz fuzz-long fuzz-packs powercut tools \
   firmware flash deploy test-board bench-board release lint size clean mosquitto wasm aedes
 
 help:
@@ -51,6 +51,8 @@ help:
 	@echo "make test    lint, types and every test"
 	@echo "make bench   flatmq beside other clients; writes docs/results.md"
 	@echo "make bench-pipeline  broker to Parquet, by part, beside paho-mqtt; writes docs/results.md"
+	@echo "make crash   parts of the pipeline are killed at work; rows lost or twice; writes docs/results.md"
+	@echo "make scale   what fleets of other sizes need, measured and calculated; writes docs/scale.md"
 	@echo "make soak    a million messages each way over a link that breaks; LINK=tls, websocket; writes docs/results.md"
 	@echo "make faults  every fault there is a scenario for; writes docs/results.md"
 	@echo "make fuzz    hostile bytes, guided by coverage, for FUZZ_SECONDS=60"
@@ -80,16 +82,22 @@ look: $(VENV)/pipeline.stamp
 test: mosquitto wasm aedes lint
 	@$(BIN)/pytest
 
-bench: $(VENV)/bench.stamp mosquitto
+bench: $(VENV)/rigs.stamp mosquitto
 	@-$(MAKE) --no-print-directory wasm
-	@$(BIN)/flatmq bench
+	@$(BIN)/python -m flatmq_rigs bench
 
-bench-pipeline: $(VENV)/pipeline.stamp $(VENV)/bench.stamp mosquitto
-	@$(BIN)/flatmq pipeline bench --results docs/results.md
+bench-pipeline: $(VENV)/pipeline.stamp $(VENV)/rigs.stamp mosquitto
+	@$(BIN)/python -m flatmq_rigs pipeline-bench --results docs/results.md
+
+crash: $(VENV)/pipeline.stamp $(VENV)/rigs.stamp mosquitto
+	@$(BIN)/python -m flatmq_rigs crash --results docs/results.md
+
+scale: pipeline $(VENV)/rigs.stamp
+	@$(BIN)/python -m flatmq_rigs scale build/pipeline --document docs/scale.md
 
 # The results keep the figures of the full number, with a broker of ours; all else is a look.
-soak: $(VENV)/soak.stamp mosquitto
-	@$(BIN)/flatmq soak --messages $(MESSAGES) --link $(LINK) \
+soak: $(VENV)/rigs.stamp mosquitto
+	@$(BIN)/python -m flatmq_rigs soak --messages $(MESSAGES) --link $(LINK) \
 	  $(if $(BROKER),,$(if $(filter $(SOAK_$(LINK)),$(MESSAGES)),--results docs/results.md))
 
 faults: mosquitto $(VENV)/test.stamp
@@ -109,8 +117,8 @@ fuzz-packs: $(VENV)/test.stamp $(VENV)/pipeline.stamp
 	@PYTHONPATH=lib:tools:host_tests/pipeline $(BIN)/python host_tests/pipeline/fuzz_packs.py \
 	  --documents $(DOCUMENTS) --spark $$(($(DOCUMENTS) / 20)) --results docs/results.md
 
-powercut: $(VENV)/demo.stamp
-	@$(BIN)/flatmq powercut
+powercut: $(VENV)/rigs.stamp
+	@$(BIN)/python -m flatmq_rigs powercut
 
 firmware: $(VENV)/image.stamp
 	@$(if $(BOARD),,echo "make firmware BOARD=...: one of" $(basename $(notdir $(wildcard firmware/*.toml))) >&2; exit 1)
@@ -140,13 +148,13 @@ lint: $(VENV)/test.stamp $(VENV)/stubs.stamp
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
-	@$(BIN)/python -m flatmq_rigs.private_access lib tools boards
-	@$(BIN)/python -m flatmq_rigs.type_check $(VENV)/stubs
+	@$(BIN)/python -m flatmq_rigs private-access lib tools boards
+	@$(BIN)/python -m flatmq_rigs type-check $(VENV)/stubs
 
 # Without node or a network there are no figures of 32 bits, and the table says so.
-size: $(VENV)/bench.stamp
+size: $(VENV)/rigs.stamp
 	@-$(MAKE) --no-print-directory wasm
-	@$(BIN)/flatmq size --results docs/results.md
+	@$(BIN)/python -m flatmq_rigs size --results docs/results.md
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .mypy_cache .hypothesis

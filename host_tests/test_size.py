@@ -1,4 +1,4 @@
-"""What `flatmq size` weighs: every module, and every step of a client's life within its bound."""
+"""Test the weights of every module and the bounds of every step of a client's life."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ import pytest
 from click.testing import CliRunner
 
 from flatmq_rigs import packages, size, webassembly
+from flatmq_rigs.__main__ import main as cli
 from flatmq_rigs.size import modules, steps
 from flatmq_rigs.size.scales import InPlace, Narrow, Wide
-from flatmq_tools import bytecode, cli
+from flatmq_tools import bytecode
 
 
 @pytest.fixture(scope="module")
@@ -100,7 +101,7 @@ def test_mqtt_5_is_weighed_at_every_step_and_feature(sizes: size.Sizes) -> None:
 def test_the_command_writes_its_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(size, "measure", lambda build: _SIZES)
     document = tmp_path / "results.md"
-    done = CliRunner().invoke(cli.main, ["size", "--results", str(document)])
+    done = CliRunner().invoke(cli, ["size", "--results", str(document)])
     assert done.exit_code == 0, done.output
     assert "over its bound: made: `Client(...)`: 99,999 bytes" in done.output
     assert "not measured: no peer" in done.output

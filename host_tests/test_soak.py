@@ -16,6 +16,7 @@ from click.testing import CliRunner
 from conftest import ROOT
 from flatmq import Client
 from flatmq_rigs import soak
+from flatmq_rigs.__main__ import main as cli
 from flatmq_rigs.proxy import Proxy
 from flatmq_rigs.soak import faults, plan
 from flatmq_rigs.soak.books import Arrivals, Books
@@ -23,7 +24,6 @@ from flatmq_rigs.soak.faults import Faults
 from flatmq_rigs.soak.republished import Log, Republished
 from flatmq_rigs.soak.verdict import Verdict
 from flatmq_tools import broker, interpreter
-from flatmq_tools.cli import main as cli
 
 SEED = 11
 

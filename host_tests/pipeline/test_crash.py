@@ -66,7 +66,7 @@ def test_the_report_says_what_was_found() -> None:
     assert not one.good
     text = crash.report([one], 50_000, 8)
     assert "| jvm | 50,000 | 8 | 0 · 0 | 0 · 0 | 0 · 0 | 7 · 5 | 20 | 3 | 99 |" in text
-    assert "flatmq pipeline crash --messages 50000 --kills 8 --part jvm`" in text
+    assert "python -m flatmq_rigs crash --messages 50000 --kills 8 --part jvm`" in text
 
 
 _START = "1: mosquitto version 2.0.11 running\n"
@@ -131,7 +131,7 @@ def test_a_run_that_is_told_to_end_leaves_nothing_behind() -> None:
     """Told more than once: `timeout` tells it twice."""
     command = ["crash", "--messages", "100", "--kills", "1", "--part", "jvm"]
     program = subprocess.Popen(
-        [sys.executable, "-m", "flatmq_tools.cli", "pipeline", *command],
+        [sys.executable, "-m", "flatmq_rigs", *command],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,

@@ -1,4 +1,4 @@
-"""`flatmq pipeline scale`: the plan follows from what was measured; what was tried is counted."""
+"""Test `python -m flatmq_rigs scale`: its plan follows from the measurements."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ class Listening:
             try:
                 from . import loopback_certificate as made
             except ImportError as error:
-                raise LinkError(f"{error}: pip install 'flatmq[soak]'") from error
+                raise LinkError(f"{error}: pip install 'flatmq[rigs]'") from error
             folder = made.write(Path(self._folder.name))
             self.ca = str(folder / made.AUTHORITY)
             lines += f"certfile {folder / made.CHAIN}\nkeyfile {folder / made.KEY}\n"

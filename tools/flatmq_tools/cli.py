@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import click
 
 import flatmq
-from flatmq_rigs.links import LINKS
 
 from . import common_options
 from .ending import end
@@ -41,124 +40,6 @@ def demo(readings: int) -> None:
     from .bytecode import CompileError
 
     end(lambda: command.main(readings), command.DemoError, CompileError)
-
-
-@main.command()
-@click.option(
-    "--rounds",
-    type=click.IntRange(1, 100),
-    default=5,
-    show_default=True,
-    help="Alternating rounds; the table shows medians.",
-)
-@click.option("--only", multiple=True, metavar="CLIENT", help="Measure this client; repeatable.")
-@click.option("--quick", is_flag=True, help="A short look: printed, not written to the results.")
-@click.option("--strict", is_flag=True, help="Fail when a target of flatmq is missed.")
-@common_options.RESULTS
-def bench(rounds: int, only: tuple[str, ...], quick: bool, strict: bool, results: Path) -> None:
-    """Measure flatmq beside other clients, in one run on this machine."""
-    from flatmq_rigs import bench as command
-
-    end(
-        lambda: command.main(
-            rounds=rounds, only=only, quick=quick, strict=strict, results=results
-        ),
-        command.BenchError,
-    )
-
-
-@main.command()
-@click.option(
-    "--messages",
-    type=click.IntRange(1_000, 1_000_000_000),
-    default=1_000_000,
-    show_default=True,
-    help="How many go each way, a third of them at each QoS.",
-)
-@click.option("--seed", type=int, help="Of the faults, to have the same again.")
-@click.option(
-    "--kilobytes",
-    type=click.IntRange(1, 1_000_000),
-    default=1_000,
-    show_default=True,
-    help="How many pass one way between two faults, on average; after 5 s there is one anyway.",
-)
-@click.option(
-    "--client",
-    type=click.Choice(["micropython", "cpython"]),
-    default="micropython",
-    show_default=True,
-    help="Where flatmq runs.",
-)
-@click.option(
-    "--link",
-    type=click.Choice(LINKS),
-    default="tcp",
-    show_default=True,
-    help="What flatmq connects over.",
-)
-@click.option(
-    "--heap",
-    type=click.IntRange(16, 1_000_000),
-    help="Heap of MicroPython in KB.  [default: the smallest in which the link works]",
-)
-@common_options.results("A file whose section on the soak is written anew.")
-def soak(
-    messages: int,
-    seed: int | None,
-    kilobytes: int,
-    client: str,
-    link: str,
-    heap: int | None,
-    results: Path | None,
-) -> None:
-    """Send numbered messages both ways over a link that breaks, and count them.
-
-    A mosquitto is started on loopback. BROKER=host:port names a broker that runs already; the link
-    is tcp then.
-    """
-    from flatmq_rigs import soak as command
-    from flatmq_rigs.links import LinkError
-
-    from .bytecode import CompileError
-
-    end(
-        lambda: command.main(
-            messages,
-            seed=seed,
-            python=client,
-            link=link,
-            heap_kb=heap,
-            mean=kilobytes * 1000,
-            results_path=results,
-        ),
-        command.SoakError,
-        command.PeerError,
-        LinkError,
-        CompileError,
-    )
-
-
-@main.command()
-@common_options.RESULTS
-@click.option(
-    "--every",
-    type=click.IntRange(1, 100),
-    default=1,
-    show_default=True,
-    help="Cut a second time after every so many first cuts only.",
-)
-@click.option(
-    "--mqtt",
-    type=click.Choice(["3.1.1", "5"]),
-    help="Only cut the power, with clients of this version, and only print the table.",
-)
-def powercut(results: Path, every: int, mqtt: str | None) -> None:
-    """Cut the power of a spool at every write to its flash, and measure the wear."""
-    from flatmq_rigs import powercut as command
-
-    version = {"3.1.1": 4, "5": 5}.get(mqtt or "")
-    end(lambda: command.main(results, every, version), command.PowerCutError)
 
 
 @main.command()
@@ -311,17 +192,6 @@ def tls(broker: str, ca: Path | None, save: Path | None) -> None:
         certificates.CertificateError,
         probe.ProbeError,
     )
-
-
-@main.command()
-@common_options.results("A document for the table.")
-def size(results: Path | None) -> None:
-    """Show the flash and memory that each module of the client takes, and each step."""
-    from flatmq_rigs import size as command
-
-    from .bytecode import CompileError
-
-    end(lambda: command.main(results), CompileError, command.SizeError)
 
 
 @main.command("boards")

@@ -71,20 +71,6 @@ _TLS = (
 )
 
 
-def results(help: str, default: Path | None = None) -> Callable[[_Command], _Command]:
-    """--results: a document that a command writes its section of."""
-    return click.option(
-        "--results",
-        type=click.Path(dir_okay=False, path_type=Path),
-        default=default,
-        show_default=default is not None,
-        help=help,
-    )
-
-
-RESULTS = results("The file that the tables go to.", Path("docs/results.md"))
-
-
 def filters(default: str) -> Callable[[_Command], _Command]:
     """--filter, as `filters`."""
     return click.option(

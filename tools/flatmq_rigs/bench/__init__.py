@@ -1,4 +1,4 @@
-"""`flatmq bench`: flatmq, the other clients and the floor, side by side on this machine."""
+"""Measure flatmq, the other clients and the floor, side by side on this machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does every message get into the tables once, whoever is killed? `flatmq pipeline crash` tries.
+"""Kill parts of the pipeline and count what is missing or twice in the tables.
 
 Numbered readings are published at QoS 1 while `flatmq pipeline run` makes tables of them. Again
 and again one of the parts is ended with SIGKILL, at any moment, and started anew. At the end the
@@ -564,7 +564,7 @@ def report(found: Sequence[Result], messages: int, kills: int) -> str:
     return "\n\n".join(
         [
             "## Crashes of the pipeline",
-            f"`flatmq pipeline crash --messages {messages} --kills {kills}{only}`: numbered "
+            f"`python -m flatmq_rigs crash --messages {messages} --kills {kills}{only}`: numbered "
             "readings at QoS 1 from mosquitto through `flatmq pipeline run` into the tables raw "
             "and measurements, while one part is ended with SIGKILL at a random moment of a "
             "batch, again and again. Killed are: "

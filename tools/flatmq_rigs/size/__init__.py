@@ -1,4 +1,4 @@
-"""`flatmq size`: what the client takes on a board's flash, and of its memory."""
+"""`python -m flatmq_rigs size`: what the client takes on a board's flash, and of its memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`flatmq soak`: a million messages each way over a link that breaks every few seconds.
+"""Exchange a million messages each way over a link that breaks every few seconds.
 
 The client on a real MicroPython with a small heap, a proxy that breaks its link, a broker that
 stays up, and paho-mqtt at the desk, which counts. What it looks for is in verdict.py.
@@ -270,7 +270,7 @@ def main(
     BrokerError or InterpreterError when it cannot run.
     """
     if MISSING:
-        raise SoakError(f"{MISSING}: pip install 'flatmq[soak]'")
+        raise SoakError(f"{MISSING}: pip install 'flatmq[rigs]'")
     console = console or (Console() if sys.stdout.isatty() else Console(width=WIDTH))
     seed = secrets.randbelow(1_000_000) if seed is None else seed
     heap_kb = heap_kb or HEAP_KB[link]

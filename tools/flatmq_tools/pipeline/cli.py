@@ -405,37 +405,6 @@ def compact(tables: str, keep: int, target: int) -> None:
     end(lambda: command.main(tables, keep, target), command.CompactError)
 
 
-@pipeline.command()
-@click.option(
-    "--messages", type=click.IntRange(100), default=50_000, show_default=True, help="In each run."
-)
-@click.option(
-    "--kills", type=click.IntRange(1), default=8, show_default=True, help="Of each part."
-)
-@click.option(
-    "--part",
-    "parts",
-    multiple=True,
-    type=click.Choice(["driver", "jvm", "source", "broker", "ingest"]),
-    help="Kill this one; repeatable. All, each in a run of its own, if not given.",
-)
-@click.option("--seed", type=int, help="Of the moments of the kills.")
-@common_options.results("A file whose section on crashes is written anew.")
-def crash(
-    messages: int, kills: int, parts: tuple[str, ...], seed: int | None, results: Path | None
-) -> None:
-    """Kill parts of the pipeline at work, and count what is missing or twice in the tables."""
-    from flatmq_rigs.pipeline import crash as command
-
-    from .java import JavaError
-
-    end(
-        lambda: command.main(messages, kills, parts or command.PARTS, results, seed),
-        command.CrashError,
-        JavaError,
-    )
-
-
 def _local(_: click.Context, __: click.Parameter, given: str) -> Path:
     """A folder of this machine."""
     if "://" in given:
@@ -470,46 +439,6 @@ def report(out: Path, tables: Path, identity: str, mapping: tuple[str, ...], mas
     end(
         lambda: command.main(out, tables, master, identity=identity, mapping=mapping),
         *command.ERRORS,
-    )
-
-
-@pipeline.command()
-@click.option(
-    "--messages", type=click.IntRange(1_000, 10_000_000), default=500_000, show_default=True
-)
-@click.option("--rounds", type=click.IntRange(1, 100), default=3, show_default=True)
-@click.option(
-    "--only",
-    multiple=True,
-    metavar="PART",
-    help="A row of the tables: flatmq, flatmq-5, properties, paho, memory, memory-5, ceiling, "
-    "landing, reading; source, source-paho, files, jobs, log. Repeatable.",
-)
-@click.option("--strict", is_flag=True, help="Fail when a goal is missed.")
-@common_options.results("A document whose section on the pipeline is written anew.")
-def bench(
-    messages: int, rounds: int, only: tuple[str, ...], strict: bool, results: Path | None
-) -> None:
-    """Measure the pipeline and its parts: ours, with paho-mqtt, and what none could beat."""
-    if importlib.util.find_spec("paho") is None:
-        raise click.ClickException("the measurements need: pip install 'flatmq[pipeline,bench]'")
-    from flatmq_rigs.pipeline.bench import command
-    from flatmq_rigs.pipeline.bench.figures import BenchError
-
-    from ..broker import BrokerError
-    from .java import JavaError
-
-    unknown = set(only) - set(command.PARTS)
-    if unknown:
-        raise click.BadParameter(
-            f"{', '.join(sorted(unknown))}: there are {', '.join(command.PARTS)}",
-            param_hint="--only",
-        )
-    end(
-        lambda: command.main(messages, rounds, only, strict, results),
-        BrokerError,
-        BenchError,
-        JavaError,
     )
 
 
@@ -557,19 +486,3 @@ def demo(
         CompileError,
         *ERRORS,
     )
-
-
-@pipeline.command()
-@click.argument("tables", type=click.Path(exists=True, file_okay=False, path_type=Path))
-@click.option(
-    "--document",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="A file whose section of these figures is written anew: docs/scale.md.",
-)
-def scale(tables: Path, document: Path | None) -> None:
-    """Measure, and calculate what fleets of other sizes need. TABLES are those of a demo."""
-    from flatmq_rigs.pipeline import scale as command
-
-    from ..fleet import ERRORS
-
-    end(lambda: command.main(tables, document), command.ScaleError, *ERRORS)

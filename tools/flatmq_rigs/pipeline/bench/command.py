@@ -1,4 +1,4 @@
-"""Measures, prints, and writes the tables of `flatmq pipeline bench`."""
+"""Measures, prints, and writes the tables of `python -m flatmq_rigs pipeline-bench`."""
 
 from __future__ import annotations
 

@@ -1,0 +1,314 @@
+"""`python -m flatmq_rigs COMMAND`: the measurements and proofs of the project itself.
+
+They run in a checkout. Each command is a module of its own, loaded when it runs; this is their
+front. The Makefile has a target for each, with what it needs installed.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from flatmq_tools.ending import end
+
+from .links import LINKS
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+_FILE = click.Path(dir_okay=False, path_type=Path)
+
+
+def _results(default: Path | None = None) -> Callable[[_Command], _Command]:
+    """--results: a document that a command writes its section of."""
+    return click.option(
+        "--results",
+        type=_FILE,
+        default=default,
+        show_default=str(default or "none is written"),
+        help="Document whose section of these figures is replaced.",
+    )
+
+
+_RESULTS = Path("docs/results.md")
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+def main() -> None:
+    """Measure and prove flatmq itself, from a checkout of the repository."""
+
+
+@main.command()
+@click.option(
+    "--rounds",
+    type=click.IntRange(1, 100),
+    default=5,
+    show_default=True,
+    help="Alternating rounds; the table shows medians.",
+)
+@click.option("--only", multiple=True, metavar="CLIENT", help="Measure this client; repeatable.")
+@click.option("--quick", is_flag=True, help="Measure briefly and print; write no results.")
+@click.option("--strict", is_flag=True, help="Fail if flatmq misses one of its targets.")
+@_results(_RESULTS)
+def bench(rounds: int, only: tuple[str, ...], quick: bool, strict: bool, results: Path) -> None:
+    """Measure flatmq beside other clients, in one run on this machine."""
+    from . import bench as command
+
+    end(
+        lambda: command.main(
+            rounds=rounds, only=only, quick=quick, strict=strict, results=results
+        ),
+        command.BenchError,
+    )
+
+
+@main.command()
+@click.option(
+    "--messages",
+    type=click.IntRange(1_000, 1_000_000_000),
+    default=1_000_000,
+    show_default=True,
+    help="Messages in each direction, a third of them at each QoS.",
+)
+@click.option("--seed", type=int, help="Random seed; the same seed repeats the faults.")
+@click.option(
+    "--kilobytes",
+    type=click.IntRange(1, 1_000_000),
+    default=1_000,
+    show_default=True,
+    help="Mean traffic in one direction between two faults, in KB; after 5 s there is a fault "
+    "anyway.",
+)
+@click.option(
+    "--client",
+    type=click.Choice(["micropython", "cpython"]),
+    default="micropython",
+    show_default=True,
+    help="Interpreter that runs flatmq.",
+)
+@click.option(
+    "--link",
+    type=click.Choice(LINKS),
+    default="tcp",
+    show_default=True,
+    help="Transport that flatmq connects over.",
+)
+@click.option(
+    "--heap",
+    type=click.IntRange(16, 1_000_000),
+    help="Heap of MicroPython in KB.  [default: the smallest in which the link works]",
+)
+@_results()
+def soak(
+    messages: int,
+    seed: int | None,
+    kilobytes: int,
+    client: str,
+    link: str,
+    heap: int | None,
+    results: Path | None,
+) -> None:
+    """Send numbered messages both ways over a link that breaks, and count them.
+
+    A mosquitto is started on loopback. BROKER=host:port names a broker that already runs; the
+    link is tcp then.
+    """
+    from flatmq_tools.bytecode import CompileError
+
+    from . import soak as command
+    from .links import LinkError
+
+    end(
+        lambda: command.main(
+            messages,
+            seed=seed,
+            python=client,
+            link=link,
+            heap_kb=heap,
+            mean=kilobytes * 1000,
+            results_path=results,
+        ),
+        command.SoakError,
+        command.PeerError,
+        LinkError,
+        CompileError,
+    )
+
+
+@main.command()
+@_results(_RESULTS)
+@click.option(
+    "--every",
+    type=click.IntRange(1, 100),
+    default=1,
+    show_default=True,
+    help="Cut a second time only after every Nth first cut.",
+)
+@click.option(
+    "--mqtt",
+    type=click.Choice(["3.1.1", "5"]),
+    help="Only cut the power, with clients of this version, and only print the table.",
+)
+def powercut(results: Path, every: int, mqtt: str | None) -> None:
+    """Cut the power of a spool at every write to its flash, and measure the wear."""
+    from . import powercut as command
+
+    version = {"3.1.1": 4, "5": 5}.get(mqtt or "")
+    end(lambda: command.main(results, every, version), command.PowerCutError)
+
+
+@main.command()
+@_results()
+def size(results: Path | None) -> None:
+    """Show the flash and memory that each module of the client takes, and each step."""
+    from flatmq_tools.bytecode import CompileError
+
+    from . import size as command
+
+    end(lambda: command.main(results), CompileError, command.SizeError)
+
+
+@main.command("pipeline-bench")
+@click.option(
+    "--messages",
+    type=click.IntRange(1_000, 10_000_000),
+    default=500_000,
+    show_default=True,
+    help="Messages in each run.",
+)
+@click.option(
+    "--rounds",
+    type=click.IntRange(1, 100),
+    default=3,
+    show_default=True,
+    help="Runs of each part; the tables show medians.",
+)
+@click.option(
+    "--only",
+    multiple=True,
+    metavar="PART",
+    help="A row of the tables: flatmq, flatmq-5, properties, paho, memory, memory-5, ceiling, "
+    "landing, reading; source, source-paho, files, jobs, log. Repeatable.",
+)
+@click.option("--strict", is_flag=True, help="Fail if a goal is missed.")
+@_results()
+def pipeline_bench(
+    messages: int, rounds: int, only: tuple[str, ...], strict: bool, results: Path | None
+) -> None:
+    """Measure the pipeline and its parts, beside paho-mqtt and the ceiling of this machine."""
+    _need_the_pipeline()
+    if importlib.util.find_spec("paho") is None:
+        raise click.ClickException("the measurements need: pip install 'flatmq[pipeline,rigs]'")
+    from flatmq_tools.broker import BrokerError
+    from flatmq_tools.pipeline.java import JavaError
+
+    from .pipeline.bench import command
+    from .pipeline.bench.figures import BenchError
+
+    unknown = set(only) - set(command.PARTS)
+    if unknown:
+        raise click.BadParameter(
+            f"{', '.join(sorted(unknown))}: there are {', '.join(command.PARTS)}",
+            param_hint="--only",
+        )
+    end(
+        lambda: command.main(messages, rounds, only, strict, results),
+        BrokerError,
+        BenchError,
+        JavaError,
+    )
+
+
+@main.command()
+@click.option(
+    "--messages",
+    type=click.IntRange(100),
+    default=50_000,
+    show_default=True,
+    help="Messages in each run.",
+)
+@click.option(
+    "--kills",
+    type=click.IntRange(1),
+    default=8,
+    show_default=True,
+    help="Kills of each part.",
+)
+@click.option(
+    "--part",
+    "parts",
+    multiple=True,
+    type=click.Choice(["driver", "jvm", "source", "broker", "ingest"]),
+    help="Part to kill; repeatable.  [default: all, each in a run of its own]",
+)
+@click.option("--seed", type=int, help="Random seed; the same seed repeats the run.")
+@_results()
+def crash(
+    messages: int, kills: int, parts: tuple[str, ...], seed: int | None, results: Path | None
+) -> None:
+    """Kill parts of the pipeline at work, and count what is missing or twice in the tables."""
+    _need_the_pipeline()
+    from flatmq_tools.pipeline.java import JavaError
+
+    from .pipeline import crash as command
+
+    end(
+        lambda: command.main(messages, kills, parts or command.PARTS, results, seed),
+        command.CrashError,
+        JavaError,
+    )
+
+
+@main.command()
+@click.argument("tables", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option(
+    "--document",
+    type=_FILE,
+    help="Document whose section of these figures is replaced, such as docs/scale.md.",
+)
+def scale(tables: Path, document: Path | None) -> None:
+    """Measure, and calculate what fleets of other sizes need.
+
+    TABLES is the folder that `flatmq pipeline demo` has written.
+    """
+    _need_the_pipeline()
+    from flatmq_tools.fleet import ERRORS
+
+    from .pipeline import scale as command
+
+    end(lambda: command.main(tables, document), command.ScaleError, *ERRORS)
+
+
+def _need_the_pipeline() -> None:
+    if sys.version_info < (3, 11) or importlib.util.find_spec("pyarrow") is None:
+        raise click.ClickException(
+            "the pipeline needs Python 3.11 or later, and: pip install 'flatmq[pipeline]'"
+        )
+
+
+@main.command("type-check")
+@click.argument("stubs", type=click.Path(exists=True, file_okay=False, path_type=Path))
+def type_check(stubs: Path) -> None:
+    """Check the client and the sketches against the types of each port of MicroPython.
+
+    STUBS is a folder with a folder for each stub package.
+    """
+    from . import type_check as command
+
+    sys.exit(command.main(stubs.resolve()))
+
+
+@main.command("private-access")
+@click.argument("folders", nargs=-1, required=True)
+def private_access(folders: tuple[str, ...]) -> None:
+    """Report private names that are used outside their module, below FOLDERS."""
+    from . import private_access as command
+
+    sys.exit(command.main(list(folders)))
+
+
+if __name__ == "__main__":
+    main(prog_name="python -m flatmq_rigs")
