@@ -1,7 +1,7 @@
 """Use a client with asyncio: tasks publish and receive messages while `run` polls.
 
-Every rule of MQTT is in the client, `core`. This module waits for it, and keeps what it receives
-until a task takes it.
+All rules of MQTT are in the client, `core`. This module waits for it, and queues received messages
+until a task takes them.
 """
 
 import asyncio
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
     from .router import Subscription
 
-_BUSY = const(4)  # ms between two polls while an acknowledgement is awaited, at most
+_BUSY = const(4)  # most ms between two polls while an acknowledgement is awaited
 
-# Raised by a handler so that the client keeps the message: one object, because it must not
-# allocate; of a builtin class, because only these let go of their traceback on a board.
+# Raised by a handler so that the client keeps the message. A single object, because raising must
+# not allocate; of a builtin class, because only those release their traceback on a board.
 _FULL = Exception("a queue of received messages is full")
 
 
@@ -30,7 +30,7 @@ if MICROPYTHON:
     from io import BytesIO
 
     class Turn(asyncio.Event):
-        """What a task waits for, again and again, until what it looks for has happened.
+        """An event that tasks await repeatedly, until the condition that they check holds.
 
         `await turn` allocates nothing, while `wait()` makes a generator each time. One object
         serves all tasks: nothing else runs between __iter__ and the first __next__.
@@ -41,15 +41,15 @@ if MICROPYTHON:
         _done = StopIteration()
 
         def wake(self):
-            """Have all tasks that wait look again."""
+            """Let all waiting tasks check again."""
             self.set()
             self.clear()
 
         def park(self):
-            """Have the current task run again after `wake`, when it has yielded."""
+            """Suspend the current task until `wake`, once it has yielded."""
             task: Any = asyncio.current_task()
             self.waiting.push(task)
-            task.data = self.waiting  # cancel() takes it out of there
+            task.data = self.waiting  # cancel() removes the task from there
 
         def __iter__(self):
             self._begun = False
@@ -63,7 +63,7 @@ if MICROPYTHON:
             self.park()
 
     class Copier:
-        """Copies bytes without a slice, which would be allocated."""
+        """Copy bytes without slices, which would allocate."""
 
         def __init__(self, size):
             self._file = BytesIO(size)
@@ -77,13 +77,13 @@ if MICROPYTHON:
             f.readinto(into, n)
 
     class Acknowledgement:
-        """What `publish` returns on a board; it has the methods of a coroutine. A `client` uses
-        it again when the wait is over, so that the next `publish` need not allocate one."""
+        """The awaitable that `publish` returns on a board, with the methods of a coroutine. The
+        `client` reuses it after the wait, so that the next `publish` need not allocate one."""
 
         def __init__(self, client):
             self.packet_id = 0
             self._client = client
-            self._task = None  # the one that waits
+            self._task = None  # the task that waits
             self._done = StopIteration()
 
         def __iter__(self):
@@ -105,12 +105,12 @@ if MICROPYTHON:
             raise self._done
 
         def send(self, value):
-            """Go on, as a task does."""
+            """Continue the wait, as asyncio does with a coroutine."""
             return self.__next__()
 
         def throw(self, e, *_):
-            """End the wait by an exception. asyncio throws into tasks that have ended, too: then
-            another one may use this already."""
+            """End the wait with an exception. asyncio also throws into tasks that have ended; by
+            then another task may be using this object."""
             if self._task is asyncio.current_task():
                 self.close()
             raise e
@@ -125,7 +125,7 @@ if MICROPYTHON:
             return e
 
     def acknowledgement(client: "Client", packet_id: int) -> "Any":
-        """Return what waits until a message is acknowledged."""
+        """Return an awaitable that waits until a message is acknowledged."""
         made = client.spare.pop() if client.spare else Acknowledgement(client)
         made.packet_id = packet_id
         return made
@@ -137,32 +137,33 @@ else:
 class Messages:
     """The messages of a subscription, for one task that takes them with `async for`.
 
-    Up to `queue` messages wait here, in memory that is used again: a message is valid until the
-    task asks for the next one. A message is acknowledged when it is put here.
+    Up to `queue` messages wait here, in memory that is reused: a message is valid until the task
+    asks for the next one. A message is acknowledged when it is queued.
 
-    If the queue is full, a QoS 0 message is thrown away and counted in `lost`. For a QoS 1 or 2
-    message the client stops reading until there is room, so that none is lost, and its
-    acknowledgements and other subscriptions wait meanwhile. A queue whose own task waits in
-    `publish` grows instead; otherwise that task would wait for an acknowledgement behind the
-    message for which there is no room.
+    If the queue is full, a QoS 0 message is discarded and counted in `lost`. For a QoS 1 or 2
+    message the client stops reading until there is room, so that none is lost; acknowledgements
+    and other subscriptions wait meanwhile. If the task of this queue itself waits in `publish`,
+    the queue grows instead. Otherwise the task would wait for an acknowledgement that is stuck
+    behind the message.
 
-    The loop ends after `close()` or `client.disconnect()`, and if another call of `subscribe` or
-    `unsubscribe` has ended the subscription; first it gets what has arrived. MQTTError comes out
-    of it if the broker has refused the subscription. A task that leaves the loop must call
-    `close()`, or use `async with`. If it ends without that, the subscription ends when the queue
-    is full.
+    The loop ends after `close()` or `client.disconnect()`, or when another `subscribe` or
+    `unsubscribe` has ended the subscription, once all messages received before are taken. It
+    raises MQTTError if the broker refused the subscription. A task that leaves the loop must call
+    `close()`, or use `async with`. If the task ends without that, the subscription ends when the
+    queue is full.
     """
 
     subscription: "Subscription"
-    lost: int  # QoS 0 messages for which there was no room
-    closed: bool  # the subscription is over
+    lost: int  # QoS 0 messages discarded because there was no room
+    closed: bool  # the subscription has ended
 
     def __init__(self, client: "Client", queue: int) -> None:
         self.lost = 0
         self.closed = False
         self._client = client
-        self._task: Any = None  # the one that takes the messages
-        # A ring of messages, each in what hands it to the task. `_taken`: the task has the first.
+        self._task: Any = None  # the task that takes the messages
+        # A ring of messages, each in the exception that hands it to the task. `_taken`: the task
+        # has the first.
         self._ring = [self._place() for _ in range(queue)]
         self._first = self._count = 0
         self._taken = False
@@ -201,7 +202,7 @@ class Messages:
         place.end = n
 
     def _grow(self):
-        """Whether the task of this queue waits in `publish`, and there is another place now."""
+        """Add a place if the task of this queue waits in `publish`. Returns whether it did."""
         if self._task not in self._client.publishing:
             return False
         try:
@@ -212,13 +213,13 @@ class Messages:
         return True
 
     def is_full(self) -> bool:
-        """Whether there is no room, and none can be made."""
+        """Return whether there is no room and none can be made."""
         if self._count < len(self._ring) or self._abandoned():
             return False
         return self._task not in self._client.publishing
 
     def _abandoned(self):
-        """Whether it is closed, or nobody has closed it and its task has ended."""
+        """Return whether the queue is closed. Closes it if its task has ended."""
         if self._task is not None and self._task.done():
             self.close()
         return self.closed
@@ -230,8 +231,9 @@ class Messages:
             self._client.closing = True
 
     def _next(self):
-        """Return what has the next message, None to wait for it. StopAsyncIteration at the end;
-        MQTTError if the subscription was refused; what has ended `run`."""
+        """Return the StopIteration with the next message, None to wait for it. Raises
+        StopAsyncIteration at the end, MQTTError if the subscription was refused, or the exception
+        that ended `run`."""
         if self._count:
             self._taken = True
             return self._ring[self._first]
@@ -255,13 +257,13 @@ class Messages:
             if self._first == len(self._ring):
                 self._first = 0
         self._task = asyncio.current_task()
-        return self  # what `async for` awaits: a coroutine would be allocated for each message
+        return self  # awaited by `async for`: a coroutine would be allocated for each message
 
     def __iter__(self) -> "Messages":
         return self
 
     def __next__(self) -> None:
-        # On a board: what `await` calls until it raises.
+        # On a board `await` calls this until it raises.
         found = self._next()
         if found is not None:
             found.__traceback__ = None  # else it grows
@@ -281,46 +283,46 @@ class Messages:
 
 
 class Client:
-    """An MQTT client for asyncio. It takes the arguments of `flatmq.Client`, which is in `core`:
-    its `stats`, `error`, `set_will` and the like are used there.
+    """An MQTT client for asyncio. It takes the arguments of `flatmq.Client`. That client is
+    `core`; use its `stats`, `error`, `set_will` and so on.
 
-    Nothing is sent or received unless `run` runs, in a task of its own; `async with` starts and
-    ends that. All other calls may come from any number of tasks of the same event loop, and each
-    may be cancelled. A cancelled `publish` does not take an accepted message back.
+    Nothing is sent or received unless `run` runs in a task of its own; `async with` starts and
+    ends that task. Any number of tasks of the same event loop may make all other calls, and each
+    may be cancelled. Cancelling `publish` does not withdraw an accepted message.
 
-    Handlers given to `subscribe` are called by `run`. What one raises comes out of `run`, and out
-    of every call that waits; the message is delivered again after the next `run()`.
+    Handlers passed to `subscribe` are called by `run`. An exception from one is raised by `run`
+    and by every call that waits; the message is delivered again after the next `run()`.
     """
 
     def __init__(self, *args: "Any", **options: "Any") -> None:
         self.core = Core(*args, **options)
         self._on_dropped = self.core.on_dropped
         self.core.on_dropped = self._note
-        self.turn: Any = Turn()  # wakes after a poll in which something has happened
+        self.turn: Any = Turn()  # wakes tasks after a poll in which something happened
         self.copier = Copier(self.core.options["rx_size"])
         self.publishing: list[Any] = []  # tasks that wait in `publish`
-        self.spare: list[Any] = []  # objects of Acknowledgement that nobody uses
+        self.spare: list[Any] = []  # Acknowledgement objects not in use
         self.held: Any = None  # the queue for which the client keeps a message
-        self.closing = False  # a queue was closed, and is still subscribed
-        self.disconnected = False  # by `disconnect`
-        self.failed: Any = None  # the exception that has ended `run`
+        self.closing = False  # a queue was closed but is still subscribed
+        self.disconnected = False  # `disconnect` was called
+        self.failed: Any = None  # the exception that ended `run`
         self._queues: list[Messages] = []
         self._accept = self.core.publish
-        self._packet_id: int | None = None  # of the message that was accepted last
-        self._room = asyncio.Lock()  # whoever has it is the next that gets room to publish
-        self._awaited: list[int] = []  # packet identifiers for which tasks wait,
-        self._dropped: list[MQTTError] = []  # and of those the ones that were set aside
+        self._packet_id: int | None = None  # of the message accepted last
+        self._room = asyncio.Lock()  # its holder is the next task to get room to publish
+        self._awaited: list[int] = []  # packet identifiers that tasks wait for
+        self._dropped: list[MQTTError] = []  # errors for those of them that were set aside
         self._running = False
-        self._runner: Any = None  # the task that `async with` has started
+        self._runner: Any = None  # the task started by `async with`
 
     async def run(self, idle_ms: int = 20) -> None:
         """Connect, poll, and reconnect after each loss, until `disconnect` or until the task is
-        cancelled. After a cancellation the connection stays as it is, and another `run` goes on.
+        cancelled. After a cancellation the connection stays open, and another `run` continues.
 
-        It sleeps between polls: not at all after one in which something came in, then longer
-        and longer, up to `idle_ms`. While a message waits for its acknowledgement, 4 ms at most.
-        A name lookup blocks the event loop. RuntimeError if it runs already; else it raises what
-        a handler raises.
+        Between polls it sleeps: not at all after a poll in which something came in, then longer
+        and longer, up to `idle_ms`; at most 4 ms while a message waits for its acknowledgement.
+        A name lookup blocks the event loop. RuntimeError if it is running already. An exception
+        from a handler ends it.
         """
         if self._running:
             raise RuntimeError("run() is running already")
@@ -361,7 +363,7 @@ class Client:
                     if core.connected and (core.pending or self.held is not None):
                         ms = min(ms, _BUSY)
                     if self._room.locked():
-                        self.turn.wake()  # what was sent has made room
+                        self.turn.wake()  # sending may have made room
                 await sleep_ms(ms)
         except Exception as e:
             self.failed = e
@@ -371,8 +373,8 @@ class Client:
             self.turn.wake()
 
     async def connected(self) -> None:
-        """Wait until the broker has accepted the connection. MQTTError if it refuses; `run` goes
-        on trying."""
+        """Wait until the broker has accepted the connection. MQTTError if it refuses; `run` keeps
+        trying."""
         core = self.core
         while not core.connected:
             self._check()
@@ -392,22 +394,22 @@ class Client:
         qos: int = 0,
         retain: bool = False,
     ) -> "Any":
-        """`await publish(...)` publishes a message. It waits for room if there is none, and at
-        QoS 1 and 2 until the broker has acknowledged the message, across reconnects.
+        """Publish a message: `await publish(...)`. Waits for room if there is none, and at QoS 1
+        and 2 until the broker has acknowledged the message, across reconnects.
 
-        What is returned can be awaited once, or given to `create_task`, `gather` or `wait_for`. If
-        there is room, the message is accepted by the call; tasks get room in the order in which
-        they began to wait for it. Allocates nothing if there is room, the topic is bytes and the
+        The result can be awaited once, or passed to `create_task`, `gather` or `wait_for`. If
+        there is room, the call itself accepts the message; else tasks get room in the order in
+        which they began to wait. Allocates nothing if there is room, the topic is bytes and the
         payload is bytes or another buffer.
 
-        ValueError and TypeError as from `flatmq.Client.publish`; MQTTError of the kind "dropped"
-        if the message was set aside (see `give_up`), with its packet identifier in `code`, and of
-        the kind "closed" after `disconnect`. What is not acknowledged then is kept for the next
+        ValueError and TypeError as from `flatmq.Client.publish`; MQTTError of kind "dropped" if
+        the message was set aside (see `give_up`), with its packet identifier in `code`, and of
+        kind "closed" after `disconnect`. Messages not acknowledged by then are kept for the next
         `run`.
         """
         self._check()
         self._packet_id = None
-        # A call of a method takes one word more, and the frame would be on the heap.
+        # The parentheses save a word: a method call would put the frame on the heap.
         if not self._room.locked():
             self._packet_id = (self._accept)(topic, payload, qos, retain)
         if self._packet_id is None:
@@ -434,18 +436,19 @@ class Client:
         await acknowledgement(self, packet_id)
 
     def begin(self, packet_id: int, task: "Any") -> bool:
-        """A task begins to wait for an acknowledgement. Returns whether there is any to come."""
+        """Note that a task waits for an acknowledgement. Returns whether there will be one."""
         if packet_id:
             self.publishing.append(task)
             self._awaited.append(packet_id)
         return packet_id != 0
 
     def waits(self, packet_id: int) -> bool:
-        """Whether an acknowledgement may still come."""
+        """Return whether an acknowledgement may still come."""
         return packet_id in self.core.ids and not self.disconnected and self.failed is None
 
     def end(self, packet_id: int, task: "Any") -> "Any":
-        """A task waits no longer. Returns why the message is not acknowledged, None if it is."""
+        """Note that a task waits no longer. Returns why its message is not acknowledged, or None
+        if it is."""
         self.publishing.remove(task)
         self._awaited.remove(packet_id)
         for e in self._dropped:
@@ -464,9 +467,9 @@ class Client:
     ) -> "Any":
         """Subscribe to a topic filter, or to a list of them, at up to `qos`.
 
-        Without a handler, return `Messages` to be used with `async for`; `queue` messages of up
-        to `rx_size` bytes wait there, 1 to 255. With one, return the Subscription: see
-        `flatmq.Client.subscribe`, also for what is raised.
+        Without a handler, returns `Messages` for use with `async for`, which holds up to `queue`
+        messages, 1 to 255, of up to `rx_size` bytes. With a handler, returns the Subscription.
+        Raises what `flatmq.Client.subscribe` raises.
         """
         if handler is not None:
             made = self.core.subscribe(filters, handler, qos, chunks)
@@ -491,11 +494,12 @@ class Client:
         return made
 
     async def disconnect(self, timeout_ms: int = 1000) -> bool:
-        """Send what is queued and DISCONNECT, and end `run`. What is not acknowledged is kept for
-        the next `run`. Returns whether DISCONNECT has left; if not, the broker publishes the will.
+        """Send everything queued and DISCONNECT, and end `run`. Unacknowledged messages are kept
+        for the next `run`. Returns whether DISCONNECT was sent; if not, the broker publishes the
+        will.
 
-        It takes up to `timeout_ms`. The last part, until the broker closes the connection, blocks
-        the event loop: one round trip.
+        It takes up to `timeout_ms`. The wait for the broker to close the connection blocks the
+        event loop, usually for one round trip.
         """
         core = self.core
         end = ticks_add(ticks_ms(), timeout_ms)
@@ -524,13 +528,13 @@ class Client:
                 raise
 
     def _ended(self):
-        """Return what has ended `run`, None if it goes on or was cancelled."""
+        """Return the exception that ended `run`; None if it is running or was cancelled."""
         if self.failed is None and self.disconnected:
             return MQTTError("closed", "disconnect() was called")
         return self.failed
 
     def _check(self):
-        """Raise what has ended `run`."""
+        """Raise the exception that ended `run`, if any."""
         if self.failed is not None or self.disconnected:
             raise self._ended()
 
@@ -550,7 +554,7 @@ class Client:
         self._end()
 
     def _end(self):
-        """Close the queues whose subscription is over."""
+        """Close the queues whose subscription has ended."""
         left = []
         for each in self._queues:
             if each.subscription in self.core.load().subscriptions:

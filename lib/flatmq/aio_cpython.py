@@ -1,4 +1,4 @@
-"""What `aio` needs on CPython, where allocation does not matter."""
+"""The parts of `aio` for CPython, where allocation does not matter."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ if TYPE_CHECKING:
 
 
 class Turn(asyncio.Event):
-    """What tasks wait for, again and again."""
+    """An event that tasks await repeatedly."""
 
     def wake(self) -> None:
-        """Have all tasks that wait look again."""
+        """Let all waiting tasks check again."""
         self.set()
         self.clear()
 
@@ -23,7 +23,7 @@ class Turn(asyncio.Event):
 
 
 class Copier:
-    """Copies bytes."""
+    """Copy bytes from a received message."""
 
     def __init__(self, size: int) -> None:
         pass

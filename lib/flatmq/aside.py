@@ -1,4 +1,4 @@
-"""Records of a spool that the client has set aside, in a store of their own.
+"""Keep records of a spool that the client set aside, in a store of their own.
 
 Loaded with the first such record.
 """
@@ -23,7 +23,7 @@ def _open(folder, segment):
 
 def keep(folder: str, segment: int, record: Store) -> bool:
     """Copy the record that a store has read. If there is no room, the oldest ones are removed.
-    False if that does not help, because the file system is full; OSError if the flash fails."""
+    Returns False if that does not help because the file system is full. OSError if it fails."""
     try:
         store = _open(folder, segment)
         sync_folder(folder)
@@ -41,7 +41,7 @@ def keep(folder: str, segment: int, record: Store) -> bool:
 
 
 def read(folder: str, segment: int) -> "Iterator[tuple[int, bytes, bytes]]":
-    """Iterate over the records, the oldest first: the first byte of the PUBLISH, topic and
+    """Iterate over the records, oldest first: the first byte of the PUBLISH, topic and
     payload."""
     if _NAME not in os.listdir(folder):
         return

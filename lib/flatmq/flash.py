@@ -1,7 +1,7 @@
-"""Write files that outlive a power cut, on both interpreters, and compute checksums.
+"""Write files that survive a power cut, on both interpreters, and compute checksums.
 
 littlefs makes everything written since the last `sync` visible at once or not at all. On other
-file systems the checksums of the modules that write find what is torn.
+file systems, the modules that write find torn data by its checksum.
 """
 
 import os
@@ -23,7 +23,7 @@ if MICROPYTHON:
         f.flush()
 
     def sync_folder(path: str) -> None:
-        """Make durable which files are in a folder. OSError."""
+        """Make the list of files in a folder durable. OSError."""
 
 else:
 
@@ -43,7 +43,7 @@ else:
         os.fsync(f.fileno())
 
     def sync_folder(path: str) -> None:
-        """Make durable which files are in a folder. OSError."""
+        """Make the list of files in a folder durable. OSError."""
         if os.name == "posix":
             fd = os.open(path, os.O_RDONLY)
             try:
@@ -65,7 +65,7 @@ def close(f) -> None:
 # room for the name of a new file.
 FULL = (28, 36)
 
-# CRC-30/CDMA, reflected, four bits at a time: the widest checksum whose values are small ints on a
+# CRC-30/CDMA, reflected, four bits at a time: the widest checksum that is always a small int on a
 # 32-bit board. binascii.crc32 would put an int on the heap for three records in four.
 _TABLE = (
     0x00000000,
@@ -106,7 +106,7 @@ def put(buf: "bytearray | memoryview", at: int, value: int) -> None:
 
 
 def get(buf: "bytearray | memoryview", at: int) -> int:
-    """Read a 32-bit number at `at`. Returns -1 if it is not below 2 to the 30th."""
+    """Read a 32-bit number at `at`. Returns -1 if it is 2**30 or more."""
     if buf[at] > 63:
         return -1
     return buf[at] << 24 | buf[at + 1] << 16 | buf[at + 2] << 8 | buf[at + 3]

@@ -1,34 +1,35 @@
-"""What must be known after a reboot about QoS 2 messages that were on their way.
+"""Save the state of QoS 2 messages in flight, which must survive a reboot.
 
-A file of a few bytes, rewritten in place. littlefs keeps a file of up to 128 bytes (4 times the
-larger of its read size and prog size) in its folder, where a rewrite costs a fortieth of an erase.
+The journal is a file of a few bytes, rewritten in place. littlefs stores a file of up to 128 bytes
+(4 times the larger of its read size and prog size) inside the folder, where a rewrite costs a
+fortieth of an erase.
 """
 
 from .flash import START, access, close, crc, get, put, sync, write
 from .port import const
 
-# Packet identifiers of records. Those below are for messages that do not go through the spool.
+# Packet identifiers of records. Lower ones are for messages that do not go through the spool.
 FIRST_ID = const(33280)
 IDS = const(32256)
-_ID = const(0x7FFF)  # what is kept of one: they all have the bit above.
-_DONE = const(0x8000)  # That bit is set once PUBCOMP has come; until then PUBREC has.
+_ID = const(0x7FFF)  # the bits that are stored; the bit above is set in all of them
+_DONE = const(0x8000)  # that bit in the file: set after PUBCOMP, clear after PUBREC
 _PUBCOMP = const(0x70)  # see Session.waits
 _HEAD = const(8)
 _FORMAT = const(0x4A)
 
-# Looking up a builtin costs a miss in the module first.
+# Found without the miss in the module that a builtin costs.
 _len = len
 
 
 class Journal:
-    """The file at `path`, with up to `outgoing` records past PUBREC and up to `incoming` packet
-    identifiers of messages received and not released (section 4.3.3).
+    """The journal at `path`, with up to `outgoing` records past PUBREC and up to `incoming` packet
+    identifiers of messages received but not released (section 4.3.3).
 
     `acked`: all records before this number are acknowledged. `received`: the identifiers found in
-    the file; a spool replaces it by the list of its client. `changed`: the file is out of date.
+    the file; a spool replaces it with the list of its client. `changed`: the file is out of date.
 
-    The methods that write raise OSError if the flash fails; the next call tries again. What is on
-    flash already is not written again.
+    The methods that write raise OSError if the flash fails; the next call tries again. Data that
+    is on flash already is not written again.
     """
 
     def __init__(self, path: str, outgoing: int, incoming: int) -> None:
@@ -37,17 +38,17 @@ class Journal:
         self.received: list[int] = []
         self.acked = 0
         self.changed = False
-        self._saved = -1  # the checksum of what is on flash
+        self._saved = -1  # the checksum of the data on flash
         self._file = None
         try:
             self._file = access(path, "r+b")
             self._restore(bytearray(self._file.read()))
         except OSError:
             pass
-        # The client may have been larger before.
+        # An earlier client may have had a larger `incoming`.
         n = _len(self._out) + max(incoming, _len(self.received))
         self._buf = bytearray(_HEAD + 2 * n + 4)
-        self._kept = self.received  # as it is on flash
+        self._kept = self.received  # as on flash
 
     def _restore(self, buf):
         if _len(buf) < _HEAD + 4 or buf[0] != _FORMAT:
@@ -63,12 +64,12 @@ class Journal:
         self._saved = get(buf, end)
 
     def watch(self, received: "list[int]") -> None:
-        """Save from this list which incoming messages are not released; 0 is a free place."""
+        """Use this list of incoming messages not yet released; 0 is a free place."""
         self.received = received
         self._kept = list(received)
 
     def note(self, ids: "list[int]", waits: "bytes | bytearray") -> None:
-        """Save which of the records in `ids` are past PUBREC, and `received`. OSError."""
+        """Save `received`, and which of the records in `ids` are past PUBREC. OSError."""
         i = 0
         while i < _len(waits):  # a `for` would put the frame on the heap
             if waits[i] >= _PUBCOMP and ids[i] >= FIRST_ID and not self._has(ids[i]):
@@ -79,7 +80,7 @@ class Journal:
             self.save()
 
     def forget(self) -> None:
-        """The broker has forgotten the session: no record is past PUBREC."""
+        """Forget which records are past PUBREC: the broker has forgotten the session."""
         for i, e in enumerate(self._out):
             if e < _DONE:
                 self._out[i] = 0
@@ -89,15 +90,15 @@ class Journal:
         return (pid & _ID) in self._out or (pid | _DONE) in self._out
 
     def is_received(self, pid: int) -> bool:
-        """Whether PUBREC has come for a record, and PUBCOMP has not."""
+        """Return whether PUBREC has come for a record but PUBCOMP has not."""
         return (pid & _ID) in self._out
 
     def is_done(self, pid: int) -> bool:
-        """Whether PUBCOMP has come for a record that is not before `acked`."""
+        """Return whether PUBCOMP has come for a record that is not before `acked`."""
         return (pid | _DONE) in self._out
 
     def settle(self, in_use: "list[int]") -> None:
-        """Records past PUBREC whose identifiers are no longer `in_use` are done."""
+        """Mark records past PUBREC as done if their identifiers are no longer `in_use`."""
         if not any(self._out):
             return
         i = _len(self._out)
@@ -108,7 +109,7 @@ class Journal:
                 self.changed = True
 
     def remove(self, pid: int) -> None:
-        """Forget a record: it is acknowledged, and so are all before it."""
+        """Forget a record: it and all before it are acknowledged."""
         if self._has(pid):
             i = (pid & _ID) if (pid & _ID) in self._out else (pid | _DONE)
             self._out[self._out.index(i)] = 0
@@ -120,7 +121,7 @@ class Journal:
                 self._out[i] = 0
 
     def save(self) -> None:
-        """Write what is not on flash yet. OSError."""
+        """Write the journal unless it is on flash already. OSError."""
         buf = self._buf
         buf[0] = _FORMAT
         put(buf, 1, self.acked)
@@ -140,7 +141,7 @@ class Journal:
             n += 1
 
     def _fill(self, at, numbers):
-        """Write those of the numbers that are not 0 at `at`. Returns the position after them."""
+        """Write all numbers but 0 from `at` on. Returns the position after them."""
         i = 0 if any(numbers) else _len(numbers)
         while i < _len(numbers):
             if numbers[i]:

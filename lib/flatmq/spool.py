@@ -1,4 +1,4 @@
-"""Store and forward: readings wait on flash until the broker has them, and outlive a reboot.
+"""Store and forward: keep messages on flash until the broker has them, even across reboots.
 
     spool = Spool(client, "/spool")
     client.start()
@@ -7,8 +7,8 @@
         ...
         spool.publish(b"sensors/pico-1/temp", payload)
 
-The client does not import this module. Records have the upper half of the packet identifiers: a
-record has the same one after a reboot, and no message that bypasses the spool ever has it.
+The client does not import this module. Records use the upper half of the packet identifiers. So a
+record keeps its identifier across a reboot, and no message that bypasses the spool ever has it.
 """
 
 from . import client as clock
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
 
     from .client import Client
 
-_OWN = const(32768)  # the client counts its identifiers up to here, and a few hundred further
+_OWN = const(32768)  # the client's own identifiers go up to here, or a few hundred further
 _PUBCOMP = const(0x70)  # see Session.waits
 
-# Looking up a builtin costs a miss in the module first.
+# Found without the miss in the module that a builtin costs.
 _len = len
 _BUFFERS = (bytes, bytearray, memoryview)
 
 
 def _converted(payload, qos, most):
-    # In a function of its own: what is imported takes room in the frame.
+    # A function of its own, because imported names take room in the frame.
     from .setup import converted
     from .wire import number
 
@@ -47,11 +47,11 @@ class Stats:
         self.direct = 0  # messages that went straight to the client (durable=False)
         self.refused = 0  # calls of publish that returned False
         self.dropped = 0  # records lost: removed for newer ones, larger than tx_size, or set
-        # aside without room on flash
+        # aside with no room on flash
         self.replayed = 0  # records handed to the client
-        self.acknowledged = 0  # records that the broker has taken
+        self.acknowledged = 0  # records that the broker has acknowledged
         self.set_aside = 0  # records that the client gave up; see Spool.dropped
-        self.corrupt = 0  # places on flash where a record was not whole
+        self.corrupt = 0  # places on flash with an incomplete or damaged record
 
     def __repr__(self) -> str:
         from .show import show
@@ -60,29 +60,29 @@ class Stats:
 
 
 class Spool:
-    """A spool in the folder `folder`, for a `client` that is not started yet.
+    """A spool in `folder`, for a `client` that has not been started.
 
-    segment    bytes of a file, 512 to 65,535; the size of a flash block causes the least wear
-    segments   files at most, 2 to 255
-    head       bytes of the file of the newest records, 0 or 64 to 1024. Best is what littlefs
-               keeps in the folder: 4 times its prog size (128; 512 if the prog size is 256)
+    segment    bytes per file, 512 to 65,535; the size of a flash block causes the least wear
+    segments   maximum number of files, 2 to 255
+    head       bytes of the file for the newest records, 0 or 64 to 1024. The best size is what
+               littlefs stores inside the folder: 4 times its prog size (128; 512 for 256)
     full       what to do if there is no room: "drop" the oldest segment, or "refuse" the record
-    durable    False: while the broker is connected and the spool is empty, a message goes straight
-               to the client, and is lost with the power until the broker has acknowledged it
+    durable    False: while the client is online and the spool is empty, a message goes straight
+               to the client, and a power cut loses it until the broker has acknowledged it
 
-    A record that `publish` accepted is delivered at least once, across power cuts at any time.
-    With `clean_session=False` and a broker that keeps the session, one at QoS 2 is delivered
-    exactly once, and so are incoming QoS 2 messages, except that a handler interrupted by the
-    power cut is called again. Records that are dropped or set aside are counted in `stats`.
+    A record that `publish` accepted is delivered at least once, whenever the power fails. With
+    `clean_session=False` and a broker that keeps the session, a QoS 2 record is delivered exactly
+    once. So are incoming QoS 2 messages, except that a handler interrupted by the power cut is
+    called again. Records that are dropped or set aside are counted in `stats`.
 
     Records keep the order of `publish`. A message sent with `client.publish` may overtake them.
 
     `pending` counts the records that the broker has not acknowledged. If the flash fails,
     `publish` and `poll` raise OSError, and nothing is accepted or acknowledged. ValueError names
-    an argument that breaks its rule.
+    the argument that broke its rule.
 
-    The spool sets `client.on_dropped`, and with `clean_session=False` `client.gate`. It calls the
-    `on_dropped` that the client had before.
+    The spool sets `client.on_dropped` and, with `clean_session=False`, `client.gate`. It calls
+    the `on_dropped` that the client had before.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class Spool:
         unload("wire", "topic")
         if client.connection or client.pending:
             raise ValueError("create the Spool before client.start() and before the first publish")
-        keeps = not client.options["clean_session"]  # else there is nothing to remember
+        keeps = not client.options["clean_session"]  # else nothing must be remembered
         if keeps and client.gate is not None:
             raise ValueError(f"client.gate must be None, not {client.gate!r}: the Spool sets it")
         number("max_qos with a Spool", client.max_qos, 1, 2)
@@ -119,23 +119,23 @@ class Spool:
         self._drops = full == "drop"
         self._durable = durable
         self.stats = Stats()
-        self._topic: bytes | str | None = None  # what publish was last given,
+        self._topic: bytes | str | None = None  # the topic last passed to publish,
         self._name = b""  # and the same checked
-        # Bytes of topic and payload that fit in a packet, and those that fit in a record too.
-        # Besides the fixed header: two lengths, and that of the properties in MQTT 5.
+        # `_fits`: bytes of topic and payload that fit in a packet; `_most`: in a record, too.
+        # `_head`: topic length and packet identifier, and in MQTT 5 the property length.
         self._head = 4 if client.options["version"] in (3, 4) else 5
         self._fits = client.size - 2 - self._head
-        for n in (129, 16386, 2097155):  # with more, Remaining Length has another byte
+        for n in (129, 16386, 2097155):  # above these, Remaining Length has another byte
             if client.size > n:
                 self._fits -= 1
         self._most = min(self._fits, segment - RECORD)
-        self._flight = [0] * client.slots  # the numbers of the records on their way: a ring
+        self._flight = [0] * client.slots  # the numbers of the records in flight: a ring
         self._from = self._count = 0
-        self._aside: list[int] = []  # packet identifiers of those that the client gave up
-        self._ready = False  # the store has read a record that is not handed over yet
+        self._aside: list[int] = []  # packet identifiers of records that the client gave up
+        self._ready = False  # the store has read a record that was not handed over yet
         self._journal = j = Journal(folder + "/journal", client.slots, client.options["incoming"])
-        # A new spool begins anywhere: a board whose flash was erased must not use identifiers
-        # that it left with the broker.
+        # A new spool begins at a random number: a board whose flash was erased must not reuse
+        # identifiers that the broker still knows.
         start = clock.random.getrandbits(15)
         self._store = Store(folder, segment, segments, head, j.acked, start)
         j.retain(self._pid(j.acked), self._store.next - j.acked)
@@ -144,7 +144,7 @@ class Spool:
             j.forget()
             j.watch([])
         try:  # noqa: SIM105 (there is no contextlib on a board)
-            j.save()  # has its place on flash now, even if there is no room later
+            j.save()  # now it has its place on flash, even if there is no room later
         except OSError:
             pass
         self.stats.corrupt = self._store.bad
@@ -156,7 +156,7 @@ class Spool:
             client.gate = self._gate
 
     def _resume(self):
-        """Have the client go on with what was on its way before the reboot."""
+        """Hand the client the records and identifiers that were in flight before the reboot."""
         c = self._client
         while self._count < len(self._flight) and self._load() and self._hand_over():
             pass
@@ -168,7 +168,7 @@ class Spool:
         c.received = found + [0] * (c.options["incoming"] - len(found))
         self._journal.watch(c.received)
 
-    # What an application calls
+    # The interface for applications
 
     def publish(
         self,
@@ -177,13 +177,13 @@ class Spool:
         qos: int = 1,
         retain: bool = False,
     ) -> bool:
-        """Accept a message at QoS 1 or 2. Returns True when it is durable, False if there is no
+        """Accept a message at QoS 1 or 2. Returns True once it is durable, False if there is no
         room for it. May wait for the flash: a few ms, or some 100 ms if a block must be erased.
 
         ValueError for a bad topic name or QoS, and for a message that is too large for a segment
         or for `tx_size`; TypeError for a payload that is neither a buffer nor str; OSError if the
         flash fails. Allocates nothing if the topic is bytes and the payload is bytes or another
-        buffer, except where a segment begins or ends.
+        buffer, except when a segment begins or ends.
         """
         if topic is not self._topic or payload.__class__ not in _BUFFERS or qos not in self._qos:
             payload = self._checked(topic, payload, qos)
@@ -194,34 +194,34 @@ class Spool:
         return self._append((0x31 if retain else 0x30) | qos << 1, payload)
 
     def poll(self, ms: int = 0) -> bool:
-        """Do what `client.poll` does, hand records to the client as far as it has room, and
-        remove those that are acknowledged. Flash takes its time in addition to `ms`. OSError if
-        it fails or cannot be read; the next call tries again."""
-        if self._client.busy:  # a handler called
+        """Do what `client.poll` does, hand records to the client while it has room, and remove
+        those that are acknowledged. Flash access takes time in addition to `ms`. OSError if the
+        flash fails; the next call tries again."""
+        if self._client.busy:  # called by a handler
             return False
         self._feed()
         try:
             return self._client.poll(ms)
-        finally:  # what is freed may be the room that was missing
+        finally:  # even after an error: records freed now may make the missing room
             self._take()
 
     def dropped(self) -> "Iterator[tuple[int, bytes, bytes]]":
-        """Iterate over the records that the client gave up, the oldest first: the first byte of
-        the PUBLISH (QoS and retain), topic and payload. They stay on flash, up to two segments of
-        them, then the oldest go."""
+        """Iterate over the records that the client gave up, oldest first: the first byte of the
+        PUBLISH (QoS and retain), topic and payload. Up to two segments of them stay on flash;
+        then the oldest are removed."""
         from .aside import read
 
         return read(self._folder, self._segment)
 
     def close(self) -> None:
-        """Close the files; the spool cannot be used any more. Only needed before the file system
-        is unmounted."""
+        """Close the files. The spool cannot be used afterwards. Only needed before the file
+        system is unmounted."""
         self._store.close()
         self._journal.close()
 
     def _checked(self, topic, payload, qos):
-        """Have a topic name in `_name`, and return the payload as a buffer. ValueError or
-        TypeError for an argument that is not valid."""
+        """Put the topic name into `_name`, and return the payload as a buffer. ValueError or
+        TypeError for a bad argument."""
         c = self._client
         if topic is not c.topic:
             c.check(topic)
@@ -259,7 +259,7 @@ class Spool:
         return True
 
     def _drop(self):
-        """Remove the oldest segment of which nothing is on its way. False if there is none."""
+        """Remove the oldest segment with no record in flight. Returns False if there is none."""
         n = self._store.drop(self._acked())
         if n < 0:
             return False
@@ -277,7 +277,7 @@ class Spool:
         return FIRST_ID + seq % IDS
 
     def _feed(self):
-        """Hand records to the client, as many as it has room for."""
+        """Hand the client as many records as it has room for."""
         if self._client.last_id > _OWN:
             self._client.last_id = 0
         if self._client.state == "online":
@@ -285,7 +285,7 @@ class Spool:
                 pass
 
     def _load(self):
-        """Have the next record ready. False if there is none."""
+        """Read the next record unless it is ready. Returns False if there is none."""
         if not self._ready:
             self._ready = self._store.read()
             if self._store.bad != self.stats.corrupt:
@@ -294,7 +294,7 @@ class Spool:
         return self._ready
 
     def _hand_over(self):
-        """Give the record that is ready to the client. Returns whether it is out of the way."""
+        """Hand over the record that is ready, or skip it. Returns False if it has to wait."""
         store = self._store
         pid = self._pid(store.seq)
         if _len(store.topic) + _len(store.payload) > self._fits:
@@ -312,7 +312,7 @@ class Spool:
 
     def _publish(self, pid):
         c = self._client
-        if pid in c.ids:  # of a record that is 32,256 older
+        if pid in c.ids:  # used by the record that is 32,256 older
             return False
         if self._head == 5 and (c.strict or not c.max_qos) and self._unfit(pid):
             return True
@@ -328,11 +328,11 @@ class Spool:
         return True
 
     def _unfit(self, pid):
-        """Whether the broker has announced that it does not take the record that is ready; it is
-        set aside then."""
+        """Return whether the record that is ready is outside the limits that the broker announced.
+        If so, set it aside."""
         try:
             self._allow()
-        except ValueError:  # to name it would have the frame on the heap
+        except ValueError:  # naming the exception would put the frame on the heap
             self._spare(pid)
             return True
         return False
@@ -340,12 +340,12 @@ class Spool:
     def _allow(self):
         """Raise ValueError if the broker does not take the record that is ready."""
         if not self._client.max_qos:
-            raise ValueError("the broker has no QoS above 0")
+            raise ValueError("the broker takes no QoS above 0")
         n = _len(self._store.topic) + _len(self._store.payload) + self._head
         self._client.allow(n, self._store.first & 1)
 
     def _spare(self, pid):
-        """Set the record that is ready aside, as what the client gives up."""
+        """Set aside the record that is ready, as if the client had given it up."""
         self._client.stats.dropped += 1
         try:
             self._allow()
@@ -354,12 +354,12 @@ class Spool:
 
     def _give(self, topic, first):
         c = self._client
-        # The next record changes ours: have the client remember it, while it has room for that.
+        # The store reuses this buffer. A copy lets the client remember the name, if it has room.
         if topic in c.names:
             topic = c.names[c.names.index(topic)]
         elif not c.fields[c.oldest]:
             topic = bytes(topic)
-        if first & 6 > c.max_qos << 1:  # it is older than the `max_qos` of this client
+        if first & 6 > c.max_qos << 1:  # stored when `max_qos` was higher
             first -= 2
         return c.publish(topic, self._store.payload, first >> 1 & 3, first & 1)
 
@@ -376,7 +376,7 @@ class Spool:
             self._store.free(j.acked)
 
     def _remove(self, pid):
-        """Remove the oldest record on its way."""
+        """Remove the oldest record in flight."""
         if self._aside and pid in self._aside:
             self._set_aside(pid)
         else:
@@ -387,10 +387,10 @@ class Spool:
         self.pending -= 1
         self._journal.acked = self._acked()
 
-    # What the client calls
+    # The functions that the client calls
 
     def _gate(self, same):
-        """Save what must outlive a reboot, before acknowledgements leave: see `Session.gate`."""
+        """Save the state of QoS 2 messages before acknowledgements leave: see `Session.gate`."""
         j = self._journal
         if same is not None:
             j.settle(self._client.ids)
@@ -399,15 +399,15 @@ class Spool:
         j.note(self._client.ids, self._client.waits)
 
     def _note(self, packet_id, topic, reason):
-        """Note that the client has set a message aside. Its record stays where it is until it is
-        the oldest, and is then copied."""
+        """Note that the client has set a message aside. Its record is copied once it is the oldest
+        one in flight."""
         if packet_id >= FIRST_ID:
             self._aside.append(packet_id)
         if self._on_dropped:
             self._on_dropped(packet_id, topic, reason)
 
     def _set_aside(self, pid):
-        """Copy the oldest record on its way to those that were set aside. OSError."""
+        """Copy the oldest record in flight to those that were set aside. OSError."""
         from .aside import keep
 
         self._ready = False

@@ -1,19 +1,19 @@
-"""Records on flash: where they are, and how they are read in order.
+"""Store records on flash, and read them in order.
 
 A record is a header of nine bytes (the flags of its PUBLISH, the lengths of topic and payload, a
 checksum), its topic and its payload. Records are numbered. The number is not stored: it is part of
-each checksum, and a segment is named after the number of its first record.
+the checksum, and a segment is named after the number of its first record.
 
     00000a31.seg  00000a60.seg  00000a8e.seg  head
     oldest                      open          newest
 
-New records go to the head, a file so small that littlefs keeps it in the folder and rewrites it at
-a twentieth of an erase. Records acknowledged meanwhile are overwritten there. If the head is full,
-its records go to the open segment in one write. That costs an erase and programs half a segment on
-average, because littlefs copies the block that it appends to.
+New records go to the head, a file so small that littlefs stores it inside the folder, where a
+rewrite costs a twentieth of an erase. Records acknowledged in the meantime are overwritten there.
+When the head is full, its records go to the open segment in one write. That costs an erase and
+programs half a segment on average, because littlefs copies the block to which it appends.
 
-Nothing is ever repaired: a segment ends before the first record that is not whole, and nothing is
-appended to it any more.
+Nothing is ever repaired: a segment ends before its first damaged record, and nothing more is
+appended to it.
 """
 
 import os
@@ -21,28 +21,28 @@ import os
 from .flash import FULL, START, access, close, crc, get, put, sync, sync_folder, write
 from .port import const
 
-RECORD = const(9)  # bytes of a header
-_NUMBER = const(4)  # bytes of the head before its records: the number of the first
+RECORD = const(9)  # bytes of a record's header
+_NUMBER = const(4)  # bytes of the head before its records: the number of the first record
 _SUFFIX = ".seg"
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
     from typing import Any
 
-# Looking up a builtin costs a miss in the module first.
+# Found without the miss in the module that a builtin costs.
 _len = len
 
 
 class Store:
-    """Records in the folder `folder`, which is made if it does not exist: at most `segments` files
-    of `segment` bytes, and a head of `head` bytes (0: no head). Records before the number `acked`
-    are not needed any more; an empty store begins with the number `start`.
+    """Records in `folder`, which is created if it does not exist: at most `segments` files of
+    `segment` bytes, and a head of `head` bytes (0: no head). Records before number `acked` are no
+    longer needed. An empty store begins with number `start`.
 
     `next` is the number of the next record to be appended, `seq` that of the next to be read. The
     record read last is in `first` (the first byte of its PUBLISH), `topic` and `payload`, which
-    are reused. `bad` counts places where a record was not whole, `skipped` the records lost there.
+    are reused. `bad` counts places with a damaged record, `skipped` the records lost there.
 
-    A call raises OSError if the flash fails. It has no effect then, and may be repeated.
+    If the flash fails, a call raises OSError. It has no effect then, and may be repeated.
     """
 
     def __init__(
@@ -53,24 +53,24 @@ class Store:
         self._segments = segments
         self._limit = head
         self.bad = self.skipped = 0
-        self._firsts: list[int] = []  # of each segment, the number of its first record
-        self._ends: list[int] = []  # and one more than that of its last
+        self._firsts: list[int] = []  # for each segment, the number of its first record
+        self._ends: list[int] = []  # and one more than the number of its last
         self._out: Any = None  # the last segment, while it can be appended to
         self._size = 0  # bytes in it
-        # As it is on flash. Through a memoryview: a slice of the wrong length raises.
+        # The head as on flash. A memoryview, so that a slice of the wrong length raises.
         self._head = memoryview(bytearray(head))
-        self._head_first = self._head_next = 0  # its records: the first, and one after the last;
-        self._head_end = _NUMBER  # and where they end
+        self._head_first = self._head_next = 0  # its records: the first, and one after the last
+        self._head_end = _NUMBER  # where they end
         self._head_file: Any = None
         self._hdr = bytearray(RECORD)
         self._flags = 0
-        self._given: Any = b""  # what is appended: the topic,
-        self._with: Any = b""  # and the payload
+        self._given: Any = b""  # the topic being appended
+        self._with: Any = b""  # the payload being appended
         self.first = 0
         self.topic = bytearray()
         self.payload = bytearray()
-        self._in: Any = None  # the file of the next record, which may be one of the two above
-        self._in_end = -1  # the number at which it ends; -1: it must be looked for
+        self._in: Any = None  # the file of the next record; may be one of the two above
+        self._in_end = -1  # the number at which it ends; -1: not known yet
         self._in_size = 0  # bytes in it
         self._at = 0  # where the next record begins
         self._n = 0  # its size
@@ -89,7 +89,7 @@ class Store:
         self.seq = max(acked, self._firsts[0] if self._firsts else self._head_first)
         self.free(acked)
 
-    # At the start
+    # Opening
 
     def _names(self):
         try:
@@ -140,7 +140,7 @@ class Store:
     def _load_head(self, end):
         f = self._head_file = access(self._folder + "/head", "r+b")
         size = f.seek(0, 2)
-        if size > len(self._head):  # the head was larger before
+        if size > len(self._head):  # written with a larger `head`
             self._head = memoryview(bytearray(size))
         f.seek(0)
         f.readinto(self._head)
@@ -155,7 +155,7 @@ class Store:
                 break
             at += step
             n += 1
-        if n <= end:  # its records are in a segment too
+        if n <= end:  # its records are also in a segment
             self._head_first = self._head_next = end
             return
         if first < end:
@@ -169,25 +169,25 @@ class Store:
     # Appending
 
     def append(self, first: int, topic, payload, acked: int) -> bool:
-        """Append a record. Those before the number `acked` are not needed any more. Returns True
-        when it is durable, False if there is no room. OSError."""
+        """Append a record. Those before number `acked` are no longer needed. Returns True once it
+        is durable, False if there is no room. OSError."""
         self._given = topic
         self._with = payload
         self._flags = first
         n = self._try_append(acked)
-        self._given = self._with = b""  # the collector may have them
+        self._given = self._with = b""  # the collector may free them
         return n
 
     def _try_append(self, acked):
         try:
             return self._append(acked)
-        except OSError:  # with "as e" the frame would be on the heap
+        except OSError:  # "as e" would put the frame on the heap
             pass
         self._abandon()
         return self._append_again(acked)
 
     def _append_again(self, acked):
-        """Try once more, with files opened again."""
+        """Try once more, with files that are opened again."""
         try:
             return self._append(acked)
         except OSError as e:
@@ -197,7 +197,7 @@ class Store:
             return False
 
     def _fits(self, n):
-        """Whether the next record follows those in the head and has room there."""
+        """Return whether the next record follows those in the head and has room there."""
         return self._head_end + n <= self._limit and self._head_next == self.next
 
     def _append(self, acked):
@@ -234,7 +234,7 @@ class Store:
         put(h, 5, self._sum(self.next, self._given, self._with))
 
     def _sum(self, seq, topic, payload):
-        """Return the checksum of a record whose header is complete except for it."""
+        """Return the checksum of a record whose header is otherwise complete."""
         put(self._hdr, 5, seq)
         seq = crc(START, self._hdr, RECORD)
         return crc(crc(seq, topic, _len(topic)), payload, _len(payload))
@@ -271,14 +271,14 @@ class Store:
             return access(self._folder + "/head", "w+b")
 
     def _empty(self):
-        """Forget what is in the head."""
+        """Forget the records in the head."""
         self._head_first = self._head_next = self.next
         self._head_end = _NUMBER
         if self._in is self._head_file:
             self._leave()
 
     def _spill(self, acked):
-        """Move the records of the head to a segment. False if there is no room."""
+        """Move the records of the head to a segment. Returns False if there is no room."""
         n = self._head_end - _NUMBER
         if n:
             if not self._room(self._head_first, n, acked):
@@ -298,8 +298,8 @@ class Store:
             self._in_size = self._size
 
     def _room(self, seq, n, acked):
-        """Have a segment open that takes `n` more bytes, beginning with the record `seq`. False
-        if there is no room."""
+        """Open a segment for `n` more bytes that begin with record `seq`, unless one is open.
+        Returns False if there is no room."""
         if self._out is not None and self._ends[-1] == seq and self._size + n <= self._segment:
             return True
         if _len(self._firsts) >= self._segments and self._ends[0] > acked:
@@ -314,15 +314,15 @@ class Store:
         return True
 
     def _seal(self):
-        """Append nothing more to the last segment."""
+        """End the last segment: nothing more is appended to it."""
         f = self._out
         self._out = None
         if f is not None and f is not self._in:
             close(f)
 
     def _abandon(self):
-        """Close the open files after a failure: from now on littlefs would report success for
-        them. What was written in part is not visible."""
+        """Close the open files after a failure, because littlefs would report success for them
+        from now on. A partial write is not visible."""
         self._leave()
         self._seal()
         if self._head_file is not None:
@@ -338,15 +338,15 @@ class Store:
     # Removing
 
     def free(self, acked: int) -> None:
-        """Remove segments with nothing but records before the number `acked`. OSError."""
+        """Remove segments that have only records before number `acked`. OSError."""
         while self._firsts and self._ends[0] <= acked:
             if self._out is not None and _len(self._firsts) == 1:
                 return
             self._remove(0)
 
     def drop(self, acked: int) -> int:
-        """Remove the oldest segment without records from `acked` up to `seq`, which are on their
-        way. Returns how many unread records are lost, -1 if there is no such segment. OSError."""
+        """Remove the oldest segment without records from `acked` to `seq`, which are in flight.
+        Returns the number of unread records lost, -1 if there is no such segment. OSError."""
         i = 0
         if acked != self.seq:
             while i < _len(self._firsts) and self._firsts[i] < self.seq:
@@ -373,7 +373,7 @@ class Store:
         sync_folder(self._folder)
 
     def _leave(self):
-        """Close the file that is read, unless it is open for appending."""
+        """Close the file being read, unless it is open for appending."""
         f = self._in
         self._in = None
         self._in_end = -1
@@ -391,7 +391,8 @@ class Store:
     # Reading
 
     def read(self) -> bool:
-        """Read the record `seq`, or the first readable one after it. False if there is none."""
+        """Read record `seq`, or the first readable one after it. Returns False if there is
+        none."""
         while self.seq < self.next:
             if self.seq >= self._in_end:
                 self._try_seek()
@@ -403,13 +404,13 @@ class Store:
         return False
 
     def advance(self) -> None:
-        """Go on to the next record."""
+        """Move on to the next record."""
         self._at += self._n
         self.seq += 1
 
     def look(self, seq: int) -> bool:
-        """Read the record `seq`, which is before the next one to be read. False if it cannot be
-        read. The next `read` repeats what it read last, unless `advance` was called since."""
+        """Read record `seq`, which is before the next one to be read. Returns False if that fails.
+        The next `read` repeats what it read last, unless `advance` has been called since."""
         here = self.seq
         self._leave()
         self.seq = seq
@@ -419,7 +420,7 @@ class Store:
         return found
 
     def count(self) -> int:
-        """Return the number of records from `seq` on, going by their headers."""
+        """Return the number of records from `seq` on, according to their headers."""
         n = max(0, self._head_next - max(self._head_first, self.seq))
         for i, end in enumerate(self._ends):
             n += max(0, end - max(self._firsts[i], self.seq))
@@ -467,7 +468,7 @@ class Store:
         return n
 
     def _seek(self):
-        """Go to the record `seq`, or the first one after it."""
+        """Go to record `seq`, or to the first one after it."""
         self._leave()
         i = 0
         while i < _len(self._ends) and self._ends[i] <= self.seq:
@@ -497,7 +498,7 @@ class Store:
         self._hop(self._firsts[i], 0)
 
     def _hop(self, seq, at):
-        """Go to the record `self.seq` in the file, in which the record `seq` begins at `at`."""
+        """Go to record `self.seq` of the file in which record `seq` begins at `at`."""
         while seq < self.seq:
             n = self._peek(self._in, at, self._in_size)
             if not n:
@@ -507,7 +508,7 @@ class Store:
         self._at = at if seq == self.seq else self._in_size
 
     def _give_up(self):
-        """Give up the record `seq`, which cannot be read, and those behind it in its file."""
+        """Give up record `seq`, which cannot be read, and those behind it in its file."""
         self.bad += 1
         self.skipped += self._in_end - self.seq
         if self._in is self._out:
@@ -522,7 +523,7 @@ class Store:
 
 
 def _number(name):
-    """Return the number in the name of a segment, -1 for any other file."""
+    """Return the number in the file name of a segment, -1 for any other file."""
     if _len(name) != 12 or name[8:] != _SUFFIX:
         return -1
     try:

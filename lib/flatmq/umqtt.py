@@ -1,26 +1,27 @@
 """MQTTClient and MQTTException of umqtt.simple, on top of `flatmq.Client`.
 
-A program for umqtt.simple needs one other line: `from flatmq.umqtt import MQTTClient`. One for
-umqtt.robust takes `MQTTClient` from `flatmq.umqtt_robust`. There are two classes because programs
-count on opposite things. When the connection is lost, one for umqtt.simple needs OSError, so that
-it can bring the Wi-Fi back; one for umqtt.robust must not see it.
+A program for umqtt.simple changes one line: `from flatmq.umqtt import MQTTClient`. A program for
+umqtt.robust imports `MQTTClient` from `flatmq.umqtt_robust`. There are two classes because these
+programs expect opposite things. When the connection is lost, a program for umqtt.simple needs
+OSError, so that it can bring the Wi-Fi back; a program for umqtt.robust must not see it.
 
-Signatures, defaults, attributes and return values are those of umqtt. Better than there:
+Signatures, defaults, attributes and return values are those of umqtt. Improvements:
 
-- No call waits for a broker that is gone: after `timeout` seconds it raises OSError(ETIMEDOUT).
+- No call waits forever for a broker that is gone: after `timeout` seconds it raises
+  OSError(ETIMEDOUT).
 - Subscriptions are made again after a reconnect if the broker has forgotten them.
 - QoS 2 works in both directions.
-- The calls that wait for something send PINGREQ in time.
+- Calls that wait for something send PINGREQ in time.
 - Malformed packets end the connection, and invalid arguments raise ValueError.
-- A call without a connection raises OSError, also before the first connect().
+- A call without a connection raises OSError, even before the first connect().
 
-Different from there:
+Differences:
 
-- One call may read several messages from the socket. Callbacks still run one per call; but a
+- One call may read several messages from the socket. Callbacks still run one per call, but a
   program that polls `sock` itself has to call check_msg() until it returns None.
-- After a call has failed, the connection is closed, and each further one raises OSError until
-  connect() is called.
-- A message whose callback has raised is acknowledged.
+- A call that fails closes the connection. Each further call raises OSError until connect() is
+  called.
+- A message is acknowledged even if its callback raises an exception.
 """
 
 import errno
@@ -44,40 +45,40 @@ if TYPE_CHECKING:
     from .router import Subscription
 
 _TIMEOUT = const(10000)  # ms
-_QUIET = const(6)  # times `timeout` without a packet until wait_msg asks whether the link is dead
-_BUFFER = const(512)  # bytes of `tx_size` and `rx_size`; larger messages go and come in pieces
-_FIELDS = const(3)  # of a message that waits for the callback
-_MORE = const(9)  # bytes of a PUBLISH besides topic and payload
+_QUIET = const(6)  # times `timeout` without a packet until wait_msg checks the link
+_BUFFER = const(512)  # bytes of `tx_size` and `rx_size`; larger messages travel in pieces
+_FIELDS = const(3)  # items in the queue for each message
+_MORE = const(9)  # bytes of a PUBLISH in addition to topic and payload
 
 
 class MQTTException(Exception):
-    """The broker refused. `args[0]` is the return code: of CONNACK 1 to 5, of SUBACK 0x80."""
+    """The broker refused. `args[0]` is the return code: 1 to 5 from CONNACK, 0x80 from SUBACK."""
 
 
 class Link(TCP):
-    """A TCP link that keeps what was raised before the broker accepted, in `error`."""
+    """A TCP link that keeps, in `error`, an exception raised before the broker accepted."""
 
     error: "Exception | None" = None
 
     def why(self, error: "Any") -> None:
-        """Keep what was raised. None: it says by itself what was wrong."""
+        """Keep the exception. Returns None: it needs no further explanation."""
         if isinstance(error, (OSError, ValueError, TypeError)):
             self.error = error
 
 
 class MQTTClient:
-    """A client whose calls wait until they are done.
+    """A client with blocking calls.
 
     client_id      bytes or str
-    server, port   where the broker is; port 0 is 1883, or 8883 with `ssl`
-    user, password bytes or str; no user, no password
-    keepalive      s, 0 to 65,535; 0 turns it off
-    ssl            an SSLContext; True for ssl.wrap_socket(sock, **ssl_params), which verifies
-                   nothing unless `ssl_params` say so
+    server, port   the broker's address; port 0 is 1883, with `ssl` 8883
+    user, password bytes or str; without a user the password is ignored
+    keepalive      seconds, 0 to 65,535; 0 turns it off
+    ssl            an SSLContext, or True for ssl.wrap_socket(sock, **ssl_params), which verifies
+                   nothing unless `ssl_params` requires it
 
-    They are attributes too, `password` as `pswd`. What they are when connect() is called counts;
-    the first connect() claims the memory. `pid` is the packet identifier that was used last, and
-    `error` the exception that ended the connection, None while there is one.
+    They are also attributes, `password` as `pswd`. connect() uses their current values; the first
+    connect() claims the memory. `pid` is the last packet identifier used, and `error` the
+    exception that ended the connection, None while there is one.
     """
 
     def __init__(
@@ -99,7 +100,7 @@ class MQTTClient:
         self.keepalive = keepalive
         self.ssl = ssl
         self.ssl_params = ssl_params
-        self.cb: Any = None  # as set_callback() was given it
+        self.cb: Any = None  # the argument of set_callback()
         self.lw_topic: bytes | str | None = None
         self.lw_msg: bytes | str | None = None
         self.lw_qos = 0
@@ -112,29 +113,29 @@ class MQTTClient:
         self._settings: Any = None  # of the client
         self._timeout = _TIMEOUT
         self._end = 0  # when a call gives up
-        # First byte, topic and payload of each message that has come in and waits for the
-        # callback. Flat, as a list of up to four items has room for them from the beginning on.
+        # First byte, topic and payload of each received message that waits for the callback.
+        # Flat, because an empty list already has room for four items.
         self._queue: list[Any] = []
-        self._early = 0  # items of the queue that came before what a call waits for
+        self._early = 0  # items of the queue that came before the answer a call waits for
         # Packet identifier that a call waits for; None as soon as the connection is closed.
         self._awaited: int | None = None
-        self._depth = 0  # callbacks that run
-        self._next_topic = self._next_msg = b""  # what the next one is called with
-        self._pings = 0  # calls of ping() of which wait_msg() has not returned None
-        self._again: list[Subscription] = []  # what connect() has subscribed to by itself
+        self._depth = 0  # callbacks that are running
+        self._next_topic = self._next_msg = b""  # the arguments for the next callback
+        self._pings = 0  # calls of ping() for which wait_msg() has not returned None yet
+        self._again: list[Subscription] = []  # subscriptions that connect() has renewed
         self._topic = b""  # of the last message
         self._large: bytearray | None = None  # payload of a message that comes in pieces
         self._short = False  # there was no memory for a message
 
     def set_callback(self, f: "Callable[[bytes, bytes], object]") -> None:
-        """Have `f(topic, msg)` called for each message; both are bytes."""
+        """Set the function called as `f(topic, msg)` for each message; both are bytes."""
         self.cb = f
 
     def set_last_will(
         self, topic: "bytes | str", msg: "bytes | str", retain: bool = False, qos: int = 0
     ) -> None:
-        """Have the broker publish this if the connection ends without disconnect(). Counts from
-        the next connect() on. AssertionError for a bad QoS or an empty topic."""
+        """Set the message that the broker publishes if the connection ends without disconnect(),
+        from the next connect() on. AssertionError for a bad QoS or an empty topic."""
         if not 0 <= qos <= 2:
             raise AssertionError(f"qos must be 0 to 2, not {qos!r}")
         if not topic:
@@ -147,10 +148,10 @@ class MQTTClient:
     # The connection
 
     def connect(self, clean_session: bool = True, timeout: "float | None" = None) -> int:
-        """Connect, once. Return 1 if the broker has kept the session, else 0.
+        """Connect, in one try. Returns 1 if the broker has kept the session, else 0.
 
-        `timeout` is in seconds: how long this call may take, and each later one that waits for
-        the broker. None leaves it as it is, 10 at first. The name lookup may take longer.
+        `timeout` limits this call, and each later one that waits for the broker, in seconds. None
+        leaves it unchanged; it starts at 10. The name lookup may take longer.
 
         MQTTException(code) if the broker refuses, OSError if it cannot be reached; ValueError or
         TypeError for an attribute that breaks its rule.
@@ -181,7 +182,7 @@ class MQTTClient:
         return int(c.session_present)
 
     def disconnect(self) -> None:
-        """Say goodbye and close the connection, if there is one."""
+        """Send DISCONNECT and close the connection, if there is one."""
         if self._client:
             self._queue.clear()
             self._early = 0
@@ -199,7 +200,7 @@ class MQTTClient:
         self._client.flush()
 
     def _prepare(self, clean_session):
-        """Have a client, offline, with the attributes as they are now."""
+        """Make or update the client, offline, for the current values of the attributes."""
         given: dict[str, Any] = {
             "client_id": self.client_id,
             "user": self.user or None,
@@ -244,8 +245,8 @@ class MQTTClient:
         self._settings = settings
 
     def _stop(self):
-        """Close the connection without DISCONNECT. Messages that were not delivered are
-        forgotten: the call that published them has raised, and the program decides."""
+        """Close the connection without DISCONNECT. Undelivered messages are forgotten: the call
+        that published them raised an exception, so the program decides what to do."""
         c = self._client
         self._awaited = None
         if c.connection:
@@ -258,7 +259,7 @@ class MQTTClient:
         c.state = "offline"
 
     def _fail(self):
-        """Close the connection, and raise why it has ended."""
+        """Close the connection, and raise the exception that ended it."""
         self.error = self._why()
         if self._client:
             self._stop()
@@ -273,7 +274,7 @@ class MQTTClient:
             return MQTTException(e.code)
         raised = c.link.error
         if raised:
-            # umqtt has ValueError for a certificate, too, but a text that says less.
+            # umqtt raises ValueError for a certificate, too, but with a less precise text.
             is_bad = e.kind == "tls" and not isinstance(raised, OSError)
             return ValueError(e.detail) if is_bad else raised
         if e.kind == "timeout":
@@ -281,14 +282,15 @@ class MQTTClient:
         return OSError(-1, e.detail)
 
     def _ready(self):
-        """A call begins. OSError if there is no connection."""
+        """Begin a call. OSError if there is no connection."""
         if not (self._client and self._client.connected):
             self._fail()
         self.sock.setblocking(False)  # a program may have set a timeout
         self._end = ticks_add(clock.ticks_ms(), self._timeout)
 
     def _work(self):
-        """Poll until something comes in. OSError if the connection or the time has ended."""
+        """Poll until something comes in. OSError if the connection has ended, or after
+        `timeout`."""
         c = self._client
         left = ticks_diff(self._end, clock.ticks_ms())
         if left > 0:
@@ -306,29 +308,29 @@ class MQTTClient:
             self._short = False
             raise MemoryError("no memory for a message; it is lost")
 
-    # Messages that leave
+    # Outgoing messages
 
     def publish(
         self, topic: "bytes | str", msg: "bytes | str", retain: bool = False, qos: int = 0
     ) -> None:
-        """Publish a message. Returns at QoS 0 when it is handed to the network, at QoS 1 and 2
-        when the broker has acknowledged it. `msg` may be any buffer, and at QoS 0 and 1 of any
-        size; at QoS 2 topic and `msg` have room for 500 bytes.
+        """Publish a message. At QoS 0 it returns when the message is handed to the network, at
+        QoS 1 and 2 when the broker has acknowledged it. `msg` may be any buffer, and of any size
+        at QoS 0 and 1; at QoS 2 there is room for 500 bytes of topic and `msg`.
 
         Callbacks may run meanwhile. OSError if the connection ends, or after `timeout`; the
-        message may have been delivered nevertheless. ValueError or TypeError for a bad argument.
+        message may still have been delivered. ValueError or TypeError for a bad argument.
         """
-        # Few locals: a frame of more than eleven words would go to the heap on every call.
+        # Few locals: a frame of more than eleven words would be on the heap, for every call.
         self.publish_flags = qos << 1 | bool(retain)
         self.publish_once(topic, msg)
 
     def publish_once(self, topic: "bytes | str", msg: "bytes | str") -> None:
-        """Do what publish() does, also in a subclass that overrides it, with QoS and retain from
-        `publish_flags`: twice the QoS, and 1 for retain."""
+        """Publish as publish() does, even if a subclass overrides that. QoS and retain are taken
+        from `publish_flags`: twice the QoS, plus 1 for retain."""
         flags = self.publish_flags  # a callback may change it
         self._ready()
         if not self._queue:
-            # A closed connection takes a write, and loses it. So look before.
+            # A write to a closed connection succeeds and is lost, so check first.
             self._client.poll()
             if not self._client.connected:
                 self._fail()
@@ -344,15 +346,15 @@ class MQTTClient:
             self._written()
 
     def _offer(self, topic, msg, flags):
-        """Hand a message to the client. `pid` is None if it has no room."""
+        """Hand a message to the client. `pid` becomes None if there is no room."""
         if flags < 4 and len(topic) + len(msg) + _MORE > _BUFFER:
             self.pid = self._client.publish_from(topic, msg, flags >> 1, flags & 1)
         else:
             self.pid = self._client.publish(topic, msg, flags >> 1, flags & 1)
 
     def _written(self):
-        """Wait until everything at QoS 0 is handed to the network, which takes it at once unless
-        it is slow."""
+        """Wait until all QoS 0 messages are handed to the network. Unless it is slow, they are
+        handed over at once."""
         c = self._client
         c.flush()
         while c.pending > c.count and c.connected:
@@ -363,14 +365,14 @@ class MQTTClient:
             self._fail()
 
     def _wait_for(self, pid):
-        """Wait until a packet identifier is free again. Messages that come in before that go to
-        the callback, those behind it wait for the next call."""
+        """Wait until a packet identifier is free again. Messages that arrive before that go to
+        the callback; later ones wait for the next call."""
         outer = self._awaited
         self._awaited = pid
         self._early = len(self._queue)
         try:
             self._settled(pid)
-        except:  # finally would have the frame on the heap
+        except:  # `finally` would put the frame on the heap
             self._awaited = outer if self._awaited == pid else None
             raise
         self._awaited = outer
@@ -388,12 +390,12 @@ class MQTTClient:
         """Subscribe to a topic filter, and wait for SUBACK. MQTTException(0x80) if the broker
         refuses; OSError as for publish(); AssertionError without a callback."""
         if self.cb is None:
-            raise AssertionError("set_callback() comes before subscribe()")
+            raise AssertionError("call set_callback() before subscribe()")
         self._ready()
         new = self._found(topic, qos)
         if not new:
             new = self._client.subscribe(topic, self.cb, qos)
-            new.names = [b""]  # each message goes to `on_message` once, if several filters match
+            new.names = [b""]  # `on_message` gets each message once, even if several filters match
         router = self._client.router
         try:
             self._request(new)
@@ -413,8 +415,8 @@ class MQTTClient:
         self._request(self._client.unsubscribe(topic))
 
     def _found(self, topic, qos):
-        """Return the subscription if connect() has made it again already, else None. Asked twice,
-        the broker would send retained messages twice."""
+        """Return the subscription if connect() has already renewed it, else None. A second
+        SUBSCRIBE would make the broker send retained messages twice."""
         if isinstance(topic, str):
             topic = topic.encode()
         for s in self._again:
@@ -428,28 +430,28 @@ class MQTTClient:
         if r.id:
             self._wait_for(r.id)
             self.pid = self._client.last_id
-        while r in requests:  # there was no room for it
+        while r in requests:  # it was not sent, for lack of room
             self._work()
 
-    # Messages that come in
+    # Incoming messages
 
     def wait_msg(self) -> "int | None":
-        """Wait for a message, however long it takes, and have the callback called. Return the
-        first byte of its PUBLISH; or None when the broker has answered a ping().
+        """Wait for a message, however long it takes, and call the callback. Returns the first
+        byte of its PUBLISH, or None if the broker has answered a ping().
 
-        A broker that is silent for six times `timeout` is asked for a sign of life. OSError if it
-        gives none, or the connection ends.
+        If the broker is silent for six times `timeout`, PINGREQ is sent. OSError if there is no
+        answer, or if the connection ends.
         """
         return self.receive_once()
 
     def check_msg(self) -> "int | None":
-        """Have the callback called if a message is there. Return the first byte of its PUBLISH,
-        else None. OSError if the connection has ended."""
+        """Call the callback if a message has come in. Returns the first byte of its PUBLISH, else
+        None. OSError if the connection has ended."""
         return self.receive_once(0)
 
     def receive_once(self, ms: "int | None" = None) -> "int | None":
-        """Do what check_msg() does with 0, and wait_msg() without an argument, also in a subclass
-        that overrides them."""
+        """Receive as check_msg() does with 0, as wait_msg() does without an argument, even if a
+        subclass overrides those."""
         if not self._queue:
             self._ready()
             if not self._pong():
@@ -473,14 +475,15 @@ class MQTTClient:
                 return
 
     def _pong(self):
-        """Whether a ping() was answered of which nobody knows yet."""
+        """Return whether a ping() was answered and this was not reported yet."""
         if not self._pings or self._client.asked or not self._client.connected:
             return False
         self._pings -= 1
         return True
 
     def _call(self):
-        """Call the callback with the first message, and return the first byte of its PUBLISH."""
+        """Call the callback with the first queued message. Returns the first byte of its
+        PUBLISH."""
         queue = self._queue
         op = queue.pop(0)
         self._next_topic = queue.pop(0)
@@ -493,7 +496,7 @@ class MQTTClient:
         return op
 
     def _run(self):
-        # Without arguments and without finally, either of which would have the frame on the heap.
+        # No arguments and no `finally`: either would put the frame on the heap.
         self._depth += 1
         try:
             self.cb(self._next_topic, self._next_msg)
@@ -504,8 +507,8 @@ class MQTTClient:
         self._next_msg = b""
 
     def _take(self, m: "Message") -> None:
-        """What the client calls for a message. The callback may publish and wait for the answer,
-        which a handler of the client cannot; so it is called later."""
+        """Queue a message, as the client's handler. The callback is called later, because it may
+        publish and wait for the answer, which a handler cannot do."""
         try:
             self._keep(m)
         except MemoryError:
@@ -527,8 +530,8 @@ class MQTTClient:
             self._early = len(self._queue)
 
     def _piece(self, m):
-        """Collect a message that is larger than the buffer. Return its payload when it is whole,
-        else None."""
+        """Collect a message that is larger than the buffer. Returns its payload once it is
+        complete, else None."""
         if not m.offset:
             self._large = None
             self._large = bytearray(m.total)
@@ -542,5 +545,6 @@ class MQTTClient:
         return msg
 
     def _gate(self, same):
-        """Whether acknowledgements may leave: as soon as the callback has run, or waits itself."""
+        """Return whether acknowledgements may leave: once the callback has run, or is waiting
+        itself."""
         return same is not None or not self._queue or self._depth > 0

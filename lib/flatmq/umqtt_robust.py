@@ -1,7 +1,7 @@
-"""MQTTClient of umqtt.robust: as the one of `flatmq.umqtt`, but it reconnects.
+"""MQTTClient of umqtt.robust: like the one in `flatmq.umqtt`, but it reconnects.
 
-A program for umqtt.robust needs one other line: `from flatmq.umqtt_robust import MQTTClient`. What
-is better and what is different from umqtt is said in `flatmq.umqtt`.
+A program for umqtt.robust changes one line: `from flatmq.umqtt_robust import MQTTClient`. See
+`flatmq.umqtt` for the improvements and differences.
 """
 
 import time
@@ -13,17 +13,17 @@ from .umqtt import MQTTException  # noqa: F401 (for programs)
 class MQTTClient(umqtt.MQTTClient):
     """A client whose publish, wait_msg and check_msg reconnect when the connection is lost.
 
-    Override `delay`, `log`, `reconnect` or `connect` to change how. MQTTException comes out of
-    them all if the broker refuses the connection. An OSError of the callback is logged and no
-    reason to reconnect.
+    Override `delay`, `log`, `reconnect` or `connect` to change how. They all raise MQTTException
+    if the broker refuses the connection. An OSError from the callback is logged, but is no reason
+    to reconnect.
     """
 
     DELAY = 2  # s between two tries
     DEBUG = False  # whether `log` prints
 
-    _publish_topic: "bytes | str" = b""  # what is being published
+    _publish_topic: "bytes | str" = b""  # the message being published
     _publish_msg: "bytes | str" = b""
-    _op: "int | None" = None  # what was received last
+    _op: "int | None" = None  # the first byte of the PUBLISH received last
 
     def delay(self, i: int) -> None:
         """Wait after the i-th failed try, counted from 1."""
@@ -35,8 +35,7 @@ class MQTTClient(umqtt.MQTTClient):
             print("mqtt reconnect:" if in_reconnect else "mqtt:", repr(e))
 
     def reconnect(self) -> int:
-        """Call connect(False) until it succeeds, however long that takes, and return what it
-        returns."""
+        """Call connect(False) until it succeeds, however long that takes. Returns its result."""
         tries = 0
         while True:
             try:
@@ -49,8 +48,8 @@ class MQTTClient(umqtt.MQTTClient):
     def publish(
         self, topic: "bytes | str", msg: "bytes | str", retain: bool = False, qos: int = 0
     ) -> None:
-        """Publish a message, and again after each reconnect until it succeeds: the broker gets it
-        at least once at QoS 1 and 2. ValueError or TypeError for a bad argument."""
+        """Publish a message, again after each reconnect, until it succeeds. At QoS 1 and 2 the
+        broker gets it at least once. ValueError or TypeError for a bad argument."""
         while True:
             self.publish_flags = qos << 1 | bool(retain)
             self._publish_topic = topic
@@ -61,14 +60,14 @@ class MQTTClient(umqtt.MQTTClient):
         self._publish_msg = b""  # it may be large
 
     def wait_msg(self) -> "int | None":
-        """Wait for a message and have the callback called; see `flatmq.umqtt`."""
+        """Wait for a message, and call the callback; see `flatmq.umqtt`."""
         while not self._received(None):
             self._recover()
         return self._op
 
     def check_msg(self, attempts: int = 2) -> "int | None":
-        """Have the callback called if a message is there; see `flatmq.umqtt`. Tries `attempts`
-        times, and reconnects after each that fails."""
+        """Call the callback if a message has come in; see `flatmq.umqtt`. Tries `attempts` times,
+        and reconnects after each failure."""
         while attempts:
             if self._received(0):
                 return self._op
@@ -76,7 +75,7 @@ class MQTTClient(umqtt.MQTTClient):
             attempts -= 1
         return None
 
-    # With arguments, or a name for the exception, the frame would be on the heap.
+    # Arguments, or a name for the exception, would put the frame on the heap.
 
     def _published(self):
         try:

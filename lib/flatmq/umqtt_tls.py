@@ -1,5 +1,5 @@
-"""The link of `flatmq.umqtt` with TLS: by an SSLContext of the program, or as umqtt has it for
-ssl=True."""
+"""The TLS link of `flatmq.umqtt`: with an SSLContext of the program, or with `ssl=True` as in
+umqtt."""
 
 from .port import MICROPYTHON, const
 from .stream_tls import TLS
@@ -15,25 +15,25 @@ if TYPE_CHECKING:
 
     from .client import MQTTError
 
-_CERT_REQUIRED = const(2)  # of ssl, on each port
+_CERT_REQUIRED = const(2)  # ssl.CERT_REQUIRED, on every port
 
 
 class TLSLink(Link):
-    """A TLS link that keeps what was raised before the broker accepted, in `error`."""
+    """A TLS link that keeps, in `error`, an exception raised before the broker accepted."""
 
     error: "Exception | None" = None
 
     def why(self, error: "Any") -> "MQTTError | None":
-        """Return what was wrong with TLS when `error` was raised, None if something else was."""
+        """Return the fault of TLS that caused `error`, None if TLS was not the cause."""
         if isinstance(error, (OSError, ValueError, TypeError)):
             self.error = error
         return super().why(error)
 
 
 def link(host: str, port: int, ssl: "Any", params: "dict[str, Any]") -> TLSLink:
-    """Return a link to a broker. `ssl` is an SSLContext, or True for `params` as the arguments of
-    ssl.wrap_socket, which verifies nothing unless they say so. TypeError or ValueError for bad
-    ones."""
+    """Return a link to a broker. `ssl` is an SSLContext, or True to use `params` as arguments of
+    ssl.wrap_socket, which verifies nothing unless they require it. TypeError or ValueError for bad
+    arguments."""
     if ssl is True:
         return TLSLink(_settings(**params), host, port)
     return TLSLink(TLS(insecure=True), host, port, ssl)  # the context decides
@@ -42,8 +42,8 @@ def link(host: str, port: int, ssl: "Any", params: "dict[str, Any]") -> TLSLink:
 def _settings(
     key=None, cert=None, cert_reqs=0, cadata=None, server_hostname=None, do_handshake=True
 ):
-    """Return the TLS for arguments of ssl.wrap_socket. The handshake is never awaited there."""
+    """Return a TLS for the arguments of ssl.wrap_socket. `do_handshake` is ignored."""
     ca = None
     if cert_reqs == _CERT_REQUIRED:
-        ca = cadata.encode() if isinstance(cadata, str) else cadata  # PEM, and no path
+        ca = cadata.encode() if isinstance(cadata, str) else cadata  # str: PEM, not a path
     return TLS(ca, cert, key, None, server_hostname, cert_reqs != _CERT_REQUIRED)
