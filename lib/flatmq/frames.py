@@ -1,32 +1,32 @@
-"""How bytes are framed on a serial line that carries text as well: see docs/serial.md.
+"""Encode and decode frames on a serial line that also carries text: see docs/serial.md.
 
 Used at both ends. No I/O, no clock; nothing is allocated once the objects are made.
 """
 
 from .port import const
 
-PAYLOAD = 64  # bytes that a frame carries at the most
-HEAD = 5  # kind, connection (2), seq, ack
-SIZE = 2 * (HEAD + PAYLOAD + 2) + 2  # bytes of a frame on the line, at the most
-# What a frame may mean. A board writes capitals, a bridge small letters, so that an echo of its
-# own frames is nothing to either.
+PAYLOAD = 64  # most bytes of payload in a frame
+HEAD = 5  # bytes of a head: kind, connection (2), seq, ack
+SIZE = 2 * (HEAD + PAYLOAD + 2) + 2  # most bytes of a frame on the line
+# The kinds of frames. A board sends capital letters, a bridge small ones, so that both ignore an
+# echo of their own frames.
 OPEN = const(79)  # O
 DATA = const(68)  # D
 ACK = const(65)  # A
 ASK = const(81)  # Q
 CLOSE = const(67)  # C
 BEGIN = const(66)  # B
-SMALL = const(32)  # makes a capital small
+SMALL = const(32)  # added to a capital, makes it a small letter
 
-_FIRST = const(0xFA)  # from here on no byte is in UTF-8 text
+_FIRST = const(0xFA)  # no byte of this value or above occurs in UTF-8 text
 _LAST = const(0xFB)
 _ESCAPE = const(0xFC)
 _FLIP = const(0x40)
 
 
 def crc(src: "bytes | bytearray | memoryview", at: int, end: int, value: int) -> int:
-    """CRC-16 (polynomial 0x1021, most significant bit first) of src[at:end], going on from
-    `value`. Over bytes and their own CRC it is 0."""
+    """Return the CRC-16 (polynomial 0x1021, most significant bit first) of src[at:end], continued
+    from `value`. For bytes followed by their own CRC it is 0."""
     while at < end:
         x = value >> 8 ^ src[at]
         x ^= x >> 4
@@ -36,7 +36,7 @@ def crc(src: "bytes | bytearray | memoryview", at: int, end: int, value: int) ->
 
 
 class Encoder:
-    """Makes one frame at a time: `out`, of which `n` bytes are in use. `head` is the frame's."""
+    """Encode one frame at a time, from `head` and payload, into the first `n` bytes of `out`."""
 
     def __init__(self) -> None:
         self.out = bytearray(SIZE)
@@ -45,7 +45,7 @@ class Encoder:
         self._check = bytearray(2)
 
     def frame(self, src: "bytes | bytearray | memoryview", off: int, n: int) -> None:
-        """Make a frame of `head` and the `n` bytes of `src` from `off` on, `PAYLOAD` at most."""
+        """Encode `head` and the `n` bytes of `src` from `off` on; at most `PAYLOAD` bytes."""
         n += off
         value = crc(self.head, 0, HEAD, 0xFFFF)
         value = crc(src, off, n, value)
@@ -75,11 +75,11 @@ class Encoder:
 
 
 class Decoder:
-    """Finds frames in what comes in, whatever is between them.
+    """Find frames in received bytes, whatever is between them.
 
-    When `take` has found one, its head is `buf[:HEAD]`, and `size` the bytes of payload that
-    follow it there; else `size` is -1. `bad` counts frames that were torn or spoiled. What is not
-    part of a frame is appended to `text`, unless that is None.
+    When `take` has found a frame, its head is `buf[:HEAD]`, and `size` is the number of bytes of
+    payload behind it; else `size` is -1. `bad` counts frames that were cut or damaged. Bytes that
+    are not part of a frame are appended to `text`, unless that is None.
     """
 
     def __init__(self, text: "bytearray | None" = None) -> None:
@@ -91,7 +91,7 @@ class Decoder:
         self._flip = 0
 
     def take(self, data: "bytes | bytearray | memoryview", at: int, end: int) -> int:
-        """Take data[at:end] in, up to the end of a frame. Returns the position after that."""
+        """Take in data[at:end], up to the end of a frame. Returns the position after that."""
         self.size = -1
         while at < end:
             c = data[at]
@@ -108,7 +108,7 @@ class Decoder:
         return at
 
     def _special(self, c):
-        """Take in what is no plain byte of a frame. Returns whether it ends a good one."""
+        """Take in a byte that is not plain data of a frame. Returns whether it completes one."""
         if c == _FIRST:
             if self._n >= 0:
                 self._fail()
@@ -129,7 +129,7 @@ class Decoder:
             self._n = -1
             return True
         self._fail()
-        if c < 32 and self.text is not None:  # a line of text tore it
+        if c < 32 and self.text is not None:  # a line of text interrupted the frame
             self.text.append(c)
         return False
 

@@ -3,7 +3,7 @@
     sas = SAS("hub.azure-devices.net/devices/pico-1", "base64 of the device's key")
     client = Client(b"pico-1", "hub.azure-devices.net", user=..., password=sas, tls=...)
 
-The client calls it for each CONNECT, so that each connection has a token of its own.
+The client calls it for each CONNECT, so that each connection has its own token.
 """
 
 import binascii
@@ -13,25 +13,25 @@ import time
 from .client import MQTTError
 from .port import const
 
-_YEAR = const(2026)  # a clock that shows an earlier one was not set
-_MOST = const(525600)  # minutes, a year
-_BLOCK = const(64)  # bytes of a block of SHA-256
-_PLAIN = b"-._~"  # what a URL has as it is, besides letters and digits (RFC 3986 section 2.3)
+_YEAR = const(2026)  # a clock that shows an earlier year has not been set
+_MOST = const(525600)  # minutes in a year
+_BLOCK = const(64)  # bytes in a block of SHA-256
+_PLAIN = b"-._~"  # not encoded in a URL, like letters and digits (RFC 3986 section 2.3)
 
 
 class SAS:
-    """A function without arguments that returns a new token (str), valid from now on.
+    """A password function: each call returns a new token (str), valid from now on.
 
-    resource_uri   what the token is for, not URL-encoded: for a device "HUB/devices/DEVICE",
-                   where HUB is the host name
-    key            key of the device, or of the policy, in base64: str or bytes
+    resource_uri   the resource, not URL-encoded; for a device "HUB/devices/DEVICE", where HUB is
+                   the host name
+    key            key of the device or of the policy, in base64: str or bytes
     policy         name of the shared access policy that `key` belongs to; None for a device's key
-    minutes        how long a token is valid, 1 to 525,600. The hub closes the connection when it
-                   expires, and the client connects again with a new one
+    minutes        lifetime of a token, 1 to 525,600. When it expires, the hub closes the
+                   connection, and the client connects again with a new one
 
-    Needs the time: a call raises MQTTError of the kind "resource" if the clock shows a year before
-    2026, and `client.error` is that. ValueError and TypeError name an argument that breaks its
-    rule; they do not show the key.
+    The clock must be set: if it shows a year before 2026, a call raises MQTTError of kind
+    "resource", which becomes `client.error`. ValueError and TypeError name the argument that broke
+    its rule; they do not show the key.
     """
 
     def __init__(
@@ -53,11 +53,11 @@ class SAS:
         self._seconds = minutes * 60
 
     def __call__(self) -> str:
-        """Return a token. MQTTError if the clock was not set."""
+        """Return a token. MQTTError if the clock has not been set."""
         now = time.gmtime()
         if now[0] < _YEAR:
-            # Another exception would be reported as one of the TLS handshake, before which the
-            # client calls this.
+            # The client calls this just before the TLS handshake, and would report any other
+            # exception as a fault of that.
             raise MQTTError(
                 "resource",
                 f"no SAS token, because this clock shows {now[0]}-{now[1]:02d}-{now[2]:02d}: set "
@@ -82,7 +82,7 @@ def hmac_sha256(key: bytes, message: bytes) -> bytes:
 
 
 def _decoded(key):
-    """Return the bytes of a key. The errors do not show it: it is a secret."""
+    """Return the bytes of a key. The errors do not show the key, which is secret."""
     if not isinstance(key, (str, bytes)):
         raise TypeError("key must be str or bytes")
     try:
@@ -95,7 +95,7 @@ def _decoded(key):
 
 
 def _quoted(text):
-    """URL-encode all but letters, digits and `_PLAIN`."""
+    """Return a text with everything but letters, digits and `_PLAIN` URL-encoded."""
     parts = []
     for c in text.encode():
         if 48 <= c <= 57 or 65 <= c <= 90 or 97 <= c <= 122 or c in _PLAIN:
@@ -106,7 +106,7 @@ def _quoted(text):
 
 
 def _unix_time(utc):
-    """Return the seconds since 1970. `time.time()` counts from 2000 on some boards."""
+    """Return the seconds since 1970. On some boards `time.time()` counts from 2000."""
     year, month = utc[0], utc[1]
     if month < 3:  # the year begins in March, so that the leap day is its last
         year -= 1

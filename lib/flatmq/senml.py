@@ -1,4 +1,4 @@
-"""SenML (RFC 8428) in JSON: a pack of readings, written into a buffer that is claimed once.
+"""Write packs of readings as SenML JSON (RFC 8428), into a buffer that is claimed once.
 
     pack = Pack(b"pico-1", boot, 256)
     temperature = label(b"temp", b"Cel")
@@ -7,8 +7,8 @@
     pack.number(temperature, 2254, 2)  # 22.54
     client.publish(topic, pack.payload(), qos=1)
 
-Every pack names the device in its base name, and carries two records, "boot" and "seq": a
-receiver counts what was lost, came twice or out of order by `seq` within a device and a boot.
+Every pack has the device in its base name, and two records, "boot" and "seq". Within a device and
+a boot, a receiver uses `seq` to count packs that were lost, duplicated or out of order.
 """
 
 from .wire import field, is_utf8, number
@@ -16,34 +16,35 @@ from .wire import field, is_utf8, number
 _len = len
 
 _SEQ_MAX = 1073741823  # the largest small int on a 32-bit board
-_STEP = 8  # bytes by which the sizes of two payloads differ
+_STEP = 8  # bytes between two sizes of payloads
 
 
 def label(name: "bytes | str", unit: "bytes | str" = b"") -> bytes:
-    """The beginning of a record, to be made once and given to the calls of a Pack: its name (of
-    A to Z, a to z, 0 to 9, and - : . / _, section 4.5.1) and its unit (section 12.1; none when
-    empty). ValueError for another name, or a unit that is not printable ASCII."""
+    """Return the beginning of a record, to be made once and passed to the methods of a Pack. It
+    has the record's name (A to Z, a to z, 0 to 9, and - : . / _, section 4.5.1) and its unit
+    (section 12.1; none if empty). ValueError for any other name, and for a unit that is not
+    printable ASCII or has spaces, quotes or backslashes."""
     name = field("name", name)
     unit = field("unit", unit)
     _check_name(name, 0)
     for c in unit:
         if not 32 < c < 127 or c in b'"\\':
-            raise ValueError(f"unit: not allowed: {unit!r}")
+            raise ValueError(f"unit must be ASCII without blanks, quotes and \\, not {unit!r}")
     return b'{"n":"' + name + (b'","u":"' + unit if unit else b"") + b'"'
 
 
 class Pack:
-    """A pack of the device `name`, whose boot id is `boot` (0 to 1,073,741,823), of at most
-    `size` bytes.
+    """A pack of at most `size` bytes, from the device `name` with boot id `boot`, which is 0 to
+    1,073,741,823.
 
-    It is a valid SenML pack after every call. A call that appends a record returns True, and
-    False when there is no room for it, or a value cannot be written: then nothing has changed.
+    It is a valid SenML pack after every call. A method that appends a record returns True, or
+    False if there is no room for it. After False or an exception the pack is unchanged.
 
-    ValueError for a name with other characters than `label` allows, or that does not begin with
-    a letter or a digit, and for a size that does not hold the name, boot, sequence number and
-    base time of a pack. Claims `size` bytes, and 20 more for each 8 of them past that on a 32-bit
-    board; from then on nothing is allocated, but for an int that is past 31 bits on a 32-bit
-    board, or a str.
+    ValueError for a name with characters that `label` does not allow, or that does not begin with
+    a letter or a digit, and for a size that does not hold the name, boot id, sequence number and
+    base time of a pack. Claims `size` bytes and, on a 32-bit board, 20 more for each 8 bytes
+    available to records. After that only str arguments and, on a 32-bit board, ints of more than
+    31 bits allocate memory.
     """
 
     def __init__(self, name: "bytes | str", boot: int, size: int = 256) -> None:
@@ -51,27 +52,27 @@ class Pack:
         _check_name(name, 1)
         number("boot", boot, 0, _SEQ_MAX)
         head = b'[{"bn":"' + name + b'/","n":"boot","v":' + str(boot).encode()
-        first = _len(head) + _len(_SEQ) + 3  # a pack with a number of one digit
-        # Ten digits of a sequence number, and a base time of 20.
+        first = _len(head) + _len(_SEQ) + 3  # a pack with a sequence number of one digit
+        # The largest pack without readings: ten digits, and a base time with 20.
         number("size", size, first + 9 + _len(_BT) + 20, 65535)
         self._size = size
         self._head = _len(head)
         self._first = first
-        # Through a memoryview: assigning a slice of the wrong length raises, never resizes.
+        # A memoryview: assigning a slice of the wrong length raises, and never resizes.
         self._buf = memoryview(bytearray(size))
         self._buf[: self._head] = head
         self._end = 0
-        # What is handed to publish: a slice costs heap, and these are made once.
+        # The slices for publish, made once because a slice takes heap.
         self._views = [self._buf[: min(n, size)] for n in range(first, size + _STEP, _STEP)]
         self.begin(0)
 
     def begin(self, seq: int, time: "int | None" = None) -> None:
-        """Begin the pack anew, with the sequence number `seq` of 0 to 1,073,741,823, and the base
-        time `time`, in seconds since 1970, where the board knows it. ValueError for others."""
+        """Begin a new pack with the sequence number `seq`, 0 to 1,073,741,823. `time` is the base
+        time in seconds since 1970, if the board knows it. ValueError for other values."""
         number("seq", seq, 0, _SEQ_MAX)
         n = self._head
         if time is not None:
-            number("time: digits", _size_of(time, 0), 1, 20)
+            number("digits of time", _size_of(time, 0), 1, 20)
             n = self._put(n, _BT)
             n += _size_of(time, 0)
             _write(self._buf, n, time, 0)
@@ -81,10 +82,10 @@ class Pack:
         self._end = self._put(n, b"}]")
 
     def number(self, label: bytes, value: int, decimals: int = 0) -> bool:
-        """Append a record whose value is `value` / 10 ** `decimals`: 2254 and 2 are 22.54.
+        """Append a record whose value is `value` / 10 ** `decimals`: 2254 and 2 give 22.54.
 
-        Of any int; receivers that hold numbers as IEEE 754 doubles have 53 bits of it (section
-        4.6 of RFC 7493 says so).
+        `value` may be any int, but receivers that store numbers as IEEE 754 doubles keep 53 bits
+        of it (RFC 7493 section 2.2).
         """
         n = _size_of(value, decimals)
         at = self._open(label, b',"v":', n)
@@ -105,16 +106,16 @@ class Pack:
         if isinstance(value, str):
             value = value.encode()
         if not is_utf8(value, 0, _len(value)):
-            raise ValueError(f"text: not allowed: {value!r} (not UTF-8, or U+0000)")
+            raise ValueError(f"text must be UTF-8 without U+0000, not {value!r}")
         at = self._open(label, b',"vs":"', _escaped(value) + 1)
         if at:
             _write_text(self._buf, at, value)
         return at > 0
 
     def time(self, value: int, decimals: int = 0) -> bool:
-        """Give the record that was appended last its time, in seconds, `value` / 10 ** `decimals`
-        of them: relative to the base time, and to now where the pack has none, negative for the
-        past (section 4.5.3). Once a record."""
+        """Set the time of the record appended last to `value` / 10 ** `decimals` seconds. It is
+        relative to the base time, or to now if the pack has none; negative for the past (section
+        4.5.3). Call it at most once per record. Returns False if there is no room."""
         n = _size_of(value, decimals)
         at = self._end - 2
         if self._end + _len(_T) + n > self._size:
@@ -125,8 +126,8 @@ class Pack:
         return True
 
     def payload(self) -> memoryview:
-        """The pack, for `publish` to copy before the next call. Up to 7 blanks, which JSON allows
-        there, bring it to one of the sizes of which there is a slice."""
+        """Return the pack, which `publish` copies before the next call. Up to 7 spaces, which JSON
+        allows there, pad it to one of the sizes for which there is a slice."""
         i = (self._end - self._first + _STEP - 1) // _STEP
         view = self._views[i]
         i = _len(view)
@@ -136,12 +137,12 @@ class Pack:
         return view
 
     def __len__(self) -> int:
-        """The size of the pack in bytes, without the blanks of `payload`."""
+        """Return the size of the pack in bytes, without the padding of `payload`."""
         return self._end
 
     def _open(self, label, kind, n):
-        """Append a record with room for a value of `n` bytes. Returns where that goes, 0 when
-        there is no room."""
+        """Append a record with room for a value of `n` bytes. Returns the position of the value,
+        0 if there is no room."""
         at = self._end - 1  # the "]"
         n += at + 1 + _len(label) + _len(kind)
         if n + 2 > self._size:
@@ -164,8 +165,8 @@ _HEX = b"0123456789abcdef"
 
 
 def _check_name(name, first):
-    """ValueError unless it is of the characters of a name, and of letters and digits up to
-    `first`."""
+    """Raise ValueError unless `name` has only the characters of a name, and the first `first` of
+    them are letters or digits."""
     for i, c in enumerate(name):
         letter = 48 <= c <= 57 or 65 <= c <= 90 or 97 <= c <= 122
         if not letter and (i < first or c not in b"-:./_"):
@@ -173,13 +174,13 @@ def _check_name(name, first):
     else:
         if name:
             return
-    raise ValueError(f"name: not allowed: {name!r} (RFC 8428, section 4.5.1)")
+    raise ValueError(f"name must be as in RFC 8428 section 4.5.1, not {name!r}")
 
 
 def _size_of(value, decimals):
-    """How many characters the number takes."""
+    """Return the number of characters of a number."""
     n = (2 if value < 0 else 1) + (1 if decimals else 0)
-    if value > 0:  # the negative half reaches one further: of every small int it is small
+    if value > 0:  # negative, because the negative of every small int is a small int
         value = -value
     while value < -9 or decimals > 0:
         value = (value + 9) // 10
@@ -189,7 +190,7 @@ def _size_of(value, decimals):
 
 
 def _write(buf, at, value, decimals):
-    """Write the number so that it ends before `at`."""
+    """Write a number so that it ends before `at`."""
     n = -value if value > 0 else value
     while True:
         q = (n + 9) // 10
@@ -199,7 +200,7 @@ def _write(buf, at, value, decimals):
         decimals -= 1
         if decimals == 0:
             at -= 1
-            buf[at] = 46  # the point; a digit comes before it in any case
+            buf[at] = 46  # the point; there is always a digit before it
         elif decimals < 0 and not n:
             break
     if value < 0:
@@ -207,7 +208,7 @@ def _write(buf, at, value, decimals):
 
 
 def _escaped(value):
-    """How many bytes a string takes between its quotes (RFC 8259, section 7)."""
+    """Return the size of a string between its quotes, in bytes (RFC 8259, section 7)."""
     n = _len(value)
     for c in value:
         if c < 32:

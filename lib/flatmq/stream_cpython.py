@@ -1,4 +1,4 @@
-"""TCP on CPython, as a link and a stream like those of `stream_tcp`."""
+"""TCP on CPython, with a link and a stream like those of `stream_tcp`."""
 
 import errno
 import select
@@ -7,20 +7,22 @@ import time
 
 
 class Stream:
-    """A connected, non-blocking socket with the calls of a MicroPython stream."""
+    """A connected, non-blocking socket with the methods of a MicroPython stream."""
 
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
 
     def readinto(self, buf: bytearray) -> "int | None":
-        """Read what is there into `buf`; None when nothing is, 0 at the end."""
+        """Read available bytes into `buf`. Returns their number, None if there are none, 0 at the
+        end of the stream."""
         try:
             return self.sock.recv_into(buf)
         except (BlockingIOError, InterruptedError):
             return None
 
     def write(self, buf: memoryview, off: int, n: int) -> "int | None":
-        """Write `n` bytes of `buf` from `off` on; None when there is no room for any."""
+        """Write up to `n` bytes of `buf` from `off` on. Returns their number, None if there is no
+        room."""
         try:
             return self.sock.send(memoryview(buf)[off : off + n])
         except (BlockingIOError, InterruptedError):
@@ -28,7 +30,7 @@ class Stream:
 
 
 class TCP:
-    """A link to `host` and `port`. IPv4 is preferred where a name has both."""
+    """A link to `host` and `port`. If a name has both, IPv4 is preferred to IPv6."""
 
     def __init__(self, host: str, port: int) -> None:
         self.host = host
@@ -37,7 +39,7 @@ class TCP:
         self.sock: socket.socket | None = None
 
     def resolve(self) -> None:
-        """Look the name up. May block."""
+        """Look up the name. May block."""
         found = socket.getaddrinfo(self.host, self.port, 0, socket.SOCK_STREAM)
         self.address = min(found, key=lambda a: a[0] != socket.AF_INET)
 
@@ -52,7 +54,7 @@ class TCP:
             raise OSError(error, "connect")
 
     def stream(self) -> "Stream | None":
-        """The stream once it is connected, None before."""
+        """Return the stream once it is connected, None before."""
         assert self.sock is not None
         if not self._select(self.sock, 0, True, False):
             return None
@@ -62,8 +64,8 @@ class TCP:
         return Stream(self.sock)
 
     def wait(self, ms: int, out: bool) -> None:
-        """Return when there is something to read, when `out` and there is room to write, or after
-        `ms` milliseconds, which is all there is to wait for while not connected."""
+        """Wait until there is something to read, or, if `out`, room to write, but at most `ms`
+        milliseconds. Without a connection, wait for that time."""
         if self.sock:
             self._select(self.sock, ms, out, True)
         else:

@@ -1,9 +1,9 @@
-"""TCP on MicroPython: the stream is the socket itself, which reads and writes without allocating.
+"""TCP on MicroPython. The stream is the socket itself, which reads and writes without allocating.
 
-A link, as the client uses it, has `address` (None until the name is looked up), `resolve()` (may
-block), `connect()` (begins), `stream()` (None until connected), `wait(ms, out)` and `close()`.
-All but `wait` raise OSError. The stream has `readinto(buf)` and `write(buf, off, n)`, which
-return the number of bytes, None when they would have to wait, and raise OSError.
+A link for the client has `address` (None until the name is looked up), `resolve()` (may block),
+`connect()` (begins to connect), `stream()` (None until connected), `wait(ms, out)` and `close()`.
+All except `wait` may raise OSError. The stream has `readinto(buf)` and `write(buf, off, n)`, which
+return the number of bytes, or None if they would have to wait, and may raise OSError.
 """
 
 import errno
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class TCP:
-    """A link to `host` and `port`. IPv4 is preferred where a name has both."""
+    """A link to `host` and `port`. If a name has both, IPv4 is preferred to IPv6."""
 
     def __init__(self, host: str, port: int) -> None:
         self.host = host
@@ -30,7 +30,7 @@ class TCP:
         self._mask = 0
 
     def resolve(self) -> None:
-        """Look the name up. Blocks, on every port of MicroPython."""
+        """Look up the name. Blocks, on every port of MicroPython."""
         found = socket.getaddrinfo(self.host, self.port, 0, socket.SOCK_STREAM)
         for a in found:
             if a[0] == socket.AF_INET:
@@ -56,7 +56,7 @@ class TCP:
         self._poll.register(s, self._mask)
 
     def stream(self):
-        """The socket once it is connected, None before."""
+        """Return the socket once it is connected, None before."""
         for _, event in self._poll.ipoll(0):
             if event & (select.POLLERR | select.POLLHUP):
                 raise OSError(errno.ECONNREFUSED)
@@ -64,8 +64,8 @@ class TCP:
         return None
 
     def wait(self, ms: int, out: bool) -> None:
-        """Return when there is something to read, when `out` and there is room to write, or after
-        `ms` milliseconds, which is all there is to wait for while not connected."""
+        """Wait until there is something to read, or, if `out`, room to write, but at most `ms`
+        milliseconds. Without a connection, wait for that time."""
         if not self._sock:
             time.sleep_ms(ms)
             return
@@ -76,7 +76,7 @@ class TCP:
         self._poll.ipoll(ms)
 
     def close(self) -> None:
-        """Close the socket; it is not touched again."""
+        """Close the socket, and forget it."""
         s = self._sock
         self._sock = self._poll = None
         if s:

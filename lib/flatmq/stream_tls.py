@@ -1,10 +1,10 @@
-"""TLS: whom to trust, and who the client is.
+"""TLS settings: whom to trust, and how the client identifies itself.
 
     tls = TLS(ca="ca.der")
     client = Client(b"pico-1", "broker.example", tls=tls)
 
-The client does not import this module. The link that it makes is in `stream_tls_board`, on CPython
-in `stream_tls_cpython`.
+The client does not import this module. The links are in `stream_tls_board` and, on CPython, in
+`stream_tls_cpython`.
 """
 
 from .port import MICROPYTHON, const
@@ -14,26 +14,27 @@ if TYPE_CHECKING:
     from typing import Any
 
 _DATA = (str, bytes, bytearray, memoryview)
-_RESERVE = const(24502)  # bytes; stream_tls_board says why
+_RESERVE = const(24502)  # bytes; see stream_tls_board
 
 
 class TLS:
     """TLS 1.2 to a broker that is verified by `ca`, by `pin`, or by both.
 
-    ca         certificate of the authority that signed the broker's; checks the name and the dates
-    cert, key  the client's own certificate and its key, for a broker that needs them
+    ca         certificate of the authority that signed the broker's certificate; its name and
+               dates are then checked, too
+    cert, key  the client's own certificate and its key, for a broker that requires them
     pin        SHA-256 of the broker's public key (SubjectPublicKeyInfo, as in RFC 7469): 32 bytes,
-               or base64 as str. A tuple of them accepts each. Without `ca` neither a clock nor an
-               authority nor a name is needed
-    server_hostname   name that is sent (SNI), and that the certificate must have; default: `host`
-    insecure   True: verify nothing. Whoever is on the way can read and change everything
-    reserve    heap that is held for TLS while there is no connection: bytes, at least 24,502, True
-               for that many, or False. None: True where TLS takes its memory from the heap of
-               MicroPython (not on ESP32 and unix)
+               or base64 as str. With a tuple, any of them is accepted. A pin without `ca` needs
+               no clock, no authority and no name
+    server_hostname   name to send (SNI), which the certificate must contain; default: `host`
+    insecure   True: verify nothing. Anyone on the path can read and change everything
+    reserve    heap held for TLS while there is no connection: bytes, at least 24,502; True for
+               24,502; False for none. None: True if TLS takes its memory from the MicroPython
+               heap (not on ESP32 and unix)
 
-    `ca`, `cert` and `key` are bytes, or the path of a file as str, which is read when connecting:
-    in DER, or in PEM where the firmware reads it. ValueError and TypeError name an argument that
-    breaks its rule.
+    `ca`, `cert` and `key` are bytes, or the path of a file as str, which is read when connecting.
+    They are in DER, or in PEM if the firmware supports that. ValueError and TypeError name the
+    argument that broke its rule.
     """
 
     def __init__(
@@ -76,8 +77,8 @@ class TLS:
             self.pins = digests(pin)
 
     def link(self, host: str, port: int) -> "Any":
-        """Return a link to a broker, as in `stream_tcp`. It makes its SSLContext with the first
-        connection, keeps that, and lets go of this object."""
+        """Return a link to a broker, as described in `stream_tcp`. It makes an SSLContext with the
+        first connection, keeps that, and then drops this object."""
         if MICROPYTHON:
             from .stream_tls_board import Link
         else:

@@ -1,8 +1,8 @@
-"""TLS on MicroPython: the stream is the TLS socket itself, which allocates nothing once it is
+"""TLS on MicroPython. The stream is the TLS socket itself, which allocates nothing once it is
 connected.
 
-The handshake has no state of its own in the client: the socket goes on with it whenever it is to
-write or read, and takes CONNECT when it is over.
+The client has no state for the handshake: the socket continues it with each write and read, and
+accepts CONNECT when it is done.
 """
 
 import select
@@ -21,30 +21,30 @@ if TYPE_CHECKING:
     from .client import MQTTError
     from .stream_tls import TLS
 
-# What Mbed TLS asks for: 16,384 + 325 bytes in one piece, 4,096 + 325 in another one, and 1,686 in
-# small ones (22,816 in all). The small ones go to the lowest place where they fit, which may be
-# that of either large one: so each is held with room for them.
+# Mbed TLS allocates 16,384 + 325 bytes in one piece, 4,096 + 325 in another, and 1,686 in small
+# ones (22,816 in all). The small ones go to the lowest place where they fit, which may be that of
+# either large piece. So each large piece is held with room for them.
 _IN = const(16709)
 _OUT = const(4421)
 _SMALL = const(1686)
 _RESERVE = const(24502)
-_SHAKING_MS = const(100)  # at most, until the handshake is looked at again
-# Ports where Mbed TLS has a heap of its own.
+_SHAKING_MS = const(100)  # most ms until the handshake is continued
+# Ports on which Mbed TLS has a heap of its own.
 _OWN_HEAP = ("esp32", "linux", "darwin", "win32", "webassembly")
 
 
 class Link(TCP):
-    """A link to `host` and `port` by TLS.
+    """A TLS link to `host` and `port`.
 
-    `stage` says how far a connection has come: "ca" and "cert" while these are loaded,
-    "handshake", or "" before and after. A `context` replaces the files that the settings name, and
-    decides what is verified.
+    `stage` is the progress of a connection: "ca" and "cert" while these are loaded, "handshake",
+    or "" before and after. A `context` replaces the files named in the settings, and decides what
+    is verified.
     """
 
     def __init__(self, settings: "TLS", host: str, port: int, context: "Any" = None) -> None:
         super().__init__(host, port)
         self.stage = ""
-        self._settings: Any = None if context else settings  # until the context is made
+        self._settings: Any = None if context else settings  # None once the context is made
         self._context = context
         self._name = settings.server_hostname or host
         self._has_cert = bool(settings.cert)
@@ -67,20 +67,21 @@ class Link(TCP):
         self._keep()
 
     def _keep(self):
-        """Hold the memory that TLS will need: the application cannot fill it, or cut it up."""
+        """Hold the memory that TLS will need, so that the application cannot use or fragment
+        it."""
         n = self._size
         if not n or self._kept:
             return
         collect()
         try:
             self._kept = [bytearray(n - _OUT - _SMALL), bytearray(_OUT + _SMALL)]
-        except MemoryError:  # while TLS was there, the application took the rest of the room
+        except MemoryError:  # during the connection the application took the rest of the room
             self._kept = [bytearray(_IN), bytearray(_OUT)]
 
     def _load(self):
         s = self._settings
         context: Any = tls.SSLContext(tls.PROTOCOL_TLS_CLIENT)
-        # Without an authority the certificate is still looked at, and does not decide.
+        # CERT_OPTIONAL: without an authority the certificate is still passed to `_verify`.
         context.verify_mode = tls.CERT_REQUIRED if s.ca else tls.CERT_OPTIONAL
         context.verify_callback = self._verify
         if s.ca:
@@ -94,11 +95,11 @@ class Link(TCP):
         self._settings = None
 
     def _verify(self, der, depth):
-        """Return 0, or -1 if the broker's public key is none of the pinned ones."""
+        """Return 0, or -1 if the broker's public key is not one of the pinned keys."""
         self._certified = True
         if depth or not self._pins:
             return 0
-        # An exception must not leave by way of Mbed TLS, which would not clean up.
+        # An exception must not pass through Mbed TLS, which would not clean up.
         try:
             self._digest = self._digest_of(der)
         except Exception:
@@ -115,33 +116,33 @@ class Link(TCP):
         super().connect()
 
     def stream(self) -> "Any":
-        """The TLS socket once TCP is connected, None before."""
+        """Return the TLS socket once TCP is connected, None before."""
         s = super().stream()
         if not s:
             return None
         self.stage = "handshake"
-        ready = select.poll()  # made before the memory is let go, which is for TLS alone
+        ready = select.poll()  # made first: the memory released below is for TLS alone
         self._kept.clear()
         collect()
         self._tls = self._context.wrap_socket(
             s, server_hostname=self._name, do_handshake_on_connect=False
         )
-        # This knows of bytes that wait in TLS, and the socket below does not.
+        # Poll the TLS socket: the socket below does not know of bytes that wait in TLS.
         self._events = select.POLLIN
         ready.register(self._tls, self._events)
         self._ready = ready
         return self._tls
 
     def wait(self, ms: int, out: bool) -> None:
-        """Return when there is something to read, when `out` and there is room to write, or after
-        `ms` milliseconds, which is all there is to wait for while not connected."""
+        """Wait until there is something to read, or, if `out`, room to write, but at most `ms`
+        milliseconds. Without a connection, wait for that time."""
         if not self._ready:
             super().wait(ms, out)
             return
         if self.stage:
             if out:
-                # The handshake waits for the broker: there is room to write, and nothing to do. If
-                # a part of it had no room, it goes out at the next look.
+                # The handshake waits for the broker: there is room to write, but nothing to send.
+                # If a part of it found no room, it leaves after this wait.
                 out = False
                 ms = min(ms, _SHAKING_MS)
             else:
@@ -153,7 +154,7 @@ class Link(TCP):
         self._ready.ipoll(ms)
 
     def why(self, error: "Any") -> "MQTTError | None":
-        """Return what was wrong with TLS when `error` was raised, None if something else was."""
+        """Return the fault of TLS that caused `error`, None if TLS was not the cause."""
         if not self.stage:
             return None
         from .stream_tls_errors import of_board
@@ -167,7 +168,7 @@ class Link(TCP):
         return found
 
     def close(self) -> None:
-        """Close both sockets; they are not touched again."""
+        """Close both sockets, and forget them."""
         s = self._tls
         self._tls = self._ready = None
         try:
@@ -178,4 +179,4 @@ class Link(TCP):
             try:  # noqa: SIM105 (there is no contextlib on a board)
                 self._keep()
             except MemoryError:
-                pass  # the next connection is tried without
+                pass  # the next connection is tried without a reserve

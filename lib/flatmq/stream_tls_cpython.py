@@ -1,4 +1,4 @@
-"""TLS on CPython, as a link and a stream like those of `stream_tls_board`."""
+"""TLS on CPython, with a link and a stream like those of `stream_tls_board`."""
 
 from __future__ import annotations
 
@@ -19,20 +19,21 @@ if TYPE_CHECKING:
 
 _WAITS = (ssl.SSLWantReadError, ssl.SSLWantWriteError, BlockingIOError, InterruptedError)
 _CLOSED = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ConnectionError)
-# The verify_code of OpenSSL.
+# Texts by the verify_code of OpenSSL.
 _CODES = {9: "future", 10: "expired", 62: "name", 64: "name"}
 _VERSION = ("UNSUPPORTED_PROTOCOL", "VERSION_TOO")
 _PLAIN = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO")
 
 
 class Stream(stream_cpython.Stream):
-    """A non-blocking TLS socket with the calls of a MicroPython stream."""
+    """A non-blocking TLS socket with the methods of a MicroPython stream."""
 
     sock: ssl.SSLSocket
 
     def readinto(self, buf: bytearray) -> int | None:
-        """Read what is there into `buf`; None when nothing is, 0 at the end."""
-        # A read gives one TLS record at most, and many brokers send each packet in one.
+        """Read available bytes into `buf`. Returns their number, None if there are none, 0 at the
+        end of the stream."""
+        # A read returns at most one TLS record, and many brokers send one packet per record.
         view = memoryview(buf)
         have = 0
         try:
@@ -49,22 +50,23 @@ class Stream(stream_cpython.Stream):
         return have
 
     def write(self, buf: memoryview, off: int, n: int) -> int | None:
-        """Write `n` bytes of `buf` from `off` on; None when there is no room for any."""
+        """Write up to `n` bytes of `buf` from `off` on. Returns their number, None if there is no
+        room."""
         try:
             return self.sock.send(memoryview(buf)[off : off + n])
         except _WAITS:
             return None
         except OSError:
-            self.readinto(bytearray(1))  # raises what the broker said before it closed, if it did
+            self.readinto(bytearray(1))  # raises the alert that the broker may have sent
             raise
 
 
 class Link(TCP):
-    """A link to `host` and `port` by TLS.
+    """A TLS link to `host` and `port`.
 
-    `stage` says how far a connection has come: "ca" and "cert" while these are loaded,
-    "handshake", "greeting" from then on, or "" before. A `context` replaces the files that the
-    settings name, and decides what is verified.
+    `stage` is the progress of a connection: "ca" and "cert" while these are loaded, "handshake",
+    "greeting" from then on, or "" before. A `context` replaces the files named in the settings,
+    and decides what is verified.
     """
 
     def __init__(
@@ -72,13 +74,13 @@ class Link(TCP):
     ) -> None:
         super().__init__(host, port)
         self.stage = ""
-        self._settings = None if context else settings  # until the context is made
+        self._settings = None if context else settings  # None once the context is made
         self._context = context
         self._name = settings.server_hostname or host
         self._has_cert = bool(settings.cert)
         self._pins = settings.pins
         self._tls: ssl.SSLSocket | None = None
-        self._reads = False  # the handshake waits for bytes of the broker
+        self._reads = False  # the handshake waits for bytes from the broker
         self._answered = False  # the broker had answered when the handshake failed
 
     def _load(self, settings: TLS) -> ssl.SSLContext:
@@ -87,7 +89,7 @@ class Link(TCP):
             self.stage = "ca"
             ca = contents(settings.ca)
             context.load_verify_locations(cadata=ca.decode() if _is_pem(ca) else ca)
-            # As on a board, whatever certificate is given is trusted, one that is no root, too.
+            # As on a board, any given certificate is trusted, even if it is not a root.
             context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
         else:
             context.check_hostname = False
@@ -108,7 +110,7 @@ class Link(TCP):
         super().connect()
 
     def stream(self) -> Stream | None:
-        """The stream once the handshake is done, None before."""
+        """Return the stream once the handshake is done, None before."""
         if self._tls is None:
             if super().stream() is None:
                 return None
@@ -138,10 +140,10 @@ class Link(TCP):
         return Stream(self._tls)
 
     def wait(self, ms: int, out: bool) -> None:
-        """Return when there is something to read, when `out` and there is room to write, or after
-        `ms` milliseconds, which is all there is to wait for while not connected."""
+        """Wait until there is something to read, or, if `out`, room to write, but at most `ms`
+        milliseconds. Without a connection, wait for that time."""
         if self._tls is not None and self._tls.pending():
-            return  # bytes that were read from the network and not yet from here
+            return  # OpenSSL holds bytes that it has read from the network
         super().wait(ms, out and not self._reads)
 
     def close(self) -> None:
@@ -154,7 +156,7 @@ class Link(TCP):
         return f"{self.host}:{self.port}"
 
     def why(self, error: Any) -> MQTTError | None:
-        """Return what was wrong with TLS when `error` was raised, None if something else was."""
+        """Return the fault of TLS that caused `error`, None if TLS was not the cause."""
         if not self.stage or not isinstance(error, Exception):
             return None
         return of_openssl(
@@ -165,12 +167,12 @@ class Link(TCP):
 def of_openssl(
     error: Exception, stage: str, answered: bool, has_cert: bool, name: str, where: str
 ) -> MQTTError | None:
-    """Return what was wrong when Python's ssl raised `error` at a `stage` of `Link`. None if it
-    was the network.
+    """Return the fault for which Python's ssl raised `error` at a `stage` of `Link`; None if the
+    network was the cause.
 
     answered   the broker had answered when the handshake failed
     has_cert   the client has a certificate
-    name       that the broker's certificate must have; `where` is the broker
+    name       the name that the broker's certificate must contain; `where` is the broker
     """
     case = _case(error, stage, answered, has_cert)
     if case is None:
@@ -180,7 +182,7 @@ def of_openssl(
 
 
 def _case(error: Exception, stage: str, answered: bool, has_cert: bool) -> str | None:
-    """Return the name of the text for what was raised, None for an error of the network."""
+    """Return the name of the text for an exception, None for an error of the network."""
     reason = str(getattr(error, "reason", None) or "")
     if isinstance(error, MemoryError):
         return "memory"
@@ -190,7 +192,7 @@ def _case(error: Exception, stage: str, answered: bool, has_cert: bool) -> str |
         return "refused" if "KEY_VALUES_MISMATCH" in reason else stage
     if isinstance(error, ssl.SSLCertVerificationError):
         return _CODES.get(error.verify_code, "authority")
-    # With TLS 1.3 the broker looks at the client's certificate after our handshake is over.
+    # In TLS 1.3 the broker checks the client's certificate after the client's handshake is done.
     is_over = stage == "greeting"
     is_closed = isinstance(error, _CLOSED)
     if "ALERT" in reason or (is_closed and not is_over):
@@ -211,7 +213,7 @@ def _is_pem(data: bytes) -> bool:
 
 
 def _load_chain(context: ssl.SSLContext, cert: bytes, key: bytes) -> None:
-    """Load a certificate and its key, which Python reads from files only."""
+    """Load a certificate and its key, which Python can read only from files."""
     with tempfile.TemporaryDirectory(prefix="flatmq-") as folder:
         files = []
         for name, data in (("cert", cert), ("key", key)):
@@ -223,11 +225,11 @@ def _load_chain(context: ssl.SSLContext, cert: bytes, key: bytes) -> None:
 
 
 def _kind(der: bytes, name: str) -> str:
-    """Return how PEM names what is in `der`."""
+    """Return the PEM label for the contents of `der`."""
     if name == "cert":
         return "CERTIFICATE"
-    # PKCS #8 and PKCS #1 begin with version 0, SEC 1 with version 1; then comes a SEQUENCE, a
-    # number, or a string.
+    # PKCS #8 and PKCS #1 begin with version 0, SEC 1 with version 1; then comes a SEQUENCE, an
+    # INTEGER, or an OCTET STRING, respectively.
     at = 2 + (der[1] & 127 if der[1] > 127 else 0)
     after = der[at + 3]
     return {0x30: "PRIVATE KEY", 0x02: "RSA PRIVATE KEY"}.get(after, "EC PRIVATE KEY")

@@ -1,4 +1,4 @@
-"""Texts of TLS errors: what is wrong, and what to do. Loaded when there is one."""
+"""Explain TLS errors: what is wrong, and what to do. Loaded with the first one."""
 
 import errno
 import time
@@ -43,13 +43,14 @@ _FATAL_ALERT_MESSAGE = const(0x7780)
 _PEER_CLOSE_NOTIFY = const(0x7880)
 _BAD_PROTOCOL_VERSION = const(0x6E80)
 _INVALID_RECORD = const(0x7200)
-# ALLOC_FAILED of X.509, PK, ECP, MD, cipher, SSL; and the low bits of those of bignum and ASN.1.
+# ALLOC_FAILED of X.509, PK, ECP, MD, cipher and SSL; and the low bits of ALLOC_FAILED of bignum
+# and ASN.1.
 _NO_MEMORY = (0x2880, 0x3F80, 0x4D80, 0x5180, 0x6180, 0x7F00)
 _NO_MEMORY_LOW = (0x10, 0x6A)
-_LEAST = const(0x100)  # below are numbers of errno
+_LEAST = const(0x100)  # lower numbers are those of errno
 _CLOSED = (errno.ECONNRESET, errno.ECONNABORTED, 32, _CONN_EOF, _PEER_CLOSE_NOTIFY)  # 32: EPIPE
 
-# What Mbed TLS says of a certificate, one line for each reason.
+# Texts of Mbed TLS about a certificate, which has one line for each reason.
 _REASONS = (
     ("future", "future"),
     ("expired", "expired"),
@@ -61,9 +62,9 @@ _REASONS = (
 def failure(
     cases: "Any", where: str, name: str = "", error: "Any" = None, closed: bool = False
 ) -> MQTTError:
-    """Return the MQTTError for these cases, names of texts above, at the broker `where`. `name` is
-    the name that was expected, or what the text is about. closed: all that is known is that the
-    connection was closed."""
+    """Return the MQTTError for `cases`, names of texts above, at the broker `where`. `name` is the
+    expected name, or the subject of the text. `closed`: it is only known that the connection was
+    closed."""
     date = "{}-{:02d}-{:02d}".format(*time.gmtime()[:3])
     what = f"{type(error).__name__}: {error}"
     texts = [_TEXTS[case].format(name=name, date=date, error=what) for case in cases]
@@ -81,16 +82,16 @@ def of_board(
     name: str,
     where: str,
 ) -> "MQTTError | None":
-    """Return what was wrong when Mbed TLS raised `error` at a `stage` of stream_tls_board. None if
-    it was the network.
+    """Return the fault for which Mbed TLS raised `error` at a `stage` of stream_tls_board; None if
+    the network was the cause.
 
     certified  the broker has sent a certificate
     has_cert   the client has one
     digest     the SHA-256 of the broker's public key, if it was computed
     """
     if not isinstance(error, Exception):
-        return None  # the end of the stream, which has another sign during a handshake
-    # On MicroPython whatever was raised has an errno: its first argument.
+        return None  # the end of the stream; during a handshake that is an exception
+    # On MicroPython every exception has an errno: its first argument.
     code = abs(error.errno or 0) if isinstance(error, OSError) else 0
     if (
         isinstance(error, MemoryError)
@@ -117,7 +118,7 @@ def of_board(
 
 
 def _case(code, certified, has_cert):
-    """Return the name of the text for an error number, None for one of the network."""
+    """Return the name of the text for an error number, None for an error of the network."""
     if code == _CA_CHAIN_REQUIRED:
         return "required"
     if code == _CERT_VERIFY_FAILED:

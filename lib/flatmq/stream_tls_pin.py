@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 _SIZE = const(32)  # bytes of a SHA-256
 _VERSION = const(0xA0)  # the tag of the optional first field of TBSCertificate
-_BEFORE_KEY = const(5)  # serialNumber, signature, issuer, validity, subject
+_BEFORE_KEY = const(5)  # fields: serialNumber, signature, issuer, validity, subject
 
 
 def digests(pin: "Any") -> "tuple[bytes, ...]":
@@ -49,7 +49,7 @@ def _after(der, at):
 
 def digest_of(der: "Any") -> bytes:
     """Return the SHA-256 of the SubjectPublicKeyInfo of an X.509 certificate in DER. IndexError or
-    ValueError if it is none."""
+    ValueError if it is not one."""
     at = _inside(der, _inside(der, 0))
     if der[at] == _VERSION:
         at = _after(der, at)
@@ -57,10 +57,10 @@ def digest_of(der: "Any") -> bytes:
         at = _after(der, at)
     end = _after(der, at)
     if end > len(der):
-        raise ValueError("the certificate is cut")
+        raise ValueError("the certificate is incomplete")
     return hashlib.sha256(der[at:end]).digest()
 
 
 def text(digest: bytes) -> str:
-    """Return a digest in base64, as `pin` takes it."""
+    """Return a digest in base64, as accepted by `pin`."""
     return binascii.b2a_base64(digest).decode().strip()

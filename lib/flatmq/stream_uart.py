@@ -3,8 +3,8 @@
     client = Client(b"pico-1", link=stream_uart.usb())
     client = Client(b"pico-1", link=stream_uart.Link(UART(0, 115200)))
 
-What is lost on the line ends the connection, and the client makes a new one. Once that is there
-nothing is allocated.
+Lost bytes end the connection, and the client makes a new one. Once connected, nothing is
+allocated.
 """
 
 import errno
@@ -17,21 +17,21 @@ from .port import const, ticks_add, ticks_diff, ticks_ms
 from .wire import number
 
 _AHEAD = const(2)  # frames that may be unacknowledged
-_TRIES = const(5)  # unanswered questions after which the bridge is taken to be gone
+_TRIES = const(5)  # unanswered requests after which the bridge is considered gone
 _CLOSED = const(0)
 _OPENING = const(1)
 _OPEN = const(2)
 
 
 class Link:
-    """The line at a machine.UART, made with the `timeout` 0 that it has unless told otherwise.
+    """A serial line on a machine.UART with `timeout` 0, which is its default.
 
-    room        bytes that the UART takes in while nobody reads: its `rxbuf`, 128 to 65,535
-    patience    ms until the bridge is asked for an answer, 1 to 60,000; then twice as long, five
-                times in all
+    room        bytes that the UART buffers while nothing reads: its `rxbuf`, 128 to 65,535
+    patience    ms until the bridge is asked for a missing answer, 1 to 60,000; the time doubles
+                with each of five requests
 
-    `errors` counts frames that came in torn or spoiled. ValueError names a value out of its
-    limits.
+    `errors` counts incoming frames that were cut or damaged. ValueError names a value that is out
+    of range.
     """
 
     def __init__(self, uart, room: int = 256, patience: int = 300) -> None:
@@ -41,27 +41,27 @@ class Link:
         number("room", room, 128, 65535)
         self._hello = bytes((1, room >> 8, room & 255))
         self._patience = number("patience", patience, 1, 60000)
-        # What is taken in behind payload that the client does not read yet. That payload, and as
-        # much as the bridge sends without an acknowledgement: it keeps 105 bytes of `room` for
-        # frames without payload, and 9 of each frame are none.
+        # Payload that the client has not read yet, and payload that comes in behind it. The
+        # bridge limits what it sends without an acknowledgement: 105 bytes of `room` are for
+        # frames without payload, and 9 bytes of each frame are not payload.
         self._kept = bytearray(room - 105 - 9 + PAYLOAD)
-        self._held = 0  # how much of it is in use; 0: what is unread is in the last frame
+        self._held = 0  # bytes of it in use; 0: the unread payload is in the last frame
         self._chunk = bytearray(64)
-        self._at = self._have = 0  # what of it is still to be looked at
-        self._sent = 0  # how much of the frame going out is on the line
+        self._at = self._have = 0  # the part of it not yet decoded
+        self._sent = 0  # bytes of the outgoing frame that are on the line
         self._state = _CLOSED
         self._id = random.getrandbits(16)
         self._seq = self._acked = 0
-        self._wanted = self._told = 0  # the DATA frame to come, and what the bridge hears of it
+        self._wanted = self._told = 0  # the next DATA frame; the same as acknowledged so far
         self._left = 0  # bytes of payload that the client has not read
-        self._owe = False  # an acknowledgement
+        self._owe = False  # an acknowledgement is due
         self._asked = 0
         self._due = 0
         self._attach(uart)
 
     @property
     def errors(self) -> int:
-        """Frames that came in torn or spoiled so far."""
+        """The number of incoming frames that were cut or damaged."""
         return self._rx.bad
 
     def _attach(self, uart):
@@ -70,10 +70,10 @@ class Link:
         self._readable = select.poll()
         self._readable.register(uart, select.POLLIN)
 
-    # As a link
+    # The link
 
     def resolve(self) -> None:
-        """There is nothing to look up."""
+        """Do nothing: there is no name to look up."""
         self.address = True
 
     def connect(self) -> None:
@@ -87,15 +87,15 @@ class Link:
         self._tick(False)
 
     def stream(self) -> "Link | None":
-        """This link once the bridge has connected, None before."""
+        """Return this link once the bridge has connected, None before."""
         self._turn(False)
         if self._state == _CLOSED:
             raise OSError(errno.ECONNREFUSED)
         return self if self._state == _OPEN else None
 
     def wait(self, ms: int, out: bool) -> None:
-        """Return when there is something to read, when `out` and there is room to write, or after
-        `ms` milliseconds."""
+        """Wait until there is something to read, or, if `out`, room to write, but at most `ms`
+        milliseconds."""
         end = ticks_add(ticks_ms(), ms)
         before = self._state
         while True:
@@ -110,15 +110,16 @@ class Link:
             self._sleep(self._idle(ms))
 
     def close(self) -> None:
-        """Tell the bridge, and take nothing more in."""
+        """Send CLOSE to the bridge, and take in nothing more."""
         if self._state != _CLOSED:
             self._flush()
             self._fail()
 
-    # As a stream
+    # The stream
 
     def readinto(self, buf: memoryview) -> "int | None":
-        """Read what is there into `buf`; None when nothing is, 0 at the end."""
+        """Read available bytes into `buf`. Returns their number, None if there are none, 0 at the
+        end of the stream."""
         if not self._left:
             self._turn(False)
         n = min(self._left, len(buf))
@@ -140,7 +141,8 @@ class Link:
         return n
 
     def write(self, buf: memoryview, off: int, n: int) -> "int | None":
-        """Write some of `n` bytes of `buf` from `off` on; None when there is no room for any."""
+        """Write up to `n` bytes of `buf` from `off` on. Returns their number, None if there is no
+        room."""
         if not self._has_room():
             self._turn(True)
         if self._state != _OPEN:
@@ -157,7 +159,7 @@ class Link:
     def _has_room(self):
         return self._sent == self._tx.n and (self._seq - self._acked & 255) < _AHEAD
 
-    # Frames going out
+    # Outgoing frames
 
     def _send(self, kind, src, off, n):
         head = self._tx.head
@@ -172,7 +174,7 @@ class Link:
         self._flush()
 
     def _flush(self):
-        """Returns whether the last frame is on the line."""
+        """Send the rest of the last frame. Returns whether all of it is on the line."""
         if self._sent < self._tx.n:
             self._sent += self._write(self._tx.out, self._sent, self._tx.n - self._sent) or 0
         return self._sent == self._tx.n
@@ -183,8 +185,8 @@ class Link:
         self._send(CLOSE, self._hello, 0, 0)
 
     def _tick(self, heard):
-        """Send what is due, if the line is free. `heard`: all that came in was looked at, so that
-        an answer which is not there is late."""
+        """Send what is due, if the line is free. `heard`: everything received was decoded, so a
+        missing answer is late."""
         if not self._flush() or self._state == _CLOSED:
             return
         late = ticks_diff(ticks_ms(), self._due) >= 0
@@ -205,18 +207,18 @@ class Link:
             self._asked += 1
         self._send(kind, self._hello, 0, n)
 
-    # Frames coming in
+    # Incoming frames
 
     def _turn(self, on):
-        """Take in what is there, up to a frame with payload, or all of it if `on`: the client may
-        have to write before it can read, and the room for that lie behind what it is to read.
-        Then send what is due."""
+        """Take in available bytes up to a frame with payload, then send what is due. With `on`,
+        take in everything: the client may have to write before it reads, and the acknowledgement
+        that makes room may be behind the payload."""
         while on or not self._left:
             if self._at == self._have:
                 n = self._read(self._chunk)
                 if not n:
                     if n == 0:
-                        self._state = _CLOSED  # nobody is at the other end
+                        self._state = _CLOSED  # the other end is gone
                     on = True
                     break
                 self._at = 0
@@ -231,9 +233,9 @@ class Link:
     def _frame(self, head):
         kind = head[0] - SMALL
         if kind == BEGIN and self._state == _OPEN:
-            self._state = _CLOSED  # another bridge, which knows of no connection
+            self._state = _CLOSED  # a new bridge, which does not know the connection
         if head[1] << 8 | head[2] != self._id:
-            return  # of a connection that is over
+            return  # from a connection that has ended
         if kind == CLOSE:
             self._state = _CLOSED
         elif self._state == _OPENING:
@@ -257,7 +259,7 @@ class Link:
         if kind == DATA:
             self._wanted = self._wanted + 1 & 255
             self._left += self._rx.size
-            if self._held:  # acknowledged once it is read: the bridge must not send more than fits
+            if self._held:  # acknowledged once read, so that the bridge sends no more than fits
                 self._keep(self._rx.size)
                 return
             self._told = self._wanted
@@ -265,7 +267,7 @@ class Link:
             self._owe = True
 
     def _keep(self, n):
-        """Put the last `n` bytes of the frame to what is kept."""
+        """Append the last `n` bytes of the frame to `_kept`."""
         src = self._rx.buf
         at = HEAD + self._rx.size
         n = at - n
@@ -281,16 +283,17 @@ class Link:
     # The line
 
     def _read(self, buf):
-        """Returns how many bytes were there, None for none, 0 when there is no line any more."""
+        """Read available bytes. Returns their number, None if there are none, 0 if the line is
+        gone."""
         n = self._in.any()
         return self._in.readinto(buf, min(n, len(buf))) if n else None
 
     def _write(self, buf, at, n):
-        """Returns how many bytes went out, None for none."""
+        """Write to the line. Returns the number of bytes written, None if there is no room."""
         return self._out.write(buf, at, n)
 
     def _idle(self, ms):
-        """For how many of `ms` there is nothing to do, if nothing comes in."""
+        """Return how many of `ms` milliseconds there is nothing to do if nothing comes in."""
         if self._sent < self._tx.n:
             return 1
         if self._state == _OPENING or (self._state == _OPEN and self._seq != self._acked):
@@ -302,18 +305,18 @@ class Link:
 
 
 class USB(Link):
-    """The line at standard input and output: USB on a board that has it there."""
+    """A serial line on standard input and output, which are USB on many boards."""
 
     def _attach(self, uart):
         self._one = bytearray(1)
-        # Not sys.stdin itself, which makes "\r" a "\n".
+        # Not sys.stdin itself, which turns "\r" into "\n".
         super()._attach(sys.stdin.buffer)
         self._out = sys.stdout.buffer
         self._writable = select.poll()
         self._writable.register(self._out, select.POLLOUT)
 
     def _read(self, buf):
-        # A read of more than is there would block, and nothing tells how much that is.
+        # Reading more than is available would block, and the number available is not known.
         n = 0
         while n < len(buf) and self._is(self._readable):
             if not self._in.readinto(self._one):
@@ -332,7 +335,7 @@ class USB(Link):
 
 
 def usb(room: int = 0, patience: int = 300) -> USB:
-    """The link over USB serial, where a board's REPL is too. `room` is what the board's buffer of
-    standard input takes in, which is known where it is 0. print() works as ever: the bridge shows
-    it. So does Ctrl-C at a terminal: it is not in any frame."""
+    """Return a link over USB serial, which a board's REPL uses, too. `room` is the size in bytes
+    of the board's buffer for standard input; 0: the usual size for the board. print() still works:
+    the bridge shows its output. So does Ctrl-C at a terminal, as no frame contains it."""
     return USB(None, room or (512 if sys.platform == "rp2" else 256), patience)

@@ -2,8 +2,8 @@
 
     client = Client(b"pico-1", link=WebSocket("broker", 443, "/mqtt", tls=TLS(ca=...)))
 
-The link goes through another one, TCP or TLS, and is its own stream. Once the connection is there
-nothing is allocated.
+The link goes through another one, TCP or TLS, and is its own stream. Once connected, nothing is
+allocated.
 """
 
 import errno
@@ -19,14 +19,14 @@ if MICROPYTHON:
 else:
     from secrets import randbits as getrandbits
 
-# What is written: a header of up to 8 bytes, right before the payload that goes with it.
+# The header of an outgoing frame has up to 8 bytes, directly before the payload.
 _HEAD = const(8)
-_PIECE = const(256)  # bytes of payload in a frame that is masked
-_SHORT = const(125)  # bytes of payload up to which the header has no more length
+_PIECE = const(256)  # most bytes of payload in a masked frame
+_SHORT = const(125)  # most bytes of payload without an extended length in the header
 _MOST = const(65535)
 
-# How far the header of a frame that comes in has been read: its first byte comes next, its second,
-# then as many bytes of the length; 0 for payload.
+# The part of an incoming frame that comes next: the first byte of its header, the second, then the
+# number of length bytes still missing, or 0 for payload.
 _FIRST = const(10)
 _SECOND = const(9)
 
@@ -41,7 +41,7 @@ _FINAL = const(0x80)
 _MASKED = const(0x80)
 _RESERVED = const(0x70)
 
-_LONG = const(0x3FFFFF)  # a length above this would not be a small int with 8 bits more
+_LONG = const(0x3FFFFF)  # a longer length, with 8 more bits, would not be a small int
 
 # Close codes (section 7.4.1).
 _PROTOCOL_ERROR = const(1002)
@@ -50,18 +50,18 @@ _TOO_BIG = const(1009)
 
 
 class WebSocket:
-    """A link to the WebSocket at `path` of a host.
+    """A link to the WebSocket at `path` on a host.
 
     host     name or address, str
-    port     1 to 65,535; None for 80, or 443 with `tls`
-    path     of the request, with its query if it has one; ASCII, str
-    tls      None, or what makes the TLS link: its `link(host, port)` is called once
+    port     1 to 65,535; None: 80, or 443 with `tls`
+    path     path of the request, with its query if there is one; str, ASCII
+    tls      a `stream_tls.TLS`, or None; its `link(host, port)` is called once
     link     a link of your own to go through, instead of TCP
 
-    Without `tls` every frame has a mask of its own, taken from random numbers. With `tls` the mask
-    is zero: masks protect proxies that read the bytes, and through TLS they cannot. `resolve`,
-    `connect` and `stream` raise OSError, and ValueError if TLS does. ValueError or TypeError names
-    an argument that breaks its rule.
+    Without `tls` every frame has its own random mask. With `tls` the mask is zero: masks protect
+    proxies that read the bytes, and through TLS no proxy can. `resolve`, `connect` and `stream`
+    may raise OSError, and ValueError if TLS does. ValueError and TypeError name the argument that
+    broke its rule.
     """
 
     def __init__(
@@ -96,30 +96,30 @@ class WebSocket:
         unload("setup", "wire", "topic", "stream_websocket_upgrade")
         self._one = bytearray(1)
         self._two = bytearray(2)
-        self._control = bytearray(_SHORT)  # payload of the last control frame, or of the next
+        self._control = bytearray(_SHORT)  # payload of the last control frame, or of the answer
         self._out = bytearray(_HEAD + _PIECE)
         self._reset()
 
     def _reset(self):
-        self._upgrade: Any = None  # while the WebSocket is being opened
-        self._read: Any = None  # of the stream below, while there is one
+        self._upgrade: Any = None  # Upgrade, while the WebSocket is being opened
+        self._read: Any = None  # readinto and write of the stream below, while there is one
         self._write: Any = None
-        self._why: Any = None  # the WebSocket is over: what is raised
-        # Coming in: bytes of payload left in this frame, its opcode, whether it belongs to a
-        # message of which more frames come, and the bytes in `_control`.
+        self._why: Any = None  # the exception to raise, once the WebSocket has ended
+        # Incoming: bytes of payload left in this frame, its opcode, the bytes in `_control`, and
+        # whether more frames of the same message follow.
         self._stage = _FIRST
         self._left = self._kind = self._size = 0
         self._fragments = False
-        # Going out: what of `_out` is not written, bytes of payload that follow from the caller's
-        # buffer, whether this is a control frame, and the first byte of one that is due.
+        # Outgoing: the part of `_out` not yet written, bytes of payload that follow from the
+        # caller's buffer, the first byte of a control frame that is due, and whether this is one.
         self._at = self._end = _HEAD
         self._rest = self._due = 0
         self._mine = False
 
-    # As a link
+    # The link
 
     def resolve(self) -> None:
-        """Look the name up. May block."""
+        """Look up the name. May block."""
         self._link.resolve()
         self.address = self._link.address
 
@@ -131,7 +131,7 @@ class WebSocket:
         self._link.connect()
 
     def stream(self) -> "WebSocket | None":
-        """This link once the WebSocket is open, None before."""
+        """Return this link once the WebSocket is open, None before."""
         if not self._read:
             s = self._link.stream()
             if not s:
@@ -147,36 +147,37 @@ class WebSocket:
         return self
 
     def wait(self, ms: int, out: bool) -> None:
-        """Return when there is something to read, when `out` and there is room to write, or after
-        `ms` milliseconds."""
+        """Wait until there is something to read, or, if `out`, room to write, but at most `ms`
+        milliseconds."""
         if self._upgrade and self._read:
             out = self._upgrade.unsent > 0
         self._link.wait(ms, out or self._mine or self._due > 0)
 
     def why(self, error: "Any") -> "Any":
-        """Return the MQTTError that the link below makes of what was raised before CONNACK, None
-        if it has nothing to say about it."""
+        """Return the explanation by the link below of an exception raised before CONNACK, None if
+        it has none."""
         why = getattr(self._link, "why", None)
         if isinstance(error, OSError) and error.args and isinstance(error.args[0], str):
-            return None  # from the upgrade, and not from below
+            return None  # raised by the upgrade, not by the link below
         return why(error) if why else None
 
     def close(self) -> None:
-        """Close the link below, without a Close frame: DISCONNECT has said all, or the connection
-        is lost."""
+        """Close the link below, without a Close frame: DISCONNECT was sent, or the connection is
+        lost."""
         self._reset()
         self._link.close()
 
-    # As a stream
+    # The stream
 
     def readinto(self, buf: memoryview) -> "int | None":
-        """Read payload that is there into `buf`; None when none is, 0 at the end. OSError says
-        with which code the peer has closed the WebSocket, or which rule it broke."""
+        """Read available payload into `buf`. Returns its size, None if there is none, 0 at the end
+        of the stream. OSError gives the code with which the peer closed the WebSocket, or the
+        rule that it broke."""
         if self._why:
             raise self._why
         if self._due or self._mine:
             self._flush()
-        # The header by itself, so that the payload lands where it is wanted.
+        # The header is read separately, so that the payload goes straight to its place.
         while self._stage:
             part = self._one if self._stage & 1 else self._two
             n = self._read(part)
@@ -199,9 +200,9 @@ class WebSocket:
         return None
 
     def write(self, buf: memoryview, off: int, n: int) -> "int | None":
-        """Write some of `n` bytes of `buf` from `off` on, and return how many; None when there is
-        no room for any. A frame that has begun takes its payload from the next calls, too: they
-        must offer what is left."""
+        """Write up to `n` bytes of `buf` from `off` on. Returns their number, None if there is no
+        room. A frame that has begun also takes its payload from the next calls, which must offer
+        the rest of it."""
         if self._why:
             raise self._why
         if (self._due or self._mine) and not self._flush():
@@ -224,12 +225,12 @@ class WebSocket:
             self._rest -= n
         return n
 
-    # Frames going out
+    # Outgoing frames
 
     def _frame(self, buf, off, n):
-        """Begin a frame of `n` bytes of payload, or as many as it may have."""
+        """Begin a frame with `n` bytes of payload, or with as many as it may have."""
         if not self._masks and n > _SHORT:
-            # From where it is. A short payload is copied: that takes less than a second record.
+            # Not copied. A short payload is: that costs less than a second TLS record.
             self._rest = n = min(n, _MOST)
             self._header_of(_FINAL | _BINARY, n)
             self._end = _HEAD
@@ -266,13 +267,13 @@ class WebSocket:
                 off += 1
                 at += 1
             return
-        while at < n:  # with a mask of zeros it is a copy, which is twice as fast
+        while at < n:  # with a zero mask a copy is enough, and twice as fast
             out[at] = buf[off]
             off += 1
             at += 1
 
     def _flush(self):
-        """Write the control frame that is due, if no other frame is under way. Returns whether
+        """Write the control frame that is due, unless another frame has begun. Returns whether
         data may be written."""
         if self._due and self._at == self._end and not self._rest:
             self._header_of(self._due, self._size)
@@ -284,11 +285,11 @@ class WebSocket:
             self._mine = self._at < self._end
         return not self._mine
 
-    # Frames coming in
+    # Incoming frames
 
     def _payload(self, buf, have):
-        """Take bytes from the payload of a frame on, with all that follows it. Returns how many
-        of them are payload for the client, at the start of `buf`."""
+        """Take in bytes, from the payload of a frame on, with everything behind it. Moves payload
+        for the client to the start of `buf`, and returns its size."""
         at = to = 0
         while at < have and not self._why:
             if self._stage:
@@ -321,7 +322,7 @@ class WebSocket:
                 at += 1
 
     def _header(self, c):
-        """Take a byte of a frame's header (section 5.2)."""
+        """Take in a byte of a frame's header (section 5.2)."""
         if self._stage == _FIRST:
             self._stage = _SECOND
             self._begin(c)
@@ -355,7 +356,7 @@ class WebSocket:
             elif not c & _FINAL:
                 self._fail(_PROTOCOL_ERROR, "a control frame in fragments")
             elif kind != _PONG:
-                # Of several pings only the last has to be answered (section 5.5.3).
+                # Only the last of several pings must be answered (section 5.5.3).
                 self._due = self._size = 0
         elif kind > _BINARY:
             self._fail(_PROTOCOL_ERROR, "an unknown opcode")
@@ -365,7 +366,7 @@ class WebSocket:
             self._fragments = not c & _FINAL
 
     def _ended(self):
-        """The frame is complete."""
+        """Handle the end of a frame."""
         if self._why:
             return
         self._stage = _FIRST
@@ -376,7 +377,7 @@ class WebSocket:
             self._closed()
 
     def _closed(self):
-        """Answer a Close frame, and have the next read say what it said."""
+        """Answer a Close frame, and let the next read report its contents."""
         text = "WebSocket closed by the peer"
         code = 0
         if self._size > 1:
@@ -384,21 +385,21 @@ class WebSocket:
             text += f": code {code}"
             if self._size > 2:
                 text += f" {str(bytes(self._control[2 : self._size]))[2:-1]}"
-        # For the client it is a connection that the peer has closed, as at the end of the stream.
+        # The client handles this like the end of the stream: the peer has closed the connection.
         self._why = OSError(errno.ECONNRESET, text)
-        # Other codes may not be sent, and so not sent back (section 7.4).
+        # Other codes must not be sent, so they are not sent back (section 7.4).
         if self._size and not (1000 <= code < 1004 or 1007 <= code < 1015 or 3000 <= code < 5000):
             code = _PROTOCOL_ERROR
         self._close(code)
 
     def _fail(self, code, what):
-        """Close the WebSocket for a rule that the peer broke."""
+        """Close the WebSocket because the peer broke a rule."""
         if not self._why:
             self._why = OSError(f"WebSocket: the peer sent {what}")
             self._close(code)
 
     def _close(self, code):
-        """Send a Close frame with that code, or with none if it is 0."""
+        """Send a Close frame with this code, or without a code if it is 0."""
         self._control[0] = code >> 8
         self._control[1] = code & 255
         self._size = 2 if code else 0

@@ -1,4 +1,4 @@
-"""The HTTP request that opens a WebSocket, and its answer (RFC 6455 section 4). No I/O of its own.
+"""Open a WebSocket: the HTTP request and its answer (RFC 6455 section 4). No I/O of its own.
 
 Loaded for each connection, and not kept.
 """
@@ -16,20 +16,20 @@ if TYPE_CHECKING:
     from typing import Any
 
 _GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
-_MOST = const(4096)  # bytes of an answer
-_LINE = const(256)  # bytes that are kept of one of its lines
+_MOST = const(4096)  # most bytes of an answer
+_LINE = const(256)  # most bytes that are kept of one of its lines
 _LF = const(10)
 _H = const(72)
 _BY_PEER = (errno.ECONNRESET, 32)  # EPIPE, a name that boards lack
 _CLOSED = (
     "closed before the WebSocket was open: check that this port is a WebSocket listener, and "
-    "whether it wants TLS"
+    "whether it needs TLS"
 )
 _NAMES = (b"upgrade", b"connection", b"accept", b"protocol", b"extensions")
 
 
 def check(host: str, path: str) -> None:
-    """ValueError if `host` or `path` cannot stand in a request."""
+    """Raise ValueError if `host` or `path` cannot be used in a request."""
     if not isinstance(host, str) or not host or not _is_plain(host):
         raise ValueError(f"host must be a name or an address, not {host!r}")
     if not isinstance(path, str) or path[:1] != "/" or not _is_plain(path):
@@ -47,8 +47,8 @@ class Upgrade:
     """One request for `path` and its answer.
 
     `where` is the host, with the port if it is not the default. `secure`: the request goes through
-    TLS, whose errors are reported as they are. `unsent` is how many bytes of the request are still
-    to be written.
+    TLS, whose errors are reported unchanged. `unsent` is the number of bytes of the request that
+    are still to be written.
     """
 
     def __init__(self, where: str, path: str, secure: bool) -> None:
@@ -62,21 +62,21 @@ class Upgrade:
             "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Protocol: mqtt\r\n\r\n"
         ).encode()
         self.unsent = len(self._request)
-        # One byte is read at a time: what follows the answer is the first frame, and stays where
-        # it is.
+        # One byte is read at a time: the bytes behind the answer belong to the first frame, and
+        # must not be read here.
         self._one = bytearray(1)
         self._left = _MOST
         self._line = bytearray()
         self._found: dict[bytes, bytes] = {}
-        self._accepted = False  # by the status line
+        self._accepted = False  # the status line was accepted
 
     def step(
         self,
         read: "Callable[[Any], int | None]",
         write: "Callable[[Any, int, int], int | None]",
     ) -> bool:
-        """Go on as far as possible without waiting. Returns whether the WebSocket is open.
-        OSError, which says what to look at, if it cannot be opened."""
+        """Continue as far as possible without waiting. Returns whether the WebSocket is open.
+        OSError, which says what to check, if it cannot be opened."""
         try:
             return self._step(read, write)
         except OSError as e:
@@ -100,7 +100,7 @@ class Upgrade:
                 return True
 
     def _take(self, c):
-        """Take a byte of the answer. Returns whether it was the last one."""
+        """Take in a byte of the answer. Returns whether it was the last one."""
         self._left -= 1
         if not self._left:
             raise OSError(f"the answer has more than {_MOST} bytes: check host and port")
@@ -108,7 +108,7 @@ class Upgrade:
             if c != _H and not (self._line or self._accepted):
                 raise OSError(
                     "the answer is not HTTP: check that this port is a WebSocket listener, and "
-                    "whether it wants TLS"
+                    "whether it needs TLS"
                 )
             if len(self._line) < _LINE:
                 self._line.append(c)
@@ -147,7 +147,7 @@ class Upgrade:
             found.get(b"upgrade", b"").lower() != b"websocket"
             or b"upgrade" not in found.get(b"connection", b"").lower()
         ):
-            raise OSError("answered 101 without Upgrade: websocket: a proxy on the way lacks it")
+            raise OSError("answered 101 without Upgrade: websocket: a proxy does not support it")
         if found.get(b"accept") != self._accept:
             raise OSError("wrong Sec-WebSocket-Accept: a proxy or cache answered, not the broker")
         if found.get(b"protocol") != b"mqtt":
