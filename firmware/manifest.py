@@ -9,7 +9,7 @@ metadata(
     pypi_publish="flatmq",
 )
 
-# A board has no use for what is for CPython. Paths are relative to this file.
+# Without the modules for CPython, which a board does not need. Paths are relative to this file.
 modules = [name for name in sorted(os.listdir("../lib/flatmq")) if name.endswith(".py")]
 modules.remove("aio_cpython.py")
 modules.remove("bulk_cpython.py")

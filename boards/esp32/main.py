@@ -1,4 +1,4 @@
-"""ESP32 (DevKitC and most others): its own temperature and what hangs on its pins, over Wi-Fi."""
+"""ESP32 (DevKitC and most others): publish its temperature and attached sensors over Wi-Fi."""
 
 from machine import I2C, Pin
 

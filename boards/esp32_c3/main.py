@@ -1,4 +1,4 @@
-"""ESP32-C3 (DevKitM-1): its own temperature and what hangs on its pins, over Wi-Fi."""
+"""ESP32-C3 (DevKitM-1): publish its temperature and attached sensors over Wi-Fi."""
 
 from machine import I2C, Pin
 

@@ -1,4 +1,4 @@
-"""ESP32-S3 (DevKitC-1): its own temperature and what hangs on its pins, over Wi-Fi."""
+"""ESP32-S3 (DevKitC-1): publish its temperature and attached sensors over Wi-Fi."""
 
 from machine import I2C, Pin
 

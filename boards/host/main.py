@@ -1,4 +1,4 @@
-"""Publishes a sensor of this machine, and allocates nothing while it does.
+"""Publish readings from a sensor of this machine, without allocating memory.
 
 Runs on MicroPython's unix port and on CPython. Copy it, and change the settings.
 """
@@ -11,15 +11,15 @@ HOST = "127.0.0.1"
 PORT = 1883
 DEVICE = b"host-1"
 EVERY_MS = 200  # between two readings
-READINGS = 25  # then it disconnects
+READINGS = 25  # after these it disconnects
 
 sensor = open_sensor()
-# Numbers are written over the blanks, which JSON allows before a number.
+# Numbers replace the spaces; JSON allows spaces before a number.
 payload = bytearray(b'{"n":        ,"' + sensor.name + b'":            }')
 
 
 def put(value, end):
-    """Write an int into the payload so that it ends before `end`, over what was there."""
+    """Write an int into the payload, replacing the old one, so that it ends before `end`."""
     digits = -value if value < 0 else value
     while True:
         end -= 1
@@ -36,14 +36,14 @@ def put(value, end):
 
 
 def publish_reading(client, topic, number):
-    """Returns whether there was room for it; if not, the next turn tries again."""
+    """Publish a reading. Returns whether there was room; if not, the caller tries again."""
     put(number, 13)
     put(sensor.read(), len(payload) - 1)
     return client.publish(topic, payload, qos=1) is not None
 
 
 def main():
-    """Publishes readings 1 to READINGS; returns how many the broker has not acknowledged."""
+    """Publish readings 1 to READINGS. Returns the number that the broker has not acknowledged."""
     topic = b"sensors/" + DEVICE
     client = Client(DEVICE, HOST, PORT)
     client.set_will(b"status/" + DEVICE, b"lost", qos=1)

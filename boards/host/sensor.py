@@ -1,8 +1,8 @@
-"""A sensor of the machine that runs this: a temperature where there is one, else its load.
+"""A sensor of this machine: a temperature if there is one, else its load, else its clock.
 
 sensor = open_sensor()
 sensor.name         b"millicelsius", b"load_hundredths" or b"clock_ms"
-sensor.read()       an int; allocates nothing on a board's interpreter
+sensor.read()       an int; allocates nothing on MicroPython
 """
 
 import os
@@ -15,17 +15,17 @@ LOAD = "/proc/loadavg"
 
 
 class FileSensor:
-    """The first number in a file of text, read again each time; a decimal point is passed over,
-    so that "0.14" is 14."""
+    """The first number in a text file, read again each time. A decimal point is skipped, so that
+    "0.14" is 14."""
 
     def __init__(self, name: bytes, path: str) -> None:
         self.name = name
         self.path = path
-        self._file = open(path, "rb", buffering=0)  # noqa: SIM115 - open for good
+        self._file = open(path, "rb", buffering=0)  # noqa: SIM115 - stays open
         self._buffer = bytearray(16)
 
     def read(self) -> int:
-        """The number. OSError when the machine does not give it."""
+        """Return the number. OSError if the file cannot be read."""
         self._file.seek(0)
         size = self._file.readinto(self._buffer) or 0
         value = 0
@@ -39,13 +39,13 @@ class FileSensor:
 
 
 class Clock:
-    """Where a machine shows neither: the milliseconds of its clock, which wraps."""
+    """The machine's clock in milliseconds, which wraps; for a machine with no other sensor."""
 
     name = b"clock_ms"
     path = "the clock"
 
     def read(self) -> int:
-        """Milliseconds."""
+        """Return the milliseconds."""
         return ticks_ms()
 
 
@@ -66,7 +66,7 @@ def _candidates():
 
 
 def open_sensor() -> "FileSensor | Clock":
-    """The first one that can be read."""
+    """Return the first sensor that can be read."""
     for name, path in _candidates():
         try:
             sensor = FileSensor(name, path)

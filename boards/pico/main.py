@@ -1,4 +1,4 @@
-"""Raspberry Pi Pico: its own temperature and what hangs on its pins, over USB serial."""
+"""Raspberry Pi Pico: publish its temperature and attached sensors over USB serial."""
 
 from machine import I2C, Pin
 
@@ -8,7 +8,7 @@ from flatmq import stream_uart
 from settings import load
 from station import Station
 
-settings = load()  # `flatmq bridge`, at the other end, knows the broker
+settings = load()  # the broker is given to `flatmq bridge`, at the other end
 sensors = attached(
     one_wire=Pin(22),  # DS18B20, with 4.7 k to 3V3
     dht=Pin(15),  # DHT22

@@ -1,4 +1,4 @@
-"""Raspberry Pi Pico 2 W: its own temperature and what hangs on its pins, over Wi-Fi."""
+"""Raspberry Pi Pico 2 W: publish its temperature and attached sensors over Wi-Fi."""
 
 from machine import I2C, Pin
 

@@ -1,9 +1,9 @@
-"""What hangs on a board's pins? Asked once, when it starts; a pin without a sensor is fine."""
+"""Find the sensors wired to a board's pins, once at start. A pin without a sensor is fine."""
 
 
 def attached(one_wire=None, dht=None, i2c=None) -> list:
-    """The sensors that answer: DS18B20 at the Pin `one_wire`, a DHT22 at `dht`, a BME280 on the
-    bus `i2c`. Only the drivers of pins that are given are loaded."""
+    """Return the sensors that answer: DS18B20s at the Pin `one_wire`, a DHT22 at the Pin `dht`, a
+    BME280 on the bus `i2c`. Drivers are loaded only for the arguments given."""
     found: list = []
     if one_wire is not None:
         import ds18b20

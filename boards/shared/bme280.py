@@ -1,8 +1,8 @@
-"""BME280: temperature, pressure and humidity over I2C. MicroPython brings no driver for it.
+"""BME280: temperature, pressure and humidity over I2C. MicroPython has no driver for it.
 
-The formulas are those of Bosch's datasheet for integers (BST-BME280-DS001, section 4.2.3, and its
-32-bit one for the pressure), shifted where a product would not be a small int on a 32-bit board
-within what the sensor can measure: nothing is allocated.
+The integer formulas are from Bosch's datasheet (BST-BME280-DS001, section 4.2.3, and its 32-bit
+formula for the pressure). Products that might not be small ints on a 32-bit board, within the
+sensor's range, are shifted first, so that nothing is allocated.
 """
 
 import struct
@@ -18,7 +18,7 @@ _DATA = 0xF7
 
 
 class BME280:
-    """The one at `address` of the bus `i2c`."""
+    """A BME280 at `address` of the bus `i2c`."""
 
     def __init__(self, i2c, address: int) -> None:
         self._i2c = i2c
@@ -41,11 +41,12 @@ class BME280:
         )
 
     def start(self) -> None:
-        """Have it measure once, which takes 10 ms. OSError when it is gone."""
+        """Start a measurement, which takes 10 ms. OSError if the sensor is gone."""
         self._i2c.writeto_mem(self._address, _CTRL_MEAS, self._once)
 
     def read(self, pack) -> bool:
-        """Hundredths of a degree, whole pascals, hundredths of a percent. OSError."""
+        """Append degrees Celsius with two decimals, whole pascals, and percent with two decimals.
+        OSError if the sensor is gone."""
         self._i2c.readfrom_mem_into(self._address, _DATA, self._data)
         fine = fine_temperature(self.t, self._raw(3))
         done = pack.number(self._names[0], fine * 5 + 128 >> 8, 2)
@@ -58,19 +59,19 @@ class BME280:
         return humidity(self.h, fine, self._data[6] << 8 | self._data[7])
 
     def _raw(self, at):
-        """A number of 20 bits."""
+        """Return the 20-bit number at `at` of the data."""
         d = self._data
         return d[at] << 12 | d[at + 1] << 4 | d[at + 2] >> 4
 
 
 def fine_temperature(t, raw):
-    """The temperature in 1/5120 of a degree, which the other formulas want."""
+    """Return the temperature in 1/5120 of a degree, which the other formulas need."""
     a = (raw >> 4) - t[0]
     return (((raw >> 3) - (t[0] << 1)) * t[1] >> 11) + ((a * a >> 12) * t[2] >> 14)
 
 
 def pressure(p, fine, raw):
-    """Pa; 0 for calibration data that would have it divide by nothing."""
+    """Return the pressure in Pa; 0 for calibration data that would cause a division by zero."""
     fine = (fine >> 1) - 64000
     square = (fine >> 3) * (fine >> 3)
     raw = 1048576 - raw
@@ -79,14 +80,14 @@ def pressure(p, fine, raw):
     scale = p[0] + (scale * p[0] >> 15)
     if scale <= 0:
         return 0
-    # raw * 6250 // scale, where the product would not be small
+    # raw * 6250 // scale, whose product would not be a small int
     raw = raw // scale * 6250 + (raw - raw // scale * scale) * 6250 // scale
     square = (raw >> 3) * (raw >> 3) >> 13
     return raw + ((p[8] * square >> 12) + ((raw >> 2) * p[7] >> 13) + p[6] >> 4)
 
 
 def humidity(h, fine, raw):
-    """1/1024 of a percent."""
+    """Return the humidity in 1/1024 of a percent."""
     f = fine - 76800
     scale = ((f * h[5] >> 10) * ((f * h[2] >> 11) + 32768) >> 10) + 2097152
     value = (raw << 14) - (h[3] << 20) - h[4] * f + 16384 >> 15
@@ -96,7 +97,7 @@ def humidity(h, fine, raw):
 
 
 def probe(i2c) -> "BME280 | None":
-    """The one on a bus, None without one."""
+    """Return the BME280 on a bus, None if there is none."""
     try:
         for address in _ADDRESSES:
             if address in i2c.scan() and i2c.readfrom_mem(address, _ID, 1)[0] == _CHIP:

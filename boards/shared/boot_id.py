@@ -1,10 +1,9 @@
-"""Which boot is this? A number for the packs of one boot, one more than that of the boot before.
+"""Number the boots of a board: each boot has one number more than the last, for all its packs.
 
-It is kept in a file of some bytes, and begins anywhere when there is none: counting from 1 a board
-whose flash was written anew would repeat the packs of its first life. Counted, and not drawn by
-chance at each boot, it also shows a boot of which nothing arrived. littlefs appends so few bytes
-to a block that it holds already, so that a board that wakes every minute erases one in an hour
-or more.
+The number is kept in a file of a few bytes. If there is no file, it begins at a random number: a
+board whose flash was rewritten would repeat its earlier packs if it counted from 1 again. Because
+it counts, it also shows boots from which nothing arrived. littlefs appends these few bytes to a
+block already in use, so a board that wakes every minute erases at most one block an hour.
 """
 
 import random
@@ -14,7 +13,8 @@ _LAST = 1073741823
 
 
 def next_boot(path: str = PATH) -> int:
-    """1 to 1,073,741,823. Where the file cannot be written it is a random one each time."""
+    """Return the number of this boot, 1 to 1,073,741,823. If the file cannot be written, it is a
+    random number each time."""
     try:
         with open(path) as f:
             boot = int(f.read())

@@ -1,4 +1,4 @@
-"""What does an ESP32 do by itself? Its temperature, its watchdog, its sleep."""
+"""The functions of an ESP32 chip: its temperature sensor, its watchdog and its sleep."""
 
 import esp32
 import machine
@@ -10,7 +10,7 @@ _RELEASED = 3600000  # ms
 
 
 class Chip:
-    """The chip itself."""
+    """An ESP32, which is also a sensor: of its own temperature."""
 
     kind = "esp32"
     spool_head = 128  # 4 times the prog size of the file system
@@ -20,30 +20,30 @@ class Chip:
         self._wdt: machine.WDT | None = None
 
     def start(self) -> None:
-        """As a sensor: it is always ready."""
+        """Do nothing: the sensor is always ready."""
 
     def read(self, pack) -> bool:
-        """As a sensor: whole degrees on the S2, S3, C3 and C6, and on the ESP32 itself those of
-        Fahrenheit, written in tenths of a degree Celsius."""
+        """Append the chip's temperature in degrees Celsius: whole degrees on the S2, S3, C3 and
+        C6; on the original ESP32 one decimal, converted from whole degrees Fahrenheit."""
         if hasattr(esp32, "mcu_temperature"):
             return pack.number(self._temperature, int(esp32.mcu_temperature()))
         return pack.number(self._temperature, (esp32.raw_temperature() - 32) * 50 // 9, 1)
 
     def watch(self) -> None:
-        """Start the watchdog: 30 s, as a name lookup blocks for as long as its servers take."""
+        """Start the watchdog with 30 s, because a name lookup blocks until its servers answer."""
         self._wdt = machine.WDT(timeout=_TIMEOUT)
 
     def feed(self) -> None:
-        """Tell the watchdog that all is well."""
+        """Feed the watchdog."""
         if self._wdt:
             self._wdt.feed()
 
     def release(self) -> None:
-        """Give the one who interrupted the sketch an hour: it cannot be stopped."""
+        """Give whoever interrupted the sketch an hour: the watchdog cannot be stopped."""
         if self._wdt:
             machine.WDT(timeout=_RELEASED).feed()
             self._wdt = None
 
     def sleep(self, ms: int) -> None:
-        """Sleep, and begin anew. The watchdog sleeps as well."""
+        """Sleep, then reboot. The watchdog sleeps, too."""
         machine.deepsleep(ms)

@@ -1,4 +1,4 @@
-"""What does an RP2040 or RP2350 do by itself? Its temperature, its watchdog, its sleep."""
+"""The functions of an RP2040 or RP2350 chip: its temperature sensor, watchdog and sleep."""
 
 import machine
 
@@ -7,15 +7,15 @@ from flatmq.senml import label
 
 _SLICE_MS = 4000  # of sleep between two feeds
 _CTRL = (0x40058000, 0x400D8000)  # the watchdog's control register: RP2040, RP2350
-_CLEAR = 0x3000  # what is written so much higher is cleared
+_CLEAR = 0x3000  # bits written at this offset are cleared
 _ENABLE = 1 << 30
 
 
 class Chip:
-    """`rp2350` says which one it is.
+    """An RP2040, or an RP2350 if `rp2350`, which is also a sensor: of its own temperature.
 
-    The watchdog is set to nearly as much as it can count: 8.3 s on the RP2040, 16.7 s on the
-    RP2350. lwIP gives a name lookup up after some 7 s for each server that does not answer.
+    The watchdog is set close to its maximum: 8.3 s on the RP2040, 16.7 s on the RP2350. lwIP gives
+    up a name lookup after some 7 s for each server that does not answer.
     """
 
     kind = "pico"
@@ -29,11 +29,12 @@ class Chip:
         self._wdt: machine.WDT | None = None
 
     def start(self) -> None:
-        """As a sensor: it is always ready."""
+        """Do nothing: the sensor is always ready."""
 
     def read(self, pack) -> bool:
-        """As a sensor: hundredths of a degree. Datasheet of the RP2040, section 4.9.5: 0.706 V at
-        27 degrees, 1.721 mV less for each one more; the ADC has 3.3 V at its end."""
+        """Append the chip's temperature in degrees Celsius with two decimals. RP2040 datasheet,
+        section 4.9.5: 0.706 V at 27 degrees, and 1.721 mV less per degree; full scale of the ADC
+        is 3.3 V."""
         microvolts = self._adc.read_u16() * 50355 // 1000  # 3300000 / 65535
         return pack.number(self._temperature, 2700 - (microvolts - 706000) * 100 // 1721, 2)
 
@@ -42,19 +43,19 @@ class Chip:
         self._wdt = machine.WDT(timeout=self._timeout)
 
     def feed(self) -> None:
-        """Tell the watchdog that all is well."""
+        """Feed the watchdog."""
         if self._wdt:
             self._wdt.feed()
 
     def release(self) -> None:
-        """Stop the watchdog, for the one who interrupted the sketch."""
+        """Stop the watchdog, for whoever interrupted the sketch."""
         if self._wdt:
             machine.mem32[self._ctrl + _CLEAR] = _ENABLE
             self._wdt = None
 
     def sleep(self, ms: int) -> None:
-        """Sleep, and begin anew. In slices: the watchdog goes on meanwhile, and a timer alarm has
-        32 bits of microseconds."""
+        """Sleep, then reboot. It sleeps in slices, because the watchdog keeps running, and a timer
+        alarm has 32 bits of microseconds."""
         end = ticks_add(ticks_ms(), ms)
         while ticks_diff(end, ticks_ms()) > _SLICE_MS:
             self.feed()

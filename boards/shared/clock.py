@@ -4,12 +4,12 @@ import time
 
 from flatmq.port import ticks_add, ticks_diff, ticks_ms
 
-YEAR = 2025  # a clock that shows an earlier one was not set
+YEAR = 2025  # a clock that shows an earlier year has not been set
 RETRY_MS = 15000  # between two tries
 
 
 class Clock:
-    """The clock, which is set by the NTP server `host`."""
+    """The board's clock, set from the NTP server `host`."""
 
     def __init__(self, host: str) -> None:
         self._host = host
@@ -17,8 +17,8 @@ class Clock:
         self._due = ticks_ms()
 
     def poll(self) -> bool:
-        """Return whether the clock is set, and ask the server if it is time for that. Needs a
-        network. Blocks while the name is looked up, and up to a second for the answer."""
+        """Return whether the clock is set. If not, ask the server, at most every 15 s. Needs a
+        network. Blocks during the name lookup, and up to a second for the answer."""
         if not self._set:
             self._look()
         return self._set

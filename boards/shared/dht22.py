@@ -1,5 +1,5 @@
-"""DHT22 (AM2302): temperature and humidity. Takes the bytes that `dht` has read, where its
-`temperature` and `humidity` would make floats: nothing is allocated."""
+"""DHT22 (AM2302): temperature and humidity. Uses the bytes that `dht` has read instead of its
+methods, which return floats, so that nothing is allocated."""
 
 import dht
 
@@ -7,8 +7,8 @@ from flatmq.senml import label
 
 
 class DHT22:
-    """One at a pin. It wants two seconds between two readings; each takes some 25 ms, most of
-    them with interrupts off."""
+    """A DHT22 at a pin. It needs two seconds between two readings. Each takes some 25 ms, mostly
+    with interrupts off."""
 
     def __init__(self, driver) -> None:
         self._driver = driver
@@ -16,10 +16,11 @@ class DHT22:
         self._humidity = label("dht22/humidity", "%RH")
 
     def start(self) -> None:
-        """It measures when it is read."""
+        """Do nothing: it measures when it is read."""
 
     def read(self, pack) -> bool:
-        """Tenths. OSError when it does not answer, Exception when the checksum is wrong."""
+        """Append degrees Celsius and percent, each with one decimal. OSError if the sensor does
+        not answer, Exception if the checksum is wrong."""
         self._driver.measure()
         buf = self._driver.buf
         value = (buf[2] & 127) << 8 | buf[3]
@@ -28,10 +29,10 @@ class DHT22:
 
 
 def probe(pin) -> "DHT22 | None":
-    """The one at a pin, None when it does not answer."""
+    """Return the DHT22 at a pin, None if there is no answer."""
     driver = dht.DHT22(pin)
     try:
         driver.measure()
-    except Exception:  # OSError, or one for the checksum, which has no class of its own
+    except Exception:  # OSError, or a plain Exception for the checksum
         return None
     return DHT22(driver)

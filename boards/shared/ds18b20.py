@@ -1,5 +1,5 @@
-"""DS18B20: temperature at the end of one wire. Reads the register itself, in integers, where
-`ds18x20.read_temp` would make a float: nothing is allocated."""
+"""DS18B20: temperature over one wire. Reads the register as an integer instead of using
+`ds18x20.read_temp`, which returns a float, so that nothing is allocated."""
 
 import ds18x20
 import onewire
@@ -8,7 +8,7 @@ from flatmq.senml import label
 
 
 class DS18B20:
-    """All of them on one bus, each named by its number: "ds18b20/28ff641e8216c3a1/temp"."""
+    """All DS18B20s on one bus, each named by its number: "ds18b20/28ff641e8216c3a1/temp"."""
 
     def __init__(self, bus, roms) -> None:
         self._bus = bus
@@ -18,12 +18,12 @@ class DS18B20:
             self._all.append((rom, label(f"ds18b20/{number}/temp", "Cel")))
 
     def start(self) -> None:
-        """Have them measure, which takes 750 ms."""
+        """Start a measurement, which takes 750 ms."""
         self._bus.convert_temp()
 
     def read(self, pack) -> bool:
-        """Sixteenths of a degree, written as they are: four decimals. Raises what `ds18x20`
-        does when one is gone, or a checksum wrong; those before it are written then."""
+        """Append degrees Celsius in sixteenths, exactly: four decimals. Raises what `ds18x20`
+        raises if a sensor is gone or a checksum is wrong; earlier sensors are appended then."""
         done = True
         for i in range(len(self._all)):
             done = self._read(pack, i) and done
@@ -40,7 +40,8 @@ class DS18B20:
 
 
 def probe(pin) -> "DS18B20 | None":
-    """Those that answer at a pin; None without one. A pull-up of 4.7 k belongs to it."""
+    """Return the sensors that answer at a pin, None if there are none. The pin needs a pull-up of
+    4.7 k."""
     try:
         bus = ds18x20.DS18X20(onewire.OneWire(pin))
         roms = [rom for rom in bus.scan() if rom[0] == 0x28]

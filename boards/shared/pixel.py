@@ -1,4 +1,4 @@
-"""A WS2812 in place of a plain LED."""
+"""Use a WS2812 like a plain LED."""
 
 import neopixel
 
@@ -7,12 +7,12 @@ _LIT = (0, 24, 0)
 
 
 class Pixel:
-    """The one at a pin, with the call of a Pin that a sketch makes."""
+    """A WS2812 at a pin, with the one method of Pin that a sketch uses."""
 
     def __init__(self, pin) -> None:
         self._pixel = neopixel.NeoPixel(pin, 1)
 
     def value(self, on: int) -> None:
-        """Lit, or dark."""
+        """Switch the LED on or off."""
         self._pixel[0] = _LIT if on else _DARK
         self._pixel.write()

@@ -3,7 +3,7 @@
     client = Client(b"pico-1", "broker.local", version=5,
                     auth=("SCRAM-SHA-256", Scram("user", "password")))
 
-Both sides prove that they know the password: a broker that does not is not talked to.
+Both sides prove that they know the password. A broker that does not know it is refused.
 """
 
 import binascii
@@ -13,30 +13,30 @@ import os
 from flatmq import MQTTError
 from flatmq.sas import hmac_sha256
 
-_BLOCK = 64  # bytes of a block of SHA-256
-_LEAST = 4096  # iterations: with fewer, a broker could find out the password more cheaply
-_MOST = 100000  # a board would be busy for minutes
+_BLOCK = 64  # bytes in a block of SHA-256
+_LEAST = 4096  # iterations; fewer would make it cheaper to guess the password
+_MOST = 100000  # iterations; more would keep a board busy for minutes
 
 
 class Scram:
-    """What `auth` of a client calls: with None, and then with what the broker says.
+    """The function for `auth` of a client, called with None, then with the broker's messages.
 
-    user, password   str or bytes, of printable ASCII characters
-    salted           what an earlier `salted` was: the board then need not compute it again, which
-                     takes seconds, unless the broker has changed the salt
+    user, password   str or bytes, printable ASCII
+    salted           the attribute `salted` of an earlier object. The board then need not compute
+                     it again, which takes seconds, unless the broker has changed the salt
 
-    MQTTError of the kind "refused" if the broker does not prove that it knows the password.
+    MQTTError of kind "refused" if the broker does not prove that it knows the password.
     """
 
     def __init__(self, user, password, salted=None):
         user = user.encode() if isinstance(user, str) else user
         self._user = user.replace(b"=", b"=3D").replace(b",", b"=2C")
         self._password = password.encode() if isinstance(password, str) else password
-        self.salted = salted  # (salt, iterations, the password made with them)
+        self.salted = salted  # (salt, iterations, the password salted with them)
         self._nonce = self._bare = self._signature = b""
 
     def __call__(self, data):
-        """Return the answer to a message of the broker; the first message to None."""
+        """Return the answer to a message from the broker; for None, the first message."""
         if data is None:
             self._nonce = binascii.b2a_base64(os.urandom(18)).strip()
             self._signature = b""
@@ -50,15 +50,15 @@ class Scram:
         return self._prove(data, fields)
 
     def _prove(self, data, fields):
-        """Return the final message, which shows that this side knows the password."""
+        """Return the final message, which proves that this side knows the password."""
         try:
             nonce = fields[b"r"]
             salt = binascii.a2b_base64(fields[b"s"])
             iterations = int(fields[b"i"])
         except (KeyError, ValueError):
-            raise MQTTError("refused", "SCRAM: not a message of the broker's") from None
+            raise MQTTError("refused", "SCRAM: the broker's message is malformed") from None
         if not nonce.startswith(self._nonce) or nonce == self._nonce:
-            raise MQTTError("refused", "SCRAM: the answer to another message")
+            raise MQTTError("refused", "SCRAM: the broker answered another message")
         if not _LEAST <= iterations <= _MOST:
             raise MQTTError(
                 "refused", f"SCRAM: iterations must be {_LEAST} to {_MOST}, not {iterations}"
@@ -90,7 +90,7 @@ def pbkdf2(password, salt, iterations):
     sha256 = hashlib.sha256
     key = password if len(password) <= _BLOCK else sha256(password).digest()
     key = key + bytes(_BLOCK - len(key))
-    # Behind the key is the place of what is hashed: nothing is joined in the loop.
+    # The data to hash goes right behind the key, so that the loop joins nothing.
     inner = bytearray([b ^ 0x36 for b in key]) + bytes(32)
     outer = bytearray([b ^ 0x5C for b in key]) + bytes(32)
     inner_end = memoryview(inner)[_BLOCK:]

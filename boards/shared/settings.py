@@ -1,15 +1,15 @@
-"""What is this board to do? Reads /settings.json; boards/settings.example.json has every key."""
+"""Read the board's settings from /settings.json. boards/settings.example.json has every key."""
 
 import json
 
 PATH = "/settings.json"
 
-# A string is free text, a bool is true or false, and three numbers are the default and the limits.
+# The defaults. Text, true or false, or a number: its default, minimum and maximum.
 KEYS: dict[str, dict] = {
     "device": {
-        "name": "",  # in topics and packs; made of the chip's own number when empty
+        "name": "",  # in topics and packs; if empty, made from the chip's unique id
         "interval": (60, 1, 86400),  # s between two readings
-        "sleep": False,  # deeply from one reading to the next
+        "sleep": False,  # deep sleep from one reading to the next
         "spool": False,  # keep readings on flash until the broker has them
         "watchdog": True,
     },
@@ -31,26 +31,27 @@ KEYS: dict[str, dict] = {
 
 
 class SettingsError(ValueError):
-    """Names the key and what it wants. It never holds a value: that might be a password."""
+    """The error for a bad setting. It names the key and the rule, but never the value, which might
+    be a password."""
 
 
 def load(*needed: str, path: str = PATH) -> dict:
-    """The settings, with defaults for what the file leaves out; what is `needed`, such as
-    "wifi.ssid", has to be there and not empty. SettingsError."""
+    """Return the settings, with defaults for keys that the file leaves out. SettingsError if it
+    cannot be used, or if a key in `needed`, such as "wifi.ssid", is missing or empty."""
     return _table(path, "", _read(path), KEYS, needed)
 
 
 def _table(path, prefix, given, keys, needed):
     for key in given:
         if key not in keys:
-            raise SettingsError(f"{path}: {prefix}{key} is not known, there is {_names(keys)}")
+            raise SettingsError(f"{path}: {prefix}{key} is unknown, the keys are {_names(keys)}")
     settings = {}
     for key, default in keys.items():
         name = prefix + key
         value = given.get(key)
         if isinstance(default, dict):
             if value is not None and not isinstance(value, dict):
-                raise SettingsError(f"{path}: {name} has to be an object in braces")
+                raise SettingsError(f"{path}: {name} must be an object in braces")
             settings[key] = _table(path, name + ".", value or {}, default, needed)
             continue
         if value is None:
@@ -73,7 +74,7 @@ def _read(path):
     except ValueError:
         raise SettingsError(f"{path} is not JSON") from None
     if not isinstance(given, dict):
-        raise SettingsError(f"{path} has to be an object in braces")
+        raise SettingsError(f"{path} must be an object in braces")
     return given
 
 
@@ -90,7 +91,7 @@ def _check(path, name, value, default):
             if not letter and (i == 0 or c not in b"-:._"):
                 wants = "letters, digits, and after the first one - : . _"
     if wants:
-        raise SettingsError(f"{path}: {name} has to be {wants}")
+        raise SettingsError(f"{path}: {name} must be {wants}")
 
 
 def _names(keys):

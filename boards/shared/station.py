@@ -1,12 +1,12 @@
-"""What does a board with sensors do all day? Reads them, publishes, obeys, blinks, sleeps.
+"""Run a board with sensors: read them, publish, obey commands, blink and sleep.
 
     dev/NAME/telemetry   a SenML pack for each reading, at QoS 1
     dev/NAME/status      "online", "offline" (the will) or "asleep", retained
     dev/NAME/cmd/...     commands: interval, led, identify, sleep
-    dev/NAME/answer      what came of each
+    dev/NAME/answer      the result of each command
 
-docs/sketches.md says more. A sensor is an object with `start()`, called a second before `read`,
-and `read(pack)`, which appends its records and returns whether there was room for them.
+See docs/sketches.md. A sensor is an object with `start()`, called a second before `read`, and
+`read(pack)`, which appends its records and returns whether there was room for them.
 """
 
 import binascii
@@ -19,10 +19,10 @@ from flatmq import Client
 from flatmq.port import ticks_add, ticks_diff, ticks_ms
 from flatmq.senml import Pack
 
-READY_MS = 1000  # that sensors have between `start` and `read`
-FLASH_MS = 50  # of light with each reading
-BLINK_MS = 128  # on and off, while it identifies itself
-STUCK_MS = 180000  # without a broker though there is Wi-Fi, until that is begun anew
+READY_MS = 1000  # from `start` to `read` of the sensors
+FLASH_MS = 50  # length of the flash with each reading
+BLINK_MS = 128  # on, then off, while the board identifies itself
+STUCK_MS = 180000  # with Wi-Fi but without a broker, until the Wi-Fi is restarted
 _LAST_SEQ = 1073741823
 _DAY = 86400
 _PORT = 1883
@@ -30,16 +30,20 @@ _TLS_PORT = 8883
 
 
 class Station:
-    """`settings` are those of settings.load, `chip` is of chip_rp2 or chip_esp32 and read as the
-    first of the list of `sensors`. `led` has value(on), or is None. `wifi` is a Wifi, or None
-    where there is a `link`. `pack` is the room for a pack in bytes; 0 is enough for three records
-    of each sensor.
+    """A board with its sensors, LED and network.
 
-    `seq` is the number of the last reading; it counts those as well that found no room, so that
-    they are missed downstream. `failed` counts sensors that could not be read, or found no room
-    in the pack, `refused` commands, `lost` readings. `unsent` is True while the last reading waits
-    for room in the client or the spool. Set `sleep_for` to a number of seconds to sleep that long
-    as soon as everything is acknowledged.
+    settings   the result of settings.load
+    chip       a Chip of chip_rp2 or chip_esp32; it is read as the first sensor
+    sensors    a list of sensors
+    led        an object with value(on), or None
+    wifi       a Wifi, or None if there is a `link`
+    pack       bytes for a pack; 0: enough for three records of each sensor
+
+    `seq` is the number of the last reading. Readings that found no room are counted, too, so that
+    a receiver sees the gap. `failed` counts sensors that could not be read or found no room in the
+    pack, `refused` counts commands, and `lost` counts readings. `unsent` is True while the last
+    reading waits for room in the client or the spool. Set `sleep_for` to a number of seconds to
+    sleep that long as soon as everything is acknowledged.
     """
 
     def __init__(self, settings, chip, sensors, led=None, wifi=None, link=None, pack=0) -> None:
@@ -65,7 +69,7 @@ class Station:
             password=broker["password"] or None,
             tx_size=512 + 4 * pack,  # readings that wait for the broker
             rx_size=256,
-            timeout=30 if security else 10,  # s; a handshake takes a board seconds
+            timeout=30 if security else 10,  # s; a TLS handshake takes a board seconds
             tls=security,
             link=link,
         )
@@ -74,7 +78,7 @@ class Station:
         self._status = base + b"status"
         self._answer = base + b"answer"
         self.client.set_will(self._status, b"offline", 1, True)
-        self._error = self.client.error  # the last that was printed
+        self._error = self.client.error  # the last one printed
         self._spool = None
         if device["spool"]:
             from flatmq.spool import Spool
@@ -91,10 +95,10 @@ class Station:
         self._wifi = wifi
         self._up = wifi is None
         self._always_sleeps = device["sleep"]
-        self.sleep_for = 0  # s, when everything is acknowledged
+        self.sleep_for = 0  # s, once everything is acknowledged
         self._said_asleep = False
         self._greeted = 0  # the connection on which the status was published
-        self._begun = False  # the sensors measure
+        self._begun = False  # the sensors are measuring
         self.unsent = False  # the pack found no room yet
         self._due = ticks_add(ticks_ms(), READY_MS)
         self._stuck = self._dark = self._known = ticks_ms()
@@ -103,7 +107,7 @@ class Station:
         self._show()
 
     def run(self) -> None:
-        """Does it for good. Whoever interrupts it gets a board without a watchdog."""
+        """Run until interrupted. Ctrl-C also stops the watchdog."""
         print(f"{self.name.decode()}: boot {self.boot}, {len(self._sensors)} sensors")
         if self._watched:
             self._chip.watch()
@@ -116,7 +120,7 @@ class Station:
             raise
 
     def turn(self, ms: int = 0) -> None:
-        """One turn of the loop; waits up to `ms` for something to come in."""
+        """Run the loop once. Waits up to `ms` milliseconds for incoming bytes."""
         self._chip.feed()
         if not self.sleep_for:
             self._measure(ticks_ms())
@@ -129,7 +133,7 @@ class Station:
             else:
                 self.client.poll(ms)
         else:
-            # No name is looked up without Wi-Fi: on rp2 that may never end.
+            # Without Wi-Fi no name is looked up: on rp2 a lookup might never end.
             time.sleep_ms(ms)
         if self.client.error is not self._error:
             self._error = self.client.error
@@ -172,11 +176,11 @@ class Station:
         try:
             self._sensors[i].start()
             self._ready[i] = 1
-        except Exception:  # drivers raise their own, and bare ones
+        except Exception:  # drivers raise exceptions of their own, and plain ones
             self.failed += 1
 
     def _read(self, i):
-        if not self._ready[i]:  # what it would tell is old
+        if not self._ready[i]:  # its value would be old
             return
         try:
             if self._sensors[i].read(self._pack):
@@ -196,7 +200,7 @@ class Station:
     # The network
 
     def _connected(self):
-        """Whether to poll the client: with Wi-Fi, or to find out that a connection ended."""
+        """Return whether to poll the client: with Wi-Fi, or to notice that a connection ended."""
         if self._wifi is None:
             return True
         up = self._wifi.poll()
@@ -204,12 +208,12 @@ class Station:
             self._up = up
             self._stuck = ticks_ms()
             if up:
-                self.client.ping()  # does the connection from before still carry?
+                self.client.ping()  # check whether the earlier connection still works
         elif up and ticks_diff(ticks_ms(), self._stuck) > STUCK_MS:
             self._stuck = ticks_ms()
             self._wifi.restart()
         if up and self._clock and not self._clock.poll():
-            return False  # no certificate is valid yet
+            return False  # certificates cannot be checked yet
         return up or self.client.connected
 
     def _greet(self):
@@ -218,7 +222,7 @@ class Station:
             self._said_asleep = False
 
     def _doze(self):
-        """Sleep, once everything is acknowledged, the word that it sleeps included."""
+        """Sleep once everything is acknowledged, including the status "asleep"."""
         if self.unsent or self.client.pending or (self._spool and self._spool.pending):
             return
         if not self._said_asleep:
@@ -243,11 +247,11 @@ class Station:
         else:
             self.refused += 1
             answer = b"refused: " + answer
-        # Without room for it the answer is not given; what it answers was done.
+        # If there is no room, the answer is not sent, but the command was carried out.
         self.client.publish(self._answer, name[:32] + b": " + answer, 1)
 
     def _obey(self, name, message):
-        """Returns None when it is done, else what would have been right."""
+        """Carry out a command. Returns None if it is done, else what would have been accepted."""
         value = message.number()
         if name == b"interval":
             if value is None or not 1 <= value <= _DAY:
@@ -265,8 +269,8 @@ class Station:
             if self._said_asleep:
                 self._greeted = 0
         elif name not in (b"identify", b"sleep"):
-            return b"there is interval, led, identify, sleep"
-        elif message.retain:  # would be obeyed again with each connection
+            return b"the commands are interval, led, identify, sleep"
+        elif message.retain:  # it would be obeyed again with each connection
             return b"not retained"
         elif name == b"identify":
             if len(message) and (value is None or not 1 <= value <= 600):
@@ -298,8 +302,8 @@ class Station:
 
 
 def _secured(table):
-    """The TLS of the settings, and the clock that it needs; None for what is not there. Only what
-    is used is loaded."""
+    """Return the TLS for the settings, and the clock that it needs, or None for either. Loads only
+    what is used."""
     if not (table and (table["ca"] or table["pin"])):
         return None, None
     from flatmq.stream_tls import TLS

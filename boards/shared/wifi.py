@@ -1,23 +1,23 @@
-"""Is there Wi-Fi? Asked in the loop, this connects, watches and connects again."""
+"""Keep Wi-Fi connected from a polling loop: connect, watch the connection, and reconnect."""
 
 import network
 
 from flatmq.port import ticks_add, ticks_diff, ticks_ms
 
-TRY_MS = 20000  # that a connection may take, with its address
-GRACE_MS = 5000  # after a loss: the driver of the ESP32 connects again by itself
-FIRST_MS = 1000  # between two tries; it doubles
+TRY_MS = 20000  # time for a connection and its address
+GRACE_MS = 5000  # after a loss: the driver of the ESP32 reconnects by itself
+FIRST_MS = 1000  # before the second try; then it doubles, up to LAST_MS
 LAST_MS = 60000
 _OFF_EVERY = 3  # failures in a row after which the radio is switched off and on
 
 
 class Wifi:
-    """A station of the network `ssid`, which is open when `password` is empty.
+    """A station in the network `ssid`, which is open if `password` is empty.
 
-    `power_save` False keeps the radio awake: on the CYW43 of the Pico W its sleep loses packets
-    and delays others by up to some 100 ms. `country` are two letters, for the channels.
-    `up` is what `poll` returned last, `losses` how often it ceased to be. Nothing here waits, but
-    for switching the radio on: up to 2 s on a Pico W, which loads its firmware then.
+    `country` is a two-letter code, for the allowed channels. `power_save=False` keeps the radio
+    awake: on the CYW43 of the Pico W, power saving loses packets and delays others by up to some
+    100 ms. `up` is the last result of `poll`; `losses` counts lost connections. Nothing here
+    blocks except switching the radio on: up to 2 s on a Pico W, which then loads its firmware.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class Wifi:
         self.losses = 0
 
     def poll(self) -> bool:
-        """Do what there is to do. Returns whether there is a connection with an address."""
+        """Do what is due. Returns whether there is a connection with an address."""
         up = self._wlan.isconnected()
         if up != self.up:
             self._changed(up)
@@ -45,13 +45,13 @@ class Wifi:
         return up
 
     def restart(self) -> None:
-        """Switch the radio off, and on again later: for a connection that says that it is up and
-        carries nothing, as the CYW43 has them when an access point vanished."""
+        """Switch the radio off, and on again later. For a connection that is reported as up but
+        carries nothing, as on the CYW43 after an access point has vanished."""
         self._off()
         self._later()
 
     def off(self) -> None:
-        """Switch the radio off, before deep sleep: on a Pico W `lightsleep` wants it so."""
+        """Switch the radio off before deep sleep. On a Pico W `lightsleep` requires that."""
         self._off()
         if hasattr(self._wlan, "deinit"):
             self._wlan.deinit()
@@ -68,7 +68,7 @@ class Wifi:
 
     def _step(self):
         try:
-            if self._trying:  # in vain
+            if self._trying:  # the try has timed out
                 self._fail()
             else:
                 self._try()
@@ -88,7 +88,7 @@ class Wifi:
     def _fail(self):
         self._failed += 1
         if self._failed % _OFF_EVERY:
-            # Without it the ESP32 goes on by itself, and answers the next connect with an error.
+            # Otherwise the ESP32 keeps trying, and answers the next connect with an error.
             self._wlan.disconnect()
         else:
             self._off()
