@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import resource
 import socket
@@ -12,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import click
 import paho.mqtt.client as paho
 import pytest
 from click.testing import CliRunner, Result
@@ -19,6 +21,7 @@ from click.testing import CliRunner, Result
 from conftest import BROKERS, SharedBrokers
 from flatmq_tools import broker as brokers
 from flatmq_tools import senml
+from flatmq_tools.cli import fleet as fleet_command
 from flatmq_tools.cli import main as cli
 from flatmq_tools.fleet import FleetError, LimitError, Settings, compare, limits, plan, truth
 from flatmq_tools.fleet.fleet import Fleet
@@ -333,3 +336,11 @@ def test_the_truth_is_written_and_read(tmp_path: Path) -> None:
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     assert [(line["device"], line["boot"]) for line in lines] == [("a", 1), ("a", 9), ("b", 2)]
     assert truth.read(path) == [boots[2], boots[1], boots[0]]
+
+
+def test_the_help_shows_the_defaults_of_the_troubles() -> None:
+    shown = {
+        each.name: each.help for each in fleet_command.params if isinstance(each, click.Option)
+    }
+    for each in dataclasses.fields(plan.Troubles):
+        assert str(shown[each.name]).endswith(f"  [default: {each.default}]")

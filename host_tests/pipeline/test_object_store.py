@@ -125,8 +125,8 @@ def test_each_message_is_there_once_also_after_a_kill(
     ("arguments", "said"),
     [
         (["s3://b/x"], "OUT must be a folder unless --delta is given, not s3://b/x"),
-        (["s3://b/x", "--delta"], "needs --state: a folder of this machine"),
-        (["out", "--state", "s"], "--state is for an OUT that is a URL"),
+        (["s3://b/x", "--delta"], "needs --state: a local folder"),
+        (["out", "--state", "s"], "--state needs an OUT that is a URL"),
         (
             ["ftp://b/x", "--delta", "--state", "s"],
             "URL that deltalake can reach, not ftp://b/x: Unknown scheme",

@@ -111,4 +111,4 @@ def test_a_missed_goal_is_an_error_where_it_is_asked_for(
 def test_a_part_that_there_is_not_is_named() -> None:
     result = CliRunner().invoke(cli, ["pipeline-bench", "--only", "broker"])
     assert result.exit_code == 2
-    assert "broker: there are flatmq, flatmq-5, properties, paho" in result.output
+    assert "must be one of flatmq, flatmq-5, properties, paho" in result.output

@@ -300,7 +300,10 @@ def test_the_command(tmp_path: Path) -> None:
     )
     assert done.exit_code == 1
     assert "flatmq pipeline run" in done.output
-    for tables, words in (("s3://bucket/tables", "is a URL"), ("nowhere", "no such folder")):
+    for tables, words in (
+        ("s3://bucket/tables", "not the URL s3://bucket/tables"),
+        ("nowhere", "no such folder"),
+    ):
         done = CliRunner().invoke(main, ["pipeline", "report", str(tmp_path), "--tables", tables])
         assert done.exit_code == 2
         assert words in done.output

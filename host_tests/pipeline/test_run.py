@@ -284,7 +284,7 @@ def test_only_landed_files_can_be_removed(tmp_path: Path) -> None:
 
     result = CliRunner().invoke(cli.pipeline, ["run", str(tmp_path), "--clean"])
     assert result.exit_code == 2
-    assert "--clean is for what --landed names" in result.output
+    assert "--clean needs --landed" in result.output
 
 
 @pytest.mark.parametrize(

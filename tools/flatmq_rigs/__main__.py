@@ -8,29 +8,17 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
 
 import click
 
+from flatmq_tools import common_options
 from flatmq_tools.ending import end
 
+from . import rig_options
 from .links import LINKS
 
-_Command = TypeVar("_Command", bound=Callable[..., Any])
 _FILE = click.Path(dir_okay=False, path_type=Path)
-
-
-def _results(default: Path | None = None) -> Callable[[_Command], _Command]:
-    """--results: a document that a command writes its section of."""
-    return click.option(
-        "--results",
-        type=_FILE,
-        default=default,
-        show_default=str(default or "none is written"),
-        help="Document whose section of these figures is replaced.",
-    )
 
 
 _RESULTS = Path("docs/results.md")
@@ -42,17 +30,11 @@ def main() -> None:
 
 
 @main.command()
-@click.option(
-    "--rounds",
-    type=click.IntRange(1, 100),
-    default=5,
-    show_default=True,
-    help="Alternating rounds; the table shows medians.",
-)
+@rig_options.rounds(5)
 @click.option("--only", multiple=True, metavar="CLIENT", help="Measure this client; repeatable.")
 @click.option("--quick", is_flag=True, help="Measure briefly and print; write no results.")
-@click.option("--strict", is_flag=True, help="Fail if flatmq misses one of its targets.")
-@_results(_RESULTS)
+@rig_options.STRICT
+@rig_options.results(_RESULTS)
 def bench(rounds: int, only: tuple[str, ...], quick: bool, strict: bool, results: Path) -> None:
     """Measure flatmq beside other clients, in one run on this machine."""
     from . import bench as command
@@ -66,21 +48,15 @@ def bench(rounds: int, only: tuple[str, ...], quick: bool, strict: bool, results
 
 
 @main.command()
-@click.option(
-    "--messages",
-    type=click.IntRange(1_000, 1_000_000_000),
-    default=1_000_000,
-    show_default=True,
-    help="Messages in each direction, a third of them at each QoS.",
-)
-@click.option("--seed", type=int, help="Random seed; the same seed repeats the faults.")
+@rig_options.messages(1_000_000, 1_000, 1_000_000_000)
+@common_options.seed()
 @click.option(
     "--kilobytes",
     type=click.IntRange(1, 1_000_000),
     default=1_000,
     show_default=True,
-    help="Mean traffic in one direction between two faults, in KB; after 5 s there is a fault "
-    "anyway.",
+    help="Mean traffic in one direction between two faults, in kB; a fault follows after 5 s "
+    "in any case.",
 )
 @click.option(
     "--client",
@@ -101,7 +77,7 @@ def bench(rounds: int, only: tuple[str, ...], quick: bool, strict: bool, results
     type=click.IntRange(16, 1_000_000),
     help="Heap of MicroPython in KB.  [default: the smallest in which the link works]",
 )
-@_results()
+@rig_options.results()
 def soak(
     messages: int,
     seed: int | None,
@@ -111,10 +87,10 @@ def soak(
     heap: int | None,
     results: Path | None,
 ) -> None:
-    """Send numbered messages both ways over a link that breaks, and count them.
+    """Send numbered messages in both directions over a failing link, and count them.
 
-    A mosquitto is started on loopback. BROKER=host:port names a broker that already runs; the
-    link is tcp then.
+    --messages are sent in each direction, a third of them at each QoS. A mosquitto is started on
+    loopback. BROKER=host:port names a broker that already runs; the link is tcp then.
     """
     from flatmq_tools.bytecode import CompileError
 
@@ -139,7 +115,7 @@ def soak(
 
 
 @main.command()
-@_results(_RESULTS)
+@rig_options.results(_RESULTS)
 @click.option(
     "--every",
     type=click.IntRange(1, 100),
@@ -161,7 +137,7 @@ def powercut(results: Path, every: int, mqtt: str | None) -> None:
 
 
 @main.command()
-@_results()
+@rig_options.results()
 def size(results: Path | None) -> None:
     """Show the flash and memory that each module of the client takes, and each step."""
     from flatmq_tools.bytecode import CompileError
@@ -172,20 +148,8 @@ def size(results: Path | None) -> None:
 
 
 @main.command("pipeline-bench")
-@click.option(
-    "--messages",
-    type=click.IntRange(1_000, 10_000_000),
-    default=500_000,
-    show_default=True,
-    help="Messages in each run.",
-)
-@click.option(
-    "--rounds",
-    type=click.IntRange(1, 100),
-    default=3,
-    show_default=True,
-    help="Runs of each part; the tables show medians.",
-)
+@rig_options.messages(500_000, 1_000, 10_000_000)
+@rig_options.rounds(3)
 @click.option(
     "--only",
     multiple=True,
@@ -193,8 +157,8 @@ def size(results: Path | None) -> None:
     help="A row of the tables: flatmq, flatmq-5, properties, paho, memory, memory-5, ceiling, "
     "landing, reading; source, source-paho, files, jobs, log. Repeatable.",
 )
-@click.option("--strict", is_flag=True, help="Fail if a goal is missed.")
-@_results()
+@rig_options.STRICT
+@rig_options.results()
 def pipeline_bench(
     messages: int, rounds: int, only: tuple[str, ...], strict: bool, results: Path | None
 ) -> None:
@@ -223,13 +187,7 @@ def pipeline_bench(
 
 
 @main.command()
-@click.option(
-    "--messages",
-    type=click.IntRange(100),
-    default=50_000,
-    show_default=True,
-    help="Messages in each run.",
-)
+@rig_options.messages(50_000, 100)
 @click.option(
     "--kills",
     type=click.IntRange(1),
@@ -244,8 +202,8 @@ def pipeline_bench(
     type=click.Choice(["driver", "jvm", "source", "broker", "ingest"]),
     help="Part to kill; repeatable.  [default: all, each in a run of its own]",
 )
-@click.option("--seed", type=int, help="Random seed; the same seed repeats the run.")
-@_results()
+@common_options.seed()
+@rig_options.results()
 def crash(
     messages: int, kills: int, parts: tuple[str, ...], seed: int | None, results: Path | None
 ) -> None:

@@ -1,4 +1,4 @@
-"""The command `flatmq`. Each of its commands is a module of its own; this is their front."""
+"""The command line of `flatmq`. Each subcommand has a module of its own."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(flatmq.__version__, prog_name="flatmq")
 def main() -> None:
-    """The desk side of flatmq, an MQTT client for MicroPython."""
+    """Host tools for flatmq, an MQTT client for MicroPython."""
 
 
 @main.command()
@@ -29,12 +29,13 @@ def main() -> None:
     type=click.IntRange(3, 10_000),
     default=25,
     show_default=True,
-    help="How many messages the sketch publishes, five a second.",
+    help="Number of readings to publish, at five per second.",
 )
 def demo(readings: int) -> None:
-    """Publish from a real MicroPython, receive here, and show what the heap does.
+    """Publish from a real MicroPython, receive on the host, and show the free heap.
 
-    A broker is started on loopback; BROKER=host:port names one that runs already.
+    Starts a broker on loopback. To use a running one, set the environment variable
+    BROKER=host:port.
     """
     from . import demo as command
     from .bytecode import CompileError
@@ -45,8 +46,12 @@ def demo(readings: int) -> None:
 @main.command()
 @click.argument("broker")
 @common_options.USER
-@click.option("--seconds", type=click.FloatRange(0), help="Watch for so long; else until Ctrl-C.")
-@click.option("--packs", type=click.IntRange(1), help="End when so many packs have come.")
+@common_options.seconds(click.FloatRange(0))
+@click.option(
+    "--packs",
+    type=click.IntRange(1),
+    help="Stop after this many packs; if --seconds ends first, exit with status 1.",
+)
 @common_options.tls
 def watch(
     broker: str,
@@ -55,7 +60,7 @@ def watch(
     packs: int | None,
     trust: Trust | None,
 ) -> None:
-    """Show what boards send to BROKER (host or host:port), as it comes in."""
+    """Show what boards publish to BROKER (host or host:port), as it arrives."""
     from . import broker as brokers
     from . import watch as command
     from .trust import TrustError
@@ -73,36 +78,44 @@ _often = click.FloatRange(0)
 
 @main.command()
 @click.argument("broker")
-@click.option("--devices", type=click.IntRange(1, 60_000), default=1000, show_default=True)
+@common_options.devices(1000)
 @click.option(
     "--rate",
     type=click.FloatRange(0, 1000, min_open=True),
     default=1.0,
     show_default=True,
-    help="Readings a second of each board.",
+    help="Readings per board per second.",
 )
-@click.option(
-    "--seconds", type=click.FloatRange(0, 604_800, min_open=True), default=30.0, show_default=True
-)
-@click.option("--seed", type=int, help="To have the same again: the same troubles, and names.")
+@common_options.seconds(click.FloatRange(0, 604_800, min_open=True), 30.0)
+@common_options.seed()
 @click.option(
     "--truth",
     type=click.Path(dir_okay=False, writable=True, path_type=Path),
-    help="A file for what each board really did: a line of JSON for each of its boots.",
+    help="File to record what each board really did, one line of JSON per boot.",
 )
-@click.option(
-    "--prefix", default="sim", show_default=True, help="What the boards' names begin with."
-)
+@click.option("--prefix", default="sim", show_default=True, help="Prefix of the boards' names.")
 @common_options.USER
 @common_options.tls
-@click.option("--calm", is_flag=True, help="Nothing goes wrong but what is asked for below.")
-@click.option("--lost", type=_share, help="Readings that are never published. [0.005]")
-@click.option("--duplicated", type=_share, help="Readings that are published twice. [0.005]")
-@click.option("--reordered", type=_share, help="Readings published after the next. [0.002]")
-@click.option("--drop-outs", type=_often, help="A board and minute. [0.2]")
-@click.option("--reboots", type=_often, help="A board and minute. [0.1]")
-@click.option("--silent", type=_share, help="Boards that stop. [0.02]")
-@click.option("--clocks", type=_share, help="Boards whose clock is wrong. [0.02]")
+@click.option("--calm", is_flag=True, help="Make 0 the default of each of the options below.")
+@click.option(
+    "--lost", type=_share, help="Share of readings that are never published.  [default: 0.005]"
+)
+@click.option(
+    "--duplicated", type=_share, help="Share of readings published twice.  [default: 0.005]"
+)
+@click.option(
+    "--reordered",
+    type=_share,
+    help="Share of readings published after the next one.  [default: 0.002]",
+)
+@click.option("--drop-outs", type=_often, help="Disconnects per board per minute.  [default: 0.2]")
+@click.option("--reboots", type=_often, help="Reboots per board per minute.  [default: 0.1]")
+@click.option(
+    "--silent", type=_share, help="Share of boards that stop during the run.  [default: 0.02]"
+)
+@click.option(
+    "--clocks", type=_share, help="Share of boards whose clock is wrong.  [default: 0.02]"
+)
 def fleet(
     broker: str,
     devices: int,
@@ -116,9 +129,9 @@ def fleet(
     calm: bool,
     **troubles: float | None,
 ) -> None:
-    """Simulate boards that publish to BROKER (host or host:port), and have their troubles.
+    """Simulate a fleet of failing boards that publish to BROKER (host or host:port).
 
-    Each is a client of its own, with a will, a status and packs as the sketches have them.
+    Each board is a client of its own, with a will, a status and packs like those of the sketches.
     """
     import dataclasses
     import secrets
@@ -150,13 +163,19 @@ def fleet(
 @main.command()
 @click.argument("port")
 @click.argument("broker", metavar="HOST:PORT")
-@click.option("--baud", type=click.IntRange(300), default=115200, show_default=True)
+@click.option(
+    "--baud",
+    type=click.IntRange(300),
+    default=115200,
+    show_default=True,
+    help="Speed of the serial line, in baud.",
+)
 @common_options.tls
 def bridge(port: str, broker: str, baud: int, trust: Trust | None) -> None:
     """Connect a board without a network to a broker, over its serial PORT.
 
-    PORT is a device such as /dev/ttyACM0 or COM3, or a URL of pyserial. What the board prints is
-    shown. Ends with Ctrl-C.
+    PORT is a device, such as /dev/ttyACM0 or COM3, or a pyserial URL. Shows what the board prints,
+    and runs until Ctrl-C.
     """
     from . import bridge as command
 
@@ -165,20 +184,17 @@ def bridge(port: str, broker: str, baud: int, trust: Trust | None) -> None:
 
 @main.command()
 @click.argument("broker", metavar="HOST[:PORT]")
-@click.option(
-    "--ca",
-    type=common_options.FILE,
-    help="Authorities to verify the broker by.  [default: those of this machine]",
-)
+@common_options.CA
 @click.option(
     "--save",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="A file for the authority that a board needs, PEM, or DER if it ends in .der.",
+    help="File for the authority's certificate that a board needs: DER if its name ends in .der, "
+    "otherwise PEM.",
 )
 def tls(broker: str, ca: Path | None, save: Path | None) -> None:
-    """Show a broker's certificates, and the settings by which a board trusts it.
+    """Show a broker's certificates and the settings with which a board trusts it.
 
-    The port is 8883 unless given. Ends with status 1 if boards would refuse the broker.
+    The default port is 8883. Exits with status 1 if boards would refuse the broker.
     """
     from .address import AddressError
 
@@ -196,7 +212,7 @@ def tls(broker: str, ca: Path | None, save: Path | None) -> None:
 
 @main.command("boards")
 def boards_() -> None:
-    """Show which boards are connected, and which there are."""
+    """List the connected boards and the supported ones."""
     from . import boards, connected
 
     end(connected.main, boards.BoardError)
@@ -205,8 +221,8 @@ def boards_() -> None:
 _port = click.option(
     "--port",
     metavar="ADDRESS",
-    help="Where the board is: /dev/ttyACM0, socket://HOST:PORT, rfc2217://HOST:PORT; the only "
-    "one that is connected where it is not given.",
+    help="Address of the board: /dev/ttyACM0, socket://HOST:PORT or rfc2217://HOST:PORT.  "
+    "[default: the only board that is connected]",
 )
 
 
@@ -217,10 +233,10 @@ _port = click.option(
 @click.option(
     "--drive",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="Where the boot drive is mounted (RP2040, RP2350), if it is not found.",
+    help="Folder where the boot drive is mounted (RP2040, RP2350).  [default: search for it]",
 )
 def flash(board: str, file: Path, port: str | None, drive: Path | None) -> None:
-    """Write FILE, MicroPython or an image, to a BOARD's flash."""
+    """Write FILE, a MicroPython firmware or an image, to the flash of BOARD."""
     from . import boards, connected, remote
     from . import flash as command
 
@@ -236,10 +252,10 @@ def flash(board: str, file: Path, port: str | None, drive: Path | None) -> None:
 @main.command()
 @click.argument("board")
 @_port
-@click.option("--sketch", help="A folder, or one of boards/; the board's own if not given.")
-@common_options.settings("A setting; repeatable.")
+@common_options.SKETCH
+@common_options.SETTINGS
 def deploy(board: str, port: str | None, sketch: str | None, overrides: tuple[str, ...]) -> None:
-    """Copy a sketch and the client to a BOARD that runs MicroPython, and start it."""
+    """Copy a sketch and the client to BOARD, which runs MicroPython, and start the sketch."""
     from . import board_tls, boards, connected, contents, remote, settings
     from . import deploy as command
     from .bytecode import CompileError
@@ -259,7 +275,7 @@ def deploy(board: str, port: str | None, sketch: str | None, overrides: tuple[st
 @main.command()
 @_port
 def logs(port: str | None) -> None:
-    """Show what a board prints, over its resets, until Ctrl-C."""
+    """Show what a board prints, across resets, until Ctrl-C."""
     from . import boards, connected
     from . import logs as command
 
@@ -276,14 +292,26 @@ def logs(port: str | None) -> None:
 @click.option(
     "--firmware",
     type=common_options.FILE,
-    help="MicroPython's download for the board; without it, the filesystem alone is made.",
+    help="Official MicroPython firmware for the board.  [default: build only the filesystem]",
 )
-@click.option("--sketch", help="A folder with a main.py, or the name of one in boards/.")
-@common_options.settings("As in wifi.ssid=home; repeatable.")
-@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="The file to write.")
-@click.option("--filesystem-only", is_flag=True, help="Leave the firmware out; it is checked.")
-@click.option("--romfs", is_flag=True, help="The modules go into a ROMFS image.")
-@click.option("--flash-size", metavar="SIZE", help="Of an ESP32 that has another: 16MB.")
+@common_options.SKETCH
+@common_options.SETTINGS
+@click.option(
+    "--out",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Image file to write.  [default: build/BOARD.uf2 or build/BOARD.bin]",
+)
+@click.option(
+    "--filesystem-only",
+    is_flag=True,
+    help="Leave the firmware out of the image; --firmware is only checked.",
+)
+@click.option("--romfs", is_flag=True, help="Put the modules into a ROMFS image.")
+@click.option(
+    "--flash-size",
+    metavar="SIZE",
+    help="Flash size of an ESP32, such as 16MB.  [default: as in the board's file]",
+)
 def image(
     board: str,
     firmware: Path | None,
@@ -294,9 +322,9 @@ def image(
     romfs: bool,
     flash_size: str | None,
 ) -> None:
-    """Make a file that puts MicroPython, the client and a sketch onto BOARD.
+    """Build an image with MicroPython, the client and a sketch for BOARD.
 
-    BOARD is a file's name in firmware/: pico_w, esp32_s3 ...
+    BOARD is the name of a file in firmware/ without .toml, such as pico_w or esp32_s3.
     """
     from . import image as command
     from .bytecode import CompileError

@@ -1,4 +1,4 @@
-"""Options that several commands have: the same words mean the same in each of them."""
+"""Options that several commands share, each with one meaning and one help text."""
 
 from __future__ import annotations
 
@@ -15,13 +15,16 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 Decorator = Callable[[_Command], _Command]
 
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
-"""A file that is there."""
+"""The path of an existing file."""
 
-USER = click.option("--user", help=f"The password is taken from {PASSWORD} in the environment.")
+USER = click.option(
+    "--user",
+    help=f"User name at the broker; the password is read from {PASSWORD} in the environment.",
+)
 
 
 def tls(command: _Command) -> _Command:
-    """--tls, --ca, --cert, --key and --pin, as `trust`: a `trust.Trust`, or None without TLS."""
+    """Add --tls, --ca, --cert, --key and --pin, passed on as `trust`: None without TLS."""
 
     @functools.wraps(command)
     def trusting(
@@ -46,52 +49,113 @@ def tls(command: _Command) -> _Command:
     return cast(_Command, trusting)
 
 
+CA = click.option(
+    "--ca",
+    type=FILE,
+    help="Certificate of the authority that signed the broker's certificate, PEM or DER.  "
+    "[default: the authorities that this machine trusts]",
+)
+
 _TLS = (
     click.option(
         "--tls",
         is_flag=True,
-        help="Connect with TLS and verify the broker; the default port is 8883 then. Each of the "
-        "options below implies it.",
+        help="Connect with TLS and verify the broker; the default port becomes 8883. Implied by "
+        "--ca, --cert, --key and --pin.",
     ),
+    CA,
+    click.option("--cert", type=FILE, help="Client certificate to show to the broker, PEM."),
     click.option(
-        "--ca",
+        "--key",
         type=FILE,
-        help="The authority that signed the broker's certificate, PEM or DER.  [default: those "
-        "of this machine]",
+        help="Private key of the client certificate, PEM.  [default: in the file of --cert]",
     ),
-    click.option("--cert", type=FILE, help="A certificate to show to the broker, PEM."),
-    click.option("--key", type=FILE, help="Its private key, PEM.  [default: the file of --cert]"),
     click.option(
         "--pin",
         multiple=True,
         metavar="BASE64",
-        help="SHA-256 of the broker's public key, from `flatmq tls`; repeatable. Without --ca "
-        "nothing else is checked.",
+        help="SHA-256 of the broker's public key, as `flatmq tls` prints it; repeatable. Without "
+        "--ca nothing else is checked.",
     ),
 )
 
 
+def seconds(
+    allowed: click.FloatRange, default: float | None = None
+) -> Callable[[_Command], _Command]:
+    """Add --seconds; without a default the command runs until Ctrl-C."""
+    until = "" if default is not None else "  [default: run until Ctrl-C]"
+    return click.option(
+        "--seconds",
+        type=allowed,
+        default=default,
+        show_default=default is not None,
+        help=f"Stop after this many seconds.{until}",
+    )
+
+
+def seed(default: int | None = None) -> Callable[[_Command], _Command]:
+    """Add --seed; without a default each run is different."""
+    return click.option(
+        "--seed",
+        type=int,
+        default=default,
+        show_default=default is not None,
+        help="Random seed; the same seed repeats the run."
+        + ("" if default is not None else "  [default: a new one each time]"),
+    )
+
+
+def devices(default: int) -> Callable[[_Command], _Command]:
+    """Add --devices."""
+    return click.option(
+        "--devices",
+        type=click.IntRange(1, 60_000),
+        default=default,
+        show_default=True,
+        help="Number of boards to simulate.",
+    )
+
+
+SKETCH = click.option(
+    "--sketch",
+    help="Sketch to install: a folder with a main.py, or the name of one in boards/.  [default: "
+    "the one in the board's file]",
+)
+SETTINGS = click.option(
+    "--set",
+    "overrides",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Setting of the board, such as wifi.ssid=home; repeatable.",
+)
+
+
 def filters(default: str) -> Callable[[_Command], _Command]:
-    """--filter, as `filters`."""
+    """Add --filter, passed on as `filters`."""
     return click.option(
         "--filter",
         "filters",
         multiple=True,
         default=(default,),
         show_default=True,
-        help="A topic filter; repeatable.",
+        help="Topic filter to subscribe to; repeatable.",
     )
 
 
-def master(help: str, envvar: str | None = None) -> Callable[[_Command], _Command]:
-    """--master: which Spark."""
+def master(envvar: str | None = None) -> Callable[[_Command], _Command]:
+    """Add --master."""
     return click.option(
-        "--master", default="local[2]", show_default=True, envvar=envvar, help=help
+        "--master",
+        default="local[2]",
+        show_default=True,
+        envvar=envvar,
+        help="Spark master, as for spark-submit.",
     )
 
 
 def pairs(name: str, into: str, help: str) -> Callable[[_Command], _Command]:
-    """An option NAME=VALUE that may be repeated, as a dict `into`."""
+    """Add a repeatable option NAME=VALUE, passed on as a dict named `into`."""
     return click.option(
         name, into, multiple=True, metavar="NAME=VALUE", callback=_pairs, help=help
     )
@@ -100,10 +164,5 @@ def pairs(name: str, into: str, help: str) -> Callable[[_Command], _Command]:
 def _pairs(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:
     for one in given:
         if "=" not in one:
-            raise click.BadParameter(f"{one}: NAME=VALUE is wanted")
+            raise click.BadParameter(f"must be NAME=VALUE, not {one!r}")
     return dict(one.split("=", 1) for one in given)
-
-
-def settings(help: str) -> Callable[[_Command], _Command]:
-    """--set, as `overrides`: settings of a board."""
-    return click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help=help)

@@ -1,4 +1,4 @@
-"""The commands of `flatmq pipeline`."""
+"""The command line of `flatmq pipeline`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def _port(_: click.Context, __: click.Parameter, given: str | None) -> tuple[str, int] | None:
-    """The address and port of --metrics-port."""
+    """Return the address and port of --metrics-port."""
     if given is None:
         return None
     try:
@@ -40,14 +40,14 @@ _metrics_port = click.option(
     "--metrics-port",
     metavar="[ADDRESS:]PORT",
     callback=_port,
-    help="Serve metrics for Prometheus at http://ADDRESS:PORT/metrics. Without an ADDRESS only "
-    "this machine can read them.  [default: none are served]",
+    help="Serve Prometheus metrics at http://ADDRESS:PORT/metrics. Without an ADDRESS only this "
+    "machine can read them.  [default: serve none]",
 )
 
 
 @click.group()
 def pipeline() -> None:
-    """From the broker to tables and a picture, on Spark."""
+    """Turn what a broker sends into tables and a report, with Spark."""
     if sys.version_info < (3, 11) or importlib.util.find_spec("pyarrow") is None:
         raise click.ClickException(
             "the pipeline needs Python 3.11 or later, and: pip install 'flatmq[pipeline]'"
@@ -64,10 +64,20 @@ def pipeline() -> None:
     type=click.Path(file_okay=False, path_type=Path),
     default=Path("flatmq-log"),
     show_default=True,
-    help="The folder, on a disk of this machine, in which messages wait for landing.",
+    help="Folder on a local disk in which messages wait to be landed.",
 )
-@click.option("--client-id", default="", help="The session's name; made of the log if not given.")
-@click.option("--qos", type=click.IntRange(0, 2), default=1, show_default=True)
+@click.option(
+    "--client-id",
+    default="",
+    help="Client identifier, which names the session.  [default: derived from the log]",
+)
+@click.option(
+    "--qos",
+    type=click.IntRange(0, 2),
+    default=1,
+    show_default=True,
+    help="QoS of the subscriptions.",
+)
 @common_options.USER
 @common_options.tls
 @click.option(
@@ -75,58 +85,70 @@ def pipeline() -> None:
     type=click.FloatRange(0.1, 86_400),
     default=10.0,
     show_default=True,
-    help="Seconds between two files.",
+    help="Seconds between two landed files.",
 )
 @click.option(
     "--limit",
     type=click.IntRange(1),
     default=1024,
     show_default=True,
-    help="MiB that may wait for landing; then the broker has to wait.",
+    help="MiB that may wait in the log. When it is full, the broker keeps what follows.",
 )
 @click.option(
     "--segment",
     type=click.IntRange(1, 2048),
     default=64,
     show_default=True,
-    help="MiB of messages in a file, at the most.",
+    help="Maximum size of a file of the log, in MiB of messages.",
 )
-@click.option("--keepalive", type=click.IntRange(0, 65_535), default=60, show_default=True)
+@click.option(
+    "--keepalive",
+    type=click.IntRange(0, 65_535),
+    default=60,
+    show_default=True,
+    help="Keep Alive, in seconds; 0 turns it off.",
+)
 @click.option(
     "--mqtt-version",
     "version",
     type=click.Choice(["3.1", "3.1.1", "5"]),
     default="3.1.1",
     show_default=True,
-    help="The version of MQTT. With 5 the properties of messages land too.",
+    help="MQTT version. With 5, the properties of messages are landed too.",
 )
 @click.option(
     "--session-expiry",
     "expiry",
     type=click.IntRange(0, 0xFFFFFFFF),
     metavar="SECONDS",
-    help="How long the broker keeps messages while the ingest is away; with --mqtt-version 5.  "
-    "[default: forever]",
+    help="Seconds for which the broker keeps messages while the ingest is away; needs "
+    "--mqtt-version 5.  [default: forever]",
 )
 @click.option(
     "--metrics",
     metavar="TOPIC",
-    help="Publish counters to TOPIC/telemetry, and TOPIC/status, as a board.",
+    help="Publish counters to TOPIC/telemetry and the state to TOPIC/status, like a board.",
 )
-@click.option("--metrics-every", type=click.FloatRange(1, 86_400), default=10.0, show_default=True)
+@click.option(
+    "--metrics-every",
+    type=click.FloatRange(1, 86_400),
+    default=10.0,
+    show_default=True,
+    help="Seconds between two publications of --metrics.",
+)
 @_metrics_port
-@click.option("--seconds", type=click.FloatRange(0), help="End after so long.")
+@common_options.seconds(click.FloatRange(0))
 def ingest(
     broker: str, target: str, filters: tuple[str, ...], folder: Path, client_id: str, qos: int,
     user: str | None, trust: Trust | None, every: float, limit: int, segment: int,
     keepalive: int, version: str, expiry: int | None, metrics: str | None, metrics_every: float,
     metrics_port: tuple[str, int] | None, seconds: float | None,
 ) -> None:  # fmt: skip
-    """Land what the broker at HOST has for us as Parquet files in TARGET.
+    """Write what the broker at HOST sends as Parquet files to TARGET.
 
-    TARGET is a folder, or any URL that fsspec knows (s3://..., with s3fs installed). A message is
-    acknowledged once it is synced to the log; a file appears in TARGET when it is whole. Ends
-    with SIGTERM or Ctrl-C, in good order; after SIGKILL starting again is all there is to do.
+    TARGET is a folder, or any URL that fsspec supports (s3://..., with s3fs installed). A message
+    is acknowledged once it is synced to the log; a file appears in TARGET once it is complete.
+    SIGTERM and Ctrl-C end it cleanly. After SIGKILL, just start it again.
     """
     from ..address import address
     from . import landing as command
@@ -160,42 +182,41 @@ _AHEAD = click.option(
     type=Duration(),
     default="1h",
     show_default=True,
-    help="How far after its arrival the time of a reading may be. Readings outside of --ahead and "
-    "--behind go to the table out_of_time.",
+    help="How much later than its arrival the time of a reading may be. Readings outside --ahead "
+    "and --behind go to the table out_of_time.",
 )
 _BEHIND = click.option(
     "--behind",
     type=Duration(),
     default="366d",
     show_default=True,
-    help="How far before its arrival the time of a reading may be.",
+    help="How much earlier than its arrival the time of a reading may be.",
 )
 _IDENTITY = click.option(
     "--identity",
     type=click.Choice(["topic", "payload"]),
     default="topic",
     show_default=True,
-    help="What names the device of a pack on a topic dev/NAME/...: NAME, and a pack of another "
-    "device is a dead letter; or the pack alone, as for gateways.",
+    help="Source of the device's name: the topic dev/NAME/..., where a pack that names another "
+    "device becomes a dead letter, or the payload alone, as for gateways.",
 )
 
 
 def _is_given(option: str) -> bool:
-    """Whether the user gave an option, rather than its default."""
+    """Return whether the user gave an option; False if it has its default."""
     source = click.get_current_context().get_parameter_source(option)
     return source is not click.core.ParameterSource.DEFAULT
 
 
 def _mapping(default: str) -> Callable[[Any], Any]:
-    """--mapping, as `mapping`."""
+    """Add --mapping, passed on as `mapping`."""
     return click.option(
         "--mapping",
         multiple=True,
         metavar="FILE",
-        help="A mapping file, which says how the messages of other fleets are read, or the name "
-        "of a shipped mapping: see `flatmq pipeline map --list`. NAME=BASE puts the topic BASE in "
-        f"front of its topics. Repeatable; the first rule that matches is used.  [default: "
-        f"{default}]",
+        help="Mapping file that says how to read the messages of other fleets, or the name of a "
+        "shipped one (see `flatmq pipeline map --list`). NAME=BASE prefixes its topics with BASE. "
+        f"Repeatable; the first rule that matches is used.  [default: {default}]",
     )
 
 
@@ -206,7 +227,7 @@ def _mapping(default: str) -> Callable[[Any], Any]:
     default="127.0.0.1:1883",
     show_default=True,
     envvar="BROKER",
-    help="host:port, or tcp://... or ssl://...",
+    help="Broker as HOST:PORT, tcp://HOST:PORT or ssl://HOST:PORT.",
 )
 @common_options.tls
 @common_options.filters("dev/#")
@@ -216,7 +237,7 @@ def _mapping(default: str) -> Callable[[Any], Any]:
 @click.option(
     "--landed",
     metavar="FOLDER",
-    help="Take the files that `flatmq pipeline ingest` lands, not the broker.",
+    help="Read the files that `flatmq pipeline ingest` writes to FOLDER instead of a broker.",
 )
 @click.option("--clean", is_flag=True, help="Remove landed files once they are in the table raw.")
 @click.option(
@@ -224,20 +245,20 @@ def _mapping(default: str) -> Callable[[Any], Any]:
     "jobs",
     multiple=True,
     type=click.Choice(["raw", "measurements", "windows", "health"]),
-    help="Do this one; repeatable. All, if not given.",
+    help="Run only this job; repeatable.  [default: all]",
 )
 @click.option(
-    "--delta", is_flag=True, help="Write Delta tables too; Delta tables alone if OUT is a URL."
+    "--delta", is_flag=True, help="Write Delta tables too, or only them if OUT is a URL."
 )
 @click.option(
     "--state",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Folder of this machine for the log, the checkpoints and the progress, if OUT is a URL.",
+    help="Local folder for the log, the checkpoints and the progress if OUT is a URL.",
 )
 @click.option(
     "--iceberg",
     metavar="NAMESPACE",
-    help="Write the tables that grow as Iceberg tables in this namespace, too.",
+    help="Write the append-only tables as Iceberg tables in this namespace too.",
 )
 @common_options.pairs(
     "--catalog",
@@ -263,10 +284,10 @@ def _mapping(default: str) -> Callable[[Any], Any]:
 @_mapping("SenML on dev/+/telemetry")
 @_AHEAD
 @_BEHIND
-@click.option("--seconds", type=click.FloatRange(0.0), help="End after that; else with Ctrl-C.")
+@common_options.seconds(click.FloatRange(0.0))
 @_metrics_port
-@common_options.master('As for spark-submit; "" under spark-submit itself.', "SPARK_MASTER")
-@common_options.pairs("--conf", "conf", "Configuration of Spark; repeatable.")
+@common_options.master("SPARK_MASTER")
+@common_options.pairs("--conf", "conf", "Spark configuration property; repeatable.")
 def run(
     out: str,
     broker: str,
@@ -291,12 +312,13 @@ def run(
     master: str,
     conf: dict[str, str],
 ) -> None:
-    """Make tables in OUT of what a broker sends: each message once, also after kills.
+    """Turn what a broker sends into tables in OUT: each message once, even after kills.
 
-    OUT is a folder, which the executors share if they are on other machines, or with --delta and
-    --state a URL that deltalake knows: s3://, gs://, abfs://, hdfs://.
+    OUT is a folder, shared with the executors if they run on other machines, or with --delta and
+    --state a URL that deltalake supports: s3://, gs://, abfs:// or hdfs://.
 
-    The password for `--option username=...` is taken from FLATMQ_PASSWORD in the environment.
+    The password for `--option username=...` is read from FLATMQ_PASSWORD in the environment.
+    Under spark-submit, give --master "".
     """
     import json
 
@@ -320,25 +342,26 @@ def run(
     if PASSWORD in os.environ and "username" in options:
         source.setdefault("password", os.environ[PASSWORD])
     if clean and landed is None:
-        raise click.UsageError("--clean is for what --landed names")
+        raise click.UsageError("--clean needs --landed")
     if catalog and iceberg is None:
         raise click.UsageError("--catalog needs --iceberg")
     if iceberg is not None and importlib.util.find_spec("pyiceberg") is None:
         raise click.ClickException("--iceberg needs: pip install 'flatmq[iceberg]'")
     url = out if "://" in out else None
     if url is None and Path(out).is_file():
-        raise click.BadParameter(f"OUT must be a folder, and {out} is a file")
+        raise click.BadParameter(f"OUT must be a folder, not the file {out}")
     if url is None and state is not None:
-        raise click.UsageError("--state is for an OUT that is a URL; a folder has it all")
+        raise click.UsageError("--state needs an OUT that is a URL; a folder holds its own state")
     if url is not None and not delta:
         raise click.UsageError(
-            f"OUT must be a folder unless --delta is given, not {url}: plain Parquet is there "
-            "once because a folder is renamed in one step, which an object store cannot do"
+            f"OUT must be a folder unless --delta is given, not {url}: each row is in the plain "
+            "Parquet tables once because a folder is renamed in one step, which an object store "
+            "cannot do"
         )
     if url is not None and state is None:
         raise click.UsageError(
-            f"OUT {url} needs --state: a folder of this machine for the log, the checkpoints and "
-            "the progress"
+            f"OUT {url} needs --state: a local folder for the log, the checkpoints and the "
+            "progress"
         )
     plan = command.Plan(
         state or Path(out), source, landed, clean, jobs or command.JOBS, delta, trigger,
@@ -357,14 +380,14 @@ def run(
 @pipeline.command("map")
 @click.option("--list", "listed", is_flag=True, help="List the shipped mappings.")
 @click.option(
-    "--show", metavar="NAME", help="Print a shipped mapping: the beginning of one of your own."
+    "--show", metavar="NAME", help="Print a shipped mapping, to start one of your own from."
 )
 @click.option(
     "--try",
     "tried",
     nargs=2,
     metavar="TOPIC PAYLOAD",
-    help="Show what becomes of a message. PAYLOAD is a text, @FILE, or hex:0A1B...",
+    help="Show how a message is read. PAYLOAD is text, @FILE or hex:0A1B...",
 )
 @_mapping("all shipped mappings with a base topic of their own")
 def map_(
@@ -372,12 +395,12 @@ def map_(
 ) -> None:
     """Show how mapping files read messages, without a broker and without Spark.
 
-    With --mapping alone, the files are checked.
+    With --mapping alone, only check the files.
     """
     from .mapping import command
 
     if not (listed or show or tried or mapping):
-        raise click.UsageError("one of --list, --show, --try and --mapping is needed")
+        raise click.UsageError("give one of --list, --show, --try and --mapping")
     end(lambda: command.main(listed, show, tried, mapping), command.MappingError)
 
 
@@ -388,15 +411,19 @@ def map_(
     type=click.IntRange(1, 8760),
     default=168,
     show_default=True,
-    help="Hours that old files stay, for those who read them now.",
+    help="Hours to keep replaced files, for readers that still use them.",
 )
 @click.option(
-    "--target", type=click.IntRange(1, 4096), default=256, show_default=True, help="MiB of a file."
+    "--target",
+    type=click.IntRange(1, 4096),
+    default=256,
+    show_default=True,
+    help="Size of the new files, in MiB.",
 )
 def compact(tables: str, keep: int, target: int) -> None:
-    """Make few files of the many that a Delta table has, and remove files of no table.
+    """Merge the small files of Delta tables, and remove files that belong to no table.
 
-    TABLES is OUT/delta of a run, or OUT if that is a URL. Readers and the run go on meanwhile.
+    TABLES is OUT/delta of a run, or OUT if that is a URL. Readers and the run may go on meanwhile.
     """
     from . import compact as command
 
@@ -406,11 +433,11 @@ def compact(tables: str, keep: int, target: int) -> None:
 
 
 def _local(_: click.Context, __: click.Parameter, given: str) -> Path:
-    """A folder of this machine."""
+    """Return the path of an existing local folder."""
     if "://" in given:
         raise click.BadParameter(
-            f"{given} is a URL, and the report reads folders of this machine: mount it, or copy "
-            "raw/ and progress.jsonl of it"
+            f"must be a local folder, not the URL {given}: mount it, or copy its raw/ and "
+            "progress.jsonl"
         )
     if not Path(given).is_dir():
         raise click.BadParameter(f"{given}: no such folder")
@@ -424,15 +451,16 @@ def _local(_: click.Context, __: click.Parameter, given: str) -> Path:
     required=True,
     metavar="FOLDER",
     callback=_local,
-    help="The folder that `flatmq pipeline run` writes to.",
+    help="Folder that `flatmq pipeline run` writes to.",
 )
 @_IDENTITY
 @_mapping("SenML on dev/+/telemetry")
-@common_options.master("As for spark-submit.")
+@common_options.master()
 def report(out: Path, tables: Path, identity: str, mapping: tuple[str, ...], master: str) -> None:
-    """Write OUT/report.html, with pictures of what the fleet sent, and print its numbers.
+    """Write OUT/report.html, with charts of what the fleet sent, and print its figures.
 
-    The pictures are in the page, and beside it as PNG. OUT may be a file that ends in .html.
+    The charts are embedded in the page and written beside it as PNG files. OUT may also name a
+    file ending in .html.
     """
     from .report import command
 
@@ -444,23 +472,23 @@ def report(out: Path, tables: Path, identity: str, mapping: tuple[str, ...], mas
 
 @pipeline.command()
 @click.argument("out", type=click.Path(file_okay=False, path_type=Path))
-@click.option("--devices", type=click.IntRange(1, 60_000), default=200, show_default=True)
+@common_options.devices(200)
 @click.option(
     "--real",
     type=click.IntRange(0, 20),
     default=1,
     show_default=True,
-    help="Boards in a real MicroPython.",
+    help="Number of further boards that run in a real MicroPython.",
 )
 @click.option(
     "--ingests",
     type=click.IntRange(1, 100),
     default=1,
     show_default=True,
-    help="Processes that share the messages by $share.",
+    help="Number of ingest processes, which share the messages through $share.",
 )
-@click.option("--seconds", type=click.FloatRange(3), default=30.0, show_default=True)
-@click.option("--seed", type=int, default=1, show_default=True, help="Of what goes wrong.")
+@common_options.seconds(click.FloatRange(3), 30.0)
+@common_options.seed(1)
 @common_options.USER
 def demo(
     out: Path,
@@ -471,10 +499,9 @@ def demo(
     seed: int,
     user: str | None,
 ) -> None:
-    """Have boards publish, run everything up to the report, and hold OUT's tables against what
-    the boards did.
+    """Run the whole pipeline on a simulated fleet, and check OUT's tables against its record.
 
-    A broker and Spark are started here; BROKER and SPARK_MASTER name others.
+    Starts a broker and Spark. To use running ones, set BROKER and SPARK_MASTER in the environment.
     """
     from ..bytecode import CompileError
     from ..fleet import ERRORS
