@@ -120,7 +120,7 @@ class SharedBrokers:
         return self._running[start]
 
     def stop(self) -> None:
-        """Ends them all."""
+        """End them all."""
         for running in self._running.values():
             running.stop()
 

@@ -28,14 +28,14 @@ class Connection:
         self.ended = False
 
     def send(self, data: bytes) -> None:
-        """Sends, unless the client has gone."""
+        """Send, unless the client has gone."""
         try:
             self.sock.sendall(data)
         except OSError:
             self.end()
 
     def end(self) -> None:
-        """Has the thread that reads close it."""
+        """Have the thread that reads close it."""
         self.ended = True
         with contextlib.suppress(OSError):
             self.sock.shutdown(socket.SHUT_RDWR)
@@ -68,7 +68,7 @@ class LoopbackBroker(Broker, Generic[C]):
     # What a subclass defines, and uses
 
     def taken(self, connection: C, data: bytes) -> bytes:
-        """Handles the packets in `data`, and returns the beginning of one that is cut."""
+        """Handle the packets in `data`, and return the beginning of one that is cut."""
         raise NotImplementedError
 
     def closed(self, connection: C) -> None:
@@ -79,14 +79,14 @@ class LoopbackBroker(Broker, Generic[C]):
         return None
 
     def answer(self, connection: C, data: bytes) -> None:
-        """Sends a packet, or keeps it back if its type is withheld."""
+        """Send a packet, or keep it back if its type is withheld."""
         if data[0] >> 4 in self._withheld:
             self._kept_back.append((connection, data))
         else:
             self.put(connection, data)
 
     def put(self, connection: C, data: bytes) -> None:
-        """Sends bytes now."""
+        """Send bytes now."""
         connection.send(data)
 
     @property
@@ -120,14 +120,14 @@ class LoopbackBroker(Broker, Generic[C]):
         self.kill()
 
     def until(self, condition: Callable[[], object], seconds: float) -> bool:
-        """Waits for a condition of what its clients do. Whether it came true in time."""
+        """Wait for a condition of what its clients do. Whether it came true in time."""
         with self.lock:
             return bool(self.changed.wait_for(condition, seconds))
 
     # What a scenario may have it do
 
     def withhold(self, types: frozenset[int]) -> None:
-        """Keeps back packets of these types from now on."""
+        """Keep back packets of these types from now on."""
         with self.lock:
             self._withheld = types
 
@@ -137,7 +137,7 @@ class LoopbackBroker(Broker, Generic[C]):
             return bool(self._kept_back)
 
     def release(self) -> None:
-        """Sends what was kept back, and keeps back nothing any more."""
+        """Send what was kept back, and keep back nothing any more."""
         with self.lock:
             self._withheld = frozenset()
             kept_back, self._kept_back = self._kept_back, []
@@ -145,13 +145,13 @@ class LoopbackBroker(Broker, Generic[C]):
                 self.put(connection, data)
 
     def send(self, data: bytes) -> None:
-        """Sends these bytes to every client that is connected."""
+        """Send these bytes to every client that is connected."""
         with self.lock:
             for connection in self.connections:
                 self.put(connection, data)
 
     def end(self) -> None:
-        """Ends every connection, in order."""
+        """End every connection, in order."""
         with self.lock:
             for connection in self.connections:
                 connection.end()
@@ -189,7 +189,7 @@ class LoopbackBroker(Broker, Generic[C]):
         return True
 
     def _serve(self, connection: C) -> bool:
-        """Handles what is there to read. Whether the connection goes on."""
+        """Handle what is there to read. Whether the connection goes on."""
         data = b""
         with contextlib.suppress(OSError):
             data = connection.sock.recv(65536)

@@ -1,4 +1,4 @@
-"""Runs one scenario: `run_scenario.py MODULE FUNCTION key=value ...`, on CPython or MicroPython.
+"""Run one scenario: `run_scenario.py MODULE FUNCTION key=value ...`, on CPython or MicroPython.
 
 Written in what both have in common; test_scenarios.py starts it.
 """

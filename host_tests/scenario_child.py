@@ -18,7 +18,7 @@ def converse(
     carry_out: Callable[[list[str]], str | None],
     hear: Callable[[list[str]], None] = lambda words: None,
 ) -> list[str]:
-    """Runs an interpreter with a scenario to its end and returns the lines that it printed.
+    """Run an interpreter with a scenario to its end and return the lines that it printed.
 
     carry_out: does what a line "@ask WORDS" asks for and returns the answer, or None to have the
     interpreter killed. hear: gets the words of every other line that begins with "@". deadline:

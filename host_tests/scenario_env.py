@@ -19,7 +19,7 @@ class Inbox:
         self.messages = []
 
     def take(self, message):
-        """Keeps (topic, payload, qos, retain) of one message."""
+        """Keep (topic, payload, qos, retain) of one message."""
         self.messages.append((message.topic, message.payload, message.qos, message.retain))
 
     def __len__(self):
@@ -38,7 +38,7 @@ class Reports:
         self.reasons = []
 
     def take(self, packet_id, topic, reason):
-        """Keeps one report."""
+        """Keep one report."""
         self.seen.append((packet_id, bytes(topic)))
         self.reasons.append(reason)
 
@@ -87,7 +87,7 @@ class Env:
         return client
 
     def until(self, what, condition, *clients):
-        """Polls the clients in turn until the condition holds; fails naming `what`."""
+        """Poll the clients in turn until the condition holds; fail naming `what`."""
         deadline = ticks_add(ticks_ms(), ANSWER_MS)
         while not condition():
             for client in clients:
@@ -98,37 +98,37 @@ class Env:
                 raise AssertionError("waited for " + what + ": " + repr(states))
 
     def arrive(self, inbox, count, *clients):
-        """Waits until an inbox holds that many messages."""
+        """Wait until an inbox holds that many messages."""
         self.until(f"message {count}", lambda: len(inbox) >= count, *clients)
 
     def arrives(self, inbox, payload, *clients):
-        """Waits until an inbox holds a message with that payload."""
+        """Wait until an inbox holds a message with that payload."""
         self.until(repr(payload), lambda: payload in inbox.payloads(), *clients)
 
     def granted(self, subscription, *clients):
-        """Waits for the SUBACK; returns its codes."""
+        """Wait for the SUBACK; return its codes."""
         self.until("SUBACK", lambda: subscription.granted is not None, *clients)
         return bytes(subscription.granted)
 
     def unsubscribed(self, request, *clients):
-        """Waits for the UNSUBACK; in MQTT 5 it has a code for each filter."""
+        """Wait for the UNSUBACK; in MQTT 5 it has a code for each filter."""
         codes = self.granted(request, *clients)
         self.equal(codes, bytes(len(codes)) if self.version == 5 else b"", "UNSUBACK")
         self.equal(len(codes), len(request.asked) if self.version == 5 else 0, "codes")
 
     def published(self, client, topic, payload=b"", qos=0, retain=False, **more):
-        """Publishes and waits until the broker has it (QoS 1, 2) or the network has it (0)."""
+        """Publish and wait until the broker has it (QoS 1, 2) or the network has it (0)."""
         if client.publish(topic, payload, qos, retain, **more) is None:
             raise AssertionError("no room for " + repr(payload))
         self.until("acknowledgement", lambda: client.pending == 0, client)
 
     def equal(self, got, wanted, what):
-        """Fails, saying both, unless got == wanted."""
+        """Fail, saying both, unless got == wanted."""
         if got != wanted:
             raise AssertionError(what + ": got " + repr(got) + ", wanted " + repr(wanted))
 
     def dropped(self, client, reports, wanted):
-        """Fails unless the client has reported and counted these: (packet identifier, topic)."""
+        """Fail unless the client has reported and counted these: (packet identifier, topic)."""
         self.equal(reports.seen, wanted, "dropped")
         self.equal(client.stats.dropped, len(wanted), "stats.dropped")
         for reason in reports.reasons:
@@ -145,13 +145,13 @@ class Env:
         client.disconnect()
 
     def ask(self, *words):
-        """Has the test do something outside of this process; returns what it answers."""
+        """Have the test do something outside of this process; return what it answers."""
         print("@ask", *words)
         return sys.stdin.readline().strip()
 
 
 def start(scenario, env):
-    """Runs a scenario; the last line tells that it came to its end."""
+    """Run a scenario; the last line tells that it came to its end."""
     if hasattr(sys.stdout, "reconfigure"):  # CPython holds back what goes to a pipe
         sys.stdout.reconfigure(line_buffering=True)
     scenario(env)

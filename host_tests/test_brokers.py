@@ -99,7 +99,7 @@ class Peer:
         return self._granted.get(timeout=ANSWER)
 
     def publish(self, topic: str, payload: bytes, qos: int = 1, retain: bool = False) -> None:
-        """Publishes and waits for the acknowledgement."""
+        """Publish and wait for the acknowledgement."""
         self._client.publish(topic, payload, qos, retain).wait_for_publish(ANSWER)
 
     def get(self) -> tuple[str, bytes, int, bool]:

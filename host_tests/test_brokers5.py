@@ -60,7 +60,7 @@ def _messages(broker: Broker, wire: Wire5) -> list[Packet]:
 
 
 def _publish(broker: Broker, topic: bytes, payload: bytes, more: Pairs = (), **flags: int) -> None:
-    """Publishes at QoS 1, on a connection of its own."""
+    """Publish at QoS 1, on a connection of its own."""
     with _online(broker, b"facts-publisher") as wire:
         assert wire.publish(topic, payload, 1, more, **flags).name == "PUBACK"
 

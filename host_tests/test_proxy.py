@@ -40,11 +40,11 @@ class Peer:
         return connection
 
     def forget(self) -> None:
-        """Leaves it to the test to close what was accepted."""
+        """Leave it to the test to close what was accepted."""
         self._open.clear()
 
     def stop(self) -> None:
-        """Closes everything."""
+        """Close everything."""
         for end in (self._listener, *self._open):
             end.close()
 
@@ -78,7 +78,7 @@ class Bench:
         return {UP: self.client(proxy), DOWN: self.peer.accept()}
 
     def stop(self) -> None:
-        """Closes everything."""
+        """Close everything."""
         for client in self._clients:
             client.close()
         for proxy in self._proxies:
@@ -99,7 +99,7 @@ def other(way: Direction) -> Direction:
 
 
 def write(end: socket.socket, data: bytes) -> None:
-    """Sends it from a thread: more than the buffers on the way hold would block."""
+    """Send it from a thread: more than the buffers on the way hold would block."""
 
     def send() -> None:
         with contextlib.suppress(OSError):  # the link may end meanwhile, as it should
@@ -146,7 +146,7 @@ def is_reset(end: socket.socket) -> bool:
 
 
 def until(condition: Callable[[], bool]) -> None:
-    """Waits for a condition; fails when it does not come."""
+    """Wait for a condition; fail when it does not come."""
     deadline = time.monotonic() + PATIENCE
     while not condition():
         assert time.monotonic() < deadline

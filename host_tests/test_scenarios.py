@@ -84,7 +84,7 @@ class Run:
         self._version = version
 
     def finish(self, module: str, function: str, option: str | None = None) -> list[str]:
-        """Runs it to its end and returns what it printed; a failed assertion shows that."""
+        """Run it to its end and return what it printed; a failed assertion shows that."""
         arguments = [
             f"host={self._broker.host}",
             f"port={self._broker.port}",
@@ -127,7 +127,7 @@ class Run:
         return "done"
 
     def _publish(self, first: int, topic: bytes, payload: bytes) -> None:
-        """Publishes a message whose first byte is `first`, from a connection of its own."""
+        """Publish a message whose first byte is `first`, from a connection of its own."""
         where = (self._broker.host, self._broker.port)
         with socket.create_connection(where, timeout=DEADLINE) as connection:
             qos, retain, dup = first >> 1 & 3, first & 1, first >> 3 & 1

@@ -33,7 +33,7 @@ Run = Callable[..., Shown]
 
 @pytest.fixture
 def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Runs a soak; its exit status and what it prints."""
+    """Run a soak; its exit status and what it prints."""
     monkeypatch.delenv("BROKER", raising=False)
 
     def runs(messages: int, **options: Any) -> Shown:

@@ -1,4 +1,4 @@
-"""Runs one scenario: `run_aio.py FUNCTION key=value ...`, on CPython or MicroPython."""
+"""Run one scenario: `run_aio.py FUNCTION key=value ...`, on CPython or MicroPython."""
 
 from aio_env import main
 

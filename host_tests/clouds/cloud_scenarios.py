@@ -32,7 +32,7 @@ def session(env):
 
 
 def not_mine(env):
-    """Publishes to a topic of another board, then to one of its own."""
+    """Publish to a topic of another board, then to one of its own."""
     client = env.block()["client"]
     client.start()
     env.published(client, b"dev/pico-2/telemetry", b"not mine", 1)

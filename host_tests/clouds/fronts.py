@@ -25,7 +25,7 @@ _NOT_AUTHORIZED = bytes((0x20, 2, 0, 5))  # CONNACK
 
 
 def _exactly(end: socket.socket, size: int) -> bytes:
-    """Reads that many bytes; EOFError if the peer closes before."""
+    """Read that many bytes; EOFError if the peer closes before."""
     data = b""
     while len(data) < size:
         more = end.recv(size - len(data))
@@ -36,7 +36,7 @@ def _exactly(end: socket.socket, size: int) -> bytes:
 
 
 def _relay(a: socket.socket, b: socket.socket) -> None:
-    """Passes bytes both ways until one end closes."""
+    """Pass bytes both ways until one end closes."""
     for end in (a, b):
         end.settimeout(None)
     while True:
@@ -79,18 +79,18 @@ class _Front:
         self._ends.discard(end)
 
     def _pass(self, end: socket.socket) -> None:
-        """Serves one connection."""
+        """Serve one connection."""
         raise NotImplementedError
 
     def _on(self, end: socket.socket, first: bytes) -> None:
-        """Passes a connection on, whose first bytes were read."""
+        """Pass a connection on, whose first bytes were read."""
         with socket.create_connection((LOOPBACK, self._target)) as broker:
             broker.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             broker.sendall(first)
             _relay(end, broker)
 
     def close(self) -> None:
-        """Ends it and all connections."""
+        """End it and all connections."""
         for end in (self._server, *self._ends):
             with contextlib.suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)
@@ -140,7 +140,7 @@ class Hub(_Front):
         super().__init__(target)
 
     def advance(self, seconds: int) -> None:
-        """Puts its clock forward, and ends what has expired by then."""
+        """Put its clock forward, and end what has expired by then."""
         self._ahead += seconds
         for end, expiry in list(self._expiries.items()):
             if expiry <= self._now():

@@ -1,4 +1,4 @@
-"""Runs one scenario with clients of docs/clouds.md on either interpreter:
+"""Run one scenario with clients of docs/clouds.md on either interpreter:
 `run_cloud.py SCENARIO key=value ...`. `folder` has the files of the page."""
 
 import os
@@ -19,7 +19,7 @@ class CloudEnv(Env):
             self._program = file.read()
 
     def block(self):
-        """Runs the lines of the page; returns their names, with a `client` that has not
+        """Run the lines of the page; return their names, with a `client` that has not
         started. The name that it expects at the broker is still that of the page."""
         os.chdir(self._folder)  # where paths of the page are looked up, as in / on a board
         names = {}

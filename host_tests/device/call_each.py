@@ -1,4 +1,4 @@
-"""Calls every function of the module `sample` and tells what its frame took from the heap."""
+"""Call every function of the module `sample` and report what its frame took from the heap."""
 
 import micropython
 import sample

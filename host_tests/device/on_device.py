@@ -1,4 +1,4 @@
-"""Runs the operations in a MicroPython interpreter with a small heap, from .mpy as on a board."""
+"""Run the operations in a MicroPython interpreter with a small heap, from .mpy as on a board."""
 
 from __future__ import annotations
 

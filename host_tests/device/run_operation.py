@@ -1,4 +1,4 @@
-"""Runs one operation on MicroPython: run_operation.py MODULE OPERATION STEPS VERSION [HOST PORT].
+"""Run one operation on MicroPython: run_operation.py MODULE OPERATION STEPS VERSION [HOST PORT].
 
 VERSION is that of MQTT, 4 or 5. STEPS 0 asks whether the operation allocates, and any other number
 whether the heap grows by so many steps. The last line is what proof.py has seen.

@@ -131,7 +131,7 @@ def made(link, **options):
 
 
 def greeting(client, link):
-    """Polls until a client awaits CONNACK."""
+    """Poll until a client awaits CONNACK."""
     client.start()
     while client.state != "greeting":
         client.poll(60000)
@@ -141,7 +141,7 @@ def greeting(client, link):
 
 
 def connect(client, link, connack=b""):
-    """Polls a client until the scripted peer has accepted it, with a CONNACK that grants all
+    """Poll a client until the scripted peer has accepted it, with a CONNACK that grants all
     unless given."""
     greeting(client, link)
     link.feed(connack or packets.CONNACK)
@@ -151,7 +151,7 @@ def connect(client, link, connack=b""):
 
 
 def subscribe(client, link, filters, handler, qos=0, chunks=False):
-    """Subscribes, and has the scripted peer grant it. Returns the subscription."""
+    """Subscribe, and have the scripted peer grant it. Returns the subscription."""
     wanted = client.subscribe(filters, handler, qos, chunks)
     client.poll()
     suback = packets.suback(qos).with_id(link.identifier(2))

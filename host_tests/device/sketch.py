@@ -1,4 +1,4 @@
-"""Connects, publishes and receives once: `sketch.py HOST PORT`."""
+"""Connect, publish and receive once: `sketch.py HOST PORT`."""
 
 import sys
 

@@ -56,7 +56,7 @@ SPOILED = {
 
 
 def _spoil(sources: Path, method: str, added: str) -> None:
-    """Has a method, "module.Class.name", of the client in a folder begin with other lines."""
+    """Have a method, "module.Class.name", of the client in a folder begin with other lines."""
     module, *names = method.split(".")
     path = sources / f"{module}.py"
     tree = ast.parse(path.read_text())

@@ -59,7 +59,7 @@ of the run, name lookups apart, on a machine that ran several scenarios at a tim
 
 
 def main() -> int:
-    """Runs them all; 1 when one is not ok."""
+    """Run them all; 1 when one is not ok."""
     parser = argparse.ArgumentParser(prog="faults", description=__doc__)
     parser.add_argument("--short", action="store_true", help="as the tests run them")
     parser.add_argument("--only", metavar="TEXT", help="scenarios with this in their name")

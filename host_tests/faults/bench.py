@@ -1,4 +1,4 @@
-"""Runs the scenarios, each in an interpreter of its own, several side by side."""
+"""Run the scenarios, each in an interpreter of its own, several side by side."""
 
 from __future__ import annotations
 

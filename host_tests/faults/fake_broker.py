@@ -67,7 +67,7 @@ class FakeBroker(LoopbackBroker[_Connection]):
     # What a scenario may have it do
 
     def publish(self, topic: bytes, payload: bytes, qos: int) -> None:
-        """Sends a message to whoever subscribed to it, now or when they are back."""
+        """Send a message to whoever subscribed to it, now or when they are back."""
         with self.lock:
             for client_id, session in self._sessions.items():
                 granted = [q for f, q in session.filters.items() if _matches(f, topic)]
@@ -75,19 +75,19 @@ class FakeBroker(LoopbackBroker[_Connection]):
                     self._deliver(client_id, session, topic, payload, min(qos, max(granted)))
 
     def forget(self, client_id: bytes) -> None:
-        """Forgets the session of a client; its connection ends."""
+        """Forget the session of a client; its connection ends."""
         with self.lock:
             self._sessions.pop(client_id, None)
             for connection in self._of(client_id):
                 connection.end()
 
     def close_on(self, types: frozenset[int]) -> None:
-        """Ends a connection on which a packet of these types comes, from now on."""
+        """End a connection on which a packet of these types comes, from now on."""
         with self.lock:
             self._closing = types
 
     def downgrade(self, on: bool) -> None:
-        """Takes messages at QoS 2 as ones at QoS 1, as some brokers do, from now on."""
+        """Take messages at QoS 2 as ones at QoS 1, as some brokers do, from now on."""
         with self.lock:
             self._downgrades = on
 

@@ -100,7 +100,7 @@ class Onlooker:
                 raise StageError(f"mosquitto: {paho.error_string(code)}")
 
     def subscribe(self, topic_filter: str) -> None:
-        """Subscribes at QoS 2; it is done when this returns."""
+        """Subscribe at QoS 2; it is done when this returns."""
         mid = self._client.subscribe(topic_filter, 2)[1]
         assert mid is not None
         self.until(lambda: mid in self._done)
@@ -111,7 +111,7 @@ class Onlooker:
         self.until(lambda: mids <= self._done)
 
     def settle(self) -> None:
-        """Has mosquitto write its file: in the turn of its loop after more than one change."""
+        """Have mosquitto write its file: in the turn of its loop after more than one change."""
         for _ in range(5):
             self.publish([("settle", b"a retained message is a change", 1)], retain=True)
 
@@ -417,11 +417,11 @@ class Stage:
         self.proxy.strike("cut")
 
     def do_close_on(self, *kinds: str) -> None:
-        """Ends a connection on which a packet of these types comes."""
+        """End a connection on which a packet of these types comes."""
         self._broker_told.close_on(frozenset(map(int, kinds)))
 
     def do_downgrade(self, on: str) -> None:
-        """Answers a message at QoS 2 with PUBACK."""
+        """Answer a message at QoS 2 with PUBACK."""
         assert isinstance(self._fake, FakeBroker)
         self._fake.downgrade(on == "1")
 
@@ -430,7 +430,7 @@ class Stage:
         self._broker_told.withhold(frozenset(map(int, kinds)) or EVERY_TYPE)
 
     def do_release(self) -> None:
-        """Sends what was withheld."""
+        """Send what was withheld."""
         self._broker_told.release()
 
     # What the fake broker for MQTT 5 does
@@ -451,7 +451,7 @@ class Stage:
         self._broker5.answer_with(name, int(code, 16), when=concerns)
 
     def do_answer_as_usual(self) -> None:
-        """Forgets what `answer` asked for."""
+        """Forget what `answer` asked for."""
         self._broker5.answer_as_usual()
 
     def do_announce(self, *pairs: str) -> None:

@@ -90,7 +90,7 @@ with the heap locked. A message is lost if a client of another make at the broke
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Runs them; 1 when one fails, 2 when they could not be run."""
+    """Run them; 1 when one fails, 2 when they could not be run."""
     parser = argparse.ArgumentParser(prog="hil", description="Tests with a board.")
     parser.add_argument("--results", type=Path, help="a file whose section is written anew")
     options = parser.parse_args(arguments)

@@ -96,7 +96,7 @@ class EmulatedBoard:
         self.stop()
 
     def stop(self) -> None:
-        """Takes it away."""
+        """Take it away."""
         os.write(self._tell, b"x")
         self._thread.join()
         self._halt()

@@ -327,7 +327,7 @@ class Suite:
         )
 
     def _burst(self, function: str, messages: int) -> tuple[int, int]:
-        """Runs one that ends in a reset; returns how many messages were acknowledged, and
+        """Run one that ends in a reset; return how many messages were acknowledged, and
         accepted, before it."""
         self._remote.run_until_reset(
             f"import board_network as b; b.{function}({self._there}, {messages})", self._say

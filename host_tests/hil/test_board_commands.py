@@ -40,7 +40,7 @@ def _until(what: str, holds: Callable[[], bool]) -> None:
 
 @pytest.fixture
 def plugged(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Has pyserial list the ports (device, VID, PID) that it is called with, and no others."""
+    """Have pyserial list the ports (device, VID, PID) that it is called with, and no others."""
 
     def plug(*ports: tuple[str, int | None, int | None]) -> None:
         infos = [

@@ -291,7 +291,7 @@ be the same, and the heap must hold no more afterwards.
 
 
 def main() -> int:
-    """Runs them, and tells; 1 when something was found."""
+    """Run them, and report it; 1 when something was found."""
     parser = argparse.ArgumentParser(prog="chance.py", description=__doc__)
     parser.add_argument("--packets", type=int, default=100_000, help="changed ones, on CPython")
     parser.add_argument("--device", type=int, default=2_000, help="the same on MicroPython")

@@ -1,4 +1,4 @@
-"""Runs cases whose bytes travel in the frames of a WebSocket, through `flatmq.stream_websocket`.
+"""Run cases whose bytes travel in the frames of a WebSocket, through `flatmq.stream_websocket`.
 
 A case is run in one of three ways, which its bytes decide:
 

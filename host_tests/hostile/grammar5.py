@@ -1,4 +1,4 @@
-"""Makes hostile cases for MQTT 5: packets with properties, reason codes and limits, and what is
+"""Make hostile cases for MQTT 5: packets with properties, reason codes and limits, and what is
 spoilt in them. See `grammar`."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Looks for cases that the client does not bear, guided by the coverage of client and oracle.
+"""Look for cases that the client does not bear, guided by the coverage of client and oracle.
 
 `guided.py --seconds N` starts from the committed corpus and from what earlier runs found in the
 folder `build/fuzz`, and keeps there what is new. At the first finding it fails, keeps that, too,

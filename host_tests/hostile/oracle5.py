@@ -1,4 +1,4 @@
-"""Judges each event of a case in MQTT 5: what `oracle` says of 3.1.1, and what is new.
+"""Judge each event of a case in MQTT 5: what `oracle` says of 3.1.1, and what is new.
 
 The packets are those of a strict decoder which knows nothing of the client. Beyond the standard
 there are these promises: subscription identifiers count up from 1, with the calls of subscribe;

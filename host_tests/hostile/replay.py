@@ -79,7 +79,7 @@ class Digest:
         self.value = 0
 
     def note(self, event):
-        """Takes an event."""
+        """Take an event."""
         value = self.value
         for field in event:
             if isinstance(field, bytes):

@@ -353,7 +353,7 @@ def cuts(data, way):
 
 
 def check(rule, way):
-    """Runs a rule; AssertionError says what else happened."""
+    """Run a rule; AssertionError says what else happened."""
     # A message behind what ends the connection must not be delivered any more.
     data = rule.data + (MESSAGE if rule.ends else b"")
     before = flatmq.client.random, flatmq.client.ticks_ms
@@ -413,13 +413,13 @@ def feed(client, link, data):
 
 
 def same(got, wanted, what):
-    """Fails unless they are the same."""
+    """Fail unless they are the same."""
     if got != wanted:
         raise AssertionError(f"{what}: {got!r}, not {wanted!r}")
 
 
 def main():
-    """Runs all of them in every way."""
+    """Run all of them in every way."""
     for name, rule in RULES.items():
         for way in WAYS:
             try:

@@ -36,7 +36,7 @@ LINKS = ("tcp", "websocket", "tls")
 
 @contextmanager
 def watched() -> Iterator[None]:
-    """Has a case that goes on without end raise Stuck, wherever it is."""
+    """Have a case that goes on without end raise Stuck, wherever it is."""
 
     def stop(_signal, _frame) -> None:
         raise drive.Stuck(f"still at it after {HANGS} s")
@@ -152,7 +152,7 @@ def hostile(draw: Callable) -> bytes:
 
 
 def search(examples: int) -> None:
-    """Judges that many cases; the same ones every time."""
+    """Judge that many cases; the same ones every time."""
 
     @settings(
         max_examples=examples,

@@ -1,4 +1,4 @@
-"""Runs cases whose bytes travel in the records of TLS, through `flatmq.stream_tls`.
+"""Run cases whose bytes travel in the records of TLS, through `flatmq.stream_tls`.
 
 Both ends are in this process, on a real connection on loopback. The client reads and writes just
 as without TLS, so every event must be the same. Runs on CPython and on MicroPython.

@@ -37,7 +37,7 @@ def test_what_differs_on_micropython_is_told(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def run(library: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Has another process go about it with the client that lies there."""
+    """Have another process go about it with the client that lies there."""
     return subprocess.run(
         [sys.executable, *arguments],
         env=interpreter.environment(library, HERE, HERE.parent / "v5", ROOT / "tools"),
@@ -49,7 +49,7 @@ def run(library: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def judge_all(library: Path) -> subprocess.CompletedProcess[str]:
-    """Has the kept cases judged."""
+    """Have the kept cases judged."""
     return run(library, str(HERE / "corpus.py"), "--judge")
 
 
@@ -66,7 +66,7 @@ def test_the_client_without_a_fault_passes(tmp_path: Path) -> None:
 
 
 def guided(library: Path, kept: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Starts the guided fuzzer. Where there is none for this Python, it has to say so."""
+    """Start the guided fuzzer. Where there is none for this Python, it has to say so."""
     done = run(library, str(HERE / "guided.py"), "--kept", str(kept), *arguments)
     if importlib.util.find_spec("atheris") is None:
         assert done.returncode == 1

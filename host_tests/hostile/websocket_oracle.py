@@ -1,4 +1,4 @@
-"""Judges what a client does below MQTT: the frames that it writes, what it delivers of those that
+"""Judge what a client does below MQTT: the frames that it writes, what it delivers of those that
 it reads, and how it ends a WebSocket whose peer breaks a rule.
 
 It knows the bytes on the wire and what a strict decoder makes of them. The oracle for MQTT judges

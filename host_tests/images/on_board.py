@@ -1,4 +1,4 @@
-"""Runs on MicroPython as a board does after its boot: mounts an image and works with it.
+"""Run on MicroPython as a board does after its boot: mounts an image and works with it.
 
 Arguments: what to do, the image's file, then as told at each function.
 """
@@ -24,7 +24,7 @@ def mounted(file, program):
 
 
 def walk(folder):
-    """Prints every file, its size and its bytes' sum."""
+    """Print every file, its size and its bytes' sum."""
     for name, kind, *_ in sorted(os.ilistdir(folder)):
         path = folder + "/" + name
         if kind == 0x4000:

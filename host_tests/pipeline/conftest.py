@@ -35,7 +35,7 @@ def spark() -> Iterator[SparkSession]:
 
 @pytest.fixture
 def streamed(spark: SparkSession, tmp_path: Path) -> Callable[..., list[object]]:
-    """Runs a job on a stream, a batch for each list of messages; returns the rows that come."""
+    """Run a job on a stream, a batch for each list of messages; return the rows that come."""
     from messages import SCHEMA, rows
 
     def run(job: Callable[[DataFrame], DataFrame], batches: list[list[Message]]) -> list[object]:

@@ -79,7 +79,7 @@ def cards(seen: Image.Image) -> int:
 
 
 def main() -> int:
-    """Shows a page, and says where its pictures are."""
+    """Show a page, and say where its pictures are."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("page", type=Path)
     parser.add_argument("to", type=Path, help="the folder for the pictures")

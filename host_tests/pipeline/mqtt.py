@@ -33,7 +33,7 @@ def publish(
     there: Broker, messages: Iterable[tuple[str, bytes]], qos: int = 1, retain: bool = False,
     properties: Any = None, **login: Any,
 ) -> None:  # fmt: skip
-    """Publishes (topic name, payload) pairs, and returns when the broker has them. Properties
+    """Publish (topic name, payload) pairs, and return when the broker has them. Properties
     need `version=5`."""
     more = {} if properties is None else {"properties": properties}
     client = Client(b"publisher", there.host, there.port, tx_size=1 << 17, inflight=100, **login)
@@ -76,7 +76,7 @@ def certificate(folder: Path) -> tuple[Path, Path]:
 
 
 def until(ready: Callable[[], object], query: Any = None) -> None:
-    """Returns when that is so; fails when the query has ended, or after long."""
+    """Return when that is so; fail when the query has ended, or after long."""
     end = time.monotonic() + PATIENCE
     while not ready():
         if query is not None and query.exception() is not None:

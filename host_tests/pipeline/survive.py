@@ -71,7 +71,7 @@ def prepared(folder: Path) -> None:
 
 
 def landed(folder: Path, tell: Callable[[int], None]) -> None:
-    """Lands them."""
+    """Land them."""
     with log.Writer(folder) as writer:
         work = landing.Landing(writer, str(folder.with_suffix(".out")))
         writer.rotate()
@@ -79,7 +79,7 @@ def landed(folder: Path, tell: Callable[[int], None]) -> None:
 
 
 def points(what: str, folder: Path) -> Iterator[tuple[int, list[int]]]:
-    """Has `what` killed at each point, in a folder named by the number of the point. Yields how
+    """Have `what` killed at each point, in a folder named by the number of the point. Yields how
     the process ended, as `Popen.returncode`, and what it had told. The last was not killed."""
     done = subprocess.run(
         [sys.executable, __file__, what, str(folder)],

@@ -57,7 +57,7 @@ def table(tmp_path: Path) -> _Table:
 
 @pytest.fixture
 def followed(spark: SparkSession, tmp_path: Path) -> Callable[..., list[list[int]]]:
-    """Runs the query until it has all there is; returns the values of each of its batches."""
+    """Run the query until it has all there is; return the values of each of its batches."""
     from flatmq_tools.pipeline.batches import follow
 
     def run(rows: int = 1000) -> list[list[int]]:

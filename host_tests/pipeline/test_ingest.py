@@ -43,7 +43,7 @@ def publisher(server: broker.Broker) -> Iterator[Client]:
 
 
 def until(done: Callable[[], object], *turns: Callable[[int], object]) -> None:
-    """Takes turns until then."""
+    """Take turns until then."""
     end = time.monotonic() + PATIENCE
     while not done():
         assert time.monotonic() < end

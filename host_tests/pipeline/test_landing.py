@@ -119,7 +119,7 @@ class Service:
         assert self.process.communicate() and self.process.returncode == -signal.SIGKILL
 
     def stop(self) -> str:
-        """Ends it in good order; what it has said."""
+        """End it in good order; what it has said."""
         self.process.terminate()
         said = self.process.communicate(timeout=PATIENCE)[1]
         assert self.process.returncode == 0, said

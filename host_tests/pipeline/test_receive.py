@@ -232,7 +232,7 @@ def acknowledged(bench: Bench) -> list[int]:
 
 
 def until(done: Callable[[], bool], client: Client) -> None:
-    """Polls until then."""
+    """Poll until then."""
     end = time.monotonic() + 30
     while not done():
         assert time.monotonic() < end

@@ -153,7 +153,7 @@ def _sources() -> set[int]:
 
 
 def _hold_up_the_next_source(before: set[int], held: list[int]) -> None:
-    """Stops the process of a source that starts now, as a machine does that is too busy."""
+    """Stop the process of a source that starts now, as a machine does that is too busy."""
     end = time.monotonic() + PATIENCE
     while not held and time.monotonic() < end:
         for pid in _sources() - before:

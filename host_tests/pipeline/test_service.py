@@ -82,7 +82,7 @@ class Command:
 
 @contextlib.contextmanager
 def fleet(there: Broker) -> Iterator[None]:
-    """Publishes, and does not stop."""
+    """Publish, and do not stop."""
     over = threading.Event()
 
     def run() -> None:
@@ -195,7 +195,7 @@ def small(tmp_path: Path) -> Iterator[Path]:
 
 
 def fill(disk: Path) -> Path:
-    """Fills it up to the last byte; returns the file that does."""
+    """Fill it up to the last byte; return the file that does."""
     filler = disk / "filler"
     with filler.open("ab", buffering=0) as file:
         for size in (1 << 20, 4096, 1):

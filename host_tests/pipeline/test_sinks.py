@@ -21,7 +21,7 @@ Batches = Callable[..., None]
 
 @pytest.fixture
 def batches(spark: SparkSession, tmp_path: Path) -> Batches:
-    """Runs the query until it has had so many batches, of a row each; the last is done anew when
+    """Run the query until it has had so many batches, of a row each; the last is done anew when
     its commit is missing."""
     from flatmq_tools.pipeline.sinks import Delta, Parquet, into
 

@@ -30,7 +30,7 @@ class _Responder:
             self.answer()
 
     def answer(self):
-        """Answers what is held back, the newest first."""
+        """Answer what is held back, the newest first."""
         while self._held:
             topic, data, payload = self._held.pop()
             properties = Properties(correlation_data=data)

@@ -10,7 +10,7 @@ PATIENCE_MS = 2500  # after which what lasts for 1 s is over, however a broker r
 
 
 def _passes(env, ms, *clients):
-    """Has time pass, while the clients are served."""
+    """Have time pass, while the clients are served."""
     began = env.ticks_ms()
     env.until("the time", lambda: env.ticks_diff(env.ticks_ms(), began) >= ms, *clients)
 

@@ -85,7 +85,7 @@ class Board:
             line.with_suffix(".py").write_text(_LINE.format(host=broker.LOOPBACK, port=port))
 
     def boot(self, setup: str = "") -> None:
-        """Switches it on, with `setup` for the bench."""
+        """Switch it on, with `setup` for the bench."""
         self.told = queue.SimpleQueue()
         (self.folder / "setup").write_text(setup)
         self._process = subprocess.Popen(
@@ -112,7 +112,7 @@ class Board:
         told.put(None)
 
     def do(self, line: str) -> None:
-        """Has the bench execute a line of Python in a turn of the sketch's loop."""
+        """Have the bench execute a line of Python in a turn of the sketch's loop."""
         assert self._process is not None
         assert self._process.stdin is not None
         self._process.stdin.write(line + "\n")
@@ -139,13 +139,13 @@ class Board:
         return self.await_("answer")[7:]
 
     def until(self, expression: str) -> None:
-        """Waits until it is true on the bench."""
+        """Wait until it is true on the bench."""
         deadline = time.monotonic() + ANSWER
         while self.ask(f"bool({expression})") != "True":
             assert time.monotonic() < deadline, f"never {expression}\n" + "".join(self.output)
 
     def kill(self) -> None:
-        """Takes its power away."""
+        """Take its power away."""
         if self._process:
             self._process.kill()
             self._process.wait()
@@ -183,7 +183,7 @@ class Watcher:
                 return bytes(message.payload)
 
     def until(self, topic: str, wanted: bytes) -> None:
-        """Waits for a payload."""
+        """Wait for a payload."""
         deadline = time.monotonic() + ANSWER
         while self.next(topic) != wanted:
             assert time.monotonic() < deadline, f"never {wanted!r} at {topic}"
@@ -198,7 +198,7 @@ class Watcher:
             assert time.monotonic() < deadline, pack
 
     def command(self, name: str, payload: bytes = b"", retain: bool = False) -> bytes:
-        """Gives a command, and returns what is answered to it."""
+        """Give a command, and return what is answered to it."""
         self._client.publish(f"dev/{self.device}/cmd/{name}", payload, 1, retain)
         deadline = time.monotonic() + ANSWER
         while True:
@@ -208,7 +208,7 @@ class Watcher:
                 return answer[len(name) + 2 :]
 
     def send(self, name: str, payload: bytes = b"", retain: bool = False) -> None:
-        """Gives a command, and does not wait for its answer."""
+        """Give a command, and do not wait for its answer."""
         done = self._client.publish(f"dev/{self.device}/cmd/{name}", payload, 1, retain)
         done.wait_for_publish(ANSWER)
 
@@ -234,7 +234,7 @@ class Watcher:
             other.loop_stop()
 
     def close(self) -> None:
-        """Ends it."""
+        """End it."""
         self._client.disconnect()
         self._client.loop_stop()
 

@@ -1,4 +1,4 @@
-"""Starts a sketch as a board does: `run_board.py ROOT FAKES BOARD [deaf]`.
+"""Start a sketch as a board does: `run_board.py ROOT FAKES BOARD [deaf]`.
 
 ROOT is a folder with what is on the board, and becomes its file system; FAKES are the modules
 that a board's firmware has. Python for the bench, before the sketch starts, is in /setup.

@@ -125,7 +125,7 @@ def _together(names: list[str], check: Callable[[str], None]) -> None:
 
 
 def on_boards(*names: str) -> Callable[[Callable[[str, Stand], None]], Callable[[Stand], None]]:
-    """Makes of a check for one board a test of several at once."""
+    """Make of a check for one board a test of several at once."""
 
     def made(check: Callable[[str, Stand], None]) -> Callable[[Stand], None]:
         def test(stand: Stand) -> None:

@@ -50,7 +50,7 @@ def files(image: bytes, board: boards.Board) -> dict[str, bytes]:
 
 
 def booted(board: Board, content: dict[str, bytes]) -> None:
-    """Puts that, and nothing else, on the board."""
+    """Put that, and nothing else, on the board."""
     shutil.rmtree(board.folder)
     for path, data in content.items():
         file = board.folder / path.lstrip("/")

@@ -86,7 +86,7 @@ class World:
         self.client.start()
 
     def drop(self, acked):
-        """Counts what is dropped at once, also when the power is cut in the middle of it."""
+        """Count what is dropped at once, also when the power is cut in the middle of it."""
         self.dropping = True
         n = self.store_drop(acked)
         self.dropping = False

@@ -1,4 +1,4 @@
-"""Runs an operation of ../device over TLS: `prove_tls.py MODULE OPERATION STEPS HOST PORT CA`, on
+"""Run an operation of ../device over TLS: `prove_tls.py MODULE OPERATION STEPS HOST PORT CA`, on
 MicroPython. As with run_operation.py there, STEPS 0 asks whether it allocates ("SEEN asked kept
 refused"), and another number by how much the heap grows ("SEEN bytes")."""
 

@@ -1,4 +1,4 @@
-"""Runs one scenario over TLS on either interpreter: `run_secure.py SCENARIO key=value ...`."""
+"""Run one scenario over TLS on either interpreter: `run_secure.py SCENARIO key=value ...`."""
 
 import json
 import sys

@@ -197,7 +197,7 @@ class World:
         return self.line.now & 0x3FFFFFFF
 
     def until(self, what: str, condition: Callable[[], bool], seconds: int = 120) -> None:
-        """Polls until it is so; fails after that many seconds of the world's clock."""
+        """Poll until it is so; fail after that many seconds of the world's clock."""
         end = self.line.now + 1000 * seconds
         while not condition():
             assert self.line.now < end, (what, self.client.state, self.client.error)

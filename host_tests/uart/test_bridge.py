@@ -64,7 +64,7 @@ class Desk:
         assert self.client.publish(self._in, payload, qos) is not None
 
     def answered(self) -> None:
-        """Waits until the board answers."""
+        """Wait until the board answers."""
         count = len(self.got)
 
         def has() -> bool:
@@ -75,7 +75,7 @@ class Desk:
         self.until("the board", has)
 
     def exchange(self, messages: list[tuple[int, bytes]]) -> None:
-        """Sends messages that were not sent before, and waits until they have come back as they
+        """Send messages that were not sent before, and wait until they have come back as they
         should."""
         self.got.clear()
         for qos, payload in messages:
@@ -91,7 +91,7 @@ class Desk:
         return [payload for payload, count in counted.items() if count > 1]
 
     def stop(self, board: Board, was_reset: bool = False) -> None:
-        """Has the board end, and looks at whether it ends well. One that was reset has forgotten
+        """Have the board end, and look at whether it ends well. One that was reset has forgotten
         which QoS 2 messages it had."""
         self.send(1, b"stop")
         self.until("the end", lambda: not board.running)

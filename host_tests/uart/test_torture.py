@@ -55,7 +55,7 @@ WAYS = ["lose a byte", "flip a bit", "print", "tear"]
 
 
 def session(world: World, harm: Struck | None = None) -> None:
-    """Publishes at QoS 1 and 2 while the broker publishes, and looks at what arrived."""
+    """Publish at QoS 1 and 2 while the broker publishes, and look at what arrived."""
     client, broker = world.client, world.broker
     world.until("subscription", lambda: client.connected or bool(harm and harm.done))
     sent = [(b"out", qos, payload) for payload in PAYLOADS for qos in (1, 2)]

@@ -140,7 +140,7 @@ class Bench:
         return self.link.made[-1]
 
     def greet(self) -> peer.Packet:
-        """Polls a client that is to connect until it awaits CONNACK; returns its CONNECT."""
+        """Poll a client that is to connect until it awaits CONNACK; return its CONNECT."""
         self.client.start()
         while self.client.state != "greeting":
             if self.client.poll() or self.client.state == "waiting":
@@ -151,18 +151,18 @@ class Bench:
         return connect
 
     def online(self, code: int = 0, *, present: bool = False) -> Bench:
-        """Has the client connected, with that CONNACK."""
+        """Have the client connected, with that CONNACK."""
         self.greet()
         self.feed(peer.connack(code, present=present))
         return self
 
     def feed(self, *packets: bytes) -> None:
-        """Gives these bytes in one read, and polls until everything is read."""
+        """Give these bytes in one read, and poll until everything is read."""
         self.stream.incoming.append(b"".join(packets))
         self.drain()
 
     def drain(self) -> None:
-        """Polls as long as something is received."""
+        """Poll as long as something is received."""
         while self.client.poll():
             pass
 
@@ -174,13 +174,13 @@ class Bench:
         return packets
 
     def lose(self) -> None:
-        """Ends the connection from the other side."""
+        """End the connection from the other side."""
         self.stream.ended = True
         self.drain()
         assert not self.client.connected
 
     def outage(self) -> None:
-        """Ends the connection from neither side: the network has failed."""
+        """End the connection from neither side: the network has failed."""
         self.stream.raises["read"] = OSError(errno.EHOSTUNREACH, "read")
         self.drain()
         assert not self.client.connected
@@ -190,7 +190,7 @@ class Bench:
         return [peer.take_apart(p) for p in self.sent()]
 
     def pass_time(self, ms: int, step: int = 50) -> None:
-        """Moves the clock and polls in between."""
+        """Move the clock and poll in between."""
         end = self.clock.now + ms
         while self.clock.now < end:
             self.clock.now += step

@@ -68,7 +68,7 @@ def subscribed(clock: Clock, handler, *, chunks: bool = True, **options) -> Benc
 
 
 def in_chunks(bench: Bench, data: bytes, sizes: list[int]) -> None:
-    """Has the client read these bytes, in chunks of these sizes over and over."""
+    """Have the client read these bytes, in chunks of these sizes over and over."""
     at = i = 0
     while at < len(data):
         n = sizes[i % len(sizes)]

@@ -60,7 +60,7 @@ class SessionDriver:
         resume(self.session, same)
 
     def write(self, room: int) -> None:
-        """Writes at most `room` bytes."""
+        """Write at most `room` bytes."""
         self.takes = room
         assert next(self.loop) is None
 
@@ -401,7 +401,7 @@ class SessionRules(RuleBasedStateMachine):
     # What the broker reads
 
     def _read(self) -> None:
-        """Checks all whole packets that were written since the last time."""
+        """Check all whole packets that were written since the last time."""
         data = bytes(self.driver.wire[self.parsed :])
         packets, rest = peer.split(data)
         self.parsed = len(self.driver.wire) - len(rest)

@@ -11,7 +11,7 @@ _MAY_EXPLAIN = ("PUBLISH", "CONNACK", "DISCONNECT")
 
 
 def check_server(packet: Packet, size: int, asked: Properties) -> None:
-    """Raises Broken if a server must not send this packet of `size` bytes to a client whose
+    """Raise Broken if a server must not send this packet of `size` bytes to a client whose
     CONNECT had the properties `asked`."""
     if size > asked.first(Id.MAXIMUM_PACKET_SIZE, size):
         raise Broken(f"{packet.name} of {size} bytes [MQTT-3.1.2-24]", TOO_LARGE)
@@ -31,7 +31,7 @@ def check_server(packet: Packet, size: int, asked: Properties) -> None:
 
 
 def check_client(packet: Packet, size: int, asked: Properties, announced: Properties) -> None:
-    """Raises Broken if a client must not send this packet of `size` bytes, having had `asked` in
+    """Raise Broken if a client must not send this packet of `size` bytes, having had `asked` in
     its CONNECT, to a server that had `announced` in its CONNACK."""
     if size > announced.first(Id.MAXIMUM_PACKET_SIZE, size):
         raise Broken(f"{packet.name} of {size} bytes [MQTT-3.2.2-15]", TOO_LARGE)

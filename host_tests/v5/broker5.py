@@ -159,7 +159,7 @@ class Broker5(LoopbackBroker[_Connection]):
     def publish(
         self, topic: bytes, payload: bytes, qos: int = 0, retain: int = 0, more: Pairs = NONE
     ) -> None:
-        """Sends a message, with properties, to whoever subscribed to it, now or when they are
+        """Send a message, with properties, to whoever subscribed to it, now or when they are
         back."""
         with self.lock:
             self._pass_on(
@@ -176,7 +176,7 @@ class Broker5(LoopbackBroker[_Connection]):
         when: When = lambda request: True,
         times: int | None = None,
     ) -> None:
-        """Sets the reason code and the properties of answers of one name: CONNACK, PUBACK, PUBREC,
+        """Set the reason code and the properties of answers of one name: CONNACK, PUBACK, PUBREC,
         PUBREL, PUBCOMP, SUBACK or UNSUBACK. Applies where `when` holds for the packet that is
         answered, at most `times` times.
 
@@ -189,25 +189,25 @@ class Broker5(LoopbackBroker[_Connection]):
             self._rules.append(_Rule(name, code, given, when, times))
 
     def answer_as_usual(self) -> None:
-        """Drops what `answer_with` set."""
+        """Drop what `answer_with` set."""
         with self.lock:
             self._rules.clear()
 
     def answer_connect(self, answer: bytes, end: bool) -> None:
-        """Answers the next CONNECT with these bytes instead of a CONNACK, and then nothing any
+        """Answer the next CONNECT with these bytes instead of a CONNACK, and then nothing any
         more; `end` ends the connection."""
         with self.lock:
             self._connacks.append((answer, end))
 
     def close_on(self, kinds: frozenset[int]) -> None:
-        """Ends a connection on which a packet of these types comes, from now on."""
+        """End a connection on which a packet of these types comes, from now on."""
         with self.lock:
             self._closing = kinds
 
     def disconnect(
         self, code: int | None, more: Pairs | None = None, client_id: bytes | None = None
     ) -> None:
-        """Sends DISCONNECT to one client, or to each, and ends the connection."""
+        """Send DISCONNECT to one client, or to each, and end the connection."""
         with self.lock:
             for connection in self.connections:
                 if connection.session and client_id in (None, connection.client_id):
@@ -216,7 +216,7 @@ class Broker5(LoopbackBroker[_Connection]):
                     connection.end()
 
     def forget(self, client_id: bytes) -> None:
-        """Forgets the session of a client; its connection ends."""
+        """Forget the session of a client; its connection ends."""
         with self.lock:
             self._sessions.pop(client_id, None)
             for connection in self._of(client_id):
@@ -241,7 +241,7 @@ class Broker5(LoopbackBroker[_Connection]):
             return dict(session.subscriptions) if session else {}
 
     def pass_time(self, seconds: float) -> None:
-        """Has that many seconds pass for sessions, wills and messages."""
+        """Have that many seconds pass for sessions, wills and messages."""
         with self.lock:
             self._ahead += seconds
             self.turn()
@@ -293,7 +293,7 @@ class Broker5(LoopbackBroker[_Connection]):
                 self._was_answered(connection, NAMES[first >> 4], body)
 
     def _was_answered(self, connection: _Connection, name: str, body: bytes) -> None:
-        """Frees the packet identifier of the client that this answer settles."""
+        """Free the packet identifier of the client that this answer settles."""
         refused = len(body) > 2 and body[2] >= 0x80
         settles = name in ("PUBACK", "PUBCOMP", "SUBACK", "UNSUBACK")
         if settles or (name == "PUBREC" and refused):
@@ -473,7 +473,7 @@ class Broker5(LoopbackBroker[_Connection]):
     # Authentication
 
     def _challenge(self, connection: _Connection, packet: Packet) -> None:
-        """Answers the first message of an exchange, in CONNECT or in AUTH."""
+        """Answer the first message of an exchange, in CONNECT or in AUTH."""
         connection.scram = ScramServer(self.passwords or {})
         connection.challenged = True
         try:
@@ -484,7 +484,7 @@ class Broker5(LoopbackBroker[_Connection]):
         self._reply(connection, self._auth(0x18, data))
 
     def _authenticate(self, connection: _Connection, packet: Packet) -> None:
-        """Takes an AUTH."""
+        """Take an AUTH."""
         if packet.name == "DISCONNECT":  # instead of going on with the exchange
             connection.end()
             return
@@ -528,7 +528,7 @@ class Broker5(LoopbackBroker[_Connection]):
         connection.end()
 
     def _leave(self, connection: _Connection) -> None:
-        """Ends what belongs to a connection, once."""
+        """End what belongs to a connection, once."""
         session, connection.session = connection.session, None
         if session is None or session.connection is not connection:
             return
@@ -564,7 +564,7 @@ class Broker5(LoopbackBroker[_Connection]):
     # Messages in
 
     def _claim(self, connection: _Connection, packet: Packet) -> None:
-        """Notes that the client uses a packet identifier until that packet is answered."""
+        """Note that the client uses a packet identifier until that packet is answered."""
         if packet.pid in connection.in_use:
             raise Broken(
                 f"{packet.name}: packet identifier {packet.pid} is in use by a "
@@ -726,7 +726,7 @@ class Broker5(LoopbackBroker[_Connection]):
             self._deliver(session.connection, message)
 
     def _pump(self, session: _Session) -> None:
-        """Sends what may be sent: what an earlier connection left, and then what waits."""
+        """Send what may be sent: what an earlier connection left, and then what waits."""
         connection = session.connection
         if connection is None:
             return
@@ -759,7 +759,7 @@ class Broker5(LoopbackBroker[_Connection]):
                 flying += 1
 
     def _deliver(self, connection: _Connection, message: _Message) -> bool:
-        """Sends a message, unless it has expired or is larger than the client takes."""
+        """Send a message, unless it has expired or is larger than the client takes."""
         packet = message.packet
         if message.expires is not None:
             left = message.expires - self._now()

@@ -74,7 +74,7 @@ def online(broker: Broker5, client_id: bytes = b"c", **options: Any) -> Any:
 
 
 def until(condition: Callable[[], object], *clients: Any) -> None:
-    """Polls clients in turn until a condition holds."""
+    """Poll clients in turn until a condition holds."""
     end = time.monotonic() + SECONDS
     while not condition():
         for client in clients:
@@ -84,19 +84,19 @@ def until(condition: Callable[[], object], *clients: Any) -> None:
 
 
 def settled(client: Any) -> None:
-    """Polls a client until nothing is pending."""
+    """Poll a client until nothing is pending."""
     until(lambda: not client.pending, client)
 
 
 def arrived(broker: Broker5, client: Any) -> None:
-    """Polls a client until nothing is pending, and the broker has all that was sent."""
+    """Poll a client until nothing is pending, and the broker has all that was sent."""
     settled(client)
     pings = len(named(broker, "PINGREQ"))
     until(lambda: client.ping() or len(named(broker, "PINGREQ")) > pings, client)
 
 
 def again(broker: Broker5, client: Any) -> None:
-    """Ends the connection of a client, and has it connect again."""
+    """End the connection of a client, and have it connect again."""
     losses, connects = client.stats.losses, client.stats.connects
     broker.end()
     until(lambda: client.stats.losses > losses, client)
@@ -117,13 +117,13 @@ class Bench5(Bench):
         self.client: Any
 
     def accepted(self, *more: tuple[int, Any], present: bool = False) -> Bench5:
-        """Has the client connected, by a CONNACK with these properties."""
+        """Have the client connected, by a CONNACK with these properties."""
         self.greet()
         self.feed(build5.connack(0, int(present), properties(more)))
         return self
 
     def greet_in_part(self, room: int) -> None:
-        """Has the client connect by a network that takes so many bytes of its CONNECT."""
+        """Have the client connect by a network that takes so many bytes of its CONNECT."""
         connect = self.link.stream
 
         def narrow() -> FakeStream | None:

@@ -109,7 +109,7 @@ class Reader:
         return self.take(self.left, "the rest")
 
     def end(self, what: str) -> None:
-        """Checks that nothing is left."""
+        """Check that nothing is left."""
         if self.left:
             raise Broken(f"{what}: {self.left} bytes too many")
 

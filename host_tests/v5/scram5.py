@@ -118,6 +118,6 @@ class ScramClient:
         return without + b",p=" + b64encode(proof)
 
     def verify(self, message: bytes) -> None:
-        """Checks the server's final message."""
+        """Check the server's final message."""
         if b64decode(_field(message, b"v")) != self._signature:
             raise ScramError("the server does not know the password")

@@ -41,7 +41,7 @@ def online(clock: Clock, **options: Any) -> Bench:
 
 
 def subscribe(bench: Bench, topic_filter: bytes, handler: Any, qos: int = 0) -> int:
-    """Subscribes, and returns the identifier."""
+    """Subscribe, and return the identifier."""
     bench.client.subscribe(topic_filter, handler, qos)
     bench.client.poll()
     (packet,) = [strict5.from_client(p.first, p.body) for p in bench.sent()]

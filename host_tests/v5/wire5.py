@@ -34,11 +34,11 @@ class Wire5:
         self.close()
 
     def close(self) -> None:
-        """Closes it, without DISCONNECT."""
+        """Close it, without DISCONNECT."""
         self._socket.close()
 
     def send(self, data: bytes) -> None:
-        """Writes bytes. A connection that the broker has closed shows in what is read."""
+        """Write bytes. A connection that the broker has closed shows in what is read."""
         with contextlib.suppress(ConnectionError):
             self._socket.sendall(data)
 
@@ -66,12 +66,12 @@ class Wire5:
         return strict5.from_server(first, body)
 
     def ask(self, data: bytes) -> Packet:
-        """Writes bytes and reads the next packet."""
+        """Write bytes and read the next packet."""
         self.send(data)
         return self.packet()
 
     def connect(self, client_id: bytes = b"", more: Pairs = NONE, **fields: Any) -> Packet:
-        """Sends CONNECT, with properties, and returns what comes: CONNACK or AUTH."""
+        """Send CONNECT, with properties, and return what comes: CONNACK or AUTH."""
         return self.ask(build5.connect(Connect(client_id, **fields), more))
 
     def pid(self) -> int:
@@ -80,7 +80,7 @@ class Wire5:
         return self._pids
 
     def subscribe(self, topic: bytes, qos: int = 0, more: Pairs = NONE, **options: int) -> int:
-        """Subscribes and returns the reason code; SUBACK has to be the next packet."""
+        """Subscribe and return the reason code; SUBACK has to be the next packet."""
         pid = self.pid()
         filters = Filter(topic, qos, **options)
         answer = self.ask(build5.subscribe(pid, filters, properties=more))
@@ -91,7 +91,7 @@ class Wire5:
     def publish(
         self, topic: bytes, payload: bytes = b"", qos: int = 1, more: Pairs = NONE, **flags: int
     ) -> Packet:
-        """Publishes at QoS 1 or 2, and returns the next packet."""
+        """Publish at QoS 1 or 2, and return the next packet."""
         return self.ask(build5.publish(topic, payload, qos, self.pid(), more, **flags))
 
     def ping(self) -> list[Packet]:

@@ -1,4 +1,4 @@
-"""Runs a scenario over WebSocket in an interpreter of its own."""
+"""Run a scenario over WebSocket in an interpreter of its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs one scenario over WebSocket: as run_scenario.py, whose arguments it takes.
+"""Run one scenario over WebSocket: as run_scenario.py, whose arguments it takes.
 
 `mask=zero` has the masks that there are over TLS; `ca=FILE` goes over TLS. On CPython or
 MicroPython.

@@ -135,7 +135,7 @@ class _Link:
         self._finished: set[Direction] = set()
 
     async def serve(self, target: tuple[str, int]) -> None:
-        """Passes bytes in both directions until the link ends, and closes both ends."""
+        """Pass bytes in both directions until the link ends, and close both ends."""
         loop = asyncio.get_running_loop()
         try:
             for end in self.ends.values():
@@ -165,7 +165,7 @@ class _Link:
             self._tasks.append(loop.create_task(self._until_idle(self._rules.idle)))
 
     def strike(self, fault: Fault) -> None:
-        """Has a fault happen."""
+        """Have a fault happen."""
         if fault == "silence":
             self._silent = True
         elif fault == "stall":
@@ -182,7 +182,7 @@ class _Link:
             self.ended.set()
 
     def resume(self) -> None:
-        """Reads on after a stall."""
+        """Read on after a stall."""
         self._flowing.set()
 
     async def _until_hung_up(self) -> None:
@@ -296,20 +296,20 @@ class Proxy:
         return len(self._links)
 
     def strike(self, fault: Fault) -> None:
-        """Has a fault happen to every link that is open now. "cut" and "reset" have happened when
+        """Have a fault happen to every link that is open now. "cut" and "reset" have happened when
         it returns. Not for `rules` and `watch`, which the proxy waits for."""
         self._do(self._strike(fault))
 
     def resume(self) -> None:
-        """Has every link that is stalled flow again."""
+        """Have every link that is stalled flow again."""
         self._do(self._resume())
 
     def refuse(self, refused: bool = True) -> None:
-        """Refuses new connections from now on, or accepts them again on the same port."""
+        """Refuse new connections from now on, or accept them again on the same port."""
         self._do(self._refuse() if refused else self._listen())
 
     def stop(self) -> None:
-        """Closes every link and ends; may be called again. Raises what `rules`, `watch` or `tap`
+        """Close every link and end; may be called again. Raises what `rules`, `watch` or `tap`
         did."""
         if not self._thread.is_alive():
             return

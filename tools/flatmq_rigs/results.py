@@ -47,7 +47,7 @@ def insert(document: str, name: str, section: str) -> str:
 
 
 def write(path: Path, name: str, section: str) -> None:
-    """Puts the section into the file, which is made when it does not exist."""
+    """Put the section into the file, which is made when it does not exist."""
     document = path.read_text(encoding="utf-8") if path.exists() else "# Results\n"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(insert(document, name, section), encoding="utf-8")

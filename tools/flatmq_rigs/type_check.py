@@ -78,7 +78,7 @@ def start(stubs: Path, files: list[Path], folders: list[Path]) -> subprocess.Pop
 
 
 def main(folder: Path) -> int:
-    """Checks against every port at once; 1 when mypy finds something."""
+    """Check against every port at once; 1 when mypy finds something."""
     known = [boards.load(name) for name in boards.names()]
     lib = bytecode.SOURCES.parent
     running = {UNIX: start(folder / UNIX, [*client(), *sorted(HOST.glob("*.py"))], [lib, HOST])}

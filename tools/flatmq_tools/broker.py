@@ -89,22 +89,22 @@ class Broker:
         return None
 
     def freeze(self) -> None:
-        """Stops it with SIGSTOP: connections stay open and nothing is answered (POSIX).
+        """Stop it with SIGSTOP: connections stay open and nothing is answered (POSIX).
 
         `kill` and `restart` work on a frozen broker too.
         """
         raise BrokerError(f"the broker at {self.address} was not started here: cannot freeze it")
 
     def kill(self) -> None:
-        """Ends it with SIGKILL, as a power cut would; only for a broker started here."""
+        """End it with SIGKILL, as a power cut would; only for a broker started here."""
         raise BrokerError(f"the broker at {self.address} was not started here: cannot kill it")
 
     def restart(self) -> None:
-        """Kills it if it runs, then starts it on the same port with the same files."""
+        """Kill it if it runs, then start it on the same port with the same files."""
         raise BrokerError(f"the broker at {self.address} was not started here: cannot restart it")
 
     def stop(self) -> None:
-        """Ends it and removes its files; may be called again."""
+        """End it and remove its files; may be called again."""
 
     def log(self) -> str:
         """What it has written so far, for a failing test; empty for an external one."""
@@ -135,18 +135,18 @@ class _Child(Broker):
         self._process: subprocess.Popen[bytes] | None = None
 
     def _configure(self) -> None:
-        """Writes the files for `self.port`."""
+        """Write the files for `self.port`."""
         raise NotImplementedError
 
     def _spawn(self, log: IO[bytes]) -> subprocess.Popen[bytes]:
-        """Starts the process, its output going to `log`."""
+        """Start the process, its output going to `log`."""
         raise NotImplementedError
 
     def _released(self) -> None:
         """Called when the process is dead and not yet reaped."""
 
     def start(self) -> None:
-        """Starts it and returns once it accepts connections; BrokerError when it does not."""
+        """Start it and return once it accepts connections; BrokerError when it does not."""
         chosen = self.port
         for tries_left in reversed(range(_PORT_TRIES)):
             self.port = chosen or free_port()
@@ -396,7 +396,7 @@ def mosquitto(
     output: int | None = None,
     acl: str = "",
 ) -> Broker:
-    """Starts mosquitto on loopback and returns once it accepts connections.
+    """Start mosquitto on loopback and return once it accepts connections.
 
     port: 0 takes a free one. persistence: sessions and retained messages outlive `kill()`.
     users: name → password; then nobody else gets in. extra: lines for its configuration file,
@@ -411,7 +411,7 @@ def mosquitto(
 
 
 def embedded(*, port: int = 0, users: Mapping[str, str] | None = None, version: int = 4) -> Broker:
-    """Starts the broker that pip installs (rumqttd, packed by iotcore) in a child process.
+    """Start the broker that pip installs (rumqttd, packed by iotcore) in a child process.
 
     port: 0 takes a free one. users: name → password. version: 4 has a listener for MQTT 3.1.1
     alone, 5 one for MQTT 5 alone. Listens on loopback alone and forgets everything when it ends.

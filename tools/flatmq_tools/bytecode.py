@@ -1,4 +1,4 @@
-"""Compiles the client to .mpy, as boards load it best: no compiler runs in their small heap."""
+"""Compile the client to .mpy, as boards load it best: no compiler runs in their small heap."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def compile_module(source: Path, target: Path, path: str) -> None:
 
 
 def compiled(into: Path, sources: Path = SOURCES) -> Path:
-    """Writes into/flatmq/*.mpy and returns `into`, which is then a folder to import from."""
+    """Write into/flatmq/*.mpy and return `into`, which is then a folder to import from."""
     for source in sorted(sources.glob("*.py")):
         if source.stem not in DESK_ONLY:
             target = into / "flatmq" / source.with_suffix(".mpy").name

@@ -66,7 +66,7 @@ def choose(port: str | None, board: str | None = None) -> str:
 
 
 def main(console: Console | None = None) -> int:
-    """Prints what is connected, and which boards there are files for; returns 0."""
+    """Print what is connected, and which boards there are files for; return 0."""
     console = console or Console()
     there = find()
     if there:

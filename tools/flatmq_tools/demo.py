@@ -77,7 +77,7 @@ class Run:
         return not self.missing and self.status == 0
 
     def take(self, message: Message) -> str:
-        """Counts one message; returns it as a line of text."""
+        """Count one message; return it as a line of text."""
         payload = message.payload
         self.last.append((time.monotonic() - self.began, message.topic.decode(), tidy(payload)))
         try:
@@ -87,7 +87,7 @@ class Run:
         return "{:6.2f} s  {}  {}".format(*self.last[-1])
 
     def told(self, line: str) -> None:
-        """Takes in one line that the sketch's process printed."""
+        """Take in one line that the sketch's process printed."""
         word, _, rest = line.partition(" ")
         if word == "@sensor":
             self.sensor = rest.replace(" ", " from ", 1)
@@ -164,7 +164,7 @@ class Sketch:
         self.lines.put(None)
 
     def stop(self) -> int:
-        """Ends it where it has not ended; returns its status."""
+        """End it where it has not ended; return its status."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             return self._process.wait(0 if self.lines.empty() else DRAIN)
         self._process.kill()
@@ -193,7 +193,7 @@ def sketch(target: broker.Broker, device: str, readings: int) -> Iterator[tuple[
 
 
 def follow(run: Run, client: Client, process: Sketch, arrived: deque[str]) -> Iterator[list[str]]:
-    """Turns until nothing more is to come; yields what has arrived since the last one."""
+    """Turn until nothing more is to come; yield what has arrived since the last one."""
     patience = time.monotonic() + PATIENCE
     while True:
         before = run.arrived.total()
@@ -220,7 +220,7 @@ def follow(run: Run, client: Client, process: Sketch, arrived: deque[str]) -> It
 
 
 def show(run: Run, client: Client, process: Sketch, arrived: deque[str], console: Console) -> None:
-    """Shows the messages as they arrive: in place on a terminal, else line by line."""
+    """Show the messages as they arrive: in place on a terminal, else line by line."""
     turns = follow(run, client, process, arrived)
     if console.is_terminal:
         with Live(screen(run), console=console, refresh_per_second=20) as live:
@@ -234,7 +234,7 @@ def show(run: Run, client: Client, process: Sketch, arrived: deque[str], console
 
 
 def main(readings: int = 25, console: Console | None = None) -> int:
-    """Runs the demo; 0 when every message arrived, 1 when one was lost.
+    """Run the demo; 0 when every message arrived, 1 when one was lost.
 
     $BROKER (host:port) names a broker that runs already. Raises DemoError or BrokerError when
     it cannot run.

@@ -1,4 +1,4 @@
-"""Runs the host sketch and says what its heap did: `demo_sketch.py HOST PORT DEVICE READINGS`.
+"""Run the host sketch and say what its heap did: `demo_sketch.py HOST PORT DEVICE READINGS`.
 
 Runs in either interpreter, with boards/host and lib on its path; demo.py starts it. The sketch
 stays as people copy it: its publish_reading is replaced by one that looks at the heap first.

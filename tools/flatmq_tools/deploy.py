@@ -1,4 +1,4 @@
-"""Puts a sketch, the client and the settings on a board that runs MicroPython."""
+"""Put a sketch, the client and the settings on a board that runs MicroPython."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def main(
     overrides: Iterable[str],
     console: Console | None = None,
 ) -> int:
-    """Copies what has changed, and resets the board; returns 0.
+    """Copy what has changed, and reset the board; return 0.
 
     name: of the board. port: its address, None for the only one that is connected. sketch: a
     folder, or one of boards/; None for the board's own. overrides: settings, as KEY=VALUE;
@@ -57,7 +57,7 @@ def main(
 
 
 def put(remote: Remote, files: dict[str, bytes], console: Console) -> None:
-    """Writes those files that the board has not, with a progress bar, and removes what would be
+    """Write those files that the board has not, with a progress bar, and remove what would be
     imported in their place. RemoteError."""
     remote.remove(shadows(files))
     changed = remote.different(files)

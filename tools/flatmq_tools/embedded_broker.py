@@ -15,7 +15,7 @@ from iotcore.iotcore import IotCoreBroker
 
 
 def _exit_with_parent() -> None:
-    """Ends this process, whatever its threads do, once standard input is at its end."""
+    """End this process, whatever its threads do, once standard input is at its end."""
     try:
         sys.stdin.buffer.read()
     finally:
@@ -23,7 +23,7 @@ def _exit_with_parent() -> None:
 
 
 def main() -> None:
-    """Serves until the parent goes; the broker has no stop of its own."""
+    """Serve until the parent goes; the broker has no stop of its own."""
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
     # rumqttd reports each packet it routes as an error span.
     logging.getLogger("rumqttd").setLevel(logging.CRITICAL)

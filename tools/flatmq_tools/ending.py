@@ -12,7 +12,7 @@ from .interpreter import InterpreterError
 
 
 def end(run: Callable[[], int], *errors: type[Exception]) -> None:
-    """Ends with what `run` returns; one of `errors` is one line, not a trace."""
+    """End with what `run` returns; one of `errors` is one line, not a trace."""
     try:
         status = run()
     except Exception as error:

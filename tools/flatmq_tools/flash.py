@@ -1,4 +1,4 @@
-"""Writes firmware, or an image with everything, to a board's flash."""
+"""Write firmware, or an image with everything, to a board's flash."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def main(
     drive: Path | None = None,
     console: Console | None = None,
 ) -> int:
-    """Writes `file` to the board of that name; returns 0.
+    """Write `file` to the board of that name; return 0.
 
     port: where it is connected, None for the only one. drive: the folder where its boot drive is
     mounted, None to look for it. Raises BoardError, ConnectedError, RemoteError and FlashError.
@@ -141,7 +141,7 @@ def _boot_drive(board: Board, port: str | None, console: Console) -> Path:
 
 
 def _ask_for_drive(board: Board, port: str | None, console: Console) -> bool:
-    """Has a board that runs MicroPython start its boot loader; False when there is none."""
+    """Have a board that runs MicroPython start its boot loader; False when there is none."""
     try:
         address = connected.choose(port, board.name)
     except connected.ConnectedError:
@@ -159,7 +159,7 @@ def _ask_for_drive(board: Board, port: str | None, console: Console) -> bool:
 
 
 def copy(file: Path, data: bytes, drive: Path, console: Console) -> None:
-    """Copies it to the boot drive, which goes away as soon as it has the last block."""
+    """Copy it to the boot drive, which goes away as soon as it has the last block."""
     target = drive / file.name
     done = 0
     columns = (BarColumn(), DownloadColumn(), TransferSpeedColumn())

@@ -1,4 +1,4 @@
-"""Shows what a board prints, over its resets, until Ctrl-C."""
+"""Show what a board prints, over its resets, until Ctrl-C."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def main(
     console: Console | None = None,
     stop: Callable[[], bool] = lambda: False,
 ) -> int:
-    """Copies to `out` (standard output) what comes from the board at `port` (None: the only one
+    """Copy to `out` (standard output) what comes from the board at `port` (None: the only one
     that is connected); a board that goes away is waited for. Returns 0 after Ctrl-C, or when
     `stop` says so. ConnectedError, and LogsError where the port cannot be opened at first."""
     out = out or sys.stdout.buffer

@@ -132,7 +132,7 @@ class Remote:
         self.close()
 
     def close(self) -> None:
-        """Leaves the board to itself."""
+        """Leave the board to itself."""
         transport, self._transport = self._transport, None
         if transport is not None:
             with contextlib.suppress(OSError):
@@ -141,7 +141,7 @@ class Remote:
                 transport.close()
 
     def enter(self, *, soft_reset: bool = False, patience: float = RETURN) -> None:
-        """Interrupts what runs, and has the REPL listen; tries again for `patience` seconds, as
+        """Interrupt what runs, and have the REPL listen; try again for `patience` seconds, as
         after a reset a board is not there, or does not listen, for a while. A port that could
         never be opened is not tried again.
 
@@ -188,7 +188,7 @@ class Remote:
             time.sleep(0.05)
 
     def run(self, code: str, hear: Callable[[str], None] | None = None) -> list[str]:
-        """Runs code on the board and returns the lines that it prints; `hear` gets each at once.
+        """Run code on the board and return the lines that it prints; `hear` gets each at once.
         RemoteError with the traceback when it raises."""
         transport = self._listening()
         lines: list[str] = []
@@ -263,7 +263,7 @@ class Remote:
         return self.run(_IS_MARKED) == ["True"]
 
     def leave_for(self, code: str) -> None:
-        """Starts code that has no end, and leaves the board to it."""
+        """Start code that has no end, and leave the board to it."""
         transport = self._listening()
         try:
             transport.exec_raw_no_follow(code)
@@ -358,13 +358,13 @@ class Remote:
         return self.run(code.format(path)) == ["1"]
 
     def remove(self, paths: Iterable[str]) -> list[str]:
-        """Removes those of the files that are there, and returns them."""
+        """Remove those of the files that are there, and return them."""
         return self.run(_REMOVE.format(paths=list(paths)))
 
     def write(
         self, files: Mapping[str, bytes], progress: Callable[[str, int], None] | None = None
     ) -> None:
-        """Writes files, and makes the folders that they need. `progress` is called with the path
+        """Write files, and make the folders that they need. `progress` is called with the path
         and the number of bytes that it moved on."""
         folders = _folders(files)
         if folders:

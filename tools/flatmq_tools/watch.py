@@ -46,7 +46,7 @@ class Device:
     """By the monotonic clock, in seconds."""
 
     def take(self, records: list[senml.Record]) -> None:
-        """Takes a pack in."""
+        """Take a pack in."""
         values = {record.name.rpartition("/")[2]: record for record in records}
         boot, seq = values.pop("boot", None), values.pop("seq", None)
         if boot and seq and isinstance(seq.value, int):
@@ -70,7 +70,7 @@ class Watch:
         self.trouble: list[str] = []
 
     def take(self, topic: str, payload: bytes) -> str:
-        """Takes a message in; returns it as a line of text."""
+        """Take a message in; return it as a line of text."""
         name, _, what = topic.split("/", 1)[1].rpartition("/")
         device = self.devices.setdefault(name, Device())
         if what == "status":
@@ -137,7 +137,7 @@ def main(
     packs: int | None,
     trust: Trust | None = None,
 ) -> int:
-    """Watches until Ctrl-C, for so many seconds, or until so many packs came; 1 if they did not.
+    """Watch until Ctrl-C, for so many seconds, or until so many packs came; 1 if they did not.
 
     The password of `user` is in the environment, as FLATMQ_PASSWORD. `trust`: connect with TLS.
     Raises WatchError and TrustError.

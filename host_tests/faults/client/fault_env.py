@@ -73,14 +73,14 @@ class Link:
         self.inner.address = value
 
     def resolve(self):
-        """Looks the name up."""
+        """Look the name up."""
         self.looked_up = True
         if self.failing:
             raise OSError(-3, "name lookup")
         self.inner.resolve()
 
     def connect(self):
-        """Begins to connect."""
+        """Begin to connect."""
         self.inner.connect()
 
     def stream(self):
@@ -94,12 +94,12 @@ class Link:
         return why(error) if why else None
 
     def wait(self, ms, out):
-        """Counts, and waits."""
+        """Count, and wait."""
         self.waited += ms
         self.inner.wait(ms, out)
 
     def close(self):
-        """Closes the socket."""
+        """Close the socket."""
         self._stream = None
         self.inner.close()
 
@@ -108,7 +108,7 @@ class Link:
         return self._stream.readinto(into)
 
     def write(self, buf, at, n):
-        """Writes a part."""
+        """Write a part."""
         self._writes += 1
         if self._writes % 4 == 0:
             return None
@@ -183,7 +183,7 @@ class FaultEnv(Env):
         return client
 
     def let_go(self, client):
-        """Keeps this client, and lets go of all others."""
+        """Keep this client, and let go of all others."""
         self._links = [pair for pair in self._links if pair[0] is client]
 
     def link(self, client):
@@ -208,7 +208,7 @@ class FaultEnv(Env):
         return moved
 
     def until(self, what, condition, *clients, ms=ANSWER_MS):
-        """Polls the clients in turn until the condition holds; fails naming `what`."""
+        """Poll the clients in turn until the condition holds; fail naming `what`."""
         deadline = ticks_add(ticks_ms(), ms)
         while not condition():
             for client in clients:
@@ -218,7 +218,7 @@ class FaultEnv(Env):
                 raise AssertionError("waited for " + what + ": " + repr(states))
 
     def clock(self, ahead=0, speed=1):
-        """Has the clients' clock go `ahead` ms, and `speed` times as fast, from now on."""
+        """Have the clients' clock go `ahead` ms, and `speed` times as fast, from now on."""
         self._ticks = ticks_add(self.ticks(), ahead // 2)
         self._ticks = ticks_add(self._ticks, ahead - ahead // 2)  # it takes half of the period
         self._since = ticks_ms()
@@ -229,7 +229,7 @@ class FaultEnv(Env):
         return ticks_add(self._ticks, ticks_diff(ticks_ms(), self._since) * self._speed)
 
     def wraps(self, after):
-        """Has the clients' clock come round `after` ms from now, and go four times as fast."""
+        """Have the clients' clock come round `after` ms from now, and go four times as fast."""
         self.clock(ticks_add(0, -1) - ticks_ms() - after, 4)
 
     def came_round(self):
@@ -239,7 +239,7 @@ class FaultEnv(Env):
     # Messages
 
     def publish(self, client, qos, size=16, topic=None):
-        """Publishes the next message; returns what `publish` does."""
+        """Publish the next message; return what `publish` does."""
         n = self._number + 1
         topic = topic or self.up[qos]
         result = client.publish(topic, payload(n, size), qos)
@@ -249,7 +249,7 @@ class FaultEnv(Env):
         return result
 
     def accepted(self, client, qos, size=16):
-        """Publishes the next message, for which there must be room."""
+        """Publish the next message, for which there must be room."""
         if self.publish(client, qos, size) is None:
             raise AssertionError(f"no room at QoS {qos}")
 
@@ -268,7 +268,7 @@ class FaultEnv(Env):
         self.got[message.qos] += 1
 
     def drops(self, packet_id, topic, reason):
-        """Notes what a client sets aside."""
+        """Note what a client sets aside."""
         self.equal(isinstance(reason, str), True, "reason")
         self.dropped.append((packet_id, bytes(topic)))
 
@@ -280,7 +280,7 @@ class FaultEnv(Env):
         self.dropped.clear()
 
     def warm(self, client):
-        """Has whatever is loaded or claimed once loaded and claimed, for a loss too."""
+        """Have whatever is loaded or claimed once loaded and claimed, for a loss too."""
         for _ in range(2):
             self.recovers(client)
             self.accepted(client, 1)
@@ -290,7 +290,7 @@ class FaultEnv(Env):
         self.recovers(client)
 
     def exchange(self, client, each=1, qos=(0, 1, 2)):
-        """Moves messages both ways and waits until they are there."""
+        """Move messages both ways and wait until they are there."""
         for q in qos:
             for _ in range(each):
                 self.until("room", lambda q=q: self.publish(client, q) is not None, client)
@@ -311,7 +311,7 @@ class FaultEnv(Env):
         print("@saw", ticks_diff(ticks_ms(), self._began), what)
 
     def loses(self, client, kind, ms=ANSWER_MS):
-        """Waits until the connection has ended, or could not be made, for that reason."""
+        """Wait until the connection has ended, or could not be made, for that reason."""
         losses = client.stats.losses
         self.until(
             "a loss: " + kind,
@@ -334,7 +334,7 @@ class FaultEnv(Env):
         return f"{error.kind}: {error.detail}"
 
     def recovers(self, client):
-        """Waits until the client is online and everything that it accepted is through, and moves
+        """Wait until the client is online and everything that it accepted is through, and move
         messages each way: SUBSCRIBE goes out before they do."""
         self.until("the broker", lambda: client.connected, client)
         self.until("acknowledgements", lambda: client.pending == 0, client)
@@ -342,7 +342,7 @@ class FaultEnv(Env):
         self.equal((client.state, client.error, client.pending), ("online", None, 0), "client")
 
     def compare(self):
-        """Notes open files and heap the first time, compares them later."""
+        """Note open files and heap the first time, compare them later."""
         files = len(os.listdir(FILES))
         gc.collect()
         gc.collect()  # what the first one let go of
@@ -362,7 +362,7 @@ def number(text):
 
 
 def main():
-    """Runs one scenario: MODULE FUNCTION key=value ...
+    """Run one scenario: MODULE FUNCTION key=value ...
 
     Heap and files are compared from here, where nothing of the scenario itself is on the stack.
     """

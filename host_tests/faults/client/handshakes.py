@@ -4,7 +4,7 @@ TYPES = {"PUBLISH": 3, "PUBACK": 4, "PUBREC": 5, "PUBREL": 6, "PUBCOMP": 7}
 
 
 def _outgoing(env, client, what):
-    """Publishes while a packet of the type in `option`, "way type qos", is watched for."""
+    """Publish while a packet of the type in `option`, "way type qos", is watched for."""
     way, kind, qos = env.option.split("-")
     env.ask("watch", way, TYPES[kind], *what)
     env.fault()

@@ -4,7 +4,7 @@ PART = 3 << 20  # bytes of a message that is cut
 
 
 def _waiting(env, client):
-    """Has what `option` says wait for an acknowledgement: QoS 1, QoS 2, or nothing."""
+    """Have what `option` says wait for an acknowledgement: QoS 1, QoS 2, or nothing."""
     if env.option:
         env.accepted(client, int(env.option))
         client.flush()
@@ -67,7 +67,7 @@ def length_and_a_part(env, client):
 
 
 def _fill(env, client, size):
-    """Publishes at QoS 0 until there is no room, neither here nor in the network; `publish` and
+    """Publish at QoS 0 until there is no room, neither here nor in the network; `publish` and
     `poll` go on returning."""
     full = 0
     while full < 5:

@@ -45,14 +45,14 @@ class Numbers:
         self.count = n + 1
 
     def offer(self):
-        """Publishes the next number if there is room."""
+        """Publish the next number if there is room."""
         if self.client.publish(self.topic, b"%d" % self.next, self.qos) is None:
             return False
         self.next += 1
         return True
 
     def until(self, what, holds):
-        """Polls until it holds."""
+        """Poll until it holds."""
         end = ticks_add(ticks_ms(), ANSWER_MS)
         while not holds():
             self.client.poll(20)
@@ -112,7 +112,7 @@ def _note(acknowledged, accepted):
 
 
 def burst(host, port, token, messages):
-    """Publishes at QoS 1 as fast as it goes, and resets the board with messages on their way."""
+    """Publish at QoS 1 as fast as it goes, and reset the board with messages on their way."""
     topic = token + b"/burst"
     client = Client(b"burst" + token[-16:], host, port)
     client.connect(ANSWER_MS)

@@ -12,7 +12,7 @@ except ImportError:
 
 
 def prove(module, names, repeats, broker=None):
-    """Prints "@proof MODULE NAME KEPT REFUSED" for each operation of a module."""
+    """Print "@proof MODULE NAME KEPT REFUSED" for each operation of a module."""
     proof.REPEATS = repeats
     operations = __import__(module)
     for name in names:

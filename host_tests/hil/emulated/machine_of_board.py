@@ -15,7 +15,7 @@ class Desk:
         self._file.connect(socket.getaddrinfo("127.0.0.1", port)[0][-1])
 
     def ask(self, words, answer=b"done\n"):
-        """Has something done; returns when it is. The end of an earlier answer may come first,
+        """Have something done; return when it is. The end of an earlier answer may come first,
         that Ctrl-C kept from being read."""
         self._file.write(words + "\n")
         while self._file.readline() != answer:
@@ -30,7 +30,7 @@ def reset():
 
 
 def bootloader():
-    """Shows its boot drive, if it is a board that has one, and is nothing else from then on."""
+    """Show its boot drive, if it is a board that has one, and be nothing else from then on."""
     desk.ask("bootloader")
     while True:
         pass

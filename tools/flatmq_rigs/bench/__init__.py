@@ -84,7 +84,7 @@ class Bench:
             return None
 
     def once(self, job: Job) -> None:
-        """Measures what no repetition changes.
+        """Measure what no repetition changes.
 
         But for the memory held: the collector takes stale words on the stack for references now
         and then, and keeps too much, so the least of a few runs counts.
@@ -96,7 +96,7 @@ class Bench:
         self.results.once[job.client.key, job.name] = value
 
     def timed(self, job: Job) -> None:
-        """Adds one round's value."""
+        """Add one round's value."""
         value = self._run(job)
         if isinstance(value, list):
             value = value[0]
@@ -125,7 +125,7 @@ class Bench:
             self.results.failures[client.key, SMALLEST] = f"does not work in {_HEAPS_KB[1]}K"
 
     def alone(self, rounds: int, progress: Progress) -> None:
-        """Measures flatmq and umqtt.simple over a link in memory."""
+        """Measure flatmq and umqtt.simple over a link in memory."""
         task = progress.add_task("over a link in memory", total=1)
         try:
             self.results.work = alone.measure(self._build, rounds)
@@ -134,7 +134,7 @@ class Bench:
         progress.advance(task)
 
     def both_versions(self, rounds: int, progress: Progress) -> None:
-        """Measures flatmq at MQTT 3.1.1 and at MQTT 5 over a link in memory."""
+        """Measure flatmq at MQTT 3.1.1 and at MQTT 5 over a link in memory."""
         task = progress.add_task("MQTT 5 beside 3.1.1", total=1)
         try:
             self.versions = versions.measure(rounds)
@@ -143,7 +143,7 @@ class Bench:
         progress.advance(task)
 
     def run(self, clients: Sequence[Client], rounds: int, progress: Progress) -> None:
-        """Measures everything; in each round every client has its turn."""
+        """Measure everything; in each round every client has its turn."""
         single = [job for client in clients for job in figures.once(client)]
         heaps = [c for c in clients if c.runtime == MICROPYTHON and not c.is_floor and not c.link]
         turns = [list(figures.timed(client, self._quick)) for client in clients]
@@ -270,7 +270,7 @@ def main(
     results: Path = Path("docs/results.md"),
     build: Path = Path("build"),
 ) -> int:
-    """Measures, prints the tables, writes them into `results`; returns the exit status.
+    """Measure, print the tables, write them into `results`; return the exit status.
 
     1 when a client failed, or with `strict` when a target of flatmq was missed, else 0. A quick
     run, or one with `only` some clients, is printed and not written. Raises BenchError when there

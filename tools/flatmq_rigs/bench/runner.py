@@ -1,4 +1,4 @@
-"""Runs one device script for one client and returns what it measured."""
+"""Run one device script for one client and return what it measured."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Runner:
         self._numbers = itertools.count(1)
 
     def prepare(self, client: Client) -> None:
-        """Puts the client's modules where `run` looks; PeerError when they cannot be had."""
+        """Put the client's modules where `run` looks; PeerError when they cannot be had."""
         paths = []
         if client.is_ours:
             library = self._copy_flatmq()
@@ -152,10 +152,10 @@ def _result(command: list[str], paths: list[Path], timeout: float) -> Any:
 
 
 def _compile(source: Path, into: Path) -> None:
-    """Compiles the modules below `source`, keeping their places.
+    """Compile the modules below `source`, keeping their places.
 
     A module that MicroPython's compiler refuses is left out: a client that is meant for more than
-    one Python may carry such, and does not import it.
+    one Python may carry such, and do not import it.
     """
     shutil.rmtree(into, ignore_errors=True)
     for module in sorted(source.rglob("*.py")):

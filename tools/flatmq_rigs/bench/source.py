@@ -66,7 +66,7 @@ class Source:
 
 
 def _split(buffer: bytearray) -> Iterator[bytes]:
-    """Takes whole packets off the front of the buffer."""
+    """Take whole packets off the front of the buffer."""
     while len(buffer) >= 2:
         length, shift, at = 0, 0, 1
         while at < len(buffer):
@@ -183,7 +183,7 @@ def _serve(connection: socket.socket, context: ssl.SSLContext) -> None:
 
 
 def main() -> None:
-    """Serves until standard input is closed; the argument is the folder of the certificate."""
+    """Serve until standard input is closed; the argument is the folder of the certificate."""
     context = server_context(sys.argv[1])
     listener = socket.create_server(("127.0.0.1", 0))
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER)

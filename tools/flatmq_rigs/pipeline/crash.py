@@ -160,8 +160,8 @@ class _Program:
         return next((p for p in family(self.process.pid)[1:] if word in command(p)), None)
 
     def kill(self, pid: int) -> None:
-        """Kills it, or one of its descendants, waits until all of them are gone, as they have to
-        be by themselves then, and starts it anew."""
+        """Kill it, or one of its descendants, wait until all of them are gone, as they have to
+        be by themselves then, and start it again."""
         family_then = family(self.process.pid)
         os.kill(pid, signal.SIGKILL)
         # Without the one that was killed the driver has to end by itself, with an error.
@@ -176,7 +176,7 @@ class _Program:
         return self.process.poll() is not None
 
     def end(self) -> None:
-        """Ends it as an administrator would; CrashError when it fails."""
+        """End it as an administrator would; CrashError when it fails."""
         self.process.send_signal(signal.SIGTERM)
         _until(lambda: f"{self.tail()}\ndoes not end with SIGTERM", self._over)
         if self.process.returncode:
@@ -219,7 +219,7 @@ class _Publisher:
         self._thread.start()
 
     def let(self, messages: int) -> None:
-        """Has it publish up to that number."""
+        """Have it publish up to that number."""
         self._let = messages
 
     @property
@@ -336,7 +336,7 @@ class _Stage:
         return False
 
     def kill(self, part: str) -> None:
-        """Ends that part with SIGKILL and starts it anew."""
+        """End that part with SIGKILL and start it again."""
         if part == "broker":
             self.broker.kill()
             pid = last_words(self.broker.log())
@@ -365,7 +365,7 @@ class _Stage:
         return None
 
     def wait_for_publisher(self) -> None:
-        """Returns when all that was let is acknowledged."""
+        """Return when all that was let is acknowledged."""
         publisher = self.publisher
         _until(
             "the broker does not take what is published",
@@ -374,7 +374,7 @@ class _Stage:
         )
 
     def wait_for_more(self) -> None:
-        """Returns when messages have come to raw since this was called."""
+        """Return when messages have come to raw since this was called."""
         before = self.landed()
         _until(
             lambda: f"{self.driver.tail()}\nnothing comes to raw",
@@ -382,7 +382,7 @@ class _Stage:
         )
 
     def settle(self) -> None:
-        """Returns when raw has all that was published, or has not grown for long."""
+        """Return when raw has all that was published, or has not grown for long."""
         seen, since = -1, time.monotonic()
         while time.monotonic() - since < _STILL:
             landed = self.landed()
@@ -420,7 +420,7 @@ def run(
     version: str = "3.1.1",
     on_kill: Callable[[], None] = lambda: None,
 ) -> Result:
-    """Publishes so many messages, kills these parts in their order, and counts.
+    """Publish so many messages, kills these parts in their order, and count.
 
     kills    names of PARTS, each as often as it is to be killed; "ingest" not beside others
     spark    reads the tables at the end
@@ -499,7 +499,7 @@ def _twice(values: Iterable[int]) -> int:
 def main(
     messages: int, kills: int, parts: Sequence[str], results_path: Path | None, seed: int | None
 ) -> int:
-    """Kills each part so often in a run of its own, prints what was found, and writes the section
+    """Kill each part so often in a run of its own, print what was found, and write the section
     "crash" where a file is given. Returns 1 when a message is missing, or there twice."""
     from flatmq_tools.pipeline.session import session
 
@@ -530,7 +530,7 @@ def main(
 
 
 def _end(*_: object) -> None:
-    """Has what was started end with this process, which is told so: once, as `timeout` tells it
+    """Have what was started end with this process, which is told so: once, as `timeout` tells it
     twice, and the second would end the clearing up."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     sys.exit(143)

@@ -172,7 +172,7 @@ def _broker() -> brokers.Broker:
 
 
 def costs(devices: int = DEVICES, seconds: float = SECONDS) -> Costs:
-    """Has a fleet publish once a second each through a mosquitto to an ingest."""
+    """Have a fleet publish once a second each through a mosquitto to an ingest."""
     with (
         tempfile.TemporaryDirectory(prefix="flatmq-scale-") as folder,
         _broker() as target,
@@ -205,7 +205,7 @@ def costs(devices: int = DEVICES, seconds: float = SECONDS) -> Costs:
 def tried(
     crowd: int = CROWD, devices: int = SHARING, ingests: int = INGESTS, seconds: float = SECONDS
 ) -> Tried:
-    """Has a crowd of boards publish to one mosquitto, and several ingests share what others
+    """Have a crowd of boards publish to one mosquitto, and several ingests share what others
     send to it. ScaleError where not all was acknowledged, or each reading landed once."""
     with (
         tempfile.TemporaryDirectory(prefix="flatmq-scale-") as name,
@@ -303,7 +303,7 @@ def _bytes(n: float) -> str:
 
 
 def main(tables: Path, document: Path | None, console: Console | None = None) -> int:
-    """Prints the figures; `document` has its section of them written anew. ScaleError."""
+    """Print the figures; `document` has its section of them written anew. ScaleError."""
     console = console or Console()
     section = text(sizes(tables), costs(), tried())
     console.print(section, markup=False, highlight=False, soft_wrap=True)

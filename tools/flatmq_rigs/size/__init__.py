@@ -129,7 +129,7 @@ def _differences(totals: dict[str, int]) -> dict[str, int]:
 
 
 def _weigh(sizes: Sizes, scales: Scales, library: Path, harness: Path) -> None:
-    """Adds the figures of one interpreter."""
+    """Add the figures of one interpreter."""
     if scales.missing:
         if scales.missing not in sizes.notes:
             sizes.notes.append(scales.missing)

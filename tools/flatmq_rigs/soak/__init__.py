@@ -111,7 +111,7 @@ class Run:
     ended: bool = False  # it came to its end
 
     def hear(self, line: str) -> None:
-        """Takes in one line that the device printed."""
+        """Take in one line that the device printed."""
         name, _, rest = line.partition(" ")
         if name == "@at":
             self.sent, self.came, self.connects = map(int, rest.split())
@@ -153,7 +153,7 @@ def device(python: str, heap_kb: int, words: list[str]) -> Iterator[Sketch]:
 
 
 def follow(run: Run, peer: Peer, process: Sketch, faults: Faults, proxy: Proxy) -> Iterator[None]:
-    """Turns until the device has ended and its last message came, or nothing more does."""
+    """Turn until the device has ended and its last message came, or nothing more does."""
     patience = time.monotonic() + PATIENCE
     before = (0, 0, 0)
     while run.status is None or not peer.ended:
@@ -179,7 +179,7 @@ def follow(run: Run, peer: Peer, process: Sketch, faults: Faults, proxy: Proxy) 
 
 
 def show(run: Run, peer: Peer, turns: Iterator[None], console: Console) -> None:
-    """Shows how far it is: in place on a terminal, else a line a minute."""
+    """Show how far it is: in place on a terminal, else a line a minute."""
     began = time.monotonic()
     if console.is_terminal:
         columns = (
@@ -219,7 +219,7 @@ def mark(figure: Figure) -> str:
 
 
 def report(verdict: Verdict, console: Console) -> None:
-    """Prints the figures."""
+    """Print the figures."""
     lines = Table(box=box.SIMPLE)
     lines.add_column("device → desk / desk → device")
     lines.add_column("measured", justify="right")
@@ -262,7 +262,7 @@ def main(
     results_path: Path | None = None,
     console: Console | None = None,
 ) -> int:
-    """Runs the soak; 0 when all is as wanted, else 1.
+    """Run the soak; 0 when all is as wanted, else 1.
 
     messages: in each direction. seed: of the faults; None takes another each time. link: one of
     `links.LINKS`. heap_kb: None takes what the link needs. mean: bytes between two faults. $BROKER

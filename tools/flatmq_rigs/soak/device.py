@@ -48,7 +48,7 @@ def open_files():
 
 
 def say(*words):
-    """Prints one line, at once."""
+    """Print one line, at once."""
     print(*words)
     if hasattr(sys.stdout, "flush"):
         sys.stdout.flush()
@@ -220,7 +220,7 @@ class Device:
 
 
 def main():
-    """Runs the soak and tells what came of it."""
+    """Run the soak and report what came of it."""
     host, port, client_id, prefix, messages, link, timeout, ca = sys.argv[1:9]
     prefix = prefix.encode()
     books = Books()

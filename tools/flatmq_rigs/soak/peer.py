@@ -94,7 +94,7 @@ class Peer:
 
 
 def forget(host: str, port: int, client_id: str) -> None:
-    """Has a broker forget the session of a client that will not come back."""
+    """Have a broker forget the session of a client that will not come back."""
     client = paho.Client(CallbackAPIVersion.VERSION2, client_id, clean_session=True)
     done = False
 

@@ -72,7 +72,7 @@ def main(
     trust: Trust | None = None,
     console: Console | None = None,
 ) -> int:
-    """Bridges until it is interrupted. Raises AddressError, TrustError."""
+    """Bridge until it is interrupted. Raises AddressError, TrustError."""
     host, port = address(broker, trust is not None)
     console = console or Console()
 

@@ -1,4 +1,4 @@
-"""Moves bytes between a line, a conversation and the broker."""
+"""Move bytes between a line, a conversation and the broker."""
 
 from __future__ import annotations
 
@@ -110,13 +110,13 @@ class Pump:
         self._timer = loop.call_at(due, self.talk, Conversation.tick) if due is not None else None
 
     def note(self, text: str) -> None:
-        """Says what happens, and not again what it said last: boards go on trying."""
+        """Say what happens, and not again what it said last: boards go on trying."""
         if text != self._noted:
             self._noted = text
             self._say("bridge", text)
 
     def keep(self, task: asyncio.Task[None]) -> None:
-        """Sees that a task ends with this pump at the latest."""
+        """See that a task ends with this pump at the latest."""
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -186,7 +186,7 @@ class _Upstream(asyncio.Protocol):
             self._transport.write(data)
 
     def flow(self, wanted: bool) -> None:
-        """Reads on, or does not: the kernel and then the broker keep what comes."""
+        """Read on, or does not: the kernel and then the broker keep what comes."""
         if self._transport and not self._transport.is_closing():
             if wanted:
                 self._transport.resume_reading()

@@ -29,7 +29,7 @@ def main(
     truth_file: Path | None = None,
     console: Console | None = None,
 ) -> int:
-    """Runs a fleet and shows what it does; `truth_file` gets what it did.
+    """Run a fleet and show what it does; `truth_file` gets what it did.
 
     Returns 0 when everything that was planned was done, and what was published, acknowledged;
     else 1. FleetError, LimitError. The password of the user is in the environment, as
@@ -63,7 +63,7 @@ def main(
 
 
 def _shown(fleet: Fleet, console: Console) -> None:
-    """Runs it with a bar on a terminal, else with a line now and then."""
+    """Run it with a bar on a terminal, else with a line now and then."""
     if not console.is_terminal:
         last = [time.monotonic()]
 

@@ -26,7 +26,7 @@ class Seen:
 
 
 def count(messages: Iterable[tuple[str, int, int]]) -> dict[Key, Seen]:
-    """Counts (device, boot, seq) in the order in which they arrived."""
+    """Count (device, boot, seq) in the order in which they arrived."""
     seen: dict[Key, Seen] = {}
     numbers: dict[Key, set[int]] = {}
     largest: dict[Key, int] = {}

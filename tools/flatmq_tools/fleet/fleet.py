@@ -125,7 +125,7 @@ class Fleet:
         )
 
     def run(self, show: Callable[[str, float], None] = lambda what, share: None) -> None:
-        """Runs it to its end; Ctrl-C has it end early. `show` is called several times a second
+        """Run it to its end; Ctrl-C has it end early. `show` is called several times a second
         with what it does and how much of that is done, 0 to 1. FleetError when not all of them
         come online at first."""
         try:

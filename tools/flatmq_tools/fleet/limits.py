@@ -15,7 +15,7 @@ class LimitError(RuntimeError):
 
 
 def raise_open_files(connections: int) -> None:
-    """Raises the soft limit of open files where it is too low. LimitError when the hard limit is
+    """Raise the soft limit of open files where it is too low. LimitError when the hard limit is
     too low as well."""
     if resource is None:
         return

@@ -1,4 +1,4 @@
-"""Makes a board's image: its firmware, the client, a sketch and its settings in one file."""
+"""Make a board's image: its firmware, the client, a sketch and its settings in one file."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def main(
     with_romfs: bool = False,
     flash_size: str | None = None,
 ) -> int:
-    """Makes the image of the board of that name, writes it and says how it gets onto the board.
+    """Make the image of the board of that name, write it and say how it gets onto the board.
 
     flash_size: "16MB", where the board has another than its file says. One of ERRORS.
     """

@@ -188,7 +188,7 @@ class Demo:
             time.sleep(0.1)
 
     def _live(self, target: brokers.Broker) -> tuple[list[truth.Boot], float]:
-        """Has everything run; returns what the boards did, and when the last of them ended."""
+        """Have everything run; return what the boards did, and when the last of them ended."""
         out, landed = self.out, self.out / "landed"
         landed.mkdir()
         login = ["--user", self.user] if self.user else []
@@ -356,7 +356,7 @@ class Demo:
         return mine
 
     def _verdict(self, boots: list[truth.Boot], landed: Landed, ended: float) -> tuple[int, str]:
-        """Shows what the tables say beside what was done; an exit status, and the last line."""
+        """Show what the tables say beside what was done; an exit status, and the last line."""
         total = truth.summary(boots)
         copies = total.duplicated
         sent = total.published + copies
@@ -436,7 +436,7 @@ def main(
     user: str | None = None,
     console: Console | None = None,
 ) -> int:
-    """Runs the demo; its tables, its report and the words of each part go to the folder `out`,
+    """Run the demo; its tables, its report and the words of each part go to the folder `out`,
     whose content of an earlier demo is removed.
 
     $BROKER (host:port) names a broker that runs already, $SPARK_MASTER a Spark. Returns 0 when

@@ -26,7 +26,7 @@ class Progress:
         self._file = (self._folder / NAME).open("ab")
 
     def write(self, line: str) -> None:
-        """Adds a line without its end; readers see it at once."""
+        """Add a line without its end; readers see it at once."""
         self._file.write(line.encode() + b"\n")
         self._file.flush()
         if self._file.tell() >= self._limit:

@@ -45,7 +45,7 @@ class Sink(Protocol):
         """Whether the batch of that query is in it already."""
 
     def write(self, rows: DataFrame, query: str, batch_id: int) -> None:
-        """Adds the batch, whole or not at all."""
+        """Add the batch, whole or not at all."""
 
 
 class Parquet:
@@ -90,7 +90,7 @@ class Parquet:
         return f"{self.folder}/{PREFIX}{batch_id}"
 
     def _own(self, query: str, spark: SparkSession) -> None:
-        """Claims the folder for a query, whose batches alone are numbered from 0, and removes
+        """Claim the folder for a query, whose batches alone are numbered from 0, and remove
         what earlier runs of it left unfinished."""
         files, path = file_system(spark, f"{self.folder}/{OWNER}")
         if files.exists(path):
@@ -165,7 +165,7 @@ def into(*tables: tuple[Transform, Sequence[Sink]], checkpoint: str | Path | Non
 
 
 def replace(rows: DataFrame, folder: str | Path) -> None:
-    """Has the Parquet table in `folder` be these rows alone. Readers see the old table or the new
+    """Have the Parquet table in `folder` be these rows alone. Readers see the old table or the new
     one, or none for the moment between two renames."""
     spark, name = rows.sparkSession, str(folder).rstrip("/")
     parent, _, last = name.rpartition("/")

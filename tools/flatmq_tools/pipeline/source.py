@@ -150,7 +150,7 @@ class BatchReader(_Reading, DataSourceReader):
         self._settings = settings
 
     def partitions(self) -> list[InputPartition]:
-        """Receives until nothing has come for `quietMs`, and says what is there then."""
+        """Receive until nothing has come for `quietMs`, and say what is there then."""
         settings = self._settings
         if settings.host is None:
             if not settings.folder.is_dir():
@@ -244,7 +244,7 @@ class StreamReader(_Reading, SupportsTriggerAvailableNow, DataSourceStreamReader
         return self._offset(self._receiving().synced())
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Receives what the broker has for this client; that is what is available now."""
+        """Receive what the broker has for this client; that is what is available now."""
         self._receiving().wait_until_quiet()
         self._target = self._receiving().synced()
 
@@ -271,7 +271,7 @@ class StreamReader(_Reading, SupportsTriggerAvailableNow, DataSourceStreamReader
         writer.trim(offset)
 
     def stop(self) -> None:
-        """Ends the receiving. Called at the end of the process too."""
+        """End the receiving. Called at the end of the process too."""
         receiver, self._receiver = self._receiver, None
         if receiver is not None:
             receiver.stop()
@@ -322,7 +322,7 @@ class Receiver:
         return self.writer.synced
 
     def wait_until_quiet(self) -> None:
-        """Returns when connected, and nothing has come for `quietMs`. SourceError when there is
+        """Return when connected, and nothing has come for `quietMs`. SourceError when there is
         no connection within `connectionTimeout`."""
         end = time.monotonic() + self._settings.timeout
         while not self._ingest.subscribed:

@@ -12,7 +12,7 @@ def load():
 
 
 def comparing(message):
-    """Looks at every byte, and takes only a payload that is right."""
+    """Look at every byte, and take only a payload that is right."""
     if message.is_payload(PAYLOAD):
         seen[0] += 1
 
@@ -32,7 +32,7 @@ on_message = comparing
 
 
 def prepare(function):
-    """Has messages handled in the way that the function is there to measure."""
+    """Have messages handled in the way that the function is there to measure."""
     global on_message
     on_message = handlers.get(function, comparing)
 
@@ -109,7 +109,7 @@ def idle(client, n):
 
 
 def qos1(client, ms):
-    """Publishes for so many ms, as many in flight as there is room for."""
+    """Publish for so many ms, as many in flight as there is room for."""
     start = ticks_ms()
     count = 0
     while since_ms(start) < ms:

@@ -1,4 +1,4 @@
-"""Has a client connect over another link than TCP: "tls", "websocket" or "websocket+tls".
+"""Have a client connect over another link than TCP: "tls", "websocket" or "websocket+tls".
 
 The certificate's authority is in the module `authority`, which is made for each run. Runs on
 MicroPython and on CPython.

@@ -1,4 +1,4 @@
-"""Measures one figure of one client and prints it: `measure.py CLIENT FIGURE PORT ID [ARGUMENT]`.
+"""Measure one figure of one client and print it: `measure.py CLIENT FIGURE PORT ID [ARGUMENT]`.
 
 CLIENT names a module `client_CLIENT` beside this file, and after a colon a link of `links.py` if
 the client is not to use TCP. Runs on MicroPython and on CPython; the last line of output is
@@ -36,7 +36,7 @@ class Peer:
         self._command(b"sink %s\n" % self._name)
 
     def drain(self, count, size=packets.SIZE):
-        """Reads what the client published since `sink`; fails unless all of it has come."""
+        """Read what the client published since `sink`; fail unless all of it has come."""
         self._command(b"drain %s %d\n" % (self._name, count * size))
 
     def spray(self, count, topics, qos, tagged=False):

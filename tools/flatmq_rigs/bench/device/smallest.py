@@ -1,4 +1,4 @@
-"""Connects, subscribes, publishes and receives once: what must fit in the smallest heap.
+"""Connect, subscribe, publish and receive once: what must fit in the smallest heap.
 
 `smallest.py CLIENT PORT ID [ROMFS IMAGE]`, against a real broker.
 """

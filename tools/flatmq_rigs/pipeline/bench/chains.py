@@ -259,7 +259,7 @@ def _folder() -> Iterator[Path]:
 
 
 def main(names: list[str], count: int) -> None:
-    """Measures these, one after the other. Each has run before, with fewer messages: Java is slow
+    """Measure these, one after the other. Each has run before, with fewer messages: Java is slow
     with what it does for the first time."""
     spark = session("local[2]", "flatmq pipeline-bench")
     try:

@@ -1,4 +1,4 @@
-"""Measures, prints, and writes the tables of `python -m flatmq_rigs pipeline-bench`."""
+"""Measure, print, and write the tables of `python -m flatmq_rigs pipeline-bench`."""
 
 from __future__ import annotations
 
@@ -183,7 +183,7 @@ def times(
 
 
 def main(count: int, rounds: int, only: Sequence[str], strict: bool, path: Path | None) -> int:
-    """Measures, prints, and writes the section where a path is given. BenchError, also with
+    """Measure, print, and write the section where a path is given. BenchError, also with
     `strict` when a goal is missed."""
     console = Console()
     with console.status("") as status:

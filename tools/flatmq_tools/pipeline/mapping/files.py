@@ -202,7 +202,7 @@ def _when(table: _Table) -> list[tuple[Path, list[Any]]]:
 
 
 def _merge(table: _Table, defaults: _Table, allowed: Sequence[str]) -> None:
-    """Adds the defaults: tables and lists come after those of the rule."""
+    """Add the defaults: tables and lists come after those of the rule."""
     for key, value in defaults.data.items():
         other = {"device": "device_from", "device_from": "device"}.get(key)
         if key not in allowed or other in table.data:

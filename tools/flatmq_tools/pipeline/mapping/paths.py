@@ -74,7 +74,7 @@ def _glob(key: str) -> Callable[[str], Any]:
 
 
 def _matches(keys: Sequence[Callable[[str], Any] | None], path: Path) -> bool:
-    """Compares from the left; a `**` is extended by one key when the rest does not match."""
+    """Compare from the left; a `**` is extended by one key when the rest does not match."""
     key = place = 0
     deep = -1  # the last `**`, and the place at which what follows it was tried
     tried = 0

@@ -23,7 +23,7 @@ def main(
     out: Path, tables: Path, master: str | None, conf: Mapping[str, str] | None = None,
     identity: str = "topic", mapping: Sequence[str] = (),
 ) -> int:  # fmt: skip
-    """Writes OUT/report.html and OUT/*.png, or OUT and its pictures beside where OUT is a .html.
+    """Write OUT/report.html and OUT/*.png, or OUT and its pictures beside where OUT is a .html.
     ReportError where there is nothing to report of."""
     console = Console()
     found = measurements.mapped(mapping, identity)
@@ -45,7 +45,7 @@ def main(
 
 
 def written(figures: Figures, out: Path) -> Path:
-    """Writes page and pictures, and returns the page's path."""
+    """Write page and pictures, and return the page's path."""
     file = out if out.suffix == ".html" else out / PAGE
     file.parent.mkdir(parents=True, exist_ok=True)
     made = pictures.pictures(figures)

@@ -20,7 +20,7 @@ _STYLES = {"bad": "bold red", "odd": "bold yellow", "good": "green", "": "bold"}
 
 
 def show(figures: Figures, console: Console) -> None:
-    """Prints them."""
+    """Print them."""
     table = Table(box=box.SIMPLE, show_header=False)
     table.add_column(style="dim", no_wrap=True)
     table.add_column(justify="right", no_wrap=True)
