@@ -1,4 +1,6 @@
-"""Where Spark finds `format("mqtt")`: it imports what is named pyspark_* and has a DefaultSource.
+"""The module in which Spark finds `format("mqtt")`.
+
+Spark imports what is named pyspark_* and has a DefaultSource.
 
 Nothing else is here, as each Spark session of this Python imports it once.
 """

@@ -280,7 +280,7 @@ def test_open_files_are_allowed_or_their_number_is_told(monkeypatch: pytest.Monk
     assert asked == []
     limits.raise_open_files(3000)
     assert asked == [(3064, 4096)]
-    with pytest.raises(LimitError, match=r"need 5,064 open files, and 4,096 .* 4,032 at the most"):
+    with pytest.raises(LimitError, match=r"need 5,064 open files, and 4,096 .* at most 4,032"):
         limits.raise_open_files(5000)
 
 

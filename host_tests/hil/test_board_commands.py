@@ -260,7 +260,7 @@ def test_deploy_says_that_the_board_was_not_reset(tmp_path: Path) -> None:
         done = _run("deploy", "pico", "--port", board.address, "--sketch", _sketch(tmp_path))
     assert done.exit_code == 1
     assert "the board was not reset in 3 tries" in done.output
-    assert "starts anew" not in done.output
+    assert "the board restarts" not in done.output
 
 
 def test_deploy_says_when_there_is_no_room(tmp_path: Path) -> None:

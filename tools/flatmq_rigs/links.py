@@ -23,9 +23,10 @@ class LinkError(RuntimeError):
 
 
 class Listening:
-    """A mosquitto on loopback: `broker` speaks plain TCP, `port` is that of the link, and `ca` the
-    file with the certificate to trust, in DER; "" without TLS. As a context manager, it is
-    stopped at the end of the block.
+    """A mosquitto on loopback; as a context manager, it stops at the end of the block.
+
+    `broker` speaks plain TCP, `port` is that of the link, and `ca` the file with the
+    certificate to trust, in DER; "" without TLS.
 
     port, link_port: 0 takes a free one. extra, persistence, output: as in `broker.mosquitto`.
     Raises LinkError, and BrokerError if mosquitto is missing or ends.
@@ -81,8 +82,11 @@ class Listening:
             raise
 
     def wait(self) -> None:
-        """Return once the link's port accepts connections. Raises BrokerError if mosquitto ends
-        first, as it does if that port is taken, and LinkError if it does not answer."""
+        """Return once the link's port accepts connections.
+
+        Raises BrokerError if mosquitto ends first, as it does if that port is taken, and
+        LinkError if it does not answer.
+        """
         deadline = time.monotonic() + broker.START_TIMEOUT
         while not self._answers():
             status = self.broker.status
@@ -99,8 +103,11 @@ class Listening:
             time.sleep(0.01)
 
     def _answers(self) -> bool:
-        """Whether mosquitto answers CONNECT over TCP. It accepts connections there before it opens
-        the link's port, at which somebody else may listen, and answers once it has opened both."""
+        """Return whether mosquitto answers CONNECT over TCP.
+
+        It accepts connections there before it opens the link's port, at which another
+        program may listen, and answers once it has opened both.
+        """
         try:
             with socket.create_connection((self.broker.host, self.broker.port), timeout=2) as peer:
                 peer.sendall(_CONNECT + _DISCONNECT)

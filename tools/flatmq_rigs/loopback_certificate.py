@@ -13,8 +13,11 @@ AUTHORITY = "authority.der"
 
 
 def write(folder: Path) -> Path:
-    """Write the broker's certificate, its key, and the authority's certificate in DER, as boards
-    read it, into the folder. Return the folder. The certificate is for 127.0.0.1 and localhost."""
+    """Write a certificate for 127.0.0.1 and localhost to the folder; return the folder.
+
+    It gets the broker's certificate, its key, and the authority's certificate in DER, as
+    boards read it.
+    """
     authority = trustme.CA()
     broker = authority.issue_cert("localhost", "127.0.0.1")
     broker.cert_chain_pems[0].write_to_path(folder / CHAIN)

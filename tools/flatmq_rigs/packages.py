@@ -109,8 +109,10 @@ def write(root: Path = ROOT) -> None:
 
 
 def release(into: Path) -> Path:
-    """Compile all parts and write their JSON files, and return the folder that has them. Raises
-    bytecode.CompileError."""
+    """Compile all parts, write their JSON files, and return their folder.
+
+    Raises bytecode.CompileError.
+    """
     probe = bytecode.SOURCES / "__init__.py"
     first = into / probe.with_suffix(".mpy").name
     bytecode.compile_module(probe, first, "flatmq/__init__.py")

@@ -67,8 +67,10 @@ def sweep(
     second: int = 0,
     version: int = 4,
 ) -> list[int]:
-    """Cut the power at every `step`-th write from `first` on, and if `second` is not 0, again at
-    each write of what follows. `version` is 4, or 5 for MQTT 5.
+    """Cut the power at every `step`-th write from `first` on.
+
+    If `second` is not 0, cut it again at each write of what follows. `version` is 4, or 5 for
+    MQTT 5.
 
     Returns the number of writes, of cuts, of handlers that were interrupted and called again, of
     readings published and dropped in one run, and in all runs together of readings that bypassed
@@ -80,20 +82,29 @@ def sweep(
 
 
 def without_room(full: str, head: int) -> list[int]:
-    """Fill the file system. Returns the number of readings accepted, refused, dropped, lost, torn,
-    out of order, and accepted of five more once there is room."""
+    """Fill the file system, and return what became of the readings.
+
+    Returns the number of readings accepted, refused, dropped, lost, torn, out of order, and
+    accepted of five more once there is room.
+    """
     return [int(word) for word in _seen("full.py", full, head)]
 
 
 def wear(prog: int, head: int, size: int, way: str) -> list[float]:
-    """Return erases and bytes programmed per record, erases of the block worn most, bytes of heap
-    per append and per record handed over, and the same where a segment begins."""
+    """Measure the wear of the flash and the heap per record.
+
+    Returns erases and bytes programmed per record, erases of the block worn most, bytes of
+    heap per append and per record handed over, and the same where a segment begins.
+    """
     return [float(word) for word in _seen("wear.py", prog, head, size, way)]
 
 
 def steady(qos: int, version: int) -> list[int]:
-    """Send readings at that QoS, and receive messages at QoS 2. Returns the bytes of heap that the
-    spool and the client request for both: the median, the maximum, and the number of rounds."""
+    """Send readings at that QoS, and receive messages at QoS 2.
+
+    Returns the bytes of heap that the spool and the client request for both: the median, the
+    maximum, and the number of rounds.
+    """
     return [int(word) for word in _seen("steady.py", qos, version)]
 
 
@@ -112,8 +123,11 @@ def _years(erases: float, kilobytes: int) -> float:
 
 
 def main(results: Path, every: int, version: int | None) -> int:
-    """Run everything, with progress, and write the section "spool". After every `every`-th first
-    cut there is a second one. With a `version` only its power cuts are run, and printed."""
+    """Run everything, with progress, and write the section "spool".
+
+    After every `every`-th first cut there is a second one. With a `version`, only its power
+    cuts are run, and printed.
+    """
     rows = []
     ways = [way for way in WAYS if version in (None, way[3])]
     columns = [

@@ -62,7 +62,7 @@ class Finding:
 
 
 def is_private(name: str) -> bool:
-    """Whether the name has exactly one leading underscore and is not in PUBLIC."""
+    """Return whether the name has exactly one leading underscore and is not in PUBLIC."""
     return name[:1] == "_" and name[1:2] not in ("", "_") and name not in PUBLIC
 
 
@@ -113,8 +113,10 @@ def _module_name(file: Path) -> tuple[str, bool]:
 
 
 def _targets(node: ast.stmt) -> Iterator[tuple[ast.expr, ast.expr | None]]:
-    """What a statement assigns to, tuples taken apart, and what gives its type: an annotation, a
-    call or a name."""
+    """Return the targets of an assignment, and what gives the type of each.
+
+    Tuples are taken apart. The type is given by an annotation, a call or a name.
+    """
     waiting: list[tuple[ast.expr, ast.expr | None]] = []
     if isinstance(node, ast.Assign):
         waiting = [(target, node.value) for target in node.targets]
@@ -138,8 +140,10 @@ def _targets(node: ast.stmt) -> Iterator[tuple[ast.expr, ast.expr | None]]:
 
 
 def _statements(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
-    """All statements of a body, those inside `if`, `try` and loops too, but not those of the
-    functions and classes in it."""
+    """Return all statements of a body, those inside `if`, `try` and loops too.
+
+    Those of the functions and classes in it are left out.
+    """
     for node in body:
         yield node
         if not isinstance(node, (*_FUNCTIONS, ast.ClassDef)):
@@ -181,7 +185,7 @@ def _read_class(module: _Module, node: ast.ClassDef) -> None:
 
 
 def _read_method(made: _Class, function: _Function) -> None:
-    """What a method assigns to the attributes of its object."""
+    """Read what a method assigns to the attributes of its object."""
     own = function.args.args[0].arg
     annotated = {each.arg: each.annotation for each in _arguments(function)}
     for each in ast.walk(function):
@@ -259,13 +263,15 @@ class _Project:
         return next(iter(same or found), None)
 
     def owners(self, name: str, user: _Module) -> tuple[str, ...]:
-        """Where other modules define the name."""
+        """Return where other modules define the name."""
         found = self._owners.get(name, [])
         return tuple(each for each in found if each.rpartition(":")[0] != str(user.file))
 
     def origin(self, module: _Module, name: str) -> tuple[_Module, str] | None:
-        """The module, and the name in it, that a name in a module means, through imports and
-        re-exports; None if it is not of the project."""
+        """Return the module and name that a name means, through imports and re-exports.
+
+        Returns None if it is not of the project.
+        """
         for _ in range(_HOPS):
             if name not in module.imported or module.class_named(name):
                 return module, name
@@ -287,8 +293,10 @@ class _Project:
         return None
 
     def resolve(self, module: _Module, expression: ast.expr | None) -> _Class | None:
-        """The class that an annotation or a base names: `Client`, `client.Client`,
-        `Client | None` or one of these in quotes."""
+        """Return the class that an annotation or a base names.
+
+        The forms are `Client`, `client.Client`, `Client | None` or one of these in quotes.
+        """
         if isinstance(expression, ast.Constant) and isinstance(expression.value, str):
             try:
                 expression = ast.parse(expression.value, mode="eval").body
@@ -318,7 +326,7 @@ class _Project:
         return line
 
     def foreign(self, user: _Module, found: _Class, name: str) -> tuple[str, ...]:
-        """Where a class, or a base of it, in another module than `user` defines the name."""
+        """Return where a class, or a base of it, outside the module `user` defines the name."""
         return tuple(
             f"{each.module.file}:{each.private[name]}"
             for each in self.lineage(found)
@@ -405,8 +413,10 @@ class _Visitor(ast.NodeVisitor):
             self._refuse(node, name, owners or self._project.owners(name, self._module))
 
     def _owns(self, found: _Class | None, name: str) -> bool:
-        """Whether a class of this module defines the name: one that is related to the object's
-        class, if that is known."""
+        """Return whether a class of this module defines the name.
+
+        If the class of the object is known, only classes related to it count.
+        """
         return any(
             name in each.private
             and (

@@ -1,5 +1,7 @@
-"""A TCP proxy on loopback that does what networks do: cut, reset, fall silent, stop reading,
-delay, trickle, refuse."""
+"""A TCP proxy on loopback that does what networks do.
+
+It can cut, reset, fall silent, stop reading, delay, trickle and refuse.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ from typing import Any, Literal, TypeVar
 Direction = Literal["up", "down"]
 # What a link does from some point on. "cut" closes both ends in order, "reset" with a RST;
 # "silence" swallows everything in both directions, "stall" reads no more from either end. In
-# these two an end is not told that the other one closed; the link ends when both have.
+# these two an end does not learn that the other one closed; the link ends when both have.
 Fault = Literal["cut", "reset", "silence", "stall"]
 Watch = Callable[[Direction, int], "Fault | None"]
 Tap = Callable[[bytes], None]
@@ -39,9 +41,9 @@ _KEEPS_PORT = sys.platform == "linux"
 
 @dataclass
 class Way:
-    """How one direction of a link behaves.
+    """The behaviour of one direction of a link.
 
-    limit: bytes that pass before `then` happens, None for no end; 0 has it happen in place of
+    limit: bytes that pass before `then` happens, None for no end; 0 has it happen instead of
     passing the first. delay: seconds that each chunk is held. trickle: every byte is sent by
     itself. change: called in the proxy's thread with each chunk; what it returns passes instead.
     """
@@ -55,10 +57,10 @@ class Way:
 
 @dataclass
 class Rules:
-    """How one link behaves.
+    """The behaviour of one link.
 
     watch: called in the proxy's thread before each MQTT packet is passed on, with the direction
-    and the first byte of the packet; the fault that it returns happens in place of passing it.
+    and the first byte of the packet; the fault that it returns happens instead of passing it.
     tap: called in the proxy's thread with all that the broker sends, before a fault takes it.
     idle: seconds after which a link is cut on which neither end has sent anything.
     """
@@ -99,15 +101,17 @@ class _Packets:
 
 
 def _hung_up(end: socket.socket) -> bool:
-    """Whether the peer has closed, though bytes of it may be unread."""
+    """Return whether the peer has closed, though bytes of it may be unread."""
     look = select.poll()
     look.register(end, _HUNG_UP)
     return bool(look.poll(0))
 
 
 def _drain(end: socket.socket) -> None:
-    """Say that nothing more comes, and read what is there: closing with bytes unread would reset
-    the connection, and could take back what was sent."""
+    """Shut down the sending side, and read what is there.
+
+    Closing with bytes unread would reset the connection, and could discard what was sent.
+    """
     with contextlib.suppress(OSError):
         end.shutdown(socket.SHUT_WR)
         for _ in range(_READS):  # a peer that never ends to write is not waited for
@@ -296,8 +300,11 @@ class Proxy:
         return len(self._links)
 
     def strike(self, fault: Fault) -> None:
-        """Have a fault happen to every link that is open now. "cut" and "reset" have happened when
-        it returns. Not for `rules` and `watch`, which the proxy waits for."""
+        """Apply a fault to every link that is open now.
+
+        "cut" and "reset" have happened when it returns. Not for `rules` and `watch`, which
+        the proxy waits for.
+        """
         self._do(self._strike(fault))
 
     def resume(self) -> None:
@@ -309,8 +316,10 @@ class Proxy:
         self._do(self._refuse() if refused else self._listen())
 
     def stop(self) -> None:
-        """Close every link and end; may be called again. Raises what `rules`, `watch` or `tap`
-        did."""
+        """Close every link and end; may be called again.
+
+        Raises what `rules`, `watch` or `tap` did.
+        """
         if not self._thread.is_alive():
             return
         self._do(self._close_listener())
@@ -352,8 +361,11 @@ class Proxy:
         self._accepting = self._loop.create_task(self._accept(listener))
 
     def _bound(self) -> socket.socket:
-        """A socket on the port, beside one that is there already. Nobody else gets the port while
-        there is one: SO_REUSEADDR would let others bind it as long as none listens."""
+        """Return a socket on the port, beside one that is there already.
+
+        Nobody else gets the port while there is one: SO_REUSEADDR would let others bind it
+        as long as none listens.
+        """
         listener = socket.socket()
         option = socket.SO_REUSEPORT if _KEEPS_PORT else socket.SO_REUSEADDR
         listener.setsockopt(socket.SOL_SOCKET, option, 1)

@@ -1,8 +1,10 @@
-"""`python -m flatmq_rigs.type_check STUBS`: the client and the sketches, as each port sees them.
+"""Check the types of the client and the sketches, as each port sees them.
+
+Usage: `python -m flatmq_rigs.type_check STUBS`.
 
 STUBS is a folder with a folder for each of the stub packages that the boards' files name, and
 micropython-unix-stubs. mypy checks lib/flatmq and boards/ against each of them: a port's modules
-in place of CPython's, its builtins in place of typeshed's.
+instead of CPython's, its builtins instead of typeshed's.
 """
 
 from __future__ import annotations
@@ -42,14 +44,17 @@ def client() -> list[Path]:
     return [
         file
         for file in sorted(bytecode.SOURCES.glob("*.py"))
-        # What is in port.py is told by port.pyi: see there.
+        # port.pyi describes port.py: see there.
         if file.stem not in (*bytecode.DESK_ONLY, "port")
     ]
 
 
 def sketches(port: str, known: list[boards.Board]) -> list[Path]:
-    """What the boards of a port may load beside the client: the shared modules, but for those
-    whose names end in another port's, and each sketch."""
+    """Return what the boards of a port may load beside the client.
+
+    Those are each sketch and the shared modules, except those whose names end in another
+    port's.
+    """
     others = tuple(f"_{board.port}" for board in known if board.port != port)
     files = [file for file in sorted(SHARED.rglob("*.py")) if not file.stem.endswith(others)]
     for folder in sorted({board.sketch for board in known if board.port == port}):

@@ -1,4 +1,4 @@
-"""Which host and which port does an address name?"""
+"""The host and port that an address names."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ class AddressError(ValueError):
 
 
 def address(text: str, tls: bool = False) -> tuple[str, int]:
-    """Host and port of "host", "host:port", "::1", "[::1]" or "[::1]:port"; the port is 1883
-    unless told, 8883 with TLS. AddressError."""
+    """Return the host and port of "host", "host:port", "::1", "[::1]" or "[::1]:port".
+
+    The default port is 1883, and 8883 with TLS. Raises AddressError.
+    """
     host, colon, port = text.rpartition(":")
     if not colon or text.endswith("]") or (":" in host and not host.endswith("]")):
         host, port = text, str(TLS_PORT if tls else PORT)

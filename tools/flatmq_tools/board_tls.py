@@ -20,21 +20,25 @@ PATHS = {"ca": f"{FOLDER}ca.der", "cert": f"{FOLDER}cert.der", "key": f"{FOLDER}
 
 
 class BoardTLSError(ValueError):
-    """A board could not connect with these settings; the text names the setting, the file and the
-    rule."""
+    """A board could not connect with these settings.
+
+    The text names the setting, the file and the rule.
+    """
 
 
 def prepare(settings: dict[str, Any]) -> tuple[dict[str, Any], dict[str, bytes], list[str]]:
-    """Return the settings as the board needs them, the files that they name (path on the board ->
-    bytes), and remarks, a line each. Nothing changes if `broker.tls` sets nothing.
-    BoardTLSError."""
+    """Return the settings as the board needs them, the files that they name, and remarks.
+
+    The files map a path on the board to bytes; each remark is one line. Nothing changes if
+    `broker.tls` sets nothing. Raises BoardTLSError.
+    """
     table = settings.get("broker", {}).get("tls", {})
     if not any(table.get(key) for key in (*PATHS, "pin")):
         return settings, {}, []
     if not (table.get("ca") or table.get("pin")):
         raise BoardTLSError(
-            "broker.tls.cert needs broker.tls.ca or broker.tls.pin: the board could not tell its "
-            "broker from another"
+            "broker.tls.cert needs broker.tls.ca or broker.tls.pin: the board could not "
+            "distinguish its broker from another one"
         )
     if table.get("key") and not table.get("cert"):
         raise BoardTLSError("broker.tls.key needs its certificate in broker.tls.cert")

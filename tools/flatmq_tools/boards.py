@@ -1,6 +1,6 @@
-"""What is known of each board: one TOML file in firmware/ a board, whose name is the file's.
+"""The supported boards: one TOML file per board in firmware/, named after the board.
 
-A new board is a new file. What is wrong in one is told with its file, key, value and limit.
+A new board is a new file. Errors name the file, the key, the value and its limit.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Flash:
 
 @dataclass(frozen=True)
 class Flashing:
-    """How the flash is written."""
+    """The way to write a board's flash."""
 
     method: str
     """"uf2" (a drive that appears) or "esptool"."""
@@ -75,7 +75,7 @@ class Flashing:
 
 @dataclass(frozen=True)
 class Usb:
-    """How the board shows itself to the desk."""
+    """The USB identifiers of a board."""
 
     ids: tuple[str, ...]
     """VID:PID, four hexadecimal digits each, in lower case."""

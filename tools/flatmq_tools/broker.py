@@ -70,7 +70,7 @@ class Broker:
 
     @property
     def running(self) -> bool:
-        """Whether something accepts connections at the address."""
+        """Return whether something accepts connections at the address."""
         try:
             with socket.create_connection((self.host, self.port), timeout=2):
                 return True
@@ -84,8 +84,10 @@ class Broker:
 
     @property
     def status(self) -> int | None:
-        """The exit status of a broker that was started here and has ended by itself, negative for
-        a signal; else None."""
+        """Return the exit status of a broker started here that has ended; None otherwise.
+
+        The status is negative for a signal.
+        """
         return None
 
     def freeze(self) -> None:
@@ -107,7 +109,7 @@ class Broker:
         """End it and remove its files; may be called again."""
 
     def log(self) -> str:
-        """What it has written so far, for a failing test; empty for an external one."""
+        """Return the broker's log so far, for a failing test; empty for an external broker."""
         return ""
 
     def __enter__(self) -> Broker:
@@ -357,7 +359,7 @@ class _Embedded(_Child):
             f"[{self._listener}.connections]",
             "connection_timeout_ms = 60000",
             "max_payload_size = 1048576",
-            # As many as mosquitto has unless told otherwise.
+            # The default of mosquitto.
             "max_inflight_count = 20",
             "dynamic_filters = true",
         ]
@@ -423,8 +425,9 @@ def embedded(*, port: int = 0, users: Mapping[str, str] | None = None, version: 
 
 
 def external(address: str, tls: bool = False) -> Broker:
-    """The broker that already runs at `host` or `host:port`; BrokerError if none answers. The
-    port is 1883 unless given, 8883 with `tls`.
+    """Return the broker that already runs at `host` or `host:port`.
+
+    The default port is 1883, and 8883 with `tls`. Raises BrokerError if none answers.
 
     An IPv6 address stands in brackets: `[::1]:1883`.
     """

@@ -27,8 +27,9 @@ class CompileError(RuntimeError):
 
 
 def compile_module(source: Path, target: Path, path: str) -> None:
-    """Write the .mpy `target` of a module whose source is at `path`, below a folder to import
-    from. CompileError if mpy-cross does not take it.
+    """Compile the module whose source is at `path`, below an import folder, to `target`.
+
+    Raises CompileError if mpy-cross rejects it.
 
     A traceback on the board calls the source by the name of the module, flatmq.wire. The import
     has put that name into the board's table of names already; a path would be one more.
@@ -58,7 +59,9 @@ def _folder() -> tempfile.TemporaryDirectory[str]:
 
 
 def library() -> Path:
-    """Return a folder to import the client from as .mpy. It is compiled once, and removed when
-    this process ends."""
+    """Return a folder from which to import the client as .mpy files.
+
+    It is compiled once, and removed when this process ends.
+    """
     with _ONE:
         return Path(_folder().name)

@@ -45,7 +45,7 @@ class CertificateError(ValueError):
 
 @dataclass(frozen=True)
 class Loaded:
-    """What goes to a board."""
+    """The files to put on a board."""
 
     der: bytes
     remarks: tuple[str, ...] = ()
@@ -53,7 +53,7 @@ class Loaded:
 
 
 def common_name(name: x509.Name) -> str:
-    """What a person calls the subject or issuer: its common name, or else all of it."""
+    """Return the common name of a subject or issuer, or the whole name if it has none."""
     found = name.get_attributes_for_oid(NameOID.COMMON_NAME)
     return str(found[0].value) if found else name.rfc4514_string() or "(no name)"
 
@@ -69,7 +69,7 @@ def key_type(key: object) -> str:
 
 
 def board_takes(key: object) -> bool:
-    """Whether a board's TLS can use a public or private key of this type and size."""
+    """Return whether a board's TLS can use a public or private key of this type and size."""
     if isinstance(key, (rsa.RSAPublicKey, rsa.RSAPrivateKey)):
         return _RSA[0] <= key.key_size <= _RSA[1]
     if isinstance(key, (ec.EllipticCurvePublicKey, ec.EllipticCurvePrivateKey)):
@@ -78,8 +78,10 @@ def board_takes(key: object) -> bool:
 
 
 def is_authority(certificate: x509.Certificate) -> bool:
-    """Whether it may sign others; those of version 1, which do not say, may if they signed
-    themselves."""
+    """Return whether the certificate may sign others.
+
+    A certificate of version 1, which does not say, may if it signed itself.
+    """
     try:
         found = certificate.extensions.get_extension_for_class(x509.BasicConstraints)
     except x509.ExtensionNotFound:
@@ -88,12 +90,12 @@ def is_authority(certificate: x509.Certificate) -> bool:
 
 
 def is_root(certificate: x509.Certificate) -> bool:
-    """Whether it signed itself."""
+    """Return whether the certificate signed itself."""
     return signed_by(certificate, certificate)
 
 
 def signed_by(certificate: x509.Certificate, issuer: x509.Certificate) -> bool:
-    """Whether `issuer` signed the certificate."""
+    """Return whether `issuer` signed the certificate."""
     try:
         certificate.verify_directly_issued_by(issuer)
     except (InvalidSignature, ValueError, TypeError, UnsupportedAlgorithm):
@@ -102,7 +104,7 @@ def signed_by(certificate: x509.Certificate, issuer: x509.Certificate) -> bool:
 
 
 def same_key(one: object, other: object) -> bool:
-    """Whether two public keys are the same."""
+    """Return whether two public keys are the same."""
     return _spki(one) == _spki(other)
 
 
@@ -118,8 +120,10 @@ def day(when: datetime.datetime) -> str:
 
 
 def read(file: Path, name: str = "") -> list[x509.Certificate]:
-    """All certificates of a file: PEM with any number of them, DER, or PKCS #7. `name`: what an
-    error calls the file. CertificateError."""
+    """Return all certificates in a file: PEM with any number of them, DER, or PKCS #7.
+
+    `name` is what an error calls the file. Raises CertificateError.
+    """
     name = name or str(file)
     data = _bytes(file, name)
     try:
@@ -149,7 +153,7 @@ def _bytes(file: Path, name: str) -> bytes:
 
 
 def _looks_like(data: bytes) -> str:
-    """What a file is that holds no certificate, in words."""
+    """Describe a file that holds no certificate."""
     if not data.strip():
         return "an empty file"
     head = data[:512].lstrip()

@@ -1,4 +1,4 @@
-"""Which boards are connected to this machine, and which of them is meant?"""
+"""The boards that are connected to this machine, and the choice of one of them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Connected:
     usb: str
     """VID:PID, as in a board's file."""
     serial: str
-    """The serial number that the device tells, or ""."""
+    """The serial number that the device reports, or ""."""
     product: str
     names: tuple[str, ...]
     """The boards that show themselves so; () for a device that none of them is."""
@@ -45,8 +45,11 @@ def find() -> list[Connected]:
 
 
 def choose(port: str | None, board: str | None = None) -> str:
-    """The address of the one board that is meant: `port` where it is given, else the only port at
-    which that board, or any, may be. ConnectedError lists what there is."""
+    """Return the address of the board that is meant.
+
+    That is `port` if given, otherwise the only port at which that board, or any board, may be.
+    Raises ConnectedError, which lists what is connected.
+    """
     if port:
         return port
     there = find()

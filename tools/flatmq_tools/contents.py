@@ -1,4 +1,4 @@
-"""What is on a board: which files, where, and their bytes.
+"""The files on a board, with their paths and their bytes.
 
 The client goes to /lib/flatmq, what the sketch uses of the shared parts to /lib, the sketch to /,
 its settings to /settings.json. All but main.py is compiled: MicroPython runs main.py as source
@@ -21,7 +21,7 @@ MAIN = "main.py"
 
 
 class ContentsError(ValueError):
-    """What is to go on the board cannot: the text says which file and why."""
+    """The board's files cannot be put together; the text names the file and the reason."""
 
 
 def find_sketch(name: str, folder: Path = SKETCHES) -> Path:

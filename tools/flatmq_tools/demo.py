@@ -48,7 +48,7 @@ class DemoError(RuntimeError):
 
 @dataclass
 class Run:
-    """What is known so far."""
+    """The state of the demo so far."""
 
     readings: int
     where: str  # the broker
@@ -73,7 +73,7 @@ class Run:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing was lost and the sketch ended well."""
+        """True if no message was lost and the sketch ended normally."""
         return not self.missing and self.status == 0
 
     def take(self, message: Message) -> str:
@@ -104,7 +104,7 @@ def tidy(payload: bytes) -> str:
 
 
 def results(run: Run) -> Table:
-    """What came of it, as a table."""
+    """Return the result as a table."""
     table = Table(box=box.SIMPLE, show_header=False)
     table.add_row("sent", f"{run.readings} messages at QoS 1")
     lost = f"{len(run.missing)}" + (f" {run.missing[:10]}" if run.missing else "")

@@ -49,7 +49,7 @@ def main(
         put(remote, files, console)
         remote.reset()
     console.print(
-        f"the board starts anew; `flatmq logs --port {address}` shows what it says",
+        f"the board restarts; `flatmq logs --port {address}` shows its output",
         soft_wrap=True,
         highlight=False,
     )
@@ -57,8 +57,10 @@ def main(
 
 
 def put(remote: Remote, files: dict[str, bytes], console: Console) -> None:
-    """Write those files that the board has not, with a progress bar, and remove what would be
-    imported in their place. RemoteError."""
+    """Write the files that the board lacks, with a progress bar.
+
+    Remove what would be imported instead of them. Raises RemoteError.
+    """
     remote.remove(shadows(files))
     changed = remote.different(files)
     size = sum(len(data) for data in changed.values())
@@ -79,8 +81,11 @@ def put(remote: Remote, files: dict[str, bytes], console: Console) -> None:
 
 
 def shadows(files: Iterable[str]) -> list[str]:
-    """The paths that MicroPython would import in place of those of `files`, or that a source of
-    the same name would leave behind: x.py for x.mpy, and the reverse."""
+    """Return the paths that would shadow `files`: x.py for x.mpy, and the reverse.
+
+    MicroPython would import them instead, or a source of the same name would leave them
+    behind.
+    """
     found = []
     for path in files:
         stem, _, suffix = path.rpartition(".")

@@ -1,4 +1,4 @@
-"""How does a command end? With a status, or with an error that a user can mend, in one line."""
+"""Command exit: with a status, or with a one-line error that the user can fix."""
 
 from __future__ import annotations
 

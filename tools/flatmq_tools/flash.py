@@ -115,7 +115,7 @@ def boot_drives(board: Board, mounts: Iterable[Path] | None = None) -> list[Path
 
 
 def _boot_drive(board: Board, port: str | None, console: Console) -> Path:
-    """Where the boot drive is; a board that runs MicroPython is asked to show it."""
+    """Return the folder of the boot drive, after asking a running board to show it."""
     found = boot_drives(board)
     if not found and _ask_for_drive(board, port, console):
         deadline = time.monotonic() + DRIVE
@@ -175,7 +175,7 @@ def copy(file: Path, data: bytes, drive: Path, console: Console) -> None:
         if done < len(data) - _CHUNK:  # the last ones may be taken without an answer
             raise FlashError(
                 f"{drive}: {error.strerror} after {done:,} of {len(data):,} bytes. Unplug the "
-                "board and begin anew"
+                "board and start again"
             ) from error
 
 
@@ -183,8 +183,10 @@ def copy(file: Path, data: bytes, drive: Path, console: Console) -> None:
 
 
 def esp_offset(board: Board, file: Path, data: bytes) -> int:
-    """Where in flash the file goes: firmware, an image of all the flash, or a filesystem.
-    FlashError for anything else, and for firmware of another chip."""
+    """Return the offset in flash of the file: firmware, a whole-flash image or a filesystem.
+
+    Raises FlashError for anything else, and for firmware of another chip.
+    """
     flashing = board.flashing
     if data[8:16] == b"littlefs":
         return board.flash.filesystem
@@ -201,7 +203,7 @@ def esp_offset(board: Board, file: Path, data: bytes) -> int:
 
 
 def esptool_command(board: Board, file: Path, offset: int, port: str) -> list[str]:
-    """What flashes it; esptool shows its own progress."""
+    """Return the command that flashes the file; esptool shows its own progress."""
     return [
         sys.executable, "-m", "esptool", "--chip", board.flashing.chip, "--port", port,
         "--baud", "460800", esp.spelled("write-flash"), hex(offset), str(file),

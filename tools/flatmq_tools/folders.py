@@ -1,4 +1,4 @@
-"""Where the boards' files and sketches are: in the checkout, or in the installed package."""
+"""The folders of the boards' files and sketches, in a checkout or an installed package."""
 
 from __future__ import annotations
 

@@ -51,8 +51,10 @@ def command(heap: str) -> list[str] | None:
 
 
 def last_words(done: subprocess.CompletedProcess[str]) -> str:
-    """Return the traceback that an interpreter ended with, which may be on either of its outputs,
-    without the lines of results, which begin with @."""
+    """Return the traceback with which an interpreter ended.
+
+    It may be on either output; result lines, which begin with @, are left out.
+    """
     lines = f"{done.stdout}\n{done.stderr}".splitlines()
     words = [line for line in lines if line.strip() and not line.startswith("@")]
     return "\n".join(words) or f"exit status {done.returncode}"

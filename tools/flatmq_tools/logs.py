@@ -27,9 +27,12 @@ def main(
     console: Console | None = None,
     stop: Callable[[], bool] = lambda: False,
 ) -> int:
-    """Copy to `out` (standard output) what comes from the board at `port` (None: the only one
-    that is connected); a board that goes away is waited for. Returns 0 after Ctrl-C, or when
-    `stop` says so. ConnectedError, and LogsError where the port cannot be opened at first."""
+    """Copy what a board prints to `out`, by default standard output, until Ctrl-C.
+
+    `port` is None for the only connected board. If the board goes away, wait for it. Returns 0
+    after Ctrl-C, or when `stop` returns True. Raises ConnectedError, and LogsError if the port
+    cannot be opened at first.
+    """
     out = out or sys.stdout.buffer
     console = console or Console(stderr=True)
     address = connected.choose(port)

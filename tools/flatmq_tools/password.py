@@ -1,3 +1,3 @@
-"""Where does the password for a broker come from? The environment: a command line is seen."""
+"""The password for a broker: it comes from the environment, as command lines are visible."""
 
 PASSWORD = "FLATMQ_PASSWORD"

@@ -45,7 +45,7 @@ class ProbeError(RuntimeError):
 
 @dataclass
 class Presented:
-    """What a broker presents."""
+    """The certificates that a broker presents."""
 
     chain: list[x509.Certificate]
     """Its own certificate first."""
@@ -60,7 +60,7 @@ class Presented:
 
 @dataclass
 class Verdict:
-    """Whether the chain leads to an authority that is trusted here."""
+    """The answer to whether the chain leads to an authority that is trusted here."""
 
     error: str = ""
     """Why not; "" if it does."""
@@ -226,8 +226,10 @@ def verified(host: str, port: int, chain: list[x509.Certificate], ca: Path | Non
 def _authority(
     chain: list[x509.Certificate], trusted: list[x509.Certificate]
 ) -> x509.Certificate | None:
-    """The end of the chain: a trusted authority as soon as there is one, else a root that the
-    broker sends."""
+    """Return the end of the chain.
+
+    It is a trusted authority as soon as there is one, otherwise a root that the broker sends.
+    """
     at = chain[0]
     for _ in chain:
         for each in trusted:
@@ -255,7 +257,7 @@ def names_of(certificate: x509.Certificate) -> list[str]:
 
 
 def has_name(certificate: x509.Certificate, host: str) -> bool:
-    """Whether the certificate is for that host (RFC 6125: `*` as the whole first label)."""
+    """Return whether the certificate is for that host (RFC 6125: `*` is a whole first label)."""
     with contextlib.suppress(ValueError):
         return str(ipaddress.ip_address(host)) in names_of(certificate)
     wanted = host.lower().rstrip(".")
@@ -267,8 +269,10 @@ def has_name(certificate: x509.Certificate, host: str) -> bool:
 
 
 def main(broker: str, *, ca: Path | None = None, save: Path | None = None) -> int:
-    """Show what the broker at HOST[:PORT] presents and the settings for a board; returns 0, or 1
-    if boards would refuse it as it is. Raises AddressError, ProbeError and CertificateError.
+    """Show the certificates of the broker at HOST[:PORT] and the settings for a board.
+
+    Returns 0, or 1 if boards would refuse it as it is. Raises AddressError, ProbeError and
+    CertificateError.
 
     ca: authorities to verify it by, instead of this machine's. save: a file for the authority.
     """
@@ -321,7 +325,7 @@ def _left(span: datetime.timedelta) -> str:
 
 
 def _problems(host: str, leaf: x509.Certificate, now: datetime.datetime) -> list[str]:
-    """Why a board that verifies by an authority would not connect."""
+    """Return why a board that verifies by an authority would not connect."""
     problems = []
     if leaf.not_valid_after_utc < now:
         problems.append(f"its certificate expired on {certificates.day(leaf.not_valid_after_utc)}")

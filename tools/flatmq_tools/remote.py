@@ -83,7 +83,7 @@ _SILENT = 1.0  # seconds after "@reset" in which code that goes on would have en
 
 
 class RemoteError(RuntimeError):
-    """The board cannot be reached, or what it was told to do failed."""
+    """The board cannot be reached, or what it was asked to do failed."""
 
 
 class _NoResetError(RemoteError):
@@ -111,8 +111,11 @@ class _Transport(SerialTransport):
 
 
 class Remote:
-    """A board whose REPL is at `address`, and which may be silent for `patience` seconds while
-    it does something; use it as a context manager. RemoteError says what failed."""
+    """A board whose REPL is at `address`; use it as a context manager.
+
+    It may be silent for `patience` seconds while it does something. RemoteError says what
+    failed.
+    """
 
     def __init__(self, address: str, patience: float = PATIENCE) -> None:
         self.address = address
@@ -141,9 +144,10 @@ class Remote:
                 transport.close()
 
     def enter(self, *, soft_reset: bool = False, patience: float = RETURN) -> None:
-        """Interrupt what runs, and have the REPL listen; try again for `patience` seconds, as
-        after a reset a board is not there, or does not listen, for a while. A port that could
-        never be opened is not tried again.
+        """Interrupt the running program and enter the REPL, trying for `patience` seconds.
+
+        After a reset a board is not there, or does not listen, for a while. A port that
+        could never be opened is not tried again.
 
         soft_reset: its heap starts empty, and main.py does not run.
         """
@@ -164,8 +168,8 @@ class Remote:
                     self.close()
                     raise RemoteError(
                         f"{self.address}: the board's REPL does not answer. Is MicroPython on it, "
-                        "and no other program at the port? If its program does not let itself be "
-                        "interrupted, flash it anew."
+                        "and no other program at the port? If its program cannot be "
+                        "interrupted, flash it again."
                         if reached
                         else f"{self.address}: cannot be opened ({error}). Is the board plugged "
                         "in, and no other program at the port?"
@@ -215,8 +219,10 @@ class Remote:
         return lines
 
     def check(self) -> str:
-        """The board and its MicroPython in words. RemoteError where that is too old for .mpy
-        files, or for the client."""
+        """Describe the board and its MicroPython.
+
+        Raises RemoteError if that is too old for .mpy files, or for the client.
+        """
         (line,) = self.run(_WHAT)
         what, *version = ast.literal_eval(line)
         told = ".".join(map(str, version))
@@ -228,8 +234,10 @@ class Remote:
         return f"{what}, MicroPython {told}"
 
     def reset(self) -> None:
-        """Reset the board as its button does, and leave it to its main.py. RemoteError if it is
-        not reset."""
+        """Reset the board as its button does, and leave it to its main.py.
+
+        Raises RemoteError if it is not reset.
+        """
         for _ in range(_RESETS):
             try:
                 self._run_to_reset(_RESET)
@@ -239,8 +247,10 @@ class Remote:
         self._refuse_reset()
 
     def restart(self) -> None:
-        """Reset the board and enter its REPL. RemoteError if what was in its memory is still
-        there afterwards."""
+        """Reset the board and enter its REPL.
+
+        Raises RemoteError if what was in its memory is still there afterwards.
+        """
         if self._transport is None or not self._transport.in_raw_repl:
             self.enter()
         for _ in range(_RESETS):
@@ -259,7 +269,7 @@ class Remote:
         )
 
     def _is_marked(self) -> bool:
-        """Whether the memory is the one in which _MARK was run."""
+        """Return whether the memory is the one in which _MARK was run."""
         return self.run(_IS_MARKED) == ["True"]
 
     def leave_for(self, code: str) -> None:
@@ -275,8 +285,10 @@ class Remote:
             self.close()
 
     def run_until_reset(self, code: str, hear: Callable[[str], None] | None = None) -> None:
-        """Run code that prints "@reset" and resets the board, and enter the REPL again. `hear`
-        gets each line before that. RemoteError if there was no reset."""
+        """Run code that prints "@reset" and resets the board, and enter the REPL again.
+
+        `hear` gets each line before that. Raises RemoteError if there was no reset.
+        """
         self.run(_MARK)
         self._run_to_reset(code, hear)
         self.enter()
@@ -348,12 +360,12 @@ class Remote:
         if needed > room:
             raise RemoteError(
                 f"the board has {room:,} bytes of room, {needed:,} are needed: remove files "
-                "(`mpremote rm`), or flash it anew"
+                "(`mpremote rm`), or flash it again"
             )
         return changed
 
     def has(self, path: str) -> bool:
-        """Whether there is a file at that path on the board."""
+        """Return whether there is a file at that path on the board."""
         code = "import os\ntry:\n os.stat({!r})\n print(1)\nexcept OSError:\n print(0)"
         return self.run(code.format(path)) == ["1"]
 
@@ -364,8 +376,11 @@ class Remote:
     def write(
         self, files: Mapping[str, bytes], progress: Callable[[str, int], None] | None = None
     ) -> None:
-        """Write files, and make the folders that they need. `progress` is called with the path
-        and the number of bytes that it moved on."""
+        """Write files, and make the folders that they need.
+
+        `progress` is called with the path and the number of bytes written since the last
+        call.
+        """
         folders = _folders(files)
         if folders:
             self.run(_FOLDERS.format(paths=folders))

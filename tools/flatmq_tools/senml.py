@@ -49,8 +49,10 @@ class Record(NamedTuple):
 
 
 def resolve(pack: bytes | str, now: float | None = None) -> list[Record]:
-    """Return the records of a pack in their order. `now` is what relative times are relative to,
-    in seconds since 1970: the clock, unless given. PackError."""
+    """Return the records of a pack in their order. Raises PackError.
+
+    `now` is what relative times are relative to, in seconds since 1970; by default the clock.
+    """
     try:
         # Strictly: json.loads would let a lone surrogate pass that is encoded as three bytes.
         text = pack if isinstance(pack, str) else pack.decode(json.detect_encoding(pack))
@@ -63,8 +65,10 @@ def resolve(pack: bytes | str, now: float | None = None) -> list[Record]:
 def resolve_records(
     records: object, now: float | None = None, size: int | None = None
 ) -> list[Record]:
-    """As `resolve`, of a pack that is decoded: a list of dicts, by the labels of JSON. `size` is
-    how many bytes it had; unless given, names and units may grow to any size."""
+    """Return the records of a decoded pack: a list of dicts, by the labels of JSON.
+
+    `size` is how many bytes it had; without it, names and units may grow to any size.
+    """
     if now is None:
         now = time.time()
     if not isinstance(records, list) or not records:
@@ -135,7 +139,7 @@ def shorter(text: str) -> str:
 
 
 def _is_unicode(text: str) -> bool:
-    """Whether UTF-8 has it: a surrogate is only one half of a character."""
+    """Return whether UTF-8 can encode it: a surrogate is only one half of a character."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -144,7 +148,7 @@ def _is_unicode(text: str) -> bool:
 
 
 def _is_finite(value: float) -> bool:
-    """Whether an IEEE 754 double holds it; an int may be past that."""
+    """Return whether an IEEE 754 double holds it; an int may be too large."""
     try:
         return math.isfinite(value)
     except OverflowError:

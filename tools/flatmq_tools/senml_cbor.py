@@ -20,14 +20,19 @@ SELF_DESCRIBED = b"\xd9\xd9\xf7"  # a tag that says no more than "CBOR" (RFC 894
 
 
 def is_cbor(pack: bytes) -> bool:
-    """Whether it can only be CBOR: it begins with an array, or with the tag for CBOR. JSON begins
-    with "[" or a blank, which are no arrays in CBOR."""
+    """Return whether a pack can only be CBOR.
+
+    It begins with an array, or with the tag for CBOR. JSON begins with "[" or a blank, which
+    are no arrays in CBOR.
+    """
     return pack[:1] >= b"\x80" and (pack[0] <= 0x9F or pack.startswith(SELF_DESCRIBED))
 
 
 def resolve(pack: bytes, now: float | None = None) -> list[Record]:
-    """Return the records of a pack in CBOR as `senml.resolve` does of one in JSON: a data value is
-    base64url without padding there too. PackError."""
+    """Return the records of a pack in CBOR, as `senml.resolve` does for JSON.
+
+    A data value is base64url without padding there too. Raises PackError.
+    """
     file = io.BytesIO(pack.removeprefix(SELF_DESCRIBED))
     try:
         records = cbor2.load(file)

@@ -1,4 +1,4 @@
-"""What a board is told: boards/settings.json, or the example beside it, and --set on top."""
+"""The settings of a board: boards/settings.json, or the example beside it, and --set."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _rooted(own: dict[str, Any], folder: Path) -> dict[str, Any]:
 
 
 def is_own(folder: Path = FOLDER) -> bool:
-    """Whether there are settings of somebody's own, and not just the example."""
+    """Return whether the user has settings of their own, and not just the example."""
     return (folder / OWN).is_file()
 
 

@@ -29,8 +29,10 @@ class PinError(ssl.SSLCertVerificationError):
 
 
 def pins(text: str, option: str = "--pin") -> tuple[bytes, ...]:
-    """Return the SHA-256 digests that `text` has in Base64, separated by commas. "sha256/" may
-    stand before each, as curl and others write it. TrustError."""
+    """Return the SHA-256 digests in `text`: Base64, separated by commas.
+
+    "sha256/" may stand before each, as curl and others write it. Raises TrustError.
+    """
     found = []
     for one in text.split(","):
         plain = re.fullmatch(r"\s*(?:sha256//?)?([A-Za-z0-9+/]{43}=)\s*", one)
@@ -73,8 +75,11 @@ class _Object(ssl.SSLObject):
 
 
 class Context(ssl.SSLContext):
-    """An SSLContext for clients that also checks pins. Whoever uses it, be it a socket, asyncio or
-    paho-mqtt, gets an error from the handshake, before anything of its own is sent."""
+    """An SSLContext for clients that also checks pins.
+
+    Whoever uses it, be it a socket, asyncio or paho-mqtt, gets an error from the handshake,
+    before anything of its own is sent.
+    """
 
     sslsocket_class = _Socket
     sslobject_class = _Object
@@ -84,8 +89,9 @@ class Context(ssl.SSLContext):
 
 @dataclass(frozen=True)
 class Trust:
-    """How to connect to a broker with TLS. A client of flatmq takes its `link`, others
-    its `context`.
+    """The way to connect to a broker with TLS.
+
+    A client of flatmq takes its `link`, others its `context`.
 
     ca        file with the authorities that may have signed the broker's certificate, PEM or DER;
               None for those of this machine
@@ -193,8 +199,10 @@ def given(
     key: Path | None = None,
     pin: Sequence[str] = (),
 ) -> Trust | None:
-    """Return what the options of a command say; None if no TLS is asked for. A file or a pin asks
-    for it too. TrustError."""
+    """Return what the options of a command say; None if no TLS is asked for.
+
+    A file or a pin implies TLS. Raises TrustError.
+    """
     if not (tls or ca or cert or key or pin):
         return None
     if key and not cert:

@@ -1,4 +1,4 @@
-"""What do the boards say? Their newest readings, in the terminal, as they come in."""
+"""The newest readings of boards, shown in the terminal as they arrive."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class WatchError(RuntimeError):
 
 @dataclass
 class Device:
-    """What is known of a board."""
+    """The known state of a board."""
 
     status: str = ""
     boot: object = None

@@ -63,7 +63,7 @@ class Bench:
         self._quick = quick
 
     def prepare(self, client: Client) -> bool:
-        """Whether the client can be measured; the reason is kept when it cannot."""
+        """Return whether the client can be measured; if not, keep the reason."""
         try:
             self._runner.prepare(client)
         except (PeerError, Failed) as error:
@@ -170,8 +170,11 @@ class Bench:
 
 
 def chosen(only: Sequence[str]) -> list[Client]:
-    """The clients whose module or name is given, with the floors, and with the same client over
-    TCP for one over another link; all of them for none."""
+    """Return the clients with these names or modules, with what they are compared to.
+
+    That is the floor, and for a client over another link the same client over TCP. Without
+    names, return all clients.
+    """
     if not only:
         return list(CLIENTS)
     known = {name for client in CLIENTS for name in (client.name, client.module)}
@@ -184,8 +187,10 @@ def chosen(only: Sequence[str]) -> list[Client]:
 
 
 def brokers(stack: contextlib.ExitStack, links: Set[str], certificate: Path) -> dict[str, int]:
-    """Start a mosquitto for each link, because the listeners of one share its loop. Return the
-    ports by link."""
+    """Start a mosquitto for each link, and return the ports by link.
+
+    The listeners of one mosquitto would share its loop.
+    """
     return {link: _broker(stack, link, certificate) for link in links}
 
 
@@ -209,7 +214,7 @@ def _broker(stack: contextlib.ExitStack, link: str, certificate: Path) -> int:
 
 
 def _processor() -> str:
-    """The processor's name, as far as the system tells it."""
+    """Return the processor's name, as far as the system reports it."""
     try:
         for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
             if line.startswith("model name"):
@@ -220,7 +225,7 @@ def _processor() -> str:
 
 
 def _mosquitto_version() -> str:
-    """What mosquitto calls itself."""
+    """Return mosquitto's name and version, as it prints them."""
     program = broker.find_mosquitto()
     if program is None:
         return "mosquitto"
@@ -232,7 +237,7 @@ def _mosquitto_version() -> str:
 
 
 def _micropython_version() -> str:
-    """What the interpreter says of itself; BenchError when it does not run or is another."""
+    """Return the interpreter's version. Raises BenchError if it does not run or is another one."""
     command = interpreter.find()
     if command is None:
         raise BenchError(interpreter.MISSING)

@@ -9,8 +9,10 @@ from flatmq_rigs.loopback_certificate import AUTHORITY, CHAIN, KEY  # noqa: F401
 
 
 def write(folder: Path) -> Path:
-    """Write what a broker needs into the folder, and the module `authority` with the authority's
-    certificate in DER as CA. Return the folder."""
+    """Write what a broker needs to the folder, and return the folder.
+
+    The module `authority` in it has the authority's certificate, in DER, as CA.
+    """
     loopback_certificate.write(folder)
     (folder / "authority.py").write_text(f"CA = {authority(folder)!r}\n")
     return folder

@@ -125,7 +125,7 @@ class Web:
 
 
 def server_context(folder: str) -> ssl.SSLContext:
-    """What a peer needs for TLS, with the files of `certificate.write`."""
+    """Return a TLS context for a peer, with the files of `certificate.write`."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(f"{folder}/{CHAIN}", f"{folder}/{KEY}")
     return context

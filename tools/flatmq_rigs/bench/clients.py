@@ -1,4 +1,4 @@
-"""Which clients are measured, where each comes from."""
+"""The clients that are measured, and the source of each."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Client:
 
     @property
     def is_ours(self) -> bool:
-        """Whether it is flatmq, at whatever version of MQTT."""
+        """True for flatmq, at any version of MQTT."""
         return self.module.startswith("flatmq")
 
     @property
@@ -61,7 +61,7 @@ class Client:
 
     @property
     def argument(self) -> str:
-        """How the device scripts know it."""
+        """The name by which the device scripts know the client."""
         return self.module + (self.link and f":{self.link}")
 
     def over(self, link: str, note: str = "") -> Client:

@@ -1,4 +1,4 @@
-"""What is measured, once or in every round, and where the values are kept."""
+"""The figures to measure, once or in every round, and a place for their values."""
 
 from __future__ import annotations
 
@@ -88,8 +88,10 @@ class Results:
         return statistics.median(values) if values else None
 
     def ratio(self, client: Client, name: str) -> float | None:
-        """Median of the ratios to the floor of the same round: the same client over TCP for one
-        over another link."""
+        """Return the median ratio to the floor of the same round.
+
+        For a client over another link, the floor is the same client over TCP.
+        """
         values = self.rounds.get((client.key, name))
         base = (client.plain_key, name) if client.link else (client.floor_key, CPU[name][2])
         floor = self.rounds.get(base)
@@ -98,8 +100,10 @@ class Results:
         return statistics.median(value / least for value, least in zip(values, floor, strict=True))
 
     def beside(self, client: Client, other: Client, name: str) -> float | None:
-        """Return a time at MQTT 5 as a multiple of the other client's at 3.1.1: the median of the
-        multiples within each round."""
+        """Return a time at MQTT 5 as a multiple of the other client's time at 3.1.1.
+
+        It is the median of the multiples within each round.
+        """
         new = self.rounds.get((client.key, name))
         old = self.rounds.get((other.key, BESIDE[name][0]))
         if not new or not old or len(new) != len(old):

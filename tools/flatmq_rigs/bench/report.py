@@ -166,7 +166,7 @@ class Report:
         return table(["", "publish alone", "in bursts of 16", "receive"], rows)
 
     def targets(self) -> str:
-        """What was promised and what was measured."""
+        """Return the table of targets and measured values."""
         rows = []
         for target in TARGETS:
             value = target.value(self._results)

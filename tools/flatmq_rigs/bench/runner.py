@@ -113,7 +113,7 @@ class Runner:
         return _result(command, self._paths[client.key], self._timeout)
 
     def fits(self, client: Client, port: int, heap_kb: int, compiled: bool) -> bool:
-        """Whether connect, subscribe, publish and receive work in a heap of so many KB.
+        """Return whether connect, subscribe, publish and receive work in a heap of this size.
 
         The library is loaded from source, or from .mpy files; our own few lines always from .mpy.
         """
@@ -130,7 +130,7 @@ class Runner:
 
 
 def _result(command: list[str], paths: list[Path], timeout: float) -> Any:
-    """What the command printed behind the mark; Failed when it did not."""
+    """Return what the command printed after the mark. Raises Failed if there is none."""
     try:
         done = subprocess.run(
             command,

@@ -1,4 +1,4 @@
-"""What flatmq promises on MicroPython, held against what was measured."""
+"""The targets of flatmq on MicroPython, compared with what was measured."""
 
 from __future__ import annotations
 

@@ -52,8 +52,11 @@ class Versions(Work):
     """Microseconds per message by bits, version and operation, as in `Work`."""
 
     def least(self, bits: str, version: str, operation: str) -> float | None:
-        """Return the least of the rounds: other work on the machine only ever adds. Of a
-        difference of two times, to which it may add either way, return the median."""
+        """Return the minimum over the rounds: other work on the machine can only add time.
+
+        For a difference of two times, which other work may move either way, return the
+        median.
+        """
         if operation in _DIFFERENCES:
             return self.median(bits, version, operation)
         values = self.rounds.get((bits, version, operation))

@@ -139,8 +139,11 @@ def run(
     one_round: str,
     rounds: int,
 ) -> None:
-    """Have each interpreter that is here run some code, and then so many rounds, with the client
-    in a folder and modules of the device folder beside it. `work` takes what they print."""
+    """Run code in each interpreter that is installed, and then the given number of rounds.
+
+    The client is in a folder, with modules of the device folder beside it. `work` receives
+    what they print.
+    """
     for module in modules:
         compile_module(_DEVICE / f"{module}.py", folder / f"{module}.mpy", f"{module}.py")
     command = interpreter.command(f"{_HEAP_KB}k")

@@ -1,7 +1,7 @@
 """Kill parts of the pipeline and count what is missing or twice in the tables.
 
 Numbered readings are published at QoS 1 while `flatmq pipeline run` makes tables of them. Again
-and again one of the parts is ended with SIGKILL, at any moment, and started anew. At the end the
+and again one of the parts is ended with SIGKILL, at any moment, and started again. At the end the
 tables are read by four readers and counted.
 """
 
@@ -64,7 +64,7 @@ class CrashError(RuntimeError):
 
 @dataclass
 class Count:
-    """What one reader found in one table."""
+    """The findings of one reader in one table."""
 
     missing: int
     twice: int
@@ -72,7 +72,7 @@ class Count:
 
 @dataclass
 class Result:
-    """What a run has shown."""
+    """The result of a run."""
 
     parts: Sequence[str]
     messages: int
@@ -88,7 +88,7 @@ class Result:
 
     @property
     def good(self) -> bool:
-        """Whether nothing is missing and nothing is there twice, for any reader."""
+        """True if no reader finds a missing or duplicate reading."""
         return bool(self.counts) and not any(c.missing or c.twice for c in self.counts.values())
 
 
@@ -110,7 +110,7 @@ def command(pid: int) -> str:
 
 
 def alive(pid: int) -> bool:
-    """Whether it runs; one that is dead and was not waited for does not."""
+    """Return whether a process runs; a zombie does not."""
     try:
         return str(psutil.Process(pid).status()) != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
@@ -122,8 +122,11 @@ def _until(
     ready: Callable[[], object],
     moves: Callable[[], object] = lambda: None,
 ) -> None:
-    """CrashError with `what`, which may be asked only then, when it is not ready in time; time
-    begins anew whenever what `moves` returns is another."""
+    """Wait until `ready` returns something true; raise CrashError with `what` if it does not.
+
+    `what` may be a function, called only then. The patience starts again whenever the result
+    of `moves` changes.
+    """
     seen, since = moves(), time.monotonic()
     while not ready():
         if moves() != seen:
@@ -160,8 +163,11 @@ class _Program:
         return next((p for p in family(self.process.pid)[1:] if word in command(p)), None)
 
     def kill(self, pid: int) -> None:
-        """Kill it, or one of its descendants, wait until all of them are gone, as they have to
-        be by themselves then, and start it again."""
+        """Kill the process or one of its descendants, and start it again.
+
+        Before that, wait until all of them are gone, as they have to end by themselves
+        then.
+        """
         family_then = family(self.process.pid)
         os.kill(pid, signal.SIGKILL)
         # Without the one that was killed the driver has to end by itself, with an error.
@@ -224,7 +230,7 @@ class _Publisher:
 
     @property
     def done(self) -> bool:
-        """Whether all that it was let are acknowledged."""
+        """True if everything that may be published so far is acknowledged."""
         return self.sent == self._let and not self._client.pending
 
     def _run(self) -> None:
@@ -457,8 +463,10 @@ def run(
 def counted(
     out: Path, messages: int, spark: SparkSession, lost: Collection[int] = ()
 ) -> tuple[dict[str, Count], int]:
-    """What each reader finds in each table, and how many messages the broker sent again. Nobody
-    has to have the numbers in `lost`."""
+    """Return what each reader finds in each table, and how many messages were resent.
+
+    The readings in `lost` may be missing.
+    """
     raw, values = ["payload", "offset"], ["seq"]
     wanted = set(range(1, messages + 1)).difference(lost)
     counts = {}
@@ -499,8 +507,11 @@ def _twice(values: Iterable[int]) -> int:
 def main(
     messages: int, kills: int, parts: Sequence[str], results_path: Path | None, seed: int | None
 ) -> int:
-    """Kill each part so often in a run of its own, print what was found, and write the section
-    "crash" where a file is given. Returns 1 when a message is missing, or there twice."""
+    """Kill each part in a run of its own, print the result, and write the section "crash".
+
+    The section is written if a file is given. Returns 1 when a message is missing or
+    duplicate.
+    """
     from flatmq_tools.pipeline.session import session
 
     signal.signal(signal.SIGTERM, _end)
@@ -530,8 +541,10 @@ def main(
 
 
 def _end(*_: object) -> None:
-    """Have what was started end with this process, which is told so: once, as `timeout` tells it
-    twice, and the second would end the clearing up."""
+    """End what was started together with this process.
+
+    `timeout` signals twice, and the second signal would interrupt the clean-up.
+    """
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     sys.exit(143)
 

@@ -1,4 +1,4 @@
-"""What would so many boards need? Measured on this machine, with arithmetic on top.
+"""The needs of a fleet of a given size: measured on this machine, then extrapolated.
 
 The sizes are those of tables that `flatmq pipeline demo` made; the broker, the ingest and the
 boards' connections are measured here, in one run of a fleet.
@@ -80,7 +80,7 @@ class Costs:
 
 @dataclass
 class Tried:
-    """What parts did that are more than one, or many."""
+    """The measurements of several parts, or many, at work together."""
 
     boards: int
     """At one broker, each with its own connection, of one process;"""
@@ -205,8 +205,10 @@ def costs(devices: int = DEVICES, seconds: float = SECONDS) -> Costs:
 def tried(
     crowd: int = CROWD, devices: int = SHARING, ingests: int = INGESTS, seconds: float = SECONDS
 ) -> Tried:
-    """Have a crowd of boards publish to one mosquitto, and several ingests share what others
-    send to it. ScaleError where not all was acknowledged, or each reading landed once."""
+    """Have a crowd of boards publish to one mosquitto, and ingests share their messages.
+
+    Raises ScaleError unless all was acknowledged and each reading landed once.
+    """
     with (
         tempfile.TemporaryDirectory(prefix="flatmq-scale-") as name,
         _broker() as target,
@@ -303,7 +305,7 @@ def _bytes(n: float) -> str:
 
 
 def main(tables: Path, document: Path | None, console: Console | None = None) -> int:
-    """Print the figures; `document` has its section of them written anew. ScaleError."""
+    """Print the figures, and rewrite their section of `document`. Raises ScaleError."""
     console = console or Console()
     section = text(sizes(tables), costs(), tried())
     console.print(section, markup=False, highlight=False, soft_wrap=True)

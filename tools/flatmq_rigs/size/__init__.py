@@ -49,7 +49,7 @@ _NO_STUBS = "del sys.modules['socket'], sys.modules['usocket']"
 
 @dataclass
 class Sizes:
-    """What was weighed. Figures are by the title of the interpreter, then by module or step."""
+    """The measured sizes, by the title of the interpreter, then by module or step."""
 
     groups: list[list[str]]  # modules to publish, more to receive, and those on request
     parts: dict[str, list[str]]  # those on request by the JSON file that installs them
@@ -90,8 +90,10 @@ def _parts(modules_left: Iterable[str]) -> dict[str, list[str]]:
 def _groups(
     scales: Scales, library: Path, harness: Path
 ) -> tuple[list[list[str]], dict[str, list[str]]]:
-    """The modules by who loads them, each group in the order of loading; the last one by part,
-    too."""
+    """Return the modules by who loads them, each group in the order of loading.
+
+    The last group is also returned by part.
+    """
 
     def loaded(*parts: str) -> set[str]:
         if scales.missing:
@@ -169,8 +171,10 @@ def _weigh_mqtt_5(sizes: Sizes, scales: Scales, library: Path, harness: Path) ->
 
 
 def _weigh_links(sizes: Sizes, weighing: Iterable[Scales], library: Path, harness: Path) -> None:
-    """Add what a client holds over each link. The 32-bit interpreter has neither sockets nor
-    TLS."""
+    """Add what a client holds over each link.
+
+    The 32-bit interpreter has neither sockets nor TLS.
+    """
     with tempfile.TemporaryDirectory(prefix="flatmq-size-") as name:
         folder = certificate.write(Path(name))
         with Source(folder) as source:

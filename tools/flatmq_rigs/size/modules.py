@@ -37,7 +37,7 @@ def _imports(body: Iterable[ast.stmt]) -> Iterator[str]:
 
 
 def in_order(package: Path, wanted: Iterable[str]) -> list[str]:
-    """Return the wanted modules, each after those that it imports at its top."""
+    """Return these modules, each after those that it imports at its top."""
     left = dict.fromkeys(sorted(wanted, key=lambda name: (name != INIT, name)))
     order: list[str] = []
 

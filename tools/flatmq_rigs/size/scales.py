@@ -33,7 +33,7 @@ vfs.mount(vfs.VfsRom(_image), "/rom")
 
 
 class SizeError(RuntimeError):
-    """What is to be weighed does not run; the text says why."""
+    """The code to measure does not run; the text says why."""
 
 
 class Scales:
@@ -55,8 +55,10 @@ class Scales:
     def held(
         self, library: Path, harness: Path, prelude: str, steps: Mapping[str, str]
     ) -> dict[str, int]:
-        """Return the bytes of heap held after each step since the prelude; empty without an
-        interpreter."""
+        """Return the bytes of heap held after each step since the prelude.
+
+        Returns {} without an interpreter.
+        """
         if self.missing:
             return {}
         lines = self.lines(library, harness, [prelude, *steps.values()])

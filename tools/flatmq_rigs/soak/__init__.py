@@ -96,7 +96,7 @@ class SoakError(RuntimeError):
 
 @dataclass
 class Run:
-    """What is known so far."""
+    """The state of the soak so far."""
 
     messages: int
     sent: int = 0  # by the device
@@ -262,7 +262,7 @@ def main(
     results_path: Path | None = None,
     console: Console | None = None,
 ) -> int:
-    """Run the soak; 0 when all is as wanted, else 1.
+    """Run the soak; return 0 if every figure is as required, otherwise 1.
 
     messages: in each direction. seed: of the faults; None takes another each time. link: one of
     `links.LINKS`. heap_kb: None takes what the link needs. mean: bytes between two faults. $BROKER

@@ -41,7 +41,7 @@ class Arrivals:
 
 
 class Books:
-    """What came in at the desk, by QoS."""
+    """The messages that came in at the host, by QoS."""
 
     def __init__(self, messages: int) -> None:
         self.arrivals = [Arrivals(plan.count(messages, qos)) for qos in plan.QOS]
@@ -59,7 +59,7 @@ class Books:
         number = int.from_bytes(payload[:4], "big")
         try:
             if qos != expected:
-                raise ValueError(f"QoS {qos} in place of {expected}")
+                raise ValueError(f"QoS must be {expected}, not {qos}")
             if len(payload) < 4 or payload[4:] != self._rest[number & 7]:
                 raise ValueError(f"payload {payload!r}")
             self.arrivals[qos].take(number)

@@ -32,7 +32,7 @@ KINDS = ("closed", "timeout", "refused", "protocol", "resource", "tls")
 
 
 def held():
-    """Bytes that are in use after a collection; 0 where the interpreter does not tell."""
+    """Return the bytes in use after a collection; 0 if the interpreter does not report them."""
     gc.collect()
     return in_use()
 
@@ -55,7 +55,7 @@ def say(*words):
 
 
 class Books:
-    """What came in, by QoS."""
+    """The messages that came in, by QoS."""
 
     def __init__(self):
         self.next = [0, 0, 0]  # the lowest number that has not come
@@ -164,7 +164,7 @@ class Device:
             self.changed()
 
     def report(self):
-        """Tell the desk how far it is."""
+        """Report the progress to the host."""
         self._reported = ticks_ms()
         self.most = max(self.most, in_use())
         say("@at", self.sent, sum(self.books.next), self.client.stats.connects)
@@ -200,7 +200,7 @@ class Device:
             self.held[2] = max(self.held[2], now)
 
     def finished(self):
-        """Whether everything at QoS 1 and 2 has come in and is acknowledged."""
+        """Return whether everything at QoS 1 and 2 has come in and is acknowledged."""
         if self.sent < self.messages or self.client.pending:
             return False
         rest = [plan.count(self.messages, qos) - self.books.next[qos] for qos in (1, 2)]

@@ -1,4 +1,4 @@
-"""Which fault each connection of the soak ends with, and when."""
+"""The fault with which each connection of the soak ends, and when."""
 
 from __future__ import annotations
 
@@ -16,9 +16,11 @@ OLDEST = 5.0  # seconds after which a fault happens though the bytes have not pa
 
 
 class Faults:
-    """The plan of a `seed`: one kind after the other, each after a number of bytes in one of the
-    two directions, which mostly ends inside a packet; `mean` bytes, half or one and a half times
-    as many. What passes later than OLDEST does not count.
+    """The plan of a `seed`: one kind of fault after the other, each after a number of bytes.
+
+    The bytes are those in one of the two directions; mostly the fault comes inside a packet.
+    Their number is `mean`, half of it, or one and a half times as many. What passes later than
+    OLDEST does not count.
 
     handshake: bytes that pass either way before CONNECT, about. clear: the bytes are MQTT packets;
     else `republished` cannot be known, and stays empty.

@@ -1,4 +1,4 @@
-"""What is sent in both directions: known to the device and to the desk, and the same for both.
+"""The messages in both directions: the same for both, and known to the device and host.
 
 Message number i goes out at QoS i % 3, to a topic for that QoS, as number i // 3 there. It says
 its number in the first four bytes; its size and its last byte follow from that number.
@@ -11,13 +11,13 @@ END = b"/end"  # what the device publishes last
 
 # Each side sends at most so many messages more than it received, so that not more than twice as
 # many are on their way in each direction, and the broker has to keep few for a device that is
-# away: mosquitto drops what is beyond 1,000 unless told otherwise. Two thirds of LEAD, then, are
+# away: mosquitto by default drops what is beyond 1,000. Two thirds of LEAD, then, are
 # the most at QoS 2 that the device may have to remember.
 LEAD = 150
 
 
 def count(messages, qos):
-    """How many of `messages` go out at `qos`."""
+    """Return how many of `messages` go out at `qos`."""
     return (messages - qos + 2) // 3
 
 

@@ -1,4 +1,4 @@
-"""Which QoS 2 messages the broker publishes again after it has sent their PUBREL.
+"""The QoS 2 messages that the broker publishes again after it has sent their PUBREL.
 
 A sender must not do that [MQTT-4.3.3-1], and a receiver that has answered the PUBREL must take
 such a message for a new one. mosquitto does it (2.0.11, seen; the code of its newest version is
@@ -27,7 +27,7 @@ class Republished:
         self._released: dict[int, int] = {}  # the same, once there was a PUBREL
 
     def connection(self) -> Callable[[bytes], None]:
-        """What the bytes of a new connection are given to, in any pieces."""
+        """Return a function that takes the bytes of a new connection, in any pieces."""
         rest = bytearray()
 
         def take(data: bytes) -> None:
@@ -62,9 +62,12 @@ class Republished:
 
 
 class Log:
-    """The log of a mosquitto that writes it to the descriptor `output`, for a link whose bytes say
-    nothing: how many QoS 2 messages it has `republished` to a client, but not which. The `version`
-    is that of mosquitto. `stop` once it has ended."""
+    """The log of a mosquitto, for a link whose bytes say nothing.
+
+    mosquitto writes it to the descriptor `output`. It shows how many QoS 2 messages mosquitto
+    has `republished` to a client, but not which. The `version` is that of mosquitto. Call
+    `stop` once it has ended.
+    """
 
     def __init__(self, client_id: str) -> None:
         self.version = ""
@@ -105,7 +108,7 @@ class Log:
 
 
 def _end(buf: bytearray, at: int) -> int:
-    """Where the packet that begins at `at` ends; 0 while it is not all there."""
+    """Return where the packet that begins at `at` ends; 0 while it is incomplete."""
     length = shift = 0
     for i in range(at + 1, min(at + 5, len(buf))):
         length |= (buf[i] & 127) << shift

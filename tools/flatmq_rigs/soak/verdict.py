@@ -1,4 +1,4 @@
-"""What came of a soak: figures, each with what is wanted of it."""
+"""The verdict on a soak: figures, each with its required value."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ REASONS = ("closed", "timeout", "refused", "protocol", "resource", "tls")  # kin
 
 @dataclass(frozen=True)
 class Figure:
-    """One line: a name, the figure, what is wanted where anything is, and whether it is so."""
+    """One line: a name, the figure, the required value if any, and whether it holds."""
 
     name: str
     text: str
@@ -37,9 +37,11 @@ def _exactly(name: str, wanted: Sequence[int], *values: int) -> Figure:
 
 
 class Verdict:
-    """Of `messages` each way: `sent` by the desk, its `books`, what the device `told` at its end
-    by name, the numbers of the QoS 2 messages that the broker has `republished`, or how many if
-    the numbers are not known, and the `seconds` from the first message to the last. Over TLS, at
+    """A verdict on `messages` each way.
+
+    It is made of what the host `sent`, its `books`, what the device `told` at its end by name,
+    the numbers of the QoS 2 messages that the broker has `republished`, or how many if the
+    numbers are not known, and the `seconds` from the first message to the last. Over TLS, at
     most `broken_off` handshakes met a fault; None over other links.
     """
 
@@ -63,7 +65,7 @@ class Verdict:
 
     @property
     def ok(self) -> bool:
-        """Whether every figure is as wanted."""
+        """True if every figure is as required."""
         return all(figure.ok for figure in self.figures)
 
 

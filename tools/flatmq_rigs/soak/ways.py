@@ -1,5 +1,8 @@
-"""Links other than TCP, for the device. Loaded for these alone: their names and their code would
-take memory of a heap that is small on purpose."""
+"""Links other than TCP, for the device.
+
+They are loaded only for these links: their names and code would take memory of a heap that is
+small on purpose.
+"""
 
 from flatmq.unload import unload
 
@@ -19,8 +22,10 @@ def arguments(link, host, port, ca):
 
 
 def warm_up():
-    """Load and let go of what a failed handshake loads on top of other losses: what is kept of
-    that is kept now."""
+    """Load and unload what a failed handshake loads in addition to other losses.
+
+    What is kept of that is kept from now on.
+    """
     __import__("flatmq.refused")
     __import__("flatmq.stream_tls_errors")
     unload("stream_tls_errors", "refused")

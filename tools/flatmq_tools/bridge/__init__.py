@@ -29,7 +29,7 @@ def readable(text: str) -> str:
 
 
 def counts(pump: Pump) -> str:
-    """What has passed, in a line."""
+    """Return what has passed so far, in one line."""
     talk = pump.conversation
     return (
         f"up {talk.up:,} B · down {talk.down:,} B · {talk.frames:,} frames · {talk.bad} bad"

@@ -1,4 +1,4 @@
-"""What the bridge answers to a board's frames: docs/serial.md, without any I/O.
+"""The bridge's answers to a board's frames, without any I/O; see docs/serial.md.
 
 Times are in seconds, of any clock that does not go back.
 """
@@ -24,8 +24,8 @@ from flatmq.frames import (
 )
 
 VERSION = 1
-CONTROL = 15  # bytes of a frame without payload on the line, at the most
-# Of a board's buffer, what frames without payload may take that nothing tells to have been read:
+CONTROL = 15  # maximum bytes on the line of a frame without payload
+# Bytes of a board's buffer for frames without payload, which are never reported as read:
 # OPEN, CLOSE, three acknowledgements (a board has two frames under way, and may ask), two ASK.
 RESERVE = 7 * CONTROL
 LEAST_ROOM = RESERVE + CONTROL + 2  # for one byte of payload at a time
@@ -50,12 +50,14 @@ class Upstream(Protocol):
 
 
 class Conversation:
-    """One end of a line to a board. `out` collects what is to be written to the line, `text` what
-    the board printed; the caller takes it from there.
+    """One end of a line to a board.
 
-    hold: while it is True the board is not told that its bytes have arrived, so that it sends no
-    more. up, down: bytes of payload so far; frames: those that came in; lost: connections that
-    ended because something was missing.
+    `out` collects what is to be written to the line, `text` what the board printed; the caller
+    takes both from there.
+
+    hold: while True, bytes are not acknowledged to the board, so that it sends no more. up, down:
+    bytes of payload so far; frames: those that came in; lost: connections that ended because
+    something was missing.
     """
 
     def __init__(self, upstream: Upstream, patience: float = PATIENCE) -> None:
@@ -71,13 +73,13 @@ class Conversation:
         self._id = -1
         self._room = 0  # bytes of payload frames that the board takes in
         self._seq = self._wanted = self._told = 0
-        self._owe = False  # the board is to be told of what it sent
+        self._owe = False  # the board is owed an acknowledgement
         self._unread: deque[int] = deque()  # sizes of the payload frames under way
         self._queue = bytearray()
         self._ending = False  # the broker has closed; what is queued goes out first
         self._since = 0.0  # when the board was last heard, or first sent something
         self._asked = 0
-        self._told_end = True  # the board need not be told again that the connection has ended
+        self._told_end = True  # the board knows that the connection has ended
 
     @property
     def bad(self) -> int:
@@ -86,7 +88,7 @@ class Conversation:
 
     @property
     def wants(self) -> bool:
-        """Whether more bytes of the broker can be used now."""
+        """True while more bytes from the broker can be accepted."""
         return self.state == "open" and not self._queue and not self._ending
 
     # What happens
@@ -157,7 +159,7 @@ class Conversation:
 
     @property
     def due(self) -> float | None:
-        """When `tick` has something to do, if nothing happens before; None for never."""
+        """Return when `tick` has something to do if nothing else happens; None for never."""
         if (self.state == "open" and self._unread) or (
             self.state == "closed" and not self._told_end
         ):
@@ -231,7 +233,7 @@ class Conversation:
             del self._queue[:n]
 
     def _fits(self, free: int) -> int:
-        """How many bytes of the queue go into a frame of at most `free` bytes on the line."""
+        """Return how many queued bytes fit into a frame of at most `free` bytes on the line."""
         n = 0
         free -= CONTROL
         for c in self._queue[:PAYLOAD]:

@@ -20,8 +20,11 @@ class LineError(RuntimeError):
 
 
 class Line:
-    """An open line. Calls `received` with bytes, and `lost` once with the reason when it ends by
-    itself, both in the event loop."""
+    """An open line, which reports to two callbacks in the event loop.
+
+    `received` gets bytes; `lost` is called once, with the reason, when the line ends by
+    itself.
+    """
 
     def __init__(
         self, url: str, baud: int, received: Callable[[bytes], None], lost: Callable[[str], None]

@@ -91,7 +91,7 @@ class Pump:
         self.talk(Conversation.receive, data)
 
     def talk(self, what: Callable[..., None], *arguments: bytes) -> None:
-        """Tells the conversation what has happened, and carries out what it wants."""
+        """Pass an event to the conversation, and do what it asks for."""
         loop = asyncio.get_running_loop()
         talk = self.conversation
         what(talk, *arguments, loop.time())
@@ -194,8 +194,11 @@ class _Upstream(asyncio.Protocol):
                 self._transport.pause_reading()
 
     def finish(self) -> None:
-        """The board has ended it, or is gone. What it sent before still goes out; to close with
-        bytes unread could take it back, so the broker's end is awaited for a while."""
+        """End the connection to the broker after the board ended it or went away.
+
+        What the board sent before still goes out. Closing with unread bytes could discard
+        it, so the broker's end is awaited for a while.
+        """
         pump, self._pump = self._pump, None
         if not self._transport:
             if self._task:

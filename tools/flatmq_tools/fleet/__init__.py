@@ -93,7 +93,7 @@ def _shown(fleet: Fleet, console: Console) -> None:
 
 
 def table(total: truth.Summary, figures: Figures) -> Table:
-    """What was done, and what it took."""
+    """Return a table of what was done and what it took."""
     shown = Table(box=box.SIMPLE, show_header=False)
     shown.add_column()
     shown.add_column(justify="right")
@@ -126,5 +126,5 @@ def table(total: truth.Summary, figures: Figures) -> Table:
         shown.add_row(
             "CPU", f"{figures.run_cpu / figures.run:.0%}", f"of a core; {each:.0f} µs a reading"
         )
-        shown.add_row("late", f"{figures.late * 1000:,.0f} ms", "the loop, at the most")
+        shown.add_row("late", f"{figures.late * 1000:,.0f} ms", "the loop, at most")
     return shown

@@ -1,4 +1,4 @@
-"""What does a simulated board do? What a sketch of boards/ does, and what its plan says."""
+"""A simulated board: it does what a sketch of boards/ does, and what its plan says."""
 
 from __future__ import annotations
 
@@ -72,8 +72,10 @@ class Board:
     # From a start to its end
 
     def start(self, seconds: float = 0.0) -> None:
-        """Boot: a new client, which can connect after so long. The first one takes no readings
-        before `measure`."""
+        """Boot with a new client, which cannot connect for this many seconds.
+
+        The first client takes no readings before `measure`.
+        """
         self.link = self._loop.link(self)
         self.link.down_until = time.monotonic() + seconds
         held = max(8, min(255, math.ceil(self._rate * BACKLOG) + 2))
@@ -157,8 +159,11 @@ class Board:
     # What happens to it
 
     def _happens(self, turn: Turn) -> bool:
-        """Do what comes before a reading. False while it has to wait: nothing is on its way when
-        it happens, so that it is known what arrived, unless the broker is away."""
+        """Do what the plan has before a reading; False while that has to wait.
+
+        It waits until no packet is under way, so that it is known what arrived, unless the
+        broker is away.
+        """
         assert self.client is not None and self.link is not None
         now = time.monotonic()
         if self._flight or not self.client.connected:
@@ -240,7 +245,7 @@ class Board:
         self.commands += 1
 
     def _poll(self) -> None:
-        """Have the client do what there is to do, and see when it wants to be asked again."""
+        """Poll the client until it has nothing to do, and note when to poll it next."""
         assert self.client is not None and self.link is not None
         self.link.due_ms = 0
         while self.client.poll(FOREVER):

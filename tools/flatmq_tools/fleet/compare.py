@@ -1,4 +1,4 @@
-"""Does what arrived agree with what the boards of a fleet did?"""
+"""A comparison of what arrived with what the boards of a fleet did."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Key = tuple[str, int]
 
 @dataclass
 class Seen:
-    """What a receiver found of a board and boot."""
+    """A receiver's record of one board and boot."""
 
     readings: int = 0
     """Each counted once."""
@@ -47,7 +47,7 @@ def count(messages: Iterable[tuple[str, int, int]]) -> dict[Key, Seen]:
 
 
 def differences(boots: Iterable[Boot], seen: Mapping[Key, Seen], order: bool = True) -> list[str]:
-    """Where they differ, a line each; empty when they agree.
+    """Return the differences, one line each; empty if both agree.
 
     Exact, but where the broker was away: what was not acknowledged then may have arrived or not,
     and what was sent again may have arrived twice. `order`: whether `reordered` is known.

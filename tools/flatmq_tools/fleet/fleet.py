@@ -1,4 +1,4 @@
-"""How does a fleet run? It connects, takes its readings, waits for what is on its way, ends."""
+"""A run of a fleet: connect, take the readings, wait for what is under way, end."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class FleetError(RuntimeError):
 
 @dataclass
 class Settings:
-    """What a fleet is."""
+    """The settings of a fleet."""
 
     devices: int = 1000
     rate: float = 1.0
@@ -52,14 +52,14 @@ class Settings:
 
 @dataclass
 class Figures:
-    """What it took. Seconds."""
+    """The cost of a run; times in seconds."""
 
     connect: float = 0.0
     connect_cpu: float = 0.0
     run: float = 0.0
     run_cpu: float = 0.0
     late: float = 0.0
-    """By which the loop came after a time that was set, at the most."""
+    """The maximum delay of the loop after a time that was set."""
     errors: dict[str, int] = field(default_factory=dict)
     """Why connections ended, and how often."""
 
@@ -108,7 +108,7 @@ class Fleet:
 
     @property
     def boots(self) -> list[Boot]:
-        """What was done so far."""
+        """The boots so far."""
         return [boot for board in self._boards for boot in board.boots]
 
     @property
@@ -118,16 +118,20 @@ class Fleet:
 
     @property
     def complete(self) -> bool:
-        """Whether everything that was planned was done, and all that was published, acknowledged,
-        but for what reboots lost while the broker was away."""
+        """True if everything planned was done and everything published was acknowledged.
+
+        What reboots lost while the broker was away does not count.
+        """
         return self._finished and all(
             boot.published == boot.acknowledged or boot.end == REBOOT for boot in self.boots
         )
 
     def run(self, show: Callable[[str, float], None] = lambda what, share: None) -> None:
-        """Run it to its end; Ctrl-C has it end early. `show` is called several times a second
-        with what it does and how much of that is done, 0 to 1. FleetError when not all of them
-        come online at first."""
+        """Run the fleet to its end; Ctrl-C ends it early.
+
+        `show` is called several times per second with the current activity and how much of
+        it is done, 0 to 1. Raises FleetError if not all boards come online at first.
+        """
         try:
             self._connect(show)
             self._measure(show)

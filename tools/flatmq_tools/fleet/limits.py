@@ -1,4 +1,4 @@
-"""May this process have so many connections open?"""
+"""The system's limits on the number of open connections."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ class LimitError(RuntimeError):
 
 
 def raise_open_files(connections: int) -> None:
-    """Raise the soft limit of open files where it is too low. LimitError when the hard limit is
-    too low as well."""
+    """Raise the soft limit of open files if it is too low.
+
+    Raises LimitError if the hard limit is too low as well.
+    """
     if resource is None:
         return
     needed = connections + BESIDE
@@ -27,6 +29,6 @@ def raise_open_files(connections: int) -> None:
         raise LimitError(
             f"{connections:,} connections need {needed:,} open files, and {hard:,} are allowed: "
             f"have the limit raised (`ulimit -n {needed}` as root, or LimitNOFILE= of a service), "
-            f"or take {max(hard - BESIDE, 1):,} at the most"
+            f"or use at most {max(hard - BESIDE, 1):,}"
         )
     resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))

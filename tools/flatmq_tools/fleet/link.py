@@ -1,4 +1,4 @@
-"""How do a thousand clients share one loop? By a link that waits for nothing, and says what for.
+"""A link that never waits, with which thousands of clients share one loop.
 
 A client waits by `link.wait`. This one notes for how long, and returns: the loop waits for all of
 them at once, and polls the one whose socket, or time, it is.
@@ -23,8 +23,10 @@ WRITE = selectors.EVENT_WRITE
 
 
 class Link:
-    """A link and its stream to `address`, as socket.getaddrinfo gives them. The selector tells
-    `owner` of its socket."""
+    """A link and its stream to `address`, an address from socket.getaddrinfo.
+
+    The selector reports to `owner` when the socket is ready.
+    """
 
     def __init__(self, selector: selectors.BaseSelector, address: tuple, owner: Any) -> None:
         self.address: tuple | None = address
@@ -76,7 +78,7 @@ class Link:
         self.due_ms = ms
 
     def readinto(self, buf: memoryview) -> int | None:
-        """Read what is there; None without a system call while the selector has told nothing."""
+        """Read what is there; None without a system call until the selector reports data."""
         if not self._readable:
             return None
         if self._sock is None:
@@ -85,7 +87,7 @@ class Link:
             n = self._sock.recv_into(buf)
         except (BlockingIOError, InterruptedError):
             n = -1
-        self._readable = n == len(buf)  # else the selector tells of more
+        self._readable = n == len(buf)  # else the selector reports more
         return None if n < 0 else n
 
     def write(self, buf: Any, off: int, n: int) -> int | None:
@@ -115,7 +117,7 @@ class Link:
     # What the loop and the board call
 
     def ready(self, events: int) -> None:
-        """The selector has told so of the socket. Poll the client next."""
+        """Note that the selector has reported the socket as ready, and poll the client next."""
         if events & READ:
             self._readable = True
         if events & WRITE:
@@ -125,7 +127,7 @@ class Link:
                 self._watch(READ)
 
     def cut(self, seconds: float) -> None:
-        """Close the socket under the client's feet; it cannot connect for so long."""
+        """Close the socket without the client's knowledge, and refuse to connect for `seconds`."""
         self.down_until = time.monotonic() + seconds
         self.close()
         self._readable = True  # the end
@@ -138,8 +140,10 @@ class Link:
 
 
 class TLSLink(Link):
-    """The same with TLS: `tls` says how the certificate of the broker, which has the name `host`,
-    is verified."""
+    """A link with TLS.
+
+    `tls` says how to verify the certificate of the broker, which must be for the name `host`.
+    """
 
     def __init__(
         self,
@@ -209,8 +213,10 @@ class TLSLink(Link):
         return self
 
     def readinto(self, buf: memoryview) -> int | None:
-        """Read what is there. The selector does not know of records that were read already, so
-        read until there is no more, or no room."""
+        """Read what is there, until there is no more, or no room.
+
+        The selector does not know of records that were read already.
+        """
         if not self._readable or self._sock is None:
             return super().readinto(buf)
         have = 0

@@ -1,4 +1,4 @@
-"""One loop for all boards: whose socket is ready, and whose time has come?"""
+"""One loop for all boards, which polls each when its socket is ready or its time has come."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ from .link import Link, TLSLink
 
 
 class Loop:
-    """Boards connect to `address`, one of those of socket.getaddrinfo; with `tls`, to the broker
-    whose certificate has the name `host`."""
+    """A loop for boards that connect to `address`, an address from socket.getaddrinfo.
+
+    With `tls`, the broker's certificate must be for the name `host`.
+    """
 
     def __init__(self, address: tuple, tls: ssl.SSLContext | None = None, host: str = "") -> None:
         self._address = address
@@ -25,7 +27,7 @@ class Loop:
         self._timers: list[tuple[float, int, Callable[[], None]]] = []
         self._order = itertools.count()
         self.late = 0.0
-        """Seconds by which something came after its time, at the most."""
+        """The maximum delay of anything after its time, in seconds."""
         self.online = 0
         """Boards that are."""
         self.on_change: Callable[[Any, str, str], None] | None = None

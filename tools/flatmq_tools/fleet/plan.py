@@ -1,4 +1,7 @@
-"""What happens to a board, and when? The same for the same seed, whatever the network does."""
+"""The plan of what happens to a board, and when.
+
+The same seed gives the same plan, whatever the network does.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ CLOCKS = (-30, -600, -7200, -86400)
 
 @dataclass(frozen=True)
 class Troubles:
-    """How much goes wrong."""
+    """The rates at which things go wrong."""
 
     lost: float = 0.005
     """Of the readings; one to three in a row."""
@@ -82,7 +85,7 @@ class Plan:
     def turns(self) -> Iterator[Turn]:
         """Its readings in their order. After the last one, the silence."""
         chance = self._chance
-        fresh = True  # the first reading of a boot tells that there was one
+        fresh = True  # the first reading of a boot shows that there was one
         calm = False  # the one before was held: this one passes it
         gap = 0
         for n in range(self._end):

@@ -1,4 +1,4 @@
-"""What did the boards of a fleet really do? A line of JSON for each board and boot."""
+"""The record of what the boards of a fleet really did, one line of JSON per boot."""
 
 from __future__ import annotations
 
@@ -56,18 +56,18 @@ class Boot:
 
     @property
     def gaps(self) -> int:
-        """How many numbers are missing below the largest: what a receiver can know of losses."""
+        """Return how many numbers are missing below the largest: the losses a receiver can see."""
         last = self.last
         return sum(n < last for n in (*self.lost, *self.no_room))
 
     @property
     def wills(self) -> int:
-        """How often it went without DISCONNECT on purpose, while it was connected."""
+        """Return how often the board left on purpose without DISCONNECT while connected."""
         return self.drop_outs + (self.end in ("reboot", "dead"))
 
     @property
     def status(self) -> str:
-        """What its retained status is at last, if nothing but the plan went wrong."""
+        """The final retained status, if nothing but the plan went wrong."""
         return {END: "asleep", "dead": "offline", "stuck": "online"}.get(self.end, "")
 
 
@@ -127,5 +127,5 @@ def write(path: Path, boots: Iterable[Boot]) -> None:
 
 
 def read(path: Path) -> list[Boot]:
-    """What `write` wrote."""
+    """Read what `write` wrote."""
     return [Boot(**json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines()]

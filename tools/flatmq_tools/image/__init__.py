@@ -37,7 +37,7 @@ ERRORS: tuple[type[Exception], ...] = (
 
 @dataclass(frozen=True)
 class Made:
-    """What was made of one board."""
+    """The image of one board, and its parts."""
 
     image: bytes
     """A UF2 file, or what goes to `offset` in an ESP32's flash."""
@@ -180,7 +180,7 @@ def main(
 
 
 def _missing(board: boards.Board, chosen: dict[str, Any]) -> list[str]:
-    """What the board will not find the network without."""
+    """Return a remark that names the empty settings without which the board has no network."""
     wanted = ("wifi.ssid", "broker.host") if board.network == "wifi" else ()
     values = settings.values(chosen)
     empty = [key for key in wanted if values.get(key) == ""]
@@ -206,7 +206,7 @@ def _write(file: Path, data: bytes) -> None:
 
 
 def _told(board: boards.Board, made: Made, sketch: Path, out: Path, alone: bool) -> list[str]:
-    """What a user wants to know of it, and how it gets onto the board."""
+    """Describe the image, and how to get it onto the board, in lines."""
     flash = board.flash
     if sketch.is_relative_to(Path.cwd()):
         sketch = sketch.relative_to(Path.cwd())

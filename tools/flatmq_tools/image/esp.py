@@ -16,14 +16,16 @@ class EsptoolError(RuntimeError):
 
 
 def spelled(command: str) -> str:
-    """A command of esptool, "write-flash": with underscores up to version 4, and from 5 on they
-    are a warning."""
+    """Return an esptool command such as "write-flash" as the installed version spells it.
+
+    Up to version 4 that is with underscores, which cause a warning from version 5 on.
+    """
     old = int(version("esptool").split(".")[0]) < 5
     return command.replace("-", "_") if old else command
 
 
 def merged(board: Board, parts: dict[int, bytes]) -> bytes:
-    """What goes to the board's flash from `board.flashing.offset` on. parts: offset -> bytes."""
+    """Return the flash content from `board.flashing.offset` on; parts maps offsets to bytes."""
     command = spelled("merge-bin")
     with tempfile.TemporaryDirectory(prefix="flatmq-esptool-") as name:
         folder = Path(name)

@@ -25,9 +25,10 @@ class _Noting(UserContext):
 
 
 def _filesystem(flash: Flash, context: UserContext) -> LittleFS:
-    """With the numbers that MicroPython mounts with (extmod/vfs_lfsx.c: init_config), so that the
-    board goes on as it would with a filesystem of its own: a file that fits into the cache lies in
-    its directory, for example.
+    """Return a filesystem with the parameters that MicroPython mounts with.
+
+    They are those of extmod/vfs_lfsx.c, init_config, so the board goes on as with a filesystem
+    of its own: a file that fits into the cache lies in its directory, for example.
     """
     return LittleFS(
         context=context,

@@ -1,4 +1,4 @@
-"""What a firmware file says of itself: its version, and where it looks for its filesystem."""
+"""The version of a firmware file, and the places where it looks for its filesystems."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def version(data: bytes) -> tuple[int, int, int] | None:
 
 
 def check_version(data: bytes) -> str:
-    """The version as text. FirmwareError where it is too old, or is not told."""
+    """Return the version as text. Raises FirmwareError if it is too old or missing."""
     found = version(data)
     if found is None:
         raise FirmwareError("no version of MicroPython is in it: is it MicroPython's firmware?")
@@ -91,7 +91,10 @@ def _check_places(found: dict[str, Place], board: Board) -> None:
 
 
 def _check_end(end: int, address: int, board: Board) -> None:
-    """end: where the firmware ends; address: where the flash is, in the numbers told."""
+    """Check that the firmware ends before the filesystem and the ROMFS partition.
+
+    `end` is where the firmware ends and `address` where the flash begins, both as addresses.
+    """
     flash = board.flash
     starts = {flash.filesystem: "filesystem"}
     if flash.romfs_size:
@@ -138,9 +141,10 @@ DEVICES = {b"MicroPython": "filesystem", b"ROMFS": "romfs"}
 
 
 def block_devices(program: bytes, start: int, flash: int) -> dict[str, Place]:
-    """The "filesystem" and the "romfs" that the firmware tells picotool of.
+    """Return the "filesystem" and the "romfs" that the firmware declares for picotool.
 
-    start: the address of its first byte; flash: that of the flash. {} where it tells of none.
+    start: the address of its first byte; flash: that of the flash. Returns {} if it
+    declares none.
     """
 
     def words(address: int, count: int) -> tuple[int, ...]:

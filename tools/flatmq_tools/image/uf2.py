@@ -58,7 +58,7 @@ class Block:
         return self.raw[32 : 32 + self.size]
 
     def is_for(self, family: int) -> bool:
-        """Whether the boot loader of that family puts it into flash."""
+        """Return whether the boot loader of that family writes the block to flash."""
         return self.family == family and not self.flags & NOT_MAIN_FLASH
 
     def renumbered(self, number: int, total: int) -> bytes:
@@ -87,9 +87,9 @@ def read(data: bytes) -> list[Block]:
 
 
 def pages(blocks: Iterable[Block], family: int) -> dict[int, Block]:
-    """Address -> block, of those that the boot loader of that family puts into flash.
+    """Return the blocks, by address, that the boot loader of that family writes to flash.
 
-    Uf2Error where there are none, or one is not as that boot loader wants it.
+    Raises Uf2Error if there are none, or if one breaks a rule of that boot loader.
     """
     found: dict[int, Block] = {}
     others = set()

@@ -1,4 +1,6 @@
-"""How does a query follow a table that grows by a folder `batch=N` a batch (`sinks.Parquet`)?
+"""A stream of the rows of a table that grows by a folder `batch=N` per batch.
+
+`sinks.Parquet` writes such a table.
 
 By the numbers. Spark's own source of files lists the whole table at every trigger, and remembers
 the name of every file; here a trigger asks for the next folder alone, however many there are, and
@@ -36,13 +38,12 @@ class BatchesError(RuntimeError):
 def follow(
     spark: SparkSession, folder: str, schema: str | StructType, rows: int = ROWS
 ) -> DataFrame:
-    """The rows of the table in `folder`, with the columns of `schema`, as a stream: those that
-    it has, and then those that come.
+    """Return the rows of the table in `folder`, now and later, as a stream with this `schema`.
 
     folder  a path or a URL that fsspec knows, which all executors can read; it need not be there
-    rows    of a batch, at the most, but for a single folder that has more
+    rows    maximum rows of a batch; a single folder may have more
 
-    BatchesError, out of the query, when the batches that it wants were removed, or are of another
+    The query raises BatchesError when the batches that it needs were removed, or are of another
     query than before.
     """
     spark.dataSource.register(_Batches)
@@ -99,7 +100,7 @@ class Reader(DataSourceStreamReader):
         )
 
     def _known(self, offset: dict[str, Any]) -> int:
-        """What a checkpoint says, if the table can be followed from there."""
+        """Return the place of a checkpoint, if the table can be followed from there."""
         batch, query = int(offset["batch"]), offset["query"]
         if query not in (None, self._owner()):
             raise BatchesError(

@@ -36,8 +36,10 @@ NOTHING: Values = (None,) * len(COLUMNS)
 
 
 def end_of(packet: bytes, at: int, end: int) -> tuple[int, int]:
-    """Return where the block of properties begins whose length is at `at`, and where it ends;
-    (0, 0) if that is not before `end`."""
+    """Return the beginning and end of the properties whose length is at `at`.
+
+    Returns (0, 0) if that is not before `end`.
+    """
     n = packet[at] if at < end else 128
     start = at + 1
     if n > 127:
@@ -53,8 +55,7 @@ class Checked(set[bytes]):
     """Blocks of properties that a message may have; each is checked once while it is known."""
 
     def takes(self, block: bytes) -> bool:
-        """Whether a message may have this block, from a broker that was allowed no topic
-        alias."""
+        """Return whether a message may have this block if topic aliases are not allowed."""
         if block in self:
             return True
         if broken(block, 0, len(block), _PUBLISH) is not None or _view(block).find(_ALIAS):

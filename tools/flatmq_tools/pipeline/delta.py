@@ -45,8 +45,9 @@ def is_there(folder: str, storage_options: dict[str, str] | None = None) -> bool
 
 
 class Delta:
-    """A Delta table. A batch passes through the driver's memory: bound it with
-    maxOffsetsPerTrigger.
+    """A Delta table.
+
+    A batch passes through the driver's memory: bound it with maxOffsetsPerTrigger.
 
     folder           a path, or a URL that deltalake knows: s3://, s3a://, gs://, abfs://, hdfs://
     storage_options  what deltalake needs for that beside the environment
@@ -79,8 +80,11 @@ class Delta:
         return last is not None and last >= batch_id
 
     def write(self, rows: DataFrame, query: str, batch_id: int) -> None:
-        """Add the batch. SinkError if its rows cannot be read back, if its columns are not those
-        of the table, or if another process writes batches of the same query."""
+        """Add the batch.
+
+        Raises SinkError if its rows cannot be read back, if its columns are not those of
+        the table, or if another process writes batches of the same query.
+        """
         known = self._newest()
         seen = Observation()
         found = arrow(visible.counted(rows, seen))
@@ -224,7 +228,7 @@ def _is(days: pa.ChunkedArray, day: Any) -> pa.ChunkedArray:
 
 
 def _stats(table: pa.Table) -> dict[str, Any]:
-    """What Delta's log says of a file: readers skip it by that."""
+    """Return the statistics of a file for Delta's log, by which readers skip it."""
     bounds: dict[str, dict[str, Any]] = {"minValues": {}, "maxValues": {}}
     for name in table.column_names:
         if any(kind(table.schema.field(name).type) for kind in _BOUNDED):

@@ -41,8 +41,9 @@ def follow(
     rows: int = ROWS,
     storage_options: dict[str, str] | None = None,
 ) -> DataFrame:
-    """The rows of the Delta table in `folder`, with the columns of `schema`, as a stream: those
-    that it has, and then those that are appended. What compacts the table, or deletes from it, is
+    """Return the rows of the Delta table in `folder`, now and later, as a stream.
+
+    It has the columns of `schema`. Versions that compact the table or delete from it are
     passed over.
 
     folder  a path or a URL that deltalake knows, which all executors can read; it may be made
@@ -88,7 +89,7 @@ class _File(NamedTuple):
 
 
 class _Table:
-    """What both readers do."""
+    """The part that both readers share."""
 
     def __init__(
         self, folder: str, schema: StructType, storage_options: dict[str, str] | None
@@ -129,7 +130,7 @@ class _Table:
 
 
 class TableReader(_Table, DataSourceReader):
-    """What the table has now."""
+    """A reader of what the table has now."""
 
     def partitions(self) -> list[InputPartition]:
         """The files, about as many for each processor."""
@@ -138,8 +139,11 @@ class TableReader(_Table, DataSourceReader):
 
 
 class _Position(NamedTuple):
-    """The file that comes next: of those that a version of the log adds, or, where the stream
-    begins, of all that the table has in that version."""
+    """The file that comes next.
+
+    It is one of those that a version of the log adds, or, where the stream begins, one of all
+    that the table has in that version.
+    """
 
     version: int
     file: int
@@ -158,7 +162,7 @@ class Reader(_Table, DataSourceStreamReader):
         self._kept: dict[tuple[int, bool], list[_File]] = {}
 
     def initialOffset(self) -> dict[str, Any]:
-        """What the table has, if it is there."""
+        """Return the offset before what the table has now, if it exists."""
         found = self._opened()
         if found is None:
             return self._offset(_Position(0, 0, False))
@@ -170,7 +174,7 @@ class Reader(_Table, DataSourceStreamReader):
         return {"table": self._id, **offset}
 
     def _known(self, offset: dict[str, Any]) -> _Position:
-        """What a checkpoint says, if the table can be followed from there."""
+        """Return the place of a checkpoint, if the table can be followed from there."""
         at = _Position(int(offset["version"]), int(offset["file"]), bool(offset["whole"]))
         if self._id is None:
             found = self._opened()
@@ -206,7 +210,7 @@ class Reader(_Table, DataSourceStreamReader):
         return [] if found is None else self._snapshot(found)
 
     def _added(self, version: int) -> list[_File] | None:
-        """What a version appends; nothing, if it rewrites rows that were there."""
+        """Return the files that a version appends; none if it rewrites existing rows."""
         if self._id is None:
             return None
         store = self._store()

@@ -1,4 +1,4 @@
-"""Does what boards send arrive in the tables, all of it, and is what went wrong found there?
+"""A test that what boards send arrives in the tables, and that faults are found there.
 
 A broker, a fleet of simulated boards, boards in a real MicroPython, devices of other makers, the
 ingest, Spark's jobs and the report, each as a user starts it; at the end the tables are held
@@ -55,8 +55,11 @@ class DemoError(RuntimeError):
 
 
 class Child:
-    """A process of the demo, called `name`, whose words go to a file. In a session of its own: a
-    Ctrl-C is for this process, which then ends the others in their order."""
+    """A process of the demo, called `name`, whose output goes to a file.
+
+    It has a session of its own: Ctrl-C goes to this process, which then ends the others in
+    order.
+    """
 
     def __init__(self, name: str, command: list[str], out: Path, **options: object) -> None:
         self.name = name
@@ -69,7 +72,7 @@ class Child:
 
     @property
     def text(self) -> str:
-        """What it has written."""
+        """The output so far."""
         return self.log.read_text(errors="replace")
 
     def check(self) -> None:
@@ -78,7 +81,7 @@ class Child:
             raise self.failure(f"has ended with status {self._process.returncode}")
 
     def failure(self, what: str) -> DemoError:
-        """What went wrong, with its last words."""
+        """Return an error that names the process, the failure and its last lines of output."""
         return DemoError(f"{self.name} {what}:\n" + "\n".join(self.text.splitlines()[-8:]))
 
     def wait(self, seconds: float, ask: bool = False) -> None:
@@ -102,7 +105,7 @@ class Child:
 
 @dataclass
 class Landed:
-    """What is in the tables of the boards of this run."""
+    """The number of rows in the tables for the boards of this run."""
 
     messages: int = 0
     """Readings as they arrived, copies too."""
@@ -254,8 +257,10 @@ class Demo:
         return boots, ended
 
     def _await(self, sent: int) -> None:
-        """Until the ingests have landed so many messages, or land nothing new: what the broker has
-        not handed on yet would stay in its session."""
+        """Wait until the ingests have landed `sent` messages, or land nothing new.
+
+        What the broker has not handed on yet would stay in its session.
+        """
         counted: dict[Path, int] = {}
         patience = time.monotonic() + QUIET
         while time.monotonic() < patience:
@@ -269,11 +274,11 @@ class Demo:
             time.sleep(0.1)
 
     def _is_mine(self, topic: str) -> bool:
-        """Whether it is of a reading of these boards."""
+        """Return whether the topic is that of a reading of these boards."""
         return topic.startswith(f"dev/{self.prefix}-") and topic.endswith("/telemetry")
 
     def _is_sent(self, topic: str) -> bool:
-        """Whether it is of a reading of these boards, or of the devices of other makers."""
+        """Return whether the topic is that of a reading of these boards or other devices."""
         return self._is_mine(topic) or (self._others is not None and self._others.is_theirs(topic))
 
     @contextlib.contextmanager
@@ -306,18 +311,18 @@ class Demo:
             yield real
 
     def _told(self, board: Child, name: str) -> truth.Boot:
-        """What a board says that it did, at its end."""
+        """Return what a board says, at its end, that it did."""
         board.wait(START)
         for line in board.text.splitlines():
             word, *numbers = line.split()
             if word == "@told":
                 boot, readings, lost, pending = map(int, numbers)
                 if lost or pending:
-                    raise board.failure("could not tell all of its readings")
+                    raise board.failure("could not send all of its readings")
                 return truth.Boot(
                     name, boot, readings=readings, published=readings, acknowledged=readings
                 )
-        raise board.failure("has not told what it did")
+        raise board.failure("has not reported what it did")
 
     # The tables
 
@@ -436,8 +441,9 @@ def main(
     user: str | None = None,
     console: Console | None = None,
 ) -> int:
-    """Run the demo; its tables, its report and the words of each part go to the folder `out`,
-    whose content of an earlier demo is removed.
+    """Run the demo into the folder `out`; an earlier demo there is removed.
+
+    The folder gets the tables, the report and the output of each process.
 
     $BROKER (host:port) names a broker that runs already, $SPARK_MASTER a Spark. Returns 0 when
     the tables say what the boards did, 1 when they do not. DemoError, BrokerError, FleetError.

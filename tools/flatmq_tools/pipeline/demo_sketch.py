@@ -25,7 +25,10 @@ PATIENCE_MS = 20000  # for the last acknowledgements
 
 
 class Machine:
-    """A chip as Station wants it: see boards/shared/chip_rp2.py. It sleeps by ending."""
+    """A chip, as Station needs it: see boards/shared/chip_rp2.py.
+
+    It sleeps by ending the process.
+    """
 
     kind = "host"
     spool_head = 512

@@ -38,9 +38,11 @@ def upwards(file: Path, top: Path) -> None:
 
 
 def batch(checkpoint: Path, number: int) -> None:
-    """Sync what Spark wrote down of a batch before it ran: which messages are in it. Without that,
-    a batch of the same number could hold more messages after a power cut, and be taken as written
-    already. The commit before it is synced too."""
+    """Sync what Spark noted about a batch before running it: which messages are in it.
+
+    Otherwise a batch of the same number could hold more messages after a power cut, and be
+    taken for one that is written already. The commit before it is synced too.
+    """
     if not number:
         for name in ("metadata", ".metadata.crc"):
             if (checkpoint / name).exists():

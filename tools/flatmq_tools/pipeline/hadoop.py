@@ -17,7 +17,7 @@ def file_system(spark: SparkSession, path: str) -> tuple[Any, Any]:
 
 
 def configuration(spark: SparkSession) -> Any:
-    """What Hadoop is configured with, as an object of the JVM."""
+    """Return the configuration of Hadoop, as an object of the JVM."""
     return spark._jsc.hadoopConfiguration()  # private access: PySpark offers no other way
 
 

@@ -40,8 +40,10 @@ _PROPERTIES = {
 
 
 def local_catalog(folder: Path) -> dict[str, str]:
-    """Return the properties of a catalog in a folder of this machine: an SQLite database, beside
-    the tables."""
+    """Return the properties of a catalog in a local folder.
+
+    It is an SQLite database, beside the tables.
+    """
     where = folder.absolute()
     return {
         "type": "sql",
@@ -75,7 +77,7 @@ class Iceberg:
         self._lock = threading.Lock()
 
     def has(self, query: str, batch_id: int, spark: SparkSession) -> bool:
-        """Whether the batch of that query is in it already."""
+        """Return whether the table holds that batch of the query already."""
         from pyiceberg.exceptions import NoSuchTableError
 
         try:
@@ -84,8 +86,10 @@ class Iceberg:
             return False
 
     def write(self, rows: DataFrame, query: str, batch_id: int) -> None:
-        """Add the batch, whole or not at all; not at all if the table has it. SinkError if other
-        writers never leave room for it."""
+        """Add the batch, whole or not at all, unless the table has it already.
+
+        Raises SinkError if other writers never leave room for it.
+        """
         from pyiceberg.exceptions import CommitFailedException
 
         found = _arrow(rows)
@@ -176,8 +180,10 @@ def _has(table: Table, query: str, batch_id: int) -> bool:
 
 
 def _arrow(rows: DataFrame) -> pa.Table:
-    """Return the rows, with times in UTC: Arrow has them in the zone of the session, and Iceberg
-    in UTC alone."""
+    """Return the rows with their times in UTC.
+
+    Arrow has them in the zone of the session, and Iceberg only in UTC.
+    """
     table = rows.toArrow()
     return table.cast(pa.schema([_in_utc(column) for column in table.schema]))
 

@@ -31,8 +31,9 @@ class IngestError(RuntimeError):
 
 
 class Ingest:
-    """Receive what matches `filters`, at up to `qos`, from the broker at (host, port) into a
-    `log`. Trimming and closing the log is left to the caller.
+    """Receive what matches `filters`, at up to `qos`, from a broker into a `log`.
+
+    `address` is (host, port). Trimming and closing the log is left to the caller.
 
     client_id      the name of the session in which the broker keeps messages while the ingest is
                    away: the same after a restart, and used by nobody else; by default it is made
@@ -143,18 +144,20 @@ class Ingest:
 
     @property
     def connected(self) -> bool:
-        """Whether the broker has accepted the connection."""
+        """True while the broker has accepted the connection."""
         return self.client.connected
 
     @property
     def error(self) -> MQTTError | None:
-        """Why the last connection ended or could not be made; None once one is accepted."""
+        """The reason why the last connection ended or failed; None once one is accepted."""
         return self.client.error
 
     @property
     def session_expiry(self) -> int | None:
-        """Seconds for which the broker keeps the session after this connection, as it has said;
-        None if it has said nothing, or the version of MQTT is not 5."""
+        """Seconds for which the broker keeps the session after this connection, as it reported.
+
+        None if it has reported nothing, or the version of MQTT is not 5.
+        """
         client = self.client
         if not isinstance(client, BulkClient5) or client.server.session_expiry < 0:
             return None
@@ -162,12 +165,15 @@ class Ingest:
 
     @property
     def subscribed(self) -> bool:
-        """Whether the broker has granted the filters, in this session."""
+        """True if the broker has granted the filters in this session."""
         return self.connected and self._remembered
 
     def start(self, wait_ms: int = 0) -> None:
-        """Begin to connect. With `wait_ms`, poll until the broker has granted the filters:
-        MQTTError if that takes longer, and at once if the broker refuses the connection."""
+        """Begin to connect; with `wait_ms`, poll until the broker has granted the filters.
+
+        Raises MQTTError if that takes longer, and at once if the broker refuses the
+        connection.
+        """
         if not wait_ms:
             self.client.start()
             return
@@ -235,9 +241,11 @@ class Ingest:
             self._failure = error
 
     def turn(self, ms: int) -> bool:
-        """As `poll`. If the disk does not take a message, most likely because it is full, wait a
-        second instead of raising, with the reason in `trouble` until a message was taken or there
-        is room. LogError if it is not known what of the log is durable."""
+        """Do as `poll`, but wait for a second if the disk does not accept a message.
+
+        Most likely it is full. `trouble` has the reason until a message was accepted or
+        there is room. Raises LogError if it is not known what of the log is durable.
+        """
         try:
             moved = self.poll(ms)
         except OSError as error:
@@ -258,8 +266,10 @@ class Ingest:
             raise IngestError(f"the ingest has failed: {self._failure!r}") from self._failure
 
     def stop(self) -> None:
-        """End the thread, acknowledge what is in the log, and disconnect. The broker keeps the
-        session."""
+        """End the thread, acknowledge what is in the log, and disconnect.
+
+        The broker keeps the session.
+        """
         self._over.set()
         if self._thread is not None:
             self._thread.join()

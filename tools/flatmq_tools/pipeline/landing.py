@@ -1,4 +1,4 @@
-"""How do messages get from the log to where Spark finds them? As Parquet files that rotate.
+"""Landing of messages: Parquet files that rotate, from the log to where Spark finds them.
 
 Each segment of the log becomes one file, of the same name. It is written under a name that Spark
 and others pass over, then renamed, and only then the segment goes: after a SIGKILL at any point
@@ -58,9 +58,11 @@ class Landing:
         """Files written since this was made."""
 
     def land(self) -> int:
-        """Land every segment that no longer grows, oldest first. Returns how many messages that
-        were. OSError when the target cannot be written, LogError when a segment is damaged; the
-        log keeps then what is not landed."""
+        """Land every segment that no longer grows, oldest first; return the number of messages.
+
+        Raises OSError when the target cannot be written, and LogError when a segment is
+        damaged; the log then keeps what is not landed.
+        """
         before = self.messages
         for segment, after in self.log.closed():
             name = f"{self.log.id}-{segment.first:020d}.parquet"
@@ -143,7 +145,7 @@ class Service:
             lander.join()
 
     def _state(self) -> str:
-        """What a person should know, in a line."""
+        """Describe the state for people, in one line."""
         ingest = self.ingest
         where = "{}:{}".format(*ingest.broker)
         if ingest.log.full:
@@ -159,12 +161,11 @@ class Service:
 
     @property
     def paused(self) -> bool:
-        """Whether nothing is received: the disk of the log, or the log itself, is full."""
+        """True while nothing is received because the log, or its disk, is full."""
         return self.ingest.trouble is not None or self.ingest.log.full
 
     def _say_paused(self) -> None:
-        """Say once when the disk of the log or the target stops taking anything, and once when
-        both take it again."""
+        """Report once when the log or target is full, and once when both have room again."""
         trouble, stuck = self.ingest.trouble, self._stuck
         now = 2 if trouble else 1 if stuck else 0
         if now > self._paused:
@@ -209,7 +210,7 @@ class Service:
 
 
 class Metrics:
-    """What the service tells of itself, as a board does: see docs/telemetry.md."""
+    """The metrics that the service publishes, as a board does; see docs/telemetry.md."""
 
     NAMES = (
         ("received", b"count"), ("landed", b"count"), ("files", b"count"), ("log", b"B"),
@@ -271,9 +272,12 @@ def main(
     seconds: float | None,
     metrics_port: tuple[str, int] | None = None,
 ) -> int:
-    """Receive and land until SIGTERM, Ctrl-C, or for so many seconds; then everything that was
-    received is landed. `metrics_port` is the address and port of metrics for Prometheus, if they
-    are served. LandingError, MetricsError, and what `Service.run` raises."""
+    """Receive and land until SIGTERM, Ctrl-C, or for a number of seconds.
+
+    Then everything that was received is landed. `metrics_port` is the address and port of
+    metrics for Prometheus, if they are served. Raises LandingError, MetricsError, and what
+    `Service.run` raises.
+    """
     from .measured import of_ingest
     from .metrics import served
 

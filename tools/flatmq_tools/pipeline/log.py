@@ -100,7 +100,7 @@ class Writer:
             return
         for segment, after in itertools.pairwise(found):
             self._sizes[segment.first] = segment.path.stat().st_size
-            # It was synced before the next one was begun: only its last record tells its end.
+            # It was synced before the next one was begun: only its last record shows its end.
             if not self._sizes[segment.first] and after.first != segment.first:
                 raise LogError(f"{segment.path} is empty: the messages up to {after.first} lack")
         last = found[-1]
@@ -133,7 +133,7 @@ class Writer:
 
     @property
     def full(self) -> bool:
-        """Whether nothing more should be received before something was trimmed."""
+        """True while nothing more should be received until something is trimmed."""
         return self._size >= self.limit_bytes
 
     @property
@@ -142,10 +142,12 @@ class Writer:
         return self._segments[0].first
 
     def append(self, body: Any, count: int, time_us: int, version: int = 4) -> int:
-        """Append `count` PUBLISH packets of that version of MQTT, `body` (bytes-like), received at
-        `time_us` (us since 1970). Returns the offset of the first. Raises OSError if the write
-        fails or is short; nothing is appended then. The record is durable after the next
-        `sync`."""
+        """Append `count` PUBLISH packets, and return the offset of the first.
+
+        `body` holds their bytes, in that version of MQTT, received at `time_us` (us since
+        1970). Raises OSError if the write fails or is short; nothing is appended then. The
+        record is durable after the next `sync`.
+        """
         first = self.next_offset
         head = header(first, count, time_us, body, version)
         size = len(head) + len(body)
@@ -176,8 +178,10 @@ class Writer:
             raise
 
     def sync(self) -> None:
-        """Have everything appended outlive a power cut. After an OSError the log is closed, as
-        nobody knows what of it lasts: open it again."""
+        """Make everything appended survive a power cut.
+
+        After an OSError the log is closed, as nobody knows what is durable: open it again.
+        """
         with self._guard:
             self._sync()
 
@@ -210,8 +214,10 @@ class Writer:
             return [(segment, after.first) for segment, after in pairs]
 
     def trim(self, before_offset: int) -> None:
-        """Remove the segments whose messages all lie before an offset; the last one only when the
-        log is full."""
+        """Remove the segments whose messages all lie before an offset.
+
+        The last segment is removed only if the log is full.
+        """
         with self._guard:
             if self.full and self.next_offset <= before_offset:
                 self._rotate()

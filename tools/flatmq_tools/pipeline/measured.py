@@ -1,4 +1,4 @@
-"""What `ingest` and `run` report of themselves, as metrics of Prometheus.
+"""Prometheus metrics of `ingest` and `run`.
 
 A name begins with `flatmq_ingest_` or `flatmq_run_`, and says its unit; that of a counter ends in
 `_total`. Counters count from the start of the process.
@@ -56,7 +56,7 @@ def of_ingest(service: Service) -> Iterator[Metric]:
 
 
 class RunNumbers:
-    """What is known of a run, from what Spark reports of each batch."""
+    """The figures of a run, from what Spark reports of each batch."""
 
     def __init__(self) -> None:
         self.rows: Counter[str] = Counter()

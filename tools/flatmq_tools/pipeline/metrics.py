@@ -19,8 +19,10 @@ class MetricsError(ValueError):
 
 
 def address(text: str) -> tuple[str, int]:
-    """Return the address and the port of "PORT", "ADDRESS:PORT" or "[ADDRESS]:PORT"; the address
-    is that of loopback if there is none. MetricsError."""
+    """Return the address and port of "PORT", "ADDRESS:PORT" or "[ADDRESS]:PORT".
+
+    The default address is that of loopback. Raises MetricsError.
+    """
     host, _, port = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]") or LOOPBACK
     try:
@@ -50,8 +52,10 @@ class _Collected(Collector):
 def served(
     where: tuple[str, int] | None, collect: Callable[[], Iterable[Metric]]
 ) -> Iterator[None]:
-    """Serve what `collect` returns at each scrape, at http://ADDRESS:PORT/metrics; nothing if
-    `where` is None. MetricsError if the port is in use."""
+    """Serve what `collect` returns at each scrape, at http://ADDRESS:PORT/metrics.
+
+    Nothing is served if `where` is None. Raises MetricsError if the port is in use.
+    """
     if where is None:
         yield
         return

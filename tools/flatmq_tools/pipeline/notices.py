@@ -1,4 +1,4 @@
-"""What people are to know while a run goes on: counts, in a line now and then."""
+"""Notices to people while a run goes on: counts, in a line now and then."""
 
 from __future__ import annotations
 

@@ -61,8 +61,11 @@ class WindowsError(RuntimeError):
 
 @dataclass
 class State:
-    """What is known after a batch. Times are microseconds since 1970; devices and keys (a quantity
-    with its unit) are numbers, by their places in the lists."""
+    """The state after a batch.
+
+    Times are microseconds since 1970; devices and keys (a quantity with its unit) are numbers,
+    by their places in the lists.
+    """
 
     size: int
     late: int
@@ -94,7 +97,7 @@ class State:
 
 @dataclass
 class Step:
-    """What a batch made of a state."""
+    """The result of a batch on a state."""
 
     state: State
     windows: pa.Table
@@ -323,8 +326,10 @@ def open_windows(
     too_late: Callable[[int, str], None] = lambda count, device: None,
     checkpoint: Path | None = None,
 ) -> Callable[[DataFrame, int], None]:
-    """What `writeStream.foreachBatch` takes, on a stream of the table measurements: windows of
-    numbers come out into the sinks, each once, also after kills.
+    """Return a function for `writeStream.foreachBatch` that writes windows into the sinks.
+
+    The stream is one of the table measurements. The windows of its numbers come out once each,
+    even after kills.
 
     folder    of the state, on a disk of the driver's machine
     size      s of a window

@@ -1,4 +1,4 @@
-"""What may be told to `format("mqtt")`, and what does it mean? Needs no Spark.
+"""The options of `format("mqtt")` and their meaning. Needs no Spark.
 
 Each option has a name of ours; the names that Apache Bahir's source had for it are taken too, as
 are those of its options that have no meaning here.
@@ -36,12 +36,15 @@ MOST = (1 << 63) - 1
 
 
 class OptionError(ValueError):
-    """An option is unknown, missing, or has a value that it cannot have; the text says which,
-    the value, what it may be, and for an unknown one the nearest name."""
+    """An option is unknown, missing, or has a value that is not allowed.
+
+    The text names the option, the value and what is allowed; for an unknown option, the
+    nearest name.
+    """
 
 
 class Tls(NamedTuple):
-    """How TLS is spoken: files in PEM, None for the system's authorities and no certificate."""
+    """The files for TLS, in PEM; None for the system's authorities and no certificate."""
 
     ca_file: str | None
     cert_file: str | None
@@ -125,13 +128,13 @@ class SinkSettings:
 # Name, aliases (those of Bahir among them), what it is.
 OPTIONS: dict[str, tuple[tuple[str, ...], str]] = {
     "brokerUrl": (("path",), "tcp://host:port, or ssl:// (mqtt:// and mqtts:// too)"),
-    "host": ((), "of the broker, in place of brokerUrl"),
+    "host": ((), "of the broker, instead of brokerUrl"),
     "port": ((), f"of the broker: 1 to 65535; {PORT}, with TLS {TLS_PORT}"),
     "filters": (
         ("topic", "filter"),
         'a topic filter, or several: "a/#,b/+", or a JSON array where one has a comma',
     ),
-    "qos": ((), f"0, 1 or 2, at the most; {QOS}"),
+    "qos": ((), f"maximum QoS: 0, 1 or 2; {QOS}"),
     "clientId": ((), "1 to 65,535 bytes, its own for each query; by the log"),
     "cleanSession": ((), "true: the broker keeps nothing while the query is away; false"),
     "username": (("user",), "for the broker"),
@@ -149,8 +152,8 @@ OPTIONS: dict[str, tuple[tuple[str, ...], str]] = {
         "s for which the broker keeps messages while the query is away, with mqttVersion 5: 0 to "
         f"{FOREVER}, which is forever; forever",
     ),
-    "maxOffsetsPerTrigger": (("maxRowsPerTrigger",), "messages in a batch at the most; all"),
-    "minPartitions": ((), "parts in which a batch is read at the least; by its size"),
+    "maxOffsetsPerTrigger": (("maxRowsPerTrigger",), "maximum messages in a batch; all"),
+    "minPartitions": ((), "minimum parts in which a batch is read; by its size"),
     "quietMs": ((), f"`read` ends when nothing came for so many ms; {QUIET}"),
     "tls": (("ssl",), "true or false; by brokerUrl"),
     "caFile": (("ssl.trust.store",), "PEM of the authorities; the system's"),
@@ -161,12 +164,12 @@ OPTIONS: dict[str, tuple[tuple[str, ...], str]] = {
     "pin": ((), "SHA-256 of the broker's public key in Base64; several separated by commas"),
 }
 
-_PLAIN = "tells how Bahir's client works, and there is nothing like it here"
+_PLAIN = "configures Bahir's client, and there is nothing like it here"
 WITHOUT_MEANING = {
     "persistence": "messages are kept in localStorage, always",
     "maxInflight": "limits what a client publishes, and the source publishes nothing",
     "autoReconnect": "the source reconnects always",
-    "ssl.protocol": "TLS 1.2 or later is spoken, always",
+    "ssl.protocol": "TLS 1.2 or later is always used",
     "ssl.key.store.type": "certFile is PEM",
     "ssl.key.store.provider": _PLAIN,
     "ssl.trust.store.type": "caFile is PEM",
@@ -233,8 +236,10 @@ _CASE = {name.lower(): name for name in (*WITHOUT_MEANING, *_NOT_OF_SINK)}
 
 
 def with_defaults(given: Mapping[str, str], defaults: Mapping[str, str]) -> dict[str, str]:
-    """The options that are given, and those of `defaults`, by our names, that are given under none
-    of their names."""
+    """Return the given options, and those of `defaults` that are given under no name.
+
+    The keys of `defaults` are our names.
+    """
     told = {_SOURCE.by_name.get(name.lower()) for name in given}
     return {**{name: value for name, value in defaults.items() if name not in told}, **given}
 
@@ -320,7 +325,7 @@ def _unknown(key: str, names: _Names, unused: Mapping[str, str]) -> str:
 
 
 class _Told:
-    """What was told, by our names, and the names under which it was."""
+    """The values of the options by our names, and the names under which they were given."""
 
     def __init__(self, told: Mapping[str, str], names: Mapping[str, str]) -> None:
         self._told = told
@@ -416,7 +421,7 @@ class _Told:
         except ValueError as error:
             raise self._bad("brokerUrl", wanted) from error
         if parts.scheme in ("ws", "wss"):
-            raise self._bad("brokerUrl", f"MQTT over WebSocket is not spoken; {wanted}")
+            raise self._bad("brokerUrl", f"MQTT over WebSocket is not supported; {wanted}")
         if parts.scheme not in _SCHEMES or not parts.hostname or parts.path.strip("/"):
             raise self._bad("brokerUrl", wanted)
         if port_told == 0 or parts.query or parts.fragment:

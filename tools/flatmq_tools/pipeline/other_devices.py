@@ -24,7 +24,7 @@ class OtherDevicesError(RuntimeError):
 
 @dataclass
 class Published:
-    """What the devices did."""
+    """The number of messages that the devices published."""
 
     messages: int = 0
     values: int = 0
@@ -32,8 +32,10 @@ class Published:
 
 
 class OtherDevices:
-    """Devices that publish at QoS 1 until they are stopped, from one connection. The topics of the
-    bridge begin with `PREFIX-z2m`, those of the plug with `PREFIX/`."""
+    """Devices that publish at QoS 1 until they are stopped, from one connection.
+
+    The topics of the bridge begin with `PREFIX-z2m`, those of the plug with `PREFIX/`.
+    """
 
     def __init__(self, prefix: str, seed: int) -> None:
         self._prefix = prefix
@@ -45,7 +47,7 @@ class OtherDevices:
 
     @property
     def mappings(self) -> list[str]:
-        """What `--mapping` takes for them."""
+        """Return the arguments of `--mapping` for these devices."""
         return [f"zigbee2mqtt={self._prefix}-z2m", f"tasmota={self._prefix}"]
 
     @property
@@ -54,7 +56,7 @@ class OtherDevices:
         return [f"{self._prefix}-z2m/#", f"{self._prefix}/#"]
 
     def is_theirs(self, topic: str) -> bool:
-        """Whether a message is of these devices."""
+        """Return whether a message is of these devices."""
         return topic.startswith((f"{self._prefix}-z2m/", f"{self._prefix}/"))
 
     def start(self, host: str, port: int, user: str | None, password: str | None) -> None:
@@ -67,8 +69,10 @@ class OtherDevices:
         self._thread.start()
 
     def stop(self) -> Published:
-        """Stop, and return what was published. OtherDevicesError unless all of it was
-        acknowledged."""
+        """Stop, and return what was published.
+
+        Raises OtherDevicesError unless all of it was acknowledged.
+        """
         self._stop.set()
         if self._thread is not None:
             self._thread.join()

@@ -1,5 +1,7 @@
-"""What have the batches of each query done? Spark's report of each is a line of a file that is
-kept short: past a size it is renamed, in place of the one before, and a new one begun."""
+"""The progress of each query: a file with Spark's report of each batch, one per line.
+
+The file is kept short: past a size it is renamed, replacing the one before, and a new one begins.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,7 @@ class Progress:
 
 
 def lines(folder: Path) -> Iterator[str]:
-    """What is kept, oldest first. The last line may be torn, after a kill."""
+    """Return the lines that are kept, oldest first; after a kill, the last may be torn."""
     for name in (BEFORE, NAME):
         file = folder / name
         if file.exists():

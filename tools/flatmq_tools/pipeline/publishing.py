@@ -67,7 +67,7 @@ class BadRow(NamedTuple):
 
 @dataclass
 class Done(WriterCommitMessage):
-    """What became of the rows of a part."""
+    """The outcome for the rows of a part."""
 
     rows: int = 0
     bad: int = 0
@@ -84,8 +84,10 @@ class Done(WriterCommitMessage):
 
 
 class _Writing:
-    """What the driver and the executors do, for a table and for a stream. It is pickled and sent
-    to the executors, with the password."""
+    """The part of driver and executors that a table and a stream share.
+
+    It is pickled and sent to the executors, with the password.
+    """
 
     def __init__(self, settings: SinkSettings, schema: StructType) -> None:
         self._settings = settings
@@ -227,8 +229,10 @@ class _Publisher:
         return since, client.pending
 
     def _for(self, size: int) -> Client:
-        """Return the client, with room for a message whose topic name and payload have so many
-        bytes."""
+        """Return the client, with room for a message of this size.
+
+        The size is that of the topic name and the payload, in bytes.
+        """
         if self._client is not None and size + _AROUND <= self._ring:
             return self._client
         self.drain()
@@ -285,7 +289,7 @@ def _client_id(settings: SinkSettings) -> str:
 
 
 def _hopeless(error: MQTTError | None) -> bool:
-    """Whether no other try mends it: refused, or a broker that could not be verified."""
+    """Return whether trying again is useless: refused, or the broker's TLS cannot be verified."""
     return refusals.final(error) or (error is not None and error.kind == "tls" and not error.code)
 
 

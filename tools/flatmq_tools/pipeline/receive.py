@@ -41,8 +41,9 @@ for _first in (0x32, 0x33, 0x3A, 0x3B):
 
 
 class BulkClient(Client):
-    """A client that appends every message it receives to a `log`, whatever its topic, and sends
-    an acknowledgement only after what it acknowledges is synced.
+    """A client that appends every message to a `log`, whatever its topic.
+
+    It sends an acknowledgement only after what it acknowledges is synced.
 
     delay_ms   how long a message waits for others to share its sync, at most
     forgotten  called when the broker has accepted the connection and has no session
@@ -99,7 +100,7 @@ class BulkClient(Client):
 
     @property
     def paused(self) -> bool:
-        """Whether nothing is read: the log is full, or the broker takes no answers."""
+        """True while nothing is read: the log is full, or the broker accepts no answers."""
         stop = self.answers > self.most or self.log.full
         return stop and self.connected and not self._leaving
 
@@ -114,8 +115,10 @@ class BulkClient(Client):
         return moved
 
     def disconnect(self, timeout_ms: int = 1000, *args: Any, **more: Any) -> bool:
-        """As `Client.disconnect`. Does not stop at a log that is full: what comes in now is not
-        acknowledged."""
+        """Disconnect as `Client.disconnect` does, even if the log is full.
+
+        What comes in now is not acknowledged.
+        """
         self._leaving = True
         try:
             return super().disconnect(timeout_ms, *args, **more)
@@ -140,14 +143,14 @@ class BulkClient(Client):
         self._since = self._unsynced = self._unanswered = 0
 
     def _reads(self) -> bool:
-        """Whether something may be read: see `take_in_bulk`."""
+        """Return whether something may be read: see `take_in_bulk`."""
         if (self.log.full or self.answers > self.most) and self.paused:
             return False
         self._data = None
         return True
 
     def _refuse(self, m: Message, rule: str) -> bool:
-        """Whether a message whose properties break a rule is acknowledged and not kept.
+        """Return whether to acknowledge and drop a message whose properties break a rule.
 
         Else it ends the connection, and the broker sends it again on the next one, before all that
         it has kept since. If it came before, at QoS 1 or 2, it is acknowledged, or nothing else
@@ -168,8 +171,11 @@ class BulkClient(Client):
         return False
 
     def _answers_may_leave(self, same: bool | None) -> bool:
-        """Sync if that is due, and return whether acknowledgements may leave. At CONNACK, note the
-        new connection instead. This is the client's `gate`: see `flatmq.session.Session`."""
+        """Sync if that is due, and return whether acknowledgements may leave.
+
+        At CONNACK, note the new connection instead. This is the client's `gate`: see
+        `flatmq.session.Session`.
+        """
         if same is not None:
             self._unanswered = 0  # the client has dropped those of the last connection
             self._piecemeal.clear()
@@ -194,8 +200,10 @@ class BulkClient(Client):
             self._since = time.monotonic_ns()
 
     def _take_all(self, buf: bytearray, at: int, end: int) -> int:
-        """Append the messages from `at` on, up to the first packet that is something else, cut,
-        or breaks a rule. Return where that begins."""
+        """Append the messages from `at` on, and return where the first other packet begins.
+
+        It ends at a packet of another type, one that is cut, and one that breaks a rule.
+        """
         if self._data is None:
             self._base = at
             self._data = bytes(memoryview(buf)[at : end + 2])
@@ -281,8 +289,9 @@ class BulkClient(Client):
 
 
 class BulkClient5(BulkClient, Client5):
-    """The same in MQTT 5, with the arguments that `v5.Client5` has besides: the packets in the log
-    have properties.
+    """A bulk client in MQTT 5, with the additional arguments of `v5.Client5`.
+
+    The packets in the log have properties.
 
     A packet whose properties break a rule goes the client's ordinary way, which ends the
     connection with the reason. If the same packet comes again on a later connection it is

@@ -10,5 +10,5 @@ _CODES = (1, 2, 4, 5, *b"\x81\x82\x84\x85\x86\x87\x8a\x8c\x90\x95\x99\x9a\x9b\x9
 
 
 def final(error: MQTTError | None) -> bool:
-    """Whether the broker has refused the connection for such a reason."""
+    """Return whether the broker has refused the connection for such a reason."""
     return error is not None and error.kind == "refused" and error.code in _CODES

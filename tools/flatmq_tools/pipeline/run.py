@@ -1,4 +1,4 @@
-"""`flatmq pipeline run`: messages become tables, in one folder, until it is told to end.
+"""Turn messages into tables in one folder until a signal ends it: `flatmq pipeline run`.
 
     OUT/raw  measurements  dead_letters  windows      grow by a folder `batch=N` a batch
     OUT/out_of_time                                   as these, for batches that have such readings
@@ -80,7 +80,7 @@ _UNSURE = (
 )
 _CAUSED = "Caused by: "  # a line of a trace of Java
 _TRACE = "Traceback (most recent call last):"
-# Of a batch of raw, at the most: what has come while Spark was away is worked off in several, as a
+# Maximum of a batch of raw: what has come while Spark was away is worked off in several, as a
 # batch passes through the driver's memory on its way to a Delta table.
 _ROWS = 1_000_000
 _BYTES = 64 << 20  # of landed files, at 30 B a message or so; one file in any case
@@ -99,14 +99,14 @@ class RunError(RuntimeError):
 
 @dataclass
 class Plan:
-    """What is to be run."""
+    """The settings of a run."""
 
     out: Path
     """The folder of all tables; with `url`, of all but them: the log, the checkpoints."""
     source: dict[str, str] = field(default_factory=dict)
     """Options of format("mqtt"); localStorage is OUT/log unless it says otherwise."""
     landed: str | None = None
-    """In place of the broker: the folder or URL where an ingest lands files."""
+    """Instead of the broker: the folder or URL where an ingest lands files."""
     clean: bool = False
     """Remove landed files once they are in the table raw."""
     jobs: Sequence[str] = JOBS
@@ -201,7 +201,7 @@ class Run:
         return self._start("measurements", frame, self._without_copies("measurements", write))
 
     def _packs(self) -> StreamingQuery:
-        """What the health tables need, without the table measurements."""
+        """Start the query for the health tables without the table measurements."""
         write = self._without_copies("health", lambda packs, batch: None)
         return self._start("health", self._follow("raw", _MESSAGE), write)
 
@@ -214,7 +214,7 @@ class Run:
         )  # fmt: skip
 
     def _without_copies(self, name: str, write: sinks.Write) -> Once:
-        """What writes the packs of messages, each once."""
+        """Return a writer that writes the packs of messages, each once."""
         parse = partial(
             measurements.packs, identity=self._plan.identity, mapping=self._mapping,
             births=self._births,
@@ -283,9 +283,11 @@ class Run:
     # While they run
 
     def look(self) -> None:
-        """Note the progress of the queries, and make the health tables when they are due. A query
-        that ended because a disk is full is started again once there is room. RunError when a
-        query has ended for another reason."""
+        """Note the progress of the queries, and make the health tables when they are due.
+
+        A query that ended because a disk is full is started again once there is room.
+        Raises RunError when a query has ended for another reason.
+        """
         for job, query in self._queries.items():
             if job in self._waiting:
                 continue
@@ -322,8 +324,10 @@ class Run:
             self.say(f"paused, as a disk is full: {self.paused}")
 
     def _resume(self) -> None:
-        """Start again what ended on a full disk, if it is time and there is room; and end the
-        pause once all of that is at work."""
+        """Start again what ended on a full disk, if it is time and there is room.
+
+        End the pause once all of that is at work.
+        """
         now = time.monotonic()
         due = [job for job, at in self._waiting.items() if now >= at]
         if due and room.has_room(self._folders()):
@@ -343,7 +347,7 @@ class Run:
             self.say("the disk has room again: going on")
 
     def _works(self, job: str) -> bool:
-        """Whether a query has done a batch since it was started, or has found nothing to do."""
+        """Return whether a query has done a batch since its start, or found nothing to do."""
         query = self._queries[job]
         if not query.isActive:
             return False
@@ -365,7 +369,7 @@ class Run:
         known = None
         for progress in query.recentProgress:
             known = json.loads(progress.json)
-            # A query that begins tells of its next batch before there is one.
+            # A new query reports its next batch before there is one.
             begun = "addBatch" in known["durationMs"]
             if begun and known["batchId"] > self._seen.get(known["name"], -1):
                 known["triggerMs"] = round(self._plan.trigger * 1000)
@@ -407,8 +411,9 @@ class Run:
         return self.numbers.of_run(late, log, bool(self.paused))
 
     def finish(self, past: Callable[[float], bool] = lambda seconds: False) -> None:
-        """Work off what is there: first what comes from the broker, for at most `_DRAIN` s as it
-        may send on, then what is made of it.
+        """Work off what is there: what comes from the broker, then what is made of it.
+
+        The broker gets at most `_DRAIN` s, as it may send on.
 
         past  says whether so many seconds have passed since a signal; what takes longer than
               service.DRAIN, FOLLOW, STOP and HEALTH is then left to the next run
@@ -451,8 +456,10 @@ class Run:
         self._progress.close()
 
     def halt(self, past: Callable[[float], bool]) -> None:
-        """As `stop`, but let a batch be written to its end if that is by service.STOP s after a
-        signal."""
+        """Stop as `stop` does, but let a batch finish first.
+
+        It may take until service.STOP s after a signal.
+        """
         for gate in self._gates.values():
             gate.close(lambda: past(service.STOP))
         self.stop()
@@ -534,8 +541,10 @@ def _watch(
     seconds: float | None,
     show: Callable[[str], None],
 ) -> None:
-    """Look after a run for so many seconds, or until a signal; `begun` is when it was started, and
-    `show` takes how it goes."""
+    """Watch over a run for a number of seconds, or until a signal.
+
+    `begun` is when it was started, and `show` receives the status.
+    """
     up = False
     since = time.monotonic()
     while not ending.asked.is_set():
@@ -589,8 +598,10 @@ def _everything(error: BaseException) -> str:
 
 
 def reason(error: PySparkException) -> str:
-    """What a Spark error says, without the traces of Python and of Java; in a last line what
-    caused it, innermost."""
+    """Return what a Spark error says, without the traces of Python and of Java.
+
+    A last line has what caused it, innermost.
+    """
     lines = [line for line in str(error).splitlines() if line and not line[0].isspace()]
     known = [line for line in lines if _OWN.match(line)]
     if known:
@@ -601,7 +612,7 @@ def reason(error: PySparkException) -> str:
 
 
 def _cause(error: BaseException) -> str:
-    """The innermost cause in a line; empty where none is told."""
+    """Return the innermost cause in one line; empty if the error has none."""
     lines = [line for text in _texts(error) for line in text.splitlines() if line]
     found = [n for n, line in enumerate(lines) if line.startswith(_CAUSED)]
     if not found:

@@ -55,7 +55,7 @@ class Record(NamedTuple):
 
     @property
     def end(self) -> int:
-        """Where the next one begins, in bytes."""
+        """The position of the next record, in bytes."""
         return self.at + HEADER + self.size
 
     @property
@@ -113,7 +113,7 @@ def records(file: BinaryIO, first: int, check: bool = True) -> Iterator[Record]:
 
 
 def is_whole(head: bytes, body: bytes) -> bool:
-    """Whether the header and the body of a record are as they were written."""
+    """Return whether the header and the body of a record are as they were written."""
     found = zlib.crc32(body, zlib.crc32(memoryview(head)[: _HEAD.size]))
     return bool(_CRC.unpack_from(head, _HEAD.size)[0] == found)
 

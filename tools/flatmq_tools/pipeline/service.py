@@ -63,8 +63,10 @@ class Ending:
         self._over.set()
 
     def listen(self) -> None:
-        """Handle the signals. Spark installs a handler for SIGINT when it starts: call this
-        again then."""
+        """Handle the signals.
+
+        Spark installs a handler for SIGINT when it starts: call this again then.
+        """
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._signalled)
 
@@ -161,16 +163,20 @@ class GateError(RuntimeError):
 
 
 class Gate:
-    """Lets the batches of a query through until it is closed, so that a query is stopped between
-    two batches and not within one."""
+    """A gate for the batches of a query, which lets them pass until it is closed.
+
+    With it a query is stopped between two batches and not within one.
+    """
 
     def __init__(self) -> None:
         self._inside = threading.Lock()
         self._closed = False
 
     def through(self, write: Callable[[Any, int], None]) -> Callable[[Any, int], None]:
-        """Return a function for `foreachBatch` that does the same while the gate is open, and
-        raises GateError after that."""
+        """Return a function for `foreachBatch` that does the same while the gate is open.
+
+        It raises GateError after that.
+        """
 
         def guarded(batch: Any, number: int) -> None:
             with self._inside:
@@ -181,8 +187,10 @@ class Gate:
         return guarded
 
     def close(self, over: Callable[[], bool]) -> bool:
-        """Let no batch begin any more, and wait for the one that is being written, unless `over`
-        returns True first. Return whether none is being written."""
+        """Let no batch begin any more, and wait for the one that is being written.
+
+        The wait ends when `over` returns True. Returns whether none is being written.
+        """
         self._closed = True
         while not self._inside.acquire(timeout=_LOOK):
             if over():
@@ -225,8 +233,10 @@ def _handle_error(server: socketserver.BaseServer, request: Any, address: Any) -
 
 
 def within(work: Callable[[], object], over: Callable[[], bool]) -> bool:
-    """Do `work` in a thread until it is done, or until `over` returns True. Return whether it is
-    done; what it raises is raised here."""
+    """Do `work` in a thread until it is done, or until `over` returns True.
+
+    Returns whether it is done; what it raises is raised here.
+    """
     failed: list[BaseException] = []
 
     def do() -> None:

@@ -81,9 +81,11 @@ def session(
 
 
 def defaults(master: str, cores: int) -> dict[str, str]:
-    """The configuration for a master, where none is told. With executors on this machine, which
-    has so many `cores`, a shuffle has as many partitions as there are cores, and 2 at the
-    least; elsewhere it has what Spark gives it."""
+    """Return the default configuration for a master.
+
+    With executors on this machine, which has `cores` cores, a shuffle has as many partitions,
+    and at least 2; elsewhere it has what Spark gives it.
+    """
     known = dict(_CONF)
     if re.match(r"local\b|spark://(localhost|127\.0\.0\.1)\b", master):
         known |= _LOOPBACK
@@ -103,8 +105,11 @@ def _refuse_connect(master: str | None) -> None:
 
 
 def _path() -> list[str]:
-    """PYTHONPATH of the workers: where this process has flatmq, its tools and the source from,
-    also in a checkout that is not installed."""
+    """Return PYTHONPATH for the workers.
+
+    It is where this process has flatmq, its tools and the source from, also in a checkout that
+    is not installed.
+    """
     own = [str(Path(__file__).parents[2]), str(Path(flatmq.__file__).parents[1])]
     there = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     return list(dict.fromkeys([*own, *filter(None, there)]))

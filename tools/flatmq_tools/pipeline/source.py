@@ -1,5 +1,6 @@
-"""`spark.readStream.format("mqtt")`, and `spark.read`: what it gives, and how it keeps it. What
-`writeStream` and `write` do is in `publishing`.
+"""The source of `spark.readStream.format("mqtt")` and `spark.read`.
+
+What `writeStream` and `write` do is in `publishing`.
 
 A query's reader lives in one Python process beside the driver's JVM. A thread there receives into
 the log (see `log`), and nothing is acknowledged to the broker before it is on the disk. Offsets
@@ -58,12 +59,14 @@ class SourceError(RuntimeError):
 
 
 class MqttSource(DataSource):
-    """Messages of an MQTT broker, with the columns of `log.SCHEMA`; `options.OPTIONS` has what
-    may be told. Errors of `options.parse` come out of `load()`."""
+    """Messages of an MQTT broker, with the columns of `log.SCHEMA`.
+
+    `options.OPTIONS` lists the options. Errors of `options.parse` come out of `load()`.
+    """
 
     @classmethod
     def name(cls) -> str:
-        """What stands in `format(...)`."""
+        """Return the name for `format(...)`."""
         return "mqtt"
 
     def schema(self) -> StructType:
@@ -80,8 +83,7 @@ class MqttSource(DataSource):
         return StreamReader(parse(self.options), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """Return what `df.write` uses. OptionError, also for columns that the sink does not
-        have."""
+        """Return a writer for `df.write`. Raises OptionError, also for columns that it lacks."""
         if overwrite:
             raise OptionError("mode = 'overwrite': append, as a broker has nothing to replace")
         return BatchWriter(parse_sink(self.options), schema)
@@ -102,8 +104,11 @@ class Range(InputPartition):
 
 
 def ranges(folder: Path, start: int, end: int, least: int) -> list[InputPartition]:
-    """The offsets from `start` up to `end` in parts of equal size: `least` of them, or as many as
-    there are processors where `least` is 0 and there is enough to do."""
+    """Return the offsets from `start` up to `end` in parts of equal size.
+
+    There are at least `least` parts, or if that is 0 as many as there are processors, if there
+    is enough to do.
+    """
     rows = end - start
     parts = max(1, min(rows, least or min(os.cpu_count() or 1, rows // _ROWS)))
     cuts = [start + rows * i // parts for i in range(parts + 1)]
@@ -111,7 +116,10 @@ def ranges(folder: Path, start: int, end: int, least: int) -> list[InputPartitio
 
 
 class _Reading:
-    """What an executor does with a part. All that is pickled and sent to it: no password."""
+    """The reading of a part by an executor.
+
+    All of it is pickled and sent to the executor: no password.
+    """
 
     def __init__(self, schema: StructType) -> None:
         unknown = [f.simpleString() for f in schema if f not in SCHEMA.fields]
@@ -142,8 +150,10 @@ class _Reading:
 
 
 class BatchReader(_Reading, DataSourceReader):
-    """What `spark.read` gives: what is in the log, after what the broker has for this client was
-    received. Without a broker: what is in the log, also while a query uses it."""
+    """The reader of `spark.read`: what is in the log once the broker's messages were received.
+
+    Without a broker: what is in the log, also while a query uses it.
+    """
 
     def __init__(self, settings: Settings, schema: StructType) -> None:
         super().__init__(schema)
@@ -167,15 +177,21 @@ class BatchReader(_Reading, DataSourceReader):
 
 
 def _end(*_: Any) -> None:
-    """End the process. Spark sends SIGTERM twice within milliseconds: the second one must not
-    interrupt `stop`, or messages that are on the disk stay unacknowledged and come again."""
+    """End the process.
+
+    Spark sends SIGTERM twice within milliseconds: the second one must not interrupt `stop`, or
+    messages that are on the disk stay unacknowledged and come again.
+    """
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     sys.exit(0)
 
 
 class StreamReader(_Reading, SupportsTriggerAvailableNow, DataSourceStreamReader):
-    """What `spark.readStream` gives. Connects when it is first asked, and not when it is made:
-    Spark makes one more, only to send it to the executors."""
+    """The reader of `spark.readStream`.
+
+    It connects when it is first asked, and not when it is made: Spark makes one more, only to
+    send it to the executors.
+    """
 
     def __init__(
         self,
@@ -201,7 +217,7 @@ class StreamReader(_Reading, SupportsTriggerAvailableNow, DataSourceStreamReader
         return {"log": self._receiving().writer.id, "offset": offset}
 
     def _known(self, offset: dict[str, Any]) -> int:
-        """What a checkpoint says, if this log can go on from there; SourceError otherwise."""
+        """Return the offset of a checkpoint. Raises SourceError if this log cannot go on there."""
         writer = self._receiving().writer
         at = int(offset["offset"])
         if offset.get("log") != writer.id or at > writer.synced:
@@ -217,7 +233,7 @@ class StreamReader(_Reading, SupportsTriggerAvailableNow, DataSourceStreamReader
         return at
 
     def initialOffset(self) -> dict[str, Any]:
-        """Where a new query begins: with all that the log has."""
+        """Return where a new query begins: with all that the log has."""
         return self._offset(self._receiving().writer.first_offset)
 
     def getDefaultReadLimit(self) -> ReadLimit:
@@ -256,12 +272,14 @@ class StreamReader(_Reading, SupportsTriggerAvailableNow, DataSourceStreamReader
         return ranges(self._settings.folder, first, after, self._settings.min_partitions)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Remove what lies before `end` from the log: Spark is done with it. After a crash Spark
-        says again what it said before.
+        """Remove what lies before `end` from the log: Spark is done with it.
+
+        After a crash Spark says again what it said before.
 
         Before a segment goes, everything on this machine is synced to the disk: Spark's checkpoint
         and most sinks write files and do not sync them, and after a power cut the log would be
-        needed again. That is once for each segment, not for each batch."""
+        needed again. That is once for each segment, not for each batch.
+        """
         writer = self._receiving().writer
         if end.get("log") != writer.id:
             return
@@ -278,8 +296,10 @@ class StreamReader(_Reading, SupportsTriggerAvailableNow, DataSourceStreamReader
 
 
 class Receiver:
-    """A thread that receives from the broker into the log of these settings, by what `ingest`
-    makes."""
+    """A thread that receives from the broker into the log of these settings.
+
+    It uses what `ingest` makes.
+    """
 
     def __init__(
         self, settings: Settings, ingest: Callable[[Settings, log.Writer], Any] | None = None
@@ -311,8 +331,10 @@ class Receiver:
             self._failed = error
 
     def synced(self) -> int:
-        """The offset after the last message that is on the disk. SourceError when receiving has
-        ended, or the broker refuses the client."""
+        """The offset after the last message that is on the disk.
+
+        Raises SourceError when receiving has ended, or the broker refuses the client.
+        """
         if self._failed is not None:
             raise SourceError(f"receiving has ended: {self._failed!r}") from self._failed
         error = self._ingest.error
@@ -322,8 +344,10 @@ class Receiver:
         return self.writer.synced
 
     def wait_until_quiet(self) -> None:
-        """Return when connected, and nothing has come for `quietMs`. SourceError when there is
-        no connection within `connectionTimeout`."""
+        """Return when connected, and nothing has come for `quietMs`.
+
+        Raises SourceError when there is no connection within `connectionTimeout`.
+        """
         end = time.monotonic() + self._settings.timeout
         while not self._ingest.subscribed:
             self.synced()

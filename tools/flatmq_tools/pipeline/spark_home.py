@@ -20,8 +20,10 @@ _LEFT_OUT = "lib"  # of the folder "python"
 
 
 def home() -> Path | None:
-    """Return that folder, in the user's cache folder, made if needed; None if it cannot be made,
-    which costs time and nothing else."""
+    """Return that folder, in the user's cache folder, made if needed.
+
+    Returns None if it cannot be made, which costs time and nothing else.
+    """
     installed = Path(pyspark.__file__).parent
     if os.name == "nt" or not (installed / "python" / _LEFT_OUT).is_dir():
         return None

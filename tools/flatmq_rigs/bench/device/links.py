@@ -32,8 +32,10 @@ def _flatmq(module, link):
 
 
 def _umqtt_simple(module, link):
-    """This edition asks the module `ussl`, which is no more, to wrap its socket. Later ones have
-    an SSLContext do so."""
+    """Have this edition wrap its socket with an SSLContext, as later editions do.
+
+    It imports the module `ussl`, which no longer exists.
+    """
     import ssl
 
     from authority import CA
@@ -60,7 +62,10 @@ def _umqtt_simple(module, link):
 
 
 def use(module, link):
-    """Replace the `connect` of a client's module, and set its `times`: the bytes of a message, as
-    a multiple of those over TCP, at most. A client that makes four writes sends four records."""
+    """Replace the `connect` of a client's module, and set its `times`.
+
+    `times` is the maximum number of bytes of a message, as a multiple of those over TCP. A
+    client that makes four writes sends four records.
+    """
     module.times = 4
     (_flatmq if module.__name__ == "client_flatmq" else _umqtt_simple)(module, link)

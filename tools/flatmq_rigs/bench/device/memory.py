@@ -53,7 +53,7 @@ class Stream:
 
 
 class Link:
-    """What flatmq reaches a stream by."""
+    """A link by which flatmq reaches a stream."""
 
     address = True
 
@@ -94,7 +94,7 @@ class Sockets:
 
 
 def is_5(client):
-    """Whether a flatmq client speaks MQTT 5."""
+    """Return whether a flatmq client speaks MQTT 5."""
     return client.options["version"] == 5
 
 

@@ -16,8 +16,10 @@ seen = [0]  # messages that a handler has read; a list, so that counting allocat
 
 
 def publish(topic, payload, qos, identifier, properties=b""):
-    """A whole PUBLISH packet of at most 129 bytes. In MQTT 5 it has properties, which are given
-    with their length before them."""
+    """Return a whole PUBLISH packet of at most 129 bytes.
+
+    In MQTT 5 it has properties, which are given with their length in front.
+    """
     body = bytes((0, len(topic))) + topic
     if qos:
         body += bytes((identifier >> 8, identifier & 255))

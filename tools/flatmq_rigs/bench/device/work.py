@@ -49,7 +49,7 @@ def count_payload(topic, payload):
 
 
 class Common:
-    """What the three have in common: where their bytes come from."""
+    """The part that the three have in common: the source of their bytes."""
 
     twice = ("ping",)  # operations that start the clock twice
     none = b""  # what a packet without properties has in their place: nothing before MQTT 5

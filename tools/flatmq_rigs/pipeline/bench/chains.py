@@ -1,4 +1,4 @@
-"""How fast is a whole pipeline, from the broker to Parquet, and which part takes how much?
+"""The speed of a whole pipeline, from the broker to Parquet, and the share of each part.
 
 A run has a session of its own, in which the chains follow each other. It prints lines of JSON: the
 name of each that begins, and then what it took.
@@ -99,7 +99,7 @@ def _part(command: str) -> str:
 
 
 def _rows(table: Path, seen: dict[Path, int]) -> int:
-    """How many rows the batches of a table have; `seen` are those that were counted before."""
+    """Return how many rows the batches of a table have; `seen` are those counted before."""
     for batch in table.glob("batch=*"):
         if batch not in seen:
             seen[batch] = sum(pq.read_metadata(file).num_rows for file in batch.glob("*.parquet"))
@@ -107,8 +107,10 @@ def _rows(table: Path, seen: dict[Path, int]) -> int:
 
 
 def _timed(start: Callable[[], Callable[[], None]], table: Path, count: int) -> Chain:
-    """What passes from `start`, until the table has so many rows; what `start` returns is called
-    at each look, and raises what has gone wrong."""
+    """Measure from `start` until the table has `count` rows.
+
+    What `start` returns is called at each look, and raises what has gone wrong.
+    """
     seen: dict[Path, int] = {}
     parts, since = _Parts(), time.monotonic()
     check = start()
@@ -163,7 +165,7 @@ def _options(server: broker.Broker, folder: Path) -> dict[str, str]:
 
 
 def source(spark: SparkSession, server: broker.Broker, folder: Path, count: int) -> Chain:
-    """format("mqtt")"""
+    """Measure format("mqtt")."""
     reader = spark.readStream.format("mqtt").options(**_options(server, folder))
     return _raw(reader.load, folder, count)
 
@@ -259,8 +261,11 @@ def _folder() -> Iterator[Path]:
 
 
 def main(names: list[str], count: int) -> None:
-    """Measure these, one after the other. Each has run before, with fewer messages: Java is slow
-    with what it does for the first time."""
+    """Measure these chains, one after the other.
+
+    Each has run before, with fewer messages: Java is slow when it does something for the first
+    time.
+    """
     spark = session("local[2]", "flatmq pipeline-bench")
     try:
         for name in names:

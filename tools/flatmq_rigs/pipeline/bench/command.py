@@ -176,15 +176,19 @@ def rate(figures: Sequence[Chain]) -> float:
 def times(
     found: Mapping[str, Sequence[Figure]], one: str = "flatmq", other: str = "paho"
 ) -> float:
-    """How many times the rows per CPU second of the `other` the `one` has: the median of the
-    rounds."""
+    """Return the rows per CPU second of `one` as a multiple of those of `other`.
+
+    It is the median over the rounds.
+    """
     pairs = zip(found[other], found[one], strict=True)
     return statistics.median(theirs.each_us / ours.each_us for theirs, ours in pairs)
 
 
 def main(count: int, rounds: int, only: Sequence[str], strict: bool, path: Path | None) -> int:
-    """Measure, print, and write the section where a path is given. BenchError, also with
-    `strict` when a goal is missed."""
+    """Measure, print, and write the section if a path is given.
+
+    Raises BenchError, also when a target is missed and `strict` is set.
+    """
     console = Console()
     with console.status("") as status:
         found = measure(count, rounds, only, status.update)
@@ -200,7 +204,7 @@ def main(count: int, rounds: int, only: Sequence[str], strict: bool, path: Path 
 def _told(
     found: Mapping[str, Sequence[Figure]], ends: Mapping[str, Sequence[Chain]]
 ) -> Iterable[tuple[bool, str]]:
-    """Whether each goal is met, and a sentence on it."""
+    """Return for each target whether it is met, and a sentence about it."""
     if "flatmq" in found and "paho" in found:
         ratio = times(found)
         told = f"In the ingest flatmq takes {ratio:.1f} times the rows per CPU second of paho-mqtt"

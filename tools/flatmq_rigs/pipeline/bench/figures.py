@@ -1,4 +1,4 @@
-"""What did a run take?"""
+"""The cost of a run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class BenchError(RuntimeError):
 
 
 class Figure(NamedTuple):
-    """What a receiver took for its messages."""
+    """The cost of receiving a number of messages."""
 
     messages: int
     seconds: float
@@ -42,13 +42,13 @@ class Watch:
         return used.ru_utime + used.ru_stime
 
     def figure(self, messages: int) -> Figure:
-        """What has passed."""
+        """Return the time and CPU time that have passed."""
         start, cpu = self._start
         return Figure(messages, time.monotonic() - start, self._cpu() - cpu)
 
 
 class Chain(NamedTuple):
-    """What a whole pipeline took for its messages."""
+    """The cost of a whole pipeline for its messages."""
 
     messages: int
     seconds: float

@@ -1,5 +1,8 @@
-"""What goes through the pipeline while it is measured? Packs of boards, which the broker keeps for
-a client that is away: so no publisher is the limit."""
+"""The messages that pass through the pipeline while it is measured.
+
+They are packs of boards, which the broker keeps for a client that is away, so that no publisher is
+the limit.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +51,7 @@ def _packets(count: int, version: int = 4) -> Iterator[bytes]:
 
 
 def stream(count: int, version: int = 4) -> bytes:
-    """What a broker sends for so many messages in that version of MQTT."""
+    """Return the bytes that a broker sends for this many messages in that version of MQTT."""
     return b"".join(_packets(count, version))
 
 
@@ -69,8 +72,10 @@ def properties(i: int) -> Properties:
 
 
 def load(server: Broker, count: int, version: int = 4, carried: bool = False) -> None:
-    """Have the broker keep so many messages for CLIENT_ID, at QoS 1; `carried` gives each of
-    MQTT 5 its properties."""
+    """Have the broker keep this many messages for CLIENT_ID, at QoS 1.
+
+    `carried` gives each of them properties of MQTT 5.
+    """
     due = _patience("the broker does not take the messages")
     session = Client(CLIENT_ID, server.host, server.port, clean_session=False, version=version)
     asked = session.subscribe(FILTER, lambda _: None, 1)

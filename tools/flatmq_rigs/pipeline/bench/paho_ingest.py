@@ -1,4 +1,4 @@
-"""What would the ingest be with paho-mqtt in our client's place?"""
+"""The ingest with paho-mqtt instead of our client."""
 
 from __future__ import annotations
 
@@ -14,12 +14,15 @@ from flatmq_tools.pipeline.log import Writer
 
 from .figures import BenchError
 
-_BATCH = 2000  # messages that are gathered for a sync, at the most
+_BATCH = 2000  # maximum number of messages that share a sync
 
 
 class PahoIngest:
-    """As `ingest.Ingest`, for a session that has its subscription: what paho-mqtt receives is
-    appended in batches, as the packets that they were, synced, and then acknowledged."""
+    """An `ingest.Ingest` on paho-mqtt, for a session that has its subscription.
+
+    Messages are appended in batches, as the packets that they were, synced, and then
+    acknowledged.
+    """
 
     error = None
     subscribed = True

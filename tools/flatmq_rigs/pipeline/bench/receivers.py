@@ -1,4 +1,4 @@
-"""How fast does a part of the ingest work? Each is measured in a process of its own."""
+"""The speed of each part of the ingest, measured in a process of its own."""
 
 from __future__ import annotations
 
@@ -78,8 +78,7 @@ def ceiling(_host: str, _port: int, folder: Path, count: int) -> Figure:
 
 
 class _Memory:
-    """A link and its stream: a broker that accepts the client and sends these bytes, a chunk for
-    each read."""
+    """A link to a broker that accepts the client and sends these bytes, one chunk per read."""
 
     address = "memory"
 

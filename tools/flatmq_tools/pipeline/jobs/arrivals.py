@@ -17,8 +17,11 @@ _DELAYS = [0.5, 0.95, 0.99]
 
 
 def unnumbered(packs: DataFrame) -> DataFrame:
-    """Arrivals of packs without boot and seq: device, timestamp, offset, delay (ms; null unless
-    the message has a time of its own), copy (the broker sent a retained message, or DUP)."""
+    """Return the arrivals of packs without boot and seq.
+
+    Columns: device, timestamp, offset, delay (ms; null unless the message has a time of its
+    own), copy (the broker sent a retained message, or DUP).
+    """
     delay = (F.unix_micros("timestamp") - F.unix_micros("time")) / 1000
     return packs.where("reason is null and boot is null").select(
         "device", "timestamp", "offset", F.when(F.col("told"), delay).alias("delay"),
@@ -28,9 +31,12 @@ def unnumbered(packs: DataFrame) -> DataFrame:
 
 
 def devices(arrivals: DataFrame, after: float | None = None) -> DataFrame:
-    """One row a device, of what `unnumbered` makes: device, first, heard (null if all that came
-    was retained: nobody knows when it was sent), received, duplicates, delays, usual_s (the median
-    interval), after_s (silent after so long; `after`, if given)."""
+    """Return one row per device from the rows of `unnumbered`.
+
+    Columns: device, first, heard (null if everything that came was retained: nobody knows when
+    it was sent), received, duplicates, delays, usual_s (the median interval), after_s (silent
+    after that many seconds; `after`, if given).
+    """
     live = ~F.col("retained")
     order = Window.partitionBy("device", "retained").orderBy("timestamp", "offset")
     since = (F.unix_micros("timestamp") - F.unix_micros(F.lag("timestamp").over(order))) / 1e6

@@ -1,4 +1,4 @@
-"""What are the columns of a message, and which messages have a topic that filters match?"""
+"""The columns of a message, and the messages whose topics match filters."""
 
 from __future__ import annotations
 
@@ -50,8 +50,10 @@ def messages(frame: DataFrame) -> DataFrame:
 
 
 def whole(frame: DataFrame) -> DataFrame:
-    """The columns of a message and its properties; those properties that the frame does not have
-    are null. ColumnsError as for `messages`."""
+    """Return the columns of a message and its properties; missing properties are null.
+
+    Raises ColumnsError as `messages` does.
+    """
     there = dict(frame.dtypes)
     base = messages(frame).columns
     more = []
@@ -70,7 +72,7 @@ def _check(name: str, found: str, kind: str) -> None:
 
 
 def matched(topic: Column, filters: Sequence[str]) -> Column:
-    """Whether the topic name matches one of these topic filters (MQTT 3.1.1, section 4.7)."""
+    """Return whether the topic name matches a filter (MQTT 3.1.1, section 4.7)."""
     if not filters:
         raise ValueError("filters: at least one")
     return reduce(Column.__or__, (topic.rlike(pattern(filt)) for filt in filters))

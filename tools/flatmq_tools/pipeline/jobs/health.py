@@ -1,9 +1,8 @@
-"""How are the boards? What was lost, came twice, late or out of order, who restarted or went
-silent, and what their status says.
+"""Health of the boards: losses, duplicates, delays, restarts, silences and statuses.
 
-Of the raw table, as a batch: whether a number is lost is known when all that came is there. What
-is counted is what docs/telemetry.md says can be. A copy is told from its first by `offset` where
-they arrived at the same time.
+It is a batch job on the raw table: whether a number is lost is known once everything that came is
+there. docs/telemetry.md says what can be counted. Of packs that arrived at the same time, the one
+with the lower `offset` is the first and the others are copies.
 """
 
 from __future__ import annotations
@@ -36,8 +35,10 @@ class HealthError(ValueError):
 
 
 class Health:
-    """The packs of some messages with what they show, for the tables `boots`, `devices` and
-    `gaps`. As a context manager it keeps the packs in between: where several are wanted.
+    """The packs of some messages and what they show, for the tables of health.
+
+    The tables are `boots`, `devices` and `gaps`. As a context manager it keeps the packs in
+    between: use that for several tables.
 
     messages      the columns of a message; a batch
     telemetry, status
@@ -87,7 +88,7 @@ class Health:
         self._unnumbered.unpersist()
 
     def _once(self, name: str, make: Callable[[], DataFrame]) -> DataFrame:
-        """What several tables are made of: as a context manager, made once."""
+        """Return what several tables are made of; inside the context manager, make it once."""
         if self._kept is None:
             return make()
         if name not in self._kept:
@@ -244,11 +245,14 @@ class Health:
         )  # fmt: skip
 
     def devices(self) -> DataFrame:
-        """One row a device that sent a pack or a status: device, boots (that were heard),
-        reboots, first, heard (the last pack), received, lost, unheard, duplicates, reordered,
-        delay_p50, delay_p95, delay_p99 (ms), usual_s (the median interval), silent_s, silent,
-        status, status_since. `arrivals` says what these are for devices whose packs have no
-        numbers; they have no boots, and null for reboots, lost, unheard and reordered."""
+        """Return one row per device that sent a pack or a status.
+
+        Columns: device, boots (that were heard), reboots, first, heard (the last pack),
+        received, lost, unheard, duplicates, reordered, delay_p50, delay_p95, delay_p99
+        (ms), usual_s (the median interval), silent_s, silent, status, status_since.
+        `arrivals` says what these are for devices whose packs have no numbers; they have
+        no boots, and null for reboots, lost, unheard and reordered.
+        """
         delays = self._first().groupBy("device").agg(
             F.percentile_approx("delay", [0.5, 0.95, 0.99], 10_000).alias("delays")
         )  # fmt: skip
@@ -275,7 +279,7 @@ class Health:
         )  # fmt: skip
 
     def gaps(self) -> DataFrame:
-        """What is missing, and when: device, boot, kind, since, until, missing.
+        """Return what is missing, and when: device, boot, kind, since, until, missing.
 
         "lost": `missing` numbers, between the arrivals of the one before (of the boot before,
         where they are its first) and the one after. "silent": longer without a pack than a silent
@@ -342,7 +346,7 @@ def devices(frame: DataFrame, **options: object) -> DataFrame:
 
 
 def gaps(frame: DataFrame, **options: object) -> DataFrame:
-    """What is missing, and when: `Health.gaps`."""
+    """Return what is missing, and when: `Health.gaps`."""
     return Health(frame, **options).gaps()  # type: ignore[arg-type]
 
 

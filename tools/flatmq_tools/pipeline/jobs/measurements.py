@@ -97,8 +97,9 @@ def packs(
     frame: DataFrame, filters: Sequence[str] = TELEMETRY, identity: str = "topic",
     mapping: Mapping | None = None, births: Births | None = None,
 ) -> DataFrame:  # fmt: skip
-    """Parse the messages whose topic name matches one of `filters`, once for `values` and `dead`:
-    keep the result with `persist` if a batch needs both.
+    """Parse the messages whose topic name matches one of `filters`.
+
+    The result is for `values` and `dead`; keep it with `persist` if a batch needs both.
 
     A row for each device of a message (a board's pack has one). `identity` names the reading by
     device, boot and seq; if they are missing, the message itself. `told` is whether the pack had a
@@ -140,8 +141,9 @@ def packs(
 
 
 def once(packs: DataFrame, within: str = _WITHIN) -> DataFrame:
-    """No reading twice: packs by (device, boot, seq), the first that came. Packs without these
-    all stay, and so do those that are none.
+    """Drop copies of readings: of packs with the same (device, boot, seq), keep the first.
+
+    Packs without these all stay, and so do those that are none.
 
     Of a stream, a copy is known for `within` after the first one came: the state holds the
     identities of that time, about 100 B each. By the time of arrival: so no pack is late, however
@@ -156,8 +158,11 @@ def once(packs: DataFrame, within: str = _WITHIN) -> DataFrame:
 
 
 def values(packs: DataFrame, marked: bool = False) -> DataFrame:
-    """One row a value, with the columns of `measurements`. `marked` adds the identity of the
-    pack and the position in it: `windows` drops copies by them."""
+    """Return one row per value, with the columns of `measurements`.
+
+    `marked` adds the identity of the pack and the position in it, by which `windows` drops
+    copies.
+    """
     rows = packs.where("reason is null").select("*", F.posexplode("records"))
     return rows.select(
         "device", "boot", "seq", "col.quantity", "col.unit", "col.time", "col.value", "col.text",
@@ -167,7 +172,7 @@ def values(packs: DataFrame, marked: bool = False) -> DataFrame:
 
 
 class Bounds(NamedTuple):
-    """How far the time of a reading may be from its arrival, in seconds."""
+    """Limits on how far the time of a reading may be from its arrival, in seconds."""
 
     ahead: float = 3600.0
     """Boards whose clocks are set are right to a second; an hour leaves room for those that drift,
@@ -194,15 +199,18 @@ def _is_in_time(bounds: Bounds) -> Column:
 
 
 def dead(packs: DataFrame) -> DataFrame:
-    """What is no pack: the columns of a message, and `reason`."""
+    """Return the messages that are no pack: the columns of a message, and `reason`."""
     return packs.where("reason is not null").select(
         "topic", "payload", "timestamp", "qos", "retain", "dup", "offset", "reason"
     )
 
 
 def counted(dead: DataFrame) -> DataFrame:
-    """How many dead letters there are for each `kind` of reason, with the newest of them:
-    kind, count, newest. A kind is a reason without what differs from message to message."""
+    """Count the dead letters for each `kind` of reason; columns: kind, count, newest.
+
+    A kind is a reason without what differs from message to message; newest is the newest
+    message of the kind.
+    """
     values = r" = (?:'.*'|.*?)(?=:)|(?<=device) '.*'(?=: the topic)|(?<=names) '.*"
     differs = rf"^record \d+: |: line.*|{values}"
     kind = F.regexp_replace(F.col("reason"), differs, "")
@@ -214,7 +222,10 @@ def counted(dead: DataFrame) -> DataFrame:
 
 
 def _said(topics: pa.Array, payloads: pa.Array, received: pa.Array) -> pa.Array:
-    """What messages say, each as an array of _PACK; `received` in microseconds since 1970."""
+    """Return what messages say, each as an array of _PACK.
+
+    `received` is in microseconds since 1970.
+    """
     return _parsed(topics, payloads, received, _Columns(True))
 
 
@@ -265,8 +276,10 @@ def mapped(
 
 
 def _read(topic: str, payload: bytes, received: int | None, device: str | None) -> list[Pack]:
-    """What a SenML pack says; `device` is the one that a rule takes from the topic name, if it
-    does. PackError."""
+    """Return the packs of a SenML message. Raises PackError.
+
+    `device` is the one that a rule takes from the topic name, if it does.
+    """
     columns = _Columns(True)
     columns.take(topic.encode(), payload, received, device)
     return columns.listed()
@@ -283,8 +296,10 @@ def _read_by_payload(
 def both_ways(
     topic: bytes, payload: bytes, received: int | None, bound: bool = True
 ) -> tuple[list[Any], list[Any]]:
-    """What a message says, read at once if that is possible, and by the rules of SenML: for tests,
-    as both must say the same."""
+    """Return what a message says, read the quick way and by the rules of SenML.
+
+    This is for tests, as both must say the same. The quick way is taken where possible.
+    """
     found = []
     for quick in (True, False):
         columns = _Columns(bound, quick)
@@ -313,7 +328,7 @@ def _parsed(
 def _alone(
     columns: _Columns, topic: bytes | None, payload: bytes | None, at: int | None, offset: int
 ) -> pa.Array:
-    """What one message says, or that Arrow does not take it."""
+    """Return what one message says, or that Arrow does not accept it."""
     columns.take(topic or b"", payload or b"", at, offset=offset)
     try:
         return columns.array()
@@ -327,7 +342,7 @@ _TOPIC = re.compile("dev/([^/]+)/")
 
 
 class _Columns:
-    """What is said, on its way into an array: the packs, and the records of all of them.
+    """The content of messages on its way into an array: packs, and the records of all of them.
 
     What is added has been checked, so that `array` cannot fail because of one message: texts are
     Unicode, integers have 63 bits, numbers are doubles, times are within the years 1 to 9999.
@@ -358,8 +373,10 @@ class _Columns:
         self, topic: bytes, payload: bytes, received: int | None, named: str | None = None,
         offset: int = 0,
     ) -> None:  # fmt: skip
-        """Take a message that was received at so many microseconds since 1970. `named` is its
-        device if a rule of a mapping says so."""
+        """Add a message that was received at this time, in microseconds since 1970.
+
+        `named` is its device if a rule of a mapping says so.
+        """
         try:
             text, device = self._device_of(topic)
             device = named or device
@@ -420,8 +437,11 @@ class _Columns:
         return None
 
     def _device_of(self, topic: bytes) -> tuple[str, str | None]:
-        """The topic name, and the device that the topic names; None if it names none, or if what
-        it names does not count. UnicodeDecodeError."""
+        """Return the topic name, and the device that the topic names.
+
+        The device is None if the topic names none, or if what it names does not count.
+        Raises UnicodeDecodeError.
+        """
         if topic not in self._topics:
             text = topic.decode()
             found = _TOPIC.match(text) if self._bound else None
@@ -559,7 +579,7 @@ def _text(reason: str) -> str:
 
 
 class _Pack:
-    """What a message says of one device."""
+    """The content of a message for one device."""
 
     def __init__(self, device: str, time: float) -> None:
         self.device = device

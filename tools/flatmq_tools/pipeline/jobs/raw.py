@@ -8,6 +8,9 @@ from .columns import whole
 
 
 def raw(frame: DataFrame) -> DataFrame:
-    """Every message as it was received, of a batch or a stream. What the broker delivered twice
-    is there twice, with an offset each: `health` counts it. ColumnsError."""
+    """Return every message as it was received, of a batch or a stream.
+
+    What the broker delivered twice is there twice, with an offset each: `health` counts it.
+    Raises ColumnsError.
+    """
     return whole(frame)

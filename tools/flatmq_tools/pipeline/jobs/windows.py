@@ -14,8 +14,10 @@ def windows(
     measurements: DataFrame, size: str = "1 minute", slide: str | None = None,
     late: str = "10 minutes",
 ) -> DataFrame:  # fmt: skip
-    """Windows of `size` over the time of the readings, one beginning every `slide` (`size`, if
-    not given); of the numbers, as texts and flags have no mean.
+    """Return statistics of the numbers in each window of time of the readings.
+
+    Windows of `size` begin every `slide`, by default `size`. Texts and flags have no mean and
+    are left out.
 
     Columns: device, quantity, unit, start, end, count, min, max, mean, p50, p95, p99. A
     percentile is a value that was measured, by nearest rank; exact up to 10,000 different values

@@ -34,8 +34,10 @@ class Session(NamedTuple):
 
 
 def _place(topic: str) -> tuple[str, str]:
-    """The node that a topic name is of, and the device; empty for the node itself. Both are empty
-    for another topic."""
+    """Return the node and the device of a topic name.
+
+    The device is empty for the node itself. Both are empty for another topic.
+    """
     levels = topic.split("/")
     for n, level in enumerate(levels):
         if level in BIRTHS or level in BIRTHS.values():
@@ -45,7 +47,10 @@ def _place(topic: str) -> tuple[str, str]:
 
 
 def _by_alias_and_name(session: Session) -> dict[int | str, Metric]:
-    """What is there twice, with another meaning, is left out."""
+    """Return the metrics by alias and name.
+
+    What is there twice, with another meaning, is left out.
+    """
     found: dict[int | str, Metric] = {}
     twice = set()
     for name, kind, alias in session.metrics:
@@ -63,7 +68,7 @@ class Sessions:
         self._dicts: dict[tuple[str, str, At], dict[int | str, Metric]] = {}
 
     def names(self, topic: str, at: At) -> Names | None:
-        """What finds the metrics of a message; None if no certificate holds for it."""
+        """Return what finds the metrics of a message; None if no certificate holds for it."""
         node, device = _place(topic)
         born = self._last(node, "", at)
         found = self._last(node, device, at) if device else born
@@ -99,8 +104,11 @@ class Births:
                 self._known.setdefault((node, device), []).append(session)
 
     def add(self, messages: Iterable[tuple[str, bytes, int, int]]) -> None:
-        """Add certificates: topic name, payload, microseconds since 1970, offset. Those that
-        cannot be read are passed over: the measurements job has a reason for each."""
+        """Add certificates: topic name, payload, microseconds since 1970, offset.
+
+        Those that cannot be read are passed over: the measurements job has a reason for
+        each.
+        """
         changed = False
         for topic, payload, received, offset in messages:
             try:

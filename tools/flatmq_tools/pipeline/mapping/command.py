@@ -26,8 +26,11 @@ _SHOWN = 80  # characters of a text
 def main(
     listed: bool, show: str | None, tried: tuple[str, str] | None, names: Sequence[str]
 ) -> int:
-    """Do what the options ask for. Returns 1 if a message that was tried is a dead letter or no
-    rule is for it. MappingError."""
+    """Do what the options ask for.
+
+    Returns 1 if a message that was tried is a dead letter or matches no rule. Raises
+    MappingError.
+    """
     console = Console()
     if listed:
         table = Table(box=None, show_header=False)

@@ -42,8 +42,10 @@ _MERGED_TABLES, _MERGED_LISTS = ("values", "words"), ("ignore",)
 
 
 class MappingError(ValueError):
-    """A mapping file breaks a rule; the text names the file, the table, the key, the rule and
-    the value."""
+    """A mapping file breaks a rule.
+
+    The text names the file, the table, the key, the rule and the value.
+    """
 
 
 def shipped() -> dict[str, str]:
@@ -55,8 +57,10 @@ def shipped() -> dict[str, str]:
 
 
 def with_base() -> list[str]:
-    """The shipped mappings for the topics of one maker. Those whose topics begin with the device,
-    as topics of others may do, are last."""
+    """Return the shipped mappings for the topics of one maker.
+
+    Those whose topics begin with the device, as topics of others may do, are last.
+    """
     return [name for name in shipped() if name not in (*_GENERAL, *_WIDE)] + [*_WIDE]
 
 

@@ -17,7 +17,7 @@ _DEEP = 64  # keys of a path
 
 
 def read(bound: Bound, payload: bytes, received: int | None) -> list[Pack] | None:
-    """What a document says; None if it is not one that the rule is for. PackError."""
+    """Return what a document says; None if the rule does not apply to it. Raises PackError."""
     rule = bound.rule
     if not payload:  # it removes a retained message
         return []
@@ -135,7 +135,7 @@ def _items(
 
 
 def _called(element: Any, name: Path, index: int) -> str:
-    """What an element calls itself, its index if it does not."""
+    """Return the name that an element gives itself, or its index."""
     found = at(element, name)
     named = isinstance(found, (str, int)) and not isinstance(found, bool) and found != ""
     return str(found)[:200] if named else str(index)

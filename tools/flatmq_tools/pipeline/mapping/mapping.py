@@ -20,7 +20,7 @@ _NAMES = 1 << 12  # and names of quantities of a rule
 
 
 class Reading(NamedTuple):
-    """What a mapping makes of a message, and which rule did."""
+    """The result of reading a message, and the rule that read it."""
 
     rule: Rule | None
     """None if no rule is for the message."""
@@ -84,8 +84,10 @@ class Mapping:
 
     @property
     def births(self) -> str | None:
-        """A regular expression as `expression` is, for topic names with birth certificates of
-        Sparkplug B; None if there are none."""
+        """A regular expression, like `expression`, for topics of Sparkplug B birth certificates.
+
+        None if there are none.
+        """
         each = [
             pattern.expression
             for rule in self.rules if rule.format == "sparkplug"
@@ -96,8 +98,10 @@ class Mapping:
     def read(
         self, topic: str, payload: bytes, received: int | None, names: Names | None = None
     ) -> list[Pack] | None:
-        """What a message says, with `received` in microseconds since 1970; None if no rule is
-        for it. PackError if it is a dead letter, and never another exception.
+        """Return what a message says; None if no rule matches it.
+
+        `received` is in microseconds since 1970. Raises PackError if it is a dead letter,
+        and never another exception.
 
         names   finds the metrics of Sparkplug B that a message leaves out: see `births.Sessions`
         """
@@ -148,7 +152,7 @@ def _no_places(_: str) -> Places:
 
 
 def _covers(wide: list[str], narrow: list[str]) -> bool:
-    """Whether a topic filter matches all topic names that another one matches."""
+    """Return whether a topic filter matches all topic names that another one matches."""
     if wide[0] in ("+", "#") and narrow[0].startswith("$"):
         return False
     for number, level in enumerate(wide):

@@ -1,4 +1,4 @@
-"""What a message says: packs of records, as the measurements job makes of SenML."""
+"""The content of a message: packs of records, as the measurements job makes of SenML."""
 
 from __future__ import annotations
 
@@ -20,8 +20,10 @@ _FIRST, _END = -62_135_596_800_000_000, 253_402_300_800_000_000
 
 
 class Record(NamedTuple):
-    """One value of one quantity; exactly one of `value`, `text` and `flag` is not None, or
-    `total` is not None."""
+    """One value of one quantity.
+
+    Exactly one of `value`, `text` and `flag` is not None, or `total` is not None.
+    """
 
     quantity: str
     unit: str
@@ -34,7 +36,7 @@ class Record(NamedTuple):
 
 
 class Pack(NamedTuple):
-    """What a message says of one device."""
+    """The content of a message for one device."""
 
     device: str
     boot: int | None
@@ -47,7 +49,7 @@ class Pack(NamedTuple):
 
 
 class Room:
-    """How many characters of names a message may have yet."""
+    """The number of characters that a message may still use for names."""
 
     def __init__(self, payload: bytes) -> None:
         self._left = min(max(_SMALL, _GROWTH * len(payload)), _LARGE)

@@ -57,11 +57,11 @@ class PathPattern:
         self._keys = tuple(None if key == "**" else _glob(key) for key in _keys(text))
 
     def match(self, path: Path) -> bool:
-        """Whether it stands for this path."""
+        """Return whether the pattern stands for this path."""
         return _matches(self._keys, path)
 
     def covers(self, path: Path) -> bool:
-        """Whether it stands for this path or for an object or array that holds it."""
+        """Return whether the pattern stands for this path or for a container that holds it."""
         return _matches((*self._keys, None), path)
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -8,7 +8,7 @@ from .rule import Bound, record
 
 
 def read(bound: Bound, payload: bytes, received: int | None) -> list[Pack]:
-    """What a plain payload says. PackError."""
+    """Return what a plain payload says. Raises PackError."""
     try:
         text = payload.decode().strip()
     except UnicodeDecodeError as error:
@@ -22,7 +22,7 @@ def read(bound: Bound, payload: bytes, received: int | None) -> list[Pack]:
 
 
 def read_any(bound: Bound, payload: bytes, received: int | None) -> list[Pack] | None:
-    """What a payload says that is a JSON object or array, or else plain. PackError."""
+    """Return what a payload says, a JSON object or array or else plain. Raises PackError."""
     if payload.lstrip()[:1] in (b"{", b"["):
         return json_document.read(bound, payload, received)
     return read(bound, payload, received)

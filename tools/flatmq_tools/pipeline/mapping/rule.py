@@ -39,7 +39,7 @@ class Template(NamedTuple):
 
 
 class Quantity(NamedTuple):
-    """What the values at some paths are: their name, unit, and how their numbers are scaled."""
+    """The name and unit of the values at some paths, and how their numbers are scaled."""
 
     unit: str = ""
     name: str | None = None
@@ -72,7 +72,7 @@ class Rule:
 
 
 class Place(NamedTuple):
-    """What a value becomes."""
+    """The meaning of a value."""
 
     name: str
     quantity: Quantity

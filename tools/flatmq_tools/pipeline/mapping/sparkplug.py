@@ -29,7 +29,10 @@ _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
 def read(
     bound: Bound, payload: bytes, received: int | None, names: Names | None = None
 ) -> list[Pack]:
-    """What the metrics of a payload say. PackError for one whose alias `names` does not know."""
+    """Return what the metrics of a payload say.
+
+    Raises PackError if there is an alias that `names` does not know.
+    """
     if not payload:  # it removes a retained message
         return []
     parsed = _parsed(payload)

@@ -22,7 +22,7 @@ _DATE_AND_TIME = re.compile(r"[0-9]{4}-?[0-9]{2}-?[0-9]{2}[T ][0-9]{2}")
 
 
 class TimeField(NamedTuple):
-    """Where the time is in a document, and how it is written."""
+    """The place of the time in a document, and how it is written."""
 
     path: Path
     forms: Sequence[str]

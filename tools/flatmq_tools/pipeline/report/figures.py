@@ -1,4 +1,4 @@
-"""What the report says, in numbers: asked of the raw table through the jobs."""
+"""The figures of the report, from the raw table through the jobs."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class Device(NamedTuple):
 
     @property
     def numbered(self) -> bool:
-        """Whether its packs have numbers; what was lost is not known if they have none."""
+        """True if its packs have numbers; if not, it is not known what was lost."""
         return self.boots > 0 or not self.received
 
     @property
@@ -134,7 +134,7 @@ class Dead(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """A micro-batch, as Spark told its progress."""
+    """A micro-batch, from Spark's progress report."""
 
     query: str
     at: float
@@ -186,9 +186,11 @@ class Figures:
 def of_tables(
     spark: SparkSession, folder: Path, identity: str = "topic", mapping: Mapping | None = None
 ) -> Figures:
-    """What the tables in `folder` say: raw/ (Parquet, in whatever subfolders, or Delta), and
-    what `progress` keeps of the batches, if anything. `identity` and `mapping` as for
-    `measurements.packs`. ReportError."""
+    """Return the figures of the tables in `folder`. Raises ReportError.
+
+    They are raw/ (Parquet, in whatever subfolders, or Delta), and the batches that `progress`
+    keeps, if any. `identity` and `mapping` are as for `measurements.packs`.
+    """
     raw = table(spark, folder / RAW)
     figures = of_messages(raw, identity, mapping)
     _out_of_time(figures, folder / OUT_OF_TIME)
@@ -209,9 +211,11 @@ def _out_of_time(figures: Figures, folder: Path) -> None:
 
 
 def _waited(figures: Figures, raw: DataFrame) -> None:
-    """The depth of the spool where Spark read files, of which it tells no offsets: what was
-    received when a batch began, without what is in the table with it. Of the table's end all is
-    known, so that progress may begin anywhere."""
+    """Find the depth of the spool where Spark read files, whose offsets it does not report.
+
+    It is what was received when a batch began, without what is in the table with it. The end
+    of the table is known, so progress may begin anywhere.
+    """
     width = max(1.0, figures.span / _SECONDS)
     came = raw.groupBy(_bucket(figures.since, width).alias("n")).count().collect()
     received = list(accumulate(count for _, count in sorted((r.n, r["count"]) for r in came)))
@@ -248,7 +252,7 @@ def _is_hidden(path: Path) -> bool:
 def of_messages(
     frame: DataFrame, identity: str = "topic", mapping: Mapping | None = None
 ) -> Figures:
-    """What messages say, those of a batch. ReportError if there are none."""
+    """Return the figures of a batch of messages. Raises ReportError if there are none."""
     # Parsed once, and kept on the disk: a driver has 1 GB of memory unless configured otherwise.
     parsed = measurements.packs(frame, identity=identity, mapping=mapping).select(*_PACK)
     packs = parsed.persist(StorageLevel.DISK_ONLY)
@@ -385,8 +389,11 @@ def _device(row: Any, start: datetime.datetime) -> Device:
 
 
 def batches(lines: Iterable[str], start: datetime.datetime) -> list[Batch]:
-    """The micro-batches of `progress`: one StreamingQueryProgress of Spark a line, and in it
-    "triggerMs", the interval. A line that is torn, as of a kill, is passed over."""
+    """Return the micro-batches of `progress`.
+
+    Each line is a StreamingQueryProgress of Spark, and has "triggerMs", the interval. A torn
+    line, as after a kill, is passed over.
+    """
     found: dict[tuple[str, int], Batch] = {}
     for line in lines:
         try:
@@ -408,8 +415,10 @@ def batches(lines: Iterable[str], start: datetime.datetime) -> list[Batch]:
 
 
 def _spool(said: dict[str, Any]) -> int | None:
-    """How far the newest offset of the log is past the end of the batch; None where the source
-    has no log."""
+    """Return how far the newest offset of the log is past the end of the batch.
+
+    Returns None where the source has no log.
+    """
     source: dict[str, Any] = next(iter(said.get("sources") or []), {})
     latest, end = (_offset(source.get(name)) for name in ("latestOffset", "endOffset"))
     return None if latest is None or end is None else max(latest - end, 0)

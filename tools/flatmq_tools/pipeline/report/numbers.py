@@ -22,7 +22,7 @@ class Number(NamedTuple):
 
 
 def summary(figures: Figures) -> list[Number]:
-    """What matters, in the order in which one asks for it."""
+    """Return the most important figures, in the order in which a reader looks for them."""
     devices = figures.devices
     lost, received = (sum(getattr(d, name) for d in devices) for name in ("lost", "received"))
     duplicates = sum(d.duplicates for d in devices)
@@ -86,7 +86,7 @@ def worst(devices: list[Device]) -> list[Device]:
 
 
 def statuses(devices: list[Device]) -> str:
-    """How many are online, and so on."""
+    """Return how many devices have each status, as text."""
     found: dict[str, int] = {}
     for device in devices:
         found[device.status or "no status"] = found.get(device.status or "no status", 0) + 1

@@ -101,8 +101,11 @@ def _made(plot: _Plot, figures: Figures) -> Picture:
 
 
 def _for_page(svg: str, plot: _Plot, says: str) -> str:
-    """The SVG as a part of the page: as wide as there is room, in the page's colours, with names
-    that no other picture has."""
+    """Return the SVG as a part of the page.
+
+    It is as wide as there is room, in the page's colours, with names that no other picture
+    has.
+    """
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.S)
     box = re.search(r'viewBox="[^"]+"', svg)
@@ -436,8 +439,10 @@ def _nothing(axes: Axes, text: str, says: str) -> str:
 
 
 def _short(names: Sequence[str], most: int = 14) -> list[str]:
-    """Names without words that all begin with, where they are long; what is longer still loses
-    its beginning, as boards' numbers are at the end."""
+    """Shorten long names: drop the words that all begin with.
+
+    A name that is still too long loses its beginning, as boards' numbers are at the end.
+    """
     longest = max(map(len, names))
     if longest <= most:
         return list(names)
