@@ -26,6 +26,7 @@ import psutil
 import pyarrow as pa
 import pyarrow.dataset as ds
 from deltalake import DeltaTable
+from deltalake.exceptions import TableNotFoundError
 from pyspark.sql import SparkSession
 from rich.progress import Progress
 
@@ -51,7 +52,7 @@ _MOSQUITTO = "max_queued_messages 0\nmax_inflight_messages 0\nset_tcp_nodelay tr
 # no more from a file system in memory than from the cache of a disk: nothing.
 _MEMORY = Path("/dev/shm")
 _PATIENCE = 180.0  # s for anything to happen
-_STILL = 60.0  # s without a message more, after which there will be none
+_STILL = 120.0  # s without one row more, after which there will be none
 _LOOK = 0.05  # s
 _RANDOM = 1.5  # s after the first messages of a start, within which it is killed
 _RATE = 1500  # messages a second while they are let go
@@ -388,28 +389,39 @@ class _Stage:
         )
 
     def settle(self) -> None:
-        """Return when raw has all that was published, or has not grown for long."""
+        """Return when raw and measurements have all that was published, or neither has grown for
+        long. A run that is asked to end leaves a batch under way to the next run."""
         seen, since = -1, time.monotonic()
         while time.monotonic() - since < _STILL:
-            landed = self.landed()
+            landed = self.landed() + self.landed("measurements")
             if landed != seen:
                 seen, since = landed, time.monotonic()
             wanted = self.publisher.sent
             # A batch may be given its name while it is looked for.
-            with contextlib.suppress(FileNotFoundError):
-                if landed >= wanted - len(self.lost) and len(self.numbers() | self.lost) == wanted:
+            with contextlib.suppress(FileNotFoundError, TableNotFoundError):
+                if (
+                    landed >= 2 * (wanted - len(self.lost))
+                    and len(self.numbers() | self.lost) == wanted
+                    and len(self.measured() | self.lost) == wanted
+                ):
                     return
             time.sleep(_LOOK)
 
     def numbers(self) -> set[int]:
-        """Those of the messages in raw."""
+        """Return the numbers of the messages in raw."""
         rows = ds.dataset(self.out / "raw", format="parquet").to_table(["payload"])
         return {_number(payload) for payload in rows["payload"].to_pylist()}
 
-    def landed(self) -> int:
+    def measured(self) -> set[int]:
+        """Return the numbers of the messages in measurements. Each batch is written to Parquet
+        first and to Delta then, so Delta says what is done."""
+        table = DeltaTable(str(self.out / "delta" / "measurements"))
+        return set(table.to_pyarrow_table(columns=["seq"])["seq"].to_pylist())
+
+    def landed(self, table: str = "raw") -> int:
         """Messages in raw, about: batches may come in between."""
         with contextlib.suppress(OSError):
-            return int(ds.dataset(self.out / "raw", format="parquet").count_rows())
+            return int(ds.dataset(self.out / table, format="parquet").count_rows())
         return 0
 
     def close(self) -> None:
