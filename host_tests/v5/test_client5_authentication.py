@@ -187,9 +187,9 @@ BAD = [
     (b"r=" + NONCE + b",s=QQ==,i=4096", "another message"),  # nothing of the broker's in it
     (b"r=" + NONCE + b"x,s=QQ==,i=4095", "iterations must be 4096 to 100000, not 4095"),
     (b"r=" + NONCE + b"x,s=QQ==,i=100001", "not 100001"),
-    (b"r=" + NONCE + b"x,s=QQ==,i=x", "not a message"),
-    (b"r=" + NONCE + b"x,i=4096", "not a message"),
-    (b"", "not a message"),
+    (b"r=" + NONCE + b"x,s=QQ==,i=x", "message is malformed"),
+    (b"r=" + NONCE + b"x,i=4096", "message is malformed"),
+    (b"", "message is malformed"),
     (b"v=", "does not know"),
     (b"v=AAAA", "does not know"),
     (VERIFIER, "does not know"),
