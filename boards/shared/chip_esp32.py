@@ -10,7 +10,7 @@ _RELEASED = 3600000  # ms
 
 
 class Chip:
-    """An ESP32, which is also a sensor: of its own temperature."""
+    """An ESP32. It is also a sensor, for the temperature of the chip."""
 
     kind = "esp32"
     spool_head = 128  # 4 times the prog size of the file system

@@ -12,7 +12,7 @@ _ENABLE = 1 << 30
 
 
 class Chip:
-    """An RP2040, or an RP2350 if `rp2350`, which is also a sensor: of its own temperature.
+    """An RP2040, or an RP2350 if `rp2350`. It is also a sensor, for the temperature of the chip.
 
     The watchdog is set close to its maximum: 8.3 s on the RP2040, 16.7 s on the RP2350. lwIP gives
     up a name lookup after some 7 s for each server that does not answer.

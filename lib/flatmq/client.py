@@ -52,7 +52,7 @@ class Client(Session):
     """An MQTT client. `version` 4 is MQTT 3.1.1, 3 is MQTT 3.1, 5 is MQTT 5, and None is MQTT 5
     or 3.1.1, whichever the broker speaks. `v5.Client5` describes what 5 and None add.
 
-    client_id      1 to 23 bytes in MQTT 3.1; up to 65,535 in 3.1.1, 0 only with clean_session
+    client_id      1 to 23 bytes in MQTT 3.1; up to 65,535 in 3.1.1, empty only with clean_session
     host, port     the broker's address; the default port is 1883, with `tls` 8883. A `link` of
                    your own replaces both (see `stream_tcp`)
     tls            a `stream_tls.TLS`, which says whom to trust; None: TCP without TLS
@@ -185,7 +185,7 @@ class Client(Session):
             self.flush()
         try:
             moved = next(self.incoming)
-        except:  # to name BaseException would have the frame on the heap
+        except:  # naming BaseException would put the frame on the heap
             self._interrupted()
             raise
         if moved is None:

@@ -99,7 +99,7 @@ class Message(Shown):
         `into` is too small."""
         n = self.end - self.at
         if n > len(into):
-            raise ValueError(f"payload: {n} bytes, the buffer holds {len(into)}")
+            raise ValueError(f"into must be at least {n} bytes, not {len(into)}")
         for i in range(n):
             into[i] = self.buf[self.at + i]
         return n

@@ -43,7 +43,7 @@ class Pack:
     ValueError for a name with characters that `label` does not allow, or that does not begin with
     a letter or a digit, and for a size that does not hold the name, boot id, sequence number and
     base time of a pack. Claims `size` bytes and, on a 32-bit board, 20 more for each 8 bytes
-    available to records. After that only str arguments and, on a 32-bit board, ints of more than
+    beyond an empty pack. After that only str arguments and, on a 32-bit board, ints of more than
     31 bits allocate memory.
     """
 

@@ -60,7 +60,7 @@ class Stats(Shown):
     unrouted: int  # messages that no filter matched and no on_message took
     skipped: int  # messages larger than rx_size: acknowledged, not delivered
     strays: int  # acknowledgements of packet identifiers that were not in flight
-    dup0: int  # messages with DUP at QoS 0, which nobody may send [MQTT-3.3.1-2]
+    dup0: int  # messages with DUP at QoS 0, which is not allowed [MQTT-3.3.1-2]
     resent: int  # publishes and PUBRELs sent again after a reconnect
     renewed: int  # of those, sent as new because the broker had forgotten the session
     dropped: int  # messages and subscriptions set aside: see `give_up` and `drop`
@@ -83,7 +83,7 @@ class Session(Shown):
     limit: int  # no packet may end past this
     tail: int  # the oldest byte in use
     at: int  # the cursor: where the next span begins
-    part: int  # bytes behind the cursor already written, of a span that has begun
+    part: int  # bytes from the cursor on that are written already, of a span that has begun
     end: int  # where the next packet goes
     top: int  # where the upper part ends, 0 if nothing has wrapped
     room: int  # if `answers` is greater than this, there is no room for another one
@@ -283,7 +283,7 @@ class Session(Shown):
         if first != due:
             if first != _PUBACK or due != _PUBREC:
                 return False
-            self.stats.downgraded += 1  # this broker does not have QoS 2
+            self.stats.downgraded += 1  # this broker does not support QoS 2
         self.release(i)
         return True
 

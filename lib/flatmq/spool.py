@@ -70,10 +70,10 @@ class Spool:
     durable    False: while the client is online and the spool is empty, a message goes straight
                to the client, and a power cut loses it until the broker has acknowledged it
 
-    A record that `publish` accepted is delivered at least once, whenever the power fails. With
-    `clean_session=False` and a broker that keeps the session, a QoS 2 record is delivered exactly
-    once. So are incoming QoS 2 messages, except that a handler interrupted by the power cut is
-    called again. Records that are dropped or set aside are counted in `stats`.
+    A record that `publish` accepted is delivered at least once, even if the power fails at any
+    time. With `clean_session=False` and a broker that keeps the session, a QoS 2 record is
+    delivered exactly once. So are incoming QoS 2 messages, except that a handler interrupted by
+    the power cut is called again. Records that are dropped or set aside are counted in `stats`.
 
     Records keep the order of `publish`. A message sent with `client.publish` may overtake them.
 

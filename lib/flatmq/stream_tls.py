@@ -20,8 +20,8 @@ _RESERVE = const(24502)  # bytes; see stream_tls_board
 class TLS:
     """TLS 1.2 to a broker that is verified by `ca`, by `pin`, or by both.
 
-    ca         certificate of the authority that signed the broker's certificate; its name and
-               dates are then checked, too
+    ca         certificate of the authority that signed the broker's certificate, whose name and
+               dates are checked, too
     cert, key  the client's own certificate and its key, for a broker that requires them
     pin        SHA-256 of the broker's public key (SubjectPublicKeyInfo, as in RFC 7469): 32 bytes,
                or base64 as str. With a tuple, any of them is accepted. A pin without `ca` needs

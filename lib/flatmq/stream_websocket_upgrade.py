@@ -155,4 +155,4 @@ class Upgrade:
                 f"sub-protocol mqtt not accepted: check that MQTT is served at {self._path!r}"
             )
         if found.get(b"extensions"):
-            raise OSError("the server uses an extension that was not asked for: turn it off there")
+            raise OSError("the server uses an extension that was not requested: turn it off there")

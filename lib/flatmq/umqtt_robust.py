@@ -13,9 +13,9 @@ from .umqtt import MQTTException  # noqa: F401 (for programs)
 class MQTTClient(umqtt.MQTTClient):
     """A client whose publish, wait_msg and check_msg reconnect when the connection is lost.
 
-    Override `delay`, `log`, `reconnect` or `connect` to change how. They all raise MQTTException
-    if the broker refuses the connection. An OSError from the callback is logged, but is no reason
-    to reconnect.
+    Override `delay`, `log`, `reconnect` or `connect` to change how. The three calls above raise
+    MQTTException if the broker refuses the connection. An OSError from the callback is logged, but
+    is no reason to reconnect.
     """
 
     DELAY = 2  # s between two tries

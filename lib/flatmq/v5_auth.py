@@ -37,7 +37,7 @@ def answer(connection: "Connection5", reason: int, said: "View") -> "str | None"
     try:
         data = auth[1](data)
     except Exception as e:
-        # Raised by `poll`, it would have the packet delivered again.
+        # If `poll` raised it, the packet would be handled again.
         connection.lost(e, "refused", "auth")
         return None
     if reason == _CONTINUE:

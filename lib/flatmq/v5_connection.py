@@ -350,7 +350,7 @@ class Connection5(Connection):
             without_aliases(c)
 
     def _keep(self):
-        """Have the packets in the ring sent again by the rules of MQTT 5."""
+        """Prepare to resend the packets in the ring by the rules of MQTT 5."""
         c = self.client
         if c.open is not False and c.pending and not c.past:
             from .v5_resend import Resend5
