@@ -14,7 +14,7 @@ import fuzz_packs
 from flatmq_tools import senml
 from flatmq_tools.pipeline.jobs import measurements
 from flatmq_tools.pipeline.jobs.health import Health
-from flatmq_tools.pipeline.report import figures
+from flatmq_tools.pipeline.report import from_raw
 from fuzz_packs import GOOD, said
 from messages import Message, frame, reading
 
@@ -232,5 +232,5 @@ def test_every_job_and_the_report(spark: SparkSession) -> None:
     assert rows["a"].status.startswith("\ufffd")
     assert {*names} < {*rows}
     assert rows["far"].lost == 2 * (LARGEST - 2)
-    shown = figures.of_messages(table)
+    shown = from_raw.of_messages(table)
     assert sum(each.messages for each in shown.dead) == len(bad)

@@ -188,7 +188,7 @@ def test_births_name_the_metrics_of_other_messages(spark: SparkSession, tmp_path
 
 def test_from_a_broker_to_the_report(spark: SparkSession, tmp_path: Path) -> None:
     from flatmq_tools.pipeline.jobs import measurements
-    from flatmq_tools.pipeline.report import figures, numbers, page
+    from flatmq_tools.pipeline.report import from_raw, numbers, page
     from flatmq_tools.pipeline.run import Plan, Run
     from test_mapping_sparkplug import BORN, BY_ALIAS, DBIRTH, DEVICE
 
@@ -219,7 +219,7 @@ def test_from_a_broker_to_the_report(spark: SparkSession, tmp_path: Path) -> Non
     dead = ds.dataset(tmp_path / "dead_letters", format="parquet").to_table().to_pylist()
     assert len(dead) == 3
     mapping = measurements.mapped(names)
-    found = figures.of_tables(spark, tmp_path, mapping=mapping)
+    found = from_raw.of_tables(spark, tmp_path, mapping=mapping)
     assert {(d.name, d.numbered) for d in found.devices} == {
         ("pico-1", True), ("door", False), ("plug", False), ("kitchen", False),
         ("Plant/Line1/Pump", False),

@@ -18,7 +18,15 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 
 from flatmq_tools.cli import main
-from flatmq_tools.pipeline.report import command, figures, numbers, page, pictures, terminal
+from flatmq_tools.pipeline.report import (
+    command,
+    figures,
+    from_raw,
+    numbers,
+    page,
+    pictures,
+    terminal,
+)
 from flatmq_tools.pipeline.report.figures import Figures
 from messages import START, Message, frame, reading
 
@@ -67,7 +75,7 @@ def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Pat
 
 @pytest.fixture(scope="module")
 def told(spark: SparkSession, tables: Path) -> Figures:
-    return figures.of_tables(spark, tables)
+    return from_raw.of_tables(spark, tables)
 
 
 def test_the_figures_are_those_of_the_messages(told: Figures) -> None:
@@ -250,7 +258,7 @@ def test_the_depth_is_known_where_spark_reads_files(
         batch._replace(at=at, rows=n) for at, n in ((300.0, 10), (400.0, 15), (800.0, last))
     ]
     asked = dataclasses.replace(told, batches=batches)
-    figures._waited(asked, figures.table(spark, tables / "raw"))
+    from_raw._waited(asked, from_raw.table(spark, tables / "raw"))
     at_300, at_400 = (sum(message.at < at for message in messages()) for at in (300, 400))
     total = len(messages())
     assert [b.spool for b in asked.batches] == [
@@ -312,9 +320,9 @@ def test_the_command(tmp_path: Path) -> None:
 def test_a_folder_without_messages(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "raw").mkdir()
     with pytest.raises(figures.ReportError, match="no messages"):
-        figures.of_tables(spark, tmp_path)
+        from_raw.of_tables(spark, tmp_path)
     with pytest.raises(figures.ReportError, match="no messages"):
-        figures.of_messages(frame(spark, []))
+        from_raw.of_messages(frame(spark, []))
 
 
 def test_delta_is_read_as_parquet_is(spark: SparkSession, tables: Path, tmp_path: Path) -> None:
@@ -328,4 +336,4 @@ def test_delta_is_read_as_parquet_is(spark: SparkSession, tables: Path, tmp_path
     part = pyarrow.parquet.read_table(tables / "raw" / "batch=0", partitioning=None)
     write_deltalake(tmp_path / "raw", part, mode="append")
     DeltaTable(tmp_path / "raw").restore(1)
-    assert figures.table(spark, tmp_path / "raw").count() == len(messages())
+    assert from_raw.table(spark, tmp_path / "raw").count() == len(messages())

@@ -13,6 +13,7 @@ import pyarrow.dataset as ds
 import pytest
 
 from flatmq_tools.pipeline.jobs import health as oracle
+from flatmq_tools.pipeline.jobs import limits
 from flatmq_tools.pipeline.state import groups, snapshots
 from flatmq_tools.pipeline.state.arrivals import Arrivals, State, Status
 from flatmq_tools.pipeline.state.snapshots import Snapshots
@@ -194,7 +195,7 @@ def same(found: dict[str, Any], wanted: dict[str, Any], usual: float | None) -> 
         if name.startswith("delay_") or name == "usual_s":
             assert found[name] == (None if value is None else pytest.approx(value, rel=NEAR)), name
         elif name == "silent":
-            near = usual and abs((wanted["silent_s"] or 0) / (oracle.QUIET * usual) - 1) <= NEAR
+            near = usual and abs((wanted["silent_s"] or 0) / (limits.QUIET * usual) - 1) <= NEAR
             assert near or found[name] == value, (name, found, wanted)
         else:
             assert found[name] == value, (name, found, wanted)
@@ -227,7 +228,7 @@ def compare(folder: Path, wanted: dict[str, pa.Table], silences: bool) -> None:
                 for row in rows
                 if abs(
                     (row["until"] - row["since"]).total_seconds()
-                    / (oracle.QUIET * (usual[row["device"]] or fleet)) - 1
+                    / (limits.QUIET * (usual[row["device"]] or fleet)) - 1
                 ) > NEAR
             }  # fmt: skip
 

@@ -78,7 +78,7 @@ TAME = [
 def test_each_reading_is_in_one_table_and_no_board_spoils_another(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    from flatmq_tools.pipeline.report import figures
+    from flatmq_tools.pipeline.report import from_raw
     from flatmq_tools.pipeline.run import Plan, Run
 
     out, landed = tmp_path / "out", tmp_path / "landed"
@@ -122,7 +122,7 @@ def test_each_reading_is_in_one_table_and_no_board_spoils_another(
     # Ten minutes past their ends, by the readings of each: a's newest is of 720 s, b's of 780 s.
     assert starts(table(out / "windows")) == Counter([("a", 0.0), ("b", 0.0), ("b", 120.0)])
 
-    shown = figures.of_tables(spark, out)
+    shown = from_raw.of_tables(spark, out)
     assert (shown.out_of_time, shown.out_of_time_of) == (4, "future")
     assert not any(value.device == "future" for value in shown.newest)
 

@@ -15,6 +15,7 @@ from .. import common_options
 from ..durations import Duration
 from ..ending import end
 from ..password import PASSWORD
+from .report.period import Moment, When
 
 if TYPE_CHECKING:
     from ..trust import Trust
@@ -436,7 +437,7 @@ def _local(_: click.Context, __: click.Parameter, given: str) -> Path:
     """Return the path of an existing local folder."""
     if "://" in given:
         raise click.BadParameter(
-            f"must be a local folder, not the URL {given}: mount it, or copy its raw/ and "
+            f"must be a local folder, not the URL {given}: mount it, or copy its state/ and "
             "progress.jsonl"
         )
     if not Path(given).is_dir():
@@ -453,19 +454,56 @@ def _local(_: click.Context, __: click.Parameter, given: str) -> Path:
     callback=_local,
     help="Folder that `flatmq pipeline run` writes to.",
 )
+@click.option(
+    "--since",
+    type=Moment(),
+    metavar="WHEN",
+    help="Report what came from then on: a date (2026-11-01), a time (2026-11-01T12:30) in UTC "
+    "unless it names a zone, or how long before the newest message (7d).  [default: all]",
+)
+@click.option(
+    "--until",
+    type=Moment(),
+    metavar="WHEN",
+    help="Report what came before then; forms as for --since.  [default: all]",
+)
+@click.option(
+    "--from-raw",
+    is_flag=True,
+    help="Read the table raw with Spark, even if the state of a run is there.",
+)
 @_IDENTITY
 @_mapping("SenML on dev/+/telemetry")
 @common_options.master()
-def report(out: Path, tables: Path, identity: str, mapping: tuple[str, ...], master: str) -> None:
+def report(
+    out: Path,
+    tables: Path,
+    since: When | None,
+    until: When | None,
+    from_raw: bool,
+    identity: str,
+    mapping: tuple[str, ...],
+    master: str,
+) -> None:
     """Write OUT/report.html, with charts of what the fleet sent, and print its figures.
 
     The charts are embedded in the page and written beside it as PNG files. OUT may also name a
-    file ending in .html.
+    file ending in .html. The figures are those that `flatmq pipeline run` keeps in FOLDER/state;
+    without them, Spark reads FOLDER/raw, with --identity and --mapping.
     """
     from .report import command
+    from .report.period import Period
 
     end(
-        lambda: command.main(out, tables, master, identity=identity, mapping=mapping),
+        lambda: command.main(
+            out,
+            tables,
+            master,
+            identity=identity,
+            mapping=mapping,
+            period=Period(since, until),
+            from_raw=from_raw,
+        ),
         *command.ERRORS,
     )
 

@@ -211,6 +211,7 @@ class Run:
         return Known(
             plan.out / "state" / f"{name}.sqlite", plan.out, self._tables.delta,
             plan.health_every, unsure=lambda count: self.notices.add(_UNSURE, count),
+            bounds=plan.bounds,
         )  # fmt: skip
 
     def _without_copies(self, name: str, write: sinks.Write) -> Once:

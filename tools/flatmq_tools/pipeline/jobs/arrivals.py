@@ -9,9 +9,8 @@ from __future__ import annotations
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-QUIET = 3
-"""A device is silent after so many times its longest usual interval, than which 95 % are shorter.
-Devices that send when something happens have no even intervals: their median says little."""
+from .limits import QUIET_UNNUMBERED
+
 _BURST = 1.0  # s; messages that come closer together are one sign of life
 _DELAYS = [0.5, 0.95, 0.99]
 
@@ -59,6 +58,6 @@ def devices(arrivals: DataFrame, after: float | None = None) -> DataFrame:
     fleet = found.agg(F.percentile_approx("long_s", 0.5, 10_000).alias("fleet_s"))
     return (
         found.crossJoin(F.broadcast(fleet))
-        .withColumn("after_s", QUIET * F.coalesce("long_s", "fleet_s"))
+        .withColumn("after_s", QUIET_UNNUMBERED * F.coalesce("long_s", "fleet_s"))
         .drop("long_s", "fleet_s")
     )

@@ -17,14 +17,9 @@ from pyspark.sql import functions as F
 from ..mapping.mapping import Mapping
 from . import arrivals
 from .columns import STATUS, TELEMETRY, matched, messages
+from .limits import FAR, MOST, QUIET
 from .measurements import packs as parsed
 
-FAR = 1000
-"""Boots that are further apart were not counted up from one to the other: new flash."""
-MOST = 1 << 42
-"""More numbers than that are not counted as lost in a boot, so that a sum can hold any boots."""
-QUIET = 3
-"""A board is silent after so many times its usual interval."""
 _STATUS = 32  # characters of a status that are kept
 _BOOT = ("device", "boot")
 _COUNTS = ("received", "lost", "unheard", "duplicates", "reordered")

@@ -184,15 +184,16 @@ class Bounds(NamedTuple):
 
 def in_time(values: DataFrame, bounds: Bounds) -> DataFrame:
     """Those of `values` whose time is within the bounds; all others are in `out_of_time`."""
-    return values.where(_is_in_time(bounds))
+    return values.where(is_in_time(bounds))
 
 
 def out_of_time(values: DataFrame, bounds: Bounds) -> DataFrame:
     """Those of `values` whose time is further from their arrival than the bounds allow."""
-    return values.where(~_is_in_time(bounds))
+    return values.where(~is_in_time(bounds))
 
 
-def _is_in_time(bounds: Bounds) -> Column:
+def is_in_time(bounds: Bounds) -> Column:
+    """Whether the time of a reading is within the bounds of its arrival: of a row of `values`."""
     after = F.unix_micros("time") - F.unix_micros("received")
     within = after.between(-round(bounds.behind * 1e6), round(bounds.ahead * 1e6))
     return F.coalesce(within, F.lit(True))
@@ -211,14 +212,18 @@ def counted(dead: DataFrame) -> DataFrame:
     A kind is a reason without what differs from message to message; newest is the newest
     message of the kind.
     """
-    values = r" = (?:'.*'|.*?)(?=:)|(?<=device) '.*'(?=: the topic)|(?<=names) '.*"
-    differs = rf"^record \d+: |: line.*|{values}"
-    kind = F.regexp_replace(F.col("reason"), differs, "")
     return (
-        dead.groupBy(kind.alias("kind"))
+        dead.groupBy(kind(F.col("reason")).alias("kind"))
         .agg(F.count("*").alias("count"), F.max("timestamp").alias("newest"))
         .orderBy(F.desc("count"), "kind")
     )
+
+
+def kind(reason: Column) -> Column:
+    """A reason without what differs from message to message."""
+    values = r" = (?:'.*'|.*?)(?=:)|(?<=device) '.*'(?=: the topic)|(?<=names) '.*"
+    differs = rf"^record \d+: |: line.*|{values}"
+    return F.regexp_replace(reason, differs, "")
 
 
 def _said(topics: pa.Array, payloads: pa.Array, received: pa.Array) -> pa.Array:

@@ -1,4 +1,5 @@
-"""`flatmq pipeline report`: from tables to a page, its pictures, and numbers in the terminal."""
+"""`flatmq pipeline report`: from the state of a run, or from the table raw, to a page, its
+pictures, and numbers in the terminal."""
 
 from __future__ import annotations
 
@@ -8,40 +9,59 @@ from pathlib import Path
 from rich.console import Console
 
 from ..java import JavaError
-from ..jobs import measurements
 from ..mapping.files import MappingError
-from ..session import SessionError, session
-from . import figures as asked
-from . import page, pictures, terminal
-from .figures import Figures, ReportError
+from ..state.store import StateError
+from . import from_state, page, pictures, terminal
+from .figures import RAW, Figures, ReportError
+from .period import Period, PeriodError
 
-ERRORS = (ReportError, JavaError, MappingError, SessionError)
+ERRORS = (ReportError, PeriodError, StateError, JavaError, MappingError)
 PAGE = "report.html"
+_EVERYTHING = Period()
 
 
 def main(
     out: Path, tables: Path, master: str | None, conf: Mapping[str, str] | None = None,
-    identity: str = "topic", mapping: Sequence[str] = (),
+    identity: str = "topic", mapping: Sequence[str] = (), period: Period = _EVERYTHING,
+    from_raw: bool = False,
 ) -> int:  # fmt: skip
     """Write OUT/report.html and OUT/*.png, or OUT and its pictures beside where OUT is a .html.
-    ReportError where there is nothing to report of."""
+    The state of a run is asked if there is one, unless `from_raw`; `identity`, `mapping`, `master`
+    and `conf` are for Spark, which reads raw if there is none. ReportError where there is nothing
+    to report of."""
     console = Console()
-    found = measurements.mapped(mapping, identity)
-    with console.status("starting Spark ...") as status:
-        # Before Spark is started, which takes seconds.
-        if not (tables / asked.RAW).is_dir():
-            raise ReportError(f"{tables} has no table {asked.RAW}: `flatmq pipeline run` makes it")
-        spark = session(master, "flatmq pipeline report", **(conf or {}))
-        try:
-            status.update("asking the tables ...")
-            figures = asked.of_tables(spark, tables, identity, found)
-        finally:
-            spark.stop()
+    with console.status("reading the state ...") as status:
+        figures = None if from_raw else from_state.of_state(tables, period)
+        if figures is None:
+            status.update("starting Spark ...")
+            figures = _of_raw(tables, master, conf or {}, identity, mapping, period)
         status.update("drawing ...")
         file = written(figures, out)
     terminal.show(figures, console)
     console.print(f"{file} and its pictures beside it", markup=False, highlight=False)
     return 0
+
+
+def _of_raw(
+    tables: Path, master: str | None, conf: Mapping[str, str], identity: str,
+    mapping: Sequence[str], period: Period,
+) -> Figures:  # fmt: skip
+    # Before Spark is started, which takes seconds.
+    if not (tables / RAW).is_dir():
+        raise ReportError(f"{tables} has no table {RAW}: `flatmq pipeline run` makes it")
+    from ..jobs import measurements
+    from ..session import SessionError, session
+    from . import from_raw
+
+    found = measurements.mapped(mapping, identity)
+    try:
+        spark = session(master, "flatmq pipeline report", **conf)
+    except SessionError as error:
+        raise ReportError(str(error)) from error
+    try:
+        return from_raw.of_tables(spark, tables, identity, found, period)
+    finally:
+        spark.stop()
 
 
 def written(figures: Figures, out: Path) -> Path:

@@ -24,6 +24,7 @@ def page(figures: Figures, pictures: Sequence[Picture]) -> str:
     return string.Template(_TEMPLATE.read_text(encoding="utf-8")).substitute(
         title=f"{_some(named['messages'], 'message')} from {_some(named['devices'], 'device')}",
         when=_when(figures),
+        remarks="".join(f'<p class="when">{_safe(text)}</p>\n' for text in figures.remarks),
         tiles="\n".join(map(_tile, summary)),
         pictures="\n".join(map(_picture, pictures)),
         tables="\n".join(tables),
@@ -99,8 +100,16 @@ def _newest(figures: Figures) -> str:
 
 
 def _dead(figures: Figures) -> str:
+    if not figures.dead:
+        return ""
+    heads = ["reason", "n:messages"]
     rows = [[("", each.kind), ("n", numbers.count(each.messages))] for each in figures.dead]
-    return _table("Dead letters", ("reason", "n:messages"), rows, len(rows)) if rows else ""
+    if any(each.examples for each in figures.dead):
+        heads.append("topics of the newest")
+        for row, each in zip(rows, figures.dead, strict=True):
+            topics = dict.fromkeys(example.topic for example in each.examples)
+            row.append(("", ", ".join(topics) or numbers.UNKNOWN))
+    return _table("Dead letters", heads, rows, len(rows))
 
 
 def _table(

@@ -130,10 +130,8 @@ def _size(match: re.Match[str]) -> str:
 
 
 def _rate(axes: Axes, figures: Figures) -> str:
-    rates = [
-        (m.at, m.messages / (min(figures.step, figures.span - m.at) if m.at else figures.step))
-        for m in _whole(figures.moments, figures.step, figures)
-    ]
+    whole = _whole(figures.moments, figures.step, figures)
+    rates = [(m.at, m.messages / (_covered(m.at, figures.step, figures) or 1)) for m in whole]
     times, values = _steps(rates, figures)
     axes.fill_between(times, values, step="post", color=COLOURS["blue"], alpha=0.18, linewidth=0)
     axes.step(times, values, where="post", color=COLOURS["blue"])
@@ -160,13 +158,22 @@ def _seen(axes: Axes, figures: Figures) -> str:
 
 
 def _whole(stretches: Sequence[Any], width: float, figures: Figures) -> list[Any]:
-    """Without a last one that is cut short by the end: less happens in it."""
-    return [s for s in stretches if not s.at or figures.span - s.at >= 0.8 * width]
+    """Those that the first and the last message do not cut short: less happens in the others. All
+    of them if there is none."""
+    whole = [s for s in stretches if _covered(s.at, width, figures) >= 0.8 * width]
+    return whole or list(stretches)
+
+
+def _covered(at: float, width: float, figures: Figures) -> float:
+    """The seconds of a stretch from the first message on, and up to the last."""
+    return min(at + width, figures.span) - max(at, 0.0)
 
 
 def _steps(points: list[tuple[float, float]], figures: Figures) -> tuple[list[Any], list[float]]:
-    """Times and values, of which the last one holds to the end."""
-    ends = [*points, (figures.span, points[-1][1])] if points else []
+    """Times and values, of which the last one holds to the end, and the first from the begin."""
+    if not points:
+        return [], []
+    ends = [(0.0, points[0][1]), *points[1:], (figures.span, points[-1][1])]
     return [_time(figures, at) for at, _ in ends], [value for _, value in ends]
 
 
@@ -231,27 +238,25 @@ def _gaps(axes: Axes, figures: Figures) -> str:
     if not boards:
         return _nothing(axes, "no gap", "No gap and no silence.")
     rows = {name: row for row, name in enumerate(boards)}
-    for gap in figures.gaps:
-        if gap.device not in rows:
-            continue
-        row, colour = rows[gap.device], COLOURS["red" if gap.kind == "lost" else "amber"]
-        begin, end = _time(figures, gap.since), _time(figures, gap.until)
-        if gap.kind == "silent":
-            axes.plot(
-                [begin, end],
-                [row, row],
-                color=colour,
-                linewidth=5,
-                solid_capstyle="butt",
-                alpha=0.55,
-            )
-        else:
-            axes.plot([begin, end], [row, row], color=colour, linewidth=2.2)
-            axes.plot([begin], [row], color=colour, marker="|", markersize=9, markeredgewidth=1.8)
-    for reboot in figures.reboots:
-        if reboot.device in rows:
-            axes.plot([_time(figures, reboot.at)], [rows[reboot.device]], color=COLOURS["violet"],
-                      marker="^", markersize=5.5, linestyle="none")  # fmt: skip
+    # A line for all of a kind: one for each would take seconds.
+    lost = [gap for gap in figures.gaps if gap.device in rows and gap.kind == "lost"]
+    silent = [gap for gap in figures.gaps if gap.device in rows and gap.kind == "silent"]
+    for some, style in ((silent, _KINDS["silent"]), (lost, _KINDS["lost"])):
+        axes.hlines(
+            [rows[gap.device] for gap in some],
+            [_time(figures, gap.since) for gap in some],
+            [_time(figures, gap.until) for gap in some],
+            **style,
+        )
+    axes.plot(
+        [_time(figures, gap.since) for gap in lost], [rows[gap.device] for gap in lost],
+        color=COLOURS["red"], marker="|", markersize=9, markeredgewidth=1.8, linestyle="none",
+    )  # fmt: skip
+    reboots = [reboot for reboot in figures.reboots if reboot.device in rows]
+    axes.plot(
+        [_time(figures, reboot.at) for reboot in reboots],
+        [rows[reboot.device] for reboot in reboots], **_KINDS["reboot"],
+    )  # fmt: skip
     for kind, style in _KINDS.items():
         axes.plot([], [], label=kind, **style)
     axes.set_yticks(range(len(boards)), _short(boards))
@@ -338,7 +343,7 @@ def _batches(axes: Axes, figures: Figures) -> str:
     axes.set_ylim(bottom=0)
     axes.yaxis.set_major_formatter(ticker.FuncFormatter(lambda s, _: numbers.duration(s)))
     _legend(axes, 2 if len(queries) > 2 else 4)
-    _in_time(axes, figures, max(b.at + b.seconds for b in figures.batches))
+    _in_time_of_batches(axes, figures)
     return f"Time that each batch took; {over} of {len(figures.batches)} longer than the trigger."
 
 
@@ -369,7 +374,7 @@ def _spool(axes: Axes, figures: Figures) -> str:
     axes.plot(times, depth, color=COLOURS["amber"], linewidth=1.1)
     axes.set_ylim(0, max([*depth, 1]) * 1.08)
     _counts(axes, 5)
-    _in_time(axes, figures, max(b.at + b.seconds for b in figures.batches))
+    _in_time_of_batches(axes, figures)
     return f"Messages that waited when a batch began, at most {max(depth)}."
 
 
@@ -468,10 +473,25 @@ def _legend(axes: Axes, columns: int = 4) -> None:
     axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=columns, borderaxespad=0.1)
 
 
+def _in_time_of_batches(axes: Axes, figures: Figures) -> None:
+    """The x axis is that of the messages, or of the last batches alone if no earlier ones are
+    kept."""
+    first = min(batch.at for batch in figures.batches)
+    last = max(batch.at + batch.seconds for batch in figures.batches)
+    if first > figures.span / 2:
+        _between(axes, figures, first, max(last, first + 1.0))
+    else:
+        _in_time(axes, figures, last)
+
+
 def _in_time(axes: Axes, figures: Figures, last: float = 0.0) -> None:
     """The x axis is time: that of the messages, or on to `last`."""
-    span = max(figures.span, figures.step, last)
-    axes.set_xlim(_time(figures, -0.01 * span), _time(figures, 1.01 * span))
+    _between(axes, figures, 0.0, max(figures.span, figures.step, last))
+
+
+def _between(axes: Axes, figures: Figures, first: float, last: float) -> None:
+    room = 0.01 * (last - first)
+    axes.set_xlim(_time(figures, first - room), _time(figures, last + room))
     utc = datetime.timezone.utc
     locator = AutoDateLocator(minticks=3, maxticks=5, tz=utc)
     axes.xaxis.set_major_locator(locator)

@@ -28,6 +28,8 @@ def show(figures: Figures, console: Console) -> None:
     for each in numbers.summary(figures):
         table.add_row(each.name, _text(each.text, _STYLES[each.mood]), _text(each.note))
     console.print(table)
+    for remark in figures.remarks:
+        console.print(Text(remark, style="dim"))
     worst = [
         d for d in numbers.worst(figures.devices)
         if d.silent or d.lost or d.duplicates or d.reordered or d.reboots

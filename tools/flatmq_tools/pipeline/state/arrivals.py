@@ -5,15 +5,17 @@ from __future__ import annotations
 import math
 import sqlite3
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from ..jobs.health import FAR, MOST
-from . import groups, unnumbered
+from ..jobs.limits import MOST
+from . import groups, history, unnumbered
+from .counts import counts
 from .groups import BIN, RANGE, Bools, Ints, Rows
+from .history import Additions, Boots, Came, Packs
 from .store import Place, Store, columns, placed
 from .unnumbered import Unnumbered
 from .values import DAY, UNKNOWN, ints, later
@@ -30,6 +32,7 @@ _BOOT = (
     "first", "last", "received", "lowest", "lowest_at", "highest", "highest_at", "duplicates",
     "reordered", "unsure", "floor", "old_missing", "old_since", "old_until", "before", "part",
 )  # fmt: skip
+_COUNTED = ("lowest", "highest", "received", "before")  # of which `counts` makes what is lost
 SUMS = ("boots", "reboots", "received", "lost", "unheard", "duplicates", "reordered", "unsure")
 
 
@@ -108,6 +111,7 @@ class Marked:
     statuses: Sequence[Status]
     now: int | None
     unnumbered: Sequence[tuple[Any, ...]] = ()
+    past: Additions = field(default_factory=Additions)
 
 
 class State:
@@ -119,29 +123,40 @@ class State:
 
     def mark(
         self, arrivals: Arrivals, statuses: Sequence[Status] = (), now: int | None = None,
-        others: Unnumbered | None = None,
+        others: Unnumbered | None = None, came: Came | None = None,
     ) -> Marked:  # fmt: skip
-        """Find the copies in a batch; `others` are packs without numbers. The state does not
-        change until `commit`."""
+        """Find the copies in a batch; `others` are packs without numbers, and `came` says what
+        all messages were. The state does not change until `commit`."""
         with self.store.named():
+            packs = Packs.none()
             if len(arrivals.row):
-                marked = _Batch(self, arrivals.sorted()).marked(statuses, now)
+                batch = _Batch(self, arrivals.sorted())
+                marked = batch.marked(statuses, now)
+                packs = batch.heard()
             else:
                 nothing = np.empty(0, np.int64)
                 marked = Marked(nothing, 0, (), (), (), (), (), (), (), statuses, now)
             if others is not None:
                 ids = self.ids(others.names)
                 marked.unnumbered = unnumbered.changed(self.store.db, ids, others)
+                if len(others.at):
+                    marked.past.devices += unnumbered.hours(ids, others)
+                    packs = packs.and_these(unnumbered.delays(ids, others))
+            marked.past.steps = history.steps_of(came or Came.nothing(), packs)
+            marked.past.dead = () if came is None else came.dead
         return marked
 
     def commit(self, marked: Marked, place: Place) -> None:
         """Include a batch in the state, and note that it is. Nothing happens if it is included
         already: a query that was stopped may finish its batch while the next one does it again."""
+        names = marked.past.named()
+        numbers = dict(zip(names, self.ids(names).tolist(), strict=True))
         with self.store.writing() as db:
             before = self.store.place()
             if before is not None and before.batch is not None and before[:2] == place[:2]:
                 return
             _write(db, marked)
+            history.write(db, marked.past, numbers)
             was = None if before is None else before.now
             placed(db, place._replace(now=later(was, marked.now)))
 
@@ -169,19 +184,6 @@ class State:
     def forget_names(self) -> None:
         """Forget the numbers of devices, after the Store was cleared."""
         self._ids.clear()
-
-
-def counts(boots: dict[str, Ints], boot: Ints) -> tuple[Ints, Ints, Ints]:
-    """Return starts, lost and unheard of boots: see `jobs.health`."""
-    before = boots["before"]
-    known = before != UNKNOWN
-    step = boot - np.where(known, before, 0)
-    begun = np.where(known, np.where(step > FAR, 1, step), 0)
-    head = np.maximum(boots["lowest"] - 1, 0)
-    missing = boots["highest"] - boots["lowest"] - (boots["received"] - 1)
-    lost = np.minimum(missing, MOST) + np.where(begun > 0, np.minimum(head, MOST), 0)
-    unheard = np.where(begun > 0, 0, np.minimum(head, MOST))
-    return begun, np.maximum(lost, 0), unheard
 
 
 class _Batch:
@@ -226,6 +228,7 @@ class _Batch:
         boots = self._boots(fresh, unsure)
         boots["before"], shifted = self._before()
         sums = self._sums(boots, shifted)
+        past = self._past(fresh, boots["before"], sums)
         ids = self._numbers()
         range_group, ranges = self._ranges(fresh & ~unsure, boots)
         timed = np.flatnonzero(fresh & self.packs.timed)
@@ -247,8 +250,23 @@ class _Batch:
         return Marked(
             self.packs.row[~fresh], int(unsure.sum()), list(rows), list(seen), shifted,
             devices.rows(), devices.silences, devices.crossed, devices.crowded, statuses,
-            now if now is not None else int(self.packs.at.max()),
+            now if now is not None else int(self.packs.at.max()), past=past,
         )  # fmt: skip
+
+    def heard(self) -> Packs:
+        """Return all packs, with the delays of those that are no copies; after `marked`."""
+        packs = self.packs
+        return Packs(self.device[self.group], packs.at, packs.delay, self._is_fresh & packs.timed)
+
+    def _past(self, fresh: Bools, before: Ints, sums: dict[str, Ints]) -> Additions:
+        packs, order = self.packs, self.by_group
+        self._is_fresh = fresh
+        boots = Boots(
+            self.group[order], packs.at[order], packs.seq[order], fresh[order],
+            self._is_reordered[order], packs.delay[order], packs.timed[order], self.device,
+            self.boot, self.new, {name: self.was[name] for name in _COUNTED}, before, sums,
+        )  # fmt: skip
+        return Additions(devices=history.with_days(history.hours_of(boots)))
 
     def _fresh(self) -> tuple[Bools, Bools]:
         """Which packs did not come before, and of these which may have."""
@@ -265,11 +283,12 @@ class _Batch:
 
     def _boots(self, fresh: Bools, unsure: Bools) -> dict[str, Ints]:
         packs, was, new = self.packs, self.was, self.new
+        self._is_reordered = self._reordered(fresh)
         at, heads = packs.at[self.by_group], self.heads
         sums = {
             "received": fresh,
             "duplicates": ~fresh,
-            "reordered": self._reordered(fresh),
+            "reordered": self._is_reordered,
             "unsure": unsure,
         }
         boots = {

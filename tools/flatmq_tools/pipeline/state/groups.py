@@ -20,6 +20,8 @@ RANGE = np.dtype([("lo", "<i8"), ("hi", "<i8"), ("lo_at", "<i8"), ("hi_at", "<i8
 """Numbers from lo to hi that were all seen, and when the first of lo and of hi arrived."""
 BIN = np.dtype([("bin", "<i4"), ("n", "<u4"), ("sum", "<f8")])
 """How many values lie in a bin of a distribution, and their sum."""
+SHORT = np.dtype([("bin", "<i2"), ("n", "<u4")])
+"""A bin without the sum: half as long, and its values are taken to be in its middle."""
 WIDTH = 1.04
 """The largest value of a bin is at most so many times the smallest."""
 _LOG = float(np.log(WIDTH))
@@ -97,15 +99,39 @@ def joined(
     return groups[begins], whole
 
 
-def bins(group: Ints, values: Ints) -> tuple[Ints, Rows]:
-    """Return the distributions of integers, in bins whose values differ by 4 % at most."""
+def binned(values: Ints) -> Rows:
+    """Return the bin of each integer, as a distribution of one value."""
     size = np.abs(values).astype(np.float64)
     number = np.floor(np.log(np.maximum(size, 1)) / _LOG) + 1
     rows = np.empty(len(values), BIN)
     rows["bin"] = np.sign(values) * number
     rows["n"] = 1
     rows["sum"] = values
-    return added(group, rows)
+    return rows
+
+
+def bins(group: Ints, values: Ints) -> tuple[Ints, Rows]:
+    """Return the distributions of integers, in bins whose values differ by 4 % at most."""
+    return added(group, binned(values))
+
+
+def shortened(rows: Rows) -> Rows:
+    """Return bins without their sums."""
+    short = np.empty(len(rows), SHORT)
+    short["bin"], short["n"] = rows["bin"], rows["n"]
+    return short
+
+
+def lengthened(short: Rows) -> Rows:
+    """Return bins with sums, from bins without: each value as the middle of its bin, at most 2 %
+    off."""
+    rows = np.empty(len(short), BIN)
+    rows["bin"], rows["n"] = short["bin"], short["n"]
+    number = np.abs(rows["bin"].astype(np.float64))
+    middle = np.where(number > 0, np.exp((number - 0.5) * _LOG), 0.0)
+    middle = np.where(number == 1, 1.0, middle)  # the only whole number in it
+    rows["sum"] = np.sign(rows["bin"]) * middle * rows["n"]
+    return rows
 
 
 def added(group: Ints, rows: Rows) -> tuple[Ints, Rows]:

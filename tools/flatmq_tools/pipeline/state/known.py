@@ -8,6 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
+from ..jobs.measurements import Bounds
 from .once import Once, Parse, Write
 from .snapshots import Snapshots
 
@@ -22,12 +23,14 @@ class Known:
     delta   the folder or URL of Delta tables of the same names; None for none
     every   s between two refreshes of these tables, and more if one takes more than a tenth
     unsure  called with the number of packs of a batch that may be copies, and are written
+    bounds  how far the time of a reading may be from its arrival
     """
 
     def __init__(
         self, file: Path, folder: Path, delta: str | None, every: float,
-        unsure: Callable[[int], None],
+        unsure: Callable[[int], None], bounds: Bounds | None = None,
     ) -> None:  # fmt: skip
+        self._bounds = bounds
         self._file = file
         self._snapshots = Snapshots(file, folder, delta)
         self._every = every
@@ -44,8 +47,9 @@ class Known:
         # An earlier version had Spark keep what it knew of copies in its checkpoint.
         shutil.rmtree(checkpoint / "state", ignore_errors=True)
         self._once = Once(
-            self._file, raw, str(checkpoint.absolute()), parse, write, unsure=self._unsure
-        )
+            self._file, raw, str(checkpoint.absolute()), parse, write, unsure=self._unsure,
+            bounds=self._bounds,
+        )  # fmt: skip
         return self._once
 
     def look(self) -> None:

@@ -11,8 +11,10 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import fsspec
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import StorageLevel
@@ -22,14 +24,20 @@ from pyspark.sql.streaming.datasource import ReadMaxRows
 from pyspark.sql.types import StructType
 
 from .. import batches
-from ..jobs import columns
+from ..jobs import columns, measurements
+from . import history
 from .arrivals import Arrivals, Marked, State, Status
+from .history import Came, Dead, Newest, OutOfTime
 from .store import Place, StateError, Store
 from .unnumbered import Unnumbered
+from .values import DAY
 
 _QUERY = "sql.streaming.queryId"  # the local property in which Spark has it
 _FEW = 1000  # copies that go into the plan of a query; more go as a table
-_STATUS = 32  # characters of a status that are kept
+_STATUS = 32  # characters of a status that are kept,
+_TOPIC = 200  # of the topic name of a dead letter,
+_TEXT = 200  # and of a newest value that is a text
+_VALUES = 200_000  # newest values that are taken from a batch, at most
 _ROW = "row"
 _ROWS = 1_000_000  # of raw that are read again at a time
 _MESSAGE = ", ".join(f"{name} {kind}" for name, kind in columns.MESSAGE.items())
@@ -50,6 +58,7 @@ class Once:
     status      topic filters of statuses; the second level names the device
     unsure      called with the number of packs of a batch that were written though they may be
                 copies: their boot has more gaps than the state keeps
+    bounds      how far the time of a reading may be from its arrival
 
     A state that is missing, or behind the query, is brought up to it from the table raw.
     """
@@ -58,7 +67,9 @@ class Once:
         self, file: Path, raw: str, checkpoint: str, parse: Parse, write: Write,
         status: Sequence[str] = columns.STATUS,
         unsure: Callable[[int], None] = lambda count: None,
+        bounds: measurements.Bounds | None = None,
     ) -> None:  # fmt: skip
+        self._bounds = bounds or measurements.Bounds()
         self._state = State(Store(file))
         self._raw = raw
         self._checkpoint = checkpoint
@@ -94,19 +105,24 @@ class Once:
         packs = packs.persist(StorageLevel.MEMORY_AND_DISK)
         try:
             keys = _keys(packs).toArrow()
-            numbered = keys["boot"].is_valid()
+            alive = keys["reason"].is_null()
+            numbered = pc.and_(alive, keys["boot"].is_valid())
             arrivals = Arrivals.of(keys.filter(numbered))
-            others = Unnumbered.of(keys.filter(pc.invert(numbered)))
-            statuses, now = self._heard(batch)
-            marked = self._state.mark(arrivals, statuses, now, others)
+            others = Unnumbered.of(keys.filter(pc.and_not(alive, numbered)))
+            statuses, now, came = self._heard(batch)
+            came.dead = _dead(keys.filter(pc.invert(alive)))
+            marked = self._state.mark(arrivals, statuses, now, others, came)
+            fresh = _without(packs, marked.copies.tolist()).drop(_ROW)
+            marked.past.newest, marked.past.out_of_time = self._newest(fresh)
             if write is not None:
-                write(_without(packs, marked.copies.tolist()).drop(_ROW))
+                write(fresh)
         finally:
             packs.unpersist()
         return marked
 
-    def _heard(self, batch: DataFrame) -> tuple[list[Status], int | None]:
-        """The newest status of each device, and when the newest of all messages came."""
+    def _heard(self, batch: DataFrame) -> tuple[list[Status], int | None, Came]:
+        """The newest status of each device, when the newest of all messages came, and how many
+        came in each second."""
         is_status = columns.matched(F.col("topic"), self._status)
         device = F.when(is_status, F.get(F.split("topic", "/"), F.lit(1)))
         text = F.substring(F.make_valid_utf8(F.col("payload").cast("string")), 1, _STATUS)
@@ -116,20 +132,59 @@ class Once:
                 device.alias("device"), at.alias("at"), "offset",
                 F.when(is_status, text).alias("status"),
             )
-            .groupBy("device")
+            .groupBy("device", F.floor(F.col("at") / history.SECOND).alias("second"))
             .agg(
-                F.max("at").alias("now"),
+                F.count("*").alias("messages"),
+                F.min("at").alias("first"),
+                F.max("at").alias("last"),
                 F.max_by(F.struct("status", "at", "offset"), F.struct("at", "offset")).alias("s"),
             )
             .toArrow()
-            .to_pylist()
         )  # fmt: skip
-        statuses = [
-            Status(row["device"], row["s"]["status"] or None, row["s"]["at"], row["s"]["offset"])
-            for row in rows
-            if row["device"] is not None
-        ]
-        return statuses, max((row["now"] for row in rows), default=None)
+        newest: dict[str, Status] = {}
+        for row in rows.filter(rows["device"].is_valid()).to_pylist():
+            said, known = row["s"], newest.get(row["device"])
+            if known is None or (said["at"], said["offset"]) > (known.at, known.offset):
+                newest[row["device"]] = Status(
+                    row["device"], said["status"] or None, said["at"], said["offset"]
+                )
+        first, last, messages = (
+            rows[name].to_numpy().astype(np.int64) for name in ("first", "last", "messages")
+        )
+        now = int(last.max()) if len(last) else None
+        return list(newest.values()), now, Came(first, messages, first, last)
+
+    def _newest(self, packs: DataFrame) -> tuple[list[Newest], list[OutOfTime]]:
+        """The newest value of each quantity in the packs of a batch, and how many readings of
+        each device have a time too far from their arrival."""
+        values = measurements.values(packs)
+        inside = measurements.is_in_time(self._bounds)
+        day = F.floor(_micros("received") / DAY) * DAY
+        value = F.struct("unit", "value", "text", "flag", _micros("time").alias("at"))
+        some = F.coalesce(F.col("value").cast("string"), "text", F.col("flag").cast("string"))
+        order = F.when(inside & some.isNotNull(), F.col("time"))
+        rows = (
+            values.groupBy("device", "quantity", day.alias("day"))
+            .agg(F.max_by(value, order).alias("last"), F.count_if(~inside).alias("outside"))
+            .orderBy(F.desc("outside"), F.desc("last.at"))
+            .limit(_VALUES)
+            .toArrow()
+            .to_pylist()
+        )
+        newest: dict[tuple[str, str], Newest] = {}
+        outside: dict[tuple[str, int], int] = {}
+        for row in rows:
+            device, last = row["device"], row["last"]
+            if row["outside"]:
+                key = device, row["day"]
+                outside[key] = outside.get(key, 0) + row["outside"]
+            if last is None:
+                continue
+            one = Newest(device, row["quantity"], last["unit"], _value(last), last["at"])
+            known = newest.get((device, one.quantity))
+            if known is None or one.at >= known.at:
+                newest[device, one.quantity] = one
+        return list(newest.values()), [OutOfTime(*key, n) for key, n in outside.items()]
 
     # From raw, where the state is behind
 
@@ -178,12 +233,26 @@ class Once:
 
 
 def _keys(packs: DataFrame) -> DataFrame:
-    """The columns of Arrivals and of Unnumbered."""
+    """The columns of Arrivals, of Unnumbered and of Dead."""
     delay = _micros("timestamp") - _micros("time")
-    return packs.where("reason is null").select(
+    is_dead = F.col("reason").isNotNull()
+    return packs.select(
         _ROW, "device", "boot", "seq", _micros("timestamp").alias("at"), "offset",
-        F.when(F.col("told"), delay).alias("delay"), "retain", "dup",
+        F.when(F.col("told"), delay).alias("delay"), "retain", "dup", "reason",
+        F.when(is_dead, measurements.kind(F.col("reason"))).alias("kind"),
+        F.when(is_dead, F.substring("topic", 1, _TOPIC)).alias("topic"),
     )  # fmt: skip
+
+
+def _dead(rows: pa.Table) -> list[Dead]:
+    names = ("kind", "reason", "topic", "at", "offset")
+    return [Dead(*row) for row in zip(*(rows[n].to_pylist() for n in names), strict=True)]
+
+
+def _value(row: dict[str, Any]) -> float | str | bool:
+    found: float | str | bool
+    found = next(row[name] for name in ("value", "text", "flag") if row[name] is not None)
+    return found[:_TEXT] if isinstance(found, str) else found
 
 
 def _without(packs: DataFrame, copies: list[int]) -> DataFrame:

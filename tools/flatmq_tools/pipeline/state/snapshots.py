@@ -25,6 +25,7 @@ from .store import Place, Store
 from .tables import Devices
 
 NAMES = ("health", "gaps", "devices")
+_OPEN = "open.parquet"  # what may change
 _CLOSED = ("health", "gaps")  # of which there are files of closed boots
 _DAY = 86_400_000_000  # us
 _BOOTS = 5000  # in a file, at most, as it is written again if one of them changes
@@ -43,7 +44,7 @@ class Snapshots:
         self._file = file
         self._folder = folder
         self._delta = delta
-        self._kept = file.parent / f"{file.stem}.closed"
+        self._kept = _folder_of_closed(file)
         self._one = threading.Lock()
         self._written: Place | None = None  # how far the messages were that the tables are of
 
@@ -165,23 +166,47 @@ class Snapshots:
         self._folder.mkdir(parents=True, exist_ok=True)
         for left in self._folder.glob(f".{name}-*"):
             shutil.rmtree(left, ignore_errors=True)
+        target = self._folder / name
         new = self._folder / f".{name}-new-{uuid.uuid4().hex}"
-        old = self._folder / f".{name}-old-{uuid.uuid4().hex}"
         new.mkdir()
-        pq.write_table(table, new / "open.parquet")
+        pq.write_table(table, new / _OPEN)
+        if _names(target) == {_OPEN, *(file.name for file in closed)}:
+            # No boot was closed or opened again: one file alone is another one.
+            (new / _OPEN).replace(target / _OPEN)
+            new.rmdir()
+            return
         for file in closed:
             _link(file, new / file.name)
-        target = self._folder / name
+        old = self._folder / f".{name}-old-{uuid.uuid4().hex}"
         with contextlib.suppress(FileNotFoundError):
             target.rename(old)
         new.rename(target)
         shutil.rmtree(old, ignore_errors=True)
 
 
+def _names(folder: Path) -> set[str]:
+    """The names in a folder; none if it is not there."""
+    try:
+        return set(os.listdir(folder))
+    except FileNotFoundError:
+        return set()
+
+
 _CLOSABLE = (
     "FROM boots JOIN devices ON devices.id = boots.device "
     "WHERE boots.part IS NULL AND boots.boot != devices.newest AND boots.last < ?"
 )
+
+
+def closed_files(db: sqlite3.Connection, file: Path) -> list[tuple[int, Path]]:
+    """Return the number and the file of each part of the table gaps that is of closed boots and
+    not stale, from a state in `file`. A file that is no longer there was replaced since."""
+    rows = db.execute("SELECT part, file FROM parts WHERE NOT stale ORDER BY part").fetchall()
+    return [(part, _folder_of_closed(file) / "gaps" / name) for part, name in rows]
+
+
+def _folder_of_closed(file: Path) -> Path:
+    return file.parent / f"{file.stem}.closed"
 
 
 def _link(file: Path, target: Path) -> None:

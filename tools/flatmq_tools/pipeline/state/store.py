@@ -11,10 +11,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-_VERSION = 2
+from . import history
+
+_VERSION = 3
 _HINT = ": remove it while nothing runs; what it held is read again from the table raw"
 _BUSY = 120.0  # s to wait for the other connection
-_SCHEMA = """
+_SCHEMA = (
+    """
 CREATE TABLE place (query TEXT NOT NULL, batch INTEGER, next INTEGER, now INTEGER);
 CREATE TABLE devices (
     id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE,
@@ -48,6 +51,11 @@ CREATE TABLE parts (
     part INTEGER PRIMARY KEY, file TEXT NOT NULL, closed INTEGER, stale INTEGER NOT NULL DEFAULT 0
 );
 """
+    + history.SCHEMA
+)
+_TABLES = (
+    "place", "devices", "boots", "seen", "silences", "parts", "unnumbered", *history.TABLES,
+)  # fmt: skip
 
 
 class StateError(RuntimeError):
@@ -157,11 +165,35 @@ class Store:
     def clear(self) -> None:
         """Forget everything."""
         with self.writing() as db:
-            for name in ("place", "devices", "boots", "seen", "silences", "parts", "unnumbered"):
+            for name in _TABLES:
                 db.execute(f"DELETE FROM {name}")
 
     def close(self) -> None:
         self.db.close()
+
+    @classmethod
+    def of_run(cls, file: Path) -> Store | None:
+        """Return the state that a run has made, to read it; None if there is none of this
+        version. The file is not changed. StateError if it is damaged."""
+        if not file.exists():
+            return None
+        store = cls.__new__(cls)
+        store.file, store._lock = file, threading.Lock()
+        with store.named():
+            # A connection that may only read fails if the last writer was killed.
+            store.db = sqlite3.connect(
+                f"{file.absolute().as_uri()}?mode=rw", uri=True, timeout=_BUSY,
+                isolation_level=None,
+            )  # fmt: skip
+            try:
+                (version,) = store.db.execute("PRAGMA user_version").fetchone()
+            except BaseException:
+                store.close()
+                raise
+        if version != _VERSION or store.place() is None:
+            store.close()
+            return None
+        return store
 
     def __enter__(self) -> Store:
         return self

@@ -15,10 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from ..jobs import arrivals
-from ..jobs.health import MOST, QUIET
+from ..jobs.limits import MOST, QUIET, QUIET_UNNUMBERED
 from . import groups
-from .arrivals import counts
+from .counts import counts
 from .groups import BIN, RANGE, Ints
 from .store import columns
 from .values import ints, known
@@ -116,6 +115,16 @@ class Devices:
         """Return the newest status of each; null if it has none."""
         return pa.array(self._rows["status"], pa.string()).take(pa.array(positions))
 
+    def silent_after(self) -> list[float]:
+        """Return s without a message after which each device is silent, those without numbers
+        too."""
+        after = self.after.copy()
+        at = self.position(np.array(self._others["device"], np.int64)).tolist()
+        if at:
+            after[at] = self._of_others()[3]
+        found: list[float] = after.tolist()
+        return found
+
     def table(self) -> pa.Table:
         """Return the table devices."""
         rows = {name: list(values) for name, values in self._rows.items()}
@@ -129,7 +138,7 @@ class Devices:
             for one in at:
                 rows[name][one] = None
         if at:
-            usual[at], silent_s[at], silent[at] = self._of_others()
+            usual[at], silent_s[at], silent[at], _ = self._of_others()
         group, bins = groups.unpacked(rows["delays"], BIN)
         delays = groups.percentiles(group, bins, len(self.ids), _PARTS) / 1000
         values: dict[str, Any] = {name: rows[name] for name in DEVICES.names if name in rows}
@@ -143,21 +152,21 @@ class Devices:
         }
         return _table(values, DEVICES)
 
-    def _of_others(self) -> tuple[Any, Any, Any]:
-        """The usual intervals of devices without numbers, how long they are silent, and whether
-        that is too long."""
+    def _of_others(self) -> tuple[Any, Any, Any, Any]:
+        """The usual intervals of devices without numbers, how long they are silent, whether that
+        is too long, and how long would be."""
         others = self._others
         count = len(others["device"])
         group, bins = groups.unpacked(others["intervals"], BIN)
         usual, long = (groups.percentiles(group, bins, count, (0.5, 0.95)) / 1e6).T
         ranked = np.sort(long[~np.isnan(long)])
         fleet = ranked[(len(ranked) + 1) // 2 - 1] if len(ranked) else np.nan
-        after = arrivals.QUIET * np.where(np.isnan(long), fleet, long)
+        after = QUIET_UNNUMBERED * np.where(np.isnan(long), fleet, long)
         if self._given is not None:
             after = np.full(count, float(self._given))
         heard = ints(others["heard"])
         silent_s = np.where(known(heard), ((self.now or 0) - heard) / 1e6, np.nan)
-        return usual, silent_s, silent_s > after
+        return usual, silent_s, silent_s > after, after
 
 
 def of_boots(

@@ -15,8 +15,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from . import groups
+from . import groups, history
 from .groups import BIN, Bools, Ints
+from .history import DeviceSteps, Packs
 from .store import columns
 from .values import DAY, ints, known, later
 
@@ -103,6 +104,18 @@ def changed(db: sqlite3.Connection, ids: Ints, packs: Unnumbered) -> list[tuple[
             strict=True,
         )
     )
+
+
+def hours(ids: Ints, packs: Unnumbered) -> list[DeviceSteps]:
+    """Return what the packs add to the hours and days of their devices."""
+    live = ~packs.retained
+    counted = Packs(ids[packs.device], packs.at, packs.delay, live & packs.timed)
+    return history.with_days(history.hours_of_others(counted, live, packs.copy))
+
+
+def delays(ids: Ints, packs: Unnumbered) -> Packs:
+    """Return all packs, with the delays of those that are no copies."""
+    return Packs(ids[packs.device], packs.at, packs.delay, ~packs.copy & packs.timed)
 
 
 def _more(blobs: Sequence[bytes | None], group: Ints, values: Ints, count: int) -> list[bytes]:

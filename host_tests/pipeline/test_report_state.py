@@ -1,0 +1,248 @@
+"""The report from the state of a run is that from the table raw."""
+
+from __future__ import annotations
+
+import datetime
+import random
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from pyspark.sql import SparkSession
+
+from flatmq_tools.cli import main
+from flatmq_tools.pipeline.report import from_raw, from_state, period
+from flatmq_tools.pipeline.report.figures import Device, Figures, ReportError
+from flatmq_tools.pipeline.report.period import Period, PeriodError
+from flatmq_tools.pipeline.state import groups
+from messages import START, Message, at, reading
+from test_once import Pipeline
+
+NEAR = groups.WIDTH - 1
+DAY = 86400.0
+YEAR = datetime.timedelta(days=365)
+
+
+def fleet(drawn: random.Random, days: float) -> list[Message]:
+    """Boards that lose, repeat and swap readings, restart and fall silent; one has no numbers,
+    and some messages are no pack."""
+    sent: list[Message] = []
+    for number in range(8):
+        name, boot, seq, now = f"d{number}", 1, 1, drawn.uniform(0, 300)
+        while now < days * DAY:
+            fate = drawn.random()
+            delay = drawn.lognormvariate(-1, 1)
+            time = None if number == 3 else now - delay
+            if fate > 0.05:
+                sent.append(reading(name, boot, seq, now, time, temperature=2000 + seq))
+            if 0.1 < fate < 0.15:
+                sent.append(reading(name, boot, seq, now + 20, time, temperature=2000 + seq))
+            seq += 1
+            if fate > 0.98:
+                boot, seq = boot + drawn.choice([1, 2]), 1
+                sent.append(Message(f"dev/{name}/status", b"online", now + 1))
+                now += drawn.choice([0, 9000.0])
+            now += 600 * drawn.uniform(0.9, 1.1)
+    for n in range(40):
+        sent.append(Message("dev/plug/telemetry", b'[{"n":"power","v":7}]', n * days * DAY / 41))
+        sent.append(Message("dev/d1/telemetry", b"torn", 30 + n * days * DAY / 41))
+    sent.append(Message("dev/d2/telemetry", b"[7]", 12 * 3600.0))
+    sent.append(Message("dev/mute/status", b"offline", 3 * 3600.0))
+    # Of a clock that was never set.
+    sent.append(Message("dev/d4/telemetry", b'[{"bt":9e8,"n":"x","v":1}]', 4 * 3600.0))
+    return sorted(sent, key=lambda message: message.at)
+
+
+def ran(spark: SparkSession, folder: Path, messages: list[Message], parts: int) -> Path:
+    """Have a run make the tables of messages that come in so many batches."""
+    pipeline = Pipeline(spark, folder)
+    size = -(-len(messages) // parts)
+    for begin in range(0, len(messages), size):
+        pipeline.land(messages[begin : begin + size])
+    pipeline.run()
+    return folder
+
+
+@pytest.fixture(scope="module")
+def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    drawn = random.Random(7)
+    return ran(spark, tmp_path_factory.mktemp("ran"), fleet(drawn, 2.5), 4)
+
+
+def of_state(folder: Path, stretch: Period = period.Period()) -> Figures:  # noqa: B008
+    found = from_state.of_state(folder, stretch)
+    assert found is not None
+    return found
+
+
+def near(found: float | None, wanted: float | None) -> bool:
+    if found is None or wanted is None:
+        return found is wanted
+    return found == pytest.approx(wanted, rel=NEAR)
+
+
+def same(found: Figures, wanted: Figures) -> None:
+    """Numbers are equal, and delays within the width of a bin."""
+    for name in ("since", "until", "messages", "step", "wide", "heard", "gaps", "gappy",
+                 "reboots", "newest"):  # fmt: skip
+        assert getattr(found, name) == getattr(wanted, name), name
+    assert [d[:2] for d in found.dead] == [d[:2] for d in wanted.dead]
+    assert [m[:2] for m in found.moments] == [m[:2] for m in wanted.moments]
+    pairs = zip(found.moments, wanted.moments, strict=True)
+    assert all(near(a, b) for one, other in pairs for a, b in zip(one[2:], other[2:], strict=True))
+    assert all(near(*pair) for pair in zip(found.delays, wanted.delays, strict=True))
+    devices = zip(found.devices, wanted.devices, strict=True)
+    for device, other in devices:
+        plain = {"p50": None, "p95": None, "p99": None}
+        assert device._replace(**plain) == other._replace(**plain)
+        for part in plain:
+            assert near(getattr(device, part), getattr(other, part)), (device, other)
+
+
+def test_both_ways_say_the_same(spark: SparkSession, tables: Path) -> None:
+    found = of_state(tables)
+    assert sum(device.lost for device in found.devices) > 10
+    assert sum(device.duplicates for device in found.devices) > 10
+    assert (found.out_of_time, found.out_of_time_of) == (1, "d4")
+    same(found, from_raw.of_tables(spark, tables))
+
+
+def test_a_stretch_of_time_both_ways(spark: SparkSession, tables: Path) -> None:
+    """From raw nothing is known of what was before: the readings around the begin differ."""
+    noon = START.replace(hour=15) + datetime.timedelta(days=1)
+    stretch = Period(noon, noon + datetime.timedelta(hours=9))
+    found, wanted = of_state(tables, stretch), from_raw.of_tables(spark, tables, period=stretch)
+    assert found.remarks == [
+        "Newest values are kept of the whole time alone: those that came later are not shown, "
+        "nor those before them."
+    ]
+    for name in ("since", "until", "messages", "step"):
+        assert getattr(found, name) == getattr(wanted, name), name
+    assert [m[:2] for m in found.moments] == [m[:2] for m in wanted.moments]
+    devices = {device.name: device for device in found.devices}
+    assert devices.keys() == {device.name for device in wanted.devices}
+    for other in wanted.devices:
+        device = devices[other.name]
+        assert abs(device.received - other.received) <= 1
+        assert abs(device.duplicates - other.duplicates) <= 1
+        assert device.unheard == other.unheard == 0
+        assert device.heard == other.heard
+        assert device.boots == other.boots
+    assert sum(d.lost for d in found.devices) > 0
+    total = sum(d.lost for d in wanted.devices)
+    assert abs(sum(d.lost for d in found.devices) - total) <= len(devices)
+
+
+def test_days_add_up(tables: Path) -> None:
+    """What is said of days, one by one, is what is said of all of them."""
+    whole = of_state(tables)
+    midnight = START.replace(hour=0)
+    days = [
+        of_state(tables, Period(midnight + n * YEAR / 365, midnight + (n + 1) * YEAR / 365))
+        for n in range(3)
+    ]
+    assert sum(day.messages for day in days) == whole.messages
+    for name in ("received", "lost", "duplicates", "reordered", "reboots"):
+        total = sum(getattr(device, name) for day in days for device in day.devices)
+        assert total == sum(getattr(device, name) for device in whole.devices), name
+    assert sum(day.out_of_time for day in days) == whole.out_of_time
+    assert sum(d.messages for day in days for d in day.dead) == sum(d.messages for d in whole.dead)
+
+
+@pytest.mark.parametrize("batches", [1, 9])
+def test_batches_do_not_matter(
+    spark: SparkSession, tables: Path, tmp_path: Path, batches: int
+) -> None:
+    """Hours and days of devices are the same however messages are cut into batches."""
+    folder = ran(spark, tmp_path, fleet(random.Random(7), 2.5), batches)
+    midnight = START.replace(hour=0) + datetime.timedelta(days=1)
+    for stretch in (Period(midnight, midnight + YEAR / 365), Period(midnight + YEAR / 500)):
+        found, wanted = of_state(folder, stretch), of_state(tables, stretch)
+        same(found, wanted)
+
+
+def test_periods() -> None:
+    day = datetime.datetime(2026, 11, 1, tzinfo=period.UTC)
+    assert period.when("2026-11-01") == day
+    assert period.when("2026-11-01T12:30") == day.replace(hour=12, minute=30)
+    assert period.when("2026-11-01T02:00+02:00") == day
+    assert period.when("7d") == datetime.timedelta(days=7)
+    newest = day + datetime.timedelta(days=30)
+    assert Period(datetime.timedelta(days=30)).of(newest) == (day, None)
+    for text in ("", "soon", "2026-13-01", "7", "-7d", "99999999999999999d"):
+        with pytest.raises(PeriodError, match=r"a date such as 2026-11-01|at most 999999999d"):
+            period.when(text)
+    with pytest.raises(PeriodError, match="--since must be before --until: 2026-11-01T00:00:00"):
+        Period(day, day).of(None)
+
+
+def test_the_command_needs_no_java(
+    tables: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from flatmq_tools.pipeline import session
+
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("Spark was started")
+
+    monkeypatch.setattr(session, "session", refuse)
+    begin = ["pipeline", "report", str(tmp_path), "--tables", str(tables)]
+    done = CliRunner().invoke(main, [*begin, "--since", "1d"])
+    assert done.exit_code == 0, done.output
+    page = (tmp_path / "report.html").read_text()
+    assert "<td" in page
+    assert "d7" in page
+    for options, words in (
+        (["--since", "yesterday"], "it must be a date such as 2026-11-01"),
+        (["--since", "2026-03-05", "--until", "2026-03-04"], "--since must be before --until"),
+        (["--until", "2020-01-01"], "there are no messages between --since and --until"),
+    ):
+        done = CliRunner().invoke(main, [*begin, *options])
+        assert done.exit_code != 0
+        assert words in done.output
+    with pytest.raises(AssertionError, match="Spark was started"):
+        CliRunner().invoke(main, [*begin, "--from-raw"], catch_exceptions=False)
+
+
+def test_only_the_days_of_a_stretch_are_read(spark: SparkSession, tmp_path: Path) -> None:
+    """A file of another day need not even be one of Parquet."""
+    from messages import frame
+
+    table = frame(spark, [reading("a", 1, n + 1, n * 3600.0) for n in range(40)])
+    for day in ("2026-03-01", "2026-03-02"):
+        table.where(f"string(date(timestamp)) = '{day}'").write.parquet(
+            str(tmp_path / "raw" / f"day={day}" / "batch=0")
+        )
+    torn = tmp_path / "raw" / "day=2026-03-03" / "batch=0"
+    torn.mkdir(parents=True)
+    (torn / "part.parquet").write_bytes(b"torn")
+    stretch = Period(None, at(12 * 3600.0))
+    found = from_raw.of_tables(spark, tmp_path, period=stretch)
+    assert found.messages == 12
+    with pytest.raises(ReportError, match="no messages between --since and --until"):
+        from_raw.of_tables(spark, tmp_path, period=Period(at(90 * DAY)))
+
+
+def test_a_state_of_another_version_is_not_asked(tables: Path, tmp_path: Path) -> None:
+    import sqlite3
+
+    assert from_state.of_state(tmp_path, Period()) is None
+    (tmp_path / "state").mkdir()
+    file = tmp_path / "state" / "measurements.sqlite"
+    with sqlite3.connect(file) as db:
+        db.execute("PRAGMA user_version = 2")
+    assert from_state.of_state(tmp_path, Period()) is None
+    assert file.exists()
+
+
+def test_a_device_is_its_row(tables: Path) -> None:
+    """The rows of the report are those of the table devices."""
+    from flatmq_tools.pipeline.state import tables as made
+    from flatmq_tools.pipeline.state.store import Store
+
+    with Store(tables / "state" / "measurements.sqlite") as store, store.reading() as db:
+        rows = made.Devices(db).table().to_pylist()
+    found = {device.name: device for device in of_state(tables).devices}
+    assert isinstance(found["d0"], Device)
+    assert {row["device"]: row["received"] for row in rows} == {
+        name: device.received for name, device in found.items()
+    }

@@ -1,0 +1,372 @@
+"""The figures of the report from the state of a run: from sums, without Spark and without raw."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import math
+import sqlite3
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from .. import progress
+from ..jobs.limits import FAR
+from ..state import groups, history, tables
+from ..state.groups import Ints
+from ..state.periods import Found, Periods
+from ..state.snapshots import closed_files
+from ..state.store import Store
+from ..state.values import DAY, ints, known
+from . import figures as shared
+from .figures import (
+    GAP_DEVICES,
+    GAPS,
+    NEWEST,
+    Dead,
+    Device,
+    Example,
+    Figures,
+    Gap,
+    Heard,
+    Moment,
+    Reboot,
+    ReportError,
+    Value,
+)  # fmt: skip
+from .period import UTC, Period
+
+_PARTS = (0.5, 0.95, 0.99)
+_STATES = ("measurements.sqlite", "health.sqlite")
+_EPOCH = datetime.datetime.fromtimestamp(0, UTC)
+
+
+def of_state(folder: Path, period: Period) -> Figures | None:
+    """What the state of a run says of the tables in `folder`; None if no run has made a state
+    there. ReportError, PeriodError and StateError."""
+    for name in _STATES:
+        file = folder / "state" / name
+        store = Store.of_run(file)
+        if store is None:
+            continue
+        with store, store.reading() as db:
+            asked = _Asked(db, file, period)
+            figures = asked.figures
+            asked.ask()
+            batches = shared.batches(progress.lines(folder), figures.since)
+            figures.batches = shared.within(batches, figures.since, *asked.period)
+            if figures.batches and all(batch.spool is None for batch in figures.batches):
+                asked.waited()
+            return figures
+    return None
+
+
+class _Asked:
+    """What is asked of a state in one transaction. Times are microseconds since 1970, but those
+    in the figures."""
+
+    def __init__(self, db: sqlite3.Connection, file: Path, period: Period) -> None:
+        self._db = db
+        self._file = file
+        self._whole = period.everything
+        self._periods = Periods(db)
+        ends = self._periods.ends()
+        if ends is None:
+            raise ReportError(f"{file} knows of no messages: `flatmq pipeline run` notes them")
+        self.period = period.of(_moment(ends[1]))
+        since, until = self.period
+        low = ends[0] if since is None else max(_micros(since), ends[0])
+        high = ends[1] + 1 if until is None else min(_micros(until), ends[1] + 1)
+        nothing = ReportError("there are no messages between --since and --until")
+        if low >= high:
+            raise nothing
+        self._now = high > ends[1]  # nothing came later
+        self._low, self._high = self._periods.rounded(low, high)
+        all_of_it = self._periods.found(self._periods.pieces(self._low, self._high), sets=False)
+        messages = int(all_of_it.messages.sum())
+        if all_of_it.first is None or all_of_it.last is None:
+            raise nothing
+        self.figures = Figures(_moment(all_of_it.first), _moment(all_of_it.last), messages)
+        self._first, self._last = all_of_it.first, all_of_it.last
+        none = np.zeros(len(all_of_it.group), np.int64)
+        self.figures.delays = _delays(none, all_of_it, 1)[0]
+        self._devices = tables.Devices(db)
+        if not self._whole:
+            self._remark(low, high)
+
+    def _remark(self, low: int, high: int) -> None:
+        """Say which steps the numbers are of, if these are not quite those that were asked."""
+        begin, end = self._periods.of_devices(self._low, self._high)[0]
+        if (begin, end) != (low, high):
+            step = "hours" if begin % DAY or end % DAY else "days"
+            self.figures.remarks.append(
+                f"The numbers of devices are of whole {step}, from {_moment(begin):{_FORM}} to "
+                f"{_moment(end):{_FORM}} UTC."
+            )
+        if not self._now:
+            self.figures.remarks.append(
+                "Newest values are kept of the whole time alone: those that came later are not "
+                "shown, nor those before them."
+            )
+
+    def ask(self) -> None:
+        """Fill the figures."""
+        figures, span = self.figures, self.figures.span
+        finest = self._periods.finest(self._low) / 1e6
+        figures.step = max(shared.steps(span, figures.messages), finest)
+        table = self._devices.table()
+        usual = table["usual_s"].drop_null().to_pylist()
+        figures.wide = shared.wide(usual, figures.step)
+        self._moments()
+        self._heard(table)
+        self._reboots()
+        figures.devices = self._all_devices(table) if self._whole else self._some_devices(table)
+        self._gaps()
+        self._newest()
+        self._dead()
+
+    def waited(self) -> None:
+        """Find the depth of the spool, if all that came by now is in the figures."""
+        figures = self.figures
+        if not self._now:
+            return
+        begin = self._first + round(min(batch.at for batch in figures.batches) * 1e6)
+        low = max(begin // history.MINUTE * history.MINUTE, self._low)
+        low, _ = self._periods.rounded(low, self._high)
+        ends, came = self._periods.counts(
+            self._periods.pieces(low, self._high, history.SECOND)
+        )  # fmt: skip
+        shared.waited(figures, ((ends - self._first) / 1e6).tolist(), came.tolist())
+
+    # Over time
+
+    def _steps(self, width: float) -> tuple[Found, Ints, list[float]]:
+        """The steps of which stretches of so many seconds consist, in which stretch each is, and
+        when these begin."""
+        found = self._periods.found(
+            self._periods.pieces(self._low, self._high, round(width * 1e6))
+        )  # fmt: skip
+        size = round(width * 1e6)
+        begins = shared.begins(self.figures.since, self.figures.span, width)
+        stretch = found.at // size - self._first // size
+        # Steps without messages may begin before the first of them, or end after the last.
+        return found, np.clip(stretch, 0, len(begins) - 1), begins
+
+    def _moments(self) -> None:
+        found, stretch, begins = self._steps(self.figures.step)
+        count = len(begins)
+        messages = np.bincount(stretch, found.messages, count).astype(np.int64).tolist()
+        delays = _delays(stretch[found.group], found, count)
+        self.figures.moments = [
+            Moment(at, number, *parts)
+            for at, number, parts in zip(begins, messages, delays, strict=True)
+        ]
+
+    def _heard(self, table: pa.Table) -> None:
+        found, stretch, begins = self._steps(self.figures.wide)
+        first = np.sort(ints(table["first"].cast(pa.int64()).to_pylist()))
+        first = first[known(first)]
+        bounds = np.searchsorted(stretch, np.arange(len(begins) + 1)).tolist()
+        for n, at in enumerate(begins):
+            sets = found.devices[bounds[n] : bounds[n + 1]]
+            heard = len(np.unique(np.concatenate(sets))) if sets else 0
+            end = self._first + round((at + self.figures.wide) * 1e6)
+            self.figures.heard.append(Heard(at, heard, int(np.searchsorted(first, end))))
+
+    # Devices
+
+    def _all_devices(self, table: pa.Table) -> list[Device]:
+        rows = zip(*(table[name].to_pylist() for name in tables.DEVICES.names), strict=True)
+        found = []
+        for row in rows:
+            of = dict(zip(tables.DEVICES.names, row, strict=True))
+            heard = of["heard"]
+            found.append(
+                Device(
+                    of["device"], of["boots"], of["reboots"] or 0, of["received"],
+                    of["lost"] or 0, of["unheard"] or 0, of["duplicates"], of["reordered"] or 0,
+                    of["delay_p50"], of["delay_p95"], of["delay_p99"],
+                    None if heard is None else (heard - self.figures.since).total_seconds(),
+                    of["silent_s"], of["silent"], of["status"],
+                )
+            )  # fmt: skip
+        return sorted(found, key=lambda device: device.name)
+
+    def _some_devices(self, table: pa.Table) -> list[Device]:
+        """The devices of a stretch of time: what was before it is neither lost nor unheard."""
+        devices, figures = self._devices, self.figures
+        _, pieces = self._periods.of_devices(self._low, self._high)
+        boots = dict(
+            self._db.execute(
+                "SELECT device, count(*) FROM boots WHERE first < ? AND last >= ? GROUP BY device",
+                (self._high, self._low),
+            )
+        )
+        starts: dict[str, int] = {}
+        for reboot in figures.reboots:
+            starts[reboot.device] = starts.get(reboot.device, 0) + reboot.starts
+        names = devices.names.to_pylist()
+        status, status_at = (table[name].to_pylist() for name in ("status", "status_since"))
+        until = _moment(self._high)
+        after = devices.silent_after()
+        found = {}
+        for numbered in (True, False):
+            sums = self._periods.devices(pieces, numbered)
+            delays = groups.percentiles(sums.group, sums.delays, len(sums.device), _PARTS) / 1000
+            positions = devices.position(sums.device).tolist()
+            of = zip(*(sums.sums[name].tolist() for name in _COUNTED), strict=True)
+            rows = zip(
+                sums.device.tolist(), positions, sums.heard, of, delays.tolist(), strict=True
+            )
+            for number, n, heard, (received, lost, duplicates, reordered), parts in rows:
+                if bool(devices.sent[n]) != numbered:
+                    continue  # a board whose first messages had no numbers
+                p50, p95, p99 = _nones(parts)
+                silent_s = None if heard is None else (self._last - heard) / 1e6
+                said = status[n] if status_at[n] is None or status_at[n] < until else None
+                silent = silent_s is not None and silent_s > after[n] and said != "asleep"
+                found[n] = Device(
+                    names[n], boots.get(number, 0), starts.get(names[n], 0), received, lost, 0,
+                    duplicates, reordered, p50, p95, p99,
+                    None if heard is None else (heard - self._first) / 1e6,
+                    silent_s, silent, said,
+                )  # fmt: skip
+        for n, at in enumerate(status_at):
+            if n not in found and at is not None and _moment(self._low) <= at < until:
+                found[n] = Device(
+                    names[n], 0, 0, 0, 0, 0, 0, 0, None, None, None, None, None, False, status[n]
+                )  # fmt: skip
+        return sorted(found.values(), key=lambda device: device.name)
+
+    def _reboots(self) -> None:
+        rows = self._db.execute(
+            "SELECT devices.name, boots.boot, boots.first, "
+            f"CASE WHEN boots.boot - boots.before > {FAR} THEN 1 "
+            "ELSE boots.boot - boots.before END FROM boots "
+            "JOIN devices ON devices.id = boots.device "
+            "WHERE boots.before IS NOT NULL AND boots.first >= ? AND boots.first < ? "
+            "ORDER BY boots.first", (self._low, self._high),
+        )  # fmt: skip
+        first = self._first
+        self.figures.reboots = [
+            Reboot(name, boot, (at - first) / 1e6, starts) for name, boot, at, starts in rows
+        ]
+
+    def _gaps(self) -> None:
+        devices = self._devices
+        parts = [tables.of_boots(self._db, devices)[1], tables.open_silences(devices)]
+        for part, file in closed_files(self._db, self._file):
+            try:
+                parts.append(pq.read_table(file, schema=tables.GAPS))
+            except FileNotFoundError:  # it is replaced at this moment
+                parts.append(tables.of_boots(self._db, devices, "boots.part = ?", (part,))[1])
+        for (part,) in self._db.execute("SELECT part FROM parts WHERE stale").fetchall():
+            parts.append(tables.of_boots(self._db, devices, "boots.part = ?", (part,))[1])
+        gaps = pa.concat_tables(parts).combine_chunks()
+        names = gaps["device"].combine_chunks().dictionary_encode()
+        code = names.indices.to_numpy().astype(np.int64)
+        since, until = (
+            gaps[name].cast(pa.int64()).to_numpy().astype(np.int64) for name in ("since", "until")
+        )
+        missing = pc.fill_null(gaps["missing"], 0).to_numpy().astype(np.int64)
+        silent = gaps["missing"].is_null().to_numpy()
+        inside = (until >= self._low) & (np.where(silent, since, until) < self._high)
+        since, until = np.maximum(since, self._low), np.minimum(until, self._high)
+        if self._whole:
+            inside[:] = True
+        count = len(names.dictionary)
+        lost = np.bincount(code[inside], missing[inside], count)
+        lasting = np.bincount(code[inside], ((until - since) * silent)[inside], count)
+        self.figures.gappy = len(np.unique(code[inside]))
+        chosen = np.zeros(count, np.bool_)
+        ranked = np.argsort(np.array(names.dictionary.to_pylist(), np.str_), kind="stable")
+        for most in (lost, lasting):
+            order = ranked[np.argsort(-most[ranked], kind="stable")][:GAP_DEVICES]
+            chosen[order[most[order] > 0]] = True
+        at = np.flatnonzero(inside & chosen[code])
+        at = at[np.lexsort((since[at], silent[at], -missing[at]))][:GAPS]
+        self.figures.gaps = [
+            Gap(name, kind, begin, end, number)
+            for name, kind, begin, end, number in zip(
+                gaps["device"].take(pa.array(at)).to_pylist(),
+                gaps["kind"].take(pa.array(at)).to_pylist(),
+                ((since[at] - self._first) / 1e6).tolist(),
+                ((until[at] - self._first) / 1e6).tolist(),
+                gaps["missing"].take(pa.array(at)).to_pylist(),
+                strict=True,
+            )
+        ]
+
+    # Messages
+
+    def _newest(self) -> None:
+        text = (
+            "SELECT devices.name, quantity, unit, value, at FROM newest "
+            "JOIN devices ON devices.id = newest.device {} "
+            "ORDER BY at DESC, name, quantity LIMIT ?"
+        )
+        if self._whole:
+            rows = self._db.execute(text.format(""), (NEWEST,)).fetchall()
+        else:
+            rows = self._db.execute(
+                text.format("WHERE at >= ? AND at < ?"), (self._low, self._high, NEWEST)
+            ).fetchall()
+        self.figures.newest = sorted(
+            Value(device, quantity, unit, json.loads(value), (at - self._first) / 1e6)
+            for device, quantity, unit, value, at in rows
+        )
+
+    def _dead(self) -> None:
+        days, values = "", list[int]()
+        if not self._whole:
+            days = "WHERE day >= ? AND day < ?"
+            values = [self._low // DAY * DAY, self._high]
+        rows = self._db.execute(
+            f"SELECT kind, sum(messages) FROM dead {days} GROUP BY kind ORDER BY 2 DESC, 1", values
+        ).fetchall()
+        for kind, messages in rows:
+            examples = self._db.execute(
+                "SELECT topic, reason, at FROM dead_examples WHERE kind = ? AND at >= ? "
+                'AND at < ? ORDER BY at DESC, "offset" DESC',
+                (kind, self._low, self._high),
+            )
+            every = tuple(Example(t, r, (at - self._first) / 1e6) for t, r, at in examples)
+            self.figures.dead.append(Dead(kind, messages, every))
+        readings = self._db.execute(
+            "SELECT name, sum(readings) FROM out_of_time "
+            f"JOIN devices ON devices.id = out_of_time.device {days} "
+            "GROUP BY name ORDER BY 2 DESC, 1", values,
+        ).fetchall()  # fmt: skip
+        self.figures.out_of_time = sum(count for _, count in readings)
+        self.figures.out_of_time_of = readings[0][0] if readings else ""
+
+
+_COUNTED = ("received", "lost", "duplicates", "reordered")
+_FORM = "%d %b %Y, %H:%M"
+
+
+def _delays(
+    group: Ints, found: Found, count: int
+) -> list[tuple[float | None, float | None, float | None]]:
+    """p50, p95 and p99 in ms, of the delays of each group; None where there is none."""
+    of, bins = groups.added(group, found.delays)
+    parts: list[list[float]] = (groups.percentiles(of, bins, count, _PARTS) / 1000).tolist()
+    return [(p50, p95, p99) for p50, p95, p99 in map(_nones, parts)]
+
+
+def _nones(values: Sequence[float]) -> list[Any]:
+    """NaN as None."""
+    return [None if math.isnan(value) else value for value in values]
+
+
+def _micros(moment: datetime.datetime) -> int:
+    return (moment - _EPOCH) // datetime.timedelta(microseconds=1)
+
+
+def _moment(at: int) -> datetime.datetime:
+    return _EPOCH + datetime.timedelta(microseconds=at)

@@ -1,0 +1,617 @@
+"""What the state keeps of the past: of each second, minute, hour and day, and of each device by
+hour and day.
+
+Finer steps are kept for a shorter time, so that the file does not grow with the messages. A
+report of a year reads days, one of an hour reads seconds.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import NamedTuple
+
+import numpy as np
+
+from . import groups
+from .counts import counts
+from .groups import SHORT, Bools, Ints, Rows
+from .values import DAY, UNKNOWN
+
+SECOND, MINUTE, HOUR = 1_000_000, 60_000_000, 3_600_000_000
+STEPS = {SECOND: 7200, MINUTE: 2880, HOUR: 9600, DAY: 4000}
+"""How many steps of each width are kept, the newest: of seconds and minutes those in which
+something came."""
+DEVICE_STEPS = {HOUR: 72, DAY: 400}
+"""The same for steps of each device."""
+QUANTITIES = 200
+"""Quantities of a device whose newest value is kept, at most."""
+KINDS = 100
+"""Kinds of dead letters that are counted one by one in a day, at most,"""
+OTHERS = "other reasons"
+"""and the name of the rest."""
+EXAMPLES = 3
+"""The newest dead letters of a kind are kept as examples,"""
+_EXAMPLES = 600  # and of all kinds so many
+_SPARSE, _DENSE = b"\0", b"\1"
+_FAR_AWAY = int(np.iinfo(np.int64).max)
+
+SCHEMA = """
+CREATE TABLE steps (
+    width INTEGER NOT NULL, at INTEGER NOT NULL, messages INTEGER NOT NULL,
+    packs INTEGER NOT NULL, dead INTEGER NOT NULL, first INTEGER, last INTEGER,
+    devices BLOB, delays BLOB, PRIMARY KEY (width, at)
+);
+CREATE TABLE device_steps (
+    width INTEGER NOT NULL, at INTEGER NOT NULL, device INTEGER NOT NULL,
+    numbered INTEGER NOT NULL, first INTEGER, heard INTEGER, received INTEGER NOT NULL,
+    lost INTEGER NOT NULL, unheard INTEGER NOT NULL, duplicates INTEGER NOT NULL,
+    reordered INTEGER NOT NULL, PRIMARY KEY (width, at, device, numbered)
+) WITHOUT ROWID;
+CREATE TABLE device_delays (
+    width INTEGER NOT NULL, at INTEGER NOT NULL, device INTEGER NOT NULL,
+    numbered INTEGER NOT NULL, delays BLOB, PRIMARY KEY (width, at, device, numbered)
+);
+CREATE TABLE newest (
+    device INTEGER NOT NULL, quantity TEXT NOT NULL, unit TEXT, value TEXT NOT NULL,
+    at INTEGER NOT NULL, PRIMARY KEY (device, quantity)
+) WITHOUT ROWID;
+CREATE TABLE out_of_time (
+    day INTEGER NOT NULL, device INTEGER NOT NULL, readings INTEGER NOT NULL,
+    PRIMARY KEY (day, device)
+) WITHOUT ROWID;
+CREATE TABLE dead (
+    day INTEGER NOT NULL, kind TEXT NOT NULL, messages INTEGER NOT NULL,
+    PRIMARY KEY (day, kind)
+) WITHOUT ROWID;
+CREATE TABLE dead_examples (
+    kind TEXT NOT NULL, at INTEGER NOT NULL, "offset" INTEGER NOT NULL, topic TEXT NOT NULL,
+    reason TEXT NOT NULL, PRIMARY KEY (kind, at, "offset")
+) WITHOUT ROWID;
+"""
+TABLES = (
+    "steps", "device_steps", "device_delays", "newest", "out_of_time", "dead", "dead_examples",
+)  # fmt: skip
+
+
+class Dead(NamedTuple):
+    """A dead letter."""
+
+    kind: str
+    reason: str
+    topic: str
+    at: int
+    offset: int
+
+
+class Newest(NamedTuple):
+    """The newest value of a quantity in a batch."""
+
+    device: str
+    quantity: str
+    unit: str | None
+    value: float | str | bool
+    at: int
+
+
+class OutOfTime(NamedTuple):
+    """How many readings of a device, that arrived on a day, have a time too far from that."""
+
+    device: str
+    day: int
+    """Its first microsecond, since 1970."""
+    readings: int
+
+
+@dataclass
+class Came:
+    """All messages of a batch, packs or not: how many in each second. Times are microseconds
+    since 1970."""
+
+    at: Ints
+    """Any time in the second."""
+    messages: Ints
+    first: Ints
+    last: Ints
+    dead: Sequence[Dead] = ()
+
+    @classmethod
+    def nothing(cls) -> Came:
+        """Return no messages."""
+        none = np.empty(0, np.int64)
+        return cls(none, none, none, none)
+
+
+@dataclass
+class Packs:
+    """Packs of a batch, in any order."""
+
+    device: Ints
+    """Numbers of devices."""
+    at: Ints
+    delay: Ints
+    counted: Bools
+    """Whether the delay counts."""
+
+    @classmethod
+    def none(cls) -> Packs:
+        """Return no packs."""
+        none = np.empty(0, np.int64)
+        return cls(none, none, none, np.empty(0, np.bool_))
+
+    def and_these(self, more: Packs) -> Packs:
+        """Return these packs and more."""
+        both = ((getattr(self, f.name), getattr(more, f.name)) for f in fields(self))
+        return Packs(*(np.concatenate(each) for each in both))
+
+
+@dataclass
+class Steps:
+    """Sums by steps of time; each array has one entry per step, unless it says otherwise."""
+
+    width: int
+    at: Ints
+    sums: Ints
+    """Messages, packs and dead letters: three rows."""
+    first: Ints
+    last: Ints
+    step: Ints
+    """With `device`: which devices were heard in a step; in any order, each pair once."""
+    device: Ints
+    group: Ints
+    """With `delays`: the bins of a step, sorted."""
+    delays: Rows
+
+
+@dataclass
+class DeviceSteps:
+    """Sums by steps of time and device: one entry in each array per step and device."""
+
+    width: int
+    at: Ints
+    device: Ints
+    numbered: Ints
+    first: Ints
+    heard: Ints
+    sums: Ints
+    """Received, lost, unheard, duplicates and reordered: five rows."""
+    group: Ints
+    delays: Rows
+
+
+@dataclass
+class Additions:
+    """What a batch adds to the past."""
+
+    steps: list[Steps] = field(default_factory=list)
+    devices: list[DeviceSteps] = field(default_factory=list)
+    dead: Sequence[Dead] = ()
+    newest: Sequence[Newest] = ()
+    out_of_time: Sequence[OutOfTime] = ()
+
+    def named(self) -> list[str]:
+        """Return the names of devices in it, each once."""
+        names = {one.device for one in self.newest}
+        return list(names | {one.device for one in self.out_of_time})
+
+
+# Sums of a batch
+
+
+def steps_of(came: Came, packs: Packs) -> list[Steps]:
+    """Return what a batch adds to steps of all widths."""
+    dead_at = np.array([one.at for one in came.dead], np.int64)
+    at = np.concatenate([came.at, packs.at, dead_at])
+    if not len(at):
+        return []
+    sums = np.zeros((3, len(at)), np.int64)
+    messages, end = len(came.at), len(came.at) + len(packs.at)
+    sums[0, :messages] = came.messages
+    sums[1, messages:end] = 1
+    sums[2, end:] = 1
+    first = np.full(len(at), _FAR_AWAY)
+    last = np.full(len(at), UNKNOWN)
+    first[:messages], last[:messages] = came.first, came.last
+    timed = packs.counted
+    delayed_at, delays = packs.at[timed], groups.binned(packs.delay[timed])
+    seconds = _unique(at // SECOND)
+    since = int(seconds[-STEPS[SECOND]]) * SECOND if len(seconds) > STEPS[SECOND] else UNKNOWN
+    some, those, later = (each >= since for each in (at, packs.at, delayed_at))
+    made = [
+        _folded(
+            SECOND, at[some], sums[:, some], first[some], last[some], packs.at[those],
+            packs.device[those], delayed_at[later], delays[later],
+        )
+    ]  # fmt: skip
+    if since != UNKNOWN:  # the seconds are not all there
+        made.append(
+            _folded(MINUTE, at, sums, first, last, packs.at, packs.device, delayed_at, delays)
+        )
+    for width in (HOUR, DAY) if len(made) > 1 else (MINUTE, HOUR, DAY):
+        fine = made[-1]
+        made.append(
+            _folded(
+                width, fine.at, fine.sums, fine.first, fine.last, fine.at[fine.step], fine.device,
+                fine.at[fine.group], fine.delays,
+            )
+        )  # fmt: skip
+    return made
+
+
+def _folded(
+    width: int, at: Ints, sums: Ints, first: Ints, last: Ints, heard_at: Ints, device: Ints,
+    delayed_at: Ints, delays: Rows,
+) -> Steps:  # fmt: skip
+    number = at // width
+    steps = _unique(number)
+    of = np.searchsorted(steps, number)
+    count = len(steps)
+    whole = np.zeros((3, count), np.int64)
+    earliest, latest = np.full(count, _FAR_AWAY), np.full(count, UNKNOWN)
+    for n, values in enumerate(sums):
+        whole[n] = np.bincount(of, values, count)
+    np.minimum.at(earliest, of, first)
+    np.maximum.at(latest, of, last)
+    most = int(device.max(initial=0)) + 1
+    pairs = _unique(np.searchsorted(steps, heard_at // width) * most + device)
+    group, bins = groups.added(np.searchsorted(steps, delayed_at // width), delays)
+    return Steps(
+        width, steps * width, whole, earliest, latest, pairs // most, pairs % most, group, bins
+    )
+
+
+def _unique(values: Ints) -> Ints:
+    """Return the values, sorted, each once: several times as fast as numpy's."""
+    ranked = np.sort(values)
+    return ranked[groups.starts(ranked)]
+
+
+@dataclass
+class Boots:
+    """The packs of a batch that have numbers, sorted by boot and, within one, by arrival; and
+    what was known of the boots before them."""
+
+    group: Ints
+    """The boot of each pack: a position in the arrays below."""
+    at: Ints
+    seq: Ints
+    fresh: Bools
+    reordered: Bools
+    delay: Ints
+    timed: Bools
+    device: Ints
+    """Of each boot: its device,"""
+    boot: Ints
+    new: Bools
+    was: dict[str, Ints]
+    """lowest, highest, received and before of old boots before the batch,"""
+    before: Ints
+    """and the boot before each, now."""
+    totals: dict[str, Ints]
+    """By how much lost and unheard grow, for each boot: with what a new boot changes of boots
+    that are not in the batch."""
+
+
+def hours_of(boots: Boots) -> DeviceSteps:
+    """Return what packs with numbers add to the hours of devices."""
+    hour = boots.at // HOUR
+    first = groups.starts(boots.group, hour)
+    segment = np.cumsum(first) - 1
+    heads = np.flatnonzero(first)
+    group = boots.group[heads]
+    count = len(heads)
+    lost, unheard = _by_segment(boots, segment, group, count)
+    device = boots.device[group]
+    keys, of = np.unique(
+        np.stack([hour[heads], device, np.ones(count, np.int64)]), axis=1, return_inverse=True
+    )
+    of = of.reshape(-1)
+    sums = np.zeros((5, keys.shape[1]), np.int64)
+    simple = (boots.fresh, None, None, ~boots.fresh, boots.reordered)
+    for row, marks in zip(sums, simple, strict=True):
+        if marks is not None:
+            row[:] = np.bincount(of[segment[marks]], None, keys.shape[1])
+    np.add.at(sums[1], of, lost)
+    np.add.at(sums[2], of, unheard)
+    earliest, latest = np.full(keys.shape[1], _FAR_AWAY), np.full(keys.shape[1], UNKNOWN)
+    np.minimum.at(earliest, of[segment], boots.at)
+    np.maximum.at(latest, of[segment], boots.at)
+    timed = boots.fresh & boots.timed
+    bin_group, bins = groups.bins(of[segment[timed]], boots.delay[timed])
+    return DeviceSteps(
+        HOUR, keys[0] * HOUR, keys[1], keys[2], earliest, latest, sums, bin_group, bins
+    )
+
+
+def _by_segment(boots: Boots, segment: Ints, group: Ints, count: int) -> tuple[Ints, Ints]:
+    """By how much lost and unheard of a boot grow in each hour of it: what they are after each."""
+    received = np.bincount(segment[boots.fresh], None, count)
+    low, high = np.full(count, _FAR_AWAY), np.full(count, UNKNOWN)
+    np.minimum.at(low, segment[boots.fresh], boots.seq[boots.fresh])
+    np.maximum.at(high, segment[boots.fresh], boots.seq[boots.fresh])
+    begins = groups.starts(group)
+    position = np.arange(count) - np.maximum.accumulate(np.where(begins, np.arange(count), 0))
+    now = {name: values.copy() for name, values in boots.was.items()}
+    now["lowest"][boots.new], now["highest"][boots.new] = _FAR_AWAY, UNKNOWN
+    now["received"][boots.new] = 0
+    _, was_lost, was_unheard = counts(now, boots.boot)
+    so_far = {
+        "lost": np.where(boots.new, 0, was_lost), "unheard": np.where(boots.new, 0, was_unheard)
+    }  # fmt: skip
+    now["before"] = boots.before
+    grown = {name: np.zeros(count, np.int64) for name in so_far}
+    for turn in range(int(position.max(initial=-1)) + 1):
+        at = np.flatnonzero(position == turn)
+        of = group[at]
+        now["received"][of] += received[at]
+        now["lowest"][of] = np.minimum(now["lowest"][of], low[at])
+        now["highest"][of] = np.maximum(now["highest"][of], high[at])
+        _, lost, unheard = counts({name: now[name][of] for name in now}, boots.boot[of])
+        for name, values in (("lost", lost), ("unheard", unheard)):
+            grown[name][at] = values - so_far[name][of]
+            so_far[name][of] = values
+    ends = np.flatnonzero(np.append(begins[1:], True)) if count else begins
+    for name, values in grown.items():
+        rest = boots.totals[name].copy()
+        np.subtract.at(rest, group, values)
+        values[ends] += rest[group[ends]]
+    return grown["lost"], grown["unheard"]
+
+
+def hours_of_others(packs: Packs, live: Bools, copy: Bools) -> DeviceSteps:
+    """Return what packs without numbers add to the hours of devices. `live` are those that were
+    not retained, `copy` those that the broker marked as sent before."""
+    hour = packs.at // HOUR
+    keys, of = np.unique(
+        np.stack([hour, packs.device, np.zeros(len(hour), np.int64)]), axis=1, return_inverse=True
+    )
+    of = of.reshape(-1)
+    count = keys.shape[1]
+    sums = np.zeros((5, count), np.int64)
+    sums[0] = np.bincount(of[~copy], None, count)
+    sums[3] = np.bincount(of[copy], None, count)
+    earliest, latest = np.full(count, _FAR_AWAY), np.full(count, UNKNOWN)
+    np.minimum.at(earliest, of, packs.at)
+    np.maximum.at(latest, of[live], packs.at[live])
+    bin_group, bins = groups.bins(of[packs.counted], packs.delay[packs.counted])
+    return DeviceSteps(
+        HOUR, keys[0] * HOUR, keys[1], keys[2], earliest, latest, sums, bin_group, bins
+    )
+
+
+def with_days(hours: DeviceSteps) -> list[DeviceSteps]:
+    """Return steps of hours and, made of them, of days."""
+    keys, of = np.unique(
+        np.stack([hours.at // DAY, hours.device, hours.numbered]), axis=1, return_inverse=True
+    )
+    of = of.reshape(-1)
+    count = keys.shape[1]
+    sums = np.zeros((5, count), np.int64)
+    for row, values in zip(sums, hours.sums, strict=True):
+        np.add.at(row, of, values)
+    earliest, latest = np.full(count, _FAR_AWAY), np.full(count, UNKNOWN)
+    np.minimum.at(earliest, of, hours.first)
+    np.maximum.at(latest, of, hours.heard)
+    group, bins = groups.added(of[hours.group], hours.delays)
+    days = DeviceSteps(DAY, keys[0] * DAY, keys[1], keys[2], earliest, latest, sums, group, bins)
+    return [hours, days]
+
+
+# Sets of devices
+
+
+def packed_set(devices: Ints) -> bytes:
+    """Return the bytes to keep of a set of device numbers, sorted: a bitmap, or the numbers if
+    that is shorter."""
+    if not len(devices):
+        return _SPARSE
+    most = int(devices[-1])
+    if 4 * len(devices) <= most // 8 + 1:
+        return _SPARSE + devices.astype("<u4").tobytes()
+    marks = np.zeros(most + 1, np.bool_)
+    marks[devices] = True
+    return _DENSE + np.packbits(marks).tobytes()
+
+
+def unpacked_set(kept: bytes | None) -> Ints:
+    """Return the device numbers of a set, sorted; the opposite of `packed_set`."""
+    if not kept:
+        return np.empty(0, np.int64)
+    if kept[:1] == _SPARSE:
+        return np.frombuffer(kept, "<u4", offset=1).astype(np.int64)
+    return np.flatnonzero(np.unpackbits(np.frombuffer(kept, np.uint8, offset=1)))
+
+
+# Into the file
+
+
+def write(db: sqlite3.Connection, additions: Additions, numbers: Mapping[str, int]) -> None:
+    """Add what a batch adds, in the transaction that is open. `numbers` are those of the devices
+    that it names."""
+    fresh = False
+    for steps in additions.steps:
+        fresh |= _write_steps(db, steps)
+    for devices in additions.devices:
+        _write_devices(db, devices)
+    _write_newest(db, additions.newest, numbers)
+    if additions.out_of_time:
+        db.executemany(
+            "INSERT INTO out_of_time VALUES (?, ?, ?) ON CONFLICT DO UPDATE "
+            "SET readings = readings + excluded.readings",
+            [(one.day, numbers[one.device], one.readings) for one in additions.out_of_time],
+        )
+    if additions.dead:
+        _write_dead(db, additions.dead)
+    if fresh:
+        _prune(db)
+
+
+def _write_steps(db: sqlite3.Connection, steps: Steps) -> bool:
+    """Add to steps; return whether any is new."""
+    count = len(steps.at)
+    begin = max(count - STEPS[steps.width], 0)
+    order = np.lexsort((steps.device, steps.step))
+    device = steps.device[order]
+    ends = np.searchsorted(steps.step[order], np.arange(count + 1)).tolist()
+    bins = np.searchsorted(steps.group, np.arange(count + 1)).tolist()
+    rows, new = [], False
+    for n in range(begin, count):
+        at = int(steps.at[n])
+        heard, delays = device[ends[n] : ends[n + 1]], steps.delays[bins[n] : bins[n + 1]]
+        messages, packs, dead = steps.sums[:, n].tolist()
+        first, last = _time(int(steps.first[n])), _time(int(steps.last[n]))
+        known = db.execute(
+            "SELECT messages, packs, dead, first, last, devices, delays FROM steps "
+            "WHERE width = ? AND at = ?", (steps.width, at),
+        ).fetchone()  # fmt: skip
+        if known is None:
+            new = True
+        else:
+            messages, packs, dead = messages + known[0], packs + known[1], dead + known[2]
+            first = min((t for t in (first, known[3]) if t is not None), default=None)
+            last = max((t for t in (last, known[4]) if t is not None), default=None)
+            heard = np.union1d(unpacked_set(known[5]), heard)
+            delays = _with(known[6], delays)
+        kept = groups.shortened(delays).tobytes()
+        rows.append((steps.width, at, messages, packs, dead, first, last, packed_set(heard), kept))
+    db.executemany("INSERT OR REPLACE INTO steps VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
+    return new
+
+
+def _with(kept: bytes | None, bins: Rows) -> Rows:
+    """Return the sum of a distribution that was kept and another one."""
+    if not kept:
+        return bins
+    rows = np.concatenate([groups.lengthened(np.frombuffer(kept, SHORT)), bins])
+    return groups.added(np.zeros(len(rows), np.int64), rows)[1]
+
+
+def _time(found: int) -> int | None:
+    return None if found in (_FAR_AWAY, UNKNOWN) else found
+
+
+def _write_devices(db: sqlite3.Connection, steps: DeviceSteps) -> None:
+    at, device, numbered = steps.at.tolist(), steps.device.tolist(), steps.numbered.tolist()
+    keys = [(steps.width, *key) for key in zip(at, device, numbered, strict=True)]
+    first, heard = (
+        [_time(value) for value in values.tolist()] for values in (steps.first, steps.heard)
+    )
+    sums = steps.sums.tolist()
+    # NULL is what min and max of SQLite return if one of their arguments is NULL.
+    db.executemany(
+        "INSERT INTO device_steps VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
+        "ON CONFLICT DO UPDATE SET "
+        "first = coalesce(min(first, excluded.first), first, excluded.first), "
+        "heard = coalesce(max(heard, excluded.heard), heard, excluded.heard), "
+        "received = received + excluded.received, lost = lost + excluded.lost, "
+        "unheard = unheard + excluded.unheard, duplicates = duplicates + excluded.duplicates, "
+        "reordered = reordered + excluded.reordered",
+        [
+            (*key, *rest)
+            for key, *rest in zip(keys, first, heard, *sums, strict=True)
+        ],
+    )  # fmt: skip
+    some = np.unique(steps.group).tolist()
+    text = (
+        "SELECT delays FROM device_delays "
+        "WHERE width = ? AND at = ? AND device = ? AND numbered = ?"
+    )
+    known = [(db.execute(text, keys[n]).fetchone() or (None,))[0] for n in some]
+    old_group, old = groups.unpacked(known, SHORT)
+    place = np.searchsorted(some, steps.group)
+    group, bins = groups.added(
+        np.concatenate([old_group, place]),
+        np.concatenate([groups.lengthened(old), steps.delays]),
+    )
+    blobs = groups.packed(group, groups.shortened(bins), len(some))
+    db.executemany(
+        "INSERT OR REPLACE INTO device_delays VALUES (?, ?, ?, ?, ?)",
+        [(*keys[n], blob) for n, blob in zip(some, blobs, strict=True)],
+    )
+
+
+def _write_newest(
+    db: sqlite3.Connection, newest: Sequence[Newest], numbers: Mapping[str, int]
+) -> None:
+    db.executemany(
+        "INSERT INTO newest VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET "
+        "unit = excluded.unit, value = excluded.value, at = excluded.at WHERE excluded.at >= at",
+        [
+            (numbers[one.device], one.quantity, one.unit, json.dumps(one.value), one.at)
+            for one in newest
+        ],
+    )
+    for number in {numbers[one.device] for one in newest}:
+        db.execute(
+            "DELETE FROM newest WHERE device = ?1 AND quantity IN (SELECT quantity FROM newest "
+            "WHERE device = ?1 ORDER BY at DESC LIMIT -1 OFFSET ?2)",
+            (number, QUANTITIES),
+        )
+
+
+def _write_dead(db: sqlite3.Connection, dead: Sequence[Dead]) -> None:
+    known: dict[int, set[str]] = {}
+    sums: dict[tuple[int, str], int] = {}
+    newest: dict[str, list[Dead]] = {}
+    for one in dead:
+        day = one.at // DAY * DAY
+        if day not in known:
+            rows = db.execute("SELECT kind FROM dead WHERE day = ?", (day,))
+            known[day] = {kind for (kind,) in rows}
+        kinds = known[day]
+        kind = one.kind if one.kind in kinds or len(kinds) < KINDS else OTHERS
+        kinds.add(kind)
+        sums[day, kind] = sums.get((day, kind), 0) + 1
+        newest.setdefault(kind, []).append(one)
+    db.executemany(
+        "INSERT INTO dead VALUES (?, ?, ?) ON CONFLICT DO UPDATE "
+        "SET messages = messages + excluded.messages",
+        [(day, kind, count) for (day, kind), count in sums.items()],
+    )
+    for kind, every in newest.items():
+        last = sorted(every, key=lambda one: (one.at, one.offset))[-EXAMPLES:]
+        db.executemany(
+            "INSERT OR REPLACE INTO dead_examples VALUES (?, ?, ?, ?, ?)",
+            [(kind, one.at, one.offset, one.topic, one.reason) for one in last],
+        )
+        db.execute(
+            'DELETE FROM dead_examples WHERE kind = ?1 AND (at, "offset") NOT IN '
+            '(SELECT at, "offset" FROM dead_examples WHERE kind = ?1 '
+            'ORDER BY at DESC, "offset" DESC LIMIT ?2)',
+            (kind, EXAMPLES),
+        )
+    db.execute(
+        "DELETE FROM dead_examples WHERE at < (SELECT at FROM dead_examples "
+        "ORDER BY at DESC LIMIT 1 OFFSET ?)",
+        (_EXAMPLES,),
+    )
+
+
+def _prune(db: sqlite3.Connection) -> None:
+    """Remove the steps that are not kept, so that those of a width have no holes. They are counted
+    and not measured by a clock, because one that is wrong would remove all others."""
+    for width, kept in STEPS.items():
+        oldest = _oldest(db, width, kept)
+        if oldest is not None:
+            db.execute("DELETE FROM steps WHERE width = ? AND at < ?", (width, oldest))
+    for width, kept in DEVICE_STEPS.items():
+        oldest = _oldest(db, width, kept)
+        if oldest is not None:
+            for table in ("device_steps", "device_delays"):
+                db.execute(f"DELETE FROM {table} WHERE width = ? AND at < ?", (width, oldest))
+    oldest = _oldest(db, DAY, DEVICE_STEPS[DAY])
+    if oldest is not None:
+        for table in ("dead", "out_of_time"):
+            db.execute(f"DELETE FROM {table} WHERE day < ?", (oldest,))
+
+
+def _oldest(db: sqlite3.Connection, width: int, kept: int) -> int | None:
+    """The oldest step that is kept; None if there are not more of them."""
+    row = db.execute(
+        "SELECT at FROM steps WHERE width = ? ORDER BY at DESC LIMIT 1 OFFSET ?",
+        (width, kept - 1),
+    ).fetchone()
+    found: int | None = None if row is None else row[0]
+    return found

@@ -1,0 +1,195 @@
+"""Read what the state keeps of a stretch of time, in steps that are still kept."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from . import groups, history
+from .groups import SHORT, Ints, Rows
+from .store import columns
+from .values import DAY
+
+_WIDTHS = (history.SECOND, history.MINUTE, history.HOUR, DAY)
+_SUMS = ("received", "lost", "unheard", "duplicates", "reordered")
+
+
+class Piece(NamedTuple):
+    """Steps of a width from `begin` up to `end`, in microseconds since 1970."""
+
+    width: int
+    begin: int
+    end: int
+
+
+@dataclass
+class Found:
+    """The steps of some pieces, in the order of time."""
+
+    at: Ints
+    messages: Ints
+    packs: Ints
+    dead: Ints
+    first: int | None
+    """When the first message came, and the last."""
+    last: int | None
+    devices: list[Ints]
+    """Which devices were heard in each step."""
+    group: Ints
+    delays: Rows
+
+
+@dataclass
+class DeviceSums:
+    """What is known of devices over some pieces; one entry per device."""
+
+    device: Ints
+    first: list[int | None]
+    heard: list[int | None]
+    sums: dict[str, Ints]
+    group: Ints
+    delays: Rows
+
+
+class Periods:
+    """The past of a state, in a transaction that reads."""
+
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self._db = db
+        self._oldest = self._begins(history.STEPS, "steps")
+        self._of_devices = self._begins(history.DEVICE_STEPS, "device_steps")
+
+    def _begins(self, widths: dict[int, int], table: str) -> dict[int, int]:
+        """Since when there are steps of each width: of the widest, since ever."""
+        found = {}
+        for width, kept in widths.items():
+            # What was left out of one is in the next: steps that were not pruned are all there.
+            steps = self._db.execute(
+                "SELECT min(at), count(*) FROM steps WHERE width = ?", (width,)
+            ).fetchone()
+            whole = steps[0] is None or steps[1] < kept or width == max(widths)
+            (oldest,) = self._db.execute(
+                f"SELECT min(at) FROM {table} WHERE width = ?", (width,)
+            ).fetchone()
+            found[width] = -(1 << 62) if whole else oldest
+        return found
+
+    def ends(self) -> tuple[int, int] | None:
+        """Return when the first and the last message came; None if there was none."""
+        row = self._db.execute(
+            "SELECT min(first), max(last) FROM steps WHERE width = ?", (DAY,)
+        ).fetchone()
+        return None if row[0] is None else (row[0], row[1])
+
+    def finest(self, at: int) -> int:
+        """Return the width of the shortest steps that are kept of a moment."""
+        return next(width for width in _WIDTHS if self._oldest[width] <= at or width == DAY)
+
+    def rounded(self, since: int, until: int) -> tuple[int, int]:
+        """Return a stretch of time that begins and ends with steps that are kept."""
+        return _rounded(self._oldest, since, until)
+
+    def pieces(self, since: int, until: int, widest: int = DAY) -> list[Piece]:
+        """Return the fewest steps, no wider than `widest`, that a rounded stretch consists of."""
+        return _cover(self._oldest, since, until, widest)
+
+    def found(self, pieces: Sequence[Piece], sets: bool = True) -> Found:
+        """Return the steps of pieces; without their devices if these are not asked for."""
+        names = ("at", "messages", "packs", "dead", "first", "last", "devices", "delays")
+        read = [name if sets or name != "devices" else "NULL" for name in names]
+        rows: list[tuple[Any, ...]] = []
+        for piece in pieces:
+            rows += self._db.execute(
+                f"SELECT {', '.join(read)} FROM steps "
+                "WHERE width = ? AND at >= ? AND at < ? ORDER BY at", piece,
+            ).fetchall()  # fmt: skip
+        known = columns(rows, names)
+        group, short = groups.unpacked(known["delays"], SHORT)
+        first = min((at for at in known["first"] if at is not None), default=None)
+        last = max((at for at in known["last"] if at is not None), default=None)
+        at, messages, packs, dead = (np.array(known[name], np.int64) for name in names[:4])
+        return Found(
+            at, messages, packs, dead, first, last,
+            [history.unpacked_set(kept) for kept in known["devices"]] if sets else [],
+            group, groups.lengthened(short),
+        )  # fmt: skip
+
+    def counts(self, pieces: Sequence[Piece]) -> tuple[Ints, Ints]:
+        """Return when steps end, and how many messages came in each."""
+        rows: list[tuple[int, int]] = []
+        for piece in pieces:
+            rows += self._db.execute(
+                "SELECT at + width, messages FROM steps "
+                "WHERE width = ? AND at >= ? AND at < ? ORDER BY at", piece,
+            )  # fmt: skip
+        found = np.array(rows, np.int64).reshape(-1, 2)
+        return found[:, 0], found[:, 1]
+
+    # Devices
+
+    def of_devices(self, since: int, until: int) -> tuple[tuple[int, int], list[Piece]]:
+        """Return the stretch for which there are sums of devices, and its pieces: whole hours of
+        the last days, and else whole days."""
+        stretch = _rounded(self._of_devices, since, until)
+        return stretch, _cover(self._of_devices, *stretch, DAY)
+
+    def devices(self, pieces: Sequence[Piece], numbered: bool) -> DeviceSums:
+        """Return what packs with numbers, or without, add up to in pieces."""
+        rows: list[tuple[Any, ...]] = []
+        blobs: list[tuple[int, bytes]] = []
+        names = ("device", "first", "heard", *_SUMS)
+        for piece in pieces:
+            key = (*piece, numbered)
+            where = "WHERE width = ? AND at >= ? AND at < ? AND numbered = ?"
+            rows += self._db.execute(
+                "SELECT device, min(first), max(heard), "
+                f"{', '.join(f'sum({name})' for name in _SUMS)} "
+                f"FROM device_steps {where} GROUP BY device", key,
+            )  # fmt: skip
+            blobs += self._db.execute(f"SELECT device, delays FROM device_delays {where}", key)
+        known = columns(rows, names)
+        device, of = np.unique(np.array(known["device"], np.int64), return_inverse=True)
+        sums = {
+            name: np.bincount(of, np.array(known[name], np.float64), len(device)).astype(np.int64)
+            for name in _SUMS
+        }
+        first: list[int | None] = [None] * len(device)
+        heard: list[int | None] = [None] * len(device)
+        for n, begin, end in zip(of.tolist(), known["first"], known["heard"], strict=True):
+            first[n] = min((at for at in (first[n], begin) if at is not None), default=None)
+            heard[n] = max((at for at in (heard[n], end) if at is not None), default=None)
+        owners = np.array([owner for owner, _ in blobs], np.int64)
+        group, short = groups.unpacked([blob for _, blob in blobs], SHORT)
+        of_bin = np.searchsorted(device, owners[group]) if len(blobs) else group
+        group, delays = groups.added(of_bin, groups.lengthened(short))
+        return DeviceSums(device, first, heard, sums, group, delays)
+
+
+def _finest(oldest: dict[int, int], at: int) -> int:
+    return next(width for width in sorted(oldest) if oldest[width] <= at)
+
+
+def _rounded(oldest: dict[int, int], since: int, until: int) -> tuple[int, int]:
+    below = _finest(oldest, since)
+    above = _finest(oldest, until - 1)
+    return since // below * below, -(-until // above) * above
+
+
+def _cover(oldest: dict[int, int], since: int, until: int, widest: int) -> list[Piece]:
+    """Steps from `since` up to `until`, which lie on bounds of steps that are kept there."""
+    if since >= until:
+        return []
+    for width in sorted(oldest, reverse=True):
+        begin, end = -(-since // width) * width, until // width * width
+        if width > max(widest, _finest(oldest, since)) or begin >= end or oldest[width] > begin:
+            continue
+        return [
+            *_cover(oldest, since, begin, width),
+            Piece(width, begin, end),
+            *_cover(oldest, end, until, width),
+        ]
+    raise AssertionError((since, until))
