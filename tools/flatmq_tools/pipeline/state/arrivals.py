@@ -266,7 +266,7 @@ class _Batch:
             self._is_reordered[order], packs.delay[order], packs.timed[order], self.device,
             self.boot, self.new, {name: self.was[name] for name in _COUNTED}, before, sums,
         )  # fmt: skip
-        return Additions(devices=history.with_days(history.hours_of(boots)))
+        return Additions(devices=history.with_wider(history.hours_of(boots)))
 
     def _fresh(self) -> tuple[Bools, Bools]:
         """Which packs did not come before, and of these which may have."""

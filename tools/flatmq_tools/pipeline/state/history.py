@@ -21,10 +21,12 @@ from .groups import SHORT, Bools, Ints, Rows
 from .values import DAY, UNKNOWN
 
 SECOND, MINUTE, HOUR = 1_000_000, 60_000_000, 3_600_000_000
+MONTH = 32 * DAY
+"""Of devices alone, so that a year of them is read as fast as a month."""
 STEPS = {SECOND: 7200, MINUTE: 2880, HOUR: 9600, DAY: 4000}
 """How many steps of each width are kept, the newest: of seconds and minutes those in which
 something came."""
-DEVICE_STEPS = {HOUR: 72, DAY: 400}
+DEVICE_STEPS = {HOUR: 72, DAY: 400, MONTH: STEPS[DAY] // 32}
 """The same for steps of each device."""
 QUANTITIES = 200
 """Quantities of a device whose newest value is kept, at most."""
@@ -381,22 +383,28 @@ def hours_of_others(packs: Packs, live: Bools, copy: Bools) -> DeviceSteps:
     )
 
 
-def with_days(hours: DeviceSteps) -> list[DeviceSteps]:
-    """Return steps of hours and, made of them, of days."""
+def with_wider(hours: DeviceSteps) -> list[DeviceSteps]:
+    """Return steps of hours and, made of them, of days and months."""
+    days = _widened(hours, DAY)
+    return [hours, days, _widened(days, MONTH)]
+
+
+def _widened(fine: DeviceSteps, width: int) -> DeviceSteps:
     keys, of = np.unique(
-        np.stack([hours.at // DAY, hours.device, hours.numbered]), axis=1, return_inverse=True
+        np.stack([fine.at // width, fine.device, fine.numbered]), axis=1, return_inverse=True
     )
     of = of.reshape(-1)
     count = keys.shape[1]
     sums = np.zeros((5, count), np.int64)
-    for row, values in zip(sums, hours.sums, strict=True):
+    for row, values in zip(sums, fine.sums, strict=True):
         np.add.at(row, of, values)
     earliest, latest = np.full(count, _FAR_AWAY), np.full(count, UNKNOWN)
-    np.minimum.at(earliest, of, hours.first)
-    np.maximum.at(latest, of, hours.heard)
-    group, bins = groups.added(of[hours.group], hours.delays)
-    days = DeviceSteps(DAY, keys[0] * DAY, keys[1], keys[2], earliest, latest, sums, group, bins)
-    return [hours, days]
+    np.minimum.at(earliest, of, fine.first)
+    np.maximum.at(latest, of, fine.heard)
+    group, bins = groups.added(of[fine.group], fine.delays)
+    return DeviceSteps(
+        width, keys[0] * width, keys[1], keys[2], earliest, latest, sums, group, bins
+    )
 
 
 # Sets of devices
@@ -597,10 +605,14 @@ def _prune(db: sqlite3.Connection) -> None:
         if oldest is not None:
             db.execute("DELETE FROM steps WHERE width = ? AND at < ?", (width, oldest))
     for width, kept in DEVICE_STEPS.items():
-        oldest = _oldest(db, width, kept)
+        of = min(width, DAY)
+        oldest = _oldest(db, of, kept * (width // of))
         if oldest is not None:
             for table in ("device_steps", "device_delays"):
-                db.execute(f"DELETE FROM {table} WHERE width = ? AND at < ?", (width, oldest))
+                db.execute(
+                    f"DELETE FROM {table} WHERE width = ? AND at < ?",
+                    (width, oldest // width * width),
+                )
     oldest = _oldest(db, DAY, DEVICE_STEPS[DAY])
     if oldest is not None:
         for table in ("dead", "out_of_time"):

@@ -15,6 +15,7 @@ from .store import columns
 from .values import DAY
 
 _WIDTHS = (history.SECOND, history.MINUTE, history.HOUR, DAY)
+_EVER = -(1 << 62)
 _SUMS = ("received", "lost", "unheard", "duplicates", "reordered")
 
 
@@ -64,18 +65,20 @@ class Periods:
         self._of_devices = self._begins(history.DEVICE_STEPS, "device_steps")
 
     def _begins(self, widths: dict[int, int], table: str) -> dict[int, int]:
-        """Since when there are steps of each width: of the widest, since ever."""
-        found = {}
-        for width, kept in widths.items():
-            # What was left out of one is in the next: steps that were not pruned are all there.
-            steps = self._db.execute(
-                "SELECT min(at), count(*) FROM steps WHERE width = ?", (width,)
+        """Since when the steps of each width, and those that are wider, are all there: since ever,
+        if none was removed. Of the steps within a wider one, all are of use or none."""
+        found: dict[int, int] = {}
+        since, wider = _EVER, None
+        for width in sorted(widths, reverse=True):
+            (count,) = self._db.execute(
+                "SELECT count(*) FROM steps WHERE width = ?", (width,)
             ).fetchone()
-            whole = steps[0] is None or steps[1] < kept or width == max(widths)
             (oldest,) = self._db.execute(
                 f"SELECT min(at) FROM {table} WHERE width = ?", (width,)
             ).fetchone()
-            found[width] = -(1 << 62) if whole else oldest
+            if wider is not None and oldest is not None and count >= widths[width]:
+                since = max(since, -(-oldest // wider) * wider)
+            found[width], wider = since, width
         return found
 
     def ends(self) -> tuple[int, int] | None:
@@ -133,9 +136,9 @@ class Periods:
 
     def of_devices(self, since: int, until: int) -> tuple[tuple[int, int], list[Piece]]:
         """Return the stretch for which there are sums of devices, and its pieces: whole hours of
-        the last days, and else whole days."""
+        the last days, and else whole days, or months of what is older than these."""
         stretch = _rounded(self._of_devices, since, until)
-        return stretch, _cover(self._of_devices, *stretch, DAY)
+        return stretch, _cover(self._of_devices, *stretch, history.MONTH)
 
     def devices(self, pieces: Sequence[Piece], numbered: bool) -> DeviceSums:
         """Return what packs with numbers, or without, add up to in pieces."""

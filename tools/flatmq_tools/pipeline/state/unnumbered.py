@@ -107,10 +107,10 @@ def changed(db: sqlite3.Connection, ids: Ints, packs: Unnumbered) -> list[tuple[
 
 
 def hours(ids: Ints, packs: Unnumbered) -> list[DeviceSteps]:
-    """Return what the packs add to the hours and days of their devices."""
+    """Return what the packs add to the hours, days and months of their devices."""
     live = ~packs.retained
     counted = Packs(ids[packs.device], packs.at, packs.delay, live & packs.timed)
-    return history.with_days(history.hours_of_others(counted, live, packs.copy))
+    return history.with_wider(history.hours_of_others(counted, live, packs.copy))
 
 
 def delays(ids: Ints, packs: Unnumbered) -> Packs:

@@ -1,0 +1,158 @@
+"""What is kept of the past, in steps that get wider: its sums are those of all messages."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from flatmq_tools.pipeline.state import history, store
+from flatmq_tools.pipeline.state.arrivals import Arrivals, State
+from flatmq_tools.pipeline.state.history import (
+    DAY,
+    HOUR,
+    MINUTE,
+    MONTH,
+    SECOND,
+    Came,
+    Dead,
+    Newest,
+)
+from flatmq_tools.pipeline.state.periods import Periods
+from flatmq_tools.pipeline.state.store import Place, Store
+
+BEGIN = 1_772_366_400_000_000
+NAMES = ["a", "b", "c"]
+
+
+def arrivals(at: list[int], device: list[int], first: int) -> Arrivals:
+    """Packs with numbers that rise by one for each device."""
+    count = len(at)
+    row = first + np.arange(count)
+    return Arrivals(
+        row, np.array(device, np.int64), NAMES, np.ones(count, np.int64), row + 1,
+        np.array(at, np.int64), row, np.full(count, 1000), np.ones(count, np.bool_),
+    )  # fmt: skip
+
+
+def included(state: State, packs: Arrivals, batch: int, **came: list[Dead]) -> None:
+    each = np.ones(len(packs.at), np.int64)
+    marked = state.mark(packs, came=Came(packs.at, each, packs.at, packs.at, **came))
+    state.commit(marked, Place("query", batch, batch + 1, None))
+
+
+@pytest.fixture
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep few steps, so that all widths are pruned."""
+    monkeypatch.setattr(history, "STEPS", {SECOND: 40, MINUTE: 60, HOUR: 90, DAY: 400})
+    monkeypatch.setattr(history, "DEVICE_STEPS", {HOUR: 12, DAY: 20, MONTH: 12})
+
+
+@pytest.mark.usefixtures("few")
+@pytest.mark.parametrize("seed", range(5))
+def test_any_stretch_adds_up(tmp_path: Path, seed: int) -> None:
+    """Also if some come late, by days, and if a clock goes ahead by years for a while."""
+    drawn = random.Random(seed)
+    every: list[tuple[int, int]] = []
+    now = BEGIN
+    with Store(tmp_path / "s.sqlite") as kept:
+        state = State(kept)
+        for batch in range(40):
+            packs = []
+            for _ in range(drawn.randrange(1, 40)):
+                now += round(drawn.choice([0.1, 1.0, 70.0, 4000.0, 90_000.0]) * SECOND)
+                late = drawn.choice([0, 0, 0, 3 * HOUR, 30 * DAY])
+                packs.append((now - late, drawn.randrange(3)))
+            if seed == 4 and batch == 20:
+                packs.append((now + 3000 * DAY, 0))
+            included(state, arrivals(*map(list, zip(*packs, strict=True)), len(every)), batch)  # type: ignore[arg-type]
+            every += packs
+        ends = min(at for at, _ in every), max(at for at, _ in every)
+        with kept.reading() as db:
+            periods = Periods(db)
+            assert periods.ends() == ends
+            for _ in range(60):
+                a, b = sorted(drawn.choice(every)[0] for _ in range(2))
+                low, high = periods.rounded(a, b + 1)
+                assert low <= a
+                assert high > b
+                inside = [device for at, device in every if low <= at < high]
+                for widest in (SECOND, MINUTE, HOUR, DAY):
+                    found = periods.found(periods.pieces(low, high, widest))
+                    assert (found.messages.sum(), found.packs.sum()) == (len(inside),) * 2
+                    assert found.delays["n"].sum() == len(inside)
+                    heard = set(np.concatenate(found.devices).tolist())
+                    assert len(heard) == len(set(inside))
+                (low, high), pieces = periods.of_devices(low, high)
+                inside = [device for at, device in every if low <= at < high]
+                sums = periods.devices(pieces, True)
+                assert sums.sums["received"].sum() == len(inside)
+                assert sums.delays["n"].sum() == len(inside)
+                ends_of = [at for at, _ in every if low <= at < high]
+                assert max(at for at in sums.heard if at is not None) == max(ends_of)
+            rows = dict(db.execute("SELECT width, count(*) FROM steps GROUP BY width"))
+    assert all(rows[width] <= kept for width, kept in history.STEPS.items())
+
+
+def test_a_year_of_a_device_is_few_steps(tmp_path: Path) -> None:
+    with Store(tmp_path / "s.sqlite") as kept:
+        state = State(kept)
+        for day in range(400):
+            included(state, arrivals([BEGIN + day * DAY], [0], day), day)
+        with kept.reading() as db:
+            periods = Periods(db)
+            low, high = BEGIN // DAY * DAY, (BEGIN // DAY + 365) * DAY
+            _, pieces = periods.of_devices(low, high)
+            assert sum((piece.end - piece.begin) // piece.width for piece in pieces) < 80
+            assert periods.devices(pieces, True).sums["received"].tolist() == [365]
+
+
+def test_sets_of_devices() -> None:
+    for devices in ([], [1], [1, 2, 3], [5, 900_000], [*range(1, 2000)]):
+        kept = history.packed_set(np.array(devices, np.int64))
+        assert history.unpacked_set(kept).tolist() == devices
+        assert len(kept) <= 1 + min(4 * len(devices), max(devices, default=0) // 8 + 1)
+
+
+def test_hostile_reasons_and_quantities_are_bounded(tmp_path: Path) -> None:
+    """However many kinds of dead letters and quantities there are, few are kept."""
+    with Store(tmp_path / "s.sqlite") as kept:
+        state = State(kept)
+        for batch in range(4):
+            dead = [
+                Dead(f"kind {n}", f"reason {n}", "t", BEGIN + n, n)
+                for n in range(batch * 400, batch * 400 + 500)
+            ]
+            packs = arrivals([BEGIN + batch], [0], batch)
+            each = np.ones(1, np.int64)
+            marked = state.mark(packs, came=Came(packs.at, each, packs.at, packs.at, dead))
+            marked.past.newest = [
+                Newest("a", f"q{n}", None, n, BEGIN + n)
+                for n in range(batch * 300, batch * 300 + 300)
+            ]
+            state.commit(marked, Place("query", batch, batch + 1, None))
+        execute = kept.db.execute
+        assert execute("SELECT sum(messages), count(*) FROM dead").fetchone() == (2000, 101)
+        assert execute(
+            "SELECT count(*) FROM dead_examples WHERE kind = ?", (history.OTHERS,)
+        ).fetchone() == (history.EXAMPLES,)
+        assert execute("SELECT count(*), min(at) FROM newest").fetchone() == (
+            history.QUANTITIES, BEGIN + 1000,
+        )  # fmt: skip
+
+
+def test_a_batch_that_is_done_again_is_in_the_past_once(tmp_path: Path) -> None:
+    """Whatever a killed process did before it included the batch."""
+    with Store(tmp_path / "s.sqlite") as kept:
+        packs = arrivals([BEGIN, BEGIN + 1], [0, 1], 0)
+        state = State(kept)
+        state.mark(packs)
+        for _ in range(2):
+            included(state, packs, 0)
+        assert kept.db.execute("SELECT DISTINCT messages, packs FROM steps").fetchall() == [(2, 2)]
+        kept.clear()
+        for table in history.TABLES:
+            assert kept.db.execute(f"SELECT count(*) FROM {table}").fetchone() == (0,)
+    assert store.Store.of_run(tmp_path / "s.sqlite") is None
