@@ -1,4 +1,4 @@
-# make demo · pipeline · look · test · bench · bench-pipeline · crash · scale · soak · faults · fuzz · fuzz-long ·
+# make demo · pipeline · look · test · bench · bench-pipeline · bench-history · crash · scale · soak · faults · fuzz · fuzz-long ·
 # fuzz-packs · powercut · tools · firmware · flash · deploy · test-board · bench-board · release · lint · size · clean
 #
 # Everything is installed into .venv and build; nothing else on the machine is touched, except that
@@ -41,7 +41,7 @@ if command -v apt-get >/dev/null; then \
 	$$as_root DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(1) >/dev/null
 endef
 
-.PHONY: help demo pipeline look test bench bench-pipeline crash scale soak faults fuzz fuzz-long fuzz-packs powercut tools \
+.PHONY: help demo pipeline look test bench bench-pipeline bench-history crash scale soak faults fuzz fuzz-long fuzz-packs powercut tools \
   firmware flash deploy test-board bench-board release lint size clean mosquitto wasm aedes
 
 help:
@@ -51,6 +51,7 @@ help:
 	@echo "make test    lint, types and every test"
 	@echo "make bench   flatmq beside other clients; writes docs/results.md"
 	@echo "make bench-pipeline  broker to Parquet, by part, beside paho-mqtt; writes docs/results.md"
+	@echo "make bench-history  refresh, report and restart after 1, 30 and 365 days; writes docs/results.md"
 	@echo "make crash   parts of the pipeline are killed at work; rows lost or twice; writes docs/results.md"
 	@echo "make scale   what fleets of other sizes need, measured and calculated; writes docs/scale.md"
 	@echo "make soak    a million messages each way over a link that breaks; LINK=tls, websocket; writes docs/results.md"
@@ -91,6 +92,9 @@ bench-pipeline: $(VENV)/pipeline.stamp $(VENV)/rigs.stamp mosquitto
 
 crash: $(VENV)/pipeline.stamp $(VENV)/rigs.stamp mosquitto
 	@$(BIN)/python -m flatmq_rigs crash --results docs/results.md
+
+bench-history: $(VENV)/pipeline.stamp $(VENV)/rigs.stamp
+	@$(BIN)/python -m flatmq_rigs history build/history --results docs/results.md
 
 scale: pipeline $(VENV)/rigs.stamp
 	@$(BIN)/python -m flatmq_rigs scale build/pipeline --document docs/scale.md

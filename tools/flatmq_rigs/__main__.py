@@ -240,6 +240,36 @@ def scale(tables: Path, document: Path | None) -> None:
     end(lambda: command.main(tables, document), command.ScaleError, *ERRORS)
 
 
+@main.command()
+@click.argument("out", type=click.Path(file_okay=False, path_type=Path))
+@click.option(
+    "--days",
+    type=click.IntRange(1, 4000),
+    multiple=True,
+    default=(1, 30, 365),
+    show_default=True,
+    help="Days of the past to measure after; repeatable.",
+)
+@click.option("--keep", is_flag=True, help="Leave the past in OUT for the next run.")
+@rig_options.results()
+def history(out: Path, days: tuple[int, ...], keep: bool, results: Path | None) -> None:
+    """Measure a refresh, a report and a restart with days of messages behind them.
+
+    OUT is a folder for the past of 500 boards with a message a minute. A year takes 5 GB there and
+    an hour to write; a run that was interrupted goes on with what it has.
+    """
+    _need_the_pipeline()
+    from flatmq_tools.pipeline.java import JavaError
+
+    from .pipeline.bench import history as command
+
+    end(
+        lambda: command.main(out, days, results, keep),
+        command.HistoryError,
+        JavaError,
+    )
+
+
 def _need_the_pipeline() -> None:
     if sys.version_info < (3, 11) or importlib.util.find_spec("pyarrow") is None:
         raise click.ClickException(

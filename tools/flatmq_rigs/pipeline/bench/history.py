@@ -1,0 +1,377 @@
+"""The cost of a refresh, a report and a restart after 1, 30 and 365 days.
+
+The past is written directly (see `past`). The jobs of `flatmq pipeline run` then make tables of
+one more hour, as after a restart. What is measured runs in processes of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+import psutil
+from rich.console import Console
+
+from flatmq_tools.pipeline.state.arrivals import State
+from flatmq_tools.pipeline.state.snapshots import Snapshots
+from flatmq_tools.pipeline.state.store import Place, Store
+from flatmq_tools.pipeline.state.values import DAY
+
+from ... import results
+from .past import MINUTES, STATE, Fleet, include, make, raw_file, write
+
+NAME = "history"
+DEVICES = 500
+BEGIN = 1_761_955_200_000_000
+"""The first day is 1 November 2025."""
+GOAL = 1.5
+"""The last row is at most so many times the first."""
+_HOUR = 60  # minutes, for the real jobs
+_REFRESHES = 9
+_LOOK = 0.1  # s between two looks at a run
+_PATIENCE = 900.0  # s until a run has started, or ended
+_MEASURED = ("refresh", "refresh CPU", "report", "7 days", "restart")
+_MIB = 1 << 20
+
+
+class HistoryError(RuntimeError):
+    """It cannot be measured; the text says why."""
+
+
+@dataclass
+class Row:
+    """What so many days cost: seconds, and MiB of memory at most."""
+
+    days: int
+    messages: int
+    refresh: float
+    refresh_cpu: float
+    refresh_memory: float
+    report: float
+    report_memory: float
+    week: float
+    """A report of the last 7 days."""
+    restart: float
+    restart_memory: float
+    files: int
+    mebibytes: float
+    state: float
+    """MiB of the state."""
+
+
+def main(
+    folder: Path, days: Sequence[int], document: Path | None, keep: bool = False,
+    console: Console | None = None,
+) -> int:  # fmt: skip
+    """Measure, print the table and write it into a section of `document`. The past is in `folder`;
+    it is used again if an earlier run left it there, and removed at the end unless `keep`. Return
+    1 if the last row is more than GOAL times the first in any time or memory. HistoryError."""
+    console = console or Console()
+    rows = []
+    past = folder / "past"
+    fleet = Fleet(DEVICES, BEGIN)
+    for count in sorted(set(days)):
+        _check(past, count)
+        with console.status("") as status:
+
+            def show(done: int, count: int = count) -> None:
+                status.update(f"{done} of {count} days of the past are written")
+
+            make(fleet, count, past, show)
+            rows.append(_row(fleet, count, past, folder / "measured", status.update))
+        console.print(f"{count} days are measured")
+    section = text(rows)
+    console.print(section, markup=False, highlight=False, soft_wrap=True)
+    if document is not None:
+        results.write(document, NAME, section)
+    if not keep:
+        shutil.rmtree(past)
+    return 0 if not missed(rows) else 1
+
+
+def _check(past: Path, days: int) -> None:
+    """Raise HistoryError if there are more days already: they are not taken back."""
+    if (past / STATE).exists():
+        with closing(Store(past / STATE)) as store:
+            place = store.place()
+        if place is not None and (place.next or 0) > days:
+            raise HistoryError(
+                f"{past} has {place.next} days, and {days} are to be measured: remove it"
+            )
+
+
+def _row(
+    fleet: Fleet, days: int, past: Path, out: Path, show: Callable[[str], None]
+) -> Row:  # fmt: skip
+    """Measure so many days, in a copy of which the files of raw are links."""
+    shutil.rmtree(out, ignore_errors=True)
+    try:
+        show("a first run makes its checkpoints ...")
+        _begin(fleet, days, past, out)
+        show("a run starts again and makes tables of an hour ...")
+        restart, restart_memory, messages = _restart(fleet, days, out)
+        show("the tables are refreshed ...")
+        refresh = _child("refresh", out, days)
+        show("reports ...")
+        report, report_memory = _report(out)
+        week, _ = _report(out, "--since", "7d")
+        files = [file for file in out.rglob("*") if file.is_file()]
+        state = [file for file in (out / "state").rglob("*") if file.is_file()]
+        return Row(
+            days, messages, refresh["seconds"], refresh["cpu"], refresh["memory"], report,
+            report_memory, week, restart, restart_memory, len(files), _size(files), _size(state),
+        )  # fmt: skip
+    finally:
+        shutil.rmtree(out, ignore_errors=True)
+
+
+def _size(files: Sequence[Path]) -> float:
+    return sum(file.stat().st_size for file in files) / _MIB
+
+
+def _begin(fleet: Fleet, days: int, past: Path, out: Path) -> None:
+    """Have a real run make its checkpoints of a minute of messages; then put the past in front of
+    it, as if the run had done that, a batch for each day."""
+    _land(fleet, days * MINUTES, 1, out / "landed" / "0.parquet")
+    with _Run(out) as run:
+        run.end()
+    for query in ("raw", "measurements"):
+        _renumber(out / "checkpoints" / query, days)
+    [first] = (out / "raw").glob("**/batch=0")
+    minute = raw_file(out / "raw", fleet, days).parent
+    minute.parent.mkdir(parents=True, exist_ok=True)
+    first.rename(minute)
+    for table in ("measurements", "dead_letters"):
+        for batch in (out / table).glob("**/batch=0"):
+            batch.rename(batch.with_name(f"batch={days}"))
+    shutil.copytree(past / "raw", out / "raw", copy_function=os.link, dirs_exist_ok=True)
+    with closing(Store(out / STATE)) as store:
+        ran = store.place()
+    if ran is None:
+        raise HistoryError("the first run has made no state")
+    shutil.rmtree(out / "state")
+    shutil.copytree(past / "state", out / "state")
+    with closing(Store(out / STATE)) as store:
+        include(
+            State(store), fleet, fleet.arrivals(days * MINUTES, 1),
+            Place(ran.query, days, days + 1, None),
+        )  # fmt: skip
+    for name in ("health", "gaps", "devices"):
+        shutil.rmtree(out / name)
+        shutil.copytree(past / name, out / name)
+
+
+def _renumber(checkpoint: Path, batch: int) -> None:
+    """Make the first batch of a query the one of this number, and what it read, too."""
+    for folder in ("offsets", "commits"):
+        for file in (checkpoint / folder).glob(".*.crc"):
+            file.unlink()
+        (checkpoint / folder / "0").rename(checkpoint / folder / str(batch))
+    offsets = checkpoint / "offsets" / str(batch)
+    *head, last = offsets.read_text().splitlines()
+    offset = json.loads(last)
+    if "batch" in offset:
+        offset["batch"] = batch + 1
+    offsets.write_text("\n".join([*head, json.dumps(offset)]))
+
+
+def _land(fleet: Fleet, first: int, minutes: int, file: Path) -> int:
+    """Land messages as an ingest does; return how many."""
+    messages = fleet.messages(fleet.arrivals(first, minutes))
+    draft = file.with_name(f".{file.name}")
+    write(messages, draft)
+    draft.rename(file)
+    return len(messages)
+
+
+class _Run:
+    """`flatmq pipeline run` of a folder OUT/landed, as a process of its own."""
+
+    def __init__(self, out: Path) -> None:
+        out.mkdir(parents=True, exist_ok=True)
+        self._words = out / "run.txt"
+        self._begun = time.monotonic()
+        with self._words.open("wb") as words:
+            self._process = psutil.Popen(
+                [
+                    sys.executable, "-m", "flatmq_tools.cli", "pipeline", "run", str(out),
+                    "--landed", str(out / "landed"), "--job", "raw", "--job", "measurements",
+                    "--job", "health", "--seconds", "1",
+                ],
+                stdin=subprocess.DEVNULL, stdout=words, stderr=words,
+            )  # fmt: skip
+        self.memory = 0.0
+        """MiB of it and of the processes that it has started, at most."""
+
+    def __enter__(self) -> _Run:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._process.poll() is None:
+            self._process.kill()
+            self._process.wait()
+
+    def started(self) -> float:
+        """Wait until its queries run; return after how many seconds."""
+        while "started after" not in self._words.read_text():
+            self._look()
+        return time.monotonic() - self._begun
+
+    def end(self) -> None:
+        """Wait until it has worked off what is there and ended."""
+        while self._process.poll() is None:
+            self._look()
+        if self._process.returncode:
+            raise HistoryError(f"the run failed: {self._words.read_text()}")
+
+    def _look(self) -> None:
+        late = time.monotonic() - self._begun > _PATIENCE
+        if late or self._process.poll():
+            raise HistoryError(f"the run did not start or end: {self._words.read_text()}")
+        used = 0
+        try:
+            for process in (self._process, *self._process.children(recursive=True)):
+                try:
+                    used += process.memory_info().rss
+                except psutil.NoSuchProcess:
+                    continue
+        except psutil.NoSuchProcess:
+            pass
+        self.memory = max(self.memory, used / _MIB)
+        time.sleep(_LOOK)
+
+
+def _restart(fleet: Fleet, days: int, out: Path) -> tuple[float, float, int]:
+    """Start a run again, which makes tables of an hour: s until its queries run, MiB, and how
+    many messages there are then by its state. HistoryError if these are not as many as came."""
+    hour = _land(fleet, days * MINUTES + 1, _HOUR, out / "landed" / "1.parquet")
+    before = _messages(out)
+    with _Run(out) as run:
+        seconds = run.started()
+        run.end()
+    after = _messages(out)
+    if after != before + hour:
+        raise HistoryError(
+            f"{hour:,} messages came, and the state knows of {after - before:,} more"
+        )
+    return seconds, run.memory, after
+
+
+def _messages(out: Path) -> int:
+    with closing(Store(out / STATE)) as store:
+        (count,) = store.db.execute(
+            "SELECT sum(messages) FROM steps WHERE width = ?", (DAY,)
+        ).fetchone()
+    return int(count)
+
+
+def _report(out: Path, *options: str) -> tuple[float, float]:
+    """Seconds that a report takes, in a process of its own, and MiB of that at most."""
+    begun = time.monotonic()
+    process = subprocess.Popen(
+        [
+            sys.executable, "-m", "flatmq_tools.cli", "pipeline", "report", str(out / "report"),
+            "--tables", str(out), *options,
+        ],
+        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    assert process.stderr is not None
+    said = process.stderr.read().decode()
+    _, status, used = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise HistoryError(f"the report failed: {said}")
+    return time.monotonic() - begun, used.ru_maxrss / 1024
+
+
+def _child(what: str, out: Path, days: int) -> dict[str, float]:
+    done = subprocess.run(
+        [sys.executable, "-m", __name__, what, str(out), str(days)],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if done.returncode:
+        raise HistoryError(f"{what} failed: {done.stderr}")
+    found: dict[str, float] = json.loads(done.stdout)
+    return found
+
+
+def refresh(out: Path, days: int) -> dict[str, float]:
+    """Refresh the tables again and again, each time with a minute of messages that is new: the
+    median seconds and CPU, and MiB at most."""
+    fleet = Fleet(DEVICES, BEGIN)
+    snapshots = Snapshots(out / STATE, out)
+    seconds, cpu = [], []
+    with closing(Store(out / STATE)) as store:
+        state = State(store)
+        place = store.place()
+        assert place is not None
+        for n in range(_REFRESHES + 1):
+            batch = (place.batch or 0) + 1 + n
+            packs = fleet.arrivals(days * MINUTES + 1 + _HOUR + n, 1)
+            include(state, fleet, packs, Place(place.query, batch, batch + 1, None))
+            used, begun = time.process_time(), time.monotonic()
+            snapshots.refresh()
+            if n:  # the first one writes what the run did not
+                cpu.append(time.process_time() - used)
+                seconds.append(time.monotonic() - begun)
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return {"seconds": median(seconds), "cpu": median(cpu), "memory": most}
+
+
+_COMPARED = {
+    "refresh": "refresh, s",
+    "refresh_cpu": "refresh, s of CPU",
+    "refresh_memory": "refresh, MiB",
+    "report": "report, s",
+    "report_memory": "report, MiB",
+    "week": "report of 7 days, s",
+    "restart": "restart, s",
+    "restart_memory": "restart, MiB",
+}
+
+
+def _ratios(rows: Sequence[Row]) -> dict[str, float]:
+    return {name: getattr(rows[-1], name) / getattr(rows[0], name) for name in _COMPARED}
+
+
+def missed(rows: Sequence[Row]) -> list[str]:
+    """The times and memories of which the last row is more than GOAL times the first."""
+    return [_COMPARED[name] for name, ratio in _ratios(rows).items() if ratio > GOAL]
+
+
+def text(rows: Sequence[Row]) -> str:
+    """The table, as Markdown."""
+    head = [
+        "days", "messages", *_COMPARED.values(), "files", "MiB", "of these the state"
+    ]  # fmt: skip
+    lines = [
+        [
+            f"{row.days:,}", f"{row.messages:,}",
+            *(results.number(getattr(row, name)) for name in _COMPARED),
+            f"{row.files:,}", results.number(row.mebibytes), results.number(row.state),
+        ]
+        for row in rows
+    ]  # fmt: skip
+    lines.append(
+        ["last / first", "", *(f"{ratio:.2f}" for ratio in _ratios(rows).values()), "", "", ""]
+    )
+    late = missed(rows)
+    verdict = f"MISSED: {', '.join(late)}." if late else "Met."
+    return (
+        f"{DEVICES} boards with a message a minute. Goal: the last row is at most {GOAL} times "
+        f"the first. {verdict}\n\n{results.table(head, lines)}"
+    )
+
+
+if __name__ == "__main__":
+    print(json.dumps(refresh(Path(sys.argv[2]), int(sys.argv[3]))))
