@@ -1,4 +1,4 @@
-"""What the tests on the desk share: interpreters and brokers."""
+"""The interpreters and brokers that the host tests share."""
 
 from __future__ import annotations
 
@@ -101,8 +101,10 @@ def interpreter_command(name: str, heap: str) -> list[str]:
 
 
 def library(name: str) -> Path:
-    """The folder from which "cpython" or "micropython" imports the client: as source, and as
-    .mpy as on a board."""
+    """Return the folder from which "cpython" or "micropython" imports the client.
+
+    The first has it as source, the second as .mpy as on a board.
+    """
     return LIB if name == "cpython" else bytecode.library()
 
 

@@ -1,4 +1,4 @@
-"""What each broker is known to do where brokers differ; in what both interpreters read.
+"""The known behaviour of each broker where brokers differ; both interpreters read this file.
 
 test_brokers.py and test_brokers5.py hold every row against the broker itself, with a client that
 is not ours, so that a scenario that fails accuses flatmq alone. docs/brokers.md says it in words.
@@ -161,8 +161,10 @@ EXPECTED_5: "dict[str, dict]" = {
 
 
 def expected(kind, version):
-    """What a broker does with clients of a version, which is a text: "4", "5", or "None" for
-    those that find out. "level" is what these find."""
+    """Return what a broker does with clients of a version: "4", "5", or "None".
+
+    "None" is for those that find the version out. "level" is what these find.
+    """
     # The scripted broker keeps the standard, which mosquitto does in 3.1.1.
     rows = dict(EXPECTED["mosquitto" if kind == "fake" else kind])
     rows["level"] = 5 if kind == "mosquitto" else 4

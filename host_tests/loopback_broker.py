@@ -1,5 +1,6 @@
-"""The connections of a broker that a test scripts: a listener on loopback, one thread that reads,
-and packets that are kept back.
+"""The connections of a broker that a test scripts.
+
+It has a listener on loopback, one thread that reads, and packets that are kept back.
 
 How a broker answers a packet is defined by the subclasses.
 """
@@ -91,7 +92,7 @@ class LoopbackBroker(Broker, Generic[C]):
 
     @property
     def serving(self) -> bool:
-        """Whether it listens: it has not been killed."""
+        """Return whether the broker listens: it has not been killed."""
         return self._listener is not None
 
     # Running
@@ -132,7 +133,7 @@ class LoopbackBroker(Broker, Generic[C]):
             self._withheld = types
 
     def keeps_back(self) -> bool:
-        """Whether there is a packet that was kept back."""
+        """Return whether there is a packet that was kept back."""
         with self.lock:
             return bool(self._kept_back)
 
@@ -178,7 +179,7 @@ class LoopbackBroker(Broker, Generic[C]):
                     self.changed.notify_all()
 
     def _accept(self, listener: socket.socket, selector: selectors.BaseSelector) -> bool:
-        """Whether it still listens."""
+        """Accept a connection, and return whether the broker still listens."""
         if self._listener is not listener:
             return False
         with contextlib.suppress(OSError):  # the peer has gone again

@@ -1,4 +1,6 @@
-"""What a scenario gets: a client, and helpers that wait, compare and ask. On both interpreters.
+"""The environment of a scenario: a client, and helpers that wait, compare and ask.
+
+It works on both interpreters.
 
 A line "@ask WORDS" on standard output gets one line on standard input from the test that started
 the interpreter, when what was asked for is done: see scenario_child.py.
@@ -44,7 +46,7 @@ class Reports:
 
 
 class Env:
-    """What a scenario gets: where the broker is, what it is known to do, and some helpers.
+    """The address of the broker, its known behaviour, and some helpers.
 
     `expected` is what the broker is known to do; `version` is that of the clients; `folder`
     is one for files of the scenario; `option` is what a scenario that is started by another one
@@ -123,7 +125,7 @@ class Env:
         self.until("acknowledgement", lambda: client.pending == 0, client)
 
     def equal(self, got, wanted, what):
-        """Fail, saying both, unless got == wanted."""
+        """Fail, showing both values, if they differ."""
         if got != wanted:
             raise AssertionError(what + ": got " + repr(got) + ", wanted " + repr(wanted))
 
@@ -135,8 +137,11 @@ class Env:
             self.equal(isinstance(reason, str) and reason != "", True, "reason " + repr(reason))
 
     def fails_to_connect(self, client, code):
-        """The first attempt ends as it should: refused with that CONNACK return code, or, where
-        it is None, closed by a broker that gives no reason."""
+        """Check that the first attempt ends as it should.
+
+        It is refused with that CONNACK return code, or, where it is None, closed by a
+        broker that gives no reason.
+        """
         client.start()
         self.until("the refusal", lambda: client.error is not None, client)
         wanted = ("closed", 0) if code is None else ("refused", code)
@@ -151,7 +156,7 @@ class Env:
 
 
 def start(scenario, env):
-    """Run a scenario; the last line tells that it came to its end."""
+    """Run a scenario; the last line says that it came to its end."""
     if hasattr(sys.stdout, "reconfigure"):  # CPython holds back what goes to a pipe
         sys.stdout.reconfigure(line_buffering=True)
     scenario(env)

@@ -1,4 +1,4 @@
-"""How the benchmark turns measurements into a report and a verdict."""
+"""The benchmark's report and verdict on measurements."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""How the bench holds MQTT 5 against 3.1.1, over a link in memory."""
+"""The bench's comparison of MQTT 5 with 3.1.1, over a link in memory."""
 
 from __future__ import annotations
 

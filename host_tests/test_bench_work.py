@@ -1,4 +1,4 @@
-"""How the bench measures the client's own work, over a link in memory."""
+"""The bench's measurement of the client's own work, over a link in memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The boards' files: MicroPython's own numbers, and what a wrong file is told."""
+"""The boards' files: MicroPython's own numbers, and the errors of a wrong file."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def edited(folder: Path, board: str, old: str, new: str) -> None:
 
 
 WRONG = [
-    # what is in the file, what stands there instead, what is told
+    # what is in the file, what stands there instead, what the error says
     ("pico_w", 'chip = "rp2040"', "chip = 2040", "chip = 2040: must be a text"),
     (
         "pico_w",

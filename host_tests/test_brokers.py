@@ -356,7 +356,10 @@ def test_unreleased(broker: Broker, expected: dict[str, Any]) -> None:
 
 
 def test_unreleased_after_an_outage(broker: Broker, expected: dict[str, Any]) -> None:
-    """What waited for a client comes when it is back, and all of it is answered at once."""
+    """Messages that waited for a client come when it is back.
+
+    All of them are answered at once.
+    """
     limit, waiting = 20, 200
     hello = _connect("backlog", flags=0)
     with Wire(broker) as connection:

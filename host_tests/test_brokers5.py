@@ -1,5 +1,7 @@
-"""The rows of expectations.py for MQTT 5, held against the brokers with packets that flatmq did
-not make."""
+"""The rows of expectations.py for MQTT 5, compared with the brokers.
+
+flatmq did not make the packets.
+"""
 
 from __future__ import annotations
 

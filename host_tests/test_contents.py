@@ -1,4 +1,4 @@
-"""What a board gets: which files, where, the same bytes each time."""
+"""The files on a board: their paths, and the same bytes each time."""
 
 from __future__ import annotations
 

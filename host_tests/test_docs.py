@@ -41,7 +41,7 @@ def _rows() -> dict[str, tuple[str, ...]]:
 
 
 def _imports(module: str) -> Iterator[str]:
-    """What a module of the client imports at its top, on a board."""
+    """Yield what a module of the client imports at its top, on a board."""
     for node in ast.parse((LIB / "flatmq" / f"{module}.py").read_text()).body:
         if isinstance(node, ast.ImportFrom) and node.level == 1:
             yield from [node.module] if node.module else [alias.name for alias in node.names]

@@ -1,4 +1,4 @@
-"""What reaches a board: packages for mip, and the manifest for frozen modules."""
+"""The code that reaches a board: packages for mip, and the manifest for frozen modules."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ AGAIN = "python -m flatmq_rigs.packages writes them"
 
 
 def _listed(part: str) -> dict[str, str]:
-    """Where each file of a part goes, and where it is in the checkout."""
+    """Return where each file of a part goes, and where it is in the checkout."""
     package: dict[str, Any] = json.loads((ROOT / f"{part}.json").read_text())
     return dict(package["urls"])
 
@@ -85,8 +85,10 @@ def test_a_package_has_what_its_modules_import(part: str) -> None:
 
 
 def test_a_part_alone_is_small() -> None:
-    """The core has nothing of the other parts, nor have these of each other, but for TLS, which a
-    program for umqtt may use."""
+    """The core has nothing of the other parts, nor have these of each other.
+
+    TLS is an exception, which a program for umqtt may use.
+    """
     core = set(packages.modules("package"))
     own = {part: set(packages.modules(part)) - core for part in packages.PARTS}
     del own["package"]
@@ -148,8 +150,10 @@ def test_github_has_the_files() -> None:
 
 @contextlib.contextmanager
 def serial_board(folder: Path) -> Iterator[str]:
-    """A MicroPython whose raw REPL is at the serial device that this yields; `folder` is where
-    it runs, and folder/lib where it looks for modules."""
+    """Yield the serial device of a MicroPython whose raw REPL is at its other end.
+
+    `folder` is where it runs, and folder/lib where it looks for modules.
+    """
     # Two terminals back to back: each side believes that it is at the end of a line.
     board, board_end = pty.openpty()
     desk, desk_end = pty.openpty()
@@ -274,7 +278,7 @@ def test_a_release_has_nothing_of_an_older_one(tmp_path: Path) -> None:
 
 
 def test_wheel_has_both_packages(tmp_path: Path) -> None:
-    """What pip installs on the desk imports from anywhere, without what the tools need."""
+    """The package that pip installs imports from anywhere, without what the tools need."""
     build = [
         sys.executable,
         "-m",

@@ -1,4 +1,4 @@
-"""Which uses of private names across modules the lint refuses."""
+"""The uses of private names across modules that the lint refuses."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def _found(folder: Path, source: str) -> list[str]:
-    """What is printed for a module that is beside `owner`, without the folder."""
+    """Return what is printed for a module that is beside `owner`, without the folder."""
     (folder / "user.py").write_text(textwrap.dedent(source))
     found = private_access.findings([folder])
     return [str(each).replace(f"{folder}/", "") for each in found]

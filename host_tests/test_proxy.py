@@ -125,7 +125,7 @@ def rest(end: socket.socket) -> bytes:
 
 
 def is_quiet(end: socket.socket) -> bool:
-    """Whether nothing comes, and not the end of the stream either."""
+    """Return whether nothing comes, and not the end of the stream either."""
     end.settimeout(QUIET)
     try:
         end.recv(1)
@@ -137,7 +137,7 @@ def is_quiet(end: socket.socket) -> bool:
 
 
 def is_reset(end: socket.socket) -> bool:
-    """Whether the stream ends with a RST."""
+    """Return whether the stream ends with a RST."""
     try:
         rest(end)
     except ConnectionResetError:
@@ -442,7 +442,7 @@ def test_refuse_and_accept_again(bench: Bench) -> None:
 
 
 def takes(port: int) -> bool:
-    """Whether a server can have that port, as servers bind theirs."""
+    """Return whether a server can have that port, as servers bind theirs."""
     with socket.socket() as thief:
         thief.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

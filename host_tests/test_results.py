@@ -1,4 +1,4 @@
-"""Where figures go in a document."""
+"""The places for figures in a document."""
 
 import pytest
 

@@ -1,5 +1,4 @@
-"""The scenarios of the folder scenarios/, on both interpreters and every broker that has what
-a scenario needs.
+"""The scenarios of scenarios/, on both interpreters and every broker that suits them.
 
 A scenario runs in an interpreter of its own and asks for what it cannot do itself: to have
 another process killed, or the broker.
@@ -31,7 +30,7 @@ _run_number = itertools.count()
 
 
 class Scenario(NamedTuple):
-    """A public function of a module, and the way in which it wants its broker."""
+    """A public function of a module, and the way in which it needs its broker."""
 
     module: str
     function: str

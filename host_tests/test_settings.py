@@ -1,4 +1,4 @@
-"""What a board is told, and what a slip in it is told."""
+"""The settings of a board, and the errors for mistakes in them."""
 
 from __future__ import annotations
 

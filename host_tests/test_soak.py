@@ -44,14 +44,14 @@ def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def row(shown: str, name: str) -> str:
-    """What stands behind a figure's name."""
+    """Return what stands behind a figure's name."""
     found = re.search(rf"^ +{re.escape(name)} +(.*?) *$", shown, re.MULTILINE)
     assert found, shown
     return found[1]
 
 
 def wrong(shown: str) -> list[str]:
-    """The names of the figures that are not as wanted."""
+    """Return the names of the figures that are not as required."""
     return re.findall(r"^ +(\S.*?)  .*WRONG *$", shown, re.MULTILINE)
 
 
@@ -433,7 +433,7 @@ def books(left_out: tuple[int, int] | None = None) -> Books:
 
 
 def names(verdict: Verdict) -> list[str]:
-    """What is not as wanted."""
+    """Return the names of the figures that are not as required."""
     return [figure.name for figure in verdict.figures if not figure.ok]
 
 

@@ -22,7 +22,7 @@ from style_texts import Text, docstrings, of_markdown, of_python, prose
 FOLDERS = ("lib", "tools", "boards", "firmware", "host_tests")
 PAGES = ("README.md", *(str(each.relative_to(ROOT)) for each in sorted(ROOT.glob("docs/*.md"))))
 
-UNREVIEWED = ("lib", "boards", "tools", "host_tests", "docs", "README.md")
+UNREVIEWED = ("lib", "boards", "tools", "docs", "README.md")
 """Files and folders that the rules do not hold for yet. One that has become clean must go."""
 
 _ASKS = re.compile(r"(?:what|which|how|whether|why|when|who|whose|where)\b", re.IGNORECASE)

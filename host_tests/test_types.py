@@ -1,4 +1,4 @@
-"""What a type checker of somebody else's project sees of the client."""
+"""The client as the type checker of somebody else's project sees it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PATIENCE = 120.0  # seconds that a check may take
 
 
 def _check(folder: Path, source: str) -> str:
-    """What mypy says of a program that imports flatmq as an installed package."""
+    """Return what mypy says of a program that imports flatmq as an installed package."""
     packages = folder / "site-packages"
     packages.mkdir()
     (packages / "flatmq").symlink_to(LIB / "flatmq")

@@ -1,4 +1,4 @@
-"""What a scenario of asyncio gets. On both interpreters; see scenario_env.py."""
+"""The environment of an asyncio scenario, on both interpreters; see scenario_env.py."""
 
 import asyncio
 import sys
@@ -11,7 +11,7 @@ ANSWER_MS = 15000  # how long any one step may take; far above what a loaded mac
 
 
 class Env:
-    """Where the broker is, and helpers that wait, compare and ask."""
+    """The broker's address, and helpers that wait, compare and ask."""
 
     MQTTError = MQTTError
 
@@ -35,7 +35,7 @@ class Env:
         return Client(self.token + b"-" + name, self.host, self.port, **options)
 
     async def soon(self, awaitable):
-        """What a coroutine returns; fails if that takes too long."""
+        """Return what a coroutine returns; fail if that takes too long."""
         return await asyncio.wait_for(awaitable, ANSWER_MS / 1000)
 
     async def until(self, what, condition):
@@ -52,7 +52,7 @@ class Env:
             await self.until("SUBACK", lambda q=queue: q.subscription.granted is not None)
 
     def equal(self, got, wanted, what):
-        """Fail, saying both, unless got == wanted."""
+        """Fail, showing both values, if they differ."""
         if got != wanted:
             raise AssertionError(what + ": got " + repr(got) + ", wanted " + repr(wanted))
 

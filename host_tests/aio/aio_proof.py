@@ -63,8 +63,10 @@ class Meter:
 
 
 class Bench:
-    """A client that is connected and subscribed to `t`, a task that takes its messages, and one
-    that acknowledges what it publishes."""
+    """A client that is connected and subscribed to `t`.
+
+    One task takes its messages, and one acknowledges what it publishes.
+    """
 
     def __init__(self):
         self.meter = Meter()

@@ -1,4 +1,4 @@
-"""What a program of several tasks notices. Each public function is a scenario."""
+"""Programs of several tasks. Each public function is a scenario."""
 
 import asyncio
 
@@ -8,8 +8,10 @@ from flatmq.aio import Client
 
 
 async def publish_from_several_tasks(env):
-    """Eight tasks publish at once at each QoS, with room for less than half of it. Everything
-    arrives, each call returns, and nothing is left pending."""
+    """Eight tasks publish at once at each QoS, with room for less than half of it.
+
+    Everything arrives, each call returns, and nothing is left pending.
+    """
     async with env.client(b"p", inflight=3, tx_size=128) as client:
         inbox = []
         queue = client.subscribe(env.name(b"many/#"), qos=2, queue=8)
@@ -31,8 +33,10 @@ async def publish_from_several_tasks(env):
 
 
 async def messages_at_each_qos(env):
-    """`async for` gets topic, payload, QoS and RETAIN, and publish() returns after the broker has
-    the message."""
+    """`async for` yields topic, payload, QoS and RETAIN.
+
+    publish() returns after the broker has the message.
+    """
     async with env.client(b"c") as client:
         topic = env.name(b"each")
         await client.publish(topic, "kept", qos=1, retain=True)
@@ -66,8 +70,10 @@ async def a_handler_as_well(env):
 
 
 async def a_handler_that_raises_ends_run(env):
-    """Its exception comes out of run() and of the calls that wait; the next run() delivers the
-    message again."""
+    """A handler's exception comes out of run() and of the calls that wait.
+
+    The next run() delivers the message again.
+    """
     client = env.client(b"r")
     seen = []
 
@@ -157,8 +163,10 @@ async def cancel_everything(env):
 
 
 async def reconnect(env):
-    """The connection is cut again and again while a task publishes and another one reads. Both
-    go on, subscriptions are kept, and nothing is lost at QoS 1 and 2."""
+    """The connection is cut again and again while a task publishes and another one reads.
+
+    Both go on, subscriptions are kept, and nothing is lost at QoS 1 and 2.
+    """
     for qos in (1, 2):
         async with env.client(b"re%d" % qos, clean_session=False) as client:
             topic = env.name(b"re%d" % qos)
@@ -182,8 +190,10 @@ async def reconnect(env):
 
 
 async def slow_consumer(env):
-    """A queue of two and a consumer that is slower than the sender: nothing is lost at QoS 1 and
-    2, and at QoS 0 what is lost is counted."""
+    """Cut the connection repeatedly while one task publishes and another one reads.
+
+    Both go on, subscriptions are kept, and nothing is lost at QoS 1 and 2.
+    """
     async with env.client(b"slow", keepalive=60) as client, env.client(b"fast") as sender:
         for qos in (1, 2):
             topic = env.name(b"slow%d" % qos)
@@ -223,8 +233,10 @@ async def a_full_queue_outlives_the_keep_alive(env):
 
 
 async def cuts_while_a_queue_is_full(env):
-    """The connections of a sender and of a slow reader are cut, some of the times while a message
-    is held. At QoS 2 everything arrives once and in order, at QoS 1 at least once."""
+    """Cut the connections of a sender and of a slow reader, sometimes holding a message.
+
+    At QoS 2 everything arrives once and in order, at QoS 1 at least once.
+    """
     kept = {"clean_session": False}
     async with env.client(b"slow", **kept) as client, env.client(b"fast", **kept) as sender:
         for qos in (1, 2):
@@ -248,8 +260,10 @@ async def cuts_while_a_queue_is_full(env):
 
 
 async def run_again(env):
-    """disconnect() ends run() and what waits; the next run() goes on, with what was not
-    acknowledged and with the subscriptions."""
+    """disconnect() ends run() and the waiting calls; the next run() goes on.
+
+    It keeps what was not acknowledged and the subscriptions.
+    """
     client = env.client(b"again")
     topic = env.name(b"again")
     inbox = []
@@ -297,8 +311,10 @@ async def room_in_order(env):
 
 
 async def others_leave_while_a_queue_is_full(env):
-    """A message is held for the second of two queues. The first one is closed, or replaced:
-    the second one gets the message all the same."""
+    """A message is held for the second of two queues.
+
+    The first one is closed, or replaced: the second one gets the message all the same.
+    """
     async with env.client(b"two") as client, env.client(b"fast") as sender:
         for way in ("close", "subscribe", "unsubscribe"):
             topic = env.name(way.encode())
@@ -321,8 +337,10 @@ async def others_leave_while_a_queue_is_full(env):
 
 
 async def reply_in_the_loop(env):
-    """A consumer that awaits acknowledgements while its queue is full is not stuck: the queue
-    grows."""
+    """Closing the first of two queues does not lose a message held for the second.
+
+    The first one is closed, or replaced: the second one gets the message all the same.
+    """
     async with env.client(b"reply") as client, env.client(b"asks") as sender:
         topic, answers = env.name(b"ask"), env.name(b"answer")
         queue = client.subscribe(topic, qos=1, queue=1)
@@ -345,8 +363,10 @@ async def reply_in_the_loop(env):
 
 
 async def a_consumer_that_has_gone(env):
-    """A queue whose task has ended without closing it does not stop the client for ever: the
-    subscription ends when the queue is full. The rest goes on."""
+    """A consumer that awaits acknowledgements while its queue is full is not stuck.
+
+    The queue grows.
+    """
     async with env.client(b"gone") as client:
         topic = env.name(b"gone")
         queue = client.subscribe(topic, qos=1, queue=1)
@@ -367,8 +387,10 @@ async def a_consumer_that_has_gone(env):
 
 
 async def the_end_of_a_loop(env):
-    """`async with` unsubscribes; a second subscription to the same filter, unsubscribe() and
-    disconnect() end the loop of the first."""
+    """A queue whose task ended without closing it does not stop the client permanently.
+
+    The subscription ends when the queue is full. The rest goes on.
+    """
     async with env.client(b"end") as client:
         topic = env.name(b"end")
         async with client.subscribe(topic, qos=1) as queue:
@@ -469,7 +491,7 @@ async def bad_arguments(env):
 
 
 async def idle_turns(env):
-    """How often an idle client polls, and that it sleeps in between."""
+    """Count the polls of an idle client, which sleeps in between."""
     client = env.client(b"idle")
     polls = [0]
     poll = client.core.poll

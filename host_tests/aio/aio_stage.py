@@ -21,8 +21,10 @@ HEAP = "192k"  # of MicroPython, for a program, what it imports, and the compile
 def running(
     python: str, program: Path, output: Path, *arguments: str, folders: Sequence[Path] = ()
 ) -> Iterator[None]:
-    """Run a program during the block, at whose end it must still be there, and kill it. What it
-    prints goes to `output`. It imports from `folders`, then flatmq."""
+    """Run a program during the block, at whose end it must still be there, and kill it.
+
+    What it prints goes to `output`. It imports from `folders`, then flatmq.
+    """
     command = interpreter_command(python, HEAP)
     if python == "cpython":
         command.append("-u")
@@ -42,8 +44,10 @@ def running(
 
 
 class Peer:
-    """Another client of `target`, subscribed to everything. `heard` has topic, payload and whether
-    the message was retained."""
+    """Another client of `target`, subscribed to everything.
+
+    `heard` has topic, payload and whether the message was retained.
+    """
 
     def __init__(self, target: broker.Broker, name: bytes = b"peer") -> None:
         self.heard: list[tuple[bytes, bytes, bool]] = []

@@ -108,8 +108,10 @@ class Issued:
         return cert, key
 
     def write_for_board(self, folder: Path, stem: str) -> None:
-        """Write STEM.der and STEM.key.der, and STEM.pem and STEM.key.pem for the broker. The key
-        is as `openssl ecparam -genkey` has it (SEC 1)."""
+        """Write STEM.der and STEM.key.der, and STEM.pem and STEM.key.pem for the broker.
+
+        The key is as `openssl ecparam -genkey` has it (SEC 1).
+        """
         for encoding, suffix in ((Encoding.DER, "der"), (Encoding.PEM, "pem")):
             (folder / f"{stem}.{suffix}").write_bytes(self.certificate.public_bytes(encoding))
             key = self.key_bytes(encoding, PrivateFormat.TraditionalOpenSSL)

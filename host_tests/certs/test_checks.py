@@ -1,5 +1,4 @@
-"""What `flatmq image` says of certificates that a board could not use, and what it makes of those
-that it can."""
+"""`flatmq image` and certificates: errors for those a board could not use, files for others."""
 
 from __future__ import annotations
 

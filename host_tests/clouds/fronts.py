@@ -1,4 +1,4 @@
-"""What stands before a mosquitto on loopback to make it as particular as a cloud service."""
+"""Front ends that make a mosquitto on loopback as particular as a cloud service."""
 
 from __future__ import annotations
 
@@ -49,8 +49,10 @@ def _relay(a: socket.socket, b: socket.socket) -> None:
 
 
 class _Front:
-    """Accepts connections on loopback at `port`, and passes those that it lets through on to
-    `target`, a port of loopback."""
+    """A server on loopback at `port` that passes accepted connections on to `target`.
+
+    `target` is a port of loopback.
+    """
 
     def __init__(self, target: int) -> None:
         self._target = target
@@ -100,8 +102,10 @@ class _Front:
 
 
 class NameCheck(_Front):
-    """Passes on only what asks for `name` in its ClientHello (SNI). `seen` has every name, and ""
-    for a hello without one."""
+    """Passes on only what asks for `name` in its ClientHello (SNI).
+
+    `seen` has every name, and "" for a hello without one.
+    """
 
     def __init__(self, target: int, name: str) -> None:
         self.name = name
@@ -122,9 +126,12 @@ class NameCheck(_Front):
 
 
 class Hub(_Front):
-    """As Azure IoT Hub: TLS 1.2, a user name of a fixed form, and a SAS token as password, without
-    which CONNACK has 5. A connection ends when its token expires. `refused` says why, for each
-    CONNECT that was; `tokens` has the accepted ones."""
+    """A front end like Azure IoT Hub.
+
+    It needs TLS 1.2, a user name of a fixed form, and a SAS token as password, without which
+    CONNACK has 5. A connection ends when its token expires. `refused` says why, for each
+    CONNECT that was; `tokens` has the accepted ones.
+    """
 
     def __init__(self, target: int, host: str, device: str, key: bytes, holder: Path) -> None:
         self._host = host
@@ -177,7 +184,7 @@ class Hub(_Front):
         self._on(end, packet)
 
     def _fault(self, client_id: str, user: str, token: str) -> str:
-        """Why a CONNECT is refused; empty if it is not."""
+        """Return why a CONNECT is refused; empty if it is not."""
         if client_id != self._device:
             return "client identifier"
         if user != f"{self._host}/{self._device}/?api-version=2021-04-12":

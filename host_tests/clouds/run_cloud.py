@@ -1,5 +1,7 @@
-"""Run one scenario with clients of docs/clouds.md on either interpreter:
-`run_cloud.py SCENARIO key=value ...`. `folder` has the files of the page."""
+"""Run one scenario with clients of docs/clouds.md on either interpreter.
+
+Usage: `run_cloud.py SCENARIO key=value ...`. `folder` has the files of the page.
+"""
 
 import os
 import sys
@@ -10,7 +12,7 @@ from scenario_env import Env, start
 
 
 class CloudEnv(Env):
-    """What a scenario gets: clients as the page makes them, but for where they connect to."""
+    """An environment whose clients are those of the page, except for their destination."""
 
     def __init__(self, options):
         Env.__init__(self, options)
@@ -19,8 +21,10 @@ class CloudEnv(Env):
             self._program = file.read()
 
     def block(self):
-        """Run the lines of the page; return their names, with a `client` that has not
-        started. The name that it expects at the broker is still that of the page."""
+        """Run the lines of the page; return their names, with a `client` that has not started.
+
+        The name that it expects at the broker is still that of the page.
+        """
         os.chdir(self._folder)  # where paths of the page are looked up, as in / on a board
         names = {}
         exec(self._program, names)

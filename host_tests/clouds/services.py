@@ -72,7 +72,7 @@ class Other:
             self.client.poll(20)
 
     def payloads(self, topic: str) -> list[bytes]:
-        """What was published to a topic, in order."""
+        """Return what was published to a topic, in order."""
         return [payload for where, payload in self.heard if where == topic.encode()]
 
     def send(self, topic: str, payload: str) -> None:
@@ -88,8 +88,11 @@ class Other:
 
 
 class Services:
-    """`folder` has the files of the page in tls/, as on a board. `ports` has the port of each
-    section, through what stands before its broker; `behind` the one of the broker itself."""
+    """`folder` has the files of the page in tls/, as on a board.
+
+    `ports` has the port of each section, through what stands before its broker; `behind` the
+    one of the broker itself.
+    """
 
     def __init__(self, stack: contextlib.ExitStack) -> None:
         self.folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="clouds-")))
@@ -186,8 +189,10 @@ class Services:
         port: int = 0,
         carry_out: Callable[[list[str]], str | None] | None = None,
     ) -> list[str]:
-        """Run a scenario of cloud_scenarios.py with the lines of a section, or `program`; return
-        what it printed."""
+        """Run a scenario of cloud_scenarios.py with a section's lines, or `program`.
+
+        Returns what it printed.
+        """
         file = self.folder / "program.py"
         file.write_text(program or page.program(section))
         return converse(

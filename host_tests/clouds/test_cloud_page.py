@@ -39,7 +39,7 @@ FILES = {
 
 
 def files_of(command: str, services: Services, folder: Path) -> dict[str, bytes]:
-    """What a command puts on a board, as `flatmq image` does with its options."""
+    """Return what a command puts on a board, as `flatmq image` does with its options."""
     program, deploy, board, *options = shlex.split(command)
     assert (program, deploy) == ("flatmq", "deploy")
     given = {each for each in options if each.startswith("--")}

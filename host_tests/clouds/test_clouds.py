@@ -157,8 +157,10 @@ def test_the_check_of_the_name(section: str, services: Services) -> None:
 @pytest.mark.parametrize("python", PYTHONS)
 @pytest.mark.parametrize("section", [page.AWS, page.GRID])
 def test_who_the_broker_takes_the_board_for(python: str, section: str, services: Services) -> None:
-    """The rules of the broker go by the name in the certificate, as a policy of AWS may, or by the
-    user name, as Event Grid does."""
+    """The broker's rules go by the certificate's name or by the user name.
+
+    A policy of AWS may do the first, and Event Grid does the second.
+    """
     with Other(services.open) as other:
         services.run(python, "not_mine", section)
         other.until(lambda: other.payloads("dev/pico-1/telemetry") == [b"mine"])

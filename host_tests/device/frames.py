@@ -1,4 +1,4 @@
-"""Which functions of a compiled module get their frame from the heap on every call?
+"""The functions of a compiled module whose frame comes from the heap on every call.
 
 Reads .mpy files of version 6, as py/persistentcode.c and py/bc.h of MicroPython define them.
 """
@@ -26,7 +26,7 @@ class Function(NamedTuple):
 
     @property
     def on_heap(self) -> bool:
-        """Whether a call asks the heap for its frame; for that of a generator it always does."""
+        """True if a call asks the heap for its frame; a generator always does."""
         return self.is_generator or self.words > STACK_WORDS
 
 

@@ -24,7 +24,7 @@ DEADLINE = 60  # seconds until an interpreter is ended from outside
 
 
 class Seen(NamedTuple):
-    """What proof.py tells of an operation."""
+    """The report of proof.py on an operation."""
 
     asked: int  # bytes of heap that were asked for
     kept: int  # bytes that were in use afterwards
@@ -62,8 +62,10 @@ def made() -> Path:
 
 
 def run(program: str, *arguments: str, heap: str, before: Path | None = None) -> list[str]:
-    """What a program of this folder tells on its last line; the modules in the folder `before`
-    go before those in `made`."""
+    """Return the last line that a program of this folder prints, split into words.
+
+    The modules in the folder `before` take precedence over those in `made`.
+    """
     done = subprocess.run(
         [*interpreter_command("micropython", heap), str(HERE / program), *arguments],
         env=interpreter.environment(*([before] if before else []), made()),
@@ -102,8 +104,11 @@ def proof(
     client: Path | None = None,
     version: int = 4,
 ) -> Seen:
-    """What an operation allocates, done over and over; `client` is a folder with a flatmq that
-    is not the one in this repository, `version` that of MQTT."""
+    """Return what an operation allocates when it is repeated.
+
+    `client` is a folder with a flatmq that is not the one in this repository, `version` that
+    of MQTT.
+    """
     asked, kept, refused = _run_operation(module, name, 0, peer, version, client)
     return Seen(int(asked), int(kept), refused == "1")
 

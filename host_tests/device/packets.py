@@ -35,8 +35,10 @@ class Numbered:
 
 
 def publish(topic, payload, first=0x30, properties=b""):
-    """A PUBLISH at QoS 0 of up to 16,383 bytes, whose first byte may have other flags. Properties
-    are given with their length before them."""
+    """A PUBLISH at QoS 0 of up to 16,383 bytes, whose first byte may have other flags.
+
+    Properties are given with their length before them.
+    """
     return _publish(first, topic, b"", properties or NONE, payload)
 
 

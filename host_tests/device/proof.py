@@ -1,7 +1,9 @@
-"""Does an operation allocate nothing? Three ways to ask, since each of them misses something.
+"""A proof that an operation allocates nothing.
+
+It is measured in three ways, since each of them misses something.
 
 asked    micropython.mem_total(): bytes asked for, even those given back at once, such as a frame
-         on the heap; a board does not tell
+         on the heap; a board does not report it
 kept     gc.mem_alloc() with the collector off: bytes that an operation leaves on the heap
 refused  micropython.heap_lock(): whether an allocation was refused
 
@@ -95,8 +97,10 @@ def growth(operation, steps, broker):
 
 
 def report(operation, steps, broker):
-    """Print, as the last line, what an operation allocates, or with `steps` by how many bytes the
-    heap grows in so many of them."""
+    """Print, as the last line, what an operation allocates.
+
+    With `steps`, print by how many bytes the heap grows in that many repetitions.
+    """
     if steps:
         print("SEEN", growth(operation, steps, broker))
     else:

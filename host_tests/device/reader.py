@@ -30,7 +30,7 @@ class Reader:
             self.count += 1
 
     def took(self, count):
-        """Whether just so many messages came, as they were sent, since this was last asked."""
+        """Return whether exactly `count` messages came unchanged since the last call."""
         n = self.count
         value = self.value
         self.count = 0

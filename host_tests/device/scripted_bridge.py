@@ -1,5 +1,7 @@
-"""A UART with a bridge at its other end, which leads to the scripted peer. It allocates nothing
-itself."""
+"""A UART with a bridge at its other end, which leads to the scripted peer.
+
+It allocates nothing itself.
+"""
 
 import io
 
@@ -13,7 +15,7 @@ POLLIN = 1
 
 
 class UART(io.IOBase):
-    """What a link uses of machine.UART."""
+    """The part of machine.UART that a link uses."""
 
     def __init__(self, peer):
         self._peer = peer

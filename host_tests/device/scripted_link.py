@@ -90,13 +90,13 @@ class Link:
         self._end = len(packet) if end is None else end
 
     def took(self, wanted):
-        """Whether just these bytes were written since this was last asked."""
+        """Return whether exactly these bytes were written since the last call."""
         n = self._n
         self._n = 0
         return n == len(wanted) and self._written.find(wanted, 0, n) == 0
 
     def took_any(self):
-        """Whether anything was written since."""
+        """Return whether anything was written since the last call."""
         n = self._n
         self._n = 0
         return n > 0
@@ -141,8 +141,10 @@ def greeting(client, link):
 
 
 def connect(client, link, connack=b""):
-    """Poll a client until the scripted peer has accepted it, with a CONNACK that grants all
-    unless given."""
+    """Poll a client until the scripted peer has accepted it.
+
+    Its CONNACK grants everything unless another is given.
+    """
     greeting(client, link)
     link.feed(connack or packets.CONNACK)
     client.poll()

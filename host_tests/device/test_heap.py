@@ -1,4 +1,4 @@
-"""Is a small heap enough, and later as free as it was at first?"""
+"""A small heap is enough, and stays as free as it was at first."""
 
 import pytest
 

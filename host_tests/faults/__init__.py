@@ -1,1 +1,1 @@
-"""The fault bench: does the client keep its promises when the network and the broker do not?"""
+"""The fault bench: the client keeps its promises when the network and broker do not."""

@@ -43,7 +43,10 @@ class Case:
 
 @dataclass
 class Row:
-    """What came of a case. Times are in ms; `problems` is empty when all is well."""
+    """The result of a case.
+
+    Times are in ms; `problems` is empty when all is well.
+    """
 
     case: Case
     saw: str = ""
@@ -55,7 +58,7 @@ class Row:
 
     @property
     def ok(self) -> bool:
-        """Whether every promise was kept."""
+        """True if every promise was kept."""
         return not self.problems
 
 
@@ -70,7 +73,9 @@ def cases(waiting_first: bool = True) -> list[Case]:
 
 
 class Bench:
-    """What the cases share: a mosquitto for each link that nobody kills, and the client as .mpy.
+    """The resources that the cases share.
+
+    They are a mosquitto for each link that nobody kills, and the client as .mpy.
 
     `is_long` has every scenario run in its long version. As a context manager it ends what it
     started.

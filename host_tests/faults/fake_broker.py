@@ -1,4 +1,4 @@
-"""A broker that keeps the standard until it is told not to. It forgets nothing when it is killed.
+"""A broker that keeps the standard unless a test changes that, even when it is killed.
 
 It also holds the client to the standard: what a client must not send stands in `complaints`.
 """
@@ -31,7 +31,7 @@ class _Sent:
 
 @dataclass
 class _Session:
-    """What is kept of a client while it is away."""
+    """The state of a client while it is away."""
 
     filters: dict[bytes, int] = field(default_factory=dict)
     incoming: set[int] = field(default_factory=set)  # QoS 2 identifiers that are not released
@@ -48,8 +48,9 @@ class _Connection(Connection):
 
 
 class FakeBroker(LoopbackBroker[_Connection]):
-    """`onward` are the messages that it passed on, in their order, a QoS 2 message at the first
-    PUBLISH. Topic filters are names, or end in "#".
+    """A broker whose `onward` are the messages that it passed on, in order.
+
+    A QoS 2 message is there at its first PUBLISH. Topic filters are names, or end in "#".
     """
 
     kind = "fake"
@@ -92,8 +93,10 @@ class FakeBroker(LoopbackBroker[_Connection]):
             self._downgrades = on
 
     def answer_connect(self, answer: bytes, end: bool) -> None:
-        """The next CONNECT is answered with these bytes in place of a CONNACK, and nothing is
-        answered after it; where `end` is set the connection ends."""
+        """Answer the next CONNECT with these bytes instead of a CONNACK, and nothing after it.
+
+        Where `end` is set the connection ends.
+        """
         with self.lock:
             self._connacks.append((answer, end))
 

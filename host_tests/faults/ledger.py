@@ -1,5 +1,4 @@
-"""What was promised and what happened: compares the messages that one side accepted with those
-that the other side saw."""
+"""A comparison of the messages that one side accepted with those the other side saw."""
 
 from __future__ import annotations
 
@@ -49,12 +48,12 @@ class Way:
     intact: bool = False
 
     def missing(self) -> list[Message]:
-        """What was promised and has not come."""
+        """Return the promised messages that have not come."""
         came = set(self.came)
         return [m for m in self.promised if (m.qos or self.intact) and m not in came]
 
     def problems(self) -> list[str]:
-        """What was lost, came twice, came changed, or in another order."""
+        """Return what was lost, came twice, came changed, or in another order."""
         came = [m for m in self.came if m is not None]
         counts = Counter(came)
         promised = set(self.promised)
@@ -90,5 +89,5 @@ class Ledger:
     down: Way = field(default_factory=lambda: Way("to the client"))
 
     def problems(self) -> list[str]:
-        """What is wrong in either; empty when every promise was kept."""
+        """Return what is wrong in either direction; empty when every promise was kept."""
         return self.up.problems() + self.down.problems()

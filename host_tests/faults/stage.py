@@ -1,4 +1,4 @@
-"""What a scenario plays on: a broker, the proxy before it, and what is seen behind them.
+"""The stage of a scenario: a broker, the proxy before it, and what is seen behind them.
 
 The words that a scenario asks with are the methods whose names begin with `do_`.
 """
@@ -41,8 +41,10 @@ _ports = itertools.count(os.getpid() % 8000 + 12000)
 
 
 def own_port() -> int:
-    """A port that is free, and stays so while a broker is dead: no connection gets one from this
-    range by chance."""
+    """Return a port that is free, and stays so while a broker is dead.
+
+    No connection gets one from this range by chance.
+    """
     for port in _ports:
         with socket.socket() as probe, contextlib.suppress(OSError):
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -91,8 +93,11 @@ class Onlooker:
         self._client.loop(0)
 
     def until(self, condition: Callable[[], object]) -> None:
-        """Serve the connection until the condition holds. Raises StageError if that takes longer
-        than PATIENCE, or if the connection ends first."""
+        """Serve the connection until the condition holds.
+
+        Raises StageError if that takes longer than PATIENCE, or if the connection ends
+        first.
+        """
         deadline = time.monotonic() + PATIENCE
         while not condition():
             code = self._client.loop(0.05)
@@ -187,7 +192,7 @@ class Stage:
                 self._flood.join()
 
     def hear(self, words: list[str]) -> None:
-        """A line that the scenario told."""
+        """Handle a line that the scenario printed."""
         match words:
             case ["@accepted", topic, number, size, qos]:
                 message = Message(topic, int(number), int(size), int(qos))
@@ -207,7 +212,7 @@ class Stage:
             case ["@end"]:
                 pass
             case _:
-                raise StageError(f"the scenario tells something unknown: {words}")
+                raise StageError(f"the scenario printed something unknown: {words}")
 
     def carry_out(self, words: list[str]) -> str:
         """Does what the scenario asks for, and returns the answer."""
@@ -217,7 +222,7 @@ class Stage:
         return act(*words[1:]) or "done"
 
     def problems(self) -> list[str]:
-        """What went wrong that the client could not see; to be asked at the end."""
+        """Return what went wrong that the client could not see; call it at the end."""
         if self._fake:
             came = [read(m.topic, m.payload, m.qos) for m in self._fake.onward]
             self.ledger.up.came = came
@@ -234,7 +239,7 @@ class Stage:
         return self.ledger.problems()
 
     def _missing(self, end: str) -> list[Message]:
-        """What has not come to the collector, apart from `end`."""
+        """Return what has not come to the collector, apart from `end`."""
         assert self._collector is not None
         self.ledger.up.came = [read(*m) for m in self._collector.came if m[0] != end.encode()]
         return self.ledger.up.missing()
@@ -281,8 +286,11 @@ class Stage:
         return f"{passed['up']} {passed['down']}"
 
     def do_watch(self, way: Direction, kind: str, *what: str) -> None:
-        """Once, when a packet of that type is about to pass: a fault, or "kill" for the broker,
-        "forget" or "intrude" with the client's identifier."""
+        """Act once, when a packet of that type is about to pass.
+
+        The action is a fault, or "kill" for the broker, "forget" or "intrude" with the
+        client's identifier.
+        """
         self._after_watch = list(what)
         self._watched = (way, int(kind), what[0])
 
@@ -319,7 +327,7 @@ class Stage:
         self.broker.kill()
 
     def do_held(self) -> str:
-        """Whether something is withheld: "yes" or "no"."""
+        """Return whether something is withheld: "yes" or "no"."""
         return "yes" if self._broker_told.keeps_back() else "no"
 
     def do_restart(self) -> None:
@@ -389,7 +397,7 @@ class Stage:
     @property
     def _broker_told(self) -> FakeBroker | Broker5:
         if self._fake is None:
-            raise StageError("only the fake broker does what it is told")
+            raise StageError("only the fake broker can be scripted")
         return self._fake
 
     def do_connack(self, answer: str, end: str = "") -> None:
@@ -402,8 +410,11 @@ class Stage:
         self._broker_told.send(bytes.fromhex(data))
 
     def do_flood(self, topic: str, size: str) -> None:
-        """The beginning of a PUBLISH at QoS 1 that claims all there may be: so many bytes of it,
-        and the end of the connection once they have passed. It begins when this returns."""
+        """Send the beginning of a PUBLISH at QoS 1 that claims the maximum length.
+
+        The connection ends once `size` bytes of it have passed. It begins when this
+        returns.
+        """
         self._flood = threading.Thread(target=self._pour, args=(topic.encode(), int(size)))
         self._flood.start()
 
@@ -464,8 +475,10 @@ class Stage:
         self._broker5.disconnect(int(code, 16))
 
     def do_pass_time(self, seconds: str) -> None:
-        """So many seconds pass for the sessions of clients that are away, once the broker has
-        noticed that."""
+        """Let this many seconds pass for the sessions of clients that are away.
+
+        It begins once the broker has noticed that they are away.
+        """
         broker = self._broker5
         if not broker.until(lambda: not broker.connections, PATIENCE):
             raise StageError("the broker still has a connection")
@@ -478,7 +491,7 @@ class Stage:
         return " ".join(f"{code:x}" for code in codes) or "none"
 
     def do_published(self, topic: str) -> str:
-        """How many PUBLISH to a topic the client has sent."""
+        """Return how many PUBLISH to a topic the client has sent."""
         with self._broker5.lock:
             sent = [p for p in self._broker5.received if p.name == "PUBLISH"]
         return str(sum(p.topic == topic.encode() for p in sent))
@@ -486,7 +499,7 @@ class Stage:
     # How the ledger counts
 
     def do_echo(self) -> None:
-        """What the client publishes comes back to it."""
+        """Send what the client publishes back to it."""
         self._echo = True
 
     def do_forgotten(self) -> None:

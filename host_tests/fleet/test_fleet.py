@@ -196,8 +196,11 @@ def test_a_seed_has_the_same_again(shared_brokers: SharedBrokers, tmp_path: Path
 
 
 def test_what_is_acknowledged_outlives_the_broker(tmp_path: Path) -> None:
-    """The broker is killed and comes back, twice, and once it answered nothing before: whatever
-    it acknowledged arrives, and what may have arrived twice is named."""
+    """Acknowledged readings arrive although the broker is killed twice.
+
+    It comes back each time, and once it answered nothing before. What may have arrived twice
+    is named.
+    """
     target = brokers.mosquitto(persistence=True, extra="max_queued_messages 0")
     settings = Settings(30, 10, 6, 1, "kill")
     fleet = Fleet(target.host, target.port, settings)
@@ -238,7 +241,10 @@ def _ping(target: brokers.Broker) -> None:
 
 
 def test_a_board_that_cannot_be_told_is_not_complete(tmp_path: Path) -> None:
-    """The broker goes for good: the fleet ends by itself, says so, and keeps what it knows."""
+    """The fleet ends by itself, and says so, when the broker goes permanently.
+
+    It keeps what it knows.
+    """
     target = brokers.mosquitto()
     fleet = Fleet(target.host, target.port, Settings(5, 10, 1, 1, "gone", grace=1.0))
 

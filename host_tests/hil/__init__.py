@@ -1,1 +1,1 @@
-"""`python -m hil`: what only a board can tell, asked of one. Its tests have an emulated board."""
+"""Tests that need a real board: `python -m hil`. Their own tests use an emulated board."""

@@ -48,7 +48,10 @@ def _address(name: str, text: str) -> tuple[str, int]:
 
 
 def where(environment: Mapping[str, str]) -> Where:
-    """What the variables say. UsageError names one that is wrong, never a password."""
+    """Return what the variables say.
+
+    Raises UsageError, which names one that is wrong, never a password.
+    """
     wifi = environment.get("BOARD_WIFI")
     broker = environment.get("BOARD_BROKER")
     joined = None
@@ -92,7 +95,11 @@ with the heap locked. A message is lost if a client of another make at the broke
 def main(arguments: list[str] | None = None) -> int:
     """Run them; 1 when one fails, 2 when they could not be run."""
     parser = argparse.ArgumentParser(prog="hil", description="Tests with a board.")
-    parser.add_argument("--results", type=Path, help="a file whose section is written anew")
+    parser.add_argument(
+        "--results",
+        type=Path,
+        help="Markdown file in which to rewrite the section with these results.",
+    )
     options = parser.parse_args(arguments)
     console = Console(soft_wrap=True)
     if not os.environ.get("BOARD_PORT"):

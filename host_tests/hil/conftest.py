@@ -1,4 +1,4 @@
-"""What the tests with an emulated board share."""
+"""The fixtures of the tests with an emulated board."""
 
 from __future__ import annotations
 

@@ -55,8 +55,10 @@ class Desk:
             self._changed.notify_all()
 
     def missing(self, topic: str, count: int) -> list[int]:
-        """Which of the numbers below `count` have not arrived, when nothing new has come for a
-        while, or as soon as all are there."""
+        """Return which numbers below `count` have not arrived.
+
+        It returns when nothing new has come for a while, or as soon as all are there.
+        """
         with self._changed:
             while True:
                 there = self._arrived[topic]

@@ -86,7 +86,7 @@ class EmulatedBoard:
 
     @property
     def address(self) -> str:
-        """What mpremote connects to."""
+        """The address to which mpremote connects."""
         return f"socket://127.0.0.1:{self._port.getsockname()[1]}"
 
     def __enter__(self) -> EmulatedBoard:

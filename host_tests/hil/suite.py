@@ -30,7 +30,7 @@ _ASIDE = "main.py.aside"
 
 @dataclass(frozen=True)
 class Where:
-    """What the board is to join and to reach; None for what there is not."""
+    """The network that the board joins and the hosts it reaches; None for what there is not."""
 
     port: str
     wifi: tuple[str, str] | None = None  # name, password
@@ -48,7 +48,10 @@ class Row:
 
 
 class Suite:
-    """All steps with one board; `rows` is what came of them. `say` is told what goes on."""
+    """All steps with one board.
+
+    `rows` has the results. `say` is called with the progress.
+    """
 
     def __init__(
         self,
@@ -67,7 +70,7 @@ class Suite:
 
     @property
     def ok(self) -> bool:
-        """Whether every row that was run is as wanted."""
+        """True if every row that was run is as required."""
         return all(row.ok is not False for row in self.rows)
 
     def run(self) -> None:
@@ -119,7 +122,7 @@ class Suite:
         self._remote.run(f"import sys; sys.path.insert(0, {HOME!r})")
 
     def _told(self, code: str) -> dict[str, list[list[str]]]:
-        """What the lines that begin with @ tell, by their first word; the others are shown."""
+        """Return the lines that begin with @, by their first word; show the others."""
         told: dict[str, list[list[str]]] = {}
 
         def hear(line: str) -> None:
@@ -327,8 +330,10 @@ class Suite:
         )
 
     def _burst(self, function: str, messages: int) -> tuple[int, int]:
-        """Run one that ends in a reset; return how many messages were acknowledged, and
-        accepted, before it."""
+        """Run a function that ends in a reset.
+
+        Returns how many messages were acknowledged, and accepted, before it.
+        """
         self._remote.run_until_reset(
             f"import board_network as b; b.{function}({self._there}, {messages})", self._say
         )
@@ -349,7 +354,7 @@ def operations(module: str) -> list[str]:
 
 
 def compiled() -> dict[str, bytes]:
-    """What goes to the board: path there, and .mpy."""
+    """Return what goes to the board: path there, and .mpy."""
     with tempfile.TemporaryDirectory(prefix="flatmq-hil-") as name:
         folder = bytecode.compiled(Path(name))
         helpers = [

@@ -184,8 +184,10 @@ def test_logs_goes_on_over_resets(tmp_path: Path, unplugs: bool) -> None:
 
 
 def test_deploy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What it puts there runs; what is there already is not written again; an older source does
-    not hide what is new; settings that were given once stay."""
+    """Deploy runs the new files, skips unchanged ones, and keeps settings given once.
+
+    An older source does not hide what is new.
+    """
     monkeypatch.setattr(settings, "OWN", "absent.json")
     sketch = _sketch(tmp_path)
     with EmulatedBoard(tmp_path) as board:

@@ -179,8 +179,10 @@ def test_a_port_where_nothing_answers() -> None:
 def test_a_board_that_boots_for_longer_than_a_try(
     soft_reset: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It hears all tries at once then; the answers to the first ones are not taken for later
-    ones."""
+    """Such a board gets all tries at once.
+
+    The answers to the first ones are not taken for later ones.
+    """
     monkeypatch.setattr(remote, "_FIRST_TRY", 0.1)
     with EmulatedBoard(tmp_path, boots_ms=400) as board, Remote(board.address) as desk:
         for _ in range(1 if soft_reset else 2):
@@ -201,7 +203,7 @@ def test_no_step_begins_before_the_reset(
     variables: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """What was loaded before is not measured again: the import takes memory."""
+    """A module that was loaded before is not measured again: the import takes memory."""
     variables.setattr(suite, "SCRIPTED", ())
     document = tmp_path / "results.md"
     with EmulatedBoard(tmp_path, **fault) as board:

@@ -1,4 +1,4 @@
-"""What is a case? What a client is made with, and what then happens to it, step by step.
+"""A case: the options of a client, and what then happens to it, step by step.
 
 A case has a form of bytes, in which the corpus keeps it and a guided fuzzer changes it. Any
 bytes are a case:
@@ -11,12 +11,12 @@ bytes are a case:
 Runs on CPython and on MicroPython.
 """
 
-FEED = 0  # bytes from the peer; what one read gives at the most
+FEED = 0  # bytes from the peer; the maximum that one read returns
 NEXT = 1  # go on, on a new connection if this one has ended; see the bits below
 PUBLISH = 2  # the application publishes: 2 bits QoS, 1 bit retain, topic, size of the payload
 SUBSCRIBE = 3  # 4 bits: which of FILTERS, then the QoS
 UNSUBSCRIBE = 4  # which of FILTERS
-ROOM = 5  # a write takes so many bytes at the most, and every other one none; 0: all
+ROOM = 5  # a write takes at most that many bytes, and every other one none; 0: all
 BLOCK = 6  # so many writes take nothing
 RAISE = 7  # the so-manieth call of a handler from now on raises
 REPLY = 8  # handlers publish, at QoS argument - 1; 0: they do not
@@ -80,7 +80,7 @@ VERSION_5 = 0x80  # of the second byte of the options
 
 
 class Options:
-    """What the bytes at the start of a case say: two, or three for MQTT 5."""
+    """The options at the start of a case: two bytes, or three for MQTT 5."""
 
     def __init__(self, first, second, third=0):
         self.version = 5 if second & VERSION_5 else 3 if first & 1 else 4
@@ -105,7 +105,7 @@ class Options:
         self.requests = (1, 2, 4, 1)[third >> 5 & 3]
 
     def chunks(self, number):
-        """Whether the subscription to that one of FILTERS takes large messages, in pieces."""
+        """Return whether the subscription to that FILTERS entry takes messages in pieces."""
         return bool(self._chunks >> number & 1)
 
 

@@ -123,8 +123,10 @@ def judge(case: grammar.Case, link: str = "tcp") -> Counts:
 def work(
     seed: int, packets: int, link: str, version: int, until: float, reports: multiprocessing.Queue
 ) -> None:
-    """Judge cases with so many changed packets, as long as the clock is before `until`; what was
-    found goes to `reports`."""
+    """Judge cases with this many changed packets, until the time is over.
+
+    What was found goes to `reports`.
+    """
     counts: Counts = Counter()
     left = packets
     reported = time.monotonic()
@@ -153,8 +155,10 @@ def on_desk(
     version: int = 4,
     seconds: float = math.inf,
 ) -> Counts:
-    """Judge so many changed packets, with a process for each seed; as many as there is time for
-    if that is over before."""
+    """Judge this many changed packets, with a process for each seed.
+
+    It stops earlier when the time is over.
+    """
     if link == "tls":
         certificate_files.folder()  # before there are processes, each of which would make one
     reports: multiprocessing.Queue = multiprocessing.Queue()
@@ -191,8 +195,10 @@ def on_desk(
 
 
 def compare(batch: list[bytes], link: str = "tcp") -> list[str]:
-    """Have MicroPython run these cases; report each of which the outcome is another one than on
-    CPython, or after which the heap holds more."""
+    """Have MicroPython run these cases, and report each that differs from CPython.
+
+    The outcome is another one, or the heap holds more afterwards.
+    """
     command = interpreter.command(HEAP)
     if command is None:
         raise interpreter.InterpreterError(interpreter.MISSING)
@@ -249,8 +255,10 @@ def section(
     version: int = 4,
     minutes: float | None = None,
 ) -> str:
-    """Return the figures of a run in which nothing was found, as Markdown. `minutes`: after which
-    it was ended, if it was."""
+    """Return the figures of a run in which nothing was found, as Markdown.
+
+    `minutes`: after which it was ended, if it was.
+    """
     ended = [(f"connections that ended: {kind[7:]}", n)
              for kind, n in sorted(desk.items()) if kind.startswith("ended: ")]  # fmt: skip
     rows = [

@@ -1,7 +1,7 @@
-"""Which cases are kept? One for every step of client and oracle, and for every error, that is.
+"""The kept cases: one for every step of client and oracle, and for every error.
 
-corpus.txt has a line for each: its name, then its bytes. `corpus.py` makes the file anew, from
-the rules, from chance with a seed, and from what the guided fuzzer has kept in `build/fuzz`:
+corpus.txt has a line for each: its name, then its bytes. `corpus.py` makes the file from scratch,
+from the rules, from chance with a seed, and from what the guided fuzzer has kept in `build/fuzz`:
 cases in that order and the shorter first, each that takes a step or ends a connection as none
 before did. `corpus.py --judge` judges those in the file.
 """
@@ -116,8 +116,11 @@ def candidates() -> Iterator[tuple[str, bytes]]:
 
 
 def steps_of(data: bytes, files: frozenset[str]) -> set[Step]:
-    """Return the steps, from line to line of these files, that client and oracle take in a case;
-    and with them how its connections ended."""
+    """Return the steps that client and oracle take in a case.
+
+    A step goes from line to line of these files. How the connections of the case ended is
+    returned with them.
+    """
     steps: set[Step] = set()
 
     def enter(frame, _event, _arg):
@@ -160,8 +163,10 @@ def judge(file: Path) -> int:
 
 
 def keep(file: Path, candidates: Iterable[tuple[str, bytes]], files: frozenset[str]) -> int:
-    """Write those of the candidates to a file that take a step in these files which none before
-    them has taken."""
+    """Write to a file those candidates that take a step which none before them has taken.
+
+    Only steps in these files count.
+    """
     taken: set[Step] = set()
     kept: dict[str, bytes] = {}
     for name, data in track(list(candidates), "cases"):

@@ -1,5 +1,4 @@
-"""What does a client do in a case? Drives it over a link that is a script, and tells each thing
-that can be seen from outside.
+"""A driver that plays a case to a client over a scripted link and notes what it sees.
 
 Each event goes to `note` as a tuple that begins with one of the names below. The oracle judges
 them on CPython; on MicroPython they must be the same. Runs on both.
@@ -43,7 +42,7 @@ class Stuck(BaseException):
 
 
 class Planned(Exception):
-    """What a handler raises that is to raise."""
+    """The exception of a handler that is to raise."""
 
 
 class Link:
@@ -166,7 +165,7 @@ class Link:
 
 
 class Dice:
-    """In place of chance."""
+    """A replacement for chance."""
 
     def __init__(self, last_id):
         self._last_id = last_id
@@ -178,7 +177,7 @@ class Dice:
 class Driver:
     """A client in a case."""
 
-    overhead = 9  # bytes of a PUBLISH beside topic name and payload, at the most
+    overhead = 9  # maximum bytes of a PUBLISH beside topic name and payload
 
     def __init__(self, options, note, link=None):
         self.options = options
@@ -254,8 +253,10 @@ class Driver:
         self.session(1)
 
     def step(self, step, argument):
-        """Do one step of a case. What is fed after the end of a connection is passed over, up to
-        the next NEXT."""
+        """Do one step of a case.
+
+        What is fed after the end of a connection is passed over, up to the next NEXT.
+        """
         link = self.link
         if not self.up and step in (cases.FEED, cases.FILL):
             return
@@ -308,7 +309,7 @@ class Driver:
         return moved or self.link.moved != before
 
     def look(self):
-        """Tell whether the connection has ended."""
+        """Report whether the connection has ended."""
         if self.up and self.client.state not in ("greeting", "online"):
             self.up = False
             e = self.client.error
@@ -337,7 +338,7 @@ class Driver:
         self.quiet()
 
     def quiet(self):
-        """Tell what can be seen when nothing moves."""
+        """Report what can be seen when nothing moves."""
         c = self.client
         s = c.stats
         self.note(
@@ -355,8 +356,10 @@ class Driver:
         )
 
     def caught_up(self):
-        """Go on only when the client is done with what it has read: what the application does
-        now then comes after it for the oracle, too."""
+        """Go on only when the client is done with what it has read.
+
+        What the application does now then comes after it for the oracle, too.
+        """
         if self.poll():
             self.sync()
 
@@ -394,7 +397,7 @@ class Driver:
         self.sync()  # it waits for room
 
     def asking(self):
-        """Whether the identifier of a request may not be out yet."""
+        """Return whether the identifier of a request may not be out yet."""
         c = self.client
         return c.queued and c.connected and c.router and c.router.requests
 
@@ -572,7 +575,7 @@ class Driver:
         self.answering = before
 
     def answer_to(self, first, body):
-        """What a broker says to a packet."""
+        """Return what a broker sends in response to a packet."""
         kind = first >> 4
         if kind == 3 and first & 6:
             n = 2 + (body[0] << 8 | body[1])
@@ -611,9 +614,9 @@ def run(data, note, marked=None, make=driver):
 
     `make(options, note)` returns the Driver.
 
-    Raises what the client raises, and Stuck. `marked` is called with the client after the first
-    session and after the last one, when it should hold just as much, and returns whether it does;
-    if not, it is called again after another session, of which nothing is told.
+    Raises what the client raises, and Stuck. `marked` is called with the client after the
+    first session and after the last one, when it should hold just as much, and returns whether
+    it does; if not, it is called again after another session, of which nothing is reported.
     """
     before = flatmq.client.random, flatmq.client.ticks_ms
     try:

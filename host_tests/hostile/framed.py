@@ -31,8 +31,10 @@ def way_of(data):
 
 
 class Unjudged:
-    """What watches the bytes below the WebSocket. This one does not; websocket_oracle has one that
-    does."""
+    """A watcher of the bytes below the WebSocket that does not judge them.
+
+    websocket_oracle has one that does.
+    """
 
     def asked(self, answer, request):
         """The server answers an upgrade."""
@@ -66,8 +68,10 @@ class Unjudged:
 
 
 class Inner:
-    """The link below the WebSocket, and its stream: a script, as in `drive`. `owner` has the state
-    of the network."""
+    """The link below the WebSocket, and its stream: a script, as in `drive`.
+
+    `owner` has the state of the network.
+    """
 
     def __init__(self, owner, server, judge, steady):
         self.owner = owner
@@ -161,7 +165,7 @@ class Inner:
         return n
 
     def room(self, n):
-        """How many of `n` bytes the network takes."""
+        """Return how many of `n` bytes the network takes."""
         owner = self.owner
         pick = self.server.chance.pick
         if not self.is_open:
@@ -180,7 +184,7 @@ class Inner:
 
 
 class Below:
-    """What `tls` is to a WebSocket, without TLS: its frames have a mask of zeros."""
+    """A replacement for `tls` of a WebSocket, without TLS: its frames have a mask of zeros."""
 
     def __init__(self, inner):
         self.inner = inner
@@ -253,7 +257,7 @@ class Steady(drive.Link):
         raise drive.Stuck("the WebSocket does not take what is written")
 
     def through(self, call, *arguments):
-        """What a call of the WebSocket returns, which has no reason to raise anything."""
+        """Return what a call of the WebSocket returns; it has no reason to raise anything."""
         try:
             return call(*arguments)
         except Exception as e:
@@ -354,8 +358,10 @@ class Loose(WebSocket):
 
 
 def driver(options, note, way, server, judge):
-    """Return what drives a client over WebSocket through a case: a driver for its version of MQTT,
-    of which three methods do something more."""
+    """Return a driver that takes a client over WebSocket through a case.
+
+    It is a driver for its version of MQTT, of which three methods do something more.
+    """
     link = Steady if way == STEADY else Loose
     link = link(note, server, judge, server.chance.pick(2))
     made = drive.driver(options, note, link)

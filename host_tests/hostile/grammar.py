@@ -1,4 +1,4 @@
-"""How are hostile cases made? From packets that are right for the client's state, spoilt.
+"""A grammar of hostile cases: packets that suit the client's state, then spoilt.
 
 Every choice is made by a function `pick(n)`, which returns 0 to n - 1: hypothesis, chance with a
 seed, or the bytes of a guided fuzzer.
@@ -43,8 +43,11 @@ LENGTHS = (
 
 
 class Maker:
-    """Makes one case. It keeps a rough account of packet identifiers, so that most of those that
-    it uses mean something to the client."""
+    """A maker of one case.
+
+    It keeps a rough account of packet identifiers, so that most of those that it uses mean
+    something to the client.
+    """
 
     spoilings = 18  # kinds of them
     greeted = 4  # one CONNACK in so many is not that of the driver
@@ -64,7 +67,7 @@ class Maker:
         self.fresh: list[int] = []  # identifiers given out of late
 
     def case(self, segments: int) -> Case:
-        """The whole case, of so many segments at the most."""
+        """Return the whole case, of at most `segments` segments."""
         for _ in range(1 + self.pick(segments)):
             self.segment()
         return Case(cases.encode(self.first, self.second, self.steps), self.packets, self.changed)
@@ -257,5 +260,5 @@ def maker(pick: Pick, version: int = 4) -> Maker:
 
 
 def case(pick: Pick, segments: int = 5, version: int = 4) -> Case:
-    """A case of so many segments at the most, by these choices."""
+    """Return a case of at most `segments` segments, by these choices."""
     return maker(pick, version).case(segments)

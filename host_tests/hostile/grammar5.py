@@ -1,5 +1,7 @@
-"""Make hostile cases for MQTT 5: packets with properties, reason codes and limits, and what is
-spoilt in them. See `grammar`."""
+"""A grammar of hostile cases for MQTT 5; see `grammar`.
+
+They have packets with properties, reason codes and limits, and what is spoilt in them.
+"""
 
 from __future__ import annotations
 
@@ -49,8 +51,11 @@ CARRIERS |= {9: "SUBACK", 11: "UNSUBACK", 14: "DISCONNECT", 15: "AUTH"}
 
 
 def parts(packet: bytes) -> tuple[bytes, bytes, bytes] | None:
-    """The body of a right packet before its properties, its properties without their length, and
-    the rest; None if it cannot have any. What a short one has left out is put in."""
+    """Return the parts of a right packet: before, inside and after its properties.
+
+    The length of the properties is left out. Returns None if it cannot have any. What a short
+    one has left out is put in.
+    """
     kind = packet[0] >> 4
     at = 1
     while packet[at] > 127:

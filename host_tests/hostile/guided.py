@@ -132,7 +132,7 @@ class Run:
         os._exit(0)  # from inside libFuzzer, which has no other way to end without a finding
 
     def found(self, data: bytes, e: BaseException) -> None:
-        """There is a finding: tell it, and end."""
+        """Report the finding, and end."""
         self.progress.stop()
         path = self.kept / f"found-{hashlib.sha256(data).hexdigest()[:12]}"
         path.write_bytes(data)
@@ -147,12 +147,12 @@ class Run:
 
 
 def main() -> int:
-    """Fuzzes, or tells one case."""
+    """Fuzz, or report one case."""
     parser = argparse.ArgumentParser(prog="guided.py", description=__doc__)
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--seed", type=int, default=0, help="0: another one every time")
-    parser.add_argument("--kept", type=Path, default=KEPT, help="the folder for what is new")
-    parser.add_argument("--replay", type=Path, metavar="FILE", help="tell what comes of a case")
+    parser.add_argument("--kept", type=Path, default=KEPT, help="Folder for new cases.")
+    parser.add_argument("--replay", type=Path, metavar="FILE", help="Report the result of a case.")
     options = parser.parse_args()
     if options.replay:
         print(search.told(options.replay.read_bytes()))

@@ -12,7 +12,7 @@ SOURCES = Path(flatmq.__file__).parent
 
 
 class Mutant(NamedTuple):
-    """In a module of the client some text stands in place of another."""
+    """A change of a module of the client: some text replaces another."""
 
     module: str
     right: str

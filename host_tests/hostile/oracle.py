@@ -1,4 +1,4 @@
-"""Is what a client does with some bytes what the standard wants? Judges each event of a case.
+"""An oracle that judges each event of a case by the standard.
 
 A model of the client's side of MQTT over the strict decoder. It knows what the client promises
 besides: the order of deliveries and of answers, what is counted, and that a packet is judged when
@@ -76,7 +76,7 @@ class Request:
         self.variants.append(left)
 
     def is_body(self, body: bytes) -> bool:
-        """Whether this may follow the packet identifier; if so, it does."""
+        """Return whether this may follow the packet identifier; if so, take it."""
         tail = b"" if self.number is None else bytes([self.qos])
         for filters in self.variants:
             if filters and body == b"".join(strict.text(f) + tail for f in filters):
@@ -144,7 +144,7 @@ class Oracle:
         self._handlers[event[0]](*event[1:])
 
     def wrong(self, what: str) -> None:
-        """What the client did is not what it should have done."""
+        """Record that the client did not do what it should have done."""
         self.found = Disagreement(what)
         raise self.found
 
@@ -301,7 +301,7 @@ class Oracle:
             if head.size + n > self.options.rx_size:
                 self.fault = RESOURCE
                 if n > head.length or head.first & 6 == 6:
-                    self.fault |= PROTOCOL  # it breaks two rules, and either may be told
+                    self.fault |= PROTOCOL  # it breaks two rules, and either may be reported
             return False
         self.packets += 1
         strict.first_byte(head.first, self.level)
@@ -333,7 +333,7 @@ class Oracle:
             self.acknowledge(m)
 
     def repeated(self, m: strict.Packet) -> bool:
-        """Whether a message came before and is not released: then it is only answered."""
+        """Return whether a message came before and is not released; if so, only answer it."""
         if m.qos < 2 or m.pid not in self.held:
             return False
         self.answer(0x50, m.pid)
@@ -519,11 +519,11 @@ class Oracle:
                 self.greeted = True
 
     def may_write(self, raw: bytes) -> bool:
-        """Whether a packet may be written now that CONNECT was."""
+        """Return whether a packet may be written after CONNECT."""
         return self.state == "online"
 
     def is_connect(self, raw: bytes) -> bool:
-        """Whether this is the CONNECT that `drive` asks for."""
+        """Return whether this is the CONNECT that `drive` asks for."""
         return raw == self.connect()
 
     def connect(self) -> bytes:
@@ -588,15 +588,15 @@ class Oracle:
         self.wrong(f"wrote {raw!r}, which is no message that waits")
 
     def is_behind(self, m: Outgoing) -> bool:
-        """Whether the connection has not come to a message yet."""
+        """Return whether the connection has not come to a message yet."""
         return m in self.out[self.cursor :]
 
     def one_at_a_time(self) -> bool:
-        """Whether messages of an earlier connection may wait for each other."""
+        """Return whether messages of an earlier connection may wait for each other."""
         return self.single > 0 and any(m.old and not m.done for m in self.out)
 
     def under_way(self) -> bool:
-        """Whether one of them was written, or is past its PUBREC, and is not settled."""
+        """Return whether one of them was written or is past its PUBREC, but is not settled."""
         return any(
             m.old and not m.done and m.qos and m.stream == self.streams for m in self.passed()
         )
@@ -606,7 +606,7 @@ class Oracle:
         return self.out[: self.cursor]
 
     def _may_skip(self, m: Outgoing) -> bool:
-        """Whether a message need not be sent on this connection."""
+        """Return whether a message need not be sent on this connection."""
         return m.done or (m.wait == PUBCOMP and m.again and self.same)
 
     def _cut(self, rest: bytes) -> None:
@@ -752,11 +752,11 @@ class Oracle:
             self.need(self._may_skip(m), f"not written: {m.new!r}")
 
     def may_be_pending(self, n: int) -> bool:
-        """Whether so many publishes may not be done."""
+        """Return whether this many publishes may be unfinished."""
         return n == self.pending()
 
     def releasing(self) -> bool:
-        """Whether the PUBREL of an old message was written again, and is not answered."""
+        """Return whether the PUBREL of an old message was written again, and is not answered."""
         return any(
             m.old and not m.done and m.wait == PUBCOMP and m not in self.released for m in self.out
         )

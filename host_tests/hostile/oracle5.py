@@ -46,7 +46,7 @@ BLOCKS = tuple(
 
 @functools.lru_cache(20000)
 def seen(properties: Properties) -> bytes:
-    """What a handler sees of properties: see `drive5.seen`."""
+    """Return what a handler sees of properties: see `drive5.seen`."""
     out = b""
     for i in drive5.CARRIED:
         value = properties.first(i)
@@ -67,7 +67,7 @@ def _head(identifier: int) -> bytes:
 
 
 class Limits:
-    """What a CONNACK says."""
+    """The limits in a CONNACK."""
 
     def __init__(self, said: Properties = NONE) -> None:
         self.receive_maximum: int = said.first(Id.RECEIVE_MAXIMUM, 65535)
@@ -79,7 +79,7 @@ class Limits:
         self.identifiers: int = said.first(Id.SUBSCRIPTION_IDENTIFIERS_AVAILABLE, 1)
 
     def forbids(self, m: Outgoing) -> bool:
-        """Whether the broker does not take a message."""
+        """Return whether the broker does not accept a message."""
         too_large = 0 < self.size < len(m.new)
         return m.qos > self.qos or (m.new[0] & 1 and not self.retain) or too_large
 
@@ -254,8 +254,10 @@ class Oracle5(oracle.Oracle):
         return True
 
     def broken(self, e: Broken) -> None:
-        """A rule was broken. The packet may break others besides, and any may be looked at
-        first."""
+        """A rule was broken.
+
+        The packet may break others besides, and any may be looked at first.
+        """
         self.only_broken(e)
         self.codes |= MALFORMED
 
@@ -400,12 +402,14 @@ class Oracle5(oracle.Oracle):
                 m.old = True
 
     def quota(self) -> int:
-        """How many QoS 1 and 2 messages may be in flight."""
+        """Return how many QoS 1 and 2 messages may be in flight."""
         return min(self.options.inflight, self.limits.receive_maximum)
 
     def refuse(self, m: Outgoing5, stream: int) -> None:
-        """The broker does not take a message. `stream` is the connection on which it has said so,
-        0 if it was not sent there."""
+        """The broker does not take a message.
+
+        `stream` is the connection on which it has said so, 0 if it was not sent there.
+        """
         m.done = True
         m.settled = stream
         self.in_flight.pop(m.pid, None)
@@ -468,8 +472,10 @@ class Oracle5(oracle.Oracle):
     # Deliveries
 
     def handlers(self, m: Packet, large: bool = False) -> list[int]:  # type: ignore[override]
-        """The numbers of the subscriptions that a message goes to: of those which match, either
-        all, or the ones whose identifier it carries."""
+        """Return the numbers of the subscriptions that a message goes to.
+
+        Of those which match, they are either all, or the ones whose identifier it carries.
+        """
         if large and self.blind:
             return []
         by = [r for r in self.subscriptions if any(matches(f, m.topic) for f in r.filters)]
@@ -481,8 +487,11 @@ class Oracle5(oracle.Oracle):
         return [r.number for r in by if r.number is not None and (r.chunks or not large)]
 
     def decides(self, carried: list[int], by: list[Request5]) -> bool:
-        """Whether the identifiers of a message say who gets it: the first that belongs to a
-        subscription has to match, and one that was never given out is from before a reboot."""
+        """Return whether the identifiers of a message say who gets it.
+
+        The first that belongs to a subscription has to match, and one that was never given
+        out is from before a reboot.
+        """
         for each in carried:
             if any(r.identifier == each for r in self.subscriptions):
                 return any(r.identifier == each for r in by)
@@ -630,7 +639,7 @@ class Oracle5(oracle.Oracle):
         self.wrong(f"wrote {raw!r}, which is no message that waits")
 
     def _may_wait(self, m: Outgoing5, raw: bytes) -> bool:
-        """Whether a message may be behind this one, which was accepted later."""
+        """Return whether a message may be behind this one, which was accepted later."""
         return self._may_skip(m) or m.vague or (self.passing and m.qos > 0 and not raw[0] & 6)
 
     def _cut(self, rest: bytes) -> None:
@@ -790,8 +799,10 @@ def _from_client(raw: bytes) -> Packet:
 
 
 def varint(data: bytes | bytearray, at: int) -> tuple[int, int] | None:
-    """The variable byte integer at `at`, which may have needless bytes, and where it ends; None if
-    it is cut, or has a fifth byte."""
+    """Return the variable byte integer at `at`, and where it ends.
+
+    It may have needless bytes. Returns None if it is cut, or has a fifth byte.
+    """
     try:
         return integer(data, at, True)
     except Broken:
@@ -800,7 +811,7 @@ def varint(data: bytes | bytearray, at: int) -> tuple[int, int] | None:
 
 @functools.lru_cache(20000)
 def matches(topic_filter: bytes, topic: bytes) -> bool:
-    """Whether a topic filter matches a topic name, also one of a shared subscription."""
+    """Return whether a topic filter, also of a shared subscription, matches a topic name."""
     if topic_filter.startswith(b"$share/"):
         topic_filter = topic_filter.split(b"/", 2)[2]
     return strict.matches(topic_filter, topic)

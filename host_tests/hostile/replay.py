@@ -1,12 +1,11 @@
-"""Run cases and report what came of each: `replay.py FILE LINK FOLDER`, on CPython or MicroPython.
+"""Run cases and print a line on each, on CPython or MicroPython.
 
-The file holds cases, each after its size in four bytes, big-endian. For each there is a line:
+Usage: `replay.py FILE LINK FOLDER`. The file holds cases, each after its size in four bytes,
+big-endian. The line is\nCHECKSUM GROWTH [ERROR]
 
-    CHECKSUM GROWTH [ERROR]
-
-CHECKSUM is that of every event, so two interpreters agree where it is the same. GROWTH is what
-the heap holds more at the end of the case than when the client had been online for the first
-time, in bytes; 0 on CPython, which does not tell. ERROR is what was raised that should not be.
+CHECKSUM is that of every event, so two interpreters agree where it is the same. GROWTH is what the
+heap holds more at the end of the case than when the client had been online for the first time, in
+bytes; 0 on CPython, which does not report it. ERROR is what was raised that should not be.
 """
 
 import gc
@@ -25,8 +24,10 @@ KEPT = []  # those modules
 
 
 def load():
-    """Have everything in memory that a client loads when it needs it: it stays there, and a case
-    is not to be blamed for it because it is the first that needs it."""
+    """Load everything that a client otherwise loads when it needs it.
+
+    It stays in memory, and the first case that needs it is not to be blamed for that.
+    """
     from flatmq import Client, calls
 
     for name in ON_DEMAND:
@@ -43,8 +44,11 @@ def load_5():
 
 
 def fill(client):
-    """Have what a client makes once, when it needs it, and then keeps: a place for messages in
-    pieces, and the topic names that it was last given, of which there are never more."""
+    """Make what a client makes once, when it needs it, and then keeps.
+
+    That is a place for messages in pieces, and the topic names that it was last given, of
+    which there are never more.
+    """
     router = client.load()
     if client.options["version"] == 5:
         from flatmq.v5_chunks import Chunks5 as Chunks
@@ -90,7 +94,7 @@ class Digest:
 
 
 class Heap:
-    """What the heap holds more than at first.
+    """The growth of the heap since the beginning.
 
     The collector takes whatever is on the stack of the interpreter for a pointer if it looks like
     one, also where nothing has been written for long. So where something seems to be kept it is
@@ -115,8 +119,10 @@ class Heap:
 
 
 def runner(link, folder=""):
-    """Return what runs a case over a link: "tcp", "websocket", or "tls" with the certificates in
-    a folder."""
+    """Return a function that runs a case over a link.
+
+    The links are "tcp", "websocket", or "tls" with the certificates in a folder.
+    """
     if link == "tcp":
         return drive.run
     if link == "tls":
@@ -141,7 +147,7 @@ def outcome(data, run=drive.run):
 
 
 def any_5(path):
-    """Whether the first case of a file is one for MQTT 5."""
+    """Return whether the first case of a file is one for MQTT 5."""
     with open(path, "rb") as file:
         size = file.read(4)
         return len(size) == 4 and cases.decode(file.read(3))[0].version == 5

@@ -1,7 +1,7 @@
-"""What ends a connection, and what must not: bytes by the name of the rule, and what is to happen.
+"""The rules for what ends a connection and what must not, each with bytes and the outcome.
 
-`check` runs one of them against a client, with the bytes cut in a certain way. On MicroPython
-this file runs all of them: `rules.py`. The last line tells how many.
+`check` runs one of them against a client, with the bytes cut in a certain way. On MicroPython this
+file runs all of them: `rules.py`. The last line has their number.
 """
 
 import drive
@@ -14,8 +14,9 @@ GOT = (b"t", b"mm", 0, 0, 0)
 
 
 class Rule:
-    """`data` comes to a client that is online, and has done what `given` says; or that awaits
-    CONNACK, where that is "greeting".
+    """A rule: the bytes `data` come to a client that is online and has done what `given` says.
+
+    Where `given` is "greeting", the client awaits CONNACK.
 
     `ends` is the kind of error that ends the connection, None when it goes on. `gets` is what the
     handlers get, as topic, payload, QoS, retain and dup; `says` what the client writes.

@@ -51,8 +51,10 @@ def watched() -> Iterator[None]:
 
 
 def sizes(client) -> list[tuple[str, int]]:
-    """What a client holds, and how much of it; it may not grow. What its router remembers of
-    messages, in bytearrays, is in `names`."""
+    """Return what a client holds, and how much of it; it may not grow.
+
+    What its router remembers of messages, in bytearrays, is in `names`.
+    """
     return [
         (f"{name}.{field}", len(value))
         for name, part in (("client", client), ("router", client.router), ("link", held(client)))
@@ -63,7 +65,7 @@ def sizes(client) -> list[tuple[str, int]]:
 
 
 def held(client):
-    """What a client's link may keep something in."""
+    """Return the part of a client's link that may keep something."""
     return getattr(client.link, "socket", client.link)  # the WebSocket
 
 

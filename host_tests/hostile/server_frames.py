@@ -67,8 +67,10 @@ class Chance:
 
 
 def frame(first, payload=b"", width=0, mask=None):
-    """A frame with that first byte; `width` is the number of bytes of its length, chosen unless
-    given."""
+    """Return a frame with that first byte.
+
+    `width` is the number of bytes of its length, chosen unless given.
+    """
     n = len(payload)
     bit = 0
     if mask is not None:

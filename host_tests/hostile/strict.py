@@ -1,4 +1,4 @@
-"""What does the standard make of some bytes? A strict decoder of what a server may send.
+"""A strict decoder of what a server may send.
 
 Written from MQTT 3.1.1 (and 3.1 where it differs), apart from the client and with nothing of it:
 it has all bytes of a packet before it looks at any of them, and lets Python judge UTF-8.
@@ -85,7 +85,7 @@ def first_byte(first: int, level: int) -> str:
 
 
 def fixed_length(name: str, length: int) -> None:
-    """Whether a packet of that name may have that Remaining Length."""
+    """Check the Remaining Length of a packet of that name."""
     least, most = {
         "CONNACK": (2, 2),
         "PINGRESP": (0, 0),
@@ -149,7 +149,7 @@ def packet(first: int, body: bytes, level: int) -> Packet:
 
 
 def matches(topic_filter: bytes, topic: bytes) -> bool:
-    """Whether a topic filter matches a topic name (section 4.7)."""
+    """Return whether a topic filter matches a topic name (section 4.7)."""
     if topic[:1] == b"$" and topic_filter[:1] in (b"+", b"#"):
         return False
     wanted, levels = topic_filter.split(b"/"), topic.split(b"/")

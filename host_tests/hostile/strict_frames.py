@@ -20,12 +20,12 @@ GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 
 
 def is_code(code: int) -> bool:
-    """Whether that code may be in a Close frame (section 7.4)."""
+    """Return whether that code may be in a Close frame (section 7.4)."""
     return 1000 <= code <= 1003 or 1007 <= code <= 1014 or 3000 <= code <= 4999
 
 
 class ServerFrames:
-    """What a client makes of the frames of a server, as far as they have come.
+    """The client's view of the frames of a server, as far as they have come.
 
     `payload` is all that may be delivered. `faults` are the close codes, one of which must be the
     client's, once a rule is certainly broken; `maybe` is set as soon as it may see that.
@@ -44,12 +44,12 @@ class ServerFrames:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing that follows counts."""
+        """Return whether nothing that follows counts."""
         return bool(self.faults) or self.closed is not None
 
     @property
     def is_in_control(self) -> bool:
-        """Whether the first part of a Ping or Close frame is there, and not all of it."""
+        """Return whether the first part of a Ping or Close frame is there, and not all of it."""
         return not self._left and bool(self._buf) and self._buf[0] & 15 in (PING, CLOSE)
 
     def feed(self, data: bytes) -> None:
@@ -188,8 +188,10 @@ class ClientFrames:
 
 
 class Answer(NamedTuple):
-    """How a client must take the answer to its upgrade. `size` is how long its head is, 0 if it
-    has no end."""
+    """The way a client must take the answer to its upgrade.
+
+    `size` is how long its head is, 0 if it has no end.
+    """
 
     must_open: bool
     may_open: bool
@@ -203,8 +205,10 @@ MOST = 4096  # bytes of an answer
 
 
 def judged_answer(answer: bytes, request: bytes) -> Answer:
-    """Judge an answer (section 4.1). What is no right HTTP may open a WebSocket only if it says
-    all that it must."""
+    """Judge an answer (section 4.1).
+
+    What is no right HTTP may open a WebSocket only if it says all that it must.
+    """
     size = 0
     lines = []
     for line in answer.split(b"\n")[:-1]:

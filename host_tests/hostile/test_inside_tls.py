@@ -1,4 +1,4 @@
-"""What the client bears over TCP it bears inside TLS, on both interpreters."""
+"""The hostile cases of TCP inside TLS, on both interpreters."""
 
 from __future__ import annotations
 

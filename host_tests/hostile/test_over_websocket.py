@@ -1,4 +1,4 @@
-"""What the client bears over TCP it bears over WebSocket, and frames that are spoilt, too."""
+"""The hostile cases of TCP over WebSocket, with frames that are spoilt, too."""
 
 from __future__ import annotations
 

@@ -227,14 +227,14 @@ def test_a_qos_2_message_past_pubrec_goes_as_new_to_a_broker_that_has_forgotten(
     bench.outage()
     bench.online(present=False)
     assert [(p.payload, p.dup, p.pid) for p in bench.published()] == [(b"x", False, pid)]
-    assert bench.client.stats.renewed == 1, "the application is told"
+    assert bench.client.stats.renewed == 1, "the application is notified"
 
 
 # PINGREQ, and dead links
 
 
 def ping_times(bench: Bench, ms: int, answered: bool = True) -> list[int]:
-    """When PINGREQ leaves in the next `ms`, from now on."""
+    """Return when PINGREQ leaves in the next `ms`, from now on."""
     start = bench.clock.now
     found = []
     while bench.clock.now < start + ms and bench.client.connected:

@@ -1,8 +1,9 @@
-"""Judge what a client does below MQTT: the frames that it writes, what it delivers of those that
-it reads, and how it ends a WebSocket whose peer breaks a rule.
+"""Judge what a client does below MQTT.
 
-It knows the bytes on the wire and what a strict decoder makes of them. The oracle for MQTT judges
-the rest, and hears from here when a WebSocket must end.
+That is the frames that it writes, what it delivers of those that it reads, and how it ends a
+WebSocket whose peer breaks a rule. The oracle knows the bytes on the wire and what a strict
+decoder makes of them. The oracle for MQTT judges the rest, and learns from this one when a
+WebSocket must end.
 """
 
 from __future__ import annotations

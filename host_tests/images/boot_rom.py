@@ -1,4 +1,4 @@
-"""What the boot loaders of RP2040 and RP2350 do to flash with a UF2 file that is copied to them.
+"""The boot loaders of RP2040 and RP2350, writing a UF2 file that is copied to them to flash.
 
 Written from raspberrypi/pico-bootrom-rp2040 (bootrom/virtual_disk.c) and pico-bootrom-rp2350
 (src/nsboot/usb_virtual_disk.c), and apart from the writer, so that it reads files independently.
@@ -26,7 +26,7 @@ class Block(NamedTuple):
 
 
 def blocks(file: bytes) -> list[Block]:
-    """Every block; the assertions are what the format wants of each."""
+    """Return every block; the assertions are what the format requires of each."""
     assert len(file) % 512 == 0
     found = []
     for at in range(0, len(file), 512):

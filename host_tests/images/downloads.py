@@ -35,7 +35,7 @@ def program(
     version: str = "1.28.0",
     filesystem: object | tuple[int, int] | None = ALL,
 ) -> bytes:
-    """What lies at the start of the flash of an RP2040 or RP2350, with the SDK's binary info."""
+    """Return the start of the flash of an RP2040 or RP2350, with the SDK's binary info."""
     xip = 0x10000000
     data = bytearray(noise(size, board.name))
     data[0x3000 : 0x3000 + len(banner(version))] = banner(version)

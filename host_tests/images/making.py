@@ -40,7 +40,7 @@ def sketch() -> Path:
 
 @functools.cache
 def modules() -> dict[str, bytes]:
-    """What the sketch puts on a board."""
+    """Return what the sketch puts on a board."""
     return contents.contents(sketch(), SETTINGS)
 
 

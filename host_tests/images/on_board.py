@@ -1,6 +1,6 @@
-"""Run on MicroPython as a board does after its boot: mounts an image and works with it.
+"""Mount an image on MicroPython, as a board does after its boot, and work with it.
 
-Arguments: what to do, the image's file, then as told at each function.
+Arguments: what to do, the image's file, then as each function says.
 """
 
 import os
@@ -103,7 +103,7 @@ def larger(image, program):
 
 
 def format(image, program):
-    """What MicroPython itself makes of as many blocks."""
+    """Write the filesystem that MicroPython itself makes of as many blocks."""
     size = os.stat(image)[6]
     chip = Chip(size // BLOCK, BLOCK)
     vfs.VfsLfs2.mkfs(chip, progsize=int(program))

@@ -20,7 +20,10 @@ ANSWER = 20.0  # seconds that a message may take
 
 
 def program(board: boards.Board) -> int:
-    """What the port's _boot.py gives littlefs; on an ESP32 MicroPython finds out by itself."""
+    """Return the program size that the port's _boot.py gives littlefs.
+
+    On an ESP32 MicroPython finds it out by itself.
+    """
     return board.flash.program if board.port == "rp2" else 0
 
 
@@ -33,7 +36,7 @@ def stored(board: boards.Board, folder: Path) -> Path:
 
 @pytest.fixture
 def messages(shared_brokers: SharedBrokers) -> Iterator[tuple[queue.Queue[bytes], int]]:
-    """What is published to the sketch's topic, and the broker's port."""
+    """Return what is published to the sketch's topic, and the broker's port."""
     broker = shared_brokers.get("mosquitto", "shared")
     got: queue.Queue[bytes] = queue.Queue()
     ready: queue.Queue[bool] = queue.Queue()
@@ -103,7 +106,7 @@ def test_it_says_of_itself_what_micropython_would(name: str, tmp_path: Path) -> 
 
 
 def test_the_size_must_be_the_boards(tmp_path: Path) -> None:
-    """Which is why an ESP32 with more flash needs --flash-size."""
+    """An ESP32 with more flash needs --flash-size."""
     board = boards.load("esp32")
     assert on_board("larger", stored(board, tmp_path), board.flash.program) == ["refused 22"]
 

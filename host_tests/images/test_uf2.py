@@ -1,4 +1,4 @@
-"""UF2 files for RP2040 and RP2350: what their boot loaders make of them is what was wanted."""
+"""UF2 files for RP2040 and RP2350, and what their boot loaders make of them."""
 
 from __future__ import annotations
 
@@ -24,8 +24,11 @@ SIZE = 0x54321  # of the firmware: ends within a page and within a sector
 
 @functools.cache
 def older(board: boards.Board) -> bytes:
-    """A flash that was in use: another firmware, and the same image, of which every directory was
-    written so often that littlefs takes what is left of it for newer than a fresh one."""
+    """Return a flash that was in use: another firmware, and the same image.
+
+    Every directory was written so often that littlefs takes what is left of it for newer than
+    a fresh one.
+    """
     flash = board.flash
     context = UserContext(flash.filesystem_size)
     context.buffer[:] = filesystem.build(files(), flash)

@@ -1,4 +1,4 @@
-"""What the tests of the pipeline share: one SparkSession, as starting it takes seconds."""
+"""The SparkSession that the tests of the pipeline share, as starting it takes seconds."""
 
 from __future__ import annotations
 

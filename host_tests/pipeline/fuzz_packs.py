@@ -1,5 +1,7 @@
-"""Feed the jobs hostile messages by chance: packs in JSON and CBOR, made by a grammar of oddities
-and spoilt by mutation, and plain bytes, on topic names of every kind.
+"""Feed the jobs hostile messages by chance.
+
+They are packs in JSON and CBOR, made by a grammar of oddities and spoilt by mutation, and plain
+bytes, on topic names of every kind.
 
     fuzz_packs.py --documents 1000000 --spark 50000 --results docs/results.md
 
@@ -319,7 +321,7 @@ def documents(seed: int) -> Iterator[tuple[str, Document]]:
 
 
 def said(of: list[Document], bound: bool = True) -> list[list[dict[str, Any]]]:
-    """What the job makes of a batch. Finding if it fails."""
+    """Return what the job makes of a batch. Raises Finding if it fails."""
     table = (
         pa.Array.from_buffers(
             pa.string(), len(of), pa.array([d[0] for d in of], pa.binary()).buffers()
@@ -340,7 +342,7 @@ def said(of: list[Document], bound: bool = True) -> list[list[dict[str, Any]]]:
 
 
 def check(document: Document, packs: list[dict[str, Any]]) -> bool:
-    """Whether it is a dead letter. Finding if it is neither that nor packs."""
+    """Return whether it is a dead letter. Raises Finding if it is neither that nor packs."""
     reasons = [pack["reason"] for pack in packs if pack["reason"] is not None]
     if not packs or (reasons and len(packs) > 1):
         raise Finding(f"{document!r}: {len(packs)} packs, reasons {reasons}")

@@ -1,5 +1,8 @@
-"""Does the report look as it should in a browser? `make look` shows it as wide as a phone and as
-a desk, and fails where something sticks out at the side or cards are not beside each other."""
+"""Check how the report looks in a browser: `make look`.
+
+It is shown as wide as a phone and as a desktop. The check fails where something sticks out at the
+side or cards are not beside each other.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ WIDTHS = {390: 1, 1400: 3}
 HEIGHT = 4200
 PAPER, PAGE = (0xFF, 0xFF, 0xFF), (0xF4, 0xF6, 0xF8)
 _EDGE = 10  # px at the right that have nothing but the page
-_CARD = 300  # px that a card is wide, at the least
+_CARD = 300  # minimum width of a card, in px
 _PATIENCE = 120  # s
 
 
@@ -70,7 +73,7 @@ def check(seen: Image.Image, width: int, beside: int) -> None:
 
 
 def cards(seen: Image.Image) -> int:
-    """How many are beside each other: runs of their white, at the most."""
+    """Return the maximum number of cards beside each other: runs of their white."""
     most = 0
     for y in range(0, seen.height, 5):
         row = "".join("01"[seen.getpixel((x, y)) == PAPER] for x in range(seen.width))

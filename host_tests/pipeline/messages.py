@@ -35,7 +35,7 @@ class Message(NamedTuple):
 def pack(
     device: str, boot: int, seq: int, time: float | None = None, temperature: int | None = 2150
 ) -> bytes:
-    """What a board's pack is: `time` in seconds after START, `temperature` in hundredths."""
+    """Return a board's pack: `time` in seconds after START, `temperature` in hundredths."""
     made = Pack(device, boot, 200)
     made.begin(seq, None if time is None else int(START.timestamp() + time))
     if temperature is not None:

@@ -1,5 +1,7 @@
-"""What tests of source and ingest share: a broker that drops nothing, its certificate, messages,
-and waiting."""
+"""Helpers for tests of source and ingest.
+
+They are a broker that drops nothing, its certificate, messages, and waiting.
+"""
 
 from __future__ import annotations
 
@@ -33,8 +35,10 @@ def publish(
     there: Broker, messages: Iterable[tuple[str, bytes]], qos: int = 1, retain: bool = False,
     properties: Any = None, **login: Any,
 ) -> None:  # fmt: skip
-    """Publish (topic name, payload) pairs, and return when the broker has them. Properties
-    need `version=5`."""
+    """Publish (topic name, payload) pairs, and return when the broker has them.
+
+    Properties need `version=5`.
+    """
     more = {} if properties is None else {"properties": properties}
     client = Client(b"publisher", there.host, there.port, tx_size=1 << 17, inflight=100, **login)
     client.connect(10_000)

@@ -24,7 +24,7 @@ server.serve_forever()
 
 @contextlib.contextmanager
 def store() -> Iterator[dict[str, str]]:
-    """What the environment of its users has; there is one bucket, which is empty."""
+    """Yield the environment of the store's users; there is one bucket, which is empty."""
     with subprocess.Popen(
         [sys.executable, "-c", _SERVER],
         stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,

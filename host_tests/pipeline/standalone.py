@@ -20,7 +20,7 @@ _CLASS = "org.apache.spark.deploy"
 
 
 def can_hide() -> bool:
-    """Whether a process may have a mount namespace of its own here."""
+    """Return whether a process may have a mount namespace of its own here."""
     command = ["unshare", "-m", "mount", "-t", "tmpfs", "tmpfs", "/mnt"]
     with contextlib.suppress(FileNotFoundError):
         return subprocess.run(command, capture_output=True, check=False).returncode == 0

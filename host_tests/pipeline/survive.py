@@ -1,4 +1,4 @@
-"""Does a thing survive SIGKILL at any point? `points` has it killed at every line, one by one.
+"""Programs that must survive SIGKILL at any point; `points` kills them at every line in turn.
 
 As a program it is the one that is killed: it forks for each point, as long as one is reached.
 """
@@ -44,7 +44,7 @@ def fill(writer: log.Writer, count: int) -> None:
 
 
 def appending(folder: Path, tell: Callable[[int], None]) -> None:
-    """Appends, and tells what is synced as soon as it is."""
+    """Append messages, and report what is synced as soon as it is."""
     with log.Writer(folder, segment_bytes=200) as writer:
         for i in range(4):
             fill(writer, 1)
@@ -79,8 +79,11 @@ def landed(folder: Path, tell: Callable[[int], None]) -> None:
 
 
 def points(what: str, folder: Path) -> Iterator[tuple[int, list[int]]]:
-    """Have `what` killed at each point, in a folder named by the number of the point. Yields how
-    the process ended, as `Popen.returncode`, and what it had told. The last was not killed."""
+    """Kill `what` at each point, in a folder named by the number of the point.
+
+    Yields how the process ended, as `Popen.returncode`, and what it had reported. The last was
+    not killed.
+    """
     done = subprocess.run(
         [sys.executable, __file__, what, str(folder)],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
@@ -95,7 +98,7 @@ def points(what: str, folder: Path) -> Iterator[tuple[int, list[int]]]:
 
 
 def _kill_at(what: str, point: int) -> Callable[[FrameType, str, Any], Any]:
-    """What to trace with, to be killed before that line."""
+    """Return a trace function that kills the process before that line."""
     left = point
 
     def enter(frame: FrameType, _event: str, _arg: Any) -> Any:
@@ -127,7 +130,7 @@ def _child(what: str, folder: Path, told: int, point: int) -> None:
 
 
 def main(what: str, parent: Path) -> None:
-    """Tells a line of JSON for each point: the status, and what was told."""
+    """Print a line of JSON for each point: the status, and what was reported."""
     # What is written outlives the process, synced or not: there is no need to wait for the disk.
     log._sync = lambda _: None
     log.sync_folder = landing.sync_folder = lambda _: None

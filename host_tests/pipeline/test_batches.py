@@ -23,7 +23,7 @@ AT = datetime.datetime(2026, 1, 2, 3, 4, 5, 678901, datetime.timezone.utc)
 
 
 class _Table:
-    """What a sink of another query has written."""
+    """The table of a sink of another query."""
 
     def __init__(self, folder: Path, query: str = "one") -> None:
         self.folder = folder

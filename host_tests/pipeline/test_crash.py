@@ -128,7 +128,7 @@ def test_every_message_is_there_once_in_mqtt_5(part: str, spark: SparkSession) -
 
 
 def test_a_run_that_is_told_to_end_leaves_nothing_behind() -> None:
-    """Told more than once: `timeout` tells it twice."""
+    """It gets several signals: `timeout` sends two."""
     command = ["crash", "--messages", "100", "--kills", "1", "--part", "jvm"]
     program = subprocess.Popen(
         [sys.executable, "-m", "flatmq_rigs", *command],

@@ -1,4 +1,4 @@
-"""What a fleet did to itself is what the health tables find: loss, copies, boots, silence."""
+"""The health tables find what a fleet did: loss, copies, boots, silence."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SILENT_AFTER = 1.0  # s
 
 
 def last_packs(arrived: pa.Table) -> dict[str, datetime.datetime]:
-    """When the last pack of each board came."""
+    """Return when the last pack of each board came."""
     topics = arrived["topic"].to_pylist()
     found: dict[str, datetime.datetime] = {}
     for topic, at in zip(topics, arrived["timestamp"].to_pylist(), strict=True):

@@ -1,5 +1,7 @@
-"""Health: what was lost, came twice, out of order or late, who restarted or went silent, found
-exactly as it was put in."""
+"""Health: every fault that was put in is found exactly.
+
+The faults are losses, copies, packs out of order or late, restarts and silences.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ SENT, LOST, TWICE, HELD = "sent", "lost", "twice", "held"
 
 @dataclass
 class Boot:
-    """What is done to a boot, and by that what is true of it."""
+    """The faults of a boot, and by that what is true of it."""
 
     boot: int
     arrivals: list[tuple[int, float, float]] = field(default_factory=list)
@@ -69,7 +71,7 @@ class Maker:
                 self.board.silences += 1
             arrival = (seq, float(delay), self.now)
             if fate == LOST:
-                # Before anybody heard the board at all, nobody can tell it from not listening.
+                # Before anybody heard the board at all, it looks the same as not listening.
                 if head and not self.board.boots:
                     made.unheard += 1
                 else:
@@ -139,7 +141,7 @@ def boards() -> list[Maker]:
 
 
 OTHERS = [
-    # Of an older boot, after the newer began. Then flash that was written anew.
+    # Of an older boot, after the newer began. Then flash that was erased.
     reading("flash", 3, 1, 0), reading("flash", 6, 1, 20), reading("flash", 3, 2, 21),
     reading("flash", 700_000, 2, 40), reading("flash", 700_000, 2, 41),
     reading("no-clock", 1, 1, 5), reading("ahead", 1, 1, 5, time=9),
@@ -149,7 +151,7 @@ OTHERS = [
 
 
 class Tables(NamedTuple):
-    """What Spark says of all boards."""
+    """The health tables of all boards."""
 
     boots: dict[tuple[str, int], Row]
     devices: dict[str, Row]
@@ -213,8 +215,10 @@ def test_gaps_add_up_and_silences_are_found(tables: Tables, boards: list[Maker])
 
 
 def test_boots_by_number_and_not_by_arrival(tables: Tables) -> None:
-    """What a board kept of an older boot comes after the newer began; flash that was written anew
-    counts from anywhere; boots that told nothing started all the same."""
+    """Boots are ordered by number, although packs of an older boot come later.
+
+    Flash that was erased counts from anywhere; boots that sent nothing started all the same.
+    """
     found = {boot: row for (device, boot), row in tables.boots.items() if device == "flash"}
     assert {boot: row.reboots for boot, row in found.items()} == {3: 0, 6: 3, 700_000: 1}
     assert [found[boot].lost for boot in (3, 6, 700_000)] == [0, 0, 1]

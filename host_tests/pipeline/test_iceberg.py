@@ -31,7 +31,7 @@ pytest.importorskip("pyiceberg", reason="needs the extra iceberg")
 
 
 class Rows:
-    """What a sink takes of a DataFrame."""
+    """The part of a DataFrame that a sink uses."""
 
     def __init__(self, **columns: Any) -> None:
         self._table = pa.table(columns)

@@ -1,4 +1,4 @@
-"""Does everything that the broker has for an ingest come into its log, once and in order?"""
+"""Everything that the broker has for an ingest comes into its log, once and in order."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_what_comes_while_it_is_away(
     assert payloads() == [b"retained", *(b"%d" % i for i in range(31))]
     assert [m["retain"] for m in rows(writer)] == [True] + [False] * 31
 
-    # Other filters: what is new comes, and what is no longer wanted does not. The embedded broker
+    # Other filters: what is new comes, and what no longer matches does not. The embedded broker
     # does not answer UNSUBSCRIBE here.
     third = ingest("b")
     if server.kind == "mosquitto":

@@ -233,8 +233,11 @@ def test_a_broken_property_is_reported_and_the_rest_comes(tmp_path: Path) -> Non
 def test_a_message_that_mosquitto_should_not_have_passed_on(
     server: broker.Broker, writer: log.Writer, publisher: Client
 ) -> None:
-    """This version passes on a payload format that is neither 0 nor 1, and a response topic with
-    a wildcard. They are kept as they are, and everything else comes."""
+    """This version of mosquitto passes on two kinds of broken properties.
+
+    They are a payload format that is neither 0 nor 1, and a response topic with a wildcard.
+    They are kept as they are, and everything else comes.
+    """
     ingest = five(server, writer, "bad/#", qos=2, client_id="bad")
     wrong: list[list[tuple[int, object]]] = [[(1, 2)], [(8, b"#")]]
     with Wire5(server) as wire:
@@ -258,8 +261,10 @@ def test_a_message_that_mosquitto_should_not_have_passed_on(
 
 
 def test_two_share_the_load_and_one_dies(tmp_path: Path) -> None:
-    """Each message comes to one of them. What mosquitto has given to the one that is dead waits
-    for its return."""
+    """Each message comes to one of them.
+
+    What mosquitto has given to the one that is dead waits for its return.
+    """
     services = []
     with broker.mosquitto(extra=UNLIMITED) as server:
         publisher = Client(b"publisher", server.host, server.port, version=5, tx_size=1 << 16)

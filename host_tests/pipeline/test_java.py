@@ -1,4 +1,4 @@
-"""Which Java Spark gets."""
+"""The choice of the Java for Spark."""
 
 from __future__ import annotations
 

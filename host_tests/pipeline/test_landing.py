@@ -1,4 +1,4 @@
-"""Is every message in one Parquet file, and in no other, whatever happens to the service?"""
+"""Every message is in exactly one Parquet file, whatever happens to the service."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ UNLIMITED = "max_queued_messages 0\nmax_inflight_messages 0"
 
 
 def files(folder: Path) -> list[Path]:
-    """What a reader of the folder sees: nothing that begins with a dot."""
+    """Return what a reader of the folder sees: nothing that begins with a dot."""
     return sorted(p for p in folder.glob("*") if p.name[0] not in "._") if folder.is_dir() else []
 
 
@@ -126,7 +126,7 @@ class Service:
         return str(said)
 
     def received(self) -> int:
-        """How many messages it has received, in all its lives."""
+        """Return how many messages the service has received, in all its lives."""
         return log.bounds(self.log)[1]
 
     def until(self, done: Callable[[], object], *turns: Callable[[], object]) -> None:
@@ -182,7 +182,7 @@ def test_sigkill_while_messages_come(server: broker.Broker, tmp_path: Path) -> N
     publisher.disconnect()
     table = landed(service.out)
     assert table["offset"].to_pylist() == list(range(table.num_rows)), said
-    # The broker sends again what was not acknowledged: the number in the payload tells.
+    # The broker sends again what was not acknowledged: the number in the payload shows it.
     found = [int(payload) for payload in table["payload"].to_pylist()]
     assert sorted(set(found)) == list(range(sent))
     assert [p for p in service.out.iterdir() if p.name.startswith(".")] == []

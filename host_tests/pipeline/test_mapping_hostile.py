@@ -119,7 +119,7 @@ def protobuf(random: random.Random) -> bytes:
 
 
 def check(mapping: Mapping, topic: str, payload: bytes, received: int | None) -> bool:
-    """Whether it became packs; what it became fits into a table."""
+    """Return whether a message became packs, and check that the result fits into a table."""
     reading = mapping.reading(topic, payload, received)
     if reading.reason is not None:
         assert reading.reason.encode()

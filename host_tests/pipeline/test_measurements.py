@@ -238,8 +238,10 @@ Run = Callable[[Callable[[DataFrame], DataFrame], list[list[Message]]], list[obj
 
 
 def test_a_stream_drops_copies_and_keeps_what_comes_late(streamed: Run) -> None:
-    """A copy is known in a later batch, and after the watermark has passed other readings; what a
-    board kept for an hour is in, though its time is long past."""
+    """A copy is known in a later batch, and after the watermark has passed other readings.
+
+    What a board kept for an hour is in, though its time is long past.
+    """
     batches = [
         [reading("a", 1, 1, 0), reading("a", 1, 1, 1)],
         [reading("a", 1, 1, 30), reading("a", 1, 2, 60)],

@@ -1,4 +1,4 @@
-"""What Prometheus reads of `ingest` and `run`, scraped and parsed as it does."""
+"""The Prometheus metrics of `ingest` and `run`, scraped and parsed as Prometheus does."""
 
 from __future__ import annotations
 

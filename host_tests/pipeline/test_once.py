@@ -20,7 +20,7 @@ YEAR = 365 * 86400.0
 
 
 class _Killed(Exception):
-    """What a test raises where a process would be killed."""
+    """The exception that a test raises where a process would be killed."""
 
 
 class Pipeline:
@@ -47,9 +47,11 @@ class Pipeline:
         self._offset += len(messages)
 
     def run(self, kill: str = "") -> None:
-        """Run the query until it has what is there, in batches of its own for each of raw; `kill`
-        it before it has written a batch, after that, or after it has included the batch in its
-        state."""
+        """Run the query until it has what is there, in batches of its own for each of raw.
+
+        `kill` it before it has written a batch, after that, or after it has included the
+        batch in its state.
+        """
         from flatmq_tools.pipeline import sinks
         from flatmq_tools.pipeline.jobs import measurements
         from flatmq_tools.pipeline.state.once import Once
@@ -192,8 +194,10 @@ def test_packs_without_identity_and_dead_letters_all_stay(pipeline: Pipeline) ->
 def test_the_state_of_spark_of_an_earlier_version_is_no_hindrance(
     pipeline: Pipeline, spark: SparkSession
 ) -> None:
-    """A checkpoint whose query dropped copies with a watermark goes on, and the copies of what it
-    has read are known."""
+    """A checkpoint whose query dropped copies with a watermark goes on.
+
+    The copies of what it has read are known.
+    """
     from flatmq_tools.pipeline import batches, run, sinks
     from flatmq_tools.pipeline.jobs import measurements
 

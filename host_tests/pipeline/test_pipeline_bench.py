@@ -24,8 +24,10 @@ def test_every_part_of_the_ingest_is_measured() -> None:
 
 
 def test_pipelines_are_measured_with_their_parts() -> None:
-    """Both sources, the files, the jobs and the log: each has all messages in its table, and CPU
-    time in those parts that work in it."""
+    """Both sources, the files, the jobs and the log are measured.
+
+    Each has all messages in its table, and CPU time in those parts that work in it.
+    """
     found = command.measure_chains(COUNT, 1)
     works = {
         "source": {"broker", "receiver", "JVM", "workers"},

@@ -1,4 +1,4 @@
-"""What does the log keep, whatever happens to it?"""
+"""The log keeps what it should, whatever happens to it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TIME = 1_700_000_000_123_456
 
 @pytest.fixture(scope="module", autouse=True)
 def quick_disk() -> Iterator[None]:
-    """What is seen here is the same without waiting for the disk."""
+    """Do not wait for the disk: what is seen here is the same without that."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(log, "_sync", lambda _: None)
         patch.setattr(log, "sync_folder", lambda _: None)
@@ -36,7 +36,7 @@ def quick_disk() -> Iterator[None]:
 
 
 def batch(first: int, count: int) -> bytes:
-    """PUBLISH packets, each of which tells its offset."""
+    """Return PUBLISH packets, each of which contains its offset."""
     return b"".join(
         peer.publish(b"t/%d" % (i % 3), b"%d" % i, qos=i % 3, pid=i % 65535 + 1, retain=i % 2 > 0)
         for i in range(first, first + count)

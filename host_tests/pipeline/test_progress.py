@@ -1,4 +1,4 @@
-"""What the batches did is kept in two files of a bounded size, and read as one."""
+"""The progress of batches is kept in two files of a bounded size, and read as one."""
 
 from __future__ import annotations
 

@@ -32,8 +32,7 @@ if TYPE_CHECKING:
 
 
 class Subscriber:
-    """Receives what arrives at a filter, at up to QoS 2, in a session that outlives the broker's
-    restart."""
+    """A subscriber at up to QoS 2, in a session that outlives the broker's restart."""
 
     def __init__(self, there: Broker, topic: str, **options: Any) -> None:
         self.got: list[tuple[str, bytes, int, int]] = []

@@ -1,4 +1,4 @@
-"""What does the bulk client do with what comes in? What the ordinary one does, but for the log."""
+"""The bulk client does what the ordinary one does, except for the log."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Told(NamedTuple):
 
     @classmethod
     def of(cls, packet: peer.Packet) -> Told:
-        """What a PUBLISH says."""
+        """Return the content of a PUBLISH."""
         p = peer.take_apart(packet)
         return cls(p.topic, p.payload, p.qos, int(p.retain), int(p.dup))
 
@@ -61,7 +61,7 @@ def writer(tmp_path: Path) -> Iterator[log.Writer]:
 
 # The rules of what comes in
 
-# What an ordinary client passes over, unless it is told to take it in pieces, is kept here.
+# What an ordinary client passes over, unless it takes it in pieces, is kept here.
 KEPT = (
     "larger than rx_size: a message is skipped and acknowledged",
     "larger than rx_size: at QoS 2 too",
@@ -129,7 +129,7 @@ FILTERS = [b"#", b"$SYS/#", b"$a/#"]
 
 
 def outcome(bench: Bench, data: bytes, sizes: list[int]) -> tuple[Any, ...]:
-    """What comes of these bytes: the answers, how it ended, and what was counted."""
+    """Return the outcome of these bytes: the answers, how it ended, and what was counted."""
     for piece in pieces(data, sizes):
         if bench.client.connected:
             bench.feed(piece)
@@ -376,7 +376,7 @@ def test_a_full_log_reads_nothing_and_stays_connected(tmp_path: Path) -> None:
         assert bench.client.connected
         assert (bench.stream.reads, writer.next_offset) == (reads, sent)
         pings = bench.sent()
-        assert len(pings) >= 10, "the broker hears of it"
+        assert len(pings) >= 10, "the broker receives it"
         assert {p.first for p in pings} == {0xC0}
         writer.trim(sent)
         bench.drain()

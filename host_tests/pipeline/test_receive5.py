@@ -101,7 +101,7 @@ def written(bench: Bench) -> list[Any]:
 
 
 def outcome(bench: Bench, data: bytes, sizes: list[int]) -> tuple[Any, ...]:
-    """What comes of these bytes: what was written, how it ended, and what was counted."""
+    """Return the outcome of these bytes: what was written, how it ended, and the counts."""
     at = 0
     for size in itertools.cycle(sizes):
         if at >= len(data) or not bench.client.connected:
@@ -239,8 +239,10 @@ def test_properties_larger_than_the_buffer_are_skipped_and_counted(writer: log.W
 
 
 def test_filters_that_overlap_bring_a_message_once(writer: log.Writer) -> None:
-    """Whatever identifiers it carries: the subscriptions have none, and another program's session
-    may have some."""
+    """A message comes once, whatever identifiers it carries.
+
+    The subscriptions have none, and another program's session may have some.
+    """
     with fake_clock() as clock:
         there = bench(clock, writer, rx_size=128)
         client = there.client

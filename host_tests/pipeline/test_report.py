@@ -1,5 +1,7 @@
-"""The report: its numbers are those of the messages, the same on the page and in the terminal; it
-needs nothing but itself, and a phone shows it."""
+"""The report: its numbers are those of the messages, on the page and in the terminal.
+
+It needs nothing but itself, and a phone shows it.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +63,7 @@ PROGRESS = [
 
 @pytest.fixture(scope="module")
 def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What the jobs leave behind."""
+    """Return what the jobs leave behind."""
     folder = tmp_path_factory.mktemp("tables")
     table = frame(spark, messages())
     table.where("offset < 50").write.parquet(str(folder / "raw" / "batch=0"))
@@ -218,7 +220,7 @@ def test_the_terminal_says_the_same(told: Figures) -> None:
         assert [number.name, text] in [line[:2] for line in lines]
     heads = next(line for line in lines if line[0] == "device")
     steady = next(line for line in lines if line[0] == "steady")
-    # It told no status, and its cell is empty.
+    # It sent no status, and its cell is empty.
     assert dict(zip(heads[2:], steady[1:], strict=True)) == {
         "silent for": "0 s", "received": "57", "lost": "3", "twice": "1", "reordered": "0",
         "delay": "500 ms", "reboots": "0",
@@ -250,8 +252,11 @@ def test_many_batches_are_drawn_as_few_points(told: Figures) -> None:
 def test_the_depth_is_known_where_spark_reads_files(
     spark: SparkSession, told: Figures, tables: Path
 ) -> None:
-    """It tells no offsets then: what had come when a batch began, and is not in the table with
-    it. What the first progress was of may be missing."""
+    """Spark reports no offsets then.
+
+    The depth is what had come when a batch began, and is not in the table with it. What the
+    first progress was of may be missing.
+    """
     batch = told.batches[0]._replace(spool=None)
     last = sum(message.at > 300 for message in messages())
     batches = [

@@ -42,8 +42,10 @@ def _rows(folder: Path) -> list[dict[str, object]]:
 
 
 def _landed(folder: Path) -> int:
-    """Rows of a table that is being written: none before its first batch, and none where one is
-    just given its name."""
+    """Return the number of rows of a table that is being written.
+
+    It is 0 before its first batch, and while one is just given its name.
+    """
     with contextlib.suppress(FileNotFoundError):
         return len(_rows(folder))
     return 0
@@ -224,7 +226,7 @@ def _sizes(running: Run, raw: Path, rows: int) -> list[int]:
 def test_a_batch_is_bounded(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What has come while Spark was away does not come in one."""
+    """Messages that came while Spark was away are not all in one batch."""
     from flatmq_rigs.pipeline.bench.messages import fill
     from flatmq_tools.pipeline import run
     from flatmq_tools.pipeline.landing import Landing

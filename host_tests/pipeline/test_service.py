@@ -1,5 +1,8 @@
-"""`flatmq pipeline run` and `ingest` as services: they start on a busy machine, end soon after a
-signal, pause while a disk is full, and say in a line what has happened."""
+"""`flatmq pipeline run` and `ingest` as services.
+
+They start on a busy machine, end soon after a signal, pause while a disk is full, and say in a
+line what has happened.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +56,7 @@ class Command:
             self.lines.append(line.rstrip())
 
     def said(self, text: str) -> int:
-        """How many lines have this in them."""
+        """Return how many lines contain this."""
         return sum(text in line for line in self.lines)
 
     def until(self, ready: object, seconds: float = PATIENCE) -> None:

@@ -1,4 +1,4 @@
-"""How a session is configured where nobody says: for the master, and for this machine."""
+"""The default configuration of a session, for the master and for this machine."""
 
 from __future__ import annotations
 

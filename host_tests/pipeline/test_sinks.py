@@ -21,8 +21,10 @@ Batches = Callable[..., None]
 
 @pytest.fixture
 def batches(spark: SparkSession, tmp_path: Path) -> Batches:
-    """Run the query until it has had so many batches, of a row each; the last is done anew when
-    its commit is missing."""
+    """Run the query for a number of batches, of a row each.
+
+    The last is done again when its commit is missing.
+    """
     from flatmq_tools.pipeline.sinks import Delta, Parquet, into
 
     (tmp_path / "in").mkdir()
@@ -105,8 +107,11 @@ def test_a_batch_with_state_that_all_sinks_have_is_done_again_for_its_state(
 def test_a_batch_is_on_the_disk_before_readers_see_it(
     spark: SparkSession, tmp_path: Path, batches: Batches, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With what Spark wrote down of it: else, after a power cut, Spark might put more into a batch
-    of which the sink then says that it is there."""
+    """It is there with what Spark wrote about it.
+
+    Otherwise, after a power cut, Spark might put more into a batch of which the sink then says
+    that it is there.
+    """
     table, commits = tmp_path / "p", tmp_path / "checkpoint" / "commits"
     synced: list[tuple[int, bool, bool]] = []  # inode; whether it had its name, and was committed
     fsync = os.fsync

@@ -59,7 +59,7 @@ def _subscribed(folder: Path) -> bool:
 
 
 def _released(folder: Path) -> bool:
-    """Whether the process of a stopped query is gone, and with it its connection."""
+    """Return whether the process of a stopped query is gone, and with it its connection."""
     try:
         log.Writer(folder / "log").close()
     except log.LogError:
@@ -200,8 +200,10 @@ BAHIR = "org.apache.bahir.sql.streaming.mqtt.MQTTStreamSourceProvider"
 
 
 def _bahir(spark: SparkSession, form: str, url: str, folder: Path, trusted: Path) -> DataFrame:
-    """A program for Bahir's source, as people have it: but for the name of the format, which is
-    all that they change, nothing of it is told here. (Its key stores of Java are PEM now.)"""
+    """Return the stream of a program for Bahir's source, as people have it.
+
+    Only the name of the format is changed. (Its key stores of Java are PEM now.)
+    """
     return (
         spark.readStream.format(form)
         .option("brokerUrl", url)
@@ -263,7 +265,7 @@ def test_a_user_of_bahirs_source_changes_the_format_name(
 def test_the_id_of_bahirs_rows_is_the_offset(
     spark: SparkSession, there: Broker, tmp_path: Path
 ) -> None:
-    """Who selects `id` is told that there is none, and adds the line of docs/spark.md."""
+    """A query that selects `id` fails with a hint, and works with the line of docs/spark.md."""
     frame = _stream(spark, there, tmp_path, quietMs=300)
     with pytest.raises(AnalysisException, match=r"(?s)`id`.*`offset`"):
         frame.select("id", "topic", "payload", "timestamp")
@@ -386,8 +388,10 @@ finally:
 def test_spark_ends_a_query_with_two_signals_and_the_reader_stops_in_good_order(
     tmp_path: Path,
 ) -> None:
-    """The first SIGTERM stops the reader, and the second does not keep it from acknowledging what
-    is on the disk: the broker would send that again."""
+    """The first SIGTERM stops the reader, and the second does not interrupt that.
+
+    The reader acknowledges what is on the disk: the broker would send that again.
+    """
     with subprocess.Popen(
         [sys.executable, "-c", STOPPED, str(tmp_path)],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,

@@ -131,7 +131,7 @@ def test_random_numbers_do_not_grow_a_boot(state: State) -> None:
 
 
 def test_a_batch_of_many_boots_costs_what_is_in_it(state: State) -> None:
-    """What is read and written are the boots of the batch, however many others there are."""
+    """Only the boots of the batch are read and written, however many others there are."""
     included(state, [Pack(f"d{n}", 1, 1, n) for n in range(2000)], 0)
     statements: list[str] = []
     state.store.db.set_trace_callback(statements.append)
@@ -180,8 +180,10 @@ def test_a_full_disk_changes_nothing_and_ends(state: State) -> None:
 def test_tables_are_refreshed_while_the_queries_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A refresh that takes long holds up nobody, and only one is under way; what it raises is
-    raised by the next look."""
+    """A refresh that takes long holds up nobody, and only one is under way.
+
+    What it raises is raised by the next look.
+    """
     begun, let = threading.Semaphore(0), threading.Semaphore(0)
 
     def refresh(self: Snapshots) -> float:

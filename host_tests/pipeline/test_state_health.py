@@ -30,8 +30,10 @@ DAY = 86_400.0
 
 
 class Event(NamedTuple):
-    """A pack, or a status if `seq` is None; with `seq` -1 a pack without numbers, which may be
-    retained or sent again."""
+    """A pack, or a status if `seq` is None.
+
+    With `seq` -1 it is a pack without numbers, which may be retained or sent again.
+    """
 
     at: float
     device: str

@@ -1,5 +1,7 @@
-"""Times that cannot be, through `flatmq pipeline run`: each reading is in one table, and no board
-spoils the windows of another one."""
+"""Times that cannot be, through `flatmq pipeline run`.
+
+Each reading is in one table, and no board spoils the windows of another one.
+"""
 
 from __future__ import annotations
 
@@ -92,7 +94,7 @@ def test_each_reading_is_in_one_table_and_no_board_spoils_another(
     messages = len([*WILD, dead, *TAME, *later])
 
     def done() -> bool:
-        """Whether all of it is in its tables, and was reported."""
+        """Return whether all of it is in its tables, and was reported."""
         tables = ("measurements", "out_of_time", "dead_letters")
         found = sum(len(table(out / name)) for name in tables)
         return (
@@ -128,7 +130,7 @@ def test_each_reading_is_in_one_table_and_no_board_spoils_another(
 
 
 def starts(windows: list[dict[str, Any]]) -> Counter[tuple[str, float]]:
-    """How often there is a window of a device, by its start in seconds after START."""
+    """Count the windows of a device by their start, in seconds after START."""
     utc = datetime.timezone.utc
     return Counter(
         (r["device"], (r["start"].replace(tzinfo=utc) - START).total_seconds()) for r in windows

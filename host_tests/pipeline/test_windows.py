@@ -66,8 +66,10 @@ def test_sliding(spark: SparkSession) -> None:
 
 
 def test_of_a_stream(streamed: Callable[..., list[object]]) -> None:
-    """A window comes out when the newest reading is `late` past its end. What comes then is in
-    none; what comes before is, once."""
+    """A window comes out when the newest reading is `late` past its end.
+
+    What comes then is in none; what comes before is, once.
+    """
 
     def job(messages: DataFrame) -> DataFrame:
         values = measurements.values(measurements.packs(messages), marked=True)

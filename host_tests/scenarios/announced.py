@@ -7,8 +7,11 @@ MOST = 400
 
 
 def too_large(env):
-    """Such a message is refused at once while online; one that was accepted before the size was
-    known is set aside and reported. Neither costs the connection."""
+    """Such a message is refused at once while online.
+
+    One that was accepted before the size was known is set aside and reported. Neither costs
+    the connection.
+    """
     inbox, reports = env.Inbox(), env.Reports()
     topic, large = env.name(b"good"), env.name(b"large")
     client = env.client(b"c", tx_size=2048, on_dropped=reports.take)

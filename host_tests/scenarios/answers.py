@@ -39,8 +39,10 @@ class _Responder:
 
 
 def each_gets_its_own(env):
-    """Several requests wait at once; each handler gets the answer to its own, once, in whatever
-    order they come."""
+    """Several requests wait at once; each handler gets the answer to its own, once.
+
+    The answers come in whatever order.
+    """
     responder = _Responder(env)
     responder.holding = True
     client = env.online(b"c", requests=3)

@@ -53,8 +53,10 @@ def _pair(env, **options):
 
 
 def each_of_them(env):
-    """All that a message can carry arrives as it was sent, at each QoS, and a message without
-    properties after it has none of them."""
+    """All that a message can carry arrives as it was sent, at each QoS.
+
+    A message without properties after it has none of them.
+    """
     seen, subscriber, publisher = _pair(env)
     all_of_them = Properties(
         content_type=b"application/json",

@@ -7,8 +7,10 @@ BROKER = "durable"
 
 
 def exactly_once_over_a_crash(env):
-    """QoS 2 publishes on their way when the broker is killed arrive, once each where the broker
-    kept the session, at least once where it did not."""
+    """QoS 2 publishes under way when the broker is killed arrive.
+
+    They arrive once each where the broker kept the session, at least once where it did not.
+    """
     inbox = env.Inbox()
     topic = env.name(b"once")
     subscriber = env.client(b"s", clean_session=False)

@@ -5,8 +5,10 @@ VERSIONS = (5,)
 
 
 def messages(env):
-    """A message that is refused with PUBACK or PUBREC is reported once, settled, and never sent
-    again; the others arrive over the same connection."""
+    """A message refused with PUBACK or PUBREC is reported once and settled.
+
+    It is never sent again; the others arrive over the same connection.
+    """
     inbox, reports = env.Inbox(), env.Reports()
     topic, forbidden = env.name(b"good"), env.name(b"forbidden")
     client = env.client(b"c", on_dropped=reports.take)

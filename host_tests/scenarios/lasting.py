@@ -1,4 +1,4 @@
-"""How long sessions, messages and wills last in MQTT 5."""
+"""The lifetimes of sessions, messages and wills in MQTT 5."""
 
 from flatmq.properties import Properties
 
@@ -51,8 +51,11 @@ def session_kept_and_ended(env):
 
 
 def session_expires(env):
-    """After `session_expiry` without a connection it is gone, and the client goes on as a new
-    one: what it has accepted arrives, and its subscriptions return."""
+    """After `session_expiry` without a connection the session is gone.
+
+    The client goes on as a new one: what it has accepted arrives, and its subscriptions
+    return.
+    """
     topic = env.name(b"gone")
     inbox = env.Inbox()
     client = env.client(b"c", clean_session=False, session_expiry=1)
@@ -76,8 +79,10 @@ def session_expires(env):
 
 
 def message_expires(env):
-    """A message that waits for a client longer than it lasts does not come, and of one that lasts
-    longer the time that it has waited is taken off."""
+    """A message that waits for a client longer than it lasts does not come.
+
+    Of one that lasts longer, the time that it has waited is taken off.
+    """
     topic = env.name(b"short")
     inbox = env.Inbox()
     left = []

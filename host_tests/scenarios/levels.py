@@ -29,8 +29,10 @@ def found_out(env):
 
 
 def what_only_mqtt_5_has(env):
-    """Properties, options of a subscription and aliases are left out in 3.1.1, and the messages
-    arrive all the same."""
+    """In 3.1.1, properties, options of a subscription and aliases are left out.
+
+    The messages arrive all the same.
+    """
     from flatmq.properties import Properties
 
     inbox = env.Inbox()

@@ -7,8 +7,11 @@ VERSIONS = (5,)
 
 
 def aliases(env):
-    """Messages with an alias arrive under their topic names: while the name is sent, when two
-    bytes stand for it, when the broker takes no more aliases, and on the next connection."""
+    """Messages with an alias arrive under their topic names.
+
+    They do so while the name is sent, when two bytes stand for it, when the broker takes no
+    more aliases, and on the next connection.
+    """
     inbox = env.Inbox()
     subscriber = env.client(b"s")
     subscription = subscriber.subscribe(env.name(b"a/+"), inbox.take, qos=0)
@@ -32,8 +35,10 @@ def aliases(env):
 
 
 def assigned_client_identifier(env):
-    """A client without an identifier is given one, and keeps it, so that its session is found
-    again."""
+    """A client without an identifier is given one, and keeps it.
+
+    So its session is found again.
+    """
     inbox = env.Inbox()
     topic = env.name(b"assigned")
     client = Client(

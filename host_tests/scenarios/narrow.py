@@ -5,8 +5,10 @@ VERSIONS = (5,)
 
 
 def receive_maximum(env):
-    """No more messages are accepted at QoS 1 and 2 than the broker takes at a time; QoS 0 and what
-    is settled go on, and all arrive."""
+    """No more messages are accepted at QoS 1 and 2 than the broker takes at a time.
+
+    QoS 0 and what is settled go on, and all arrive.
+    """
     inbox = env.Inbox()
     topic = env.name(b"narrow")
     client = env.client(b"c", inflight=8)
@@ -33,7 +35,7 @@ def receive_maximum(env):
 
 
 def accepted_before_it_was_known(env):
-    """What was accepted while offline is more than the broker takes at a time: it goes in turn."""
+    """More than the broker takes at a time was accepted while offline: it goes in turn."""
     inbox = env.Inbox()
     topic = env.name(b"many")
     client = env.client(b"c", inflight=8)

@@ -53,7 +53,7 @@ def retain_as_published(env):
 
 
 def retain_handling(env):
-    """What is retained comes with each subscription, with a new one, or never."""
+    """Retained messages come with each subscription, with a new one, or never."""
     topic, end = env.name(b"handled"), env.name(b"handled-end")
     publisher = env.online(b"p")
     env.published(publisher, topic, b"kept", 1, True)

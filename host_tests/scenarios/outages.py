@@ -69,7 +69,7 @@ def subscriptions_return(env):
 
 
 def unacknowledged_publishes_arrive(env):
-    """What was sent but never acknowledged, and what was accepted offline, arrives after all."""
+    """Messages sent but never acknowledged, or accepted offline, arrive after all."""
     inbox = env.Inbox()
     topic, probe = env.name(b"unacked"), env.name(b"probe")
     subscriber = env.client(b"s")

@@ -162,8 +162,11 @@ def wildcards_reach_their_handlers(env):
 
 
 def overlapping_filters(env):
-    """A message that three filters match reaches each of their handlers: once for each copy
-    that the broker sends, or once in all if the copies carry subscription identifiers."""
+    """A message that three filters match reaches each of their handlers.
+
+    It does so once for each copy that the broker sends, or once in all if the copies carry
+    subscription identifiers.
+    """
     filters = [b"over/#", b"over/+", b"over/lap"]
     inboxes = [env.Inbox() for _ in filters]
     client = env.client(b"c")
@@ -182,7 +185,7 @@ def overlapping_filters(env):
 
 
 def subscription_options_are_checked(env):
-    """What no broker may be asked for is refused before it is sent."""
+    """A request that no broker may get is refused before it is sent."""
     client = env.client(b"c")
     wrong = [
         lambda: client.publish(b"", b"x"),

@@ -18,8 +18,10 @@ def _spool(env):
 
 
 def victim(env):
-    """One life: publishes readings from number `option` on at QoS 1 and 2 in turn, and is killed
-    while some of them are on their way."""
+    """Publish readings from number `option` on at QoS 1 and 2 in turn, until killed.
+
+    The kill comes while some of them are under way.
+    """
     client, spool = _spool(env)
     client.start()
     number = int(env.option)

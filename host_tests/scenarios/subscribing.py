@@ -93,8 +93,10 @@ def unsubscribe_from_what_was_never_subscribed(env):
 
 
 def shared_subscription(env):
-    """Messages for "$share/group/filter" reach its handler, by the filter behind the group; of
-    two members of the group each message reaches one."""
+    """Messages for "$share/group/filter" reach its handler, by the filter behind the group.
+
+    Of two members of the group each message reaches one.
+    """
     if not env.expected["shared subscriptions"]:
         return
     inbox, other = env.Inbox(), env.Inbox()

@@ -1,5 +1,7 @@
-"""Messages larger than the broker takes: mosquitto closes the connection as soon as it sees the
-size. All others must pass."""
+"""Messages larger than the broker accepts.
+
+mosquitto closes the connection as soon as it sees the size. All others must pass.
+"""
 
 BROKER = "limited"  # to packets of 400 bytes
 VERSIONS = (4,)  # in MQTT 5 it announces the size

@@ -1,5 +1,7 @@
-"""A BME280 as its registers, and its formulas in floating point: those of the datasheet
-(BST-BME280-DS001, appendix 8.1), to compare with."""
+"""A BME280 as its registers, and its formulas in floating point to compare with.
+
+They are those of the datasheet (BST-BME280-DS001, appendix 8.1).
+"""
 
 from __future__ import annotations
 

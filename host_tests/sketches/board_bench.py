@@ -26,7 +26,7 @@ SHARED = BOARDS / "shared"
 HEAP = "192k"  # of a 64-bit interpreter, with a sketch and its compiler
 ANSWER = 30.0  # seconds that anything may take on a loaded machine
 
-# In place of the serial line, where standard input is that of the test.
+# Instead of the serial line, where standard input is that of the test.
 _LINE = """
 from flatmq.stream_tcp import TCP
 
@@ -51,7 +51,7 @@ def library() -> Path:
 
 
 def resolved(payload: bytes) -> dict[str, Any]:
-    """What a pack says: "n" without the base name to (value, unit)."""
+    """Return the content of a pack: "n" without the base name to (value, unit)."""
     pack = json.loads(payload, parse_float=Decimal)
     assert pack[0]["bn"].endswith("/")
     return {r["n"]: (r["v"], r.get("u")) for r in pack}
@@ -119,14 +119,14 @@ class Board:
         self._process.stdin.flush()
 
     def next(self) -> str | None:
-        """What the bench tells next; None when the sketch has ended."""
+        """Return the next line of the bench; None when the sketch has ended."""
         try:
             return self.told.get(timeout=ANSWER)
         except queue.Empty:
             raise AssertionError("silence after:\n" + "".join(self.output)) from None
 
     def await_(self, start: str) -> str:
-        """The next thing told that begins so."""
+        """Return the next line that begins so."""
         while True:
             line = self.next()
             assert line is not None, f"ended before {start}:\n" + "".join(self.output)
@@ -134,7 +134,7 @@ class Board:
                 return line
 
     def ask(self, expression: str) -> str:
-        """What a Python expression is on the bench now."""
+        """Return the value of a Python expression on the bench."""
         self.do(f"tell('answer', {expression})")
         return self.await_("answer")[7:]
 
@@ -189,7 +189,7 @@ class Watcher:
             assert time.monotonic() < deadline, f"never {wanted!r} at {topic}"
 
     def pack(self, wanted: Callable[[dict[str, Any]], bool] = lambda _: True) -> dict[str, Any]:
-        """The next pack that is as wanted."""
+        """Return the next pack for which `wanted` returns True."""
         deadline = time.monotonic() + ANSWER
         while True:
             pack = resolved(self.next("telemetry"))
@@ -213,7 +213,7 @@ class Watcher:
         done.wait_for_publish(ANSWER)
 
     def retained(self, topic: str) -> bytes | None:
-        """What a client that subscribes now is told of a topic of the device."""
+        """Return what a client that subscribes now receives on a topic of the device."""
         found: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         other = paho.Client(paho.CallbackAPIVersion.VERSION2)
         host, port = self._client.host, self._client.port

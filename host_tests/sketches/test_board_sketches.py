@@ -269,7 +269,7 @@ def test_wifi_lost_and_regained(name: str, stand: Stand) -> None:
     setup = f"{ALONE};{SOON};{quick};in_range = False"
     with Proxy(stand.host, stand.port, rules) as proxy:
         board, watcher = stand.started(name, setup, port=proxy.port)
-        board.until("wifi.count('connect') >= 4 and 'off' in wifi")  # in vain, and the radio anew
+        board.until("wifi.count('connect') >= 4 and 'off' in wifi")  # in vain; the radio restarts
         assert proxy.accepted == 0  # nobody looks for the broker without Wi-Fi
         board.do("in_range = True")
         watcher.until("status", b"online")
@@ -409,7 +409,7 @@ def test_a_board_that_always_sleeps(stand: Stand) -> None:
         assert board.next() is None
         board.boot(f"{ALONE};{SOON}")
     assert boots == [boots[0], boots[0] + 1, boots[0] + 2]
-    watcher.send("sleep", b"0", retain=True)  # what a sleeping board is told it finds as it wakes
+    watcher.send("sleep", b"0", retain=True)  # a sleeping board finds the command as it wakes
     assert watcher.pack(lambda pack: pack["seq"][0] == 2)["boot"][0] > boots[2]
     assert watcher.retained("status") == b"online"
     watcher.send("sleep", retain=True)
@@ -424,7 +424,7 @@ def test_a_reboot_has_another_boot_and_begins_at_1(stand: Stand) -> None:
     assert second["boot"][0] == first["boot"][0] + 1
     assert second["seq"][0] == 1
     board.kill()
-    (board.folder / "boot_id").unlink()  # the flash is written anew
+    (board.folder / "boot_id").unlink()  # the flash is erased
     board.boot(f"{ALONE};{SOON}")
     third = watcher.pack(lambda pack: pack["boot"] != second["boot"])
     assert abs(third["boot"][0] - second["boot"][0]) > 1000

@@ -35,7 +35,7 @@ def commands() -> list[str]:
 
 
 def files(image: bytes, board: boards.Board) -> dict[str, bytes]:
-    """What is in a filesystem: path -> bytes."""
+    """Return what is in a filesystem: path -> bytes."""
     context = UserContext(len(image))
     context.buffer[:] = image
     count = board.flash.filesystem_size // board.flash.block

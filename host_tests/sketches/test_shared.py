@@ -23,7 +23,7 @@ SMALL = 1 << 30  # an int at or past it is on the heap of a 32-bit board
 
 @pytest.fixture
 def shared(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """Import a shared module, with the fakes in place of a board's."""
+    """Import a shared module, with the fakes instead of a board's."""
     before = set(sys.modules)
     monkeypatch.syspath_prepend(str(HERE / "fakes"))
     monkeypatch.syspath_prepend(str(SHARED))

@@ -52,7 +52,7 @@ class Chip:
         self.data[at : at + n] = new.to_bytes(n, "little")
 
     def _is_collecting(self):
-        """Whether the collector asks, for a file of an earlier life."""
+        """Return whether the collector asks, for a file of an earlier life."""
         try:
             bytearray(1)
         except MemoryError:

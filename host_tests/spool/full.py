@@ -1,7 +1,8 @@
-"""A file system without room is like a spool that is full: `full.py FULL HEAD`, on MicroPython.
+"""Fill a file system: it is then like a spool that is full.
 
-The last line tells readings accepted, refused, dropped, lost, torn, whether any was out of order,
-and how many of five more it takes once there is room.
+Usage: `full.py FULL HEAD`, on MicroPython. The last line has the readings accepted, refused,
+dropped, lost, torn, whether any was out of order, and how many of five more it takes once there is
+room.
 """
 
 import os

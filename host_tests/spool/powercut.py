@@ -1,5 +1,6 @@
-"""Cuts the power at each write: `powercut.py FULL HEAD DURABLE FIRST STEP SECOND VERSION`, on
-MicroPython.
+"""Cut the power at each write, on MicroPython.
+
+Usage: `powercut.py FULL HEAD DURABLE FIRST STEP SECOND VERSION`.
 
 FULL is "drop" or "refuse", HEAD the size of the head, DURABLE 1 or 0. Every STEP-th write from
 FIRST on is cut, both ways, each in a run of its own; SECOND is 0, or says that in every SECOND-th
@@ -34,12 +35,15 @@ class Failure(Exception):
 
 
 def payload(i):
-    """The i-th reading, which tells of itself whether it is whole."""
+    """Return the i-th reading, which shows whether it is whole."""
     return b"%05d" % i + bytes((i * 7 + k) & 255 for k in range(i * 13 % 50))
 
 
 class World:
-    """What outlives a reboot: the flash, the broker, and the notes of those who watch."""
+    """The part of the world that outlives a reboot.
+
+    That is the flash, the broker, and the notes of those who watch.
+    """
 
     def __init__(self, full, head, durable, version):
         self.version = version
@@ -154,8 +158,10 @@ class World:
         vfs.umount("/f")
 
     def lives(self, what):
-        """Call `what`. Returns whether the power was cut meanwhile; code that runs on after that
-        gets errors from the flash."""
+        """Call `what`, and return whether the power was cut meanwhile.
+
+        Code that runs on after that gets errors from the flash.
+        """
         try:
             what()
         except (PowerCut, OSError):
@@ -167,9 +173,12 @@ class World:
     # What happens
 
     def day(self):
-        """Readings with and without a broker, with one that keeps its answers back, and messages
-        that come in, one of them in pieces while the spool is replayed; more than it holds; one
-        that the broker does not take."""
+        """Run one day of the board.
+
+        There are readings with and without a broker, with one that keeps its answers back,
+        and messages that come in, one of them in pieces while the spool is replayed; more
+        than it holds; one that the broker does not take.
+        """
         self.boot()
         for i in range(3):
             self.publish(1 + (i & 1))
@@ -213,9 +222,12 @@ class World:
     # What must hold
 
     def check(self):
-        """How many readings were lost, not whole, delivered twice at QoS 2, out of order, and how
-        many incoming messages were not handled exactly once. What had gone past the flash, and
-        was not acknowledged, may be lost with the power, and is counted in GONE."""
+        """Count the readings and incoming messages that were not handled as they should be.
+
+        Counts readings lost, not whole, delivered twice at QoS 2, out of order, and
+        incoming messages not handled exactly once. What had gone past the flash, and was
+        not acknowledged, may be lost with the power, and is counted in GONE.
+        """
         seen = set()
         newest = [-1, -1]  # of each topic
         torn = twice = order = 0
@@ -243,8 +255,10 @@ class World:
 
 
 def one(full, head, durable, version, cut_at, how, second_at, second_how):
-    """One life with a cut, perhaps a second, and the rest. Returns the world and whether each cut
-    came."""
+    """One life with a cut, perhaps a second, and the rest.
+
+    Returns the world and whether each cut came.
+    """
     w = World(full, head, durable, version)
     w.chip.power_on(cut_at, how)
     cut = [False, False]

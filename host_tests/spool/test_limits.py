@@ -1,5 +1,7 @@
-"""Records that a broker of MQTT 5 announces not to take: they are set aside, and the others go
-on."""
+"""Records larger than an MQTT 5 broker's announced limits, and others it rules out.
+
+They are set aside, and the others go on.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""Records that the broker closes the connection on, or refuses by reason code: kept in a store of
-their own, and no other record is held up or lost."""
+"""Records on which the broker closes the connection, or which it refuses by reason code.
+
+They are kept in a store of their own, and no other record is held up or lost.
+"""
 
 from __future__ import annotations
 
@@ -204,8 +206,10 @@ def test_the_oldest_go_first(board: Board) -> None:
 
 @pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC])
 def test_a_flash_that_fails_meanwhile(board: Board, error: int) -> None:
-    """The record stays with the spool, and is set aside once that works again; but a full file
-    system must not hold up the others."""
+    """The record stays with the spool, and is set aside once that works again.
+
+    But a full file system must not hold up the others.
+    """
     board.publish(0, topic=BAD)
     board.publish(1)
 

@@ -25,8 +25,10 @@ def peer() -> Iterator[broker.Broker]:
 
 
 def _sketch(port: int, life: int) -> str:
-    """The sketch, with readings that are numbered and published as fast as they can be; it prints
-    which were accepted."""
+    """Return the sketch, with numbered readings published as fast as they can be.
+
+    It prints which were accepted.
+    """
     text, _ = re.findall(r"```python\n(.*?)```", (ROOT / "docs/spool.md").read_text(), re.DOTALL)
     for old, new in (
         ('"192.168.1.10"', f'"127.0.0.1", {port}'),

@@ -1,5 +1,8 @@
-"""A spool in an ordinary folder, against a model: reboots at any time, garbage behind what was
-written, a broker that comes and goes; and what publish refuses."""
+"""A spool in an ordinary folder, against a model.
+
+There are reboots at any time, garbage behind what was written, a broker that comes and goes; and
+what publish refuses.
+"""
 
 from __future__ import annotations
 
@@ -314,12 +317,12 @@ class Board:
             assert self.spool.publish(b"t", b"%05d" % n, qos)
 
     def flash(self) -> dict[str, bytes]:
-        """What is on it."""
+        """Return the files on the flash."""
         return {f.name: f.read_bytes() for f in (self.folder / "s").iterdir()}
 
     @property
     def got(self) -> list[int]:
-        """What the broker has, in its order."""
+        """Return what the broker has, in its order."""
         return [int(body) for _, _, body in self.broker.taken]
 
 
@@ -411,8 +414,10 @@ def test_not_durable_nothing_overtakes_what_waits_on_flash(board: Board) -> None
 
 
 def test_a_large_message_comes_in_pieces_while_the_spool_is_replayed(board: Board) -> None:
-    """Neither holds the other up: acknowledgements of records come between its pieces, and its
-    own leaves between records."""
+    """Neither holds the other up.
+
+    Acknowledgements of records come between its pieces, and its own leaves between records.
+    """
     large = bytes(i & 255 for i in range(3000))
     whole: list[bytes] = []
     waiting: list[int] = []  # records, at each piece

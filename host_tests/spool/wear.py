@@ -1,7 +1,7 @@
-"""What a record costs: `wear.py PROGSIZE HEAD PAYLOAD online|offline`, on MicroPython.
+"""Measure the cost of a record: `wear.py PROGSIZE HEAD PAYLOAD online|offline`, on MicroPython.
 
-The last line tells erases and programmed bytes per record, erases of the block worn most, and
-bytes of heap asked for per append and per record handed over, of those that begin no segment.
+The last line has erases and programmed bytes per record, erases of the block worn most, and bytes
+of heap asked for per append and per record handed over, of those that begin no segment.
 """
 
 import gc
@@ -64,8 +64,10 @@ def main():
 
 
 def one(chip, spool, reading):
-    """A reading, which is acknowledged where there is a broker. Returns what its append asked of
-    the heap."""
+    """A reading, which is acknowledged where there is a broker.
+
+    Returns what its append asked of the heap.
+    """
     TOPICS.append(TOPICS.pop(0))
     before = chip.asked()
     if not spool.publish(TOPICS[0], reading):

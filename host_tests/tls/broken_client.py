@@ -1,5 +1,7 @@
-"""A client whose connections are broken on the way, with a clean one after each:
-`broken_client.py NAME ROUNDS BROKEN_PORT CLEAN_PORT CA [CERT KEY]`, with - for CA without TLS.
+"""A client whose connections are broken on the way, with a clean one after each.
+
+Usage: `broken_client.py NAME ROUNDS BROKEN_PORT CLEAN_PORT CA [CERT KEY]`, with - for CA without
+TLS.
 
 Runs on CPython and on MicroPython. It publishes at every QoS to a topic that it is subscribed to.
 For each broken connection there is a line "@lost KIND DETAIL"; "@wrong TEXT" says what may not be;
@@ -31,7 +33,7 @@ def payload(number, qos, i):
 
 
 class Round:
-    """What was published in a round, and how often each message came."""
+    """The messages published in a round, and how often each came."""
 
     def __init__(self):
         self.number = 0

@@ -155,8 +155,10 @@ def play(broker: SecureBroker, child: Child, rounds: int, seed: str) -> Counter[
 def play_all(
     broker: SecureBroker, streams: int, seed: int, each_kind: int = 1
 ) -> dict[str, Counter[str]]:
-    """Break so many streams, with that many clients of each kind, all at once. Returns what came
-    of it by interpreter."""
+    """Break so many streams, with that many clients of each kind, all at once.
+
+    Returns what came of it by interpreter.
+    """
     counts = {python: Counter[str]() for python in PYTHONS}
     found: list[Exception] = []
     children = CHILDREN * each_kind

@@ -1,5 +1,8 @@
-"""What goes wrong with TLS and what the client says: `python host_tests/tls/failures.py` prints a
-table in Markdown of both interpreters, and `--results FILE` puts it into a document."""
+"""The failures of TLS, and what the client says of each.
+
+`python host_tests/tls/failures.py` prints a table in Markdown of both interpreters, and `--results
+FILE` puts it into a document.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +22,11 @@ from flatmq_rigs import results
 
 
 class Failure(NamedTuple):
-    """A mistake. `tls` are arguments of TLS, in which "ca.der" is a file of the broker's folder,
-    and "pin of broker" a pin. `says` is a part of the text."""
+    """A mistake, and a part of the text that the client `says`.
+
+    `tls` are arguments of TLS, in which "ca.der" is a file of the broker's folder, and "pin of
+    broker" a pin.
+    """
 
     name: str
     tls: dict[str, Any]

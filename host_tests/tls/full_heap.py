@@ -1,5 +1,7 @@
-"""Reconnects in a heap that the application has filled: `full_heap.py HOST PORT CA RESERVE WHEN`,
-on MicroPython. WHEN is "online" or "offline", the state in which it is filled.
+"""Reconnect in a heap that the application has filled, on MicroPython.
+
+Usage: `full_heap.py HOST PORT CA RESERVE WHEN`. WHEN is "online" or "offline", the state in which
+it is filled.
 
 The unix port has a heap of its own for Mbed TLS. The module `tls` that the client gets here takes
 from MicroPython's heap what Mbed TLS takes on a board, in the same order and sizes, and leaves the

@@ -1,6 +1,9 @@
-"""Run an operation of ../device over TLS: `prove_tls.py MODULE OPERATION STEPS HOST PORT CA`, on
-MicroPython. As with run_operation.py there, STEPS 0 asks whether it allocates ("SEEN asked kept
-refused"), and another number by how much the heap grows ("SEEN bytes")."""
+"""Run an operation of ../device over TLS, on MicroPython.
+
+Usage: `prove_tls.py MODULE OPERATION STEPS HOST PORT CA`. As with run_operation.py there, STEPS 0
+asks whether it allocates ("SEEN asked kept refused"), and another number by how much the heap
+grows ("SEEN bytes").
+"""
 
 import ssl
 import sys

@@ -10,7 +10,7 @@ from scenario_env import Env, start
 
 
 class SecureEnv(Env):
-    """What a scenario gets: clients of it use TLS, but for those of `plain`."""
+    """An environment whose clients use TLS, except for those of `plain`."""
 
     def __init__(self, options):
         Env.__init__(self, options)
@@ -18,7 +18,7 @@ class SecureEnv(Env):
         self.plain_port = int(options["plain"])
 
     def tls(self, **more):
-        """A TLS as the test wants it. A path after "@" is read here."""
+        """Return a TLS as the test needs it. A path after "@" is read here."""
         given = dict(self.settings)
         given.update(more)
         for name in ("ca", "cert", "key"):

@@ -35,8 +35,11 @@ _runs = itertools.count()
 
 
 class SecureBroker:
-    """mosquitto on loopback. `ports` has the port of each listener, "plain" without TLS; `pins`
-    the pin of each certificate in `folder`."""
+    """mosquitto on loopback.
+
+    `ports` has the port of each listener, "plain" without TLS; `pins` the pin of each
+    certificate in `folder`.
+    """
 
     def __init__(self) -> None:
         self._made = tempfile.TemporaryDirectory(prefix="flatmq-tls-")
@@ -91,8 +94,10 @@ class SecureBroker:
         option: str = "",
         carry_out: Callable[[list[str]], str | None] | None = None,
     ) -> list[str]:
-        """Run a scenario of secure_scenarios.py; return the lines that it printed. In `tls` paths
-        that begin with "@" are read, and given as bytes."""
+        """Run a scenario of secure_scenarios.py; return the lines that it printed.
+
+        In `tls` paths that begin with "@" are read, and given as bytes.
+        """
         return converse(
             [
                 *interpreter_command(python, HEAP),

@@ -11,7 +11,7 @@ CONNECT_MS = 60000  # what connect() may take: much longer than it needs
 
 
 def every_qos(env):
-    """What is published comes back, at each QoS."""
+    """Published messages come back, at each QoS."""
     inbox = env.Inbox()
     topic = env.name(b"every")
     client = env.client(b"c")
@@ -118,7 +118,7 @@ def connect_after_losses(env):
 
 
 def turns(env):
-    """How often poll returned, and after how many ms the client was online."""
+    """Print how often poll returned, and after how many ms the client was online."""
     client = env.client(b"c")
     client.start()
     began = env.ticks_ms()

@@ -38,7 +38,7 @@ def test_the_same_streams_without_tls_are_found(broker: SecureBroker) -> None:
 
 
 def spoilt(seed: int, size: int) -> tuple[Spoiler, bytes]:
-    """What a Spoiler of that seed makes of DATA that comes in chunks of that size."""
+    """Return what a Spoiler of that seed makes of DATA that comes in chunks of that size."""
     spoiler = Spoiler(random.Random(seed), UP)
     chunks = [DATA[at : at + size] for at in range(0, len(DATA), size)]
     return spoiler, b"".join(map(spoiler, chunks))

@@ -41,7 +41,7 @@ def secure() -> Iterator[SecureBroker]:
 
 
 def _said(printed: list[str], word: str) -> list[str]:
-    """What follows `word` in what a scenario printed."""
+    """Return what follows `word` in what a scenario printed."""
     (line,) = [line for line in printed if line.startswith(f"@{word}")]
     return line.split()[1:]
 
@@ -57,7 +57,7 @@ def test_the_authority_as_bytes(python: str, secure: SecureBroker) -> None:
 
 
 def test_the_authority_as_pem(secure: SecureBroker) -> None:
-    """Where the interpreter reads PEM: the unix port of MicroPython does not."""
+    """The interpreter reads PEM here: the unix port of MicroPython does not."""
     secure.run("cpython", "every_qos", {"ca": secure.path("ca.pem")})
     secure.run("cpython", "every_qos", {"ca": "@" + secure.path("ca.pem")})
 
@@ -176,7 +176,10 @@ def test_connect_goes_on_after_a_cut(python: str, way: str, secure: SecureBroker
 
 @pythons
 def test_a_broker_that_is_not_trusted_gets_no_connect(python: str, secure: SecureBroker) -> None:
-    """Which has the password: mosquitto logs whoever connects, and here only the last one."""
+    """CONNECT has the password.
+
+    mosquitto logs whoever connects, and here only the last one.
+    """
     for tls in ({"ca": secure.path("other.der")}, {"pin": secure.pins["ca"]}):
         before = secure.broker.log().count("New client connected")
         secure.run(python, "fails", tls)

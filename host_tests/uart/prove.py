@@ -1,6 +1,6 @@
-"""Proves that a client over a board's console allocates nothing: prove.py NAME. On MicroPython.
+"""Prove that a client over a board's console allocates nothing: prove.py NAME, on MicroPython.
 
-Tells on standard error "SEEN asked kept refused", as proof.py of ../device means it.
+It prints "SEEN asked kept refused" on standard error, as proof.py of ../device means it.
 """
 
 import sys

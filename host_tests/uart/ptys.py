@@ -34,8 +34,11 @@ Harm = Callable[[bytes], bytes]
 
 
 def _as_a_console(end: int) -> None:
-    """A terminal as terminals are, but without echo and without waiting for whole lines: Ctrl-C
-    interrupts, Ctrl-S stops, "\\r" is "\\n" to who reads, "\\n" is "\\r\\n" from who writes."""
+    """Set up a terminal as terminals are, but without echo and without line buffering.
+
+    Ctrl-C interrupts, Ctrl-S stops, "\\r" is "\\n" to who reads, "\\n" is "\\r\\n" from who
+    writes.
+    """
     tty.setraw(end)
     mode = termios.tcgetattr(end)
     mode[0] |= termios.ICRNL | termios.IXON
@@ -123,7 +126,7 @@ class Wire:
         self.seen[direction] += data
         sink = self._board if direction == DOWN else self._desk and self._desk[0]
         while data and sink:
-            # Not for good: an end that is gone reads nothing more.
+            # Not permanently: an end that is gone reads nothing more.
             if not select.select([], [sink], [], 0.5)[1]:
                 break
             data = data[os.write(sink, data[:256]) :]
@@ -138,8 +141,10 @@ _WITH_CONSOLE = (
 
 
 class Board:
-    """A MicroPython that runs a program of this folder at the end of a wire; what it tells by
-    standard error is in `told` once it has ended."""
+    """A MicroPython that runs a program of this folder at the end of a wire.
+
+    What it prints on standard error is in `told` once it has ended.
+    """
 
     def __init__(self, wire: Wire, program: str, *arguments: str) -> None:
         self._process = subprocess.Popen(
@@ -180,8 +185,10 @@ class Board:
 
 
 class Bridge:
-    """A bridge in a thread of this process. `lines` is what it said and what the board printed,
-    as ("bridge" or "board", text)."""
+    """A bridge in a thread of this process.
+
+    `lines` is what it said and what the board printed, as ("bridge" or "board", text).
+    """
 
     def __init__(self, port: str, target: broker.Broker, patience_ms: int = PATIENCE_MS) -> None:
         self.lines: list[tuple[str, str]] = []
@@ -219,7 +226,7 @@ class Bridge:
         self.loop.call_soon_threadsafe(self.pump.talk, Conversation.leave)
 
     def printed(self) -> list[str]:
-        """What the board printed."""
+        """Return what the board printed."""
         return [text for who, text in self.lines if who == "board"]
 
 

@@ -1,7 +1,7 @@
 """A client, a serial line, a bridge and a broker in this process, with a clock of their own.
 
-The line does harm where it is told to, and is as slow as it is told to be. Time passes where the
-client waits, and a millisecond for each poll.
+The line does harm and is slow as a test asks. Time passes where the client waits, and a
+millisecond for each poll.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Harm = Callable[[bytes], bytes]  # what becomes of the bytes of a direction
 
 
 def quick_crc(src: bytes, at: int, end: int, value: int) -> int:
-    """What `frames.crc` gives, as test_frames_on_a_line.py shows, in a fraction of its time."""
+    """Return what `frames.crc` does, in less time; see test_frames_on_a_line.py."""
     return binascii.crc_hqx(memoryview(src)[at:end], value)
 
 
@@ -170,7 +170,7 @@ class World:
         self._patches: list = []
 
     def boot(self) -> None:
-        """The board begins anew."""
+        """Restart the board."""
         self.line.ring.clear()
         self.link = Board(self.line, self._room)
         self.client = Client(

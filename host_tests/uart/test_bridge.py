@@ -75,8 +75,7 @@ class Desk:
         self.until("the board", has)
 
     def exchange(self, messages: list[tuple[int, bytes]]) -> None:
-        """Send messages that were not sent before, and wait until they have come back as they
-        should."""
+        """Send messages that were not sent before, and wait until they have come back."""
         self.got.clear()
         for qos, payload in messages:
             self.send(qos, payload)
@@ -86,13 +85,15 @@ class Desk:
             assert [m for m in dict.fromkeys(self.got) if m in wanted] == wanted
 
     def twice(self) -> list[bytes]:
-        """What came more than once so far, though it was sent at QoS 2."""
+        """Return what came more than once so far, though it was sent at QoS 2."""
         counted = Counter(payload for qos, payload in self._everything if qos == 2)
         return [payload for payload, count in counted.items() if count > 1]
 
     def stop(self, board: Board, was_reset: bool = False) -> None:
-        """Have the board end, and look at whether it ends well. One that was reset has forgotten
-        which QoS 2 messages it had."""
+        """Have the board end, and look at whether it ends well.
+
+        One that was reset has forgotten which QoS 2 messages it had.
+        """
         self.send(1, b"stop")
         self.until("the end", lambda: not board.running)
         assert board.wait(DEADLINE) == 0, board.told
@@ -120,8 +121,11 @@ def test_every_qos_both_ways(target: broker.Broker) -> None:
 @pytest.mark.parametrize("direction", [UP, DOWN])
 @pytest.mark.parametrize("connecting", [False, True])
 def test_harm_at_every_byte(connecting: bool, direction: str, target: broker.Broker) -> None:
-    """Of what messages each way take at QoS 1 and 2, and of what it takes to connect as well; of
-    the latter at every third, as test_torture.py does it at each."""
+    """Do harm at each byte that messages each way take at QoS 1 and 2.
+
+    It is also done at what connecting takes: there at every third byte, as test_torture.py
+    does it at each.
+    """
     step, least = (3, 150) if connecting else (1, 100)
     desk = Desk(target)
     with bench(target, "echo.py", desk.name, str(PATIENCE_MS)) as (wire, board, bridge):
@@ -142,7 +146,10 @@ def test_harm_at_every_byte(connecting: bool, direction: str, target: broker.Bro
 
 
 def test_a_board_is_reset(target: broker.Broker) -> None:
-    """After any number of bytes; the broker hears of it, and the next life begins anew."""
+    """Reset the board after any number of bytes.
+
+    The broker learns of it, and the next life begins from scratch.
+    """
     desk = Desk(target)
     with bench(target, "echo.py", desk.name, str(PATIENCE_MS)) as (wire, first, _):
         board = first

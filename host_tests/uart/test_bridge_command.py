@@ -189,7 +189,7 @@ def test_a_port_may_be_a_socket(shared_brokers: SharedBrokers) -> None:
 
 
 def test_nobody_listens(shared_brokers: SharedBrokers) -> None:
-    """The board is told at once, each time, and the user once."""
+    """The board learns it at once, each time, and the user once."""
     with socket.socket() as taken, terminal() as (board, port):
         taken.bind(("127.0.0.1", 0))
 

@@ -1,4 +1,4 @@
-"""What board and bridge do when one of them, or the line, does not do as it should."""
+"""A board and a bridge when one of them, or the line, does not do as it should."""
 
 from __future__ import annotations
 
@@ -209,8 +209,10 @@ def test_a_bridge_that_began_anew_says_so() -> None:
 
 
 def burst(world: World) -> None:
-    """More acknowledgements come in at a time than the client can answer before it has to write:
-    what it waits for, to write on, may lie behind what it cannot take in."""
+    """More acknowledgements come in at once than the client can answer before it writes.
+
+    What it waits for, to write on, may lie behind what it cannot take in.
+    """
     client, broker = world.client, world.broker
     for n in range(60):
         assert client.publish(b"t", b"%d" % n, 2)

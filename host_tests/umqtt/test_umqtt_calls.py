@@ -1,5 +1,7 @@
-"""Return values and exceptions, call by call, with umqtt and with flatmq; and what is better with
-flatmq, or different."""
+"""Return values and exceptions, call by call, with umqtt and with flatmq.
+
+There is also what is better with flatmq, or different.
+"""
 
 from __future__ import annotations
 
@@ -106,7 +108,7 @@ ON_CPYTHON = {
 
 @functools.cache
 def _seen(program: str, which: str, python: str) -> dict[str, str]:
-    """What each case of a program returned."""
+    """Return what each case of a program returned."""
     text = (PROGRAMS / f"{program}.py").read_text()
     if which == "flatmq":
         text = text.replace("from umqtt.simple import", "from flatmq.umqtt import")

@@ -1,5 +1,8 @@
-"""Programs for umqtt, one for each of its examples, run with umqtt and, one line changed, with
-flatmq: they print the same, and a subscriber sees the same messages."""
+"""Programs for umqtt, run with umqtt and, one line changed, with flatmq.
+
+There is one for each of its examples. They print the same, and a subscriber sees the same
+messages.
+"""
 
 from __future__ import annotations
 
@@ -72,7 +75,7 @@ KNOWN = {
 
 @functools.cache
 def _with_umqtt(name: str) -> Seen:
-    """What a program does with the real umqtt."""
+    """Return what a program does with the real umqtt."""
     if name in KNOWN and not umqtt_stage.is_current():
         return KNOWN[name]
     return _run(PROGRAMS / f"{name}.py", "umqtt", "micropython")

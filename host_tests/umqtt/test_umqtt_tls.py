@@ -45,7 +45,7 @@ ON_CPYTHON = {"params_that_are_no_certificate": "OSError"}
 
 @functools.cache
 def _seen(python: str) -> dict[str, str]:
-    """What each case returned."""
+    """Return what each case returned."""
     secure = SecureBroker()
     try:
         with socket.create_server((broker.LOOPBACK, 0)) as silent:

@@ -49,7 +49,7 @@ _MOVED = {"umqtt.simple": "flatmq.umqtt", "umqtt.robust": "flatmq.umqtt_robust"}
 
 
 class Seen(NamedTuple):
-    """What came of a program."""
+    """The result of a program."""
 
     printed: list[str]
     messages: list[tuple[str, bytes, bool]]  # topic, payload, and whether it was retained
@@ -73,7 +73,10 @@ def real_umqtt() -> list[Path]:
 
 
 def is_current() -> bool:
-    """Whether the real umqtt is that of today's micropython-lib, not of 2017. Fetches nothing."""
+    """Return whether the real umqtt is that of today's micropython-lib, not of 2017.
+
+    Fetches nothing.
+    """
     if not _NAMED:
         return False
     return "def check_msg" in Path(_NAMED, "umqtt", "robust.py").read_text()
@@ -134,7 +137,7 @@ class Observer:
             assert self._came.wait_for(lambda: wanted in self.messages, PATIENCE)
 
     def finish(self) -> list[tuple[str, bytes, bool]]:
-        """What it has seen, without what it has published itself at the end."""
+        """Return what was seen, without what was published here at the end."""
         self.publish("the/end", "", 1)
         self._client.disconnect()
         self._client.loop_stop()
@@ -142,8 +145,10 @@ class Observer:
 
 
 class Scripted:
-    """A broker that refuses the filter "forbidden", sends back what it gets, and for "garbage" a
-    packet that is none."""
+    """A broker that refuses the filter "forbidden" and sends back what it gets.
+
+    For "garbage" it sends a packet that is none.
+    """
 
     def __init__(self, connack: bytes = peer.connack()) -> None:
         self._connack = connack
@@ -189,14 +194,19 @@ class Scripted:
 
 
 def certificate(folder: Path) -> str:
-    """The lines of a configuration of mosquitto that have it speak TLS, with a certificate of
-    its own for localhost."""
+    """Return the lines of a mosquitto configuration that turn TLS on.
+
+    They name a certificate of its own for localhost.
+    """
     cert, key = Issued("localhost", authority=True).write(folder, "own")
     return f"certfile {cert}\nkeyfile {key}"
 
 
 def folders(which: str, python: str) -> Sequence[Path]:
-    """Where a program imports from: `which` is "umqtt", "flatmq", or a folder that goes first."""
+    """Return the folders from which a program imports.
+
+    `which` is "umqtt", "flatmq", or a folder that goes first.
+    """
     if which == "umqtt":
         return real_umqtt()
     if which != "flatmq":
@@ -228,7 +238,7 @@ def run(
         }
         observer = Observer(target.port, tls)
 
-        withheld: list[str] = []  # faults after which the broker may never hear of an end
+        withheld: list[str] = []  # faults after which the broker may never learn of an end
 
         def carry_out(words: list[str]) -> str:
             match words:

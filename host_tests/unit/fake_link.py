@@ -75,8 +75,11 @@ class FakeStream:
 
 
 class FakeLink:
-    """Counts what it is asked for; `fails` names the step that raises OSError, `slow` is the
-    number of times that a connection is not there yet."""
+    """A link that counts what it is asked for.
+
+    `fails` names the step that raises OSError, `slow` is the number of times that a connection
+    is not there yet.
+    """
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
@@ -199,7 +202,7 @@ class Bench:
 
 @contextmanager
 def fake_clock(now: int = 1000) -> Iterator[Clock]:
-    """A clock in place of the client's own."""
+    """Yield a clock that replaces the client's own."""
     clock = Clock(now)
     with mock.patch.object(flatmq.client, "ticks_ms", clock):
         yield clock

@@ -1,4 +1,4 @@
-"""A broker at the other end of a client on a link without a network, which does as it is told.
+"""A scripted broker at the other end of a client, on a link without a network.
 
 It answers as a broker does; a test replaces single answers. Time passes only while the client
 waits, so that nothing depends on the speed of the machine.
@@ -50,7 +50,7 @@ class Connection:
 
 
 class ScriptedBroker:
-    """What a test may set:
+    """A broker whose behaviour a test may set.
 
     refuses, ignores        functions of a PUBLISH: is the connection closed, is there no answer?
     forbidden               topic filters: a SUBSCRIBE with one of them closes the connection

@@ -152,8 +152,10 @@ def test_queue_takes_all_or_nothing() -> None:
 @pytest.mark.parametrize("qos", [0, 1, 2])
 @pytest.mark.parametrize("chunks", [False, True])
 def test_large_messages_that_match_no_filter(qos: int, chunks: bool) -> None:
-    """A session of an earlier run may bring them. They are skipped, unless `on_message` takes
-    pieces."""
+    """A session of an earlier run may bring them.
+
+    They are skipped, unless `on_message` takes pieces.
+    """
     pieces: list[tuple[int, bytes, bool]] = []
 
     def on_message(m: Any) -> None:

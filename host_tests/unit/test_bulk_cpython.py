@@ -1,4 +1,4 @@
-"""What a program on CPython needs to receive everything in bulk, by its public functions alone."""
+"""Bulk receiving on CPython through public functions alone."""
 
 from __future__ import annotations
 

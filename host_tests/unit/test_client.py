@@ -31,7 +31,7 @@ def bench(clock: Clock) -> Bench:
 
 
 class Inbox(list):
-    """A handler that keeps what it gets, and raises in the places where it is told to."""
+    """A handler that keeps what it gets, and raises where a test asks for that."""
 
     def __init__(self, *raises: int) -> None:
         super().__init__()
@@ -341,7 +341,7 @@ ANSWERED = [(0x40, b"\0\7"), (0x50, b"\0\x08"), (0x70, b"\0\x08")]
 
 
 def receive(chunks: list[bytes], clock: Clock, **options) -> None:
-    """What a client makes of the session, cut in that way."""
+    """Check what a client makes of the session, cut in that way."""
     inbox = Inbox()
     bench = Bench(clock, on_message=inbox, **options)
     bench.greet()

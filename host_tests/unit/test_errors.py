@@ -1,4 +1,4 @@
-"""What a client says when something is wrong: errors of streams and links, of arguments, reprs."""
+"""The messages of errors of streams and links and of arguments, and reprs."""
 
 from __future__ import annotations
 
@@ -345,8 +345,10 @@ def test_the_password_is_in_no_error(clock: Clock) -> None:
 
 
 class Handshake:
-    """A link to a broker over a stream that takes bytes only after it has read some, as TLS does
-    in its handshake. Its socket is writable all the time."""
+    """A link over a stream that takes bytes only after it has read some, like TLS.
+
+    TLS does so in its handshake. Its socket is writable all the time.
+    """
 
     def __init__(self) -> None:
         self.address = "an address"
@@ -365,7 +367,7 @@ class Handshake:
 
     @property
     def shaken(self) -> bool:
-        """Whether the peer has answered."""
+        """Return whether the peer has answered."""
         return time.monotonic() >= self.until
 
     def readinto(self, buf: memoryview) -> int | None:
@@ -563,7 +565,7 @@ def test_a_message_at_the_prompt(clock: Clock) -> None:
 
 
 def test_a_subscription_at_the_prompt(clock: Clock) -> None:
-    """What `subscribe` returns is printed at the prompt where nobody keeps it."""
+    """The result of `subscribe` is printed at the prompt where nobody keeps it."""
     bench = Bench(clock)
     assert "dev/#" in repr(bench.client.subscribe(b"dev/#", print))
 

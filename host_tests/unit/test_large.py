@@ -27,7 +27,7 @@ def clock() -> Iterator[Clock]:
 
 
 class Pieces:
-    """A handler that puts messages together, and raises in the calls where it is told to."""
+    """A handler that puts messages together, and raises in the given calls."""
 
     def __init__(self, *raises: int) -> None:
         self.calls = 0

@@ -96,8 +96,10 @@ def test_requests_stand_among_publishes(broker: ScriptedBroker) -> None:
 @pytest.mark.parametrize("clean", [False, True], ids=["kept", "clean"])
 @pytest.mark.parametrize("seed", range(40))
 def test_broker_and_client_agree(seed: int, clean: bool, clock: Clock) -> None:
-    """Whatever is called, and whenever the connection is lost: once all is answered the broker
-    has the filters that the client was last asked for."""
+    """Once all is answered the broker has the filters that the client asked for last.
+
+    This holds whatever is called, and whenever the connection is lost.
+    """
     chance = random.Random(seed)
     broker = ScriptedBroker(clock, clean_session=clean, subscriptions=4)
     client = broker.client

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 import peer
 from flatmq.setup import connect
 
-logging.getLogger("scapy").setLevel(logging.ERROR)  # it tells what it misses in the network
+logging.getLogger("scapy").setLevel(logging.ERROR)  # it reports what it misses in the network
 
 from scapy.contrib import mqtt  # noqa: E402
 

@@ -15,7 +15,7 @@ from conftest import ROOT
 from flatmq.senml import Pack, label
 
 X = label(b"x")
-BLANKS = 7  # at the most, behind a payload
+BLANKS = 7  # maximum behind a payload
 
 
 def resolved(payload: bytes | memoryview) -> list[dict[str, Any]]:

@@ -74,13 +74,13 @@ class SessionDriver:
         return n
 
     def acknowledge(self, pid: int, wait: int) -> bool | None:
-        """An acknowledgement arrives; was it waited for? None: there is no room to answer."""
+        """Take an acknowledgement; return if it was expected, None without room to answer."""
         if wait == PUBREC and self.session.answers > self.session.room:
             return None
         return self.session.settle(wait, pid)
 
     def answer(self, pid: int) -> bool:
-        """Something arrives that is answered with PUBACK; was there room?"""
+        """Answer an arrival with PUBACK, and return whether there was room."""
         if self.session.answers > self.session.room:
             return False
         self.session.answer(0x40, pid)
@@ -164,7 +164,7 @@ class ClientDriver:
 
 @dataclass(eq=False)
 class Message:
-    """What was accepted, and what became of it."""
+    """An accepted message, and what became of it."""
 
     qos: int
     retain: bool
@@ -185,7 +185,7 @@ class Message:
 
     @property
     def open(self) -> bool:
-        """Whether it is still to be sent, or waits for an acknowledgement."""
+        """Return whether it is still to be sent, or waits for an acknowledgement."""
         return not self.settled
 
 
@@ -353,7 +353,7 @@ class SessionRules(RuleBasedStateMachine):
             self._acknowledge(there[0], there[0].wait)
 
     def _answerable(self, m: Message) -> bool:
-        """Whether the broker has got what it is to acknowledge."""
+        """Return whether the broker has got what it is to acknowledge."""
         return m.qos > 0 and m.written and (m.wait != PUBCOMP or m.pid in self.released)
 
     def _acknowledge(self, m: Message, wait: int) -> None:

@@ -28,7 +28,7 @@ BYTES = st.one_of(st.binary(max_size=12), st.lists(TELLING, max_size=6).map(byte
 
 
 def match(topic_filter: str, name: str) -> bool:
-    """Whether they match, with the name somewhere inside of a buffer."""
+    """Return whether they match, with the name somewhere inside a buffer."""
     buf = bytearray(b"ab/" + name.encode() + b"/ab")
     return matches(topic_filter.encode(), buf, 3, len(buf) - 3)
 

@@ -25,7 +25,7 @@ def online(bench: Bench) -> None:
 
 
 def take(bench: Bench) -> bytes:
-    """What was written since CONNECT."""
+    """Return what was written since CONNECT."""
     bench.client.poll()
     return b"".join(bench.stream.writes[1:])
 

@@ -20,8 +20,10 @@ def bench() -> Iterator[Bench]:
 
 
 def subscribe(bench: Bench, to: bytes, identifier: int) -> list[bytes]:
-    """Subscribe to others until this is the next identifier, and then to `to`. What its handler
-    gets is in the list."""
+    """Subscribe to others until this is the next identifier, and then to `to`.
+
+    What its handler gets is in the list.
+    """
     got: list[bytes] = []
     router = bench.client.load()
     for n in range(len(router.subscriptions) + 1, identifier):

@@ -51,7 +51,7 @@ class Broker(ScriptedBroker):
         self.on_dropped()
 
     def on_dropped(self) -> None:
-        """What the application does when a message is dropped; a test replaces it."""
+        """Do what the application does when a message is dropped; a test replaces it."""
 
 
 @pytest.fixture
@@ -389,7 +389,7 @@ def test_an_outage_drops_nothing(qos: int, outage: Callable[[Broker], None], clo
 def test_an_outage_between_has_the_count_begin_again(
     qos: int, outage: Callable[[Broker], None], clock: Clock
 ) -> None:
-    """What dies with a message under way and is away after it may be a broker that is killed."""
+    """A broker that dies with a message under way and is away after it may have been killed."""
     broker = Broker(clock, give_up=GIVE_UP, keepalive=4, timeout=2)
     broker.client.publish(b"t", b"x", qos)
     for _ in range(5):
@@ -854,7 +854,7 @@ def test_dup_at_qos_0_in_pieces(clock: Clock) -> None:
 
 
 def test_dup_at_qos_0_that_nobody_takes(clock: Clock) -> None:
-    """What is not delivered is counted where it was counted before."""
+    """A message that is not delivered is counted where it was counted before."""
     broker = Broker(clock)
     broker.online()
     broker.connections[-1].stream.incoming.append(peer.publish(b"t", b"x", dup=True))

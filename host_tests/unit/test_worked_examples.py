@@ -1,4 +1,4 @@
-"""The worked examples of the documents that MQTT is told from, and what is wrong in them.
+"""The worked examples of documents that explain MQTT, and the mistakes in them.
 
 Two pages of 1999 (the fixed header of 16 July, PUBLISH of 19 October), a vendor's page on PUBLISH
 in MQTT 3.1, a chapter on PUBLISH in MQTT 3.1.1, and a broker's manual page on MQTT 3.1. Where a

@@ -1,4 +1,4 @@
-"""What CONNECT and CONNACK rule out for the rest of a connection."""
+"""The rules that CONNECT and CONNACK set for the rest of a connection."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ _MAY_EXPLAIN = ("PUBLISH", "CONNACK", "DISCONNECT")
 
 
 def check_server(packet: Packet, size: int, asked: Properties) -> None:
-    """Raise Broken if a server must not send this packet of `size` bytes to a client whose
-    CONNECT had the properties `asked`."""
+    """Raise Broken if a server must not send this packet of `size` bytes to a client.
+
+    The CONNECT of the client had the properties `asked`.
+    """
     if size > asked.first(Id.MAXIMUM_PACKET_SIZE, size):
         raise Broken(f"{packet.name} of {size} bytes [MQTT-3.1.2-24]", TOO_LARGE)
     if packet.properties.first(Id.TOPIC_ALIAS, 0) > asked.first(Id.TOPIC_ALIAS_MAXIMUM, 0):
@@ -31,8 +33,10 @@ def check_server(packet: Packet, size: int, asked: Properties) -> None:
 
 
 def check_client(packet: Packet, size: int, asked: Properties, announced: Properties) -> None:
-    """Raise Broken if a client must not send this packet of `size` bytes, having had `asked` in
-    its CONNECT, to a server that had `announced` in its CONNACK."""
+    """Raise Broken if a client must not send this packet of `size` bytes.
+
+    It had `asked` in its CONNECT, and the server `announced` in its CONNACK.
+    """
     if size > announced.first(Id.MAXIMUM_PACKET_SIZE, size):
         raise Broken(f"{packet.name} of {size} bytes [MQTT-3.2.2-15]", TOO_LARGE)
     if packet.name == "PUBLISH":

@@ -53,7 +53,7 @@ def types(*names: str) -> frozenset[int]:
 
 @dataclass
 class _Rule:
-    """How packets of one name are to be answered."""
+    """The answer to packets of one name."""
 
     name: str  # of the answer
     code: int | None
@@ -75,7 +75,7 @@ class _Message:
 
 @dataclass
 class _Session:
-    """What is kept of a client while it is away."""
+    """The state of a client while it is away."""
 
     client_id: bytes
     subscriptions: dict[bytes, tuple[Filter, int]] = field(default_factory=dict)
@@ -108,7 +108,7 @@ class _Connection(Connection):
 
 
 class Broker5(LoopbackBroker[_Connection]):
-    """What a test may read:
+    """A broker of MQTT 5 for tests, which they may read and set.
 
     onward      messages that were taken, in their order, a QoS 2 message at its first PUBLISH
     received    all packets that clients sent and that break no rule
@@ -159,8 +159,7 @@ class Broker5(LoopbackBroker[_Connection]):
     def publish(
         self, topic: bytes, payload: bytes, qos: int = 0, retain: int = 0, more: Pairs = NONE
     ) -> None:
-        """Send a message, with properties, to whoever subscribed to it, now or when they are
-        back."""
+        """Send a message, with properties, to its subscribers, now or when they are back."""
         with self.lock:
             self._pass_on(
                 Packet("PUBLISH", 0, topic, payload, qos, retain, properties=properties(more)),
@@ -176,9 +175,10 @@ class Broker5(LoopbackBroker[_Connection]):
         when: When = lambda request: True,
         times: int | None = None,
     ) -> None:
-        """Set the reason code and the properties of answers of one name: CONNACK, PUBACK, PUBREC,
-        PUBREL, PUBCOMP, SUBACK or UNSUBACK. Applies where `when` holds for the packet that is
-        answered, at most `times` times.
+        """Set the reason code and the properties of answers of one name.
+
+        The names are CONNACK, PUBACK, PUBREC, PUBREL, PUBCOMP, SUBACK and UNSUBACK.
+        Applies where `when` holds for the packet that is answered, at most `times` times.
 
         With a code of 0x80 or more, the broker does not do what the packet asks. An
         acknowledgement has Remaining Length 3 if only the code is given, even 0, and 4 or more if
@@ -194,8 +194,10 @@ class Broker5(LoopbackBroker[_Connection]):
             self._rules.clear()
 
     def answer_connect(self, answer: bytes, end: bool) -> None:
-        """Answer the next CONNECT with these bytes instead of a CONNACK, and then nothing any
-        more; `end` ends the connection."""
+        """Answer the next CONNECT with these bytes instead of a CONNACK.
+
+        Nothing follows; `end` ends the connection.
+        """
         with self.lock:
             self._connacks.append((answer, end))
 
@@ -224,12 +226,12 @@ class Broker5(LoopbackBroker[_Connection]):
                 connection.end()
 
     def knows(self, client_id: bytes) -> bool:
-        """Whether there is a session of that client."""
+        """Return whether there is a session of that client."""
         with self.lock:
             return client_id in self._sessions
 
     def online(self, client_id: bytes) -> bool:
-        """Whether that client is connected."""
+        """Return whether that client is connected."""
         with self.lock:
             session = self._sessions.get(client_id)
             return session is not None and session.connection is not None

@@ -1,5 +1,7 @@
-"""The bytes of MQTT 5 packets, in both directions. Nothing is checked: a test may build what the
-standard forbids."""
+"""The bytes of MQTT 5 packets, in both directions.
+
+Nothing is checked: a test may build what the standard forbids.
+"""
 
 from __future__ import annotations
 
@@ -92,8 +94,11 @@ def publish(
 
 
 def ack(name: str, pid: int, code: int | None = None, properties: Pairs | None = None) -> bytes:
-    """A PUBACK, PUBREC, PUBREL or PUBCOMP. Without a code and properties its Remaining Length is
-    2, without properties 3, and else 4 or more."""
+    """A PUBACK, PUBREC, PUBREL or PUBCOMP.
+
+    Without a code and properties its Remaining Length is 2, without properties 3, and else 4
+    or more.
+    """
     return _named(name, pid.to_bytes(2, "big") + _code_and_properties(code, properties))
 
 

@@ -31,7 +31,7 @@ def serving(announces: Pairs = NONE) -> Iterator[Broker5]:
 
 
 class Reports:
-    """What a client reports through `on_dropped`."""
+    """The reports of a client through `on_dropped`."""
 
     def __init__(self) -> None:
         self.seen: list[tuple[int, bytes, str]] = []
@@ -148,8 +148,10 @@ class Bench5(Bench):
         return [packet.name for packet in self.packets()]
 
     def farewell(self) -> tuple[int, Any]:
-        """How the connection that was ended by the client was: the reason code of its DISCONNECT,
-        which must be the last packet, and `error`."""
+        """Return how the client ended the connection: the reason code and `error`.
+
+        The code is that of its DISCONNECT, which must be the last packet.
+        """
         packets, rest = peer.split(bytes(self.stream.written))
         assert rest == b""
         last = strict5.from_client(packets[-1].first, packets[-1].body)

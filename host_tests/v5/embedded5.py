@@ -68,7 +68,7 @@ class Embedded5(Broker):
                 raise BrokerError(f"the embedded broker on {self.address} ended:\n{log_text}")
 
     def _listens(self) -> bool:
-        """Whether it accepts connections: waits until it does or has ended."""
+        """Wait until it accepts connections or has ended, and return which."""
         deadline = time.monotonic() + START_TIMEOUT
         while time.monotonic() < deadline:
             if self.running:

@@ -176,7 +176,7 @@ def _value(reader: Reader, kind: int, what: str) -> Any:
 
 
 def _repeats(identifier: Id, packet: str) -> bool:
-    """Whether a packet may carry that property more than once."""
+    """Return whether a packet may carry that property more than once."""
     return identifier == Id.USER_PROPERTY or (
         identifier == Id.SUBSCRIPTION_IDENTIFIER and packet == "PUBLISH"
     )
@@ -192,8 +192,11 @@ def _check(packet: str, identifier: Id, kind: int, value: Any, what: str) -> Non
 
 
 def encoded(properties: Iterable[tuple[int, Any]]) -> bytes:
-    """The properties with their length before them. Nothing is checked; an identifier that is
-    not in the table is written with a value of bytes as they are."""
+    """The properties with their length before them.
+
+    Nothing is checked; an identifier that is not in the table is written with a value of bytes
+    as they are.
+    """
     out = b""
     for identifier, value in properties:
         out += encoded_integer(identifier)

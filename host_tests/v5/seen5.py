@@ -1,4 +1,4 @@
-"""What each broker is known to do at MQTT 5, where brokers differ from the standard or each other.
+"""The known behaviour of each broker at MQTT 5, where they differ from the standard.
 
 test_brokers_seen.py holds every row against the broker itself, with packets that no client wrote.
 docs/brokers.md says it in words. None is a connection that is closed without a reason.

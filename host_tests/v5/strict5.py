@@ -50,7 +50,7 @@ class Will(NamedTuple):
 
 
 class Connect(NamedTuple):
-    """What a CONNECT has beside its properties."""
+    """The fields of a CONNECT beside its properties."""
 
     client_id: bytes
     clean_start: int = 1

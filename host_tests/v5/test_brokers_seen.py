@@ -275,7 +275,7 @@ def test_overlap(wire: Wire5) -> None:
         for number, topic in enumerate((b"seen/copy/#", b"seen/copy/a", b"seen/copy/+"), 1):
             more = [(Id.SUBSCRIPTION_IDENTIFIER, number)] if numbered else []
             if not numbered:
-                # Taken back, lest the identifiers stay.
+                # Taken back, so that the identifiers do not stay.
                 assert wire.ask(build5.unsubscribe(wire.pid(), topic)).name == "UNSUBACK"
             assert wire.subscribe(topic, 0, more) == 0
         wire.send(build5.publish(b"seen/copy/a", b"x"))

@@ -225,7 +225,7 @@ def test_what_the_broker_says_is_in_server(clock: Clock) -> None:
 
 
 def _quiet(bench: Bench5, ms: int) -> list[str]:
-    """What leaves in that time, of a client whose PINGREQ is answered."""
+    """Return what leaves in that time, of a client whose PINGREQ is answered."""
     names = []
     end = bench.clock.now + ms
     while bench.clock.now < end:

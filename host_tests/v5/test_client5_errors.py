@@ -1,4 +1,4 @@
-"""What ends a connection: broken rules, DISCONNECT, and what the application hears of it."""
+"""The ends of connections: broken rules, DISCONNECT, and what the application learns."""
 
 from __future__ import annotations
 
@@ -226,8 +226,10 @@ ACCUSING = [0x80, 0x81, 0x82, 0x83, 0x87, 0x90, 0x95, 0x97, 0x99, 0x9A, 0x9B]
 
 
 def _ends_on_bad(clock: Clock, code: int | None, reports: Reports) -> Bench5:
-    """A client that went through ten connections, each of which the broker ended with that code
-    once it got the one message that there was."""
+    """Return a client that went through ten connections.
+
+    The broker ended each of them with that code once it got the one message that there was.
+    """
     bench = Bench5(clock, give_up=3, clean_session=False, retry_max_ms=500, on_dropped=reports)
     pid = bench.client.publish(b"bad", b"x", 1)
     for i in range(10):

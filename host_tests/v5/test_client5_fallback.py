@@ -271,7 +271,7 @@ def test_requests_are_given_up(broker: Broker5) -> None:
 
 
 def test_qos_2_past_pubrec_from_before_a_reboot(clock: Clock) -> None:
-    """What a spool restores into the ring."""
+    """A spool restores such a message into the ring."""
     from flatmq.resend import assume_sent
 
     bench = Bench5(clock, version=None, clean_session=False)

@@ -1,5 +1,4 @@
-"""What comes in before the client is online, or is about who may be, and breaks a rule or seems
-to."""
+"""Packets before the client is online, or about authentication, that break a rule or seem to."""
 
 from __future__ import annotations
 

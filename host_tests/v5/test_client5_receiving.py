@@ -209,8 +209,10 @@ def test_a_message_with_an_identifier_that_is_not_known_is_matched_by_its_name(
 
 
 def test_identifiers_of_an_earlier_run_are_not_those_of_this_one(broker: Broker5) -> None:
-    """A board boots with another program, or in another order: its first subscription is not the
-    one that messages in the session were for."""
+    """A board boots with another program, or in another order.
+
+    Its first subscription is not the one that messages in the session were for.
+    """
     first = online(broker, clean_session=False)
     first.subscribe(b"old", print, 1)
     until(lambda: broker.subscriptions(b"c"), first)

@@ -77,8 +77,10 @@ def frames(data: bytes) -> tuple[list[Frame], bytes]:
 
 
 def answer(request: bytes, **changes: bytes | None) -> bytes:
-    """What a server says to a request. `changes` replace fields, whose "-" is written as "_";
-    None leaves one out."""
+    """Return a server's answer to a request.
+
+    `changes` replace fields, whose "-" is written as "_"; None leaves one out.
+    """
     lines = request.split(b"\r\n")
     (key,) = (line.split(b": ")[1] for line in lines if line.startswith(b"Sec-WebSocket-Key: "))
     digest = hashlib.sha1(key + b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11").digest()
@@ -97,9 +99,10 @@ def answer(request: bytes, **changes: bytes | None) -> bytes:
 
 
 class Inner:
-    """An inner link and its stream. It gives `incoming`, a chunk for each read, keeps what is
-    `written`, and holds the caller to the rule of TLS streams: what was not taken is offered
-    again, with the same length.
+    """An inner link and its stream.
+
+    It gives `incoming`, a chunk for each read, keeps what is `written`, and holds the caller
+    to the rule of TLS streams: what was not taken is offered again, with the same length.
 
     `room` says how many of the offered bytes one write takes, None or 0 for none. `reply` makes
     the answer to the upgrade; None leaves it to the test.
@@ -166,7 +169,7 @@ class Inner:
 
 
 class ZeroMask:
-    """What `tls` is to a WebSocket, without TLS: its frames have a mask of zeros."""
+    """A replacement for `tls` of a WebSocket, without TLS: its frames have a mask of zeros."""
 
     def __init__(self, inner: object) -> None:
         self._inner = inner

@@ -19,7 +19,7 @@ def messages_come_back(env):
 
 
 def first_error(env):
-    """Publish as soon as that is possible; tell the first error."""
+    """Publish as soon as that is possible; report the first error."""
     client = env.client(b"c")
     client.publish(b"t", b"x", 0)
     client.start()

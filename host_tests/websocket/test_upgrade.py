@@ -1,4 +1,4 @@
-"""Opening a WebSocket: what is asked, and what the application hears of each failure."""
+"""Opening a WebSocket: what is asked, and what the application learns of each failure."""
 
 from __future__ import annotations
 

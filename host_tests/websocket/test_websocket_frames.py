@@ -120,8 +120,11 @@ def test_how_bytes_are_cut_changes_nothing(stream: bytes, chunks: list, room: in
 def test_what_is_written_arrives_whatever_the_network_takes(
     spans: list, rooms: list, pinged: list, tls: bool
 ) -> None:
-    """With pings at any moment, which come in parts. Inner sees that what it did not take is
-    offered again as it was; what was taken has left, and no byte more has."""
+    """With pings at any moment, which come in parts.
+
+    Inner sees that what it did not take is offered again as it was; what was taken has left,
+    and no byte more has.
+    """
     inner = Inner()
     link = opened(inner, tls)
     room = iter(rooms)
@@ -162,7 +165,7 @@ def test_what_is_written_arrives_whatever_the_network_takes(
 
 
 def _data_in(written: bytes) -> int:
-    """How many bytes of payload of data frames are in it, also of one that is cut."""
+    """Return how many bytes of payload of data frames there are, also in one that is cut."""
     found, rest = frames(written)
     n = sum(len(f.payload) for f in found if f.first == 0x80 | BINARY)
     if len(rest) > 1 and rest[0] == 0x80 | BINARY:
@@ -221,7 +224,7 @@ BROKEN = {
 
 @pytest.mark.parametrize("name", BROKEN)
 def test_a_broken_rule_ends_it(name: str) -> None:
-    """What came before it is delivered first. The peer hears why, and so does the caller."""
+    """The data before it is delivered first. The peer learns why, and so does the caller."""
     data, code, text = BROKEN[name]
     inner = Inner()
     link = opened(inner)

@@ -22,8 +22,10 @@ Send = Callable[[ServerConnection, bytes], None]
 
 
 class Broker:
-    """As much of a broker as the tests need: it grants, acknowledges, and sends each message back
-    at QoS 0 with `send`. `then` is called instead once a message has come."""
+    """A broker for these tests: it grants, acknowledges, and echoes with `send`.
+
+    Each message comes back at QoS 0. `then` is called instead once a message has come.
+    """
 
     def __init__(
         self,

@@ -82,7 +82,7 @@ def _again(client, link, connack, by_peer=False):
 
 
 def publish_while_it_is_away(proof):
-    """What is accepted then goes out with the next connection."""
+    """A message accepted while the broker is away goes out with the next connection."""
     link, client = online()
     wanted = packets.publish(TOPIC, PAYLOAD)
     while True:
@@ -100,7 +100,7 @@ def publish_while_it_is_away(proof):
 
 
 def sent_again_after_a_reconnect(proof):
-    """One message at QoS 1, one at QoS 2, and one at QoS 2 of which the peer has told PUBREC."""
+    """Resend a message at QoS 1, one at QoS 2, and one at QoS 2 after its PUBREC."""
     link, client = online(clean_session=False)
     at1 = packets.numbered(TOPIC, PAYLOAD, 0x3A)
     at2 = packets.numbered(TOPIC, PAYLOAD, 0x3C)

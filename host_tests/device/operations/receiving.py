@@ -71,7 +71,7 @@ def retained_and_not(proof):
 
 
 def dup_at_qos0(proof):
-    """Which nobody may send."""
+    """Receive DUP at QoS 0, which nobody may send."""
     link, client, reader, _ = receiving(TOPIC)
     packet = packets.publish(TOPIC, b"-1500", 0x38)
     while True:

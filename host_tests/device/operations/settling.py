@@ -68,7 +68,7 @@ def reconnect_after_a_refusal(proof):
 
 
 def keeping_each_message(proof):
-    """What an application holds on to does show."""
+    """Memory that an application holds on to does show."""
     link, client = online()
     kept = []
     subscribe(client, link, TOPIC, lambda message: kept.append(message.payload))

@@ -1,4 +1,4 @@
-"""What a program does with flatmq.umqtt, over TCP or TLS, with a real broker."""
+"""Calls of flatmq.umqtt, over TCP or TLS, with a real broker."""
 
 from flatmq.umqtt import MQTTClient
 from flatmq.umqtt_robust import MQTTClient as RobustClient

@@ -208,8 +208,10 @@ def alias_that_the_broker_does_not_take(proof):
 
 
 def as_many_in_flight_as_the_broker_takes(proof):
-    """With Receive Maximum 1 a second message is not accepted until the first is settled; QoS 0
-    is not held up."""
+    """With Receive Maximum 1 a second message is not accepted until the first is settled.
+
+    QoS 0 is not held up.
+    """
     link, client = online(ONE_IN_FLIGHT)
     wanted = packets.numbered(TOPIC, PAYLOAD, 0x32)
     free = packets.publish(OTHER, PAYLOAD)
@@ -228,8 +230,10 @@ def as_many_in_flight_as_the_broker_takes(proof):
 
 
 def fewer_in_flight_after_a_reconnect(proof):
-    """Two messages are left, and the broker now takes one at a time: the second goes after the
-    first is settled."""
+    """Resend two messages to a broker that now accepts one at a time.
+
+    The second goes after the first is settled.
+    """
     link, client = online(clean_session=False)
     again = packets.numbered(TOPIC, PAYLOAD, 0x3A)
     puback = packets.puback()

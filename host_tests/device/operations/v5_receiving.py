@@ -107,7 +107,7 @@ class _Looking:
             self.count += 1
 
     def pairs(self, p):
-        """How many User Properties there are."""
+        """Return the number of User Properties."""
         n = 0
         at = 0
         while p.find(USER, at):

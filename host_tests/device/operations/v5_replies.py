@@ -115,8 +115,10 @@ def more_requests_than_may_wait(proof):
 
 
 def request_that_is_answered(proof):
-    """By a handler that knows who asks: with other correlation data it would need a block of its
-    own for each answer."""
+    """Answer a request in a handler that knows who asks.
+
+    With other correlation data it would need a block of its own for each answer.
+    """
     link, client = online()
     reply = Properties(correlation_data=b"7")
 

@@ -1,4 +1,4 @@
-"""What MQTT 5 has besides, over TCP, with a real broker."""
+"""Additional features of MQTT 5, over TCP, with a real broker."""
 
 from flatmq.port import ticks_diff, ticks_ms
 from flatmq.properties import Properties
@@ -21,8 +21,10 @@ def _sent_and_back(echo, publish):
 
 
 class _Looking(Echo):
-    """An Echo that takes only messages with the properties that it has sent, and the identifier
-    of its subscription."""
+    """An Echo that takes only messages with the properties that it has sent.
+
+    They also need the identifier of its subscription.
+    """
 
     def take(self, message):
         p = message.properties

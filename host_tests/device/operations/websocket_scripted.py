@@ -1,4 +1,4 @@
-"""What a WebSocket does that a broker seldom has it do, with a scripted peer."""
+"""Rare events of a WebSocket, with a scripted peer."""
 
 import binascii
 import hashlib

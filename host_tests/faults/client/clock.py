@@ -2,8 +2,11 @@
 
 
 def wraps(env, client):
-    """ticks_ms comes round some time after a session has begun, in which there is a keep alive
-    that is answered, one that is not, a CONNACK that does not come, and a wait."""
+    """Let ticks_ms wrap some time after a session has begun.
+
+    In the session there are a keep alive that is answered, one that is not, a CONNACK that
+    does not come, and a wait.
+    """
     losses = client.stats.losses
     env.until("PINGRESP", lambda: env.poll(client), client)
     env.equal(client.stats.losses, losses, "losses")
@@ -21,8 +24,10 @@ def wraps(env, client):
 
 
 def application_sleeps(env, client):
-    """The application does not poll for `option` ms, with a keep alive of 4 s. The broker has not
-    gone, and the connection is kept; or it is lost, and all is well again."""
+    """The application does not poll for `option` ms, with a keep alive of 4 s.
+
+    The broker has not gone, and the connection is kept; or it is lost, and all is well again.
+    """
     env.fault()
     for asked in (False, True):
         if asked:

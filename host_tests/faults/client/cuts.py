@@ -57,8 +57,10 @@ def byte_by_byte(env, client):
 
 
 def _session(env, name):
-    """A whole session: CONNECT, SUBSCRIBE, a message at each QoS out and back, PINGREQ,
-    DISCONNECT. Returns the client."""
+    """Run a whole session, and return the client.
+
+    It has CONNECT, SUBSCRIBE, a message at each QoS out and back, PINGREQ, DISCONNECT.
+    """
     client = env.client(name, retry_ms=1, retry_max_ms=2)
     subscription = client.subscribe(env.up, env.take, 2)
     client.start()
@@ -82,9 +84,11 @@ def _session(env, name):
 
 
 def at_every_byte(env, _client):
-    """The link is cut, or reset, after each byte of a session, or after some, as SESSIONS says:
-    `option` is way and fault. One session for each, with one loss, but for what is cut while it
-    disconnects; what was accepted comes back in all of them."""
+    """Cut or reset the link after each byte of a session, or after some as SESSIONS says.
+
+    `option` is way and fault. One session for each, with one loss, except for what is cut
+    while it disconnects; what was accepted comes back in all of them.
+    """
     way, fault = env.option.split("-")
     env.ask("echo")
     _session(env, b"whole")

@@ -1,6 +1,6 @@
-"""What a fault scenario gets: a client that is watched, and a record of what it promised.
+"""The environment of a fault scenario: a client that is watched, and a record of its promises.
 
-Each message accepted and each one delivered is told to the test in a line of its own, and the
+Each message accepted and each one delivered is reported to the test in a line of its own, and the
 test compares them with what the broker saw: see ledger.py. Both interpreters run this.
 """
 
@@ -38,7 +38,7 @@ FILES = "/dev/fd"  # one name for each open file
 
 
 class Trouble(Exception):
-    """What a handler raises that was told to."""
+    """The exception of a handler that was asked to raise."""
 
 
 def payload(number, size):
@@ -89,7 +89,7 @@ class Link:
         return self if self.room and self._stream else self._stream
 
     def why(self, error):
-        """What the link makes of an error before CONNACK."""
+        """Return the link's reason for an error before CONNACK."""
         why = getattr(self.inner, "why", None)
         return why(error) if why else None
 
@@ -233,7 +233,7 @@ class FaultEnv(Env):
         self.clock(ticks_add(0, -1) - ticks_ms() - after, 4)
 
     def came_round(self):
-        """Whether it did."""
+        """Return whether the clock has wrapped."""
         return self.ticks() < ticks_add(0, -1) // 2
 
     # Messages
@@ -254,8 +254,10 @@ class FaultEnv(Env):
             raise AssertionError(f"no room at QoS {qos}")
 
     def take(self, message):
-        """A handler that tells what it gets, unless it is to raise. Of a message in pieces it
-        notes how much has come."""
+        """Report a message, or raise if the handler is to raise.
+
+        For a message in pieces, note how much has come.
+        """
         if self.raising:
             self.raising -= 1
             raise Trouble
@@ -307,7 +309,7 @@ class FaultEnv(Env):
         self._began = ticks_ms()
 
     def saw(self, what):
-        """Tells what the application sees for the first time, and when it did."""
+        """Report what the application sees for the first time, and when it did."""
         print("@saw", ticks_diff(ticks_ms(), self._began), what)
 
     def loses(self, client, kind, ms=ANSWER_MS):
@@ -322,8 +324,11 @@ class FaultEnv(Env):
         self.saw(self.reason(client))
 
     def reason(self, client):
-        """Why the last connection ended. What the system and the network say differs from one
-        run to the next, so of that only what was done is reported."""
+        """Return why the last connection ended.
+
+        What the system and the network say differs from one run to the next, so of that
+        only what was done is reported.
+        """
         error = client.error
         if error is None:
             return "online again"
@@ -334,8 +339,10 @@ class FaultEnv(Env):
         return f"{error.kind}: {error.detail}"
 
     def recovers(self, client):
-        """Wait until the client is online and everything that it accepted is through, and move
-        messages each way: SUBSCRIBE goes out before they do."""
+        """Wait until the client is online and has settled everything it accepted.
+
+        Then exchange messages each way: SUBSCRIBE goes out before they do.
+        """
         self.until("the broker", lambda: client.connected, client)
         self.until("acknowledgements", lambda: client.pending == 0, client)
         self.exchange(client)

@@ -49,8 +49,10 @@ def taken_over(env, client):
 
 
 def session_forgotten(env, client):
-    """The broker forgets the session in the middle of a handshake, publishes waiting. They go
-    again as new."""
+    """The broker forgets the session in the middle of a handshake, publishes waiting.
+
+    They go again as new.
+    """
     env.ask("forgotten")
     _outgoing(env, client, ["forget", env.token.decode() + "-c"])
     env.accepted(client, 1)

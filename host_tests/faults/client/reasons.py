@@ -1,5 +1,4 @@
-"""What only a broker of MQTT 5 says: reason codes, properties that break a rule, and limits that
-change from one connection to the next."""
+"""Features of an MQTT 5 broker: reason codes, broken properties, and changing limits."""
 
 import random
 
@@ -10,8 +9,10 @@ LARGE = 1000  # bytes of a message in pieces
 
 
 def breaks_a_rule(env, client):
-    """A packet that breaks a rule ends the connection, no handler sees it, and the broker gets
-    the reason code. `option` is its bytes, a word of the rule, and that code."""
+    """A packet that breaks a rule ends the connection with a reason code to the broker.
+
+    No handler sees it. `option` is its bytes, a word of the rule, and that code.
+    """
     data, rule, code = env.option.split("-")
     got = list(env.got)
     env.fault()
@@ -26,8 +27,10 @@ def breaks_a_rule(env, client):
 
 
 def message_refused(env, client):
-    """A message that is refused is reported, settled, and never sent again; the others pass, over
-    the same connection. `option` is the answer, and the QoS, or "large"."""
+    """A message that is refused is reported, settled, and never sent again.
+
+    The others pass, over the same connection. `option` is the answer, and the QoS, or "large".
+    """
     answer, qos = env.option.split("-")
     topic = env.name(b"refused")
     env.ask("answer", answer, "87", topic.decode())
@@ -90,8 +93,10 @@ def requests_refused(env, client):
 
 
 def disconnected(env, client):
-    """The broker ends the connection with the reason code `option`, messages waiting: it is in
-    `error`, and nothing is lost."""
+    """The broker ends the connection with the reason code `option` while messages wait.
+
+    The code is in `error`, and nothing is lost.
+    """
     code = int(env.option, 16)
     env.ask("withhold", 4, 5)
     topic = env.up[2].decode()
@@ -123,8 +128,10 @@ def taken_over_for_good(env, client):
 
 
 def shrinks(env, client):
-    """Messages wait for their acknowledgements, and the next connection has a Receive Maximum of
-    `option`: they go again in turn, and all of them arrive."""
+    """The next connection has a Receive Maximum of `option` while messages wait.
+
+    Those without acknowledgement go again in turn, and all of them arrive.
+    """
     env.ask("withhold", 4, 5, 7)
     env.fault()
     for _ in range(2):
@@ -152,8 +159,10 @@ def shrinks(env, client):
 
 
 def shrinks_often(env, client):
-    """The Receive Maximum is another one, of 1 to 4, on each connection, and the link is cut or
-    reset a hundred times while messages flow."""
+    """Change Receive Maximum on each connection, 1 to 4, and break the link a hundred times.
+
+    It is cut or reset while messages flow.
+    """
     random.seed(3)
     env.fault()
     for _ in range(OFTEN):
@@ -171,8 +180,10 @@ def shrinks_often(env, client):
 
 
 def session_expired(env, client):
-    """The broker's session ends while the client is away, messages under way: those go as new, and
-    the subscriptions return."""
+    """The broker's session ends while the client is away and messages are under way.
+
+    They go as new, and the subscriptions return.
+    """
     env.ask("forgotten")
     env.ask("announce", "11:100")
     env.ask("strike", "cut")
@@ -201,8 +212,10 @@ def session_expired(env, client):
 
 
 def limits_appear(env, client):
-    """A message at QoS 2, a retained one and a large one wait, and the broker that comes back
-    takes none of them: they are set aside, and the others pass."""
+    """A returning broker takes no QoS 2, no retained and no large messages.
+
+    One of each waits: they are set aside, and the others pass.
+    """
     env.ask("refuse")
     env.ask("strike", "cut")
     env.until("the loss", lambda: not client.connected, client)

@@ -42,8 +42,10 @@ def silent_in_a_packet(env, client):
 
 
 def length_without_end(env, client):
-    """A header claims 256 MB, of which nothing comes. It costs no memory, and the keep alive
-    finds it."""
+    """A header claims 256 MB, of which nothing comes.
+
+    It costs no memory, and the keep alive finds it.
+    """
     env.ask("withhold")
     env.ask("send", "30ffffff7f000161" + "62" * 100)
     env.fault()
@@ -52,8 +54,10 @@ def length_without_end(env, client):
 
 
 def length_and_a_part(env, client):
-    """A header claims 256 MB, of which 3 MB come, and then the link is cut. They are skipped, or
-    come in pieces where the client has `chunks`; nothing is kept of them."""
+    """A header claims 256 MB, of which 3 MB come, and then the link is cut.
+
+    They are skipped, or come in pieces where the client has `chunks`; nothing is kept of them.
+    """
     before = client.stats.received, client.stats.skipped
     env.fault()
     env.ask("flood", env.down[1].decode(), PART)
@@ -67,8 +71,10 @@ def length_and_a_part(env, client):
 
 
 def _fill(env, client, size):
-    """Publish at QoS 0 until there is no room, neither here nor in the network; `publish` and
-    `poll` go on returning."""
+    """Publish at QoS 0 until there is no room, neither here nor in the network.
+
+    `publish` and `poll` go on returning.
+    """
     full = 0
     while full < 5:
         if env.publish(client, 0, size) is None:
@@ -117,8 +123,10 @@ def partial_writes(env, client):
 
 
 def larger_than_the_heap(env, client):
-    """A message of 100 KB comes to a smaller heap. It is passed over, and what follows is in
-    step."""
+    """A message of 100 KB comes to a smaller heap.
+
+    It is passed over, and what follows is in step.
+    """
     env.fault()
     for qos in range(3):
         env.ask("publish_unseen", qos, 100 << 10)
@@ -131,8 +139,11 @@ def larger_than_the_heap(env, client):
 
 
 def disconnects_while_messages_wait(env, client):
-    """The application disconnects from a silent broker. It takes no longer than it was given,
-    and what was not acknowledged goes out after the next start."""
+    """The application disconnects from a silent broker.
+
+    It takes no longer than it was given, and what was not acknowledged goes out after the next
+    start.
+    """
     env.ask("strike", "silence")
     env.accepted(client, 1)
     env.accepted(client, 2)

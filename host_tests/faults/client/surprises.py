@@ -13,7 +13,7 @@ def breaks_a_rule(env, client):
 
 
 def subscription_refused(env, client):
-    """SUBACK 0x80 for one filter of two is told, and is no reason to disconnect."""
+    """SUBACK 0x80 for one filter of two is reported, and is no reason to disconnect."""
     losses = client.stats.losses
     env.fault()
     refused = client.subscribe([env.name(b"good"), env.name(b"forbidden")], env.take, 1)
@@ -56,8 +56,10 @@ def publish_before_suback(env, client):
 
 
 def handler_raises(env, client):
-    """What a handler raises comes out of poll, and the message comes again; nothing behind it is
-    passed by."""
+    """A handler's exception comes out of poll, and the message comes again.
+
+    Nothing behind it is passed by.
+    """
     q = int(env.option)
     wanted = env.got[q] + 3
     raised = 0

@@ -69,8 +69,10 @@ def qos_2_answered_with_puback(env, client):
 
 
 def killed_while_one_is_under_way(env, client):
-    """The broker takes one message at QoS `option`, is killed before it answers, and is away for
-    a moment: a hundred times in a row."""
+    """Kill the broker before it answers a message at QoS `option`, a hundred times in a row.
+
+    It is away for a moment each time.
+    """
     env.ask("withhold", 4, 5)
     env.accepted(client, int(env.option))
     env.fault()
@@ -101,8 +103,10 @@ def struck_often(env, client):
 
 
 def killed_often(env, client):
-    """The broker is killed at any moment while messages flow, a hundred times, or `option` times
-    in the short version, and comes back with what it kept."""
+    """Kill the broker at any moment while messages flow, a hundred times.
+
+    In the short version, do so `option` times. It comes back with what it kept.
+    """
     random.seed(2)
     env.fault()
     for _ in range(OFTEN if env.long else int(env.option)):

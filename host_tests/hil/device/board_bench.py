@@ -85,7 +85,7 @@ def held_umqtt(host, port, online):
 
 
 def floor(host, port, token, arrive_ms):
-    """What a socket takes by itself."""
+    """Measure what a socket takes by itself."""
     import socket
 
     meter = Meter(arrive_ms)

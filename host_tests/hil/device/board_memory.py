@@ -1,4 +1,7 @@
-"""What the client takes of this board's heap: free bytes at each step, nothing else loaded."""
+"""The memory that the client takes on this board: free bytes at each step.
+
+Nothing else is loaded.
+"""
 
 import gc
 import sys
@@ -11,8 +14,10 @@ def _free():
 
 
 def measure():
-    """Print "@free STEP BYTES" lines. RuntimeError if something of the client is loaded already:
-    the figures would be too small."""
+    """Print "@free STEP BYTES" lines.
+
+    RuntimeError if something of the client is loaded already: the figures would be too small.
+    """
     for name in sys.modules:
         if name.partition(".")[0] == "flatmq":
             raise RuntimeError("flatmq is loaded already: its import cannot be measured")

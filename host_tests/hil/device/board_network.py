@@ -1,4 +1,4 @@
-"""What needs a network: joining it, losing it, and messages in all directions.
+"""The tests that need a network: joining it, losing it, and messages in all directions.
 
 Lines that begin with @ are for the desk.
 """
@@ -16,7 +16,7 @@ ANSWER_MS = 120000  # until a step is given up
 
 
 def reach(host, port):
-    """Whether the broker can be connected to; fails as the network does."""
+    """Connect to the broker once; fail as the network does."""
     client = Client(b"", host, port)
     client.connect(20000)
     client.disconnect()
@@ -60,7 +60,7 @@ class Numbers:
                 raise OSError(what + " did not come; " + self.client.state)
 
     def whole(self):
-        """Whether all is back, and acknowledged."""
+        """Return whether all messages are back and acknowledged."""
         return self.count == self.next and not self.client.pending
 
 
@@ -170,7 +170,7 @@ def _spool(host, port, token):
 
 
 def state():
-    """What was noted before the reset."""
+    """Print what was noted before the reset."""
     with open(STATE) as f:
         print("@state", f.read())
 

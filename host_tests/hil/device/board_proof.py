@@ -1,4 +1,4 @@
-"""Which operations allocate on this board? The same ones as on the desk, counted by proof.py."""
+"""The operations that allocate on this board: those of the host, counted by proof.py."""
 
 import gc
 import sys

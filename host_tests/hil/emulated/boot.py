@@ -1,4 +1,4 @@
-"""What an emulated board runs before its REPL.
+"""The program that an emulated board runs before its REPL.
 
     boot.py FLASH BLOCKS DESK MODE SSID PASSWORD RADIO MS RESET_MS
 

@@ -15,16 +15,20 @@ class Desk:
         self._file.connect(socket.getaddrinfo("127.0.0.1", port)[0][-1])
 
     def ask(self, words, answer=b"done\n"):
-        """Have something done; return when it is. The end of an earlier answer may come first,
-        that Ctrl-C kept from being read."""
+        """Have something done; return when it is.
+
+        The end of an earlier answer may come first, that Ctrl-C kept from being read.
+        """
         self._file.write(words + "\n")
         while self._file.readline() != answer:
             pass
 
 
 def reset():
-    """As if the power had been cut: nothing is closed, nothing flushed. It returns only where the
-    desk swallows it."""
+    """As if the power had been cut: nothing is closed, nothing flushed.
+
+    It returns only where the desk swallows it.
+    """
     time.sleep_ms(reset_ms)
     desk.ask("reset", b"swallowed\n")
 

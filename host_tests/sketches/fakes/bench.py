@@ -1,6 +1,8 @@
-"""The table on which a board lies in a test: what its pins and its radio see, and a line to the
-test. Each turn of a sketch's loop feeds the watchdog, and that looks for a line: Python, which is
-executed here. Lines that begin with @ go to the test."""
+"""The bench on which a board lies in a test: what its pins and radio see, and a line to the test.
+
+Each turn of a sketch's loop feeds the watchdog, and that looks for a line: Python, which is
+executed here. Lines that begin with @ go to the test.
+"""
 
 import select
 import sys
@@ -37,7 +39,7 @@ def listen():
 
 
 def tell(*words):
-    """Tell the test."""
+    """Print a line for the test."""
     print("@" + " ".join(str(word) for word in words))
 
 
@@ -68,7 +70,7 @@ def watch(ms):
 
 
 def hang(ms):
-    """Never returns; tells when the watchdog has had enough, as it would after `ms`."""
+    """Hang; report when the watchdog has had enough, as it would after `ms`."""
     while ticks_diff(ticks_ms(), fed) < ms:
         pass
     tell("reset by watchdog")

@@ -1,6 +1,6 @@
-"""network.WLAN with the two radios' habits.
+"""A fake network.WLAN with the habits of the two radios.
 
-CYW43: connects when told to, and not again by itself. ESP32: goes on trying until `disconnect`,
+CYW43: connects when asked to, and not again by itself. ESP32: goes on trying until `disconnect`,
 and raises OSError for a `connect` meanwhile.
 """
 

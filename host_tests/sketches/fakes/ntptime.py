@@ -13,7 +13,7 @@ def settime():
 
 
 class Time:
-    """In place of the module time, in a module that looks at the year."""
+    """A replacement for the module time, in a module that looks at the year."""
 
     @staticmethod
     def gmtime():

@@ -1,4 +1,4 @@
-"""What is better than with umqtt, or different. Each public function is a case."""
+"""Improvements on umqtt, and other differences. Each public function is a case."""
 
 import errno
 import select
@@ -42,7 +42,7 @@ def _port(what):
 
 
 def _timed_out(least_ms, f, *arguments, **options):
-    """Whether a call raises OSError(ETIMEDOUT), and in time."""
+    """Return whether a call raises OSError(ETIMEDOUT), and in time."""
     began = port.ticks_ms()
     try:
         f(*arguments, **options)

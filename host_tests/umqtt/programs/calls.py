@@ -23,7 +23,7 @@ def _online(name="calls", clean_session=True, **options):
 
 
 def _raised(f, *arguments, **options):
-    """What a call raises, or returns."""
+    """Return what a call raises, or returns."""
     try:
         return f(*arguments, **options)
     except Exception as e:

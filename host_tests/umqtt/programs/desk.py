@@ -1,5 +1,7 @@
-"""What a program on the desk has instead of a board's settings: where the broker is, and a word
-with the test that started it."""
+"""The host's replacement for a board's settings.
+
+It has the broker's address, and a line to the test that started the program.
+"""
 
 import sys
 

@@ -1,5 +1,7 @@
-"""A board's machine module with the pins of the examples: a button that is pressed three times,
-and a lamp that says what it is set to."""
+"""A board's machine module with the pins of the examples.
+
+They are a button that is pressed three times, and a lamp that says what it is set to.
+"""
 
 _LEVELS = [1, 1, 0, 1, 0, 1, 1, 0]
 

@@ -1,4 +1,4 @@
-"""Tell whether the board is online: example_lwt_robust of umqtt.robust."""
+"""Report whether the board is online: example_lwt_robust of umqtt.robust."""
 
 import desk
 from umqtt.robust import MQTTClient

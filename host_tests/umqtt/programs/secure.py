@@ -38,7 +38,7 @@ def _verifying(**more):
 
 
 def _used(client):
-    """What connect() returns or raises; then the connection is used."""
+    """Return what connect() returns or raises; then use the connection."""
     try:
         returned = client.connect()
     except ValueError as e:  # that of CPython for a certificate is OSError, too

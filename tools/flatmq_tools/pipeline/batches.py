@@ -2,9 +2,9 @@
 
 `sinks.Parquet` writes such a table.
 
-By the numbers. Spark's own source of files lists the whole table at every trigger, and remembers
-the name of every file; here a trigger asks for the next folder alone, however many there are, and
-what is remembered is a number.
+It goes by the numbers. Spark's own source of files lists the whole table at every trigger, and
+remembers the name of every file; here a trigger asks for the next folder alone, however many there
+are, and what is remembered is a number.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ class IngestError(RuntimeError):
 class Ingest:
     """Receive what matches `filters`, at up to `qos`, from a broker into a `log`.
 
-    `address` is (host, port). Trimming and closing the log is left to the caller.
+    `broker` is (host, port). Trimming and closing the log is left to the caller.
 
     client_id      the name of the session in which the broker keeps messages while the ingest is
                    away: the same after a restart, and used by nobody else; by default it is made

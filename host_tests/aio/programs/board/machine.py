@@ -1,4 +1,4 @@
-"""What a board's machine module has, and the one of the desk lacks."""
+"""The part of a board's machine module that the host lacks."""
 
 
 def unique_id():
