@@ -22,7 +22,17 @@ from style_texts import Text, docstrings, of_markdown, of_python, prose
 FOLDERS = ("lib", "tools", "boards", "firmware", "host_tests")
 PAGES = ("README.md", *(str(each.relative_to(ROOT)) for each in sorted(ROOT.glob("docs/*.md"))))
 
-UNREVIEWED = ("lib", "boards", "tools", "docs", "README.md")
+_PIPELINE = "tools/flatmq_tools/pipeline"
+UNREVIEWED = (
+    "lib",
+    "boards",
+    "docs",
+    "README.md",
+    f"{_PIPELINE}/compact.py",
+    f"{_PIPELINE}/sinks.py",
+    f"{_PIPELINE}/tables.py",
+    f"{_PIPELINE}/state",
+)
 """Files and folders that the rules do not hold for yet. One that has become clean must go."""
 
 _ASKS = re.compile(r"(?:what|which|how|whether|why|when|who|whose|where)\b", re.IGNORECASE)

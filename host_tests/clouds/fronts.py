@@ -25,7 +25,7 @@ _NOT_AUTHORIZED = bytes((0x20, 2, 0, 5))  # CONNACK
 
 
 def _exactly(end: socket.socket, size: int) -> bytes:
-    """Read that many bytes; EOFError if the peer closes before."""
+    """Read that many bytes. Raises EOFError if the peer closes before."""
     data = b""
     while len(data) < size:
         more = end.recv(size - len(data))

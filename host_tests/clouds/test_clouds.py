@@ -129,7 +129,7 @@ def test_what_the_hub_refuses(
 
 
 def handshake(port: int, name: str | None, services: Services, least: ssl.TLSVersion) -> str:
-    """The version that a handshake ends with. OSError if it fails."""
+    """The version that a handshake ends with. Raises OSError if it fails."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.minimum_version = least

@@ -71,7 +71,7 @@ class Bench(Suite):
         self.notes: list[str] = []
 
     def run(self) -> None:
-        """Measure everything. RemoteError when it cannot even begin, or a step fails."""
+        """Measure everything. Raises RemoteError when it cannot even begin, or a step fails."""
         with contextlib.ExitStack() as stack:
             stack.enter_context(self._remote)
             self._say("interrupting what runs on the board ...")
@@ -166,7 +166,7 @@ class Bench(Suite):
 
 
 def _umqtt(build: Path) -> Path:
-    """The source of umqtt.simple. PeerError when it cannot be fetched."""
+    """The source of umqtt.simple. Raises PeerError when it cannot be fetched."""
     client = next(client for client in CLIENTS if client.module == "umqtt_simple")
     folder = fetch(build / "peers", client.module, client.sdists, client.wheels)
     return folder / "umqtt" / "simple.py"

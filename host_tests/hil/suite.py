@@ -74,7 +74,7 @@ class Suite:
         return all(row.ok is not False for row in self.rows)
 
     def run(self) -> None:
-        """Does everything. RemoteError or DeskError when it cannot even begin."""
+        """Does everything. Raises RemoteError or DeskError when it cannot even begin."""
         with contextlib.ExitStack() as stack:
             stack.enter_context(self._remote)
             desk = None

@@ -35,7 +35,7 @@ class LookError(RuntimeError):
 
 
 def browser() -> str:
-    """A Chromium: $CHROMIUM, or what there is. LookError."""
+    """A Chromium: $CHROMIUM, or what there is. Raises LookError."""
     for name in filter(None, (os.environ.get("CHROMIUM"), *NAMES)):
         found = shutil.which(name)
         if found:
@@ -44,7 +44,7 @@ def browser() -> str:
 
 
 def shown(page: Path, width: int, to: Path) -> Image.Image:
-    """The page in a window of that width; its picture goes to the file `to`. LookError."""
+    """The page in a window of that width; its picture goes to the file `to`. Raises LookError."""
     with tempfile.TemporaryDirectory() as profile:
         done = subprocess.run(
             [

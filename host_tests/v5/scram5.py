@@ -76,7 +76,10 @@ class ScramServer:
         return self._answer
 
     def final(self, message: bytes) -> bytes:
-        """The answer to the client's final message; ScramError unless it proves the password."""
+        """The answer to the client's final message.
+
+        Raises ScramError unless it proves the password.
+        """
         without, _comma, proof = message.rpartition(b",p=")
         if _field(without, b"c") not in (b"biws", b"eSws") or _field(without, b"r") != self._nonce:
             raise ScramError("another nonce or channel binding")

@@ -1,1 +1,1 @@
-"""What the project measures, checks and proves itself with. Not part of the wheel."""
+"""Rigs that measure, check and prove the project itself. Not part of the wheel."""

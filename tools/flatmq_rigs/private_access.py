@@ -242,7 +242,7 @@ def _source(module: _Module, node: ast.ImportFrom) -> str:
 
 
 class _Project:
-    """All modules together."""
+    """The names of all modules together."""
 
     def __init__(self, files: Iterable[Path]) -> None:
         self.modules = [_read(file) for file in files]
@@ -335,7 +335,7 @@ class _Project:
 
 
 class _Visitor(ast.NodeVisitor):
-    """Collects the findings of one module."""
+    """A collector of the findings of one module."""
 
     def __init__(self, project: _Project, module: _Module) -> None:
         self.findings: list[Finding] = []
@@ -471,7 +471,10 @@ class _Visitor(ast.NodeVisitor):
 
 
 def findings(folders: Iterable[Path]) -> list[Finding]:
-    """All findings in the Python files of the folders. SyntaxError names a file that has one."""
+    """Return all findings in the Python files of the folders.
+
+    Raises SyntaxError, which names the file that has one.
+    """
     files = sorted({file for folder in folders for file in folder.rglob("*.py")})
     project = _Project(files)
     found: set[Finding] = set()

@@ -73,7 +73,7 @@ class Rules:
 
 
 class _Packets:
-    """Finds where packets begin in a stream of bytes that comes in chunks."""
+    """A finder of the beginnings of packets in a stream of bytes that comes in chunks."""
 
     def __init__(self) -> None:
         self._left = 0  # bytes of the packet under way
@@ -269,7 +269,7 @@ class _Link:
 
 
 class Proxy:
-    """Passes connections to its `port` on to a broker at `host` and `port`.
+    """A proxy that passes connections to its `port` on to a broker at `host` and `port`.
 
     `rules(count)` gives the Rules of connection number `count` (from 0), and is called in the
     proxy's thread; without it they pass unharmed. Use it as a context manager, or call `stop`.
@@ -296,7 +296,7 @@ class Proxy:
 
     @property
     def open(self) -> int:
-        """Connections that are open now."""
+        """The number of connections that are open now."""
         return len(self._links)
 
     def strike(self, fault: Fault) -> None:

@@ -7,7 +7,7 @@ TLS_PORT = 8883
 
 
 class AddressError(ValueError):
-    """It names no broker; the text says what would."""
+    """The text names no broker; the message says what would."""
 
 
 def address(text: str, tls: bool = False) -> tuple[str, int]:

@@ -63,7 +63,7 @@ def prepare(settings: dict[str, Any]) -> tuple[dict[str, Any], dict[str, bytes],
 def prepare_for(
     board: Board, settings: dict[str, Any]
 ) -> tuple[dict[str, Any], dict[str, bytes], list[str]]:
-    """`prepare` for one board: without a network it gets no files. BoardTLSError."""
+    """`prepare` for one board: without a network it gets no files. Raises BoardTLSError."""
     found = prepare(settings)
     if found[1] and board.network != "wifi":
         settings = copy.deepcopy(settings)

@@ -83,7 +83,7 @@ class Usb:
 
 @dataclass(frozen=True)
 class Board:
-    """One file of firmware/."""
+    """A board: one file of firmware/."""
 
     name: str
     """What users type, and the file's name."""
@@ -109,7 +109,7 @@ class Board:
     def with_flash(self, size: int) -> Board:
         """The same board with that many bytes of flash.
 
-        BoardError where the filesystem does not follow the size, or has no room.
+        Raises BoardError if the filesystem does not follow the size, or has no room.
         """
         if not self.flash.grows:
             raise BoardError(
@@ -132,7 +132,7 @@ def names(folder: Path = FOLDER) -> list[str]:
 
 
 def load(name: str, folder: Path = FOLDER) -> Board:
-    """The board of that name. BoardError."""
+    """The board of that name. Raises BoardError."""
     known = names(folder)
     if name not in known:
         raise BoardError(f"{name}: no such board; there are {', '.join(known)}")
@@ -177,7 +177,7 @@ def _build(kind: type, table: dict[str, Any], file: Path, prefix: str, given: di
 
 
 def _check(board: Board) -> None:
-    """BoardError for the first value that cannot be."""
+    """Check all values; raise BoardError for the first one that breaks a rule."""
     flash = board.flash
 
     def limit(key: str, value: Any, good: bool, text: str) -> None:

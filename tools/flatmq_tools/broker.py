@@ -65,7 +65,7 @@ class Broker:
 
     @property
     def address(self) -> str:
-        """`host:port`."""
+        """The address as `host:port`."""
         return f"{self.host}:{self.port}"
 
     @property
@@ -148,7 +148,7 @@ class _Child(Broker):
         """Called when the process is dead and not yet reaped."""
 
     def start(self) -> None:
-        """Start it and return once it accepts connections; BrokerError when it does not."""
+        """Start it and return once it accepts connections. Raises BrokerError when it does not."""
         chosen = self.port
         for tries_left in reversed(range(_PORT_TRIES)):
             self.port = chosen or free_port()

@@ -169,7 +169,7 @@ def _looks_like(data: bytes) -> str:
 
 
 def authority(file: Path, name: str, now: datetime.datetime) -> Loaded:
-    """The one certificate that a board verifies the broker by. CertificateError.
+    """The one certificate that a board verifies the broker by. Raises CertificateError.
 
     Of several in the file it is the root if there is one root, or else the one that none of the
     others signed.
@@ -214,7 +214,7 @@ def authority(file: Path, name: str, now: datetime.datetime) -> Loaded:
 def own(
     cert: Path, key: Path, cert_name: str, key_name: str, now: datetime.datetime
 ) -> tuple[Loaded, Loaded]:
-    """A board's own certificate and its key. CertificateError.
+    """A board's own certificate and its key. Raises CertificateError.
 
     Of several certificates in the file it is the one that belongs to the key.
     """
@@ -294,7 +294,7 @@ def _without_copies(found: list[x509.Certificate]) -> list[x509.Certificate]:
 
 
 def _check(certificate: x509.Certificate, name: str, now: datetime.datetime) -> list[str]:
-    """Check what a certificate of either kind needs; returns remarks. CertificateError."""
+    """Check what a certificate of either kind needs; returns remarks. Raises CertificateError."""
     begins, ends = certificate.not_valid_before_utc, certificate.not_valid_after_utc
     if ends < now:
         raise CertificateError(f"{name}: has expired, on {day(ends)}")

@@ -25,7 +25,7 @@ class ContentsError(ValueError):
 
 
 def find_sketch(name: str, folder: Path = SKETCHES) -> Path:
-    """The sketch's folder: a path to one, or the name of one in boards/. ContentsError."""
+    """The sketch's folder: a path to one, or the name of one in boards/. Raises ContentsError."""
     for sketch in (Path(name), folder / name):
         if (sketch / MAIN).is_file():
             return sketch

@@ -68,7 +68,7 @@ class Run:
 
     @property
     def repeated(self) -> int:
-        """Messages that came more than once, as QoS 1 allows."""
+        """The messages that came more than once, as QoS 1 allows."""
         return sum(count - 1 for count in self.arrived.values())
 
     @property

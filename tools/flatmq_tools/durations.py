@@ -11,7 +11,7 @@ _FORM = re.compile(rf"(\d+(?:\.\d+)?) ?({'|'.join(_UNITS)})")
 
 
 def seconds(text: str) -> float:
-    """The seconds of a duration. ValueError."""
+    """The seconds of a duration. Raises ValueError."""
     found = _FORM.fullmatch(text.strip())
     if found is None:
         raise ValueError(

@@ -26,7 +26,7 @@ _CHUNK = 32 * 1024
 
 
 class FlashError(RuntimeError):
-    """It was not flashed; the text says what to do."""
+    """The board was not flashed; the text says what to do."""
 
 
 def main(
@@ -95,7 +95,7 @@ def check_uf2(board: Board, file: Path, data: bytes) -> None:
 
 
 def _mounts() -> Iterator[Path]:
-    """Folders where a drive may be mounted."""
+    """Yield folders where a drive may be mounted."""
     if os.name == "nt":
         yield from (Path(f"{letter}:/") for letter in string.ascii_uppercase)
         return

@@ -1,4 +1,4 @@
-"""Finds a real MicroPython interpreter that runs on this machine (the unix port)."""
+"""Find a real MicroPython interpreter that runs on this machine (the unix port)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def find() -> list[str] | None:
     """The command that starts it, without arguments, or None.
 
     $MICROPYTHON (a command line), else `micropython` on the PATH, else the wheel installed
-    beside this Python. InterpreterError when $MICROPYTHON names no command.
+    beside this Python. Raises InterpreterError when $MICROPYTHON names no command.
     """
     named = os.environ.get("MICROPYTHON")
     if named:
@@ -45,7 +45,10 @@ def find() -> list[str] | None:
 
 
 def command(heap: str) -> list[str] | None:
-    """As `find`, with a heap of that size: "64k" is 65,536 bytes on a 64-bit machine."""
+    """Return the command of `find`, with a heap of that size.
+
+    "64k" is 65,536 bytes on a 64-bit machine.
+    """
     found = find()
     return None if found is None else [*found, "-X", f"heapsize={heap}"]
 
@@ -61,7 +64,7 @@ def last_words(done: subprocess.CompletedProcess[str]) -> str:
 
 
 def environment(*folders: Path) -> dict[str, str]:
-    """This process's environment with `folders` as what either interpreter imports from.
+    """Return this process's environment, with `folders` as the import path of interpreters.
 
     MicroPython keeps its frozen modules; the folders come before anything else of CPython's.
     """

@@ -70,7 +70,10 @@ class Verdict:
 
 
 def presented(host: str, port: int) -> Presented:
-    """Connect as a board does, trusting anything, and note what the broker sends. ProbeError."""
+    """Connect as a board does, trusting anything, and note what the broker sends.
+
+    Raises ProbeError.
+    """
     context = _any_context()
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
     tls = context.wrap_bio(incoming, outgoing, server_hostname=host)
@@ -196,7 +199,9 @@ def _why_no_tls(where: str, received: bytes, reason: str) -> str:
 
 def verified(host: str, port: int, chain: list[x509.Certificate], ca: Path | None) -> Verdict:
     """Connect again and verify the chain, by the authorities in `ca` or by those of this machine.
-    ProbeError."""
+
+    Raises ProbeError.
+    """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False  # names are compared apart
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN

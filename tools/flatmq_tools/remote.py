@@ -193,7 +193,9 @@ class Remote:
 
     def run(self, code: str, hear: Callable[[str], None] | None = None) -> list[str]:
         """Run code on the board and return the lines that it prints; `hear` gets each at once.
-        RemoteError with the traceback when it raises."""
+
+        Raises RemoteError with the traceback when it raises.
+        """
         transport = self._listening()
         lines: list[str] = []
         line = bytearray()
@@ -344,7 +346,9 @@ class Remote:
 
     def different(self, files: Mapping[str, bytes]) -> dict[str, bytes]:
         """Those of the files (path on the board: what is to be in it) that the board has not.
-        RemoteError when there is not the room for them."""
+
+        Raises RemoteError when there is not the room for them.
+        """
         there: dict[str, tuple[int, bytes]] = {}
         for line in self.run(_LOOK.format(paths=list(files))):
             path, size, digest = ast.literal_eval(line)

@@ -32,7 +32,7 @@ VALUES = ("v", "vs", "vb", "vd")
 
 
 class PackError(ValueError):
-    """It is no SenML pack; the text says which record is wrong, and why."""
+    """The payload is not a SenML pack; the text says which record is wrong, and why."""
 
 
 class Record(NamedTuple):
@@ -100,7 +100,7 @@ def _refuse(word: str) -> None:
 
 
 def _check(record: object) -> None:
-    """PackError for a field of the wrong type, or one that a reader must understand."""
+    """Check the fields: raise PackError for a wrong type or an unknown mandatory one."""
     if not isinstance(record, dict):
         raise PackError("not an object")
     for key, value in record.items():

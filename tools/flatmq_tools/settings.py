@@ -96,7 +96,7 @@ def values(table: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def _like(example: Any, value: Any, text: str, override: str) -> Any:
-    """The value as the example's kind; SettingsError where it is of another."""
+    """The value as the example's kind. Raises SettingsError if it is of another."""
     if isinstance(example, str):
         return value if isinstance(value, str) else text
     if example is not None and type(value) is not type(example):

@@ -113,13 +113,16 @@ class Trust:
     """The name that the certificate must have; None: that of the host."""
 
     def link(self, host: str, port: int) -> Link:
-        """Return a link for a client. TrustError if a file cannot be used."""
+        """Return a link for a client. Raises TrustError if a file cannot be used."""
         context = self.context()
         context.pins = ()  # the link checks them, and says in the client's words what is wrong
         return Link(cast("TLS", self), host, port, context)
 
     def context(self) -> Context:
-        """Return a context that verifies the broker. TrustError if a file cannot be used."""
+        """Return a context that verifies the broker.
+
+        Raises TrustError if a file cannot be used.
+        """
         made = Context(ssl.PROTOCOL_TLS_CLIENT)
         made.minimum_version = ssl.TLSVersion.TLSv1_2
         if self.ca:

@@ -62,7 +62,7 @@ class Device:
 
 
 class Watch:
-    """All boards, by name."""
+    """The boards that are watched, by name."""
 
     def __init__(self) -> None:
         self.devices: dict[str, Device] = {}
@@ -103,7 +103,7 @@ class Watch:
 
 
 def shown(readings: dict[str, senml.Record]) -> str:
-    """Values and their units in a line."""
+    """Return values and their units in one line."""
     return "  ".join(f"{name} {r.value} {UNITS.get(r.unit, r.unit)}".rstrip()
                      for name, r in readings.items())  # fmt: skip
 
@@ -112,7 +112,7 @@ UNITS = {"Cel": "°C", "%RH": "%"}  # as people write SenML's units (RFC 8428, 1
 
 
 def follow(client: Client, watch: Watch, lines: list[str]) -> None:
-    """Subscribes. WatchError when the broker does not allow it."""
+    """Subscribe. Raises WatchError when the broker does not allow it."""
 
     def take(message: Message) -> None:
         lines.append(watch.take(message.topic.decode(errors="replace"), message.payload))

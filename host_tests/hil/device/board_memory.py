@@ -16,7 +16,8 @@ def _free():
 def measure():
     """Print "@free STEP BYTES" lines.
 
-    RuntimeError if something of the client is loaded already: the figures would be too small.
+    Raises RuntimeError if something of the client is loaded already: the figures would be too
+    small.
     """
     for name in sys.modules:
         if name.partition(".")[0] == "flatmq":

@@ -44,7 +44,7 @@ class BenchError(RuntimeError):
 
 
 class Bench:
-    """One run: prepares the clients, measures in alternating rounds, collects the results."""
+    """One run: it prepares the clients, measures in alternating rounds, collects the results."""
 
     def __init__(
         self,

@@ -51,7 +51,7 @@ class Client:
 
     @property
     def key_at_4(self) -> str:
-        """Of a client at MQTT 5, the key of the same at 3.1.1; nothing of any other."""
+        """The key of the same client at 3.1.1, for a client at MQTT 5; empty for any other."""
         return f"flatmq@{self.runtime}" if self.module == "flatmq5" else ""
 
     @property

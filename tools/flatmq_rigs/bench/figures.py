@@ -75,7 +75,7 @@ class Job:
 
 @dataclass
 class Results:
-    """Values by client and figure; the timed ones as one value per round."""
+    """The values by client and figure; the timed ones as one value per round."""
 
     once: dict[tuple[str, str], Any] = field(default_factory=dict)
     rounds: dict[tuple[str, str], list[float]] = field(default_factory=dict)
@@ -122,7 +122,7 @@ class Results:
 
 
 def once(client: Client) -> Iterator[Job]:
-    """Jobs whose figure is the same in every run: memory and socket calls."""
+    """Return the jobs whose figure is the same in every run: memory and socket calls."""
     if client.is_floor:
         return
     if client.runtime != CPYTHON:
@@ -139,7 +139,7 @@ def once(client: Client) -> Iterator[Job]:
 
 
 def timed(client: Client, quick: bool) -> Iterator[Job]:
-    """Jobs of one round."""
+    """Return the jobs of one round."""
     if client.romfs:
         return
     cpu_ms, rate_ms = (60, 500) if quick else (150, 1500)

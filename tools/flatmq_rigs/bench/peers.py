@@ -1,4 +1,4 @@
-"""Fetches the clients that flatmq is measured against into a cache folder."""
+"""Fetch the clients that flatmq is compared with into a cache folder."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _unpack(sdist: Path, into: Path) -> None:
 
 
 def _fetch_sdist(requirement: str, into: Path) -> None:
-    """For archives without a setup.py, which pip refuses to install."""
+    """Fetch an archive without a setup.py, which pip refuses to install."""
     python = sys.executable
     config = _run(python, "-m", "pip", "config", "list")
     download = into / "download"

@@ -41,7 +41,7 @@ _ROWS = {
 
 
 class Report:
-    """Makes the tables for the clients that were measured."""
+    """A maker of tables for the clients that were measured."""
 
     def __init__(self, clients: Sequence[Client], results: Results) -> None:
         self._all = clients
@@ -57,7 +57,7 @@ class Report:
         return self._cell(client, figure, NONE if value is None else number(value[index]))
 
     def memory(self) -> str:
-        """Bytes held, and the smallest heap."""
+        """Return the table of bytes held, and the smallest heap."""
         rows = []
         for client in self._clients:
             if client.is_floor or client.runtime == CPYTHON:

@@ -30,7 +30,7 @@ class Failed(RuntimeError):
 
 
 class Runner:
-    """Knows where the libraries and the peers are.
+    """A runner that knows where the libraries and the peers are.
 
     `certificate` is a folder that `certificate.write` has filled.
     """
@@ -48,7 +48,7 @@ class Runner:
         self._numbers = itertools.count(1)
 
     def prepare(self, client: Client) -> None:
-        """Put the client's modules where `run` looks; PeerError when they cannot be had."""
+        """Put the client's modules where `run` looks. Raises PeerError when they cannot be had."""
         paths = []
         if client.is_ours:
             library = self._copy_flatmq()

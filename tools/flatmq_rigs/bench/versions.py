@@ -112,7 +112,7 @@ class Versions(Work):
 
 
 def measure(rounds: int = ROUNDS) -> Versions:
-    """Measure on each interpreter that is here. WorkError if that fails."""
+    """Measure on each interpreter that is here. Raises WorkError if that fails."""
     found = Versions()
     with tempfile.TemporaryDirectory(prefix="flatmq-versions-") as name:
         run(found, compiled(Path(name)), MODULES, (_BEGIN, _HEAP), _ROUND, rounds)

@@ -166,7 +166,7 @@ def run(
 
 
 def measure(build: Path, rounds: int = ROUNDS) -> Work:
-    """Measure on each interpreter that is here. WorkError or PeerError when that fails."""
+    """Measure on each interpreter that is here. Raises WorkError or PeerError when that fails."""
     work = Work()
     other = next(client for client in CLIENTS if client.name == UMQTT)
     source = fetch(build / "peers", other.module, other.sdists, other.wheels)

@@ -183,7 +183,7 @@ class _Program:
         return self.process.poll() is not None
 
     def end(self) -> None:
-        """End it as an administrator would; CrashError when it fails."""
+        """End it as an administrator would. Raises CrashError when it fails."""
         self.process.send_signal(signal.SIGTERM)
         _until(lambda: f"{self.tail()}\ndoes not end with SIGTERM", self._over)
         if self.process.returncode:
@@ -203,7 +203,7 @@ class _Program:
 
 
 class _Publisher:
-    """Publishes readings numbered from 1 in a thread, as far as it is let."""
+    """A publisher, in a thread, of readings numbered from 1, up to a number that it is given."""
 
     def __init__(self, broker: Broker) -> None:
         self._client = Client(
@@ -337,7 +337,7 @@ class _Stage:
         return program
 
     def _failed(self) -> bool:
-        """False; CrashError when the driver has ended without being killed."""
+        """False. Raises CrashError when the driver has ended without being killed."""
         if self.driver.process.poll() is not None:
             raise CrashError(f"{self.driver.tail()}\nended by itself")
         return False
@@ -364,7 +364,7 @@ class _Stage:
             self.driver.kill(found)
 
     def _source(self) -> int | None:
-        """Of the processes of sources the one that receives: it has the log."""
+        """Return the process that receives, of those of sources: it has the log."""
         with contextlib.suppress(OSError, ValueError):
             pid = int((self.out / "log" / "lock").read_text())
             if pid in family(self.driver.process.pid):
@@ -419,7 +419,7 @@ class _Stage:
         return set(table.to_pyarrow_table(columns=["seq"])["seq"].to_pylist())
 
     def landed(self, table: str = "raw") -> int:
-        """Messages in raw, about: batches may come in between."""
+        """Return the approximate number of rows in a table: batches may come in between."""
         with contextlib.suppress(OSError):
             return int(ds.dataset(self.out / table, format="parquet").count_rows())
         return 0

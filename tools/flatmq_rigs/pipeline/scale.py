@@ -47,12 +47,12 @@ FILE = 256 << 20  # bytes of a file after compaction
 
 
 class ScaleError(RuntimeError):
-    """It cannot be measured; the text says why."""
+    """The measurement is not possible; the text says why."""
 
 
 @dataclass
 class Sizes:
-    """Bytes a message, of tables that were made."""
+    """The bytes per message of tables that exist."""
 
     messages: int
     landed: float
@@ -64,7 +64,7 @@ class Sizes:
 
 @dataclass
 class Costs:
-    """Of a run at so many messages a second."""
+    """The cost of a run at `rate` messages per second."""
 
     rate: float
     memory: float
@@ -95,7 +95,10 @@ class Tried:
 
 
 def sizes(tables: Path) -> Sizes:
-    """Of the folder that a demo has filled. ScaleError when there is nothing in it."""
+    """Return the sizes in the folder that a demo has filled.
+
+    Raises ScaleError when there is nothing in it.
+    """
     landed = list((tables / "landed").glob("[!.]*.parquet"))
     messages = sum(pq.read_metadata(file).num_rows for file in landed)
     if not messages:
@@ -120,13 +123,13 @@ def sizes(tables: Path) -> Sizes:
 
 
 def _cpu(pid: int) -> float:
-    """Seconds of CPU that a process has used."""
+    """Return the seconds of CPU that a process has used."""
     used = psutil.Process(pid).cpu_times()
     return float(used.user + used.system)
 
 
 def _memory(pid: int) -> int:
-    """Bytes of it that are in memory."""
+    """Return the bytes of a process that are in memory."""
     return int(psutil.Process(pid).memory_info().rss)
 
 
@@ -156,13 +159,13 @@ class _Ingest:
             time.sleep(0.05)
 
     def readings(self) -> int:
-        """Of boards, in the files that it has landed."""
+        """Return the number of boards' readings in the files that it has landed."""
         files = self.landed.glob("[!.]*.parquet")
         topics = (pq.read_table(file, columns=["topic"])["topic"].to_pylist() for file in files)
         return sum(topic.endswith("/telemetry") for of in topics for topic in of)
 
     def close(self) -> None:
-        """It lands what it has before it ends."""
+        """End the process, which lands what it has before it ends."""
         self._process.terminate()
         self._process.wait(PATIENCE)
 

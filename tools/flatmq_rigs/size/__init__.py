@@ -190,7 +190,7 @@ def _weigh_links(sizes: Sizes, weighing: Iterable[Scales], library: Path, harnes
 
 
 def _umqtt(build: Path, into: Path) -> Path:
-    """A folder with umqtt.simple as .mpy. PeerError when it cannot be fetched."""
+    """A folder with umqtt.simple as .mpy. Raises PeerError when it cannot be fetched."""
     folder = fetch(build / "peers", _UMQTT.module, _UMQTT.sdists, _UMQTT.wheels)
     source = folder / "umqtt" / "simple.py"
     compile_module(source, into / "umqtt" / "simple.mpy", "umqtt/simple.py")

@@ -37,7 +37,7 @@ class SizeError(RuntimeError):
 
 
 class Scales:
-    """Weighs Python code, part by part, after a prelude that is charged to nobody.
+    """A pair of scales for Python code, part by part, after a prelude that is not charged.
 
     `library` and `harness` are folders to import from.
     """
@@ -142,7 +142,7 @@ class Narrow(Scales):
             self.missing = webassembly.MISSING
 
     def lines(self, library: Path, harness: Path, parts: Sequence[str]) -> list[str]:
-        """One run: the collector is exact here."""
+        """Run it once: the collector is exact here."""
         first = "import sys\nROOT = '/library'\nsys.path[:] = [ROOT, '/harness']\n"
         weighed = [webassembly.COLLECT, webassembly.COLLECT, f"print({_HELD!r}, gc.mem_alloc())"]
         all_parts = [part for p in (first + parts[0], *parts[1:]) for part in (p, *weighed)]

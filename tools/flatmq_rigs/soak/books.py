@@ -6,7 +6,7 @@ from . import plan
 
 
 class Arrivals:
-    """Messages at one QoS, numbered from 0 to `count` - 1."""
+    """The record of messages at one QoS, numbered from 0 to `count` - 1."""
 
     def __init__(self, count: int) -> None:
         self.count = count
@@ -19,11 +19,11 @@ class Arrivals:
 
     @property
     def lost(self) -> int:
-        """Messages that have not come."""
+        """The number of messages that have not come."""
         return self.count - self.came
 
     def take(self, number: int) -> None:
-        """One message came. ValueError for a number that none has."""
+        """Record one message. Raises ValueError for a number that none has."""
         if not 0 <= number < self.count:
             raise ValueError(f"number {number} of {self.count}")
         bit = 1 << (number & 7)
@@ -55,7 +55,7 @@ class Books:
         return sum(a.came for a in self.arrivals)
 
     def take(self, expected: int, qos: int, payload: bytes) -> None:
-        """One message came at `qos`, on the topic for QoS `expected`."""
+        """Record one message at `qos`, on the topic for QoS `expected`."""
         number = int.from_bytes(payload[:4], "big")
         try:
             if qos != expected:

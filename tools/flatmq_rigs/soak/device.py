@@ -38,7 +38,7 @@ def held():
 
 
 def in_use():
-    """Bytes that are in use, garbage included."""
+    """Return the bytes that are in use, garbage included."""
     return gc.mem_alloc() if hasattr(gc, "mem_alloc") else 0
 
 
@@ -124,7 +124,7 @@ class Device:
         self._reported = ticks_ms()
 
     def publish(self):
-        """As many messages as there is room for."""
+        """Publish as many messages as there is room for."""
         while self.sent < self.messages and self.sent - 3 * self.books.next[2] < plan.LEAD:
             number = self.sent // 3
             payload = self.payloads[number & 7]

@@ -22,7 +22,10 @@ class PeerError(RuntimeError):
 
 
 class Peer:
-    """Publishes `messages` below `prefix`/down, and keeps `books` on what comes from /up."""
+    """A client that publishes `messages` below `prefix`/down.
+
+    It keeps `books` on what comes from /up.
+    """
 
     def __init__(self, host: str, port: int, prefix: str, messages: int) -> None:
         self.books = Books(messages)
@@ -88,7 +91,7 @@ class Peer:
             raise PeerError(f"the broker does not serve the desk: {self._why or code.name}")
 
     def stop(self) -> None:
-        """Disconnects."""
+        """Disconnect."""
         self._client.on_disconnect = None
         self._client.disconnect()
 

@@ -19,7 +19,7 @@ _QOS_2 = 0x04
 
 
 class Republished:
-    """Looks at what a broker sends to one client, connection after connection."""
+    """An observer of what a broker sends to one client, connection after connection."""
 
     def __init__(self) -> None:
         self.numbers: set[int] = set()  # of the messages: see plan.py

@@ -83,7 +83,7 @@ class Conversation:
 
     @property
     def bad(self) -> int:
-        """Frames that came in torn or spoiled."""
+        """The number of frames that came in torn or spoiled."""
         return self._rx.bad
 
     @property
@@ -94,7 +94,7 @@ class Conversation:
     # What happens
 
     def receive(self, data: bytes, now: float) -> None:
-        """Bytes came in from the line."""
+        """Take bytes that came in from the line."""
         at = 0
         while at < len(data):
             at = self._rx.take(data, at, len(data))
@@ -105,7 +105,7 @@ class Conversation:
         self.tick(now)
 
     def opened(self, now: float) -> None:
-        """The connection to the broker is there."""
+        """Note that the connection to the broker is there."""
         if self.state == "opening":
             self.state = "open"
             self.opens += 1
@@ -113,17 +113,17 @@ class Conversation:
             self.tick(now)
 
     def send(self, data: bytes, now: float) -> None:
-        """Bytes came from the broker."""
+        """Take bytes that came from the broker."""
         self._queue += data
         self.tick(now)
 
     def ended(self, now: float) -> None:
-        """The broker has closed the connection, or there was none to be had."""
+        """Note that the broker has closed the connection, or that there is none to be had."""
         self._ending = True
         self.tick(now)
 
     def plugged(self, now: float) -> None:
-        """The line is there: a connection that the board may have is not of this bridge."""
+        """Begin on a new line: a connection that the board may have is not of this bridge."""
         self._put(BEGIN, who=0)
 
     def leave(self, now: float) -> None:

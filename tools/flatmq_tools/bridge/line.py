@@ -29,7 +29,7 @@ class Line:
     def __init__(
         self, url: str, baud: int, received: Callable[[bytes], None], lost: Callable[[str], None]
     ) -> None:
-        """Open it, which may block. LineError when it cannot."""
+        """Open it, which may block. Raises LineError when it cannot."""
         try:
             self._port = serial.serial_for_url(url, do_not_open=True)
             self._port.baudrate = baud

@@ -138,7 +138,7 @@ class Pump:
         self._up.begin()
 
     def send(self, data: bytes) -> None:
-        """Bytes for the broker."""
+        """Pass bytes to the broker."""
         if self._up:
             self._up.send(data)
 
@@ -150,7 +150,7 @@ class Pump:
 
 
 class _Upstream(asyncio.Protocol):
-    """One connection to the broker. It outlives what it is for until its bytes have arrived."""
+    """One connection to the broker, kept until its bytes have arrived."""
 
     def __init__(self, pump: Pump) -> None:
         self._pump: Pump | None = pump  # None once it is to end

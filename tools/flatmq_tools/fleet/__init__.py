@@ -32,7 +32,7 @@ def main(
     """Run a fleet and show what it does; `truth_file` gets what it did.
 
     Returns 0 when everything that was planned was done, and what was published, acknowledged;
-    else 1. FleetError, LimitError. The password of the user is in the environment, as
+    else 1. Raises FleetError, LimitError. The password of the user is in the environment, as
     FLATMQ_PASSWORD.
     """
     console = console or Console()

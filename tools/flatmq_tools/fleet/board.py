@@ -122,7 +122,7 @@ class Board:
     # The loop calls
 
     def ready(self, events: int) -> None:
-        """Its socket is ready."""
+        """Handle a socket that is ready."""
         assert self.client is not None and self.link is not None
         self.link.ready(events)
         if self.client.poll(0) and self._was == "online":
@@ -131,13 +131,13 @@ class Board:
             self._poll()
 
     def due(self) -> None:
-        """It is time to look at the client."""
+        """Poll the client, as its time has come."""
         self.timer = math.inf
         if self.client is not None:
             self._poll()
 
     def tick(self) -> None:
-        """It is time for the next turn of the plan."""
+        """Do the next turn of the plan."""
         turn = self._turn or next(self._turns, None)
         self._turn = None
         if turn is None or self.over:
@@ -189,7 +189,7 @@ class Board:
         return True
 
     def _off(self) -> None:
-        """Without power: the connection ends with no word."""
+        """Cut the power: the connection ends without a DISCONNECT."""
         assert self.link is not None
         self.link.close()
         self.client = self.link = None
@@ -294,7 +294,10 @@ class Board:
     # The end
 
     def close(self, now: bool = False) -> bool:
-        """One step of saying good-bye; True when that is done. `now`: without waiting for it."""
+        """Do one step of saying good-bye; return True when that is done.
+
+        With `now`, do not wait for it.
+        """
         client = self.client
         if self.closed or client is None:
             self.closed = True

@@ -46,7 +46,7 @@ class Settings:
 
     @property
     def readings(self) -> int:
-        """Of each board."""
+        """The number of readings of each board."""
         return int(self.rate * self.seconds + 1e-9)
 
 
@@ -65,7 +65,7 @@ class Figures:
 
 
 class Fleet:
-    """A fleet that publishes to `host` and `port`. LimitError, FleetError."""
+    """A fleet that publishes to `host` and `port`. Raises LimitError, FleetError."""
 
     def __init__(self, host: str, port: int, settings: Settings) -> None:
         if settings.readings < 1:
@@ -103,7 +103,7 @@ class Fleet:
 
     @property
     def online(self) -> int:
-        """Boards that are."""
+        """The number of boards that are online."""
         return self._loop.online
 
     @property
@@ -113,7 +113,7 @@ class Fleet:
 
     @property
     def taken(self) -> int:
-        """Readings so far."""
+        """The number of readings so far."""
         return sum(boot.readings for board in self._boards for boot in board.boots)
 
     @property

@@ -11,7 +11,10 @@ BESIDE = 64  # files that a process has open beside its connections
 
 
 class LimitError(RuntimeError):
-    """It may not, and cannot change that by itself; the text has the number that is needed."""
+    """This process may not open that many files, and cannot change that by itself.
+
+    The text has the number that is needed.
+    """
 
 
 def raise_open_files(connections: int) -> None:

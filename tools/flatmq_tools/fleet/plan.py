@@ -83,7 +83,7 @@ class Plan:
             self._end = chance.randrange(2, readings)
 
     def turns(self) -> Iterator[Turn]:
-        """Its readings in their order. After the last one, the silence."""
+        """Yield the readings in order, and after the last one the silence."""
         chance = self._chance
         fresh = True  # the first reading of a boot shows that there was one
         calm = False  # the one before was held: this one passes it

@@ -73,7 +73,7 @@ class Boot:
 
 @dataclass
 class Summary:
-    """Sums over boots."""
+    """The sums over all boots."""
 
     devices: int = 0
     boots: int = 0
@@ -118,7 +118,7 @@ def summary(boots: Iterable[Boot]) -> Summary:
 
 
 def write(path: Path, boots: Iterable[Boot]) -> None:
-    """One line for each boot, in the order of devices and boots."""
+    """Write one line for each boot, in the order of devices and boots."""
     lines = [
         json.dumps(dataclasses.asdict(boot), separators=(",", ":"))
         for boot in sorted(boots, key=lambda each: (each.device, each.boot))

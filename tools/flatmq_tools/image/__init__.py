@@ -190,7 +190,7 @@ def _missing(board: boards.Board, chosen: dict[str, Any]) -> list[str]:
 
 
 def _bytes(size: str) -> int:
-    """As esptool writes it: 4MB, 512KB."""
+    """Return the bytes of a size as esptool writes it: 4MB, 512KB."""
     found = re.fullmatch(r"(\d+) ?([KM])i?B?", size, re.IGNORECASE)
     if found is None:
         raise ImageError(f"--flash-size {size}: must be a number of MB, as in 16MB")

@@ -12,7 +12,7 @@ class FilesystemError(ValueError):
 
 
 class _Noting(UserContext):
-    """Notes which blocks are read."""
+    """A context that notes which blocks are read."""
 
     def __init__(self, image: bytes) -> None:
         super().__init__(len(image))
@@ -44,9 +44,11 @@ def _filesystem(flash: Flash, context: UserContext) -> LittleFS:
 
 
 def build(files: dict[str, bytes], flash: Flash) -> bytes:
-    """All of the filesystem, `flash.filesystem_size` bytes; the same files, the same bytes.
+    """Return the whole filesystem, `flash.filesystem_size` bytes.
 
-    files: absolute path -> bytes. FilesystemError where they need more room than there is.
+    The same files give the same bytes.
+
+    files: absolute path -> bytes. Raises FilesystemError if they need more room than there is.
     """
     context = UserContext(flash.filesystem_size)
     filesystem = _filesystem(flash, context)

@@ -186,7 +186,7 @@ def chip(data: bytes) -> str | None:
 
 
 def check_bin(data: bytes, board: Board) -> str:
-    """The firmware's version. FirmwareError."""
+    """The firmware's version. Raises FirmwareError."""
     named_chip = chip(data)
     if named_chip is None or len(data) < TABLE:
         raise FirmwareError(

@@ -36,7 +36,7 @@ FAMILIES = {
 
 
 class Uf2Error(ValueError):
-    """It is no UF2, or not one for this board; the text has the numbers."""
+    """The file is no UF2, or not one for this board; the text has the numbers."""
 
 
 @dataclass(frozen=True)
@@ -67,12 +67,12 @@ class Block:
 
 
 def family_name(family: int) -> str:
-    """As people know it, and its number."""
+    """Return the usual name of a family, and its number."""
     return f"{FAMILIES.get(family, 'unknown')} ({family:#x})"
 
 
 def read(data: bytes) -> list[Block]:
-    """The file's blocks in their order. Uf2Error."""
+    """The file's blocks in their order. Raises Uf2Error."""
     if not data or len(data) % BLOCK:
         raise Uf2Error(f"not a UF2 file: {len(data):,} bytes are no multiple of {BLOCK}")
     blocks = []
@@ -114,10 +114,10 @@ def pages(blocks: Iterable[Block], family: int) -> dict[int, Block]:
 def image(family: int, sectors: Mapping[int, bytes], firmware: Iterable[Block] = ()) -> bytes:
     """A UF2 file of the firmware and of the sectors (address -> 4096 bytes).
 
-    The firmware's blocks stay as they are but for their numbers; those of other families stay in
-    front with theirs. (There is one in RP2350's: its erratum E10. A boot ROM that writes it spoils
-    the last sector of flash, which is why it must come first.) What is missing of a sector that
-    the firmware begins is filled with 0xFF. Uf2Error as in `pages`.
+    The firmware's blocks stay as they are but for their numbers; those of other families stay
+    in front with theirs. (There is one in RP2350's: its erratum E10. A boot ROM that writes it
+    spoils the last sector of flash, which is why it must come first.) What is missing of a
+    sector that the firmware begins is filled with 0xFF. Raises Uf2Error as in `pages`.
     """
     blocks = list(firmware)
     others = [block.raw for block in blocks if not block.is_for(family)]

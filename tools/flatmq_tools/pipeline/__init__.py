@@ -1,1 +1,1 @@
-"""From the broker to tables and a picture, on Spark: docs/pipeline.md. Python 3.11 or later."""
+"""The pipeline from a broker to tables and a report, on Spark: docs/pipeline.md."""

@@ -51,7 +51,10 @@ TROUBLES = plan.Troubles(
 
 
 class DemoError(RuntimeError):
-    """It cannot run, or a part of it has failed; the text says which, and has its last words."""
+    """The demo cannot run, or a part of it has failed.
+
+    The text says which, and has its last lines of output.
+    """
 
 
 class Child:
@@ -76,7 +79,7 @@ class Child:
         return self.log.read_text(errors="replace")
 
     def check(self) -> None:
-        """DemoError when it has ended."""
+        """Raise DemoError if the process has ended."""
         if self._process.poll() is not None:
             raise self.failure(f"has ended with status {self._process.returncode}")
 
@@ -85,7 +88,10 @@ class Child:
         return DemoError(f"{self.name} {what}:\n" + "\n".join(self.text.splitlines()[-8:]))
 
     def wait(self, seconds: float, ask: bool = False) -> None:
-        """Until it has ended; `ask`: have it end. DemoError when it does not, or not well."""
+        """Wait until the process has ended; with `ask`, end it.
+
+        Raises DemoError when it does not, or not well.
+        """
         if ask and self._process.poll() is None:
             self._process.terminate()
         try:
@@ -141,7 +147,7 @@ class Demo:
         self._others = OtherDevices(self.prefix, self.seed) if self.ingests == 1 else None
 
     def run(self, target: brokers.Broker) -> int:
-        """0 when the tables agree with the truth. DemoError, FleetError."""
+        """0 when the tables agree with the truth. Raises DemoError, FleetError."""
         try:
             boots, ended = self._live(target)
             truth.write(self.out / "truth.jsonl", boots)
@@ -169,7 +175,7 @@ class Demo:
 
     @property
     def _mappings(self) -> list[str]:
-        """Options for the devices of other makers."""
+        """Return the options for the devices of other makers."""
         names = self._others.mappings if self._others else []
         return [word for name in names for word in ("--mapping", name)]
 
@@ -446,7 +452,8 @@ def main(
     The folder gets the tables, the report and the output of each process.
 
     $BROKER (host:port) names a broker that runs already, $SPARK_MASTER a Spark. Returns 0 when
-    the tables say what the boards did, 1 when they do not. DemoError, BrokerError, FleetError.
+    the tables say what the boards did, 1 when they do not. Raises DemoError, BrokerError,
+    FleetError.
     """
     if not SHARED.is_dir():
         raise DemoError("the sketches of boards/ are missing: run it in a checkout of flatmq")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def path(file: Path) -> None:
-    """Sync a file, or the names in a folder. OSError if the disk fails."""
+    """Sync a file, or the names in a folder. Raises OSError if the disk fails."""
     opened = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(opened)

@@ -15,7 +15,7 @@ from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
 
 
 class SyncedFiles(PyArrowFileIO):
-    """As pyiceberg's own, but what is written to a local file is synced when it is closed."""
+    """The local file system of pyiceberg, which also syncs each file when it is closed."""
 
     def new_output(self, location: str) -> PyArrowFile:
         """Return a file to be written."""

@@ -49,8 +49,8 @@ class Ingest:
     say            takes a line for people when the broker has broken a rule, or lost the session
 
     SUBSCRIBE is sent only if the broker has no session, or was asked for something else last
-    time: each SUBSCRIBE brings every retained message again. `subscribed.json`, beside the log's
-    files, says what the broker has granted. ValueError for a bad filter.
+    time: each SUBSCRIBE brings every retained message again. `subscribed.json`, beside the
+    log's files, says what the broker has granted. Raises ValueError for a bad filter.
     """
 
     def __init__(
@@ -187,8 +187,11 @@ class Ingest:
 
     def poll(self, ms: int = 0) -> bool:
         """Do what there is to do, and wait up to `ms` milliseconds for something to come in.
-        Returns whether something did. IngestError if the broker refuses a filter. OSError if the
-        disk does not take a message, which is then not acknowledged; a later call tries again."""
+
+        Returns whether something did. Raises IngestError if the broker refuses a filter.
+        Raises OSError if the disk does not take a message, which is then not acknowledged;
+        a later call tries again.
+        """
         if self._subscription is None and not self._remembered:
             self._subscribe()
         moved = self.client.poll(ms)

@@ -36,7 +36,9 @@ class LandingError(RuntimeError):
 
 
 class Landing:
-    """Lands the closed segments of a `log` in `target`: a folder, or any URL that fsspec knows.
+    """A service that lands the closed segments of a `log` in `target`.
+
+    `target` is a folder, or any URL that fsspec knows.
 
     A file is named `LOG-OFFSET.parquet`, by the identity of the log and the offset of its first
     message: several logs land in one folder. The columns are those of `log.SCHEMA`. Raises

@@ -128,7 +128,7 @@ class Writer:
 
     @property
     def size(self) -> int:
-        """Bytes of all segments."""
+        """The bytes of all segments."""
         return self._size
 
     @property

@@ -47,7 +47,7 @@ class _Names(dict[bytes, str]):
 
 
 class _Columns:
-    """Gathers messages for a RecordBatch."""
+    """A collector of messages for a RecordBatch."""
 
     def __init__(self) -> None:
         self._names = _Names()
@@ -131,7 +131,7 @@ def read(folder: Path | str, start: int, end: int) -> Iterator[pa.RecordBatch]:
     """The messages from offset `start` up to `end`, in their order, in batches of SCHEMA.
 
     Has no side effects and takes no lock: any process may read what is synced, while another
-    one appends. LogError when not all of them are there, or a record is damaged.
+    one appends. Raises LogError when not all of them are there, or a record is damaged.
     """
     if start >= end:
         return

@@ -150,7 +150,7 @@ def _offset(told: Any) -> int | None:
 
 
 def _size(log: Path) -> int:
-    """Bytes of the segments in a folder."""
+    """Return the bytes of the segments in a folder."""
     total = 0
     for path in log.glob("*.log"):
         try:

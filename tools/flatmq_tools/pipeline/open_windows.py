@@ -227,7 +227,7 @@ class Store:
         self._folder = folder
 
     def load(self, batch: int, size: int, late: int) -> State:
-        """The state after a batch; after -1 nothing is known. WindowsError."""
+        """The state after a batch; after -1 nothing is known. Raises WindowsError."""
         if batch < 0:
             return State(size, late)
         folder = self._of(batch)

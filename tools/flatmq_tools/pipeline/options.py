@@ -245,7 +245,7 @@ def with_defaults(given: Mapping[str, str], defaults: Mapping[str, str]) -> dict
 
 
 def verifying(tls: Tls | None) -> trust.Trust | None:
-    """Return how these files have the broker verified; None without TLS. TrustError."""
+    """Return how these files have the broker verified; None without TLS. Raises TrustError."""
     if tls is None:
         return None
     return trust.Trust(
@@ -278,14 +278,14 @@ def parse(given: Mapping[str, str], *, streaming: bool = True) -> Settings:
     """The settings that these options make; upper and lower case are the same in their names.
 
     `streaming` False is for `read`, which needs no broker where localStorage names a log.
-    OptionError.
+    Raises OptionError.
     """
     told, remarks = _sorted(given, _SOURCE, _UNUSED)
     return told.settings(streaming, remarks)
 
 
 def parse_sink(given: Mapping[str, str]) -> SinkSettings:
-    """Return the settings of the sink that these options make. OptionError."""
+    """Return the settings of the sink that these options make. Raises OptionError."""
     ours = {name: value for name, value in given.items() if name.lower() not in _OF_SPARK}
     told, remarks = _sorted(ours, _SINK, _UNUSED_BY_SINK)
     return told.sink_settings(remarks)

@@ -19,7 +19,7 @@ _SENSORS = ("hall", "kitchen", "attic/north")
 
 
 class OtherDevicesError(RuntimeError):
-    """Not all that they published was acknowledged; the text says why."""
+    """Some publishes of the devices were not acknowledged; the text says why."""
 
 
 @dataclass

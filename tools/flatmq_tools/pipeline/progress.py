@@ -14,7 +14,7 @@ _LIMIT = 32 << 20  # B: some hours of three queries with a batch a second
 
 
 class Progress:
-    """Writes lines to NAME in a folder that is there.
+    """A writer of lines to the file NAME in an existing folder.
 
     limit  B from which on the file becomes BEFORE
     """

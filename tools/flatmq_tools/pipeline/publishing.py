@@ -158,7 +158,7 @@ class BatchWriter(_Writing, DataSourceArrowWriter):
 
 
 class _Publisher:
-    """Publishes rows in their order over one connection, made with the first of them."""
+    """A publisher of rows, in order, over one connection made with the first of them."""
 
     def __init__(self, settings: SinkSettings) -> None:
         self.done = Done()
@@ -260,7 +260,7 @@ class _Publisher:
 
 
 def _columns(schema: StructType, settings: SinkSettings) -> dict[str, int]:
-    """Return where each column is. OptionError for one that the sink does not have."""
+    """Return where each column is. Raises OptionError for one that the sink does not have."""
     at = {}
     for n, column in enumerate(schema):
         name, kind = column.name.lower(), column.dataType.simpleString()

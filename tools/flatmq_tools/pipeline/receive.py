@@ -105,7 +105,7 @@ class BulkClient(Client):
         return stop and self.connected and not self._leaving
 
     def poll(self, ms: int = 0) -> bool:
-        """As `Client.poll`. Also sync what has waited long enough."""
+        """Poll as `Client.poll` does, and sync what has waited long enough."""
         if ms and self._since:
             left = self._since + self._delay_ns - time.monotonic_ns()
             ms = min(ms, max(0, -(-left // 1_000_000)))
@@ -134,7 +134,7 @@ class BulkClient(Client):
         *args: Any,
         **more: Any,
     ) -> Subscription:
-        """As `Client.subscribe`, but messages go to the log and not to the `handler`."""
+        """Subscribe as `Client.subscribe` does, but for the log and not the `handler`."""
         return super().subscribe(filters, handler or self._take, qos, chunks, *args, **more)
 
     def commit(self) -> None:

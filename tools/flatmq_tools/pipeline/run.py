@@ -1,10 +1,10 @@
 """Turn messages into tables in one folder until a signal ends it: `flatmq pipeline run`.
 
-    OUT/raw  measurements  dead_letters  windows      grow by a folder `batch=N` a batch
+    OUT/raw  measurements  dead_letters  windows      grow by a folder `batch=N` per batch
     OUT/out_of_time                                   as these, for batches that have such readings
     OUT/health  devices  gaps                         are written again every minute, from state
-    OUT/delta/...                                     the same as Delta tables, if wanted
-    OUT/iceberg/...                                   those that grow as Iceberg tables, likewise
+    OUT/delta/...                                     the same as Delta tables, with --delta
+    OUT/iceberg/...                                   those that grow as Iceberg tables, with --iceberg
     OUT/log                                           what was received and is not in raw yet
     OUT/checkpoints  state  progress.jsonl            where each query is, and how it does
 
@@ -592,7 +592,7 @@ def _full(error: BaseException) -> str:
 
 
 def _everything(error: BaseException) -> str:
-    """All texts of an error and of what has caused it."""
+    """Return the texts of an error and of everything that has caused it."""
     if isinstance(error, OSError) and error.errno is not None:
         return str(error)
     return "\n".join(_texts(error))

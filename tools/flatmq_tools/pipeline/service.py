@@ -71,7 +71,7 @@ class Ending:
             signal.signal(number, self._signalled)
 
     def started(self) -> None:
-        """From now on there is something to end in good order."""
+        """Note that from now on there is something to end in good order."""
         self._started.set()
 
     def _signalled(self, *_: Any) -> None:
@@ -200,7 +200,7 @@ class Gate:
 
 
 class _Log(logging.Handler):
-    """Prints warnings of Python's libraries, but none of py4j.
+    """A filter that prints warnings of Python's libraries, but none of py4j.
 
     When Java ends, each thread that talks to it logs a traceback. What matters of it the run
     reports itself, in a line.
@@ -227,7 +227,7 @@ def quiet() -> None:
 
 
 def _handle_error(server: socketserver.BaseServer, request: Any, address: Any) -> None:
-    """As socketserver does, except when Java has closed the connection."""
+    """Handle errors as socketserver does, except when Java has closed the connection."""
     if not isinstance(sys.exc_info()[1], (EOFError, ConnectionError)):
         socketserver.BaseServer.handle_error(server, request, address)
 

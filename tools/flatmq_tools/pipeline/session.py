@@ -47,11 +47,12 @@ def session(
             executors need flatmq installed too
     conf    more configuration, with "__" for the dot: spark__sql__shuffle__partitions=8
 
-    SessionError for Spark Connect, whose client has no JVM: the sinks need that of the driver.
+    Raises SessionError for Spark Connect, whose client has no JVM: the sinks need that of the
+    driver.
 
     Its Python is this interpreter and its Java that of `java.home`. With a `master` on this
-    machine its ports are on loopback alone, unless `conf` says otherwise. JavaError where there is
-    no Java.
+    machine its ports are on loopback alone, unless `conf` says otherwise. Raises JavaError if
+    there is no Java.
     """
     _refuse_connect(master)
     os.environ["JAVA_HOME"] = str(java.home())

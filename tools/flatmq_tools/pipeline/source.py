@@ -75,11 +75,11 @@ class MqttSource(DataSource):
         return SCHEMA
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Of `spark.read`."""
+        """Return a reader for `spark.read`."""
         return BatchReader(parse(self.options, streaming=False), schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """Of `spark.readStream`."""
+        """Return a reader for `spark.readStream`."""
         return StreamReader(parse(self.options), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
@@ -89,12 +89,12 @@ class MqttSource(DataSource):
         return BatchWriter(parse_sink(self.options), schema)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
-        """Return what `df.writeStream` uses. OptionError as for `writer`."""
+        """Return what `df.writeStream` uses. Raises OptionError as for `writer`."""
         return StreamWriter(parse_sink(self.options), schema)
 
 
 class Range(InputPartition):
-    """Messages of a log: those from offset `start` up to `end`."""
+    """A part of a batch: the messages of a log from offset `start` up to `end`."""
 
     def __init__(self, folder: Path, start: int, end: int) -> None:
         super().__init__(None)
@@ -362,7 +362,7 @@ class Receiver:
                 seen, since = self.synced(), time.monotonic()
 
     def stop(self) -> None:
-        """Disconnects, and lets go of the log."""
+        """Disconnect, and release the log."""
         self._ending.set()
         self._thread.join(_STOP)  # a name lookup may take longer: nothing is unacknowledged then
         self.writer.close()

@@ -74,7 +74,7 @@ def publish_burst(client, n):
 
 
 def publish_topics(client, n):
-    """As `publish`, to two topics in turn."""
+    """Publish as `publish` does, to two topics in turn."""
     for i in range(n):
         while client.publish(TOPICS[i & 1], PAYLOAD) is None:
             client.poll(0)

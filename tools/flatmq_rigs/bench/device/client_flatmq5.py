@@ -43,7 +43,7 @@ def prepare(function):
 
 
 def publish_properties(client, n):
-    """As `publish`, with one set of properties."""
+    """Publish as `publish` does, with one set of properties."""
     p = made[0]
     for _ in range(n):
         while client.publish(TOPICS[0], PAYLOAD, properties=p) is None:

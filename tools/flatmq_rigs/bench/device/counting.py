@@ -1,4 +1,4 @@
-"""Stands between a client and its socket and counts the calls.
+"""Count the calls between a client and its socket.
 
 `install()` before the client is imported. A poll or select by the client counts as another call.
 """

@@ -20,7 +20,7 @@ CALLS_COUNT = 480
 
 
 class Peer:
-    """Steers the peer over a connection of its own; a command is done when the call returns."""
+    """A steering connection to the peer; a command is done when the call returns."""
 
     def __init__(self, port, name):
         self._socket = socket.socket()
@@ -57,7 +57,10 @@ def connected(module, port, name, topics="-", qos=0):
 
 
 def held(module, port, name, image):
-    """Bytes held after import and after connecting; with a path, from that ROMFS image."""
+    """Return the bytes held after import and after connecting.
+
+    With a path, import from that ROMFS image.
+    """
     if image:
         packets.mount(image)
     gc.collect()
@@ -149,7 +152,7 @@ def calls(module, port, name, operation):
 
 
 def rate(module, port, name, argument):
-    """Messages published at QoS 1 and acknowledged per second of wall time."""
+    """Return the messages published at QoS 1 and acknowledged per second of wall time."""
     if not hasattr(module, "qos1"):
         return None
     client = connected(module, port, name)

@@ -46,10 +46,10 @@ class Stream:
         return self.outgoing.read()
 
     def connect(self, address):
-        """As a socket does."""
+        """Accept any address, as there is nothing to connect to."""
 
     def close(self):
-        """As a socket does."""
+        """Do nothing; a socket would close here."""
 
 
 class Link:
@@ -77,7 +77,7 @@ class Link:
 
 
 class Sockets:
-    """Stands in for the module `socket` for a client that imports it; every socket is `to`."""
+    """A replacement for the module `socket` for a client that imports it; every socket is `to`."""
 
     def __init__(self, to):
         self.to = to

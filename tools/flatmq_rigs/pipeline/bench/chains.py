@@ -45,7 +45,7 @@ _TRIGGER = 1.0  # s, as of `flatmq pipeline run`
 
 
 class PahoSource(MqttSource):
-    """As format("mqtt"), with paho-mqtt in our client's place."""
+    """A format("mqtt") with paho-mqtt instead of our client."""
 
     @classmethod
     def name(cls) -> str:
@@ -78,7 +78,7 @@ class _Parts:
         return found
 
     def used(self) -> dict[str, float]:
-        """Seconds since this was made."""
+        """The seconds since this was made."""
         used = dict.fromkeys(PARTS, 0.0)
         for process, (part, now) in self._now().items():
             used[part] += now - self._before.get(process, (part, 0.0))[1]
@@ -244,7 +244,7 @@ LABELS = {
 
 
 def measure(spark: SparkSession, name: str, count: int) -> Chain:
-    """One chain, with a broker and a folder of its own."""
+    """Measure one chain, with a broker and a folder of its own."""
     with _folder() as folder, broker.mosquitto(extra=MOSQUITTO) as server:
         if name != "log":  # which has no use for the broker
             load(server, count)

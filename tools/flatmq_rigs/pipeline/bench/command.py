@@ -169,7 +169,7 @@ def chain_rows(found: Mapping[str, Sequence[Chain]]) -> list[list[str]]:
 
 
 def rate(figures: Sequence[Chain]) -> float:
-    """Rows per second: the median of the rounds."""
+    """Return the rows per second: the median of the rounds."""
     return statistics.median(chain.rate for chain in figures)
 
 

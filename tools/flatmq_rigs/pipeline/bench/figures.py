@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 
 class BenchError(RuntimeError):
-    """It cannot be measured, or a target is missed; the text says which."""
+    """The measurement is not possible, or a target is missed; the text says which."""
 
 
 class Figure(NamedTuple):
@@ -21,7 +21,7 @@ class Figure(NamedTuple):
 
     @property
     def rate(self) -> float:
-        """Messages per second."""
+        """The number of messages per second."""
         return self.messages / self.seconds
 
     @property
@@ -31,7 +31,7 @@ class Figure(NamedTuple):
 
 
 class Watch:
-    """Takes the time, and the CPU time of this process."""
+    """A clock of the time and of the CPU time of this process."""
 
     def __init__(self) -> None:
         self._start = time.monotonic(), self._cpu()
@@ -57,7 +57,7 @@ class Chain(NamedTuple):
 
     @property
     def rate(self) -> float:
-        """Messages per second."""
+        """The number of messages per second."""
         return self.messages / self.seconds
 
     def each_us(self, part: str | None = None) -> float:

@@ -61,7 +61,7 @@ def _by_alias_and_name(session: Session) -> dict[int | str, Metric]:
 
 
 class Sessions:
-    """Certificates, to find the metrics of data messages by."""
+    """The birth certificates, by which the metrics of data messages are found."""
 
     def __init__(self, known: dict[tuple[str, str], list[Session]]) -> None:
         self._known = known

@@ -61,7 +61,7 @@ def _try(console: Console, topic: str, payload: str, names: Sequence[str]) -> in
 
 
 def _payload(given: str) -> bytes:
-    """The payload that an argument names. MappingError."""
+    """The payload that an argument names. Raises MappingError."""
     if given.startswith("@"):
         try:
             return Path(given[1:]).read_bytes()

@@ -81,7 +81,7 @@ def load(
 
 
 def text(name: str) -> str:
-    """The text of a mapping file or a shipped mapping. MappingError."""
+    """The text of a mapping file or a shipped mapping. Raises MappingError."""
     file = _file(name)
     try:
         return file.read_text(encoding="utf-8")
@@ -108,7 +108,7 @@ def _rules(name: str) -> list[Rule]:
 
 
 def parse(source: str, file: str, base: str | None = None) -> list[Rule]:
-    """The rules of a mapping file. `base` is used instead of its own. MappingError."""
+    """The rules of a mapping file. `base` is used instead of its own. Raises MappingError."""
     try:
         document = tomllib.loads(source)
     except tomllib.TOMLDecodeError as error:
@@ -316,7 +316,7 @@ class _Table:
         return MappingError(f"{self.where}: {key}: {rule}{said}")
 
     def known(self, keys: Iterable[str]) -> None:
-        """MappingError for a key that is none of these."""
+        """Check the keys; raise MappingError for one that is none of these."""
         for key in self.data:
             if key not in keys:
                 raise self.error(key, f"unknown key; there are {', '.join(sorted(keys))}", None)
@@ -384,7 +384,7 @@ class _Table:
             raise self.error(key, str(error), text) from None
 
     def names(self, key: str, template: Template, known: set[str]) -> None:
-        """MappingError for a name in a template that is none of these."""
+        """Check a template; raise MappingError for a name that is none of these."""
         for name in template.names:
             if name not in known:
                 rule = f"no topic of the rule has a level {{{name}}}"

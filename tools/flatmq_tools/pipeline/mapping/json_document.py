@@ -62,7 +62,7 @@ _decode = json.JSONDecoder(parse_constant=_refuse).decode
 
 
 def _is_one_of(value: Any, allowed: Sequence[Any]) -> bool:
-    """As JSON compares: true is not 1."""
+    """Compare as JSON does: true is not 1."""
     return any(
         value == one and isinstance(value, bool) == isinstance(one, bool) for one in allowed
     )

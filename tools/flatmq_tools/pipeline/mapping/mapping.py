@@ -30,7 +30,7 @@ class Reading(NamedTuple):
 
 
 class Mapping:
-    """Rules, tried in their order.
+    """The rules of mapping files, tried in order.
 
     senml   reads the messages of rules whose format is senml
     """
@@ -45,7 +45,7 @@ class Mapping:
         return Mapping, (self.rules, self._read_senml)
 
     def _bounds(self, topic: str) -> tuple[Bound, ...]:
-        """As `_binding`; names of a usual length are remembered."""
+        """Return `_binding` of a topic; names of a usual length are remembered."""
         return self._bound(topic) if len(topic) <= LONGEST else self._binding(topic)
 
     def _binding(self, topic: str) -> tuple[Bound, ...]:
@@ -78,7 +78,10 @@ class Mapping:
         ]  # fmt: skip
 
     def senml(self, topic: str) -> Bound | None:
-        """The rule for this topic name if its format is senml; None for others. PackError."""
+        """The rule for this topic name if its format is senml; None for others.
+
+        Raises PackError.
+        """
         bound = self._bounds(topic)
         return bound[0] if bound and bound[0].rule.format == "senml" else None
 
@@ -113,7 +116,7 @@ class Mapping:
     def reading(
         self, topic: str, payload: bytes, received: int | None, names: Names | None = None
     ) -> Reading:
-        """As `read`, with the rule; raises nothing."""
+        """Read a message as `read` does, and return the rule too; raises nothing."""
         rule = None
         try:
             readable("topic", topic)

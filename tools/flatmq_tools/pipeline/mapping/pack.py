@@ -55,21 +55,21 @@ class Room:
         self._left = min(max(_SMALL, _GROWTH * len(payload)), _LARGE)
 
     def take(self, name: str) -> None:
-        """PackError if there is no room for a name."""
+        """Use room for a name. Raises PackError if there is none."""
         self._left -= len(name)
         if self._left < 0:
             raise PackError("the names are together much longer than the payload")
 
 
 def bounded(what: str, micros: int) -> int:
-    """A time in microseconds since 1970. PackError if it is outside the years 1 to 9999."""
+    """A time in microseconds since 1970. Raises PackError if it is outside the years 1 to 9999."""
     if not _FIRST <= micros < _END:
         raise PackError(f"{what}: not within the years 1 to 9999")
     return micros
 
 
 def named(what: str, text: str) -> str:
-    """A name: not empty, not longer than LONGEST, and readable. PackError."""
+    """A name: not empty, not longer than LONGEST, and readable. Raises PackError."""
     if not text:
         raise PackError(f"{what}: must not be empty")
     if len(text) > LONGEST:
@@ -78,7 +78,7 @@ def named(what: str, text: str) -> str:
 
 
 def readable(what: str, text: str) -> str:
-    """A text that UTF-8 can hold. PackError for one with half of a surrogate pair."""
+    """A text that UTF-8 can hold. Raises PackError for one with half of a surrogate pair."""
     if not text.isascii():
         try:
             text.encode()

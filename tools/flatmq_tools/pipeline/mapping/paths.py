@@ -23,7 +23,7 @@ class PathError(ValueError):
 
 
 def exact(text: str) -> Path:
-    """A path without wildcards. PathError."""
+    """A path without wildcards. Raises PathError."""
     if "*" in text:
         raise PathError("* is not allowed here: the path of one value is needed")
     return _keys(text)

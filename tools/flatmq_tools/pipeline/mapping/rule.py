@@ -99,11 +99,14 @@ class Bound:
 
     @cached_property
     def device(self) -> str:
-        """The device that the topic names; empty if only the payload does. PackError."""
+        """The device that the topic names; empty if only the payload does. Raises PackError."""
         return named("device", self._device) if self.rule.device is not None else ""
 
     def place(self, path: Path) -> Place | None:
-        """The name and the column for values at a path; None if they are ignored. PackError."""
+        """The name and the column for values at a path; None if they are ignored.
+
+        Raises PackError.
+        """
         try:
             return self._places[path]
         except KeyError:
@@ -142,7 +145,10 @@ class Bound:
 
 
 def record(place: Place, raw: Any, time: int | None, rule: Rule, numbers: bool) -> Record | None:
-    """The record of a value; None for null. `numbers`: texts of digits are numbers. PackError."""
+    """The record of a value; None for null.
+
+    `numbers`: texts of digits are numbers. Raises PackError.
+    """
     name, quantity, _ = place
     if isinstance(raw, str):
         word = rule.words.get(raw.lower())

@@ -54,7 +54,7 @@ def read(
 
 
 def birth(payload: bytes) -> list[tuple[str, int | None, int | None]]:
-    """The metrics of a birth certificate: name, data type, alias. PackError."""
+    """The metrics of a birth certificate: name, data type, alias. Raises PackError."""
     found = []
     for metric in _parsed(payload).metrics:
         name, kind = _identity(metric, None)
@@ -105,7 +105,7 @@ def _record(
 
 
 def _value(name: str, kind: int, which: str, raw: Any) -> Any:
-    """A value by its data type; 0 if the type is not known. PackError."""
+    """A value by its data type; 0 if the type is not known. Raises PackError."""
     if kind in (*_INT, *_UINT, _DATE_TIME, 0) and which in _WIDTH:
         return _whole(name, kind, which, raw)
     fits = (

@@ -32,7 +32,7 @@ class TimeField(NamedTuple):
 
 
 def microseconds(value: Any, field: TimeField) -> int:
-    """A time of a message in microseconds since 1970. PackError."""
+    """A time of a message in microseconds since 1970. Raises PackError."""
     what = f"time = {_short(value)}"
     scale = next((SCALES[form] for form in field.forms if form in SCALES), None)
     if isinstance(value, str):
