@@ -67,7 +67,7 @@ def test_a_set_without_key_or_value(override: str, folder: Path) -> None:
 
 def test_a_text_in_the_place_of_a_table(folder: Path) -> None:
     (folder / "settings.json").write_text('{"wifi": "home"}')
-    with pytest.raises(settings.SettingsError, match="wifi is no table"):
+    with pytest.raises(settings.SettingsError, match="wifi is not a table"):
         settings.load(["wifi.ssid=cabin"], folder)
 
 

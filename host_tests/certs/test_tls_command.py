@@ -164,7 +164,7 @@ def test_silence(monkeypatch: pytest.MonkeyPatch) -> None:
         over.set()
     assert said.exit_code == 1
     assert said.output == (
-        f"Error: {address}: accepts connections and answers nothing within 0.2 s\n"
+        f"Error: {address}: accepts connections, but sends no answer within 0.2 s\n"
     )
 
 

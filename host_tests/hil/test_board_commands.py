@@ -198,7 +198,7 @@ def test_deploy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             desk.write({**old, "/mine.txt": b"kept"})
         done = _run(*deploy, "--set", "wifi.ssid=home")
         assert done.exit_code == 0, done.output
-        assert " 0 were there already" in done.output
+        assert " 0 unchanged" in done.output
         with Remote(board.address) as desk:
             desk.enter()
             (there,) = desk.run("import os; print(sorted(os.listdir('/')))")

@@ -187,7 +187,7 @@ WRONG: dict[str, tuple[str, Download, str]] = {
     "too old": (
         "esp32",
         lambda: downloads.esp32(ESP32, SIZE, version="1.22.2"),
-        r"it is MicroPython 1\.22\.2, and flatmq needs 1\.26 or later",
+        r"it is MicroPython 1\.22\.2; flatmq needs 1\.26 or later",
     ),
 }
 

@@ -177,7 +177,7 @@ DEAD = [
     (b"{}", "not an array of records"),
     (b'[{"n":"a","v":"1"}]', "record 0: v = '1': not a number"),
     (b'[{"n":"a","v":1' + b"0" * 400 + b"}]", "not a number"),
-    (b'[{"n":"a","v":1e308,"bv":1e308}]', "past what a double holds"),
+    (b'[{"n":"a","v":1e308,"bv":1e308}]', "must be a finite double"),
     (b'[{"n":"a","v":1},{"n":"","v":1}]', "record 1: name = ''"),
     (b'[{"n":"a","v":1,"t":1e15}]', "time: not within the years 1 to 9999"),
     (b'[{"n":"a","v":1,"t":-1e12}]', "time: not within the years 1 to 9999"),

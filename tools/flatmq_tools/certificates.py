@@ -225,7 +225,7 @@ def own(
         names = ", ".join(common_name(each.subject) for each in found)
         raise CertificateError(
             f"{key_name}: must be the key of the certificate in {cert_name} ({names}); it is "
-            "another one's"
+            "the key of another one"
         )
     chosen = mine[0]
     which = f"{cert_name}: {common_name(chosen.subject)}"

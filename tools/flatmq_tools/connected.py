@@ -59,11 +59,11 @@ def choose(port: str | None, board: str | None = None) -> str:
     which = board or "board"
     if meant:
         lines = "".join(f"\n  --port {each.port}  {each.product} {each.serial}" for each in meant)
-        raise ConnectedError(f"{len(meant)} ports may be the {which}; say which one:{lines}")
+        raise ConnectedError(f"{len(meant)} ports may be the {which}; choose one:{lines}")
     seen = ", ".join(f"{each.port} ({each.usb} {each.product})" for each in there) or "none at all"
     raise ConnectedError(
         f"no {which} is connected by USB with MicroPython running (serial ports seen: {seen}). "
-        "Is the cable one that carries data? Name its port if it shows itself otherwise: "
+        "Is the cable one that carries data? If it identifies itself differently, name its port: "
         "--port /dev/ttyACM0"
     )
 

@@ -214,7 +214,7 @@ def follow(run: Run, client: Client, process: Sketch, arrived: deque[str]) -> It
             return
         if time.monotonic() > patience:
             if run.status is None:
-                run.trouble.append(f"nothing new for {PATIENCE:g} s: the sketch is ended")
+                run.trouble.append(f"nothing new for {PATIENCE:g} s: the sketch is stopped")
                 run.status = process.stop() or 1
             return
 
@@ -257,12 +257,14 @@ def main(readings: int = 25, console: Console | None = None) -> int:
         try:
             client.connect()
         except MQTTError as error:
-            raise DemoError(f"{run.where} does not let the demo in: {error.detail}") from error
+            raise DemoError(
+                f"{run.where} refuses the demo's connection: {error.detail}"
+            ) from error
         deadline = time.monotonic() + PATIENCE
         while subscription.granted is None and time.monotonic() < deadline:
             client.poll(50)
         if subscription.granted not in (b"\x00", b"\x01"):
-            raise DemoError(f"{run.where} does not let the demo subscribe")
+            raise DemoError(f"{run.where} refuses the demo's subscription")
         process, run.what = stack.enter_context(sketch(target, device, readings))
         show(run, client, process, arrived, console)
         client.disconnect()

@@ -75,7 +75,7 @@ def put(remote: Remote, files: dict[str, bytes], console: Console) -> None:
         remote.write(dict(sorted(changed.items(), key=lambda each: each[0] == "/main.py")), moved)
     same = len(files) - len(changed)
     console.print(
-        f"{len(changed)} files written, {size:,} bytes; {same} were there already",
+        f"{len(changed)} files written, {size:,} bytes; {same} unchanged",
         highlight=False,
     )
 

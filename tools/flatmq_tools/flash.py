@@ -124,7 +124,7 @@ def _boot_drive(board: Board, port: str | None, console: Console) -> Path:
             found = boot_drives(board)
     if len(found) > 1:
         lines = "".join(f"\n  --drive {folder}" for folder in found)
-        raise FlashError(f"{len(found)} boot drives are there; say which one:{lines}")
+        raise FlashError(f"{len(found)} boot drives were found; choose one:{lines}")
     if not found:
         unmounted = Path("/dev/disk/by-label", board.flashing.drive)
         if unmounted.exists():
@@ -133,9 +133,9 @@ def _boot_drive(board: Board, port: str | None, console: Console) -> Path:
                 f"`udisksctl mount -b {unmounted}`, or mount it and say where: --drive FOLDER"
             )
         raise FlashError(
-            f"no boot drive {board.flashing.drive} is there. {board.flashing.hint} "
-            "It shows itself as a USB drive then; if it is mounted at an unusual place say "
-            "where: --drive FOLDER"
+            f"boot drive {board.flashing.drive} not found. {board.flashing.hint} "
+            "It then appears as a USB drive; if it is mounted in an unusual place, name that: "
+            "--drive FOLDER"
         )
     return found[0]
 

@@ -40,8 +40,8 @@ def main(
         line = _opened(address)
     except (OSError, ValueError) as error:
         raise LogsError(
-            f"{address}: cannot be opened ({error}). Is the board plugged in, and no other "
-            "program at the port?"
+            f"{address}: cannot be opened ({error}). Is the board plugged in, and is no other "
+            "program using the port?"
         ) from error
     console.print(f"{address}: Ctrl-C ends it", style="dim", highlight=False)
     try:

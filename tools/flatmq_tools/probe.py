@@ -102,7 +102,7 @@ def presented(host: str, port: int) -> Presented:
             reason = str(error.reason or error)
         except TimeoutError as error:
             raise ProbeError(
-                f"{where}: accepts connections and answers nothing within {PATIENCE:g} s"
+                f"{where}: accepts connections, but sends no answer within {PATIENCE:g} s"
             ) from error
         except OSError:
             closed = True
@@ -320,7 +320,7 @@ def _described(host: str, port: int, found: Presented, now: datetime.datetime) -
     if found.needs:
         yield "It needs a client certificate."
     elif found.asks:
-        yield "It asks for a client certificate, and does without."
+        yield "It asks for a client certificate, but does not require one."
     else:
         yield "It does not ask for a client certificate."
 

@@ -168,11 +168,11 @@ class Remote:
                     self.close()
                     raise RemoteError(
                         f"{self.address}: the board's REPL does not answer. Is MicroPython on it, "
-                        "and no other program at the port? If its program cannot be "
+                        "and is no other program using the port? If its program cannot be "
                         "interrupted, flash it again."
                         if reached
                         else f"{self.address}: cannot be opened ({error}). Is the board plugged "
-                        "in, and no other program at the port?"
+                        "in, and is no other program using the port?"
                     ) from error
                 if isinstance(error, OSError):
                     self.close()

@@ -96,7 +96,7 @@ def resolve_records(
 
 
 def _refuse(word: str) -> None:
-    raise ValueError(f"{word} is no number")
+    raise ValueError(f"{word} is not a number")
 
 
 def _check(record: object) -> None:
@@ -116,7 +116,7 @@ def _check(record: object) -> None:
         if isinstance(value, str) and not _is_unicode(value):
             raise PackError(f"{shorter(key)} = {shown(value)}: not Unicode: a surrogate is alone")
         if key.endswith("_"):
-            raise PackError(f"{shorter(key)}: must be understood, and is not")
+            raise PackError(f"{shorter(key)}: must be understood, but is unknown")
         if not key:
             raise PackError("a field without a name")
     if record.get("bver", VERSION) > VERSION:
@@ -172,7 +172,7 @@ def _resolved(fields: dict[str, Any], now: float) -> Record | None:
     at = fields.get("bt", 0) + fields.get("t", 0)
     for what, number in (("v + bv", value), ("s + bs", total), ("t + bt", at)):
         if isinstance(number, (int, float)) and not _is_finite(number):
-            raise PackError(f"{what}: past what a double holds")
+            raise PackError(f"{what}: must be a finite double")
     if at < RELATIVE:
         at += now
     return Record(name, fields.get("u", fields.get("bu", "")), at, value, total)

@@ -51,7 +51,7 @@ def load(overrides: Iterable[str] = (), folder: Path = FOLDER) -> dict[str, Any]
         for name in tables:
             place = place.setdefault(name, {})
             if not isinstance(place, dict):
-                raise SettingsError(f"--set {override}: {name} is no table")
+                raise SettingsError(f"--set {override}: {name} is not a table")
         place[last] = value
     return settings
 

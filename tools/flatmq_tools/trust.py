@@ -54,7 +54,7 @@ def _check(context: ssl.SSLContext, der: bytes | None) -> None:
         shown = base64.b64encode(found).decode()
         raise PinError(
             f"the broker's public key is not the pinned one: its pin is {shown}. If the broker "
-            "has a new key, use that pin; if not, somebody else answers"
+            "has a new key, use that pin; if not, another server has answered"
         )
 
 
@@ -188,7 +188,7 @@ class Trust:
             if error.reason == "KEY_VALUES_MISMATCH":
                 raise TrustError(
                     f"{mine}: must be the key of the certificate in {self.names['cert']} {cert}; "
-                    "it is another one's"
+                    "it belongs to another certificate"
                 ) from error
             raise TrustError(
                 f"{self.names['cert']} {cert}, {mine}: cannot be used: {error}"

@@ -121,12 +121,12 @@ def follow(client: Client, watch: Watch, lines: list[str]) -> None:
     try:
         client.connect(PATIENCE_MS)
     except MQTTError as error:
-        raise WatchError(f"the broker does not let us in: {error}") from error
+        raise WatchError(f"cannot connect to the broker: {error}") from error
     end = time.monotonic() + PATIENCE_MS / 1000
     while subscription.granted is None and time.monotonic() < end:
         client.poll(TURN_MS)
     if subscription.granted is None or 0x80 in subscription.granted:
-        raise WatchError(f"the broker does not let us subscribe to {', '.join(FILTERS)}")
+        raise WatchError(f"the broker refuses the subscription to {', '.join(FILTERS)}")
 
 
 def main(

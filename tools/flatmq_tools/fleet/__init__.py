@@ -41,7 +41,7 @@ def main(
     fleet = Fleet(host, port, settings)
     console.print(
         f"{settings.devices:,} boards to {host}:{port}, {settings.rate:g} readings a second each, "
-        f"for {settings.seconds:g} s; --seed {settings.seed} has the same again",
+        f"for {settings.seconds:g} s; repeat it with --seed {settings.seed}",
         soft_wrap=True,
         highlight=False,
     )
@@ -58,7 +58,7 @@ def main(
         console.print("[bold]everything that was published was acknowledged[/]")
         return 0
     missing = total.published - total.acknowledged
-    console.print(f"[bold]not all was done: {missing:,} readings were not acknowledged[/]")
+    console.print(f"[bold]incomplete: {missing:,} readings were not acknowledged[/]")
     return 1
 
 

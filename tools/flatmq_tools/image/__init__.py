@@ -169,7 +169,7 @@ def main(
         _write(rom, made.romfs)
         lines += [
             f"{rom}: {len(made.romfs):,} bytes: the modules, for a firmware with a ROMFS partition"
-            f"{'' if board.flash.romfs_size else ', which the official one has not'}:",
+            f"{'' if board.flash.romfs_size else ' (official builds have none)'}:",
             f"  mpremote romfs deploy {rom}",
         ]
     lines += remarks + _missing(board, chosen)
@@ -217,7 +217,7 @@ def _told(board: boards.Board, made: Made, sketch: Path, out: Path, alone: bool)
     ]
     if alone:
         lines.append(
-            f"  the filesystem alone, for a board that runs MicroPython; --firmware "
+            f"  only the filesystem, for a board that runs MicroPython already; with --firmware "
             f"{board.download} puts both into one file"
         )
     else:
@@ -228,7 +228,7 @@ def _told(board: boards.Board, made: Made, sketch: Path, out: Path, alone: bool)
         lines.append(f"{board.flashing.hint} Then copy it to the drive {board.flashing.drive}.")
     else:
         lines += [
-            "It gets onto the board with:",
+            "To write it to the board:",
             f"  esptool --chip {board.flashing.chip} write-flash {made.offset:#x} {out}",
         ]
     return lines

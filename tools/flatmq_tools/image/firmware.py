@@ -66,11 +66,11 @@ def check_version(data: bytes) -> str:
     """Return the version as text. Raises FirmwareError if it is too old or missing."""
     found = version(data)
     if found is None:
-        raise FirmwareError("no version of MicroPython is in it: is it MicroPython's firmware?")
+        raise FirmwareError("it contains no version of MicroPython: is it MicroPython firmware?")
     text = ".".join(map(str, found))
     if found[:2] < OLDEST:
         raise FirmwareError(
-            f"it is MicroPython {text}, and flatmq needs {OLDEST[0]}.{OLDEST[1]} or later "
+            f"it is MicroPython {text}; flatmq needs {OLDEST[0]}.{OLDEST[1]} or later "
             f"(its .mpy files, version 6.3, load from 1.23 on)"
         )
     return text

@@ -4,7 +4,7 @@
     OUT/out_of_time                                   as these, for batches that have such readings
     OUT/health  devices  gaps                         are written again every minute, from state
     OUT/delta/...                                     the same as Delta tables, with --delta
-    OUT/iceberg/...                                   those that grow as Iceberg tables, with --iceberg
+    OUT/iceberg/...                                   those that grow, as Iceberg, with --iceberg
     OUT/log                                           what was received and is not in raw yet
     OUT/checkpoints  state  progress.jsonl            where each query is, and how it does
 

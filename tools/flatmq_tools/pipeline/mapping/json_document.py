@@ -55,7 +55,7 @@ def read(bound: Bound, payload: bytes, received: int | None) -> list[Pack] | Non
 
 
 def _refuse(word: str) -> None:
-    raise ValueError(f"{word} is no number")
+    raise ValueError(f"{word} is not a number")
 
 
 _decode = json.JSONDecoder(parse_constant=_refuse).decode

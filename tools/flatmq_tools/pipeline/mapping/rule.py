@@ -167,5 +167,5 @@ def record(place: Place, raw: Any, time: int | None, rule: Rule, numbers: bool) 
     except OverflowError:
         value = math.inf
     if not math.isfinite(value):
-        raise PackError(f"{name}: past what a double holds")
+        raise PackError(f"{name}: must be a finite double")
     return Record(name, quantity.unit, time, value)
