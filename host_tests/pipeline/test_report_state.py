@@ -24,8 +24,10 @@ YEAR = datetime.timedelta(days=365)
 
 
 def fleet(drawn: random.Random, days: float) -> list[Message]:
-    """Boards that lose, repeat and swap readings, restart and fall silent; one has no numbers,
-    and some messages are no pack."""
+    """Return boards that lose, repeat and swap readings, restart and fall silent.
+
+    One has no numbers, and some messages are no pack.
+    """
     sent: list[Message] = []
     for number in range(8):
         name, boot, seq, now = f"d{number}", 1, 1, drawn.uniform(0, 300)
@@ -134,7 +136,7 @@ def test_a_stretch_of_time_both_ways(spark: SparkSession, tables: Path) -> None:
 
 
 def test_days_add_up(tables: Path) -> None:
-    """What is said of days, one by one, is what is said of all of them."""
+    """Reports of single days add up to the report of all of them."""
     whole = of_state(tables)
     midnight = START.replace(hour=0)
     days = [

@@ -1,4 +1,4 @@
-"""What is kept of the past, in steps that get wider: its sums are those of all messages."""
+"""The past, kept in steps that get wider, has the sums of all messages."""
 
 from __future__ import annotations
 

@@ -389,8 +389,10 @@ class _Stage:
         )
 
     def settle(self) -> None:
-        """Return when raw and measurements have all that was published, or neither has grown for
-        long. A run that is asked to end leaves a batch under way to the next run."""
+        """Return when raw and measurements have all messages, or neither has grown for long.
+
+        A run that is asked to end leaves a batch under way to the next run.
+        """
         seen, since = -1, time.monotonic()
         while time.monotonic() - since < _STILL:
             landed = self.landed() + self.landed("measurements")
@@ -413,8 +415,10 @@ class _Stage:
         return {_number(payload) for payload in rows["payload"].to_pylist()}
 
     def measured(self) -> set[int]:
-        """Return the numbers of the messages in measurements. Each batch is written to Parquet
-        first and to Delta then, so Delta says what is done."""
+        """Return the numbers of the messages in measurements.
+
+        Each batch is written to Parquet first and then to Delta, so Delta shows what is done.
+        """
         table = DeltaTable(str(self.out / "delta" / "measurements"))
         return set(table.to_pyarrow_table(columns=["seq"])["seq"].to_pylist())
 

@@ -50,7 +50,7 @@ class HistoryError(RuntimeError):
 
 @dataclass
 class Row:
-    """What so many days cost: seconds, and MiB of memory at most."""
+    """Costs of a number of days: seconds, and the peak MiB of memory."""
 
     days: int
     messages: int
@@ -73,9 +73,12 @@ def main(
     folder: Path, days: Sequence[int], document: Path | None, keep: bool = False,
     console: Console | None = None,
 ) -> int:  # fmt: skip
-    """Measure, print the table and write it into a section of `document`. The past is in `folder`;
-    it is used again if an earlier run left it there, and removed at the end unless `keep`. Return
-    1 if the last row is more than GOAL times the first in any time or memory. HistoryError."""
+    """Measure, print the table, and write it into a section of `document`.
+
+    The past is in `folder`; it is used again if an earlier run left it there, and removed at the
+    end unless `keep`. Return 1 if the last row is more than GOAL times the first in any time or
+    memory. Raises HistoryError.
+    """
     console = console or Console()
     rows = []
     past = folder / "past"
@@ -140,8 +143,10 @@ def _size(files: Sequence[Path]) -> float:
 
 
 def _begin(fleet: Fleet, days: int, past: Path, out: Path) -> None:
-    """Have a real run make its checkpoints of a minute of messages; then put the past in front of
-    it, as if the run had done that, a batch for each day."""
+    """Have a real run make its checkpoints of a minute of messages.
+
+    Then put the past in front of it, as if the run had done that, a batch for each day.
+    """
     _land(fleet, days * MINUTES, 1, out / "landed" / "0.parquet")
     with _Run(out) as run:
         run.end()
@@ -252,8 +257,11 @@ class _Run:
 
 
 def _restart(fleet: Fleet, days: int, out: Path) -> tuple[float, float, int]:
-    """Start a run again, which makes tables of an hour: s until its queries run, MiB, and how
-    many messages there are then by its state. HistoryError if these are not as many as came."""
+    """Start a run again, which makes tables of an hour of messages.
+
+    Return the seconds until its queries run, MiB, and the messages that its state then counts.
+    Raises HistoryError if these are not as many as came.
+    """
     hour = _land(fleet, days * MINUTES + 1, _HOUR, out / "landed" / "1.parquet")
     before = _messages(out)
     with _Run(out) as run:
@@ -306,8 +314,10 @@ def _child(what: str, out: Path, days: int) -> dict[str, float]:
 
 
 def refresh(out: Path, days: int) -> dict[str, float]:
-    """Refresh the tables again and again, each time with a minute of messages that is new: the
-    median seconds and CPU, and MiB at most."""
+    """Refresh the tables repeatedly, each time with a new minute of messages.
+
+    Return the median seconds and CPU seconds, and the peak MiB.
+    """
     fleet = Fleet(DEVICES, BEGIN)
     snapshots = Snapshots(out / STATE, out)
     seconds, cpu = [], []

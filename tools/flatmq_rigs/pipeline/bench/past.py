@@ -59,9 +59,11 @@ class Fleet:
         self._restart = np.arange(devices, dtype=np.int64) * _WEEK // devices
 
     def arrivals(self, first: int, minutes: int) -> Arrivals:
-        """Return the packs of minutes from the `first` on, counted from the begin, in their order;
-        the row of each is its offset. What is lost, late and sent twice is the same for the same
-        number of minutes."""
+        """Return the packs of minutes from `first` on, counted from the begin, in their order.
+
+        The row of each is its offset. The same packs are lost, late and sent twice for the same
+        number of minutes.
+        """
         drawn = np.random.default_rng(self._seed)
         minute, device = (
             each.reshape(-1)
@@ -111,8 +113,10 @@ class Fleet:
         )  # fmt: skip
 
     def moved(self, messages: pa.Table, packs: Arrivals) -> pa.Table:
-        """Return the messages of a day with the times and offsets of another one; the payloads
-        stay, as to make them takes longest."""
+        """Return the messages of a day with the times and offsets of another one.
+
+        The payloads stay, because making them takes longest.
+        """
         at = pa.array(packs.at).cast(pa.timestamp("us", "UTC"))
         moved = messages.set_column(2, SCHEMA.field("timestamp"), at)
         return moved.set_column(6, SCHEMA.field("offset"), pa.array(packs.row))
@@ -153,9 +157,11 @@ def raw_file(raw: Path, fleet: Fleet, day: int, batch: int | None = None) -> Pat
 def make(
     fleet: Fleet, days: int, folder: Path, show: Callable[[int], None] = lambda day: None
 ) -> None:  # fmt: skip
-    """Write so many days from the begin of the fleet on, as the batches from 0, into FOLDER/raw
-    and the state in FOLDER/state; boots are closed as a run does. Days that are there are left as
-    they are. `show` takes the number of days that are done."""
+    """Write a number of days from the begin of the fleet on into FOLDER/raw and FOLDER/state.
+
+    They are the batches from 0. Boots are closed as a run does it. Days that are there are left
+    as they are. `show` takes the number of days that are done.
+    """
     state = folder / STATE
     snapshots = Snapshots(state, folder)
     with Store(state) as store:

@@ -193,7 +193,7 @@ def out_of_time(values: DataFrame, bounds: Bounds) -> DataFrame:
 
 
 def is_in_time(bounds: Bounds) -> Column:
-    """Whether the time of a reading is within the bounds of its arrival: of a row of `values`."""
+    """Return whether the time of a row of `values` is within the bounds of its arrival."""
     after = F.unix_micros("time") - F.unix_micros("received")
     within = after.between(-round(bounds.behind * 1e6), round(bounds.ahead * 1e6))
     return F.coalesce(within, F.lit(True))

@@ -1,5 +1,7 @@
-"""`flatmq pipeline report`: from the state of a run, or from the table raw, to a page, its
-pictures, and numbers in the terminal."""
+"""The command `flatmq pipeline report`: a page with pictures, and numbers in the terminal.
+
+The figures come from the state of a run, or from the table raw.
+"""
 
 from __future__ import annotations
 

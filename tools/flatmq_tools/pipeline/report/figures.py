@@ -30,8 +30,11 @@ class ReportError(RuntimeError):
 
 
 class Moment(NamedTuple):
-    """A stretch of `Figures.step` seconds. It begins with a whole number of steps since 1970, so
-    the first one may begin before the first message: its `at` is negative then."""
+    """A stretch of `Figures.step` seconds.
+
+    It begins a whole number of steps after 1970, so the first one may begin before the first
+    message: its `at` is negative then.
+    """
 
     at: float
     messages: int
@@ -185,8 +188,7 @@ def steps(span: float, messages: int) -> float:
 
 
 def wide(usual: Iterable[float], at_least: float) -> float:
-    """Return the seconds in which a board is heard unless it is silent, from the usual intervals
-    of all boards."""
+    """Return the seconds in which a board that is not silent is heard, by the usual intervals."""
     ranked = sorted(usual)
     often = ranked[len(ranked) // 2] if ranked else 0.0
     return max(step(3 * often), at_least)

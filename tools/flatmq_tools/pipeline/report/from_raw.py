@@ -48,9 +48,11 @@ def of_tables(
     spark: SparkSession, folder: Path, identity: str = "topic", mapping: Mapping | None = None,
     period: Period = _EVERYTHING,
 ) -> Figures:  # fmt: skip
-    """What the tables in `folder` say: raw/ (Parquet, in whatever subfolders, or Delta), and
-    what `progress` keeps of the batches, if anything. `identity` and `mapping` as for
-    `measurements.packs`. ReportError and PeriodError."""
+    """Return the figures of the tables in `folder`. Raises ReportError and PeriodError.
+
+    They are raw/ (Parquet, in whatever subfolders, or Delta), and the batches that `progress`
+    keeps, if any. `identity` and `mapping` are as for `measurements.packs`.
+    """
     newest = None
     if period.relative:
         found = table(spark, folder / RAW).agg(F.max("timestamp").alias("newest")).collect()[0]
@@ -103,8 +105,11 @@ def table(
     spark: SparkSession, folder: Path, since: datetime.datetime | None = None,
     until: datetime.datetime | None = None,
 ) -> DataFrame:  # fmt: skip
-    """The messages in a folder of Parquet or Delta that came in a stretch of time. Of a table
-    that is partitioned by day, only the days of it are read. ReportError."""
+    """Return the messages of a stretch of time in a folder of Parquet or Delta.
+
+    If the table is partitioned by day, only the days of the stretch are read. Raises
+    ReportError.
+    """
     if (folder / "_delta_log").is_dir():
         from deltalake import DeltaTable
 
@@ -144,7 +149,7 @@ def _days(
 def _is_within(
     file: Path, since: datetime.datetime | None, until: datetime.datetime | None
 ) -> bool:
-    """Whether a file may have messages of a stretch of time, by a folder day=YYYY-MM-DD."""
+    """Return whether a file may have messages of a stretch of time, by its folder day=..."""
     day = next((part[4:] for part in file.parts if part.startswith("day=")), None)
     if day is None or day.startswith("__"):  # Hive's name for a day that is null
         return True
@@ -165,7 +170,7 @@ def _is_hidden(path: Path) -> bool:
 def of_messages(
     frame: DataFrame, identity: str = "topic", mapping: Mapping | None = None
 ) -> Figures:
-    """What messages say, those of a batch. ReportError if there are none."""
+    """Return the figures of a batch of messages. Raises ReportError if there are none."""
     # Parsed once, and kept on the disk: a driver has 1 GB of memory unless configured otherwise.
     parsed = measurements.packs(frame, identity=identity, mapping=mapping).select(*_PACK)
     packs = parsed.persist(StorageLevel.DISK_ONLY)

@@ -47,8 +47,10 @@ _EPOCH = datetime.datetime.fromtimestamp(0, UTC)
 
 
 def of_state(folder: Path, period: Period) -> Figures | None:
-    """What the state of a run says of the tables in `folder`; None if no run has made a state
-    there. ReportError, PeriodError and StateError."""
+    """Return the figures of the tables in `folder` from the state of a run.
+
+    None if no run has made a state there. Raises ReportError, PeriodError and StateError.
+    """
     for name in _STATES:
         file = folder / "state" / name
         store = Store.of_run(file)
@@ -67,8 +69,10 @@ def of_state(folder: Path, period: Period) -> Figures | None:
 
 
 class _Asked:
-    """What is asked of a state in one transaction. Times are microseconds since 1970, but those
-    in the figures."""
+    """The questions to a state, in one transaction.
+
+    Times are microseconds since 1970, except those in the figures.
+    """
 
     def __init__(self, db: sqlite3.Connection, file: Path, period: Period) -> None:
         self._db = db
@@ -146,8 +150,10 @@ class _Asked:
     # Over time
 
     def _steps(self, width: float) -> tuple[Found, Ints, list[float]]:
-        """The steps of which stretches of so many seconds consist, in which stretch each is, and
-        when these begin."""
+        """Return the steps that make up stretches of `width` seconds.
+
+        With them, the stretch of each step, and when the stretches begin.
+        """
         found = self._periods.found(
             self._periods.pieces(self._low, self._high, round(width * 1e6))
         )  # fmt: skip

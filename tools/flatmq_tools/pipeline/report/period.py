@@ -26,19 +26,21 @@ class Period(NamedTuple):
 
     @property
     def everything(self) -> bool:
-        """Whether nothing is left out."""
+        """Return whether nothing is left out."""
         return self.since is None and self.until is None
 
     @property
     def relative(self) -> bool:
-        """Whether the newest message has to be known."""
+        """Return whether the newest message has to be known."""
         return any(isinstance(end, datetime.timedelta) for end in self)
 
     def of(
         self, newest: datetime.datetime | None
     ) -> tuple[datetime.datetime | None, datetime.datetime | None]:
-        """Return both ends; `newest` is when the newest message came. PeriodError if the end is
-        not after the begin."""
+        """Return both ends; `newest` is when the newest message came.
+
+        Raises PeriodError if the end is not after the begin.
+        """
         since, until = (
             newest - end if isinstance(end, datetime.timedelta) and newest is not None else end
             for end in self

@@ -158,8 +158,10 @@ def _seen(axes: Axes, figures: Figures) -> str:
 
 
 def _whole(stretches: Sequence[Any], width: float, figures: Figures) -> list[Any]:
-    """Those that the first and the last message do not cut short: less happens in the others. All
-    of them if there is none."""
+    """Return the stretches that the first and the last message do not cut short.
+
+    Less happens in the others. All of them if every one is cut.
+    """
     whole = [s for s in stretches if _covered(s.at, width, figures) >= 0.8 * width]
     return whole or list(stretches)
 
@@ -474,8 +476,7 @@ def _legend(axes: Axes, columns: int = 4) -> None:
 
 
 def _in_time_of_batches(axes: Axes, figures: Figures) -> None:
-    """The x axis is that of the messages, or of the last batches alone if no earlier ones are
-    kept."""
+    """Set the x axis: that of the messages, or of the last batches if no earlier ones are kept."""
     first = min(batch.at for batch in figures.batches)
     last = max(batch.at + batch.seconds for batch in figures.batches)
     if first > figures.span / 2:
