@@ -1,0 +1,50 @@
+"""Write the picture of a terminal that the README shows, from a real run of `make demo`.
+
+    python -m flatmq_rigs.recording docs/demo.svg
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
+
+_COLUMNS = 88
+_READINGS = "6"
+# The picture loads nothing from elsewhere: a reader's own monospaced font will do.
+_FONTS = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)
+
+
+def recorded() -> str:
+    """Run the demo, and return what a terminal shows as SVG. Raises CalledProcessError."""
+    done = subprocess.run(
+        [sys.executable, "-m", "flatmq_tools.cli", "demo", "--readings", _READINGS],
+        check=True, capture_output=True, text=True,
+        env={**os.environ, "COLUMNS": str(_COLUMNS)},
+    )  # fmt: skip
+    lines = [line.rstrip() for line in done.stdout.splitlines()]
+    console = Console(width=_COLUMNS, record=True, file=open(os.devnull, "w"))  # noqa: SIM115
+    console.print(Text("$ make demo", style="bold"))
+    for line in lines:
+        style = "bold green" if "0 bytes" in line or line == "every message arrived" else ""
+        console.print(Text(line, style=style))
+    return _FONTS.sub("", console.export_svg(title="flatmq", unique_id="demo"))
+
+
+def main() -> int:
+    """Write the picture to the file that is named."""
+    parser = argparse.ArgumentParser(prog="flatmq_rigs.recording", description=__doc__)
+    parser.add_argument("file", type=Path, help="The SVG file to write.")
+    file = parser.parse_args().file
+    file.write_text(recorded() + "\n", encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
