@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from .. import progress
 from ..jobs.limits import FAR
 from ..state import groups, history, tables
-from ..state.groups import Ints
+from ..state.groups import Bools, Ints
 from ..state.periods import Found, Periods
 from ..state.snapshots import closed_files
 from ..state.store import Store
@@ -295,7 +295,8 @@ class _Asked:
             order = ranked[np.argsort(-most[ranked], kind="stable")][:GAP_DEVICES]
             chosen[order[most[order] > 0]] = True
         at = np.flatnonzero(inside & chosen[code])
-        at = at[np.lexsort((since[at], silent[at], -missing[at]))][:GAPS]
+        at = at[np.lexsort((since[at], silent[at], -missing[at]))]
+        at = at[_spread(code[at], silent[at], since[at], until[at])]
         self.figures.gaps = [
             Gap(name, kind, begin, end, number)
             for name, kind, begin, end, number in zip(
@@ -350,6 +351,21 @@ class _Asked:
         ).fetchall()  # fmt: skip
         self.figures.out_of_time = sum(count for _, count in readings)
         self.figures.out_of_time_of = readings[0][0] if readings else ""
+
+
+def _spread(device: Ints, silent: Bools, since: Ints, until: Ints) -> Ints:
+    """Which gaps to keep: all, or so many of each device, from all of the time: those with most
+    missing, and the longest silence, of each of some stretches of it."""
+    count = len(device)
+    if count <= GAPS:
+        return np.arange(count)
+    stretches = GAPS // (2 * len(np.unique(device)))
+    begin = int(since.min())
+    stretch = (since - begin) * stretches // (int(since.max()) - begin + 1)
+    order = np.lexsort((np.arange(count), np.where(silent, since - until, 0)))
+    keys = (2 * device[order] + silent[order]) * stretches + stretch[order]
+    _, first = np.unique(keys, return_index=True)
+    return np.sort(order[first])
 
 
 _COUNTED = ("received", "lost", "duplicates", "reordered")

@@ -288,7 +288,9 @@ def _with_gaps(figures: Figures) -> list[str]:
         missing, silence = weight.get(gap.device, (0, 0.0))
         silent = gap.until - gap.since if gap.kind == "silent" else 0.0
         weight[gap.device] = (missing + (gap.missing or 0), silence + silent)
-    by_lost = sorted(weight, key=lambda name: (-weight[name][0], name))
+    # Of many gaps only some are there: what was lost is known of the devices.
+    lost = {device.name: device.lost for device in figures.devices}
+    by_lost = sorted(weight, key=lambda n: (-lost.get(n, 0), -weight[n][0], n))
     by_silence = sorted(weight, key=lambda name: (-weight[name][1], name))
     chosen = dict.fromkeys(n for n in by_silence[: MOST // 2] if weight[n][1] > 0)
     chosen |= dict.fromkeys(by_lost)
