@@ -270,8 +270,8 @@ class _Run:
 def _restart(fleet: Fleet, days: int, out: Path) -> tuple[tuple[float, float], float, int]:
     """Start a run again, which makes tables of an hour of messages.
 
-    Return the seconds and s of CPU until its queries run, MiB, and the messages that its state then counts.
-    Raises HistoryError if these are not as many as came.
+    Return the seconds and s of CPU until its queries run, MiB, and the messages that its state
+    then counts. Raises HistoryError if these are not as many as came.
     """
     hour = _land(fleet, days * MINUTES + 1, _HOUR, out / "landed" / "1.parquet")
     before = _messages(out)
