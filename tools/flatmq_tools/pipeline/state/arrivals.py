@@ -1,4 +1,4 @@
-"""What a batch of packs changes: which of them are copies, and what is known of boots then."""
+"""The changes by a batch of packs: which are copies, and what is known of boots then."""
 
 from __future__ import annotations
 
@@ -38,8 +38,10 @@ SUMS = ("boots", "reboots", "received", "lost", "unheard", "duplicates", "reorde
 
 @dataclass
 class Arrivals:
-    """The packs of a batch that have device, boot and seq, in any order. Times are microseconds
-    since 1970."""
+    """The packs of a batch that have device, boot and seq, in any order.
+
+    Times are microseconds since 1970.
+    """
 
     row: Ints
     """A number for each by which `Marked.copies` names it."""
@@ -94,7 +96,7 @@ class Status:
 
 @dataclass
 class Marked:
-    """What a batch means, not yet written to the state."""
+    """The meaning of a batch that is not yet written to the state."""
 
     copies: Ints
     """The rows of packs that came before."""
@@ -125,8 +127,10 @@ class State:
         self, arrivals: Arrivals, statuses: Sequence[Status] = (), now: int | None = None,
         others: Unnumbered | None = None, came: Came | None = None,
     ) -> Marked:  # fmt: skip
-        """Find the copies in a batch; `others` are packs without numbers, and `came` says what
-        all messages were. The state does not change until `commit`."""
+        """Find the copies in a batch. The state does not change until `commit`.
+
+        `others` are packs without numbers, and `came` says what all messages were.
+        """
         with self.store.named():
             packs = Packs.none()
             if len(arrivals.row):
@@ -147,8 +151,11 @@ class State:
         return marked
 
     def commit(self, marked: Marked, place: Place) -> None:
-        """Include a batch in the state, and note that it is. Nothing happens if it is included
-        already: a query that was stopped may finish its batch while the next one does it again."""
+        """Include a batch in the state, and note that it is.
+
+        Nothing happens if it is included already: a query that was stopped may finish its
+        batch while the next one does it again.
+        """
         names = marked.past.named()
         numbers = dict(zip(names, self.ids(names).tolist(), strict=True))
         with self.store.writing() as db:
@@ -269,7 +276,7 @@ class _Batch:
         return Additions(devices=history.with_wider(history.hours_of(boots)))
 
     def _fresh(self) -> tuple[Bools, Bools]:
-        """Which packs did not come before, and of these which may have."""
+        """Return which packs did not come before, and of these which may have."""
         packs = self.packs
         order = np.lexsort((packs.seq, self.group))
         group, seq = self.group[order], packs.seq[order]
@@ -321,8 +328,10 @@ class _Batch:
         return boots
 
     def _before(self) -> tuple[Ints, list[tuple[int, int]]]:
-        """The boot before each, and the boots after new ones: their new one before, their
-        number."""
+        """Return the boot before each, and the boots after new ones.
+
+        Of the latter, it is their new one before, and their number.
+        """
         before = self.was["before"].copy()
         of_same = self.device[1:] == self.device[:-1]
         below = np.where(of_same, self.boot[:-1], UNKNOWN)
@@ -368,7 +377,7 @@ class _Batch:
         return sums
 
     def _reordered(self, fresh: Bools) -> Bools:
-        """Which fresh packs came after one with a larger number."""
+        """Return which fresh packs came after one with a larger number."""
         order, heads = self.by_group, self.heads
         seq, group = self.packs.seq[order], self.group[order]
         before = np.where(self.new, _NOTHING, self.was["highest"])
@@ -424,7 +433,7 @@ class _Batch:
 
 
 class _Devices:
-    """What the batch changes of the devices in it."""
+    """The changes of a batch to the devices in it."""
 
     def __init__(
         self, batch: _Batch, fresh: Bools, firsts: Ints, sums: dict[str, Ints],
@@ -481,8 +490,11 @@ class _Devices:
     def _intervals(
         self, device: Ints, was: dict[str, list[Any]]
     ) -> tuple[list[Any], list[Any], list[bytes], list[float | None], list[int]]:
-        """Per device the last arrival and its boot, the distribution of intervals and their
-        median in seconds, and how many silences are kept."""
+        """Return for each device the last arrival, its boot, and the intervals.
+
+        That is the distribution of intervals, their median in seconds, and how many
+        silences are kept.
+        """
         batch = self._batch
         rows = np.flatnonzero(self._fresh)
         rows = rows[np.argsort(device[rows], kind="stable")]
@@ -573,8 +585,10 @@ def _write(db: sqlite3.Connection, marked: Marked) -> None:
 
 
 def _reopen(db: sqlite3.Connection, marked: Marked) -> None:
-    """Note of closed boots that change, and of those after them, whose first gap may change too,
-    that what was written of them is no longer right."""
+    """Note that what was written of some closed boots is no longer right.
+
+    They are those that change, and those after them, whose first gap may change too.
+    """
     closed = db.execute("SELECT 1 FROM parts LIMIT 1").fetchone()
     if closed is None:
         return

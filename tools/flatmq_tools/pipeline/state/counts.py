@@ -1,4 +1,4 @@
-"""What is counted of a boot: starts, what is lost, and what nobody heard."""
+"""The counts of a boot: starts, what is lost, and what nobody heard."""
 
 from __future__ import annotations
 

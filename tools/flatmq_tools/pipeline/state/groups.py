@@ -55,8 +55,10 @@ def starts(*sorted_keys: Ints) -> Bools:
 
 
 def _order(group: Ints, value: Ints, values: int) -> Ints:
-    """Return the order by group and value, of which there are so many from 0 on; of equal rows in
-    any order."""
+    """Return the order by group and value; of equal rows in any order.
+
+    The values are numbers from 0 to `values` - 1.
+    """
     if len(group) and (int(group.max()) + 1) * values < _KEY:
         # One key is sorted several times as fast as two.
         return np.argsort(group * values + value)
@@ -123,8 +125,10 @@ def shortened(rows: Rows) -> Rows:
 
 
 def lengthened(short: Rows) -> Rows:
-    """Return bins with sums, from bins without: each value as the middle of its bin, at most 2 %
-    off."""
+    """Return bins with sums, from bins without.
+
+    Each value counts as the middle of its bin, at most 2 % off.
+    """
     rows = np.empty(len(short), BIN)
     rows["bin"], rows["n"] = short["bin"], short["n"]
     number = np.abs(rows["bin"].astype(np.float64))
@@ -150,8 +154,10 @@ def added(group: Ints, rows: Rows) -> tuple[Ints, Rows]:
 def percentiles(
     group: Ints, rows: Rows, groups: int, parts: Sequence[float]
 ) -> NDArray[np.float64]:
-    """Return for each group and part the mean of the bin in which its nearest rank lies; NaN for
-    a group without values."""
+    """Return for each group and part the mean of the bin in which its nearest rank lies.
+
+    It is NaN for a group without values.
+    """
     found = np.full((groups, len(parts)), np.nan)
     counts = np.bincount(group, rows["n"], groups).astype(np.int64)
     some = np.flatnonzero(counts)

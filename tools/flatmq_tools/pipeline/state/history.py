@@ -1,5 +1,4 @@
-"""What the state keeps of the past: of each second, minute, hour and day, and of each device by
-hour and day.
+"""The past in the state: each second, minute, hour and day, and devices by hour and day.
 
 Finer steps are kept for a shorter time, so that the file does not grow with the messages. A
 report of a year reads days, one of an hour reads seconds.
@@ -99,7 +98,7 @@ class Newest(NamedTuple):
 
 
 class OutOfTime(NamedTuple):
-    """How many readings of a device, that arrived on a day, have a time too far from that."""
+    """The number of readings of a device, arrived on a day, with a time too far from that."""
 
     device: str
     day: int
@@ -109,8 +108,10 @@ class OutOfTime(NamedTuple):
 
 @dataclass
 class Came:
-    """All messages of a batch, packs or not: how many in each second. Times are microseconds
-    since 1970."""
+    """All messages of a batch, packs or not: how many in each second.
+
+    Times are microseconds since 1970.
+    """
 
     at: Ints
     """Any time in the second."""
@@ -185,7 +186,7 @@ class DeviceSteps:
 
 @dataclass
 class Additions:
-    """What a batch adds to the past."""
+    """The additions of a batch to the past."""
 
     steps: list[Steps] = field(default_factory=list)
     devices: list[DeviceSteps] = field(default_factory=list)
@@ -272,8 +273,10 @@ def _unique(values: Ints) -> Ints:
 
 @dataclass
 class Boots:
-    """The packs of a batch that have numbers, sorted by boot and, within one, by arrival; and
-    what was known of the boots before them."""
+    """The packs of a batch that have numbers, and what was known of their boots before.
+
+    They are sorted by boot and, within one, by arrival.
+    """
 
     group: Ints
     """The boot of each pack: a position in the arrays below."""
@@ -363,8 +366,11 @@ def _by_segment(boots: Boots, segment: Ints, group: Ints, count: int) -> tuple[I
 
 
 def hours_of_others(packs: Packs, live: Bools, copy: Bools) -> DeviceSteps:
-    """Return what packs without numbers add to the hours of devices. `live` are those that were
-    not retained, `copy` those that the broker marked as sent before."""
+    """Return what packs without numbers add to the hours of devices.
+
+    `live` are those that were not retained, `copy` those that the broker marked as sent
+    before.
+    """
     hour = packs.at // HOUR
     keys, of = np.unique(
         np.stack([hour, packs.device, np.zeros(len(hour), np.int64)]), axis=1, return_inverse=True
@@ -411,8 +417,10 @@ def _widened(fine: DeviceSteps, width: int) -> DeviceSteps:
 
 
 def packed_set(devices: Ints) -> bytes:
-    """Return the bytes to keep of a set of device numbers, sorted: a bitmap, or the numbers if
-    that is shorter."""
+    """Return the bytes to keep of a set of device numbers, sorted.
+
+    They are a bitmap, or the numbers if that is shorter.
+    """
     if not len(devices):
         return _SPARSE
     most = int(devices[-1])
@@ -436,8 +444,10 @@ def unpacked_set(kept: bytes | None) -> Ints:
 
 
 def write(db: sqlite3.Connection, additions: Additions, numbers: Mapping[str, int]) -> None:
-    """Add what a batch adds, in the transaction that is open. `numbers` are those of the devices
-    that it names."""
+    """Add what a batch adds, in the transaction that is open.
+
+    `numbers` are those of the devices that it names.
+    """
     fresh = False
     for steps in additions.steps:
         fresh |= _write_steps(db, steps)
@@ -598,8 +608,11 @@ def _write_dead(db: sqlite3.Connection, dead: Sequence[Dead]) -> None:
 
 
 def _prune(db: sqlite3.Connection) -> None:
-    """Remove the steps that are not kept, so that those of a width have no holes. They are counted
-    and not measured by a clock, because one that is wrong would remove all others."""
+    """Remove the steps that are not kept, so that those of a width have no holes.
+
+    They are counted and not measured by a clock, because one that is wrong would remove all
+    others.
+    """
     for width, kept in STEPS.items():
         oldest = _oldest(db, width, kept)
         if oldest is not None:

@@ -1,4 +1,4 @@
-"""What a run knows of its fleet: the state, its writer, and its tables in the background."""
+"""The knowledge of a run about its fleet: state, writer, and tables in the background."""
 
 from __future__ import annotations
 
@@ -53,8 +53,10 @@ class Known:
         return self._once
 
     def look(self) -> None:
-        """Have the tables refreshed in the background, if they are due. StateError and OSError of
-        the refresh before."""
+        """Have the tables refreshed in the background, if they are due.
+
+        StateError and OSError of the refresh before.
+        """
         done = self._refreshing
         if done is not None and done.done():
             self._refreshing = None

@@ -46,7 +46,7 @@ class Found:
 
 @dataclass
 class DeviceSums:
-    """What is known of devices over some pieces; one entry per device."""
+    """The sums of devices over some pieces; one entry per device."""
 
     device: Ints
     first: list[int | None]
@@ -65,8 +65,11 @@ class Periods:
         self._of_devices = self._begins(history.DEVICE_STEPS, "device_steps")
 
     def _begins(self, widths: dict[int, int], table: str) -> dict[int, int]:
-        """Since when the steps of each width, and those that are wider, are all there: since ever,
-        if none was removed. Of the steps within a wider one, all are of use or none."""
+        """Return since when the steps of each width, and those that are wider, are all there.
+
+        That is since ever, if none was removed. Of the steps within a wider one, all are
+        of use or none.
+        """
         found: dict[int, int] = {}
         since, wider = _EVER, None
         for width in sorted(widths, reverse=True):
@@ -135,8 +138,11 @@ class Periods:
     # Devices
 
     def of_devices(self, since: int, until: int) -> tuple[tuple[int, int], list[Piece]]:
-        """Return the stretch for which there are sums of devices, and its pieces: whole hours of
-        the last days, and else whole days, or months of what is older than these."""
+        """Return the stretch for which there are sums of devices, and its pieces.
+
+        They are whole hours of the last days, and else whole days, or months of what is
+        older than these.
+        """
         stretch = _rounded(self._of_devices, since, until)
         return stretch, _cover(self._of_devices, *stretch, history.MONTH)
 

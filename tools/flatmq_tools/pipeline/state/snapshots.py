@@ -49,8 +49,10 @@ class Snapshots:
         self._written: Place | None = None  # how far the messages were that the tables are of
 
     def refresh(self) -> float:
-        """Write the tables as of now, and return how many seconds that took. Any thread may call
-        it; one after the other does it."""
+        """Write the tables as of now, and return how many seconds that took.
+
+        Any thread may call it; one after the other does it.
+        """
         with self._one:
             begun = time.monotonic()
             store = Store(self._file)
@@ -130,8 +132,10 @@ class Snapshots:
         return True
 
     def _fill(self, db: sqlite3.Connection, part: int) -> None:
-        """Take the last file into a new one, if half of a file is free in it: else there would be
-        one for each day."""
+        """Take the last file into a new one, if half of a file is free in it.
+
+        Otherwise there would be one for each day.
+        """
         small = db.execute(
             "SELECT part FROM parts WHERE part = (SELECT max(part) FROM parts) "
             "AND (SELECT count(*) FROM boots WHERE boots.part = parts.part) < ?",
@@ -153,7 +157,7 @@ class Snapshots:
             )
 
     def _is_due(self, db: sqlite3.Connection, now: int) -> bool:
-        """Whether boots are to be closed: once a day, or sooner if there are many."""
+        """Return whether boots are to be closed: once a day, or sooner if there are many."""
         (count,) = db.execute(f"SELECT count(*) {_CLOSABLE}", (now - _DAY,)).fetchone()
         (last,) = db.execute("SELECT max(closed) FROM parts").fetchone()
         return count > 0 and (last is None or count >= _MANY or not -_DAY < now - last < _DAY)
@@ -161,8 +165,11 @@ class Snapshots:
     # Files
 
     def _replace(self, name: str, table: pa.Table, closed: list[Path]) -> None:
-        """Have the Parquet table be these rows and files alone. Readers see the old table or the
-        new one, or none for the moment between two renames."""
+        """Have the Parquet table be these rows and files alone.
+
+        Readers see the old table or the new one, or none for the moment between two
+        renames.
+        """
         self._folder.mkdir(parents=True, exist_ok=True)
         for left in self._folder.glob(f".{name}-*"):
             shutil.rmtree(left, ignore_errors=True)
@@ -199,8 +206,11 @@ _CLOSABLE = (
 
 
 def closed_files(db: sqlite3.Connection, file: Path) -> list[tuple[int, Path]]:
-    """Return the number and the file of each part of the table gaps that is of closed boots and
-    not stale, from a state in `file`. A file that is no longer there was replaced since."""
+    """Return the number and file of each part of the table gaps with closed boots.
+
+    The parts are those that are not stale, from a state in `file`. A file that is no longer
+    there was replaced since.
+    """
     rows = db.execute("SELECT part, file FROM parts WHERE NOT stale ORDER BY part").fetchall()
     return [(part, _folder_of_closed(file) / "gaps" / name) for part, name in rows]
 

@@ -63,7 +63,7 @@ class StateError(RuntimeError):
 
 
 class Place(NamedTuple):
-    """How far the messages are included."""
+    """The place up to which the messages are included."""
 
     query: str
     batch: int | None
@@ -173,8 +173,10 @@ class Store:
 
     @classmethod
     def of_run(cls, file: Path) -> Store | None:
-        """Return the state that a run has made, to read it; None if there is none of this
-        version. The file is not changed. StateError if it is damaged."""
+        """Return the state that a run has made, to read it; None if there is none of this version.
+
+        The file is not changed. StateError if it is damaged.
+        """
         if not file.exists():
             return None
         store = cls.__new__(cls)

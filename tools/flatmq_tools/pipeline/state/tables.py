@@ -67,7 +67,7 @@ _BOOT = (
 
 
 class Devices:
-    """What is known of all devices at a moment.
+    """The state of all devices at a moment.
 
     silent_after  s without a pack after which a device is silent; 3 of its usual intervals if not
                   given, or of the fleet's for a device that was heard only once
@@ -116,8 +116,10 @@ class Devices:
         return pa.array(self._rows["status"], pa.string()).take(pa.array(positions))
 
     def silent_after(self) -> list[float]:
-        """Return s without a message after which each device is silent, those without numbers
-        too."""
+        """Return the seconds without a message after which each device is silent.
+
+        Those without numbers are included.
+        """
         after = self.after.copy()
         at = self.position(np.array(self._others["device"], np.int64)).tolist()
         if at:
@@ -153,8 +155,11 @@ class Devices:
         return _table(values, DEVICES)
 
     def _of_others(self) -> tuple[Any, Any, Any, Any]:
-        """The usual intervals of devices without numbers, how long they are silent, whether that
-        is too long, and how long would be."""
+        """Return the usual intervals and silences of devices without numbers.
+
+        Returns the intervals, how long they are silent, whether that is too long, and how
+        long would be.
+        """
         others = self._others
         count = len(others["device"])
         group, bins = groups.unpacked(others["intervals"], BIN)

@@ -61,8 +61,10 @@ class Unnumbered:
 
 
 def changed(db: sqlite3.Connection, ids: Ints, packs: Unnumbered) -> list[tuple[Any, ...]]:
-    """Return the rows of the table unnumbered after a batch. `ids` are the numbers of the devices
-    in `packs.names`."""
+    """Return the rows of the table unnumbered after a batch.
+
+    `ids` are the numbers of the devices in `packs.names`.
+    """
     if not len(packs.at):
         return []
     device = ids[packs.device]

@@ -27,8 +27,11 @@ def known(values: Ints) -> Bools:
 
 
 def later(old: int | None, new: int | None) -> int | None:
-    """Return the later of two times; the new one if the old one lies more than a day ahead of
-    it, as it does after a receiver's clock was wrong."""
+    """Return the later of two times.
+
+    It is the new one if the old one lies more than a day ahead of it, as it does after a
+    receiver's clock was wrong.
+    """
     if old is None or new is None:
         return new if old is None else old
     return new if old - new > DAY else max(old, new)
