@@ -31,7 +31,7 @@ UNREVIEWED = (
     f"{_PIPELINE}/compact.py",
     f"{_PIPELINE}/sinks.py",
     f"{_PIPELINE}/tables.py",
-    f"{_PIPELINE}/state",
+    f"{_PIPELINE}/state/once.py",
 )
 """Files and folders that the rules do not hold for yet. One that has become clean must go."""
 
