@@ -15,8 +15,10 @@ LOAD = "/proc/loadavg"
 
 
 class FileSensor:
-    """The first number in a text file, read again each time. A decimal point is skipped, so that
-    "0.14" is 14."""
+    """The first number in a text file, read again each time.
+
+    A decimal point is skipped, so that "0.14" is 14.
+    """
 
     def __init__(self, name: bytes, path: str) -> None:
         self.name = name

@@ -2,8 +2,11 @@
 
 
 def attached(one_wire=None, dht=None, i2c=None) -> list:
-    """Return the sensors that answer: DS18B20s at the Pin `one_wire`, a DHT22 at the Pin `dht`, a
-    BME280 on the bus `i2c`. Drivers are loaded only for the arguments given."""
+    """Return the sensors that answer.
+
+    They may be DS18B20s at the Pin `one_wire`, a DHT22 at the Pin `dht`, a BME280 on the bus
+    `i2c`. Drivers are loaded only for the arguments given.
+    """
     found: list = []
     if one_wire is not None:
         import ds18b20

@@ -13,8 +13,10 @@ _LAST = 1073741823
 
 
 def next_boot(path: str = PATH) -> int:
-    """Return the number of this boot, 1 to 1,073,741,823. If the file cannot be written, it is a
-    random number each time."""
+    """Return the number of this boot, 1 to 1,073,741,823.
+
+    If the file cannot be written, it is a random number each time.
+    """
     try:
         with open(path) as f:
             boot = int(f.read())

@@ -23,8 +23,11 @@ class Chip:
         """Do nothing: the sensor is always ready."""
 
     def read(self, pack) -> bool:
-        """Append the chip's temperature in degrees Celsius: whole degrees on the S2, S3, C3 and
-        C6; on the original ESP32 one decimal, converted from whole degrees Fahrenheit."""
+        """Append the chip's temperature in degrees Celsius.
+
+        It is in whole degrees on the S2, S3, C3 and C6; on the original ESP32 it has one
+        decimal, converted from whole degrees Fahrenheit.
+        """
         if hasattr(esp32, "mcu_temperature"):
             return pack.number(self._temperature, int(esp32.mcu_temperature()))
         return pack.number(self._temperature, (esp32.raw_temperature() - 32) * 50 // 9, 1)

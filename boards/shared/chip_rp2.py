@@ -32,9 +32,11 @@ class Chip:
         """Do nothing: the sensor is always ready."""
 
     def read(self, pack) -> bool:
-        """Append the chip's temperature in degrees Celsius with two decimals. RP2040 datasheet,
-        section 4.9.5: 0.706 V at 27 degrees, and 1.721 mV less per degree; full scale of the ADC
-        is 3.3 V."""
+        """Append the chip's temperature in degrees Celsius with two decimals.
+
+        RP2040 datasheet, section 4.9.5: 0.706 V at 27 degrees, and 1.721 mV less per
+        degree; full scale of the ADC is 3.3 V.
+        """
         microvolts = self._adc.read_u16() * 50355 // 1000  # 3300000 / 65535
         return pack.number(self._temperature, 2700 - (microvolts - 706000) * 100 // 1721, 2)
 
@@ -54,8 +56,11 @@ class Chip:
             self._wdt = None
 
     def sleep(self, ms: int) -> None:
-        """Sleep, then reboot. It sleeps in slices, because the watchdog keeps running, and a timer
-        alarm has 32 bits of microseconds."""
+        """Sleep, then reboot.
+
+        It sleeps in slices, because the watchdog keeps running, and a timer alarm has 32
+        bits of microseconds.
+        """
         end = ticks_add(ticks_ms(), ms)
         while ticks_diff(end, ticks_ms()) > _SLICE_MS:
             self.feed()

@@ -17,8 +17,11 @@ class Clock:
         self._due = ticks_ms()
 
     def poll(self) -> bool:
-        """Return whether the clock is set. If not, ask the server, at most every 15 s. Needs a
-        network. Blocks during the name lookup, and up to a second for the answer."""
+        """Return whether the clock is set.
+
+        If not, ask the server, at most every 15 s. Needs a network. Blocks during the name
+        lookup, and up to a second for the answer.
+        """
         if not self._set:
             self._look()
         return self._set

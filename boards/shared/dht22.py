@@ -1,5 +1,8 @@
-"""DHT22 (AM2302): temperature and humidity. Uses the bytes that `dht` has read instead of its
-methods, which return floats, so that nothing is allocated."""
+"""DHT22 (AM2302): temperature and humidity.
+
+Uses the bytes that `dht` has read instead of its methods, which return floats, so that nothing is
+allocated.
+"""
 
 import dht
 
@@ -7,8 +10,11 @@ from flatmq.senml import label
 
 
 class DHT22:
-    """A DHT22 at a pin. It needs two seconds between two readings. Each takes some 25 ms, mostly
-    with interrupts off."""
+    """A DHT22 at a pin.
+
+    It needs two seconds between two readings. Each takes some 25 ms, mostly with interrupts
+    off.
+    """
 
     def __init__(self, driver) -> None:
         self._driver = driver
@@ -19,8 +25,10 @@ class DHT22:
         """Do nothing: it measures when it is read."""
 
     def read(self, pack) -> bool:
-        """Append degrees Celsius and percent, each with one decimal. OSError if the sensor does
-        not answer, Exception if the checksum is wrong."""
+        """Append degrees Celsius and percent, each with one decimal.
+
+        OSError if the sensor does not answer, Exception if the checksum is wrong.
+        """
         self._driver.measure()
         buf = self._driver.buf
         value = (buf[2] & 127) << 8 | buf[3]

@@ -1,5 +1,8 @@
-"""DS18B20: temperature over one wire. Reads the register as an integer instead of using
-`ds18x20.read_temp`, which returns a float, so that nothing is allocated."""
+"""DS18B20: temperature over one wire.
+
+Reads the register as an integer instead of using `ds18x20.read_temp`, which returns a float, so
+that nothing is allocated.
+"""
 
 import ds18x20
 import onewire
@@ -22,8 +25,11 @@ class DS18B20:
         self._bus.convert_temp()
 
     def read(self, pack) -> bool:
-        """Append degrees Celsius in sixteenths, exactly: four decimals. Raises what `ds18x20`
-        raises if a sensor is gone or a checksum is wrong; earlier sensors are appended then."""
+        """Append degrees Celsius in sixteenths, exactly: four decimals.
+
+        Raises what `ds18x20` raises if a sensor is gone or a checksum is wrong; earlier
+        sensors are appended then.
+        """
         done = True
         for i in range(len(self._all)):
             done = self._read(pack, i) and done
@@ -40,8 +46,10 @@ class DS18B20:
 
 
 def probe(pin) -> "DS18B20 | None":
-    """Return the sensors that answer at a pin, None if there are none. The pin needs a pull-up of
-    4.7 k."""
+    """Return the sensors that answer at a pin, None if there are none.
+
+    The pin needs a pull-up of 4.7 k.
+    """
     try:
         bus = ds18x20.DS18X20(onewire.OneWire(pin))
         roms = [rom for rom in bus.scan() if rom[0] == 0x28]

@@ -31,13 +31,18 @@ KEYS: dict[str, dict] = {
 
 
 class SettingsError(ValueError):
-    """The error for a bad setting. It names the key and the rule, but never the value, which might
-    be a password."""
+    """The error for a bad setting.
+
+    It names the key and the rule, but never the value, which might be a password.
+    """
 
 
 def load(*needed: str, path: str = PATH) -> dict:
-    """Return the settings, with defaults for keys that the file leaves out. SettingsError if it
-    cannot be used, or if a key in `needed`, such as "wifi.ssid", is missing or empty."""
+    """Return the settings, with defaults for keys that the file leaves out.
+
+    SettingsError if it cannot be used, or if a key in `needed`, such as "wifi.ssid", is
+    missing or empty.
+    """
     return _table(path, "", _read(path), KEYS, needed)
 
 

@@ -302,8 +302,10 @@ class Station:
 
 
 def _secured(table):
-    """Return the TLS for the settings, and the clock that it needs, or None for either. Loads only
-    what is used."""
+    """Return the TLS for the settings, and the clock that it needs, or None for either.
+
+    Loads only what is used.
+    """
     if not (table and (table["ca"] or table["pin"])):
         return None, None
     from flatmq.stream_tls import TLS

@@ -45,8 +45,11 @@ class Wifi:
         return up
 
     def restart(self) -> None:
-        """Switch the radio off, and on again later. For a connection that is reported as up but
-        carries nothing, as on the CYW43 after an access point has vanished."""
+        """Switch the radio off, and on again later.
+
+        For a connection that is reported as up but carries nothing, as on the CYW43 after
+        an access point has vanished.
+        """
         self._off()
         self._later()
 

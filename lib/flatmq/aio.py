@@ -77,8 +77,11 @@ if MICROPYTHON:
             f.readinto(into, n)
 
     class Acknowledgement:
-        """The awaitable that `publish` returns on a board, with the methods of a coroutine. The
-        `client` reuses it after the wait, so that the next `publish` need not allocate one."""
+        """The awaitable that `publish` returns on a board, with the methods of a coroutine.
+
+        The `client` reuses it after the wait, so that the next `publish` need not allocate
+        one.
+        """
 
         def __init__(self, client):
             self.packet_id = 0
@@ -109,8 +112,11 @@ if MICROPYTHON:
             return self.__next__()
 
         def throw(self, e, *_):
-            """End the wait with an exception. asyncio also throws into tasks that have ended; by
-            then another task may be using this object."""
+            """End the wait with an exception.
+
+            asyncio also throws into tasks that have ended; by then another task may be
+            using this object.
+            """
             if self._task is asyncio.current_task():
                 self.close()
             raise e
@@ -231,9 +237,11 @@ class Messages:
             self._client.closing = True
 
     def _next(self):
-        """Return the StopIteration with the next message, None to wait for it. Raises
-        StopAsyncIteration at the end, MQTTError if the subscription was refused, or the exception
-        that ended `run`."""
+        """Return the StopIteration with the next message, None to wait for it.
+
+        Raises StopAsyncIteration at the end, MQTTError if the subscription was refused, or
+        the exception that ended `run`.
+        """
         if self._count:
             self._taken = True
             return self._ring[self._first]
@@ -283,8 +291,10 @@ class Messages:
 
 
 class Client:
-    """An MQTT client for asyncio. It takes the arguments of `flatmq.Client`. That client is
-    `core`; use its `stats`, `error`, `set_will` and so on.
+    """An MQTT client for asyncio.
+
+    It takes the arguments of `flatmq.Client`. That client is `core`; use its `stats`, `error`,
+    `set_will` and so on.
 
     Nothing is sent or received unless `run` runs in a task of its own; `async with` starts and
     ends that task. Any number of tasks of the same event loop may make all other calls, and each
@@ -316,8 +326,9 @@ class Client:
         self._runner: Any = None  # the task started by `async with`
 
     async def run(self, idle_ms: int = 20) -> None:
-        """Connect, poll, and reconnect after each loss, until `disconnect` or until the task is
-        cancelled. After a cancellation the connection stays open, and another `run` continues.
+        """Connect, poll, and reconnect after each loss, until `disconnect` or cancellation.
+
+        After a cancellation the connection stays open, and another `run` continues.
 
         Between polls it sleeps: not at all after a poll in which something came in, then longer
         and longer, up to `idle_ms`; at most 4 ms while a message waits for its acknowledgement.
@@ -373,8 +384,10 @@ class Client:
             self.turn.wake()
 
     async def connected(self) -> None:
-        """Wait until the broker has accepted the connection. MQTTError if it refuses; `run` keeps
-        trying."""
+        """Wait until the broker has accepted the connection.
+
+        MQTTError if it refuses; `run` keeps trying.
+        """
         core = self.core
         while not core.connected:
             self._check()
@@ -394,8 +407,10 @@ class Client:
         qos: int = 0,
         retain: bool = False,
     ) -> "Any":
-        """Publish a message: `await publish(...)`. Waits for room if there is none, and at QoS 1
-        and 2 until the broker has acknowledged the message, across reconnects.
+        """Publish a message: `await publish(...)`.
+
+        Waits for room if there is none, and at QoS 1 and 2 until the broker has
+        acknowledged the message, across reconnects.
 
         The result can be awaited once, or passed to `create_task`, `gather` or `wait_for`. If
         there is room, the call itself accepts the message; else tasks get room in the order in
@@ -447,8 +462,10 @@ class Client:
         return packet_id in self.core.ids and not self.disconnected and self.failed is None
 
     def end(self, packet_id: int, task: "Any") -> "Any":
-        """Note that a task waits no longer. Returns why its message is not acknowledged, or None
-        if it is."""
+        """Note that a task waits no longer.
+
+        Returns why its message is not acknowledged, or None if it is.
+        """
         self.publishing.remove(task)
         self._awaited.remove(packet_id)
         for e in self._dropped:
@@ -487,16 +504,16 @@ class Client:
         return messages
 
     def unsubscribe(self, filters: "bytes | str | list[bytes] | list[str]") -> "Subscription":
-        """End the subscription to a topic filter, or to each of a list of them: see
-        `flatmq.Client.unsubscribe`."""
+        """End the subscription to one or more topic filters: see `flatmq.Client.unsubscribe`."""
         made = self.core.unsubscribe(filters)
         self._end()
         return made
 
     async def disconnect(self, timeout_ms: int = 1000) -> bool:
-        """Send everything queued and DISCONNECT, and end `run`. Unacknowledged messages are kept
-        for the next `run`. Returns whether DISCONNECT was sent; if not, the broker publishes the
-        will.
+        """Send everything queued and DISCONNECT, and end `run`.
+
+        Unacknowledged messages are kept for the next `run`. Returns whether DISCONNECT was
+        sent; if not, the broker publishes the will.
 
         It takes up to `timeout_ms`. The wait for the broker to close the connection blocks the
         event loop, usually for one round trip.

@@ -41,8 +41,10 @@ def keep(folder: str, segment: int, record: Store) -> bool:
 
 
 def read(folder: str, segment: int) -> "Iterator[tuple[int, bytes, bytes]]":
-    """Iterate over the records, oldest first: the first byte of the PUBLISH, topic and
-    payload."""
+    """Iterate over the records, oldest first.
+
+    Each is the first byte of the PUBLISH, topic and payload.
+    """
     if _NAME not in os.listdir(folder):
         return
     store = _open(folder, segment)

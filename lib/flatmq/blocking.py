@@ -13,8 +13,10 @@ if TYPE_CHECKING:
 
 
 def bound(client: "Client", name: str) -> "Callable":
-    """Return one of the functions below as a method of `client`. A board unloads them after the
-    call."""
+    """Return one of the functions below as a method of `client`.
+
+    A board unloads them after the call.
+    """
 
     def call(*a, **options):
         try:
@@ -28,8 +30,10 @@ def bound(client: "Client", name: str) -> "Callable":
 
 
 def connect(self: "Client", timeout_ms: int = 10000) -> None:
-    """Start, and poll until online. MQTTError after `timeout_ms`, or at once if the broker
-    refuses or TLS fails. The client keeps trying if it is polled afterwards.
+    """Start, and poll until online.
+
+    MQTTError after `timeout_ms`, or at once if the broker refuses or TLS fails. The client
+    keeps trying if it is polled afterwards.
 
     If the network may have cut the TLS handshake, it is tried once more before it is an error.
     """
@@ -53,9 +57,10 @@ def _final(e, last):
 
 
 def disconnect(self: "Client", timeout_ms: int = 1000) -> bool:
-    """Send everything queued and DISCONNECT (section 3.14), wait for the broker to close, for at
-    most `timeout_ms` in all, and close. Unacknowledged messages are kept for the next `start`;
-    whatever comes in meanwhile is discarded.
+    """Send everything queued and DISCONNECT (section 3.14), and close.
+
+    Waits for the broker to close, for at most `timeout_ms` in all. Unacknowledged messages are
+    kept for the next `start`; whatever comes in meanwhile is discarded.
 
     Returns whether DISCONNECT was sent; if not, the broker publishes the will.
     """

@@ -4,8 +4,10 @@ from .session import Session
 
 
 def queue(self: Session, packets: "bytes | bytearray | memoryview") -> bool:
-    """Queue acknowledgements, given as complete packets. Returns False, and queues nothing, if
-    there is no room for all of them."""
+    """Queue acknowledgements, given as complete packets.
+
+    Returns False, and queues nothing, if there is no room for all of them.
+    """
     at = self.size + self.answers
     end = at + len(packets)
     if end > self.size + self.room + 4:

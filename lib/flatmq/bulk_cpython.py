@@ -27,8 +27,9 @@ def take_in_bulk(
     reads: Callable[[], bool] = lambda: True,
     refuse: Callable[[Message, str], bool] = lambda message, rule: False,
 ) -> None:
-    """Make a client offer incoming packets to `take`, and the rest to `on_message`. Call this
-    before the first `subscribe` and before `start`.
+    """Make a client offer incoming packets to `take`, and the rest to `on_message`.
+
+    Call this before the first `subscribe` and before `start`.
 
     take    takes whole packets, like `Client.bulk`: `take(buf, at, end)`
     reads   called before each read. It returns False to read nothing now, so that the broker has
@@ -51,8 +52,10 @@ def take_in_bulk(
 
 
 def head_of(m: Message) -> bytearray:
-    """Return a PUBLISH as it came, up to its payload. For a message that comes in pieces, its
-    Remaining Length is that of the whole message."""
+    """Return a PUBLISH as it came, up to its payload.
+
+    For a message that comes in pieces, its Remaining Length is that of the whole message.
+    """
     if m.size:
         head = len(m.topic).to_bytes(2, "big") + m.topic
         if m.qos:
@@ -72,8 +75,10 @@ def head_of(m: Message) -> bytearray:
 
 
 class _Identifiers(list[int]):
-    """The packet identifiers of received QoS 2 messages, as a client keeps them: 0 for each free
-    place. A look-up takes constant time, even with the thousands of a broker without a limit.
+    """The packet identifiers of received QoS 2 messages, as a client keeps them.
+
+    Each free place has 0. A look-up takes constant time, even with the thousands of a broker
+    without a limit.
     """
 
     def __init__(self, size: int) -> None:

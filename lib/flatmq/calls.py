@@ -39,9 +39,11 @@ def make(args: tuple, options: dict) -> "Client":
 
 
 def method(client: "Client | None", name: str, modules: "dict[str, str]" = MODULES) -> "Any":
-    """Return the method `name` of a client, or, without a client, the function. `modules` maps
-    names to modules; a module with a function `bound` is not kept. AttributeError for an unknown
-    name."""
+    """Return the method `name` of a client, or, without a client, the function.
+
+    `modules` maps names to modules; a module with a function `bound` is not kept.
+    AttributeError for an unknown name.
+    """
     if name not in modules:
         raise AttributeError(f"Client has no attribute {name!r}")
     collect()  # loaded code stays, and behind garbage it would be scattered over the heap

@@ -35,8 +35,11 @@ class Chunks:
         return self.take(t)
 
     def take(self, at: int) -> "int | str":
-        """Begin with the message whose topic name has its length at `at`, and whose payload begins
-        at `message.end`. Returns that position, or the rule that the message breaks."""
+        """Begin with a message in the receive buffer.
+
+        The length of its topic name is at `at`, and its payload begins at `message.end`.
+        Returns that position, or the rule that the message breaks.
+        """
         r = self.router
         m = r.message
         m.at = at + 2 + (m.buf[at] << 8 | m.buf[at + 1])

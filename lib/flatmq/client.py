@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 
 class MQTTError(Exception):
-    """Why a connection ended or a message failed. `kind` is one of
+    """The reason why a connection ended or a message failed.
+
+    `kind` is one of
 
     "refused"   the broker refused the connection; `code` is the return code of CONNACK (3.1.1
                 section 3.2.2.3), in MQTT 5 its reason code (section 3.2.2.2), 0 if `auth` refused
@@ -49,8 +51,10 @@ def silent() -> "Iterator[None]":
 
 
 class Client(Session):
-    """An MQTT client. `version` 4 is MQTT 3.1.1, 3 is MQTT 3.1, 5 is MQTT 5, and None is MQTT 5
-    or 3.1.1, whichever the broker speaks. `v5.Client5` describes what 5 and None add.
+    """An MQTT client.
+
+    `version` 4 is MQTT 3.1.1, 3 is MQTT 3.1, 5 is MQTT 5, and None is MQTT 5 or 3.1.1,
+    whichever the broker speaks. `v5.Client5` describes what 5 and None add.
 
     client_id      1 to 23 bytes in MQTT 3.1; up to 65,535 in 3.1.1, empty only with clean_session
     host, port     the broker's address; the default port is 1883, with `tls` 8883. A `link` of
@@ -170,8 +174,10 @@ class Client(Session):
         return method(self, name)
 
     def poll(self, ms: int = 0) -> bool:
-        """Do everything that is due, and wait up to `ms` milliseconds for incoming bytes. Returns
-        True as soon as some came in, else False. Only a name lookup may take longer.
+        """Do everything that is due, and wait up to `ms` milliseconds for incoming bytes.
+
+        Returns True as soon as some came in, else False. Only a name lookup may take
+        longer.
 
         An exception from a handler is raised here; the next call delivers that message again.
         """

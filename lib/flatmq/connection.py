@@ -37,8 +37,11 @@ def start(self: "Client") -> None:
 
 
 def ping(self: "Client") -> None:
-    """Send a PINGREQ. The connection ends if nothing comes in for `timeout` seconds, or for three
-    quarters of the keep alive if that is shorter."""
+    """Send a PINGREQ.
+
+    The connection ends if nothing comes in for `timeout` seconds, or for three quarters of the
+    keep alive if that is shorter.
+    """
     if self.connected and not self.asked:
         self.connection.ping()
 
@@ -73,8 +76,11 @@ class Connection:
         self._asked = 0  # when the last PINGREQ was queued
 
     def make(self) -> None:
-        """Make the generators. Once, because a connection lost for lack of memory must not need
-        more; and again after Ctrl-C, which ends the generator that it interrupts."""
+        """Make the generators.
+
+        Once, because a connection lost for lack of memory must not need more; and again
+        after Ctrl-C, which ends the generator that it interrupts.
+        """
         self._dial = self.dialing()
         self.silent = silent()
         self._pause = self.pausing()
@@ -113,8 +119,10 @@ class Connection:
             yield True
 
     def greet(self, handler: "Any" = None) -> None:
-        """Start to send CONNECT over the stream and to read the answer. `handler`: see
-        `reading`."""
+        """Start to send CONNECT over the stream and to read the answer.
+
+        `handler`: see `reading`.
+        """
         c = self.client
         hello: Any = c.hello
         if hello is None:
@@ -174,8 +182,10 @@ class Connection:
             raise e
 
     def pausing(self) -> "Iterator[BaseException | None]":
-        """Let the link wait at each step, and yield the exception that it raised. In a function,
-        catching an exception by name would put the frame on the heap."""
+        """Let the link wait at each step, and yield the exception that it raised.
+
+        In a function, catching an exception by name would put the frame on the heap.
+        """
         c = self.client
         while True:
             try:
@@ -253,9 +263,10 @@ class Connection:
         c.incoming = self._dial
 
     def lost(self, error: "Any", kind: str, what: str, code: int = 0) -> None:
-        """Handle a connection that ended or could not be made: try again later. `error` is the
-        exception, 0 for the end of the stream; `what` says what was being done, or what the peer
-        did.
+        """Handle a connection that ended or could not be made: try again later.
+
+        `error` is the exception, 0 for the end of the stream; `what` says what was being
+        done, or what the peer did.
 
         `error` is the first argument because a generator's stack keeps the arguments of a call
         until others overwrite them: as the last one, an exception would be held while the client

@@ -53,8 +53,10 @@ else:
 
 
 def close(f) -> None:
-    """Close a file, ignoring errors. If the garbage collector closed it instead, it would flush
-    while the heap is full."""
+    """Close a file, ignoring errors.
+
+    If the garbage collector closed it instead, it would flush while the heap is full.
+    """
     try:  # noqa: SIM105 (there is no contextlib on a board)
         f.close()
     except OSError:

@@ -25,8 +25,11 @@ _FLIP = const(0x40)
 
 
 def crc(src: "bytes | bytearray | memoryview", at: int, end: int, value: int) -> int:
-    """Return the CRC-16 (polynomial 0x1021, most significant bit first) of src[at:end], continued
-    from `value`. For bytes followed by their own CRC it is 0."""
+    """Return the CRC-16 of src[at:end], continued from `value`.
+
+    Its polynomial is 0x1021, most significant bit first. For bytes followed by their own CRC
+    it is 0.
+    """
     while at < end:
         x = value >> 8 ^ src[at]
         x ^= x >> 4

@@ -22,7 +22,9 @@ _len = len
 
 
 class Journal:
-    """The journal at `path`, with up to `outgoing` records past PUBREC and up to `incoming` packet
+    """The journal at `path`.
+
+    It has room for up to `outgoing` records past PUBREC and up to `incoming` packet
     identifiers of messages received but not released (section 4.3.3).
 
     `acked`: all records before this number are acknowledged. `received`: the identifiers found in

@@ -7,8 +7,10 @@ from .port import MICROPYTHON, Shown
 
 
 class Message(Shown):
-    """The message passed to a handler. One object serves every message and is valid only until
-    the handler returns, so copy whatever you keep.
+    """The message passed to a handler.
+
+    One object serves every message and is valid only until the handler returns, so copy
+    whatever you keep.
 
     `qos` is 0 to 2, `retain` and `dup` are 0 or 1. `len(message)` is the size of the payload in
     bytes, and `message[i]` is its i-th byte. `topic` and `payload` each allocate a bytes object;
@@ -95,8 +97,10 @@ class Message(Shown):
         return -value if minus and value else value
 
     def copy(self, into: "bytearray | memoryview") -> int:
-        """Copy the payload to the start of `into`, and return its size in bytes. ValueError if
-        `into` is too small."""
+        """Copy the payload to the start of `into`, and return its size in bytes.
+
+        ValueError if `into` is too small.
+        """
         n = self.end - self.at
         if n > len(into):
             raise ValueError(f"into must be at least {n} bytes, not {len(into)}")
@@ -105,8 +109,10 @@ class Message(Shown):
         return n
 
     def write_to(self, stream) -> "int | None":
-        """Write the payload to a file or another binary stream, and return what its `write`
-        returns: for a file, the number of bytes."""
+        """Write the payload to a file or another binary stream.
+
+        Returns what its `write` returns: for a file, the number of bytes.
+        """
         if MICROPYTHON:
             return stream.write(self.buf, self.at, self.end - self.at)
         return stream.write(memoryview(self.buf)[self.at : self.end])

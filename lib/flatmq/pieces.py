@@ -24,9 +24,11 @@ def publish_from(
     qos: int = 0,
     retain: bool = False,
 ) -> "int | None":
-    """Accept a message of up to 268 MB, and send its payload in pieces straight from `source`: a
-    buffer, or a file opened in binary mode, which is sent whole. `source` must not change until
-    `pending` is 0. At QoS 1 it is sent again from its start after a lost connection.
+    """Accept a message of up to 268 MB, and send its payload in pieces straight from `source`.
+
+    `source` is a buffer, or a file opened in binary mode, which is sent whole. It must not
+    change until `pending` is 0. At QoS 1 it is sent again from its start after a lost
+    connection.
 
     Returns its packet identifier at QoS 1, 0 at QoS 0, and None if anything is pending: only one
     such message is accepted at a time, and only once everything before it is settled. Messages
@@ -64,8 +66,10 @@ class Pieces:
         self._strikes = 0  # times in a row that the peer closed the connection on it
 
     def publish(self, head: int, topic: bytes, source, block: bytes = b"") -> "int | None":
-        """Accept a PUBLISH whose first byte is `head`, with `block` before its payload: see
-        `Client.publish_from`."""
+        """Accept a PUBLISH whose first byte is `head`: see `Client.publish_from`.
+
+        `block` goes before its payload.
+        """
         s = self._session
         if s.pending:
             return None
@@ -104,8 +108,10 @@ class Pieces:
         return pid
 
     def next(self) -> int:
-        """Return the size of the next span of bytes. 0: enough for now, everything is written, or
-        the source has failed."""
+        """Return the size of the next span of bytes.
+
+        0: enough for now, everything is written, or the source has failed.
+        """
         s = self._session
         self.failed = None
         if not self.begun:
@@ -165,8 +171,10 @@ class Pieces:
         self._source = self._payload = None
 
     def settle(self, first: int) -> bool:
-        """Handle an acknowledgement whose first byte is `first`. Returns False if nothing waits
-        for it."""
+        """Handle an acknowledgement whose first byte is `first`.
+
+        Returns False if nothing waits for it.
+        """
         if first != _PUBACK or self.sending:
             return False
         self._release()
@@ -183,8 +191,10 @@ class Pieces:
             s.on_dropped(pid, self._topic, reason)
 
     def lost(self, closed: bool) -> None:
-        """Handle the end of a connection: the message is sent again from its start. `closed`: by
-        the peer, while nothing else was in flight."""
+        """Handle the end of a connection: the message is sent again from its start.
+
+        `closed`: by the peer, while nothing else was in flight.
+        """
         in_flight = self.begun or (self.waits and not self.sending)
         self.begun = False
         self.sending = self.waits

@@ -8,13 +8,19 @@ from typing import Any
 
 
 def collect() -> None:
-    """Do nothing. A collection on CPython visits the objects of the whole program, and takes tens
-    to hundreds of milliseconds."""
+    """Do nothing.
+
+    A collection on CPython visits the objects of the whole program, and takes tens to hundreds
+    of milliseconds.
+    """
 
 
 class _Slots(type):
-    """Make slots of the attributes that a class declares. CPython finds them faster than the
-    attributes of an object that has more than 30. Other attributes can still be set."""
+    """Make slots of the attributes that a class declares.
+
+    CPython finds them faster than the attributes of an object that has more than 30. Other
+    attributes can still be set.
+    """
 
     def __new__(mcs, name: str, bases: tuple[type, ...], body: dict[str, Any]) -> _Slots:
         declared = [name for name in body.get("__annotations__", ()) if name not in body]
@@ -49,14 +55,15 @@ def ticks_add(ticks: int, ms: int) -> int:
 
 
 def ticks_diff(later: int, earlier: int) -> int:
-    """Return the milliseconds from `earlier` to `later`; negative if they are the other way
-    round."""
+    """Return the milliseconds from `earlier` to `later`; negative if `earlier` is later."""
     return (later - earlier + 0x20000000 & 0x3FFFFFFF) - 0x20000000
 
 
 def properties(cls: Any, *names: str) -> None:
-    """Turn the attributes that `__getattr__` computes into properties. CPython does not specialize
-    attribute access in a class that has a `__getattr__`."""
+    """Turn the attributes that `__getattr__` computes into properties.
+
+    CPython does not specialize attribute access in a class that has a `__getattr__`.
+    """
     get = cls.__getattr__
     for name in names:
         setattr(cls, name, property(_getter(get, name)))

@@ -40,8 +40,9 @@ _OF_WILL = _OF_PUBLISH + ("will_delay",)  # noqa: RUF005 - as MicroPython has it
 
 
 class Properties:
-    """Properties of messages or of a will, encoded once, into `block`. Any number of messages may
-    use them.
+    """Properties of messages or of a will, encoded once, into `block`.
+
+    Any number of messages may use them.
 
     expiry            seconds after which the broker discards the message if it has not been
                       delivered, 0 to 4,294,967,295
@@ -68,8 +69,10 @@ class Properties:
 
 
 def block(given: dict, user: "Any" = ()) -> bytes:
-    """Return properties, given by name, encoded with their length in front. Those that are None
-    are left out."""
+    """Return properties, given by name, encoded with their length in front.
+
+    Those that are None are left out.
+    """
     out = bytearray()
     for name in sorted(given):
         if given[name] is not None:

@@ -19,9 +19,10 @@ def reading(
     greeted: "Callable[[int, int], str | None]",
     handler: "Callable[[int, int, int], str | None] | None" = None,
 ) -> "Iterator[Any]":
-    """Read with `read(buf)`, and handle the packets for a client's session. The first packet must
-    be CONNACK, whose flags and return code go to `greeted`. In MQTT 5 all packets except PUBLISH
-    go to `handler(first, at, end)`, and the first one may be AUTH.
+    """Read with `read(buf)`, and handle the packets for a client's session.
+
+    The first packet must be CONNACK, whose flags and return code go to `greeted`. In MQTT 5
+    all packets except PUBLISH go to `handler(first, at, end)`, and the first one may be AUTH.
 
     Each step yields None if nothing came in, True if something did, or the reason why it stopped:
     a text if a rule was broken; the exception that `read` raised, or 0 at the end of the stream;

@@ -1,5 +1,6 @@
-"""Handle requests that make the peer close the connection. Some brokers close it when a topic
-filter is not allowed.
+"""Handle requests that make the peer close the connection.
+
+Some brokers close it when a topic filter is not allowed.
 
 Loaded when that may have happened.
 """
@@ -25,10 +26,12 @@ def lost(router: "Router", closed: bool) -> None:
 
 
 class OneByOne:
-    """Requests that are sent one at a time, until all are answered. A request that was `alone` in
-    flight when the peer closed, `give_up` times in a row, is set aside. Messages from an earlier
-    connection wait meanwhile, but at most `timeout` seconds: a peer that never answers the request
-    may still take them."""
+    """Requests that are sent one at a time, until all are answered.
+
+    A request that was `alone` in flight when the peer closed, `give_up` times in a row, is set
+    aside. Messages from an earlier connection wait meanwhile, but at most `timeout` seconds: a
+    peer that never answers the request may still take them.
+    """
 
     def __init__(self, router: "Router") -> None:
         self._router = router
@@ -58,8 +61,10 @@ class OneByOne:
             self._router.past = None
 
     def send(self) -> None:
-        """Send the first request if none is in flight and PINGREQ has been answered. Otherwise a
-        peer that closes every connection would put the blame on the request."""
+        """Send the first request if none is in flight and PINGREQ has been answered.
+
+        Otherwise a peer that closes every connection would put the blame on the request.
+        """
         s = self._router.client
         if not s.open or self.alone:
             return

@@ -1,5 +1,6 @@
-"""Requests and answers: subscribe to a response topic, and match answers to requests (MQTT 5
-section 4.10).
+"""Requests and answers (MQTT 5 section 4.10).
+
+Subscribe to a response topic, and match answers to requests.
 
 Loaded with the first call of `request`.
 """
@@ -26,9 +27,10 @@ def request(
     handler: "Callable[[Message | None], None]",
     timeout: int = 10,
 ) -> bool:
-    """Publish a request at QoS 1, and call `handler(message)` with the answer, or `handler(None)`
-    if none has come after `timeout` seconds, 1 to 65,535. Answers go to the client's
-    `response_topic`.
+    """Publish a request at QoS 1, and call `handler(message)` with the answer.
+
+    It is called as `handler(None)` if none has come after `timeout` seconds, 1 to 65,535.
+    Answers go to the client's `response_topic`.
 
     Returns False if there is no room for the message, or for another waiting request: see
     `requests` of the client. Only the first call, which subscribes to the response topic,
@@ -120,8 +122,10 @@ class Replies:
                 self._give_up(i)
 
     def late(self) -> int:
-        """Give up requests that have timed out. Returns the milliseconds until the next one does,
-        -1 if none waits."""
+        """Give up requests that have timed out.
+
+        Returns the milliseconds until the next one does, -1 if none waits.
+        """
         least = -1
         i = 0
         while i < len(self._handlers):

@@ -58,8 +58,11 @@ def send(router: "Router") -> None:
 
 
 def resume(router: "Router", same: bool) -> None:
-    """Resume after CONNACK. Unanswered requests are sent again before everything else; unless it
-    is the `same` session as before, all subscriptions are, too."""
+    """Resume after CONNACK.
+
+    Unanswered requests are sent again before everything else; unless it is the `same` session
+    as before, all subscriptions are, too.
+    """
     s = router.client
     router.waiting = False
     for r in router.requests:
@@ -83,8 +86,11 @@ def resume(router: "Router", same: bool) -> None:
 
 
 def answered(router: "Router", first: int, data: bytes) -> "bool | str":
-    """Handle a SUBACK or UNSUBACK; `first` is its first byte, `data` the rest after the fixed
-    header. Returns whether a request waited for it, or the rule that it breaks."""
+    """Handle a SUBACK or UNSUBACK.
+
+    `first` is its first byte, `data` the rest after the fixed header. Returns whether a
+    request waited for it, or the rule that it breaks.
+    """
     pid = data[0] << 8 | data[1]
     codes = data[2:]
     if first == 0x90 and not codes:

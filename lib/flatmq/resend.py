@@ -71,8 +71,11 @@ def set_aside(s: Session, at: int, reason: str) -> None:
 
 
 def forget(s: Session) -> None:
-    """Forget every pending message. Only for a client without `on_dropped`, after its connection
-    was closed and before `writer.lost`."""
+    """Forget every pending message.
+
+    Only for a client without `on_dropped`, after its connection was closed and before
+    `writer.lost`.
+    """
     if s.large and s.large.waits:
         s.large.set_aside("")
     for i in range(s.slots):
@@ -82,8 +85,11 @@ def forget(s: Session) -> None:
 
 
 def recount(s: Session) -> None:
-    """Free the records of settled messages, and count the pending ones: Ctrl-C may have come
-    between a step and its count. Works whether or not the connection has ended."""
+    """Free the records of settled messages, and count the pending ones.
+
+    Ctrl-C may have come between a step and its count. Works whether or not the connection has
+    ended.
+    """
     s.count = 0
     for i in range(s.slots):
         if s.ids[i] and s.offs[i] >= 0:
@@ -108,9 +114,11 @@ def recount(s: Session) -> None:
 
 
 def assume_sent(session: Session) -> None:
-    """Treat everything in the ring as sent on an earlier connection. For code that puts messages
-    from before a reboot into the ring of a client that has not started; set `waits` to 0x70 for
-    those past PUBREC."""
+    """Treat everything in the ring as sent on an earlier connection.
+
+    For code that puts messages from before a reboot into the ring of a client that has not
+    started; set `waits` to 0x70 for those past PUBREC.
+    """
     session.past = Resend(session)
     session.past.sent = session.end
 
@@ -156,8 +164,10 @@ class Resend:
             s.waits[i] = min(s.waits[i], _PUBREC)
 
     def lost(self, closed: bool) -> int:
-        """Handle the end of a connection, `closed` by the peer or not. Returns where the message
-        to be set aside begins, -1 if there is none."""
+        """Handle the end of a connection, `closed` by the peer or not.
+
+        Returns where the message to be set aside begins, -1 if there is none.
+        """
         s = self.session
         written = s.at + s.part
         doomed = -1
@@ -225,8 +235,10 @@ class Resend:
             s.at = 0 if stop == s.top else stop
 
     def _in_flight(self, written):
-        """Return where the only message begins that has left, at least in part, and is not
-        settled; -1 if there is none, or more than one."""
+        """Return where the only message in flight begins; -1 if there is none, or more than one.
+
+        It has left, at least in part, and is not settled.
+        """
         s = self.session
         found = -1
         at = s.tail
@@ -243,8 +255,10 @@ class Resend:
         return found
 
     def next(self) -> int:
-        """Return the size of the packet at the cursor, which is sent next. 0: none may go now, or
-        none is left; then `session.past` becomes None."""
+        """Return the size of the packet at the cursor, which is sent next.
+
+        0: none may go now, or none is left; then `session.past` becomes None.
+        """
         s = self.session
         if s.answers or self._alone in s.ids:
             return 0
@@ -295,8 +309,10 @@ class Resend:
         return not s.asked
 
     def goes(self, at: int, cut: bool) -> "bool | None":
-        """Return whether the packet at `at` is to be sent, and prepare it. None: it has to wait,
-        and so do the packets behind it."""
+        """Return whether the packet at `at` is to be sent, and prepare it.
+
+        None: it has to wait, and so do the packets behind it.
+        """
         s = self.session
         first = s.buf[at]
         if at not in s.offs:  # a request, a QoS 0 message, or one that is settled

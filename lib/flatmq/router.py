@@ -23,8 +23,9 @@ _NEVER = b"\0\0\0"  # no PUBLISH begins like this: a topic name is never empty
 
 
 class Subscription(Shown):
-    """The topic filters of one subscribe() and their handler, or, with no handler, the filters of
-    one unsubscribe().
+    """The topic filters of one subscribe() and their handler.
+
+    With no handler, it has the filters of one unsubscribe().
 
     `granted` is None until SUBACK (section 3.9). Then it has one byte for each filter: the QoS
     granted by the broker, or 0x80 if it refused; in MQTT 5, a reason code. After UNSUBACK it is
@@ -90,15 +91,21 @@ class Router:
             self.names[i][0:] = _NEVER
 
     def answered(self, first: int, data: bytes) -> "bool | str":
-        """Handle a SUBACK or UNSUBACK: see `requests.answered`. This is a function of its own
-        because a name in a generator would keep that module in memory."""
+        """Handle a SUBACK or UNSUBACK: see `requests.answered`.
+
+        This is a function of its own because a name in a generator would keep that module
+        in memory.
+        """
         from .requests import answered
 
         return answered(self, first, data)
 
     def publish(self, first: int, at: int, end: int) -> "str | None":
-        """Handle a PUBLISH (section 3.3) whose first byte is `first` and whose body is in the
-        receive buffer from `at` to `end`. Returns None, LATER, or the rule that it breaks."""
+        """Handle a PUBLISH (section 3.3) whose first byte is `first`.
+
+        Its body is in the receive buffer from `at` to `end`. Returns None, LATER, or the
+        rule that it breaks.
+        """
         m = self.message
         m.end = end
         # This may read the two bytes behind the end; the name then ends past `end` in any case.
@@ -125,9 +132,12 @@ class Router:
         return self.deliver(self.routes[i])
 
     def begin(self, t: int, have: int) -> "int | str":
-        """Begin with a packet larger than the buffer. `message` has its first byte and its limits;
-        the body begins at `t`, and the bytes up to `have` have come. Returns where the payload
-        begins, 0 if more of the header must come first, or the rule that the packet breaks."""
+        """Begin with a packet larger than the buffer.
+
+        `message` has its first byte and its limits; the body begins at `t`, and the bytes
+        up to `have` have come. Returns where the payload begins, 0 if more of the header
+        must come first, or the rule that the packet breaks.
+        """
         if not self.large:
             from .chunks import Chunks
 
@@ -135,9 +145,11 @@ class Router:
         return self.large.begin(t, have)
 
     def find(self, at: int, end: int, chunks: bool) -> int:
-        """Find the handlers for the topic name that ends at `end` and whose length is at `at`;
-        with `chunks`, only handlers that take messages in pieces. Returns -1 if it is not a valid
-        topic name, else its place among the remembered names."""
+        """Find the handlers for the topic name that ends at `end` and whose length is at `at`.
+
+        With `chunks`, finds only handlers that take messages in pieces. Returns -1 if it
+        is not a valid topic name, else its place among the remembered names.
+        """
         m = self.message
         m.topic_at = at + 2
         m.topic_end = end

@@ -20,10 +20,12 @@ _STEP = 8  # bytes between two sizes of payloads
 
 
 def label(name: "bytes | str", unit: "bytes | str" = b"") -> bytes:
-    """Return the beginning of a record, to be made once and passed to the methods of a Pack. It
-    has the record's name (A to Z, a to z, 0 to 9, and - : . / _, section 4.5.1) and its unit
-    (section 12.1; none if empty). ValueError for any other name, and for a unit that is not
-    printable ASCII or has spaces, quotes or backslashes."""
+    """Return the beginning of a record, to be made once and passed to the methods of a Pack.
+
+    It has the record's name (A to Z, a to z, 0 to 9, and - : . / _, section 4.5.1) and its
+    unit (section 12.1; none if empty). ValueError for any other name, and for a unit that is
+    not printable ASCII or has spaces, quotes or backslashes.
+    """
     name = field("name", name)
     unit = field("unit", unit)
     _check_name(name, 0)
@@ -34,8 +36,9 @@ def label(name: "bytes | str", unit: "bytes | str" = b"") -> bytes:
 
 
 class Pack:
-    """A pack of at most `size` bytes, from the device `name` with boot id `boot`, which is 0 to
-    1,073,741,823.
+    """A pack of at most `size` bytes, from the device `name` with the boot id `boot`.
+
+    `boot` is 0 to 1,073,741,823.
 
     It is a valid SenML pack after every call. A method that appends a record returns True, or
     False if there is no room for it. After False or an exception the pack is unchanged.
@@ -67,8 +70,11 @@ class Pack:
         self.begin(0)
 
     def begin(self, seq: int, time: "int | None" = None) -> None:
-        """Begin a new pack with the sequence number `seq`, 0 to 1,073,741,823. `time` is the base
-        time in seconds since 1970, if the board knows it. ValueError for other values."""
+        """Begin a new pack with the sequence number `seq`, 0 to 1,073,741,823.
+
+        `time` is the base time in seconds since 1970, if the board knows it. ValueError
+        for other values.
+        """
         number("seq", seq, 0, _SEQ_MAX)
         n = self._head
         if time is not None:
@@ -113,9 +119,12 @@ class Pack:
         return at > 0
 
     def time(self, value: int, decimals: int = 0) -> bool:
-        """Set the time of the record appended last to `value` / 10 ** `decimals` seconds. It is
-        relative to the base time, or to now if the pack has none; negative for the past (section
-        4.5.3). Call it at most once per record. Returns False if there is no room."""
+        """Set the time of the record appended last to `value` / 10 ** `decimals` seconds.
+
+        It is relative to the base time, or to now if the pack has none; negative for the
+        past (section 4.5.3). Call it at most once per record. Returns False if there is no
+        room.
+        """
         n = _size_of(value, decimals)
         at = self._end - 2
         if self._end + _len(_T) + n > self._size:
@@ -126,8 +135,11 @@ class Pack:
         return True
 
     def payload(self) -> memoryview:
-        """Return the pack, which `publish` copies before the next call. Up to 7 spaces, which JSON
-        allows there, pad it to one of the sizes for which there is a slice."""
+        """Return the pack, which `publish` copies before the next call.
+
+        Up to 7 spaces, which JSON allows there, pad it to one of the sizes for which there
+        is a slice.
+        """
         i = (self._end - self._first + _STEP - 1) // _STEP
         view = self._views[i]
         i = _len(view)
@@ -141,8 +153,10 @@ class Pack:
         return self._end
 
     def _open(self, label, kind, n):
-        """Append a record with room for a value of `n` bytes. Returns the position of the value,
-        0 if there is no room."""
+        """Append a record with room for a value of `n` bytes.
+
+        Returns the position of the value, 0 if there is no room.
+        """
         at = self._end - 1  # the "]"
         n += at + 1 + _len(label) + _len(kind)
         if n + 2 > self._size:
@@ -165,8 +179,10 @@ _HEX = b"0123456789abcdef"
 
 
 def _check_name(name, first):
-    """Raise ValueError unless `name` has only the characters of a name, and the first `first` of
-    them are letters or digits."""
+    """Raise ValueError unless `name` has only the characters of a name.
+
+    The first `first` of them must be letters or digits.
+    """
     for i, c in enumerate(name):
         letter = 48 <= c <= 57 or 65 <= c <= 90 or 97 <= c <= 122
         if not letter and (i < first or c not in b"-:./_"):

@@ -29,8 +29,10 @@ _PUBCOMP = const(0x70)
 
 
 def converted(payload: "Any", qos: int, most: int) -> "Any":
-    """Return as bytes a payload that is not a plain buffer: see `setup.converted`. This is not
-    part of `publish` because its frame has no room for the imported name."""
+    """Return as bytes a payload that is not a plain buffer: see `setup.converted`.
+
+    This is not part of `publish` because its frame has no room for the imported name.
+    """
     from .setup import converted
 
     return converted(payload, qos, most)
@@ -183,8 +185,10 @@ class Session(Shown):
         return qos
 
     def check(self, topic: "bytes | str") -> None:
-        """Put a topic name into `name`, and into `topic` unless it is mutable. ValueError or
-        TypeError if it is not valid."""
+        """Put a topic name into `name`, and into `topic` unless it is mutable.
+
+        ValueError or TypeError if it is not valid.
+        """
         name = topic.encode() if isinstance(topic, str) else topic
         lasting = isinstance(topic, bytes) or isinstance(topic, str)  # other buffers are mutable
         if name in self.names:
@@ -233,8 +237,10 @@ class Session(Shown):
         return pid
 
     def make_room(self, n: int) -> bool:
-        """Make room at `end` for a packet with `n` bytes after its fixed header. Returns False if
-        there is none now; ValueError if there never will be."""
+        """Make room at `end` for a packet with `n` bytes after its fixed header.
+
+        Returns False if there is none now; ValueError if there never will be.
+        """
         n += 2 if n < 128 else 3 if n < 16384 else 4 if n < 2097152 else 5
         if n > self.size:
             raise ValueError(f"packet must be at most tx_size, {self.size} bytes, not {n}")
@@ -268,8 +274,10 @@ class Session(Shown):
         return True
 
     def settle(self, first: int, pid: int) -> bool:
-        """Handle a PUBACK, PUBREC or PUBCOMP, whose first byte is `first`. Every PUBREC is
-        answered. Returns False if nothing waits for the packet."""
+        """Handle a PUBACK, PUBREC or PUBCOMP, whose first byte is `first`.
+
+        Every PUBREC is answered. Returns False if nothing waits for the packet.
+        """
         if pid not in self.ids:
             return False
         i = self.ids.index(pid)
@@ -297,8 +305,10 @@ class Session(Shown):
             self.tail = self.at = self.end = 0
 
     def answer(self, first: int, pid: int = 0) -> None:
-        """Queue a packet of four bytes, or of two if it has no packet identifier. The caller
-        checks that there is room: `answers` must be at most `room`."""
+        """Queue a packet of four bytes, or of two if it has no packet identifier.
+
+        The caller checks that there is room: `answers` must be at most `room`.
+        """
         at = self.size + self.answers
         self.buf[at] = first
         self.buf[at + 1] = 2 if pid else 0

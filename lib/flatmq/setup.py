@@ -96,8 +96,11 @@ def options(
     tls: "Any" = None,
     **given: "Any",
 ) -> dict:
-    """Return the arguments of a client as a dict, with its link. `tls` is left out: the dict is
-    kept, and `tls` may hold certificates. TypeError or ValueError for a bad argument."""
+    """Return the arguments of a client as a dict, with its link.
+
+    `tls` is left out: the dict is kept, and `tls` may hold certificates. TypeError or
+    ValueError for a bad argument.
+    """
     o: dict[str, Any] = {
         "user": None,
         "password": None,
@@ -161,8 +164,11 @@ def options(
 
 
 def hello_of(o: dict, ask: bool = False) -> "bytearray | None":
-    """Return the CONNECT packet for these options. A password that is a function is called only
-    with `ask`; without `ask` its options are checked, and None is returned."""
+    """Return the CONNECT packet for these options.
+
+    A password that is a function is called only with `ask`; without `ask` its options are
+    checked, and None is returned.
+    """
     password = o["password"]
     if callable(password):
         password = password() if ask else b""
@@ -199,8 +205,10 @@ def connect(
 
 
 def converted(payload: "Any", qos: int, most: int) -> bytes:
-    """Return as bytes a payload that is not a plain buffer. TypeError or ValueError for a bad
-    payload, or for a QoS above `most`."""
+    """Return as bytes a payload that is not a plain buffer.
+
+    TypeError or ValueError for a bad payload, or for a QoS above `most`.
+    """
     number("qos", qos, 0, most)
     return payload.encode() if isinstance(payload, str) else field("payload", payload, None)
 
@@ -219,8 +227,10 @@ def set_will(
     qos: int = 0,
     retain: bool = False,
 ) -> None:
-    """Set the message that the broker publishes if a connection ends without DISCONNECT (section
-    3.1.2.5), from the next connection on. A topic of None removes it."""
+    """Set the message that the broker publishes if a connection ends without DISCONNECT.
+
+    It is for connections from the next one on (section 3.1.2.5). A topic of None removes it.
+    """
     will = None
     if topic is not None:
         will = (
@@ -237,8 +247,10 @@ def set_credentials(
     user: "bytes | str | None",
     password: "bytes | str | Callable[[], bytes | str] | None" = None,
 ) -> None:
-    """Set user and password for the next connections. `password` may be a function, which is
-    called for each CONNECT."""
+    """Set user and password for the next connections.
+
+    `password` may be a function, which is called for each CONNECT.
+    """
     _change(self, {"user": user, "password": password})
 
 

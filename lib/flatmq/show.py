@@ -46,9 +46,12 @@ def _subscription(s):
 
 
 def explained(kind: str, what: str, error, code: int, client) -> MQTTError:
-    """Return the MQTTError for an `error` raised while doing `what` on the link of a `client`: an
-    exception, or b"" or 0 for the end of the stream. With None, `what` says what the peer did.
-    Before CONNACK a link may know the cause: its `why(error)` returns an MQTTError, or None."""
+    """Return the MQTTError for an `error` raised while doing `what` on the link of a `client`.
+
+    `error` is an exception, or b"" or 0 for the end of the stream. With None, `what` says what
+    the peer did. Before CONNACK a link may know the cause: its `why(error)` returns an
+    MQTTError, or None.
+    """
     if isinstance(error, MQTTError):
         return error
     link = client.link

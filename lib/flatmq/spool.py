@@ -177,8 +177,10 @@ class Spool:
         qos: int = 1,
         retain: bool = False,
     ) -> bool:
-        """Accept a message at QoS 1 or 2. Returns True once it is durable, False if there is no
-        room for it. May wait for the flash: a few ms, or some 100 ms if a block must be erased.
+        """Accept a message at QoS 1 or 2.
+
+        Returns True once it is durable, False if there is no room for it. May wait for the
+        flash: a few ms, or some 100 ms if a block must be erased.
 
         ValueError for a bad topic name or QoS, and for a message that is too large for a segment
         or for `tx_size`; TypeError for a payload that is neither a buffer nor str; OSError if the
@@ -194,9 +196,12 @@ class Spool:
         return self._append((0x31 if retain else 0x30) | qos << 1, payload)
 
     def poll(self, ms: int = 0) -> bool:
-        """Do what `client.poll` does, hand records to the client while it has room, and remove
-        those that are acknowledged. Flash access takes time in addition to `ms`. OSError if the
-        flash fails; the next call tries again."""
+        """Do what `client.poll` does, and hand over and remove records.
+
+        Records are handed to the client while it has room, and removed once they are
+        acknowledged. Flash access takes time in addition to `ms`. Raises OSError if the
+        flash fails; the next call tries again.
+        """
         if self._client.busy:  # called by a handler
             return False
         self._feed()
@@ -206,22 +211,28 @@ class Spool:
             self._take()
 
     def dropped(self) -> "Iterator[tuple[int, bytes, bytes]]":
-        """Iterate over the records that the client gave up, oldest first: the first byte of the
-        PUBLISH (QoS and retain), topic and payload. Up to two segments of them stay on flash;
-        then the oldest are removed."""
+        """Iterate over the records that the client gave up, oldest first.
+
+        Each is the first byte of the PUBLISH (QoS and retain), topic and payload. Up to
+        two segments of them stay on flash; then the oldest are removed.
+        """
         from .aside import read
 
         return read(self._folder, self._segment)
 
     def close(self) -> None:
-        """Close the files. The spool cannot be used afterwards. Only needed before the file
-        system is unmounted."""
+        """Close the files. The spool cannot be used afterwards.
+
+        Only needed before the file system is unmounted.
+        """
         self._store.close()
         self._journal.close()
 
     def _checked(self, topic, payload, qos):
-        """Put the topic name into `_name`, and return the payload as a buffer. ValueError or
-        TypeError for a bad argument."""
+        """Put the topic name into `_name`, and return the payload as a buffer.
+
+        ValueError or TypeError for a bad argument.
+        """
         c = self._client
         if topic is not c.topic:
             c.check(topic)
@@ -399,8 +410,10 @@ class Spool:
         j.note(self._client.ids, self._client.waits)
 
     def _note(self, packet_id, topic, reason):
-        """Note that the client has set a message aside. Its record is copied once it is the oldest
-        one in flight."""
+        """Note that the client has set a message aside.
+
+        Its record is copied once it is the oldest one in flight.
+        """
         if packet_id >= FIRST_ID:
             self._aside.append(packet_id)
         if self._on_dropped:

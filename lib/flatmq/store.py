@@ -34,9 +34,11 @@ _len = len
 
 
 class Store:
-    """Records in `folder`, which is created if it does not exist: at most `segments` files of
-    `segment` bytes, and a head of `head` bytes (0: no head). Records before number `acked` are no
-    longer needed. An empty store begins with number `start`.
+    """Records in `folder`, which is created if it does not exist.
+
+    There are at most `segments` files of `segment` bytes, and a head of `head` bytes (0: no
+    head). Records before number `acked` are no longer needed. An empty store begins with
+    number `start`.
 
     `next` is the number of the next record to be appended, `seq` that of the next to be read. The
     record read last is in `first` (the first byte of its PUBLISH), `topic` and `payload`, which
@@ -169,8 +171,10 @@ class Store:
     # Appending
 
     def append(self, first: int, topic, payload, acked: int) -> bool:
-        """Append a record. Those before number `acked` are no longer needed. Returns True once it
-        is durable, False if there is no room. OSError."""
+        """Append a record; those before number `acked` are no longer needed.
+
+        Returns True once it is durable, False if there is no room. Raises OSError.
+        """
         self._given = topic
         self._with = payload
         self._flags = first
@@ -321,8 +325,10 @@ class Store:
             close(f)
 
     def _abandon(self):
-        """Close the open files after a failure, because littlefs would report success for them
-        from now on. A partial write is not visible."""
+        """Close the open files after a failure.
+
+        littlefs would report success for them from now on. A partial write is not visible.
+        """
         self._leave()
         self._seal()
         if self._head_file is not None:
@@ -391,8 +397,10 @@ class Store:
     # Reading
 
     def read(self) -> bool:
-        """Read record `seq`, or the first readable one after it. Returns False if there is
-        none."""
+        """Read record `seq`, or the first readable one after it.
+
+        Returns False if there is none.
+        """
         while self.seq < self.next:
             if self.seq >= self._in_end:
                 self._try_seek()

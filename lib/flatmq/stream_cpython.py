@@ -13,16 +13,20 @@ class Stream:
         self.sock = sock
 
     def readinto(self, buf: bytearray) -> "int | None":
-        """Read available bytes into `buf`. Returns their number, None if there are none, 0 at the
-        end of the stream."""
+        """Read available bytes into `buf`.
+
+        Returns their number, None if there are none, 0 at the end of the stream.
+        """
         try:
             return self.sock.recv_into(buf)
         except (BlockingIOError, InterruptedError):
             return None
 
     def write(self, buf: memoryview, off: int, n: int) -> "int | None":
-        """Write up to `n` bytes of `buf` from `off` on. Returns their number, None if there is no
-        room."""
+        """Write up to `n` bytes of `buf` from `off` on.
+
+        Returns their number, None if there is no room.
+        """
         try:
             return self.sock.send(memoryview(buf)[off : off + n])
         except (BlockingIOError, InterruptedError):
@@ -64,8 +68,11 @@ class TCP:
         return Stream(self.sock)
 
     def wait(self, ms: int, out: bool) -> None:
-        """Wait until there is something to read, or, if `out`, room to write, but at most `ms`
-        milliseconds. Without a connection, wait for that time."""
+        """Wait at most `ms` milliseconds until there is something to read.
+
+        With `out`, room to write ends the wait too. Without a connection, wait for that
+        time.
+        """
         if self.sock:
             self._select(self.sock, ms, out, True)
         else:

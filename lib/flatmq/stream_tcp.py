@@ -64,8 +64,11 @@ class TCP:
         return None
 
     def wait(self, ms: int, out: bool) -> None:
-        """Wait until there is something to read, or, if `out`, room to write, but at most `ms`
-        milliseconds. Without a connection, wait for that time."""
+        """Wait at most `ms` milliseconds until there is something to read.
+
+        With `out`, room to write ends the wait too. Without a connection, wait for that
+        time.
+        """
         if not self._sock:
             time.sleep_ms(ms)
             return

@@ -77,8 +77,11 @@ class TLS:
             self.pins = digests(pin)
 
     def link(self, host: str, port: int) -> "Any":
-        """Return a link to a broker, as described in `stream_tcp`. It makes an SSLContext with the
-        first connection, keeps that, and then drops this object."""
+        """Return a link to a broker, as described in `stream_tcp`.
+
+        It makes an SSLContext with the first connection, keeps that, and then drops this
+        object.
+        """
         if MICROPYTHON:
             from .stream_tls_board import Link
         else:

@@ -1,5 +1,6 @@
-"""TLS on MicroPython. The stream is the TLS socket itself, which allocates nothing once it is
-connected.
+"""TLS on MicroPython.
+
+The stream is the TLS socket itself, which allocates nothing once it is connected.
 
 The client has no state for the handshake: the socket continues it with each write and read, and
 accepts CONNECT when it is done.
@@ -67,8 +68,7 @@ class Link(TCP):
         self._keep()
 
     def _keep(self):
-        """Hold the memory that TLS will need, so that the application cannot use or fragment
-        it."""
+        """Hold the memory that TLS will need: the application cannot use or fragment it."""
         n = self._size
         if not n or self._kept:
             return
@@ -134,8 +134,11 @@ class Link(TCP):
         return self._tls
 
     def wait(self, ms: int, out: bool) -> None:
-        """Wait until there is something to read, or, if `out`, room to write, but at most `ms`
-        milliseconds. Without a connection, wait for that time."""
+        """Wait at most `ms` milliseconds until there is something to read.
+
+        With `out`, room to write ends the wait too. Without a connection, wait for that
+        time.
+        """
         if not self._ready:
             super().wait(ms, out)
             return

@@ -31,8 +31,10 @@ class Stream(stream_cpython.Stream):
     sock: ssl.SSLSocket
 
     def readinto(self, buf: bytearray) -> int | None:
-        """Read available bytes into `buf`. Returns their number, None if there are none, 0 at the
-        end of the stream."""
+        """Read available bytes into `buf`.
+
+        Returns their number, None if there are none, 0 at the end of the stream.
+        """
         # A read returns at most one TLS record, and many brokers send one packet per record.
         view = memoryview(buf)
         have = 0
@@ -50,8 +52,10 @@ class Stream(stream_cpython.Stream):
         return have
 
     def write(self, buf: memoryview, off: int, n: int) -> int | None:
-        """Write up to `n` bytes of `buf` from `off` on. Returns their number, None if there is no
-        room."""
+        """Write up to `n` bytes of `buf` from `off` on.
+
+        Returns their number, None if there is no room.
+        """
         try:
             return self.sock.send(memoryview(buf)[off : off + n])
         except _WAITS:
@@ -140,8 +144,11 @@ class Link(TCP):
         return Stream(self._tls)
 
     def wait(self, ms: int, out: bool) -> None:
-        """Wait until there is something to read, or, if `out`, room to write, but at most `ms`
-        milliseconds. Without a connection, wait for that time."""
+        """Wait at most `ms` milliseconds until there is something to read.
+
+        With `out`, room to write ends the wait too. Without a connection, wait for that
+        time.
+        """
         if self._tls is not None and self._tls.pending():
             return  # OpenSSL holds bytes that it has read from the network
         super().wait(ms, out and not self._reads)
@@ -167,8 +174,9 @@ class Link(TCP):
 def of_openssl(
     error: Exception, stage: str, answered: bool, has_cert: bool, name: str, where: str
 ) -> MQTTError | None:
-    """Return the fault for which Python's ssl raised `error` at a `stage` of `Link`; None if the
-    network was the cause.
+    """Return the fault for which Python's ssl raised `error` at a `stage` of `Link`.
+
+    Returns None if the network was the cause.
 
     answered   the broker had answered when the handshake failed
     has_cert   the client has a certificate

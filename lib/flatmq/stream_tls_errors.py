@@ -62,9 +62,11 @@ _REASONS = (
 def failure(
     cases: "Any", where: str, name: str = "", error: "Any" = None, closed: bool = False
 ) -> MQTTError:
-    """Return the MQTTError for `cases`, names of texts above, at the broker `where`. `name` is the
-    expected name, or the subject of the text. `closed`: it is only known that the connection was
-    closed."""
+    """Return the MQTTError for `cases`, names of texts above, at the broker `where`.
+
+    `name` is the expected name, or the subject of the text. `closed`: it is only known that
+    the connection was closed.
+    """
     date = "{}-{:02d}-{:02d}".format(*time.gmtime()[:3])
     what = f"{type(error).__name__}: {error}"
     texts = [_TEXTS[case].format(name=name, date=date, error=what) for case in cases]
@@ -82,8 +84,9 @@ def of_board(
     name: str,
     where: str,
 ) -> "MQTTError | None":
-    """Return the fault for which Mbed TLS raised `error` at a `stage` of stream_tls_board; None if
-    the network was the cause.
+    """Return the fault for which Mbed TLS raised `error` at a `stage` of stream_tls_board.
+
+    Returns None if the network was the cause.
 
     certified  the broker has sent a certificate
     has_cert   the client has one

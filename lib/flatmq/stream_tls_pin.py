@@ -48,8 +48,10 @@ def _after(der, at):
 
 
 def digest_of(der: "Any") -> bytes:
-    """Return the SHA-256 of the SubjectPublicKeyInfo of an X.509 certificate in DER. IndexError or
-    ValueError if it is not one."""
+    """Return the SHA-256 of the SubjectPublicKeyInfo of an X.509 certificate in DER.
+
+    IndexError or ValueError if it is not one.
+    """
     at = _inside(der, _inside(der, 0))
     if der[at] == _VERSION:
         at = _after(der, at)

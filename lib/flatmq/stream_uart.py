@@ -94,8 +94,10 @@ class Link:
         return self if self._state == _OPEN else None
 
     def wait(self, ms: int, out: bool) -> None:
-        """Wait until there is something to read, or, if `out`, room to write, but at most `ms`
-        milliseconds."""
+        """Wait at most `ms` milliseconds until there is something to read.
+
+        With `out`, room to write ends the wait too.
+        """
         end = ticks_add(ticks_ms(), ms)
         before = self._state
         while True:
@@ -118,8 +120,10 @@ class Link:
     # The stream
 
     def readinto(self, buf: memoryview) -> "int | None":
-        """Read available bytes into `buf`. Returns their number, None if there are none, 0 at the
-        end of the stream."""
+        """Read available bytes into `buf`.
+
+        Returns their number, None if there are none, 0 at the end of the stream.
+        """
         if not self._left:
             self._turn(False)
         n = min(self._left, len(buf))
@@ -141,8 +145,10 @@ class Link:
         return n
 
     def write(self, buf: memoryview, off: int, n: int) -> "int | None":
-        """Write up to `n` bytes of `buf` from `off` on. Returns their number, None if there is no
-        room."""
+        """Write up to `n` bytes of `buf` from `off` on.
+
+        Returns their number, None if there is no room.
+        """
         if not self._has_room():
             self._turn(True)
         if self._state != _OPEN:
@@ -185,8 +191,10 @@ class Link:
         self._send(CLOSE, self._hello, 0, 0)
 
     def _tick(self, heard):
-        """Send what is due, if the line is free. `heard`: everything received was decoded, so a
-        missing answer is late."""
+        """Send what is due, if the line is free.
+
+        `heard`: everything received was decoded, so a missing answer is late.
+        """
         if not self._flush() or self._state == _CLOSED:
             return
         late = ticks_diff(ticks_ms(), self._due) >= 0
@@ -210,9 +218,11 @@ class Link:
     # Incoming frames
 
     def _turn(self, on):
-        """Take in available bytes up to a frame with payload, then send what is due. With `on`,
-        take in everything: the client may have to write before it reads, and the acknowledgement
-        that makes room may be behind the payload."""
+        """Take in available bytes up to a frame with payload, then send what is due.
+
+        With `on`, take in everything: the client may have to write before it reads, and
+        the acknowledgement that makes room may be behind the payload.
+        """
         while on or not self._left:
             if self._at == self._have:
                 n = self._read(self._chunk)
@@ -283,8 +293,10 @@ class Link:
     # The line
 
     def _read(self, buf):
-        """Read available bytes. Returns their number, None if there are none, 0 if the line is
-        gone."""
+        """Read available bytes.
+
+        Returns their number, None if there are none, 0 if the line is gone.
+        """
         n = self._in.any()
         return self._in.readinto(buf, min(n, len(buf))) if n else None
 
@@ -335,7 +347,10 @@ class USB(Link):
 
 
 def usb(room: int = 0, patience: int = 300) -> USB:
-    """Return a link over USB serial, which a board's REPL uses, too. `room` is the size in bytes
-    of the board's buffer for standard input; 0: the usual size for the board. print() still works:
-    the bridge shows its output. So does Ctrl-C at a terminal, as no frame contains it."""
+    """Return a link over USB serial, which a board's REPL uses, too.
+
+    `room` is the size in bytes of the board's buffer for standard input; 0: the usual size for
+    the board. print() still works: the bridge shows its output. So does Ctrl-C at a terminal,
+    as no frame contains it.
+    """
     return USB(None, room or (512 if sys.platform == "rp2" else 256), patience)

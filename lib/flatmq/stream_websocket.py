@@ -147,32 +147,37 @@ class WebSocket:
         return self
 
     def wait(self, ms: int, out: bool) -> None:
-        """Wait until there is something to read, or, if `out`, room to write, but at most `ms`
-        milliseconds."""
+        """Wait at most `ms` milliseconds until there is something to read.
+
+        With `out`, room to write ends the wait too.
+        """
         if self._upgrade and self._read:
             out = self._upgrade.unsent > 0
         self._link.wait(ms, out or self._mine or self._due > 0)
 
     def why(self, error: "Any") -> "Any":
-        """Return the explanation by the link below of an exception raised before CONNACK, None if
-        it has none."""
+        """Return the inner link's explanation of an exception raised before CONNACK, or None."""
         why = getattr(self._link, "why", None)
         if isinstance(error, OSError) and error.args and isinstance(error.args[0], str):
             return None  # raised by the upgrade, not by the link below
         return why(error) if why else None
 
     def close(self) -> None:
-        """Close the link below, without a Close frame: DISCONNECT was sent, or the connection is
-        lost."""
+        """Close the link below, without a Close frame.
+
+        DISCONNECT was sent, or the connection is lost.
+        """
         self._reset()
         self._link.close()
 
     # The stream
 
     def readinto(self, buf: memoryview) -> "int | None":
-        """Read available payload into `buf`. Returns its size, None if there is none, 0 at the end
-        of the stream. OSError gives the code with which the peer closed the WebSocket, or the
-        rule that it broke."""
+        """Read available payload into `buf`.
+
+        Returns its size, None if there is none, 0 at the end of the stream. OSError gives
+        the code with which the peer closed the WebSocket, or the rule that it broke.
+        """
         if self._why:
             raise self._why
         if self._due or self._mine:
@@ -200,9 +205,11 @@ class WebSocket:
         return None
 
     def write(self, buf: memoryview, off: int, n: int) -> "int | None":
-        """Write up to `n` bytes of `buf` from `off` on. Returns their number, None if there is no
-        room. A frame that has begun also takes its payload from the next calls, which must offer
-        the rest of it."""
+        """Write up to `n` bytes of `buf` from `off` on.
+
+        Returns their number, None if there is no room. A frame that has begun also takes
+        its payload from the next calls, which must offer the rest of it.
+        """
         if self._why:
             raise self._why
         if (self._due or self._mine) and not self._flush():
@@ -273,8 +280,10 @@ class WebSocket:
             at += 1
 
     def _flush(self):
-        """Write the control frame that is due, unless another frame has begun. Returns whether
-        data may be written."""
+        """Write the control frame that is due, unless another frame has begun.
+
+        Returns whether data may be written.
+        """
         if self._due and self._at == self._end and not self._rest:
             self._header_of(self._due, self._size)
             self._fill(self._control, 0, self._size)
@@ -288,8 +297,10 @@ class WebSocket:
     # Incoming frames
 
     def _payload(self, buf, have):
-        """Take in bytes, from the payload of a frame on, with everything behind it. Moves payload
-        for the client to the start of `buf`, and returns its size."""
+        """Take in bytes, from the payload of a frame on, with everything behind it.
+
+        Moves payload for the client to the start of `buf`, and returns its size.
+        """
         at = to = 0
         while at < have and not self._why:
             if self._stage:

@@ -22,9 +22,11 @@ def subscribe(
     qos: int = 0,
     chunks: bool = False,
 ) -> "Subscription":
-    """Call `handler(message)` for messages that match a topic filter, or any of a list of them,
-    at up to `qos`. Sent once online, and again whenever the broker has lost the session. With
-    `chunks` the handler also takes messages larger than `rx_size`, in pieces: see `Message`.
+    """Call `handler(message)` for messages that match a topic filter, or any of a list.
+
+    They come at up to `qos`. The request is sent once online, and again whenever the broker
+    has lost the session. With `chunks` the handler also takes messages larger than `rx_size`,
+    in pieces: see `Message`.
 
     Returns a Subscription, whose `granted` is None until the broker has answered. ValueError or
     TypeError for a bad filter, handler or QoS, and for more than `subscriptions` calls.
@@ -50,8 +52,11 @@ def subscribe(
 def unsubscribe(
     self: "Client", filters: "bytes | str | list[bytes] | list[str]"
 ) -> "Subscription":
-    """End the subscription to a topic filter, or to each of a list of them, even one made before
-    a reboot. Returns a Subscription whose `granted` is None until UNSUBACK."""
+    """End the subscription to a topic filter, or to each of a list of them.
+
+    It may have been made before a reboot. Returns a Subscription whose `granted` is None until
+    UNSUBACK.
+    """
     return end(self, filters, b"")
 
 
@@ -73,8 +78,10 @@ def end(self: "Client", filters: "Any", head: bytes) -> "Subscription":
 
 
 def keep(router, kept):
-    """Keep only the subscriptions in `kept`, and adjust `done` and `limit`, which count
-    subscriptions for the message being delivered."""
+    """Keep only the subscriptions in `kept`.
+
+    Adjusts `done` and `limit`, which count subscriptions for the message being delivered.
+    """
     for i in range(len(router.subscriptions), 0, -1):
         if router.subscriptions[i - 1] not in kept:
             router.done -= i <= router.done
@@ -101,8 +108,10 @@ def bound(client: "Client", name: str) -> "Callable":
 
 
 def check(filters: "Any", qos: int, most: int) -> "Any":
-    """Return topic filters as bytes. TypeError or ValueError for a bad filter, or for a QoS above
-    `most`."""
+    """Return topic filters as bytes.
+
+    TypeError or ValueError for a bad filter, or for a QoS above `most`.
+    """
     from .wire import field, is_filter, number
 
     number("qos", qos, 0, most)

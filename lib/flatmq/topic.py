@@ -12,8 +12,10 @@ _SLASH = const(47)
 
 
 def is_utf8(buf: "bytes | bytearray", at: int, end: int) -> bool:
-    """Return whether the bytes from `at` to `end` are UTF-8 as section 1.5.3 requires: shortest
-    form, no surrogates, nothing past U+10FFFF, no U+0000."""
+    """Return whether the bytes from `at` to `end` are UTF-8 as section 1.5.3 requires.
+
+    That is the shortest form, no surrogates, nothing past U+10FFFF, no U+0000.
+    """
     if buf.find(b"\0", at, end) >= 0:
         return False
     for i in range(at, end):
@@ -41,16 +43,20 @@ def is_utf8(buf: "bytes | bytearray", at: int, end: int) -> bool:
 
 
 def is_name(buf: "bytes | bytearray", at: int, end: int) -> bool:
-    """Return whether the bytes from `at` to `end` are a topic name (section 4.7): at least one
-    byte, UTF-8, no wildcard, no U+0000."""
+    """Return whether the bytes from `at` to `end` are a topic name (section 4.7).
+
+    It has at least one byte, is UTF-8, and has no wildcard and no U+0000.
+    """
     if at == end or buf.find(b"+", at, end) >= 0 or buf.find(b"#", at, end) >= 0:
         return False
     return is_utf8(buf, at, end)
 
 
 def matches(filt: bytes, name: bytearray, t: int, end: int) -> bool:
-    """Return whether a valid topic filter matches the valid topic name in `name` from `t` to
-    `end`. Allocates nothing."""
+    """Return whether a topic filter matches the topic name in `name` from `t` to `end`.
+
+    Both must be valid. Allocates nothing.
+    """
     f = 0
     if end - t == len(filt) and name.find(filt, t, end) == t:
         return True

@@ -134,8 +134,11 @@ class MQTTClient:
     def set_last_will(
         self, topic: "bytes | str", msg: "bytes | str", retain: bool = False, qos: int = 0
     ) -> None:
-        """Set the message that the broker publishes if the connection ends without disconnect(),
-        from the next connect() on. AssertionError for a bad QoS or an empty topic."""
+        """Set the message that the broker publishes if the connection ends without disconnect().
+
+        It is for the next connect() and later ones. Raises AssertionError for a bad QoS or
+        an empty topic.
+        """
         if not 0 <= qos <= 2:
             raise AssertionError(f"qos must be 0 to 2, not {qos!r}")
         if not topic:
@@ -192,8 +195,11 @@ class MQTTClient:
             self._client.error = None
 
     def ping(self) -> None:
-        """Send PINGREQ. wait_msg() returns None when the broker has answered, and raises OSError
-        if it does not answer in time."""
+        """Send PINGREQ.
+
+        wait_msg() returns None when the broker has answered, and raises OSError if it does
+        not answer in time.
+        """
         self._ready()
         self._pings += 1
         self._client.ping()
@@ -245,8 +251,11 @@ class MQTTClient:
         self._settings = settings
 
     def _stop(self):
-        """Close the connection without DISCONNECT. Undelivered messages are forgotten: the call
-        that published them raised an exception, so the program decides what to do."""
+        """Close the connection without DISCONNECT.
+
+        Undelivered messages are forgotten: the call that published them raised an
+        exception, so the program decides what to do.
+        """
         c = self._client
         self._awaited = None
         if c.connection:
@@ -289,8 +298,10 @@ class MQTTClient:
         self._end = ticks_add(clock.ticks_ms(), self._timeout)
 
     def _work(self):
-        """Poll until something comes in. OSError if the connection has ended, or after
-        `timeout`."""
+        """Poll until something comes in.
+
+        OSError if the connection has ended, or after `timeout`.
+        """
         c = self._client
         left = ticks_diff(self._end, clock.ticks_ms())
         if left > 0:
@@ -313,9 +324,11 @@ class MQTTClient:
     def publish(
         self, topic: "bytes | str", msg: "bytes | str", retain: bool = False, qos: int = 0
     ) -> None:
-        """Publish a message. At QoS 0 it returns when the message is handed to the network, at
-        QoS 1 and 2 when the broker has acknowledged it. `msg` may be any buffer, and of any size
-        at QoS 0 and 1; at QoS 2 there is room for 500 bytes of topic and `msg`.
+        """Publish a message.
+
+        At QoS 0 it returns when the message is handed to the network, at QoS 1 and 2 when
+        the broker has acknowledged it. `msg` may be any buffer, and of any size at QoS 0
+        and 1; at QoS 2 there is room for 500 bytes of topic and `msg`.
 
         Callbacks may run meanwhile. OSError if the connection ends, or after `timeout`; the
         message may still have been delivered. ValueError or TypeError for a bad argument.
@@ -325,8 +338,10 @@ class MQTTClient:
         self.publish_once(topic, msg)
 
     def publish_once(self, topic: "bytes | str", msg: "bytes | str") -> None:
-        """Publish as publish() does, even if a subclass overrides that. QoS and retain are taken
-        from `publish_flags`: twice the QoS, plus 1 for retain."""
+        """Publish as publish() does, even if a subclass overrides that.
+
+        QoS and retain are taken from `publish_flags`: twice the QoS, plus 1 for retain.
+        """
         flags = self.publish_flags  # a callback may change it
         self._ready()
         if not self._queue:
@@ -353,8 +368,10 @@ class MQTTClient:
             self.pid = self._client.publish(topic, msg, flags >> 1, flags & 1)
 
     def _written(self):
-        """Wait until all QoS 0 messages are handed to the network. Unless it is slow, they are
-        handed over at once."""
+        """Wait until all QoS 0 messages are handed to the network.
+
+        Unless it is slow, they are handed over at once.
+        """
         c = self._client
         c.flush()
         while c.pending > c.count and c.connected:
@@ -365,8 +382,11 @@ class MQTTClient:
             self._fail()
 
     def _wait_for(self, pid):
-        """Wait until a packet identifier is free again. Messages that arrive before that go to
-        the callback; later ones wait for the next call."""
+        """Wait until a packet identifier is free again.
+
+        Messages that arrive before that go to the callback; later ones wait for the next
+        call.
+        """
         outer = self._awaited
         self._awaited = pid
         self._early = len(self._queue)
@@ -387,8 +407,11 @@ class MQTTClient:
     # Subscriptions
 
     def subscribe(self, topic: "bytes | str", qos: int = 0) -> None:
-        """Subscribe to a topic filter, and wait for SUBACK. MQTTException(0x80) if the broker
-        refuses; OSError as for publish(); AssertionError without a callback."""
+        """Subscribe to a topic filter, and wait for SUBACK.
+
+        MQTTException(0x80) if the broker refuses; OSError as for publish(); AssertionError
+        without a callback.
+        """
         if self.cb is None:
             raise AssertionError("call set_callback() before subscribe()")
         self._ready()
@@ -408,15 +431,19 @@ class MQTTClient:
             raise MQTTException(0x80)
 
     def unsubscribe(self, topic: "bytes | str") -> None:
-        """End the subscription to a topic filter, and wait for UNSUBACK. OSError as for
-        publish()."""
+        """End the subscription to a topic filter, and wait for UNSUBACK.
+
+        OSError as for publish().
+        """
         self._ready()
         self._found(topic, None)
         self._request(self._client.unsubscribe(topic))
 
     def _found(self, topic, qos):
-        """Return the subscription if connect() has already renewed it, else None. A second
-        SUBSCRIBE would make the broker send retained messages twice."""
+        """Return the subscription if connect() has already renewed it, else None.
+
+        A second SUBSCRIBE would make the broker send retained messages twice.
+        """
         if isinstance(topic, str):
             topic = topic.encode()
         for s in self._again:
@@ -436,8 +463,9 @@ class MQTTClient:
     # Incoming messages
 
     def wait_msg(self) -> "int | None":
-        """Wait for a message, however long it takes, and call the callback. Returns the first
-        byte of its PUBLISH, or None if the broker has answered a ping().
+        """Wait for a message, however long it takes, and call the callback.
+
+        Returns the first byte of its PUBLISH, or None if the broker has answered a ping().
 
         If the broker is silent for six times `timeout`, PINGREQ is sent. OSError if there is no
         answer, or if the connection ends.
@@ -445,13 +473,18 @@ class MQTTClient:
         return self.receive_once()
 
     def check_msg(self) -> "int | None":
-        """Call the callback if a message has come in. Returns the first byte of its PUBLISH, else
-        None. OSError if the connection has ended."""
+        """Call the callback if a message has come in.
+
+        Returns the first byte of its PUBLISH, else None. OSError if the connection has
+        ended.
+        """
         return self.receive_once(0)
 
     def receive_once(self, ms: "int | None" = None) -> "int | None":
-        """Receive as check_msg() does with 0, as wait_msg() does without an argument, even if a
-        subclass overrides those."""
+        """Receive once, even if a subclass overrides check_msg() and wait_msg().
+
+        With 0 it does what check_msg() does, without an argument what wait_msg() does.
+        """
         if not self._queue:
             self._ready()
             if not self._pong():
@@ -482,8 +515,10 @@ class MQTTClient:
         return True
 
     def _call(self):
-        """Call the callback with the first queued message. Returns the first byte of its
-        PUBLISH."""
+        """Call the callback with the first queued message.
+
+        Returns the first byte of its PUBLISH.
+        """
         queue = self._queue
         op = queue.pop(0)
         self._next_topic = queue.pop(0)
@@ -507,8 +542,11 @@ class MQTTClient:
         self._next_msg = b""
 
     def _take(self, m: "Message") -> None:
-        """Queue a message, as the client's handler. The callback is called later, because it may
-        publish and wait for the answer, which a handler cannot do."""
+        """Queue a message, as the client's handler.
+
+        The callback is called later, because it may publish and wait for the answer, which
+        a handler cannot do.
+        """
         try:
             self._keep(m)
         except MemoryError:
@@ -530,8 +568,10 @@ class MQTTClient:
             self._early = len(self._queue)
 
     def _piece(self, m):
-        """Collect a message that is larger than the buffer. Returns its payload once it is
-        complete, else None."""
+        """Collect a message that is larger than the buffer.
+
+        Returns its payload once it is complete, else None.
+        """
         if not m.offset:
             self._large = None
             self._large = bytearray(m.total)
@@ -545,6 +585,8 @@ class MQTTClient:
         return msg
 
     def _gate(self, same):
-        """Return whether acknowledgements may leave: once the callback has run, or is waiting
-        itself."""
+        """Return whether acknowledgements may leave.
+
+        They may once the callback has run, or is waiting itself.
+        """
         return same is not None or not self._queue or self._depth > 0

@@ -48,8 +48,11 @@ class MQTTClient(umqtt.MQTTClient):
     def publish(
         self, topic: "bytes | str", msg: "bytes | str", retain: bool = False, qos: int = 0
     ) -> None:
-        """Publish a message, again after each reconnect, until it succeeds. At QoS 1 and 2 the
-        broker gets it at least once. ValueError or TypeError for a bad argument."""
+        """Publish a message, again after each reconnect, until it succeeds.
+
+        At QoS 1 and 2 the broker gets it at least once. ValueError or TypeError for a bad
+        argument.
+        """
         while True:
             self.publish_flags = qos << 1 | bool(retain)
             self._publish_topic = topic
@@ -66,8 +69,10 @@ class MQTTClient(umqtt.MQTTClient):
         return self._op
 
     def check_msg(self, attempts: int = 2) -> "int | None":
-        """Call the callback if a message has come in; see `flatmq.umqtt`. Tries `attempts` times,
-        and reconnects after each failure."""
+        """Call the callback if a message has come in; see `flatmq.umqtt`.
+
+        Tries `attempts` times, and reconnects after each failure.
+        """
         while attempts:
             if self._received(0):
                 return self._op

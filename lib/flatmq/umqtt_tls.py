@@ -1,5 +1,7 @@
-"""The TLS link of `flatmq.umqtt`: with an SSLContext of the program, or with `ssl=True` as in
-umqtt."""
+"""The TLS link of `flatmq.umqtt`.
+
+It uses an SSLContext of the program, or `ssl=True` as in umqtt.
+"""
 
 from .port import MICROPYTHON, const
 from .stream_tls import TLS
@@ -31,9 +33,11 @@ class TLSLink(Link):
 
 
 def link(host: str, port: int, ssl: "Any", params: "dict[str, Any]") -> TLSLink:
-    """Return a link to a broker. `ssl` is an SSLContext, or True to use `params` as arguments of
-    ssl.wrap_socket, which verifies nothing unless they require it. TypeError or ValueError for bad
-    arguments."""
+    """Return a link to a broker.
+
+    `ssl` is an SSLContext, or True to use `params` as arguments of ssl.wrap_socket, which
+    verifies nothing unless they require it. TypeError or ValueError for bad arguments.
+    """
     if ssl is True:
         return TLSLink(_settings(**params), host, port)
     return TLSLink(TLS(insecure=True), host, port, ssl)  # the context decides

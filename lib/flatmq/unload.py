@@ -13,8 +13,10 @@ _USERS = {
 
 
 def unload(*names: str) -> None:
-    """Unload modules that a board does not need again soon, and collect them. A module that
-    another one still holds is kept: otherwise it would be loaded twice."""
+    """Unload modules that a board does not need again soon, and collect them.
+
+    A module that another one still holds is kept: otherwise it would be loaded twice.
+    """
     if MICROPYTHON:
         for name in names + ("unload",):  # noqa: RUF005 - as MicroPython has it
             for user in _USERS.get(name, ()):

@@ -36,7 +36,9 @@ _MODULES = {
 
 
 class Client5(Client):
-    """An MQTT 5 client, made by `Client(version=5)`. Its arguments are those of `Client`, and:
+    """An MQTT 5 client, made by `Client(version=5)`.
+
+    Its arguments are those of `Client`, and:
 
     clean_session    True: the session ends with the connection. False: Clean Start is 0, and the
                      broker keeps the session for `session_expiry` after a connection has ended
@@ -120,8 +122,11 @@ class Client5(Client):
         retain: bool = False,
         properties: "Properties | None" = None,
     ) -> "int | None":
-        """Accept a message: see `Session.publish`. `properties` are sent with it. ValueError also
-        for a message that is outside the broker's limits."""
+        """Accept a message: see `Session.publish`.
+
+        `properties` are sent with it. ValueError also for a message that is outside the
+        broker's limits.
+        """
         # As in Session.publish there are few locals: `properties` becomes the size.
         if topic is not self.topic or properties is not self.properties:
             self.prepare(topic, properties)
@@ -164,8 +169,10 @@ class Client5(Client):
         return qos
 
     def prepare(self, topic: "bytes | str", properties: "Properties | None") -> None:
-        """Put a topic name and properties into `name`. ValueError or TypeError if they are not
-        valid."""
+        """Put a topic name and properties into `name`.
+
+        ValueError or TypeError if they are not valid.
+        """
         block = self.empty
         if properties is not None and block:
             block = block_of(properties)
@@ -192,8 +199,10 @@ class Client5(Client):
         self.name.extend(self.empty)
 
     def record(self, qos: int, n: int) -> int:
-        """Give the PUBLISH at `end` a record: see `Session.record`. Its properties move behind the
-        packet identifier, to end at `n`."""
+        """Give the PUBLISH at `end` a record: see `Session.record`.
+
+        Its properties move behind the packet identifier, to end at `n`.
+        """
         at = n - len(self.block)
         self.buf[at:n] = self.block
         return Session.record(self, qos, at)
@@ -243,8 +252,10 @@ class Client5(Client):
 
 
 def block_of(properties: "Any", will: bool = False) -> bytes:
-    """Return the encoded properties of a message, or of a `will`. TypeError or ValueError if it
-    may not have them."""
+    """Return the encoded properties of a message, or of a `will`.
+
+    TypeError or ValueError if it may not have them.
+    """
     if not hasattr(properties, "block"):
         raise TypeError(f"properties must be Properties, not {properties!r}")
     if properties.will and not will:

@@ -1,5 +1,6 @@
-"""Topic aliases: a topic name is sent once per connection, and then two bytes stand for it
-(MQTT 5 section 3.3.2.3.4).
+"""Topic aliases (MQTT 5 section 3.3.2.3.4).
+
+A topic name is sent once per connection, and then two bytes stand for it.
 
 Loaded with the first call of `alias`.
 """
@@ -15,8 +16,10 @@ _ALIAS = const(0x23)
 
 
 def alias(self: "Client5", topic: "bytes | str") -> "Alias":
-    """Return an Alias, which publishes QoS 0 messages to one topic name. Keep it and use it for
-    all of them. ValueError or TypeError for a bad topic name."""
+    """Return an Alias, which publishes QoS 0 messages to one topic name.
+
+    Keep it and use it for all of them. ValueError or TypeError for a bad topic name.
+    """
     from .topic import is_name
 
     return Alias(self, field("topic name", topic, is_name))
@@ -43,8 +46,11 @@ class Alias:
     def publish(
         self, payload: "bytes | bytearray | memoryview | str" = b"", retain: bool = False
     ) -> "int | None":
-        """Accept a message at QoS 0: see `Client.publish`. While offline, or if the broker takes
-        no more aliases, it is sent with its topic name. Allocates nothing."""
+        """Accept a message at QoS 0: see `Client.publish`.
+
+        While offline, or if the broker takes no more aliases, it is sent with its topic
+        name. Allocates nothing.
+        """
         c = self._client
         if not c.connected or c.level != 5 or not self._has_number():
             return c.publish(self._topic, payload, 0, retain)

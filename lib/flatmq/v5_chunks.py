@@ -17,8 +17,11 @@ _ANSWERS = b"\x40\x50\x62\x70"  # the first byte of PUBACK, PUBREC, PUBREL and P
 
 
 class Chunks5(Chunks):
-    """Large messages for the handlers that take pieces. A message whose properties are larger
-    than the buffer is acknowledged and counted in `skipped`, but not delivered."""
+    """Large messages for the handlers that take pieces.
+
+    A message whose properties are larger than the buffer is acknowledged and counted in
+    `skipped`, but not delivered.
+    """
 
     router: "Router5"
 
@@ -81,8 +84,10 @@ class Chunks5(Chunks):
         return what if what or self.blind else r.skip()
 
     def _other(self, t, have):
-        """Begin with a packet that is not PUBLISH. What follows the reason code of an
-        acknowledgement is skipped."""
+        """Begin with a packet that is not PUBLISH.
+
+        What follows the reason code of an acknowledgement is skipped.
+        """
         m = self.router.message
         if m.first not in _ANSWERS:
             return "larger than rx_size" if m.first in b"\x20\x90\xb0\xe0\xf0" else "length"

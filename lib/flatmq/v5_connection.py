@@ -64,8 +64,11 @@ class Connection5(Connection):
     # Incoming packets
 
     def packet(self, first: int, at: int, end: int) -> "str | None":
-        """Handle a packet other than PUBLISH whose first byte is `first` and whose body is in the
-        receive buffer from `at` to `end`. Returns None, LATER, or the rule that it breaks."""
+        """Handle a packet other than PUBLISH whose first byte is `first`.
+
+        Its body is in the receive buffer from `at` to `end`. Returns None, LATER, or the
+        rule that it breaks.
+        """
         c = self.client
         if first == 0x40 or first == 0x50 or first == 0x62 or first == 0x70:
             if first & 0x30 and first != 0x70 and c.answers > c.room:
@@ -104,8 +107,11 @@ class Connection5(Connection):
         return None
 
     def _stray(self, first, pid):
-        """Handle the answer to a message that was dropped in flight. A PUBREC is answered with
-        PUBREL, because the broker would otherwise hold the place of that message."""
+        """Handle the answer to a message that was dropped in flight.
+
+        A PUBREC is answered with PUBREL, because the broker would otherwise hold the place
+        of that message.
+        """
         c = self.client
         if pid in c.gone:
             if first == 0x50:
@@ -145,8 +151,11 @@ class Connection5(Connection):
         return None
 
     def properties(self, at: int, end: int, packet: int) -> "str | None":
-        """Check the properties whose length is at `at` and which end at `end`, and put them into
-        `said`. Returns the rule that they break, else None."""
+        """Check properties, and put them into `said`.
+
+        Their length is at `at`, and they end at `end`. Returns the rule that they break,
+        else None.
+        """
         n = number(self.client.rx, at, end)
         if n < 0:
             return "property length"
@@ -307,8 +316,10 @@ class Connection5(Connection):
     # The end of a connection
 
     def close(self) -> None:
-        """Close the link: see `Connection.close`. Until the next CONNACK, as many messages are
-        accepted as there are records."""
+        """Close the link: see `Connection.close`.
+
+        Until the next CONNACK, as many messages are accepted as there are records.
+        """
         Connection.close(self)
         c = self.client
         c.gone.clear()
@@ -316,8 +327,10 @@ class Connection5(Connection):
         self.aliases = 0
 
     def lost(self, error: "Any", kind: str, what: str, code: int = 0) -> None:
-        """Handle a connection that ended or could not be made: see `Connection.lost`. If the
-        broker broke a rule, a DISCONNECT says which."""
+        """Handle a connection that ended or could not be made: see `Connection.lost`.
+
+        If the broker broke a rule, a DISCONNECT says which.
+        """
         c = self.client
         greeting = c.state == "greeting"
         if (kind == "protocol" or kind == "resource") and self.stream and error is None:

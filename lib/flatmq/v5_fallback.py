@@ -15,8 +15,10 @@ _VOID = const(0x36)  # see resend
 
 
 def fall_back(c: "Client5") -> None:
-    """Switch a client that has never been online to 3.1.1, from its next connection on. Waiting
-    messages lose their properties."""
+    """Switch a client that has never been online to 3.1.1, from its next connection on.
+
+    Waiting messages lose their properties.
+    """
     from .setup import hello_of
     from .unload import unload
 
@@ -82,8 +84,10 @@ def _rewrite(c):
 
 
 def _without(packet, more=0):
-    """Return an MQTT 5 PUBLISH as a 3.1.1 PUBLISH. `more`: bytes of its payload that are not in
-    `packet`."""
+    """Return an MQTT 5 PUBLISH as a 3.1.1 PUBLISH.
+
+    `more`: bytes of its payload that are not in `packet`.
+    """
     from .wire import get_length, put_length
 
     at = 1

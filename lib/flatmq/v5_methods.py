@@ -38,8 +38,10 @@ def set_will(
     retain: bool = False,
     properties: "Properties | None" = None,
 ) -> None:
-    """Set the message that the broker publishes if a connection ends without DISCONNECT (section
-    3.1.2.5), from the next connection on. A topic of None removes it."""
+    """Set the message that the broker publishes if a connection ends without DISCONNECT.
+
+    It is for connections from the next one on (section 3.1.2.5). A topic of None removes it.
+    """
     if self.level == 4:
         from .setup import set_will
 
@@ -66,8 +68,10 @@ def set_credentials(
     user: "bytes | str | None",
     password: "bytes | str | Callable[[], bytes | str] | None" = None,
 ) -> None:
-    """Set user and password for the next connections. `password` may be a function, which is
-    called for each CONNECT."""
+    """Set user and password for the next connections.
+
+    `password` may be a function, which is called for each CONNECT.
+    """
     if self.level == 4:
         from .setup import set_credentials
 

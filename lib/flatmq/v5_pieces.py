@@ -25,8 +25,10 @@ def publish_from(
     retain: bool = False,
     properties: "Properties | None" = None,
 ) -> "int | None":
-    """Accept a message of up to 268 MB, and send its payload in pieces straight from `source`:
-    see `Client.publish_from`. `properties` are sent with it."""
+    """Accept a large message, and send it in pieces: see `Client.publish_from`.
+
+    `properties` are sent with it.
+    """
     if not self.large:
         self.large = Pieces(self)
     head = (0x31 if retain else 0x30) | number("qos", qos, 0, min(self.max_qos, 1)) << 1

@@ -50,8 +50,10 @@ _NAMES = {
 
 
 def text(packet: str, code: int, client: "Client5 | None" = None) -> str:
-    """Return a text for a packet with this reason code. With a client, include the reason and the
-    server reference that the broker sent."""
+    """Return a text for a packet with this reason code.
+
+    With a client, include the reason and the server reference that the broker sent.
+    """
     said = f"{packet}: reason code {code:#x}"
     if code in _NAMES:
         said += f", {_NAMES[code]}"
@@ -63,8 +65,10 @@ def text(packet: str, code: int, client: "Client5 | None" = None) -> str:
 
 
 def refused(c: "Client5", first: int, pid: int, code: int) -> bool:
-    """Settle a message that the broker refused with PUBACK or PUBREC, or has forgotten, as its
-    PUBCOMP says. Returns False if nothing waits for the packet."""
+    """Settle a message that the broker refused with PUBACK or PUBREC, or has forgotten.
+
+    The latter is what its PUBCOMP says. Returns False if nothing waits for the packet.
+    """
     if pid not in c.ids:
         return False
     i = c.ids.index(pid)

@@ -18,8 +18,11 @@ _PUBCOMP = const(0x70)
 
 
 def admit(c: "Client5", same: int) -> None:
-    """Apply the limits of a CONNACK: set aside messages that this broker never takes, and send
-    the others as its Receive Maximum allows (section 4.9). `same`: it has kept the session."""
+    """Apply the limits of a CONNACK to the pending messages.
+
+    Sets aside messages that this broker never takes, and sends the others as its Receive
+    Maximum allows (section 4.9). `same`: it has kept the session.
+    """
     old = c.past
     if not isinstance(old, Resend5):
         c.past = Resend5(c)
@@ -62,8 +65,11 @@ def _goes_once(first):
 
 
 def unsent(c: "Client5") -> "Iterator[tuple[int, int]]":
-    """Iterate over the packets, from the cursor on, that are still to be sent, and yield where
-    each begins and ends. At QoS 1 and 2 these are all messages waiting for PUBACK or PUBREC."""
+    """Iterate over the packets, from the cursor on, that are still to be sent.
+
+    Yields where each begins and ends. At QoS 1 and 2 these are all messages waiting for PUBACK
+    or PUBREC.
+    """
     sent = c.past.sent
     at = c.at
     while at != c.end:
@@ -95,9 +101,11 @@ def is_in_flight(c: "Client5", packet_id: int) -> bool:
 
 
 class Resend5(Resend):
-    """The packets that were in a session's ring when a connection ended. At most the broker's
-    Receive Maximum of QoS 1 and 2 messages are in flight; packets that do not count overtake
-    those that wait."""
+    """The packets that were in a session's ring when a connection ended.
+
+    At most the broker's Receive Maximum of QoS 1 and 2 messages are in flight; packets that do
+    not count overtake those that wait.
+    """
 
     session: "Client5"
 
@@ -124,8 +132,11 @@ class Resend5(Resend):
         return n
 
     def _pass(self, at):
-        """Send requests and QoS 0 messages from `at` on now. Every poll calls this while a message
-        waits, so it uses no iterator, which would be on the heap."""
+        """Send requests and QoS 0 messages from `at` on now.
+
+        Every poll calls this while a message waits, so it uses no iterator, which would be
+        on the heap.
+        """
         s = self.session
         sent = self.sent
         while at != s.end:
@@ -150,8 +161,7 @@ class Resend5(Resend):
 
 
 def without_aliases(c: "Client5") -> None:
-    """Set aside unsent messages that have a topic alias: the aliases ended with their
-    connection."""
+    """Set aside unsent messages whose topic alias ended with their connection."""
     for at, stop in unsent(c):
         if c.buf[at] < 0x40 and not c.buf[at] & 6 and _has_alias(c.buf, at, stop):
             set_aside(c, at, "its topic alias ended with the connection")

@@ -25,8 +25,11 @@ _EMPTY = b"\0"  # no properties
 
 
 class Carried(View):
-    """The properties of a message. They lie between its topic name or packet identifier and its
-    payload; those of a message in pieces were moved to the start of the buffer."""
+    """The properties of a message.
+
+    They lie between its topic name or packet identifier and its payload; those of a message in
+    pieces were moved to the start of the buffer.
+    """
 
     def __init__(self, message: "Message") -> None:
         View.__init__(self, message.buf)
@@ -44,9 +47,11 @@ class Carried(View):
 
 
 class Router5(Router):
-    """The handlers of a client, by topic filter, and by subscription identifier if the broker
-    supports these. A message with identifiers goes only to the handlers of those: if a broker
-    sends one copy for each matching filter, each handler is called once.
+    """The handlers of a client, by topic filter and by subscription identifier.
+
+    Identifiers are used if the broker supports them. A message with identifiers goes only to
+    the handlers of those: if a broker sends one copy for each matching filter, each handler is
+    called once.
 
     A broker that keeps the session may send messages with identifiers from before a reboot, when
     they belonged to other subscriptions. So an identifier counts only if the topic name matches
@@ -74,8 +79,10 @@ class Router5(Router):
         self._tagged = False  # the identifiers of the message decide who gets it
 
     def identify(self, supported: int) -> None:
-        """Give all requests an identifier, or none, as CONNACK allows. Applies to those sent from
-        now on."""
+        """Give all requests an identifier, or none, as CONNACK allows.
+
+        Applies to those sent from now on.
+        """
         for s in self.subscriptions + self.requests:
             self.mark(s, supported)
 
@@ -235,8 +242,10 @@ class Router5(Router):
         self._handlers[self._place] = handler
 
     def skip(self) -> "str | None":
-        """Read the properties of the message, which begin at its `at`. Returns the rule that they
-        break, else None."""
+        """Read the properties of the message, which begin at its `at`.
+
+        Returns the rule that they break, else None.
+        """
         m = self.message
         at = m.at
         if at >= m.end:
@@ -272,8 +281,11 @@ class Router5(Router):
         return None
 
     def _decides(self):
-        """Return whether the identifiers of the message decide who gets it: one of them belongs to
-        a subscription that matches, or all belong to subscriptions that have ended."""
+        """Return whether the identifiers of the message decide who gets it.
+
+        They do if one of them belongs to a subscription that matches, or all belong to
+        subscriptions that have ended.
+        """
         p = self.properties
         ended = False
         at = 0
@@ -287,9 +299,10 @@ class Router5(Router):
         return ended
 
     def _owner(self, identifier):
-        """Return whether the subscription with this identifier matches the message; None if it
-        has ended. An identifier never assigned, or one that does not match, is from before a
-        reboot."""
+        """Return whether the subscription with this identifier matches; None if it has ended.
+
+        An identifier never assigned, or one that does not match, is from before a reboot.
+        """
         i = 0
         while i < len(self.subscriptions):
             s = self.subscriptions[i]
@@ -309,8 +322,7 @@ class Router5(Router):
         return False
 
     def next(self, i, chunks):
-        """Return the index of the first subscription, from `i` on, that takes the message; -1 if
-        none."""
+        """Return the index of the next subscription, from `i` on, for the message; or -1."""
         if not self._tagged:
             return Router.next(self, i, chunks)
         while i < len(self.subscriptions):
@@ -321,8 +333,11 @@ class Router5(Router):
         return -1
 
     def call(self, chunks: bool) -> bool:
-        """Call the handlers of a message: see `Router.call`. If there is exactly one, remember it
-        for messages with this topic name and these properties."""
+        """Call the handlers of a message: see `Router.call`.
+
+        If there is exactly one, remember it for messages with this topic name and these
+        properties.
+        """
         if chunks or self.done:
             return not (chunks and self.large.blind) and Router.call(self, chunks)
         handler = self._single() if self._tagged else self.routes[self._place]

@@ -8,8 +8,10 @@ if TYPE_CHECKING:
 
 
 class Server(Shown):
-    """Limits and features of the broker. Before the first CONNACK they have the values that apply
-    if a broker does not mention them."""
+    """Limits and features of the broker.
+
+    Before the first CONNACK they have the values that apply if a broker does not mention them.
+    """
 
     receive_maximum: int  # QoS 1 and 2 messages that may be in flight to it, 1 to 65,535
     max_qos: int  # the highest QoS, 0 to 2

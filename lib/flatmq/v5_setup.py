@@ -65,8 +65,11 @@ def forget() -> None:
 
 
 def hello_of(o: dict, ask: bool = False) -> "bytearray | None":
-    """Return the CONNECT packet for these options (section 3.1). Functions for the password or
-    `auth` are called only with `ask`; without it, if there are any, returns None."""
+    """Return the CONNECT packet for these options (section 3.1).
+
+    Functions for the password or `auth` are called only with `ask`; without it, if there are
+    any, returns None.
+    """
     password = o["password"]
     data = None
     if callable(password) or o["auth"]:

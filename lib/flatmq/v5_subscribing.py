@@ -92,8 +92,10 @@ def allow(c: "Client5", new: "Subscription") -> None:
 
 
 def refuse(router: "Any", most: int, same: int) -> None:
-    """Give up the requests that are about to go and are larger than `most` bytes, the Maximum
-    Packet Size of CONNACK. All subscriptions are to go, unless it is the `same` session."""
+    """Give up requests larger than the Maximum Packet Size of CONNACK, `most` bytes.
+
+    They are those about to go. All subscriptions are to go, unless it is the `same` session.
+    """
     from .requests import packet
 
     c = router.client
@@ -114,8 +116,10 @@ def refuse(router: "Any", most: int, same: int) -> None:
 def unsubscribe(
     self: "Client5", filters: "bytes | str | list[bytes] | list[str]"
 ) -> "Subscription":
-    """End the subscription to a topic filter, or to each of a list of them: see
-    `Client.unsubscribe`. After UNSUBACK `granted` has a reason code for each."""
+    """End the subscription to one or more topic filters: see `Client.unsubscribe`.
+
+    After UNSUBACK `granted` has a reason code for each.
+    """
     from .subscribing import end
 
     if self.level == 5:

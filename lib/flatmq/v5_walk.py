@@ -35,8 +35,10 @@ _NOT_ZERO = b"\x21\x23\x27"
 
 
 def number(buf: "bytes | bytearray", at: int, end: int) -> int:
-    """Read a variable byte integer that starts at `at` (section 1.5.5). Returns
-    `value << 2 | bytes - 1`; -1 if it does not end before `end`, or has a fifth byte."""
+    """Read a variable byte integer that starts at `at` (section 1.5.5).
+
+    Returns `value << 2 | bytes - 1`; -1 if it does not end before `end`, or has a fifth byte.
+    """
     value = 0
     for i in range(4):
         if at + i >= end:
@@ -48,8 +50,10 @@ def number(buf: "bytes | bytearray", at: int, end: int) -> int:
 
 
 def after(buf: "bytes | bytearray", at: int, end: int, kind: int) -> int:
-    """Return the position after a value of type `kind` that starts at `at`; a position past `end`
-    if it is not valid or is cut short."""
+    """Return the position after a value of type `kind` that starts at `at`.
+
+    It is past `end` if the value is not valid or is cut short.
+    """
     if kind < _VARIABLE:
         return at + (4 if kind == _LONG else kind)
     if kind == _VARIABLE:
@@ -106,8 +110,10 @@ def broken(buf: "bytes | bytearray", at: int, end: int, packet: int) -> "str | N
 
 
 def past(buf: "bytes | bytearray", at: int, end: int) -> int:
-    """Return the position after the property at `at`; `end + 1` if it is cut short, `end + 2` if
-    its value is not allowed."""
+    """Return the position after the property at `at`.
+
+    It is `end + 1` if it is cut short, `end + 2` if its value is not allowed.
+    """
     n = after(buf, at + 1, end, TABLE[buf[at]] & 7)
     if n > end:
         return end + 1
@@ -122,8 +128,10 @@ def unknown(i: int) -> str:
 
 
 def fault(i: int, what: int) -> str:
-    """Return the rule that a property breaks: it occurs twice (0), is cut short (1), or has a
-    value that is not allowed (2)."""
+    """Return the rule that a property breaks.
+
+    The property occurs twice (0), is cut short (1), or has a value that is not allowed (2).
+    """
     if not what:
         return f"property {i:#x} twice"
     if what == 1:
@@ -143,8 +151,9 @@ def is_zero(buf: "bytes | bytearray", at: int, end: int) -> bool:
 
 
 class View:
-    """The properties of a message or packet, read from the receive buffer. Valid as long as the
-    message is.
+    """The properties of a message or packet, read from the receive buffer.
+
+    Valid as long as the message is.
 
     An identifier is the number of a property in section 2.2.2.2, such as 3 for Content Type.
     """
@@ -155,8 +164,11 @@ class View:
         self.at = self.end = 0  # the limits of the value found last
 
     def find(self, identifier: int, at: int = 0) -> bool:
-        """Find a property, from position `at` on if that is not 0. Returns whether it is there;
-        `self.at` and `self.end` are then the limits of its value in `buf`. Allocates nothing."""
+        """Find a property, from position `at` on if that is not 0.
+
+        Returns whether it is there; `self.at` and `self.end` are then the limits of its
+        value in `buf`. Allocates nothing.
+        """
         self.at = at or self.start
         while self.at < self.stop:
             i = self.buf[self.at]
@@ -168,8 +180,11 @@ class View:
         return False
 
     def get(self, identifier: int, default: "Any" = None) -> "Any":
-        """Return the value of a property: an int, or bytes, which are allocated; `default` if it
-        is missing. Use `user` for User Property, and `is_value` to compare bytes."""
+        """Return the value of a property; `default` if it is missing.
+
+        It is an int, or bytes, which are allocated. Use `user` for User Property, and
+        `is_value` to compare bytes.
+        """
         if not self.find(identifier):
             return default
         kind = TABLE[identifier] & 7
@@ -183,8 +198,10 @@ class View:
         return value
 
     def is_value(self, identifier: int, value: bytes) -> bool:
-        """Return whether a property of text or bytes is present and equals `value`. Allocates
-        nothing."""
+        """Return whether a property of text or bytes is present and equals `value`.
+
+        Allocates nothing.
+        """
         return self.find(identifier) and self._is(self.at, value) == self.end
 
     def user(self, name: bytes) -> "bytes | None":

@@ -12,8 +12,10 @@ _SLASH = const(47)
 
 
 def put_length(buf: "bytearray | memoryview", at: int, n: int) -> int:
-    """Write Remaining Length `n`, 0 to 268,435,455, in 1 to 4 bytes starting at `at` (section
-    2.2.3). Returns the position after it."""
+    """Write Remaining Length `n` at `at`, and return the position after it.
+
+    `n` is 0 to 268,435,455, in 1 to 4 bytes (section 2.2.3).
+    """
     while n > 127:
         buf[at] = n & 127 | 128
         n >>= 7
@@ -23,8 +25,9 @@ def put_length(buf: "bytearray | memoryview", at: int, n: int) -> int:
 
 
 def get_length(buf: "bytes | bytearray | memoryview", at: int, end: int) -> int:
-    """Read a Remaining Length that starts at `at`, from bytes that end at `end`. For code that
-    parses packets itself, such as `Client.bulk`.
+    """Read a Remaining Length that starts at `at`, from bytes that end at `end`.
+
+    For code that parses packets itself, such as `Client.bulk`.
 
     Returns `value << 2 | bytes - 1`; -1 if more bytes are needed; -2 if there is a fifth byte,
     where section 2.2.3 allows four.
@@ -40,8 +43,10 @@ def get_length(buf: "bytes | bytearray | memoryview", at: int, end: int) -> int:
 
 
 def number(what: str, value: int, min: int, max: int) -> int:
-    """Return `value` if it is an int from `min` to `max`; else raise ValueError or TypeError,
-    which name it `what`."""
+    """Return `value` if it is an int from `min` to `max`.
+
+    Otherwise raise ValueError or TypeError, which name it `what`.
+    """
     if not isinstance(value, int):
         raise TypeError(f"{what} must be {min} to {max}, not {value!r}")
     if not min <= value <= max:
@@ -50,8 +55,11 @@ def number(what: str, value: int, min: int, max: int) -> int:
 
 
 def field(what: str, value: "bytes | str", is_good=is_utf8) -> bytes:
-    """Return `value` as bytes, with str encoded as UTF-8. ValueError, naming `what`, if it has
-    more than 65,535 bytes (section 1.5.3) or is not `is_good`; TypeError if it is not bytes."""
+    """Return `value` as bytes, with str encoded as UTF-8.
+
+    ValueError, naming `what`, if it has more than 65,535 bytes (section 1.5.3) or is not
+    `is_good`; TypeError if it is not bytes.
+    """
     if isinstance(value, str):
         value = value.encode()
     elif not isinstance(value, bytes):
@@ -78,8 +86,11 @@ def _fault(value, is_good):
 
 
 def is_filter(buf: "bytes | bytearray", at: int, end: int) -> bool:
-    """Return whether the bytes from `at` to `end` are a topic filter: at least one byte, UTF-8,
-    no U+0000, "+" and "#" only as a whole level, "#" only as the last level."""
+    """Return whether the bytes from `at` to `end` are a topic filter.
+
+    It has at least one byte, is UTF-8, no U+0000, "+" and "#" only as a whole level, "#" only
+    as the last level.
+    """
     for i in range(at, end):
         c = buf[i]
         if c == _PLUS or c == _HASH:
@@ -91,8 +102,10 @@ def is_filter(buf: "bytes | bytearray", at: int, end: int) -> bool:
 
 
 def packet(first: int, head: bytes, fields: "list[bytes]", tail: bytes = b"") -> bytearray:
-    """Return a packet made of the variable header `head` and of length-prefixed fields, each
-    followed by `tail`."""
+    """Return a packet made of the variable header `head` and of length-prefixed fields.
+
+    Each field is followed by `tail`.
+    """
     body = bytearray(head)
     for f in fields:
         body.append(len(f) >> 8)

@@ -1,5 +1,7 @@
-"""Run a session on a connection: begin it, write what is queued, and end it. No I/O of its
-own."""
+"""Run a session on a connection: begin it, write what is queued, and end it.
+
+No I/O of its own.
+"""
 
 from .port import const
 from .session import Session
@@ -13,9 +15,10 @@ if TYPE_CHECKING:
 def writing(
     s: Session, write: "Callable[[Any, int, int], int | None]", hello: "bytes | bytearray"
 ) -> "Iterator[Exception | None]":
-    """Write `hello`, then, once the session is `open`, everything that is queued. Each step calls
-    `write(buf, at, n)` until the network takes no more, and yields the exception that it raised,
-    else None.
+    """Write `hello`, then, once the session is `open`, everything that is queued.
+
+    Each step calls `write(buf, at, n)` until the network takes no more, and yields the
+    exception that it raised, else None.
 
     A span that has begun is finished before the next one begins. If the network took none of it,
     it is offered again with the same start and length, as TLS streams require.
@@ -146,9 +149,11 @@ def resume(s: Session, same: bool) -> None:
 
 
 def lost(s: Session, closed: bool = False) -> None:
-    """Handle the end of a connection; `closed`: by the peer. A packet that had begun to leave is
-    sent again from its start. After a MemoryError none of this is done; `open` stays None, and
-    `resume` does it."""
+    """Handle the end of a connection; `closed`: by the peer.
+
+    A packet that had begun to leave is sent again from its start. After a MemoryError none of
+    this is done; `open` stays None, and `resume` does it.
+    """
     s.answers = 0
     s.blocked = s.held = s.plain = False
     empty = s.pending == (1 if s.large and s.large.waits else 0)
