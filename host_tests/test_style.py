@@ -20,7 +20,8 @@ from flatmq_tools import cli
 from style_texts import Text, docstrings, of_markdown, of_python, prose
 
 FOLDERS = ("lib", "tools", "boards", "firmware", "host_tests")
-PAGES = ("README.md", *(str(each.relative_to(ROOT)) for each in sorted(ROOT.glob("docs/*.md"))))
+FRONT = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")
+PAGES = (*FRONT, *(str(each.relative_to(ROOT)) for each in sorted(ROOT.glob("docs/*.md"))))
 
 _PIPELINE = "tools/flatmq_tools/pipeline"
 UNREVIEWED = (
@@ -135,7 +136,7 @@ def _under(name: str, places: tuple[str, ...]) -> bool:
     return any(name == each or name.startswith(f"{each}/") for each in places)
 
 
-@pytest.mark.parametrize("place", [*FOLDERS, "docs", "README.md"])
+@pytest.mark.parametrize("place", [*FOLDERS, "docs", *FRONT])
 def test_the_english_keeps_the_rules(place: str) -> None:
     here = {name: found for name, found in _faults().items() if _under(name, (place,))}
     assert here

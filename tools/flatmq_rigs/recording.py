@@ -1,6 +1,6 @@
 """Write the picture of a terminal that the README shows, from a real run of `make demo`.
 
-    python -m flatmq_rigs.recording docs/demo.svg
+python -m flatmq_rigs.recording docs/demo.svg
 """
 
 from __future__ import annotations

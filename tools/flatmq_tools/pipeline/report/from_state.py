@@ -354,8 +354,10 @@ class _Asked:
 
 
 def _spread(device: Ints, silent: Bools, since: Ints, until: Ints) -> Ints:
-    """Which gaps to keep: all, or so many of each device, from all of the time: those with most
-    missing, and the longest silence, of each of some stretches of it."""
+    """Return the gaps to keep: all of them, or some of each device from all of the time.
+
+    These are the gap with most missing, and the longest silence, of each of some stretches.
+    """
     count = len(device)
     if count <= GAPS:
         return np.arange(count)
