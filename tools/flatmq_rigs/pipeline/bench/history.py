@@ -182,19 +182,19 @@ def _begin(fleet: Fleet, days: int, past: Path, out: Path) -> None:
 def _renumber(checkpoint: Path, batch: int) -> None:
     """Make the last batch of a query the one of this number, and what it read, too."""
     last = max(int(file.name) for file in (checkpoint / "commits").glob("[0-9]*"))
-    for folder in ("offsets", "commits"):
-        for file in (checkpoint / folder).iterdir():
-            if file.name == str(last):
-                kept = file
-            else:
-                file.unlink()
-        kept.rename(checkpoint / folder / str(batch))
-    offsets = checkpoint / "offsets" / str(batch)
-    *head, line = offsets.read_text().splitlines()
+    kept = {name: (checkpoint / name / str(last)).read_text() for name in ("offsets", "commits")}
+    *head, line = kept["offsets"].splitlines()
     offset = json.loads(line)
-    if "batch" in offset:
-        offset["batch"] = batch + 1
-    offsets.write_text("\n".join([*head, json.dumps(offset)]))
+    for folder in kept:
+        for file in (checkpoint / folder).iterdir():
+            file.unlink()
+    # Spark reads the one before it, too.
+    for number in (batch - 1, batch):
+        if "batch" in offset:
+            offset["batch"] = number + 1
+        text = "\n".join([*head, json.dumps(offset)])
+        (checkpoint / "offsets" / str(number)).write_text(text)
+        (checkpoint / "commits" / str(number)).write_text(kept["commits"])
 
 
 def _land(fleet: Fleet, first: int, minutes: int, file: Path) -> int:
