@@ -270,6 +270,20 @@ def history(out: Path, days: tuple[int, ...], keep: bool, results: Path | None) 
     )
 
 
+@main.command()
+@click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
+def release(folder: Path) -> None:
+    """Build the wheel, the sdist, the packages for mip and the notes into FOLDER.
+
+    What is in FOLDER is removed first. The same commit gives the same bytes.
+    """
+    from flatmq_tools.bytecode import CompileError
+
+    from . import release as command
+
+    end(lambda: command.main(folder), command.ReleaseError, CompileError)
+
+
 def _need_the_pipeline() -> None:
     if sys.version_info < (3, 11) or importlib.util.find_spec("pyarrow") is None:
         raise click.ClickException(

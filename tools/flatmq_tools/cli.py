@@ -9,7 +9,7 @@ import click
 
 import flatmq
 
-from . import common_options
+from . import common_options, extras
 from .ending import end
 from .pipeline.cli import pipeline
 
@@ -17,7 +17,12 @@ if TYPE_CHECKING:
     from .trust import Trust
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+_EXTRAS = {"demo": "demo", "deploy": "boards", "flash": "boards", "image": "image"}
+
+
+@click.group(
+    cls=extras.Group, extras=_EXTRAS, context_settings={"help_option_names": ["-h", "--help"]}
+)
 @click.version_option(flatmq.__version__, prog_name="flatmq")
 def main() -> None:
     """Host tools for flatmq, an MQTT client for MicroPython."""

@@ -31,15 +31,14 @@ from rich.table import Table
 from flatmq import Client, MQTTError
 from flatmq.message import Message
 
-from . import broker, interpreter
-from .bytecode import compiled
+from . import broker, folders, interpreter
+from .bytecode import SOURCES, compiled
 
 HEAP_KB = 64
 SHOWN = 10  # messages on the screen at a time
 PATIENCE = 15.0  # seconds without anything new until the demo gives up
 DRAIN = 5.0  # seconds that the last messages may be behind the sketch's end
-ROOT = Path(__file__).parents[2]
-SKETCH = ROOT / "boards" / "host"
+SKETCH = folders.find("boards") / "host"
 
 
 class DemoError(RuntimeError):
@@ -178,7 +177,7 @@ def sketch(target: broker.Broker, device: str, readings: int) -> Iterator[tuple[
         command = interpreter.command(f"{HEAP_KB}k")
         if command is None:
             what = f"CPython {sys.version.split()[0]} ({interpreter.MISSING})"
-            command, lib = [sys.executable], ROOT / "lib"
+            command, lib = [sys.executable], SOURCES.parent
         else:
             what, lib = f"MicroPython with a heap of {HEAP_KB} KB", compiled(Path(folder))
         script = str(Path(__file__).with_name("demo_sketch.py"))
@@ -239,10 +238,6 @@ def main(readings: int = 25, console: Console | None = None) -> int:
     $BROKER (host:port) names a broker that runs already. Raises DemoError or BrokerError when
     it cannot run.
     """
-    if not SKETCH.is_dir():
-        raise DemoError(
-            "the sketches of boards/ are missing: run the demo in a checkout of flatmq"
-        )
     console = console or Console()
     address = os.environ.get("BROKER")
     device = f"host-{secrets.token_hex(4)}"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .. import common_options
+from .. import common_options, extras
 from ..durations import Duration
 from ..ending import end
 from ..password import PASSWORD
@@ -46,7 +46,7 @@ _metrics_port = click.option(
 )
 
 
-@click.group()
+@click.group(cls=extras.Group, default="pipeline", extras={"demo": "demo,pipeline"})
 def pipeline() -> None:
     """Turn what a broker sends into tables and a report, with Spark."""
     if sys.version_info < (3, 11) or importlib.util.find_spec("pyarrow") is None:

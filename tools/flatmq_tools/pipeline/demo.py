@@ -27,15 +27,14 @@ from rich.console import Console
 from rich.table import Table
 
 from .. import broker as brokers
-from .. import fleet, interpreter
+from .. import fleet, folders, interpreter
 from ..bytecode import compiled
 from ..fleet import compare, plan, truth
 from ..fleet.fleet import Fleet
 from .other_devices import OtherDevices, OtherDevicesError
 
-ROOT = Path(__file__).parents[3]
-SHARED = ROOT / "boards" / "shared"
-HOST = ROOT / "boards" / "host"
+SHARED = folders.find("boards") / "shared"
+HOST = folders.find("boards") / "host"
 HEAP_KB = 128
 START = 180.0  # seconds that the ingest, and Spark, may take to start
 END = 300.0  # and to work off what is there
@@ -455,8 +454,6 @@ def main(
     the tables say what the boards did, 1 when they do not. Raises DemoError, BrokerError,
     FleetError.
     """
-    if not SHARED.is_dir():
-        raise DemoError("the sketches of boards/ are missing: run it in a checkout of flatmq")
     mark = out / ".flatmq-demo"
     try:
         if out.exists() and any(out.iterdir()):

@@ -1,0 +1,81 @@
+"""The wheel, installed into an environment of its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+PATIENCE = 300  # seconds for a command, on a busy machine
+_OURS = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "BROKER", "SPARK_MASTER", "MICROPYTHON")
+
+
+class Installed:
+    """An environment with flatmq's wheel and some of its extras; commands run in `folder`."""
+
+    def __init__(self, folder: Path, wheel: Path, extras: str) -> None:
+        self.folder = folder / "work"
+        self.folder.mkdir(parents=True)
+        self._programs = folder / "venv" / "bin"
+        self._environment = {k: v for k, v in os.environ.items() if k not in _OURS}
+        self._environment |= {"COLUMNS": "200", "PYTHONNOUSERSITE": "1"}
+        made = [sys.executable, "-m", "venv", str(folder / "venv")]
+        subprocess.run(made, check=True, timeout=PATIENCE, env=self._environment)
+        self.run("python", "-m", "pip", "install", "--quiet", "--no-compile", f"{wheel}{extras}")
+
+    def python(self, code: str) -> str:
+        """Return what `code` prints in the environment."""
+        return self.run("python", "-I", "-c", code).stdout
+
+    def run(
+        self, program: str, *arguments: object, status: int = 0
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a program of the environment, which must end with that status."""
+        done = subprocess.run(
+            self._command(program, arguments),
+            cwd=self.folder,
+            env=self._environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+            check=False,
+        )
+        assert done.returncode == status, done.stdout + done.stderr
+        return done
+
+    def flatmq(self, *arguments: object) -> str:
+        """Return what the command `flatmq` prints, which must succeed."""
+        return self.run("flatmq", *arguments).stdout
+
+    def refused(self, *arguments: object) -> str:
+        """Return the one line of the error that the command `flatmq` ends with."""
+        (line,) = self.run("flatmq", *arguments, status=1).stderr.splitlines()
+        return line
+
+    @contextmanager
+    def running(self, *arguments: object) -> Iterator[subprocess.Popen[str]]:
+        """A `flatmq` command that runs during the block, and is killed if it runs at its end."""
+        with subprocess.Popen(
+            self._command("flatmq", arguments),
+            cwd=self.folder,
+            env=self._environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        ) as process:
+            watch = threading.Timer(PATIENCE, process.kill)
+            watch.start()
+            try:
+                yield process
+            finally:
+                watch.cancel()
+                process.kill()
+
+    def _command(self, program: str, arguments: tuple[object, ...]) -> list[str]:
+        return [str(self._programs / program), *map(str, arguments)]
