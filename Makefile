@@ -66,7 +66,7 @@ help:
 	@echo "make deploy BOARD=pico_w  sketch and client go to a board that runs MicroPython; PORT, SKETCH, SET"
 	@echo "make test-board  the tests that need a board: BOARD_PORT, BOARD_WIFI, BOARD_BROKER, RESULTS"
 	@echo "make bench-board  memory and time on a board beside umqtt.simple: BOARD_PORT, BOARD_WIFI, BOARD_BROKER; writes docs/results.md"
-	@echo "make release the client's packages for mip as .mpy, in build/release"
+	@echo "make release the wheel, the sdist, the packages for mip as .mpy, and the notes, in build/release"
 	@echo "make size    flash and memory that the client takes, by module and by step; writes docs/results.md"
 	@echo "make lint    ruff, mypy, the boards' types, no private access across modules"
 	@echo "make clean   removes .venv and what was built"
@@ -145,8 +145,8 @@ test-board: $(VENV)/test.stamp
 bench-board: $(VENV)/test.stamp
 	@PYTHONPATH=host_tests $(BIN)/python -m hil.bench --results $(or $(RESULTS),docs/results.md)
 
-release: $(VENV)/image.stamp
-	@$(BIN)/python -m flatmq_rigs.packages --release build/release
+release: $(VENV)/release.stamp
+	@$(BIN)/python -m flatmq_rigs release build/release
 
 lint: $(VENV)/test.stamp $(VENV)/stubs.stamp
 	@$(BIN)/ruff check .

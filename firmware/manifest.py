@@ -2,9 +2,12 @@
 # manifest with include("…/firmware/manifest.py").
 import os
 
+with open("../lib/flatmq/__init__.py") as source:
+    (version,) = [line.split('"')[1] for line in source if line.startswith("__version__")]
+
 metadata(
     description="An MQTT client that allocates nothing once it is running",
-    version="0.2.0",
+    version=version,
     license="MIT",
     pypi_publish="flatmq",
 )

@@ -1,0 +1,107 @@
+"""A release has its parts, the same bytes each time, and one version."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tarfile
+from pathlib import Path
+
+import pytest
+
+import flatmq
+from conftest import ROOT
+from flatmq_rigs import release
+
+VERSION = flatmq.__version__
+CHANGELOG = """\
+# Changes
+
+## 0.3.0 - 2027-01-31
+
+New.
+
+## 0.2.10 - 2026-12-01
+
+## 0.2.1 - 2026-11-30
+
+### Fixed
+- Old.
+"""
+
+
+def _files(folder: Path) -> dict[str, bytes]:
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+def _checkout(folder: Path) -> Path:
+    """Copy the files that git knows into a checkout of its own, with other times of its files."""
+    names = subprocess.run(
+        ["git", "-C", str(ROOT), "ls-files", "-z"], capture_output=True, text=True, check=True
+    ).stdout.split("\0")
+    for name in filter(None, names):
+        source, target = ROOT / name, folder / name
+        if source.is_file():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(source.read_bytes())
+            target.chmod(source.stat().st_mode)
+    git = ["git", "-C", str(folder), "-c", "user.name=x", "-c", "user.email=x@example.com"]
+    subprocess.run([*git, "init", "-q"], check=True)
+    subprocess.run([*git, "add", "-A"], check=True)
+    when = {"GIT_COMMITTER_DATE": f"@{release.epoch()} +0000"}
+    commit = [*git, "commit", "-q", "-m", "all", "--no-verify"]
+    subprocess.run(commit, check=True, env={**os.environ, **when})
+    return folder
+
+
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return _checkout(tmp_path_factory.mktemp("checkout"))
+
+
+def test_another_checkout_gives_the_same_bytes(checkout: Path, tmp_path: Path) -> None:
+    again = _checkout(tmp_path / "again")
+    release.build(tmp_path / "one", "Notes.\n", checkout)
+    (again / "build").mkdir()
+    (again / "build" / "image.uf2").write_bytes(b"not part of a release")
+    (again / "boards" / "settings.json").write_text('{"wifi": {"password": "s3cret"}}')
+    release.build(tmp_path / "two", "Notes.\n", again)
+    one, two = _files(tmp_path / "one"), _files(tmp_path / "two")
+    assert {f"flatmq-{VERSION}-py3-none-any.whl", f"flatmq-{VERSION}.tar.gz", "NOTES.md"} < set(
+        one
+    )
+    assert any(name.endswith("/package.json") for name in one)
+    assert {name: one[name] == two.get(name) for name in one} == dict.fromkeys(two, True)
+
+
+def test_what_was_in_the_folder_is_gone(checkout: Path, tmp_path: Path) -> None:
+    (tmp_path / "flatmq-0.0.1.tar.gz").write_bytes(b"old")
+    files = release.build(tmp_path, "Notes.\n", checkout)
+    assert not [file for file in files if "0.0.1" in file.name]
+    with tarfile.open(tmp_path / f"flatmq-{VERSION}.tar.gz") as sdist:
+        names = sdist.getnames()
+    assert f"flatmq-{VERSION}/tools/flatmq_rigs/release.py" in names
+
+
+def test_the_notes_are_the_section_of_the_version() -> None:
+    assert release.notes(CHANGELOG, "0.3.0") == "New.\n"
+    assert release.notes(CHANGELOG, "0.2.1") == "### Fixed\n- Old.\n"
+    with pytest.raises(release.ReleaseError, match=r"needs a section '## 0.2 - YYYY-MM-DD'"):
+        release.notes(CHANGELOG, "0.2")
+    with pytest.raises(release.ReleaseError, match=r"'## 0.2.10' of CHANGELOG.md must not be em"):
+        release.notes(CHANGELOG, "0.2.10")
+
+
+def test_there_is_no_release_outside_a_checkout(tmp_path: Path) -> None:
+    with pytest.raises(release.ReleaseError, match="a checkout with a commit"):
+        release.epoch(tmp_path)
+
+
+def test_the_version_is_written_once() -> None:
+    """Generated files aside, whose own test compares them with it."""
+    for name in ("pyproject.toml", "Makefile", "firmware/manifest.py"):
+        assert VERSION not in (ROOT / name).read_text(encoding="utf-8"), name
