@@ -15,8 +15,9 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+import days
 import peer
-from flatmq_tools.pipeline import landing, log
+from flatmq_tools.pipeline import landing, log, merge
 
 # In which functions there is a point at every line. What only reads is left out.
 _APPENDING = [
@@ -29,6 +30,7 @@ WHERE = {
         log.__file__: frozenset(["trim"]),
         landing.__file__: frozenset(["__init__", "land", "_write"]),
     },
+    "merged": {merge.__file__: frozenset(["_day", "_write", "_linked"])},
 }
 
 
@@ -78,6 +80,12 @@ def landed(folder: Path, tell: Callable[[int], None]) -> None:
         tell(work.land())
 
 
+def merged(folder: Path, tell: Callable[[int], None]) -> None:
+    """Merges a table of two days."""
+    days.prepared(folder)
+    tell(days.merger(folder).merge())
+
+
 def points(what: str, folder: Path) -> Iterator[tuple[int, list[int]]]:
     """Kill `what` at each point, in a folder named by the number of the point.
 
@@ -123,7 +131,7 @@ def _child(what: str, folder: Path, told: int, point: int) -> None:
     def tell(value: int) -> None:
         os.write(told, b"%d\n" % value)
 
-    work = {"appending": appending, "landed": landed}[what]
+    work = {"appending": appending, "landed": landed, "merged": merged}[what]
     sys.settrace(_kill_at(what, point))
     work(folder, tell)
     sys.settrace(None)

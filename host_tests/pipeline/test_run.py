@@ -130,12 +130,12 @@ def _job(spark: SparkSession, folder: Path, there: Broker, done: Callable[[Run],
 def test_what_is_more_is_what_was_not_there_before(spark: SparkSession, tmp_path: Path) -> None:
     raw, commits = tmp_path / "raw", tmp_path / "checkpoints" / "raw" / "commits"
 
-    def uncommit() -> Path:
-        """As after a crash before Spark noted that the last batch was done. Returns its folder."""
+    def uncommit() -> int:
+        """As after a crash before Spark noted that the last batch was done. Returns its number."""
         last = max(int(commit.name) for commit in commits.glob("[0-9]*"))
         (commits / str(last)).unlink()
         (commits / f".{last}.crc").unlink()
-        return raw / f"batch={last}"
+        return last
 
     with broker() as there:
         subscribed = tmp_path / "log" / "subscribed.json"
@@ -143,8 +143,11 @@ def test_what_is_more_is_what_was_not_there_before(spark: SparkSession, tmp_path
         publish(there, [_pack("a", n) for n in range(3)])
         assert _job(spark, tmp_path, there, lambda _: _landed(raw) >= 3) == 3
         before = uncommit()
-        assert _job(spark, tmp_path, there, lambda _: list(commits.glob(before.name[6:]))) == 0
-        shutil.rmtree(uncommit())
+        assert _job(spark, tmp_path, there, lambda _: list(commits.glob(str(before)))) == 0
+        last = uncommit()
+        (raw / "_batches" / f"{last}.json").unlink()
+        for folder in raw.glob(f"day=*/batch={last}"):
+            shutil.rmtree(folder)
         assert _job(spark, tmp_path, there, lambda _: _landed(raw) >= 3) == 3
 
 
@@ -219,8 +222,10 @@ def _sizes(running: Run, raw: Path, rows: int) -> list[int]:
     """Of the batches that came, when there are so many rows in them."""
     until(lambda: running.look() or (raw.exists() and len(_rows(raw)) == rows))
     running.stop()
-    batches = len(list(raw.glob("batch=*")))
-    return [size for n in range(batches) if (size := len(_rows(raw / f"batch={n}")))]
+    batches = {int(path.name.removeprefix("batch=")) for path in raw.glob("day=*/batch=*")}
+    found = (sum(len(_rows(path)) for path in raw.glob(f"day=*/batch={n}")) for n in range(99))
+    assert batches <= set(range(99))
+    return [size for size in found if size]
 
 
 def test_a_batch_is_bounded(

@@ -126,7 +126,7 @@ def busy(count: int) -> Iterator[None]:
 
 def offsets(out: Path) -> list[int]:
     """Of the messages in the table raw."""
-    batches = sorted((out / "raw").glob("batch=*"))
+    batches = sorted((out / "raw").glob("day=*/batch=*"))
     return [
         int(n) for folder in batches for n in ds.dataset(folder).to_table(["offset"])["offset"]
         .to_pylist()
@@ -141,7 +141,7 @@ def test_it_starts_on_a_busy_machine_and_ends_soon_on_a_live_fleet(tmp_path: Pat
             run.until(lambda: run.said(f"on a busy machine that takes up to {START:.0f} s"))
             run.until(lambda: run.said("started after"), START)
             assert time.monotonic() - begun < START
-            run.until(lambda: any((out / "measurements").glob("batch=*")), START)
+            run.until(lambda: any((out / "measurements").glob("day=*/batch=*")), START)
             before = len(run.lines)
             run.process.send_signal(signal.SIGTERM)
             asked = time.monotonic()
@@ -164,7 +164,7 @@ def test_java_is_killed(tmp_path: Path) -> None:
         fleet(there),
         Command("run", out, "--broker", there.address, "--trigger", "0.2") as run,
     ):
-        run.until(lambda: any((out / "measurements").glob("batch=*")), START)
+        run.until(lambda: any((out / "measurements").glob("day=*/batch=*")), START)
         before = len(run.lines)
         (java,) = [
             pid
@@ -239,7 +239,9 @@ def test_run_pauses_while_the_disk_is_full(tmp_path: Path, small: Path) -> None:
     assert run.said("paused") == run.said("going on") == 1, run.lines
     found = offsets(out)
     assert sorted(found) == list(range(len(found)))
-    payloads = ds.dataset(sorted((out / "raw").glob("batch=*/*.parquet"))).to_table(["payload"])
+    payloads = ds.dataset(sorted((out / "raw").glob("day=*/batch=*/*.parquet"))).to_table(
+        ["payload"]
+    )
     assert set(payloads["payload"].to_pylist()) == {_pack(n) for n in range(1, 5001)}
 
 

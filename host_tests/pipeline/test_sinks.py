@@ -146,16 +146,16 @@ def test_rows_that_the_driver_cannot_read_are_not_committed(
     from flatmq_tools.pipeline import visible
     from flatmq_tools.pipeline.sinks import replace
 
-    count = visible.count
+    counts = visible.counts
 
-    def one_less(session: SparkSession, folder: str) -> int:
+    def one_less(session: SparkSession, folder: str) -> dict[str, int]:
         for file in Path(folder).glob("*.parquet"):
             file.rename(tmp_path / file.name)
-        return count(session, folder)
+        return counts(session, folder)
 
     batches(1)
     with monkeypatch.context() as patch:
-        patch.setattr(visible, "count", one_less)
+        patch.setattr(visible, "counts", one_less)
         with pytest.raises(Exception, match="can read 0 of the 1 rows that were written"):
             batches(2)
         with pytest.raises(visible.SinkError, match="now: the driver can read 0 of the 7 rows"):

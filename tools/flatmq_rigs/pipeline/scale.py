@@ -116,8 +116,8 @@ def sizes(tables: Path) -> Sizes:
     return Sizes(
         messages,
         size(landed),
-        size(list((tables / "raw").glob("batch=*/*.parquet"))),
-        size(list((tables / "measurements").glob("batch=*/*.parquet"))),
+        size(list((tables / "raw").glob("day=*/batch=*/*.parquet"))),
+        size(list((tables / "measurements").glob("day=*/batch=*/*.parquet"))),
         state,
     )
 

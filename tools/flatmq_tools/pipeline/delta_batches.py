@@ -28,7 +28,7 @@ from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows
 from pyspark.sql.types import StructType
 
 from . import delta
-from .batches import ROWS, BatchesError, Files
+from .batches import ROWS, BatchesError
 
 _FORMAT = "flatmq_delta"
 _READ = 65_536  # rows of a RecordBatch
@@ -81,6 +81,14 @@ class _Delta(DataSource):
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         storage = json.loads(self.options["storage"])
         return Reader(self.options["path"], schema, int(self.options["rows"]), storage)
+
+
+class Files(InputPartition):
+    """Some of the files of a table."""
+
+    def __init__(self, paths: list[str]) -> None:
+        super().__init__(None)
+        self.paths = paths
 
 
 class _File(NamedTuple):

@@ -31,6 +31,7 @@ from .. import fleet, folders, interpreter
 from ..bytecode import compiled
 from ..fleet import compare, plan, truth
 from ..fleet.fleet import Fleet
+from . import layout
 from .other_devices import OtherDevices, OtherDevicesError
 
 SHARED = folders.find("boards") / "shared"
@@ -336,8 +337,7 @@ class Demo:
         mine = Landed()
 
         def rows(name: str, *columns: str) -> list[dict[str, object]]:
-            files = sorted((self.out / name).glob("**/[!._]*.parquet"))
-            inside = [f for f in files if not any(p.startswith(".") for p in f.parts)]
+            inside = layout.files(self.out / name)
             if not inside:
                 return []
             table = ds.dataset(inside, format="parquet").to_table(columns=list(columns))

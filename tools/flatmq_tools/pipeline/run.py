@@ -1,6 +1,7 @@
 """Turn messages into tables in one folder until a signal ends it: `flatmq pipeline run`.
 
-    OUT/raw  measurements  dead_letters  windows      grow by a folder `batch=N` per batch
+    OUT/raw  measurements  dead_letters  windows      grow by a folder `day=DAY/batch=N` per batch,
+                                                      whose small files are merged after a while
     OUT/out_of_time                                   as these, for batches that have such readings
     OUT/health  devices  gaps                         are written again every minute, from state
     OUT/delta/...                                     the same as Delta tables, with --delta
@@ -39,6 +40,7 @@ from . import options, room, service, sinks
 from .jobs import columns, measurements, raw
 from .mapping.births import Births
 from .measured import RunNumbers
+from .merging import Merging
 from .metrics import MetricsError, served
 from .notices import Notices
 from .open_windows import open_windows
@@ -165,6 +167,7 @@ class Run:
         if "health" in plan.jobs and "measurements" not in plan.jobs:
             self._ways["health"] = self._packs
         self._known = self._fleet()
+        self._merging = Merging(self._tables, say)
         self._gates = {job: service.Gate() for job in self._ways}
         self._waiting: dict[str, float] = {}  # queries that ended on a full disk: the next try,
         self._tried: dict[str, float] = {}  # those of them that were started again, when,
@@ -298,6 +301,8 @@ class Run:
         self._resume()
         if "health" in self._plan.jobs and not self.paused:
             self._on_a_full_disk(self._known.look)
+        if not self.paused:
+            self._on_a_full_disk(self._merging.look)
 
     def _ended(self, job: str, query: StreamingQuery) -> None:
         """Handle a query that has ended: start it again, now or later, or raise RunError."""
@@ -393,10 +398,10 @@ class Run:
         if "health" in self._plan.jobs:
             self._on_a_full_disk(self._known.refresh)
 
-    def _on_a_full_disk(self, refresh: Callable[[], None]) -> None:
-        """Refresh the health tables; pause if the disk is full."""
+    def _on_a_full_disk(self, write: Callable[[], None]) -> None:
+        """Write what is beside the queries; pause if the disk is full."""
         try:
-            refresh()
+            write()
         except StateError as error:
             raise RunError(str(error)) from error
         except OSError as error:
@@ -453,6 +458,7 @@ class Run:
         """Stop the queries; a batch that is under way is done again by the next run."""
         for query in self._queries.values():
             query.stop()
+        self._merging.close()
         self._known.close()
         self._progress.close()
 

@@ -6,7 +6,6 @@ nothing, and nothing the second time.
 
 from __future__ import annotations
 
-import json
 import uuid
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -15,10 +14,11 @@ from typing import Protocol
 from pyspark.sql import DataFrame, SparkSession
 
 from . import durable, visible
-from .batches import OWNER, PREFIX
 from .delta import Delta
 from .delta import replace as replace_delta
 from .hadoop import file_system, local
+from .layout import PREFIX
+from .owner import claim
 
 __all__ = [
     "Delta", "Parquet", "Sink", "SinkError", "into", "replace", "replace_delta",
@@ -74,7 +74,7 @@ class Parquet:
     def write(self, rows: DataFrame, query: str, batch_id: int) -> None:
         spark = rows.sparkSession
         hidden = f"{self.folder}/.batch={batch_id}-{uuid.uuid4().hex}"
-        count = visible.write(rows, hidden, self.folder)
+        count = sum(visible.write(rows, hidden, self.folder).values())
         files, old = file_system(spark, hidden)
         _, new = file_system(spark, self._batch(batch_id))
         on_disk = local(files, old)
@@ -92,30 +92,9 @@ class Parquet:
     def _own(self, query: str, spark: SparkSession) -> None:
         """Claim the folder for a query, whose batches alone are numbered from 0, and remove
         what earlier runs of it left unfinished."""
-        files, path = file_system(spark, f"{self.folder}/{OWNER}")
-        if files.exists(path):
-            with_bytes = files.open(path)
-            try:
-                text = bytes(with_bytes.readAllBytes()).decode()
-            finally:
-                with_bytes.close()
-            owner = json.loads(text)["query"]
-            if owner != query:
-                raise SinkError(
-                    f"{self.folder} is of query {owner}, and this is {query}: go on with the "
-                    "checkpoint of that one, or name another folder"
-                )
-        else:
-            files, draft = file_system(spark, f"{self.folder}/.{OWNER}-{uuid.uuid4().hex}")
-            stream = files.create(draft)
-            stream.write(json.dumps({"query": query}).encode())
-            stream.close()
-            files.rename(draft, path)
-            on_disk = local(files, path)
-            if on_disk is not None:
-                durable.tree(on_disk.parent)
-                durable.entry(on_disk.parent)
-        for left in files.globStatus(file_system(spark, f"{self.folder}/.batch=*")[1]):
+        claim(self.folder, query, spark)
+        files, drafts = file_system(spark, f"{self.folder}/.batch=*")
+        for left in files.globStatus(drafts):
             files.delete(left.getPath(), True)
 
 

@@ -14,11 +14,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from . import batches, delta, delta_batches, iceberg, sinks
+from .by_day import ByDay
 
-_BY_DAY = {
+BY_DAY = {
     "raw": "timestamp", "dead_letters": "timestamp", "measurements": "received",
     "out_of_time": "received", "windows": "start",
 }  # fmt: skip
+"""The tables that grow, and the column by whose day each is partitioned."""
 _SHOWN = re.compile(r"\x1b\[\d*m|↳")  # how deltalake shows what caused an error
 
 
@@ -49,18 +51,20 @@ class Tables:
         self._namespace = namespace
         self._catalog = catalog or iceberg.local_catalog(folder / "iceberg")
         self._sinks: dict[str, list[sinks.Sink]] = {}
+        self.by_day: dict[str, ByDay] = {}
+        """The tables of Parquet that batches are written to."""
 
     def sinks(self, name: str) -> list[sinks.Sink]:
         """What takes the batches of a table; the same objects each time."""
         if name not in self._sinks:
             found: list[sinks.Sink] = []
             if self._url is None:
-                found.append(sinks.Parquet(self._folder / name))
+                found.append(self._parquet(name))
             if self.delta is not None:
                 # A table raw of an earlier version lacks the properties of MQTT 5.
                 found.append(
                     sinks.Delta(
-                        self._of_delta(name), add_columns=name == "raw", by_day=_BY_DAY.get(name)
+                        self._of_delta(name), add_columns=name == "raw", by_day=BY_DAY.get(name)
                     )
                 )
             if self._namespace is not None:
@@ -69,6 +73,9 @@ class Tables:
                 found.append(iceberg.Iceberg(table, self._catalog, add_columns=more))
             self._sinks[name] = found
         return self._sinks[name]
+
+    def _parquet(self, name: str) -> ByDay:
+        return self.by_day.setdefault(name, ByDay(self._folder / name, BY_DAY[name]))
 
     def rows(self, name: str) -> int:
         """How many rows were written to a table since this was made."""

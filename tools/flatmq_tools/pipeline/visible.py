@@ -18,18 +18,21 @@ class SinkError(RuntimeError):
     """A batch cannot be written; the text says why, and what to do."""
 
 
-def write(rows: DataFrame, folder: str, table: str) -> int:
-    """Write rows as Parquet to a folder that does not exist yet, and return how many there are.
+def write(rows: DataFrame, folder: str, table: str, by: str | None = None) -> dict[str, int]:
+    """Write rows as Parquet to a folder that does not exist yet, and return how many there are in
+    each of the folders in it that hold files; of `folder` itself the name is empty.
 
     table  the folder that the error names
+    by     the column by which the rows are partitioned
 
     Rows are counted while they are written, and in the footers of the files as the driver reads
     them. SinkError when these differ.
     """
     seen = Observation()
-    counted(rows, seen).write.parquet(folder)
-    found = count(rows.sparkSession, folder)
-    check(rows, seen, found, table)
+    writer = counted(rows, seen).write
+    (writer if by is None else writer.partitionBy(by)).parquet(folder)
+    found = counts(rows.sparkSession, folder)
+    check(rows, seen, sum(found.values()), table)
     return found
 
 
@@ -54,19 +57,25 @@ def check(rows: DataFrame, seen: Observation, found: int, table: str) -> None:
         )
 
 
-def count(spark: SparkSession, folder: str) -> int:
-    """The rows of the Parquet files in a folder, from their footers, as the driver reads them."""
+def counts(spark: SparkSession, folder: str) -> dict[str, int]:
+    """The rows of the Parquet files in a folder and in the folders of its partitions, from their
+    footers, as the driver reads them."""
     jvm = spark._jvm  # private access: PySpark offers no other way
     assert jvm is not None
     files, path = file_system(spark, folder)
     hadoop = jvm.org.apache.parquet.hadoop
-    rows = 0
-    for status in files.listStatus(path):
+    found: dict[str, int] = {}
+    listed = files.listFiles(path, True)
+    while listed.hasNext():
+        status = listed.next()
         if status.getPath().getName().endswith(".parquet"):
             file = hadoop.util.HadoopInputFile.fromStatus(status, configuration(spark))
             reader = hadoop.ParquetFileReader.open(file)
             try:
-                rows += int(reader.getRecordCount())
+                rows = int(reader.getRecordCount())
             finally:
                 reader.close()
-    return rows
+            parent = status.getPath().getParent()
+            name = "" if parent.getName() == path.getName() else str(parent.getName())
+            found[name] = found.get(name, 0) + rows
+    return found

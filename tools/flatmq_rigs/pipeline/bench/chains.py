@@ -100,7 +100,7 @@ def _part(command: str) -> str:
 
 def _rows(table: Path, seen: dict[Path, int]) -> int:
     """Return how many rows the batches of a table have; `seen` are those counted before."""
-    for batch in table.glob("batch=*"):
+    for batch in (*table.glob("batch=*"), *table.glob("day=*/batch=*")):
         if batch not in seen:
             seen[batch] = sum(pq.read_metadata(file).num_rows for file in batch.glob("*.parquet"))
     return sum(seen.values())

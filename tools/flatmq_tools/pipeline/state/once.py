@@ -215,8 +215,7 @@ class Once:
             end = min(int(reader.latestOffset(start, ReadMaxRows(_ROWS))["batch"]), until)
             if end <= begin:
                 break  # What is left was removed.
-            folders = [f"{self._raw}/{batches.PREFIX}{n}" for n in range(begin, end)]
-            marked = self._take(spark.read.schema(_MESSAGE).parquet(*folders), None)
+            marked = self._take(batches.table(spark, self._raw, _MESSAGE, begin, end), None)
             self._state.commit(marked, Place(query, None, end, None))
             begin = end
 

@@ -1,0 +1,245 @@
+"""The sink of tables by day: a batch over midnight, and a crash at any of its steps."""
+
+from __future__ import annotations
+
+import datetime
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+import pytest
+
+import days
+from flatmq_tools.pipeline import durable, layout
+from flatmq_tools.pipeline.merge import Merger
+from mqtt import until
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from flatmq_tools.pipeline.by_day import ByDay
+
+MIDNIGHT = datetime.datetime(2026, 2, 1, tzinfo=datetime.timezone.utc)
+BEFORE, AFTER = "day=2026-01-31", "day=2026-02-01"
+Batches = Callable[..., "ByDay"]
+
+
+class _Killed(Exception):
+    pass
+
+
+@pytest.fixture
+def batches(spark: SparkSession, tmp_path: Path) -> Batches:
+    """Runs the query until it has had so many batches; each has rows from before and from after
+    midnight."""
+    from flatmq_tools.pipeline.by_day import ByDay
+    from flatmq_tools.pipeline.sinks import into
+
+    (tmp_path / "in").mkdir()
+
+    def run(wanted: int, sink: ByDay | None = None) -> ByDay:
+        for n in range(wanted):
+            at = MIDNIGHT + datetime.timedelta(seconds=n)
+            rows = {"n": [2 * n, 2 * n + 1], "at": [at - datetime.timedelta(days=1), at]}
+            pq.write_table(pa.table(rows), tmp_path / "in" / f"{n}.parquet")
+        stream = spark.readStream.schema("n bigint, at timestamp").option("maxFilesPerTrigger", 1)
+        rows = stream.parquet(str(tmp_path / "in"))
+        sink = sink or ByDay(tmp_path / "p", "at")
+        query = (
+            rows.writeStream.foreachBatch(into((lambda rows: rows, [sink])))
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        until(lambda: not query.isActive)
+        if query.exception() is not None:
+            raise query.exception()  # type: ignore[misc]
+        return sink
+
+    return run
+
+
+def _found(folder: Path, spark: SparkSession) -> list[list[int]]:
+    """The values that each reader finds."""
+    by_pyarrow = ds.dataset(folder, format="parquet").to_table(["n"])
+    by_spark = spark.read.parquet(str(folder)).select("n").toArrow()
+    return [sorted(table["n"].to_pylist()) for table in (by_pyarrow, by_spark)]
+
+
+def _wanted(count: int) -> list[list[int]]:
+    return [list(range(2 * count))] * 2
+
+
+def test_rows_are_in_the_folder_of_their_day(
+    spark: SparkSession, tmp_path: Path, batches: Batches
+) -> None:
+    table = tmp_path / "p"
+    assert batches(2).rows == 4
+    assert _found(table, spark) == _wanted(2)
+    for day, odd in ((BEFORE, 0), (AFTER, 1)):
+        found = ds.dataset(table / day, format="parquet").to_table()["n"].to_pylist()
+        assert sorted(found) == [odd, 2 + odd]
+    days_found = {row.day for row in spark.read.parquet(str(table)).select("day").collect()}
+    assert days_found == {datetime.date(2026, 1, 31), datetime.date(2026, 2, 1)}
+    # What the sink says of the batches is true also when Spark asks again.
+    commits = tmp_path / "checkpoint" / "commits"
+    for name in ("1", ".1.crc"):
+        (commits / name).unlink()
+    batches(3)
+    assert _found(table, spark) == _wanted(3)
+
+
+def test_a_crash_between_any_two_steps_leaves_each_row_once(
+    spark: SparkSession, tmp_path: Path, batches: Batches, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each step is followed by a sync, at which the batch ends here."""
+    table = tmp_path / "p"
+    batches(1)
+    steps = [(name, getattr(durable, name)) for name in ("tree", "entry", "path")]
+    done, at = 1, 0
+    while True:
+        left = [at]
+
+        def ends(step: Any, left: list[int]) -> Callable[[Path], None]:
+            def end(path: Path) -> None:
+                if path.is_relative_to(table):
+                    if not left[0]:
+                        raise _Killed(str(path))
+                    left[0] -= 1
+                step(path)
+
+            return end
+
+        with monkeypatch.context() as patch:
+            for name, step in steps:
+                patch.setattr(durable, name, ends(step, left))
+            try:
+                batches(done + 1)
+            except Exception as error:
+                assert "_Killed" in str(error)
+            else:
+                break
+        done += 1
+        found = ds.dataset(table, format="parquet").to_table(["n"])["n"].to_pylist()
+        assert len(found) == len(set(found))
+        batches(done)
+        assert _found(table, spark) == _wanted(done), at
+        assert not [*table.glob(".batch=*"), *table.glob(f"{layout.MOVING}*")]
+        at += 1
+    assert at >= 6  # written, committed, two days, recorded, done
+
+
+def test_a_batch_stays_known_after_it_was_merged_and_its_record_is_gone(
+    spark: SparkSession, tmp_path: Path, batches: Batches, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from flatmq_tools.pipeline import by_day
+
+    monkeypatch.setattr(by_day, "RECENT", 2)
+    table = tmp_path / "p"
+    sink = batches(5)
+    query = str(layout.Table(str(table)).owner())
+    assert Merger(table, sink.moving, settled=0).merge() == 6
+    assert layout.Table(str(table)).recorded() == [3, 4]
+    assert all(by_day.ByDay(table, "at").has(query, n, spark) for n in range(5))
+    assert not sink.has(query, 5, spark)
+    assert _found(table, spark) == _wanted(5)
+    batches(6)
+    assert _found(table, spark) == _wanted(6)
+
+
+def test_a_batch_without_rows_leaves_no_files_but_the_first_one(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """By that one, readers find the columns."""
+    from flatmq_tools.pipeline.by_day import ByDay
+
+    table = tmp_path / "p"
+    sink = ByDay(table, "at")
+    none = spark.createDataFrame([], "n bigint, at timestamp")
+    for batch in range(3):
+        assert not sink.has("one", batch, spark)
+        sink.write(none, "one", batch)
+        assert sink.has("one", batch, spark)
+    assert len(layout.files(table)) == 1
+    assert spark.read.parquet(str(table)).drop("day", "batch").schema == none.schema
+
+
+def test_spark_finds_each_row_once_while_days_are_merged(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """It may find that files were merged since it listed them: then it says so."""
+    days.prepared(tmp_path)
+    looks = 0
+    for batch in range(6, 30):
+        days.add(tmp_path, batch, {days.TODAY: [[3 * batch, 3 * batch + 1, 3 * batch + 2]]})
+        frame = spark.read.parquet(str(tmp_path))
+        if batch % 2:
+            days.merger(tmp_path, many=2).merge()
+        try:
+            found = sorted(row.n for row in frame.select("n").collect())
+        except Exception as error:
+            assert "FILE_NOT_EXIST" in str(error) or "does not exist" in str(error)
+            found = sorted(row.n for row in spark.read.parquet(str(tmp_path)).collect())
+        else:
+            looks += 1
+        assert found == list(range(3 * batch + 3))
+    assert looks >= 12
+
+
+def test_a_table_of_an_earlier_version_is_moved_over(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And is whole after a crash at any of the steps of that."""
+    from flatmq_tools.pipeline.by_day import ByDay
+    from flatmq_tools.pipeline.sinks import Parquet
+
+    old, values = tmp_path / "old", []
+    before = Parquet(old)
+    for batch in range(4):
+        many = 0 if batch == 2 else 3
+        rows = [(10 * batch + n, MIDNIGHT + datetime.timedelta(hours=n - 2)) for n in range(many)]
+        values += [n for n, _ in rows]
+        assert not before.has("one", batch, spark)
+        frame = spark.createDataFrame(rows, "n bigint, at timestamp").coalesce(1)
+        before.write(frame, "one", batch)
+    steps = [(name, getattr(durable, name)) for name in ("tree", "path")]
+    at = 0
+    while True:
+        table = tmp_path / f"table-{at}"
+        shutil.copytree(old, table)
+        left = [at]
+
+        def ends(step: Any, left: list[int], table: Path) -> Callable[[Path], None]:
+            def end(path: Path) -> None:
+                if path.is_relative_to(table):
+                    if not left[0]:
+                        raise _Killed
+                    left[0] -= 1
+                step(path)
+
+            return end
+
+        survived = False
+        with monkeypatch.context() as patch:
+            for name, step in steps:
+                patch.setattr(durable, name, ends(step, left, table))
+            try:
+                ByDay(table, "at").has("one", 4, spark)
+                survived = True
+            except _Killed:
+                pass
+        sink = ByDay(table, "at")
+        assert all(sink.has("one", n, spark) for n in range(4))
+        assert not sink.has("one", 4, spark)
+        assert _found(table, spark) == [values, values], at
+        assert not list(table.glob("batch=*"))
+        ours = ds.dataset(table / BEFORE, format="parquet").to_table()["at"].to_pylist()
+        assert len(ours) == 6
+        if survived:
+            break
+        at += 1
+    assert at > 10

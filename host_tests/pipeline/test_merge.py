@@ -1,0 +1,237 @@
+"""Small files become few, and every reader finds each row once: before, after, and in between."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import signal
+import threading
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql.types import LongType, StringType, StructField, StructType
+
+import days
+from flatmq_tools.pipeline import exchange, layout, merge
+from flatmq_tools.pipeline.batches import Pieces, Reader
+from survive import points
+
+SCHEMA = StructType([StructField("n", LongType()), StructField("name", StringType())])
+
+
+def _numbers(folder: Path) -> list[int]:
+    found = ds.dataset(folder, format="parquet").to_table(["n"])["n"].to_pylist()
+    return sorted(found)
+
+
+def _reader(folder: Path, rows: int = 1000) -> Reader:
+    return Reader(str(folder), SCHEMA, rows)
+
+
+def _offset(batch: int) -> dict[str, object]:
+    return {"query": "one", "batch": batch}
+
+
+def _read(reader: Reader, first: int, end: int) -> list[int]:
+    """The values of these batches, as a query that follows gets them."""
+    found: list[int] = []
+    for part in reader.partitions(_offset(first), _offset(end)):
+        for batch in reader.read(part):
+            found += batch.column("n").to_pylist()
+    return sorted(found)
+
+
+def _folders(folder: Path, day: str) -> list[str]:
+    return sorted(path.name for path in (folder / f"day={day}").iterdir())
+
+
+def test_a_day_becomes_few_files_and_the_newest_batch_stays(tmp_path: Path) -> None:
+    days.prepared(tmp_path)
+    newest = tmp_path / f"day={days.TODAY}" / "batch=5" / "part-0.parquet"
+    inode = newest.stat().st_ino
+    assert days.merger(tmp_path).merge() == 4
+    assert _folders(tmp_path, days.OLD) == ["batch=2"]
+    assert _folders(tmp_path, days.TODAY) == ["batch=4", "batch=5"]
+    assert _numbers(tmp_path) == list(range(days.PREPARED))
+    assert newest.stat().st_ino == inode
+    assert not list(tmp_path.glob(".merge-*"))
+    assert days.merger(tmp_path).merge() == 0
+
+
+def test_partitions_have_the_types_that_they_had(tmp_path: Path) -> None:
+    days.prepared(tmp_path)
+    before = pq.read_table(tmp_path)
+    days.merger(tmp_path).merge()
+    after = pq.read_table(tmp_path)
+    assert after.schema.remove_metadata() == before.schema.remove_metadata()
+    assert sorted(after["at"].to_pylist()) == sorted(before["at"].to_pylist())
+
+
+def test_rows_keep_the_order_in_which_they_came(tmp_path: Path) -> None:
+    values = list(range(60))
+    for batch in range(20):
+        days.add(tmp_path, batch, {days.OLD: [values[3 * batch : 3 * batch + 3]]})
+    days.merger(tmp_path).merge()
+    (file,) = (tmp_path / f"day={days.OLD}" / "batch=18").glob("*.parquet")
+    assert pq.read_table(file, partitioning=None)["n"].to_pylist() == values[:57]
+
+
+def test_a_query_that_follows_finds_each_batch_whatever_was_merged(tmp_path: Path) -> None:
+    """From any batch to any other, at any stage."""
+    chance = random.Random(4)
+    sizes = [chance.randrange(5) for _ in range(40)]
+    ends = list(itertools.accumulate(sizes, initial=0))
+    reader = _reader(tmp_path)
+    for batch, size in enumerate(sizes):
+        cut = chance.randrange(size + 1)
+        values = list(range(ends[batch], ends[batch + 1]))
+        rows = {days.OLD: [values[:cut]], days.TODAY: [values[cut:], []]}
+        days.add(tmp_path, batch, {day: files for day, files in rows.items() if any(files)})
+        if batch % 7 == 6:
+            days.merger(tmp_path, many=2).merge()
+        for record in (tmp_path / layout.RECORDS).glob("*.json"):
+            if int(record.stem) < batch - 4:  # as the sink removes them
+                record.unlink()
+        first = chance.randrange(batch + 1)
+        end = chance.randrange(first, batch + 2)
+        assert _read(reader, first, end) == list(range(ends[first], ends[end]))
+        assert reader.latestOffset(_offset(first)) == _offset(batch + 1)
+    assert reader.latestOffset(_offset(len(sizes))) == _offset(len(sizes))
+    assert _numbers(tmp_path) == list(range(ends[-1]))
+
+
+def test_a_trigger_is_bounded_in_rows_also_within_a_merged_file(tmp_path: Path) -> None:
+    for batch in range(10):
+        days.add(tmp_path, batch, {days.OLD: [[10 * batch + n for n in range(10)]]})
+    days.merger(tmp_path).merge()
+    for record in range(8):
+        (tmp_path / layout.RECORDS / f"{record}.json").unlink()
+    reader = _reader(tmp_path, rows=25)
+    limit = reader.getDefaultReadLimit()
+    assert reader.latestOffset(_offset(1), limit) == _offset(3)
+    assert _read(reader, 1, 3) == list(range(10, 30))
+
+
+def test_rows_that_are_merged_before_they_are_read_are_found_again(tmp_path: Path) -> None:
+    days.prepared(tmp_path)
+    reader = _reader(tmp_path)
+    parts = reader.partitions(_offset(0), _offset(6))
+    days.merger(tmp_path).merge()
+    found = [
+        row for part in parts for batch in reader.read(part) for row in batch["n"].to_pylist()
+    ]
+    assert sorted(found) == list(range(days.PREPARED))
+    assert all(isinstance(part, Pieces) for part in parts)
+
+
+def test_columns_that_older_files_lack_are_null(tmp_path: Path) -> None:
+    days.prepared(tmp_path)
+    (file,) = (tmp_path / f"day={days.OLD}" / "batch=1").iterdir()
+    table = pq.read_table(file, partitioning=None)
+    pq.write_table(table.append_column("more", pa.array(["a", "b", "c"])), file)
+    days.merger(tmp_path).merge()
+    (merged,) = (tmp_path / f"day={days.OLD}" / "batch=2").glob("*.parquet")
+    found = pq.read_table(merged, partitioning=None)
+    assert found["more"].to_pylist() == [None] * 3 + ["a", "b", "c", None]
+    assert found.num_rows == 7
+
+
+def test_what_is_large_is_linked_and_not_written_again(tmp_path: Path) -> None:
+    days.prepared(tmp_path)
+    big = tmp_path / f"day={days.OLD}" / "batch=1" / "part-0.parquet"
+    chance = random.Random(1)
+    table = pa.table({"n": pa.array([chance.getrandbits(62) for _ in range(30_000)])})
+    pq.write_table(table, big)
+    inode = big.stat().st_ino
+    assert days.merger(tmp_path, target=400_000).merge() > 0
+    assert _folders(tmp_path, days.OLD) == ["batch=1", "batch=2"]
+    assert big.stat().st_ino == inode
+
+
+def test_whoever_lists_the_table_meanwhile_finds_each_row_once(tmp_path: Path) -> None:
+    """With batches that come and merges that go on: no listing has a row twice, or lacks one that
+    was there before."""
+    days.prepared(tmp_path)
+    at_work = days.merger(tmp_path, many=2)
+    written = [days.PREPARED]
+    over = threading.Event()
+    failed: list[BaseException] = []
+
+    def change() -> None:
+        try:
+            for batch in range(6, 60):
+                day = days.OLD if batch % 5 == 0 else days.TODAY
+                days.add(tmp_path, batch, {day: [[3 * batch, 3 * batch + 1, 3 * batch + 2]]})
+                written[0] = 3 * batch + 3
+                at_work.merge()
+        except BaseException as error:
+            failed.append(error)
+        finally:
+            over.set()
+
+    work = threading.Thread(target=change)
+    work.start()
+    looks = 0
+    while not over.is_set():
+        before = written[0]
+        try:
+            found = _numbers(tmp_path)
+        except FileNotFoundError:
+            continue  # It listed files that were merged before it opened them: list again.
+        assert len(found) == len(set(found))
+        assert set(range(before)) <= set(found)
+        looks += 1
+    work.join()
+    assert not failed and looks
+    assert _numbers(tmp_path) == list(range(180))
+    assert len(_folders(tmp_path, days.TODAY)) <= 7
+
+
+def test_a_kill_at_any_point_leaves_each_row_once(tmp_path: Path) -> None:
+    killed = 0
+    for point, (status, _) in enumerate(points("merged", tmp_path)):
+        folder = tmp_path / str(point)
+        assert _numbers(folder) == list(range(days.PREPARED)), point
+        assert _read(_reader(folder), 0, 6) == list(range(days.PREPARED)), point
+        days.merger(folder).merge()
+        assert not list(folder.glob(".merge-*"))
+        assert _numbers(folder) == list(range(days.PREPARED)), point
+        assert _folders(folder, days.OLD) == ["batch=2"]
+        killed += status == -signal.SIGKILL
+    assert killed > 50
+
+
+def test_a_merge_that_is_stopped_changes_nothing(tmp_path: Path) -> None:
+    days.prepared(tmp_path)
+    stop = threading.Event()
+    stop.set()
+    at_work = merge.Merger(tmp_path, threading.Lock(), many=2, stop=stop)
+    assert at_work.merge() == 0
+    assert len(_folders(tmp_path, days.OLD)) == 3
+    assert not list(tmp_path.glob(".merge-*"))
+
+
+def test_a_system_without_that_step_is_recognized(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert merge.can_merge(tmp_path)
+
+    def cannot(one: Path, other: Path) -> None:
+        raise exchange.ExchangeError(95, "not supported")
+
+    monkeypatch.setattr(merge, "exchange", cannot)
+    assert not merge.can_merge(tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_two_folders_are_exchanged(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / f"of-{name}").touch()
+    exchange.exchange(tmp_path / "one", tmp_path / "two")
+    assert (tmp_path / "one" / "of-two").exists() and (tmp_path / "two" / "of-one").exists()
+    with pytest.raises(FileNotFoundError):
+        exchange.exchange(tmp_path / "one", tmp_path / "three")
