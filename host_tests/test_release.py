@@ -17,6 +17,10 @@ VERSION = flatmq.__version__
 CHANGELOG = """\
 # Changes
 
+## 0.4.0 - unreleased
+
+Next.
+
 ## 0.3.0 - 2027-01-31
 
 New.
@@ -88,6 +92,7 @@ def test_what_was_in_the_folder_is_gone(checkout: Path, tmp_path: Path) -> None:
 
 
 def test_the_notes_are_the_section_of_the_version() -> None:
+    assert release.notes(CHANGELOG, "0.4.0") == "Next.\n"
     assert release.notes(CHANGELOG, "0.3.0") == "New.\n"
     assert release.notes(CHANGELOG, "0.2.1") == "### Fixed\n- Old.\n"
     with pytest.raises(release.ReleaseError, match=r"needs a section '## 0.2 - YYYY-MM-DD'"):

@@ -27,9 +27,11 @@ class ReleaseError(RuntimeError):
 def notes(changelog: str, version: str) -> str:
     """Return the section of a version, which begins with a line such as "## 0.2.0 - 2026-11-20".
 
+    Before the release, "unreleased" stands for the date, so that CI can build it.
+
     Raises ReleaseError if there is none, or it is empty.
     """
-    head = rf"^## {re.escape(version)} - \d{{4}}-\d\d-\d\d$"
+    head = rf"^## {re.escape(version)} - (?:\d{{4}}-\d\d-\d\d|unreleased)$"
     found = re.search(rf"{head}\n(.*?)(?=^## |\Z)", changelog, re.MULTILINE | re.DOTALL)
     if found is None:
         raise ReleaseError(f"CHANGELOG.md needs a section '## {version} - YYYY-MM-DD'")
