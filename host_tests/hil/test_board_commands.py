@@ -332,7 +332,7 @@ def test_flash_copies_to_the_boot_drive(
         ("pico_w", "x.uf2", _uf2(RP2040)[:-4] + b"gone", "block 0 does not begin and end as one"),
         ("pico_w", "x.uf2", b"\0" * 700, "700 bytes are no multiple of 512"),
         ("pico_w", "RPI_PICO-20260406.uf2", _uf2(RP2040), "for the Raspberry Pi Pico (pico)"),
-        ("pico_2_w", "x.uf2", _uf2(RP2350, 0xE48BFF57), "drive RP2350 not found. Hold BOOTSEL"),
+        ("pico_2_w", "x.uf2", _uf2(RP2350, 0xE48BFF57), "RP2350 not found. Hold BOOTSEL"),
         ("esp32_s3", "x.bin", b"\xe9" + b"\0" * 99, "for esp32; the ESP32-S3"),
         ("esp32_s3", "x.bin", b"\0" * 99, "no firmware for esp32s3"),
     ],

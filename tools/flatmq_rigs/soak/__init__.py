@@ -223,7 +223,7 @@ def report(verdict: Verdict, console: Console) -> None:
     lines = Table(box=box.SIMPLE)
     lines.add_column("device → desk / desk → device")
     lines.add_column("measured", justify="right")
-    lines.add_column("wanted", justify="right")
+    lines.add_column("required", justify="right")
     lines.add_column("")
     for figure in verdict.figures:
         style = None if figure.ok else "bold red"
@@ -235,7 +235,7 @@ def section(link: str, verdict: Verdict, facts: list[tuple[str, str]]) -> str:
     """The section of the results."""
     command = "make soak" if link == "tcp" else f"make soak LINK={link}"
     rows = [(figure.name, figure.text, figure.wanted, mark(figure)) for figure in verdict.figures]
-    head = ("device → desk / desk → device", "measured", "wanted", "")
+    head = ("device → desk / desk → device", "measured", "required", "")
     return "\n".join(
         [
             f"## A soak{NAMES.get(link, '')}",
