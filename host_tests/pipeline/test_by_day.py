@@ -34,8 +34,7 @@ class _Killed(Exception):
 
 @pytest.fixture
 def batches(spark: SparkSession, tmp_path: Path) -> Batches:
-    """Runs the query until it has had so many batches; each has rows from before and from after
-    midnight."""
+    """Run the query until it has had so many batches, each with rows of two days."""
     from flatmq_tools.pipeline.by_day import ByDay
     from flatmq_tools.pipeline.sinks import into
 

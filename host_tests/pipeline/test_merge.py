@@ -152,8 +152,7 @@ def test_what_is_large_is_linked_and_not_written_again(tmp_path: Path) -> None:
 
 
 def test_whoever_lists_the_table_meanwhile_finds_each_row_once(tmp_path: Path) -> None:
-    """With batches that come and merges that go on: no listing has a row twice, or lacks one that
-    was there before."""
+    """No listing has a row twice, or lacks one, while batches come and merges go on."""
     days.prepared(tmp_path)
     at_work = days.merger(tmp_path, many=2)
     written = [days.PREPARED]

@@ -57,8 +57,10 @@ def follow(
 def table(
     spark: SparkSession, folder: str, schema: str | StructType, first: int, end: int
 ) -> DataFrame:
-    """The rows of the batches from `first` to before `end` that the table in `folder` has, with
-    the columns of `schema`."""
+    """Return the rows of batches of the table in `folder`, with the columns of `schema`.
+
+    They are the batches from `first` to before `end` that are there.
+    """
     spark.dataSource.register(_Batches)
     reader = spark.read.format(_FORMAT).schema(schema).option("path", folder)
     return reader.option("first", first).option("end", end).load()
@@ -86,7 +88,7 @@ class Pieces(InputPartition):
 
 
 class _Rows:
-    """What both readers do."""
+    """The part that both readers share."""
 
     def __init__(self, folder: str, schema: StructType) -> None:
         self._folder = folder
@@ -104,7 +106,10 @@ class _Rows:
         return self._known
 
     def _pieces(self, first: int, end: int) -> list[Piece]:
-        """Where the rows of these batches are. BatchesError if one of them was removed."""
+        """Return where the rows of these batches are.
+
+        Raises BatchesError if one of them was removed.
+        """
         known = self._table()
         numbers = range(first, end)
         if known.has_records():
@@ -154,7 +159,7 @@ class _Rows:
             left = [piece for piece in left if piece.path != path]
 
     def _found_again(self, pieces: list[Piece]) -> list[Piece]:
-        """Where rows are that were merged into another file."""
+        """Return where rows are that were merged into another file."""
         numbers = [piece.batch for piece in pieces]
         days = {piece.day for piece in pieces if piece.day}
         found = self._table().of_days(min(numbers), max(numbers) + 1, days)

@@ -21,8 +21,9 @@ _DAY_US = 86_400_000_000
 
 
 class ByDay:
-    """A folder with a folder `day=YYYY-MM-DD` for each day, and in it a folder `batch=N` of
-    Parquet files for each batch that has rows of that day: see `layout`.
+    """A Parquet table in folders of days, and in each a folder per batch.
+
+    They are `day=YYYY-MM-DD/batch=N`; see `layout`.
 
     folder  a path, or a URL that Hadoop knows
     column  the timestamp whose day, in UTC, it is
@@ -93,8 +94,7 @@ class ByDay:
         return [int(name.removesuffix(".json")) for name in names]
 
     def _move(self, spark: SparkSession, batch_id: int) -> None:
-        """Move a batch that is committed into its days, as far as it is not there yet, and record
-        it."""
+        """Move a committed batch into its days, as far as it is not there yet, and record it."""
         files, moving = file_system(spark, f"{self.folder}/{MOVING}{batch_id}")
         on_disk = local(files, moving)
         for status in files.listStatus(moving):

@@ -16,8 +16,11 @@ class ExchangeError(OSError):
 
 
 def exchange(one: Path, other: Path) -> None:
-    """Give each of two folders the name of the other: nobody sees a moment in which one of the
-    names is missing. ExchangeError if the system cannot; OSError for all else."""
+    """Give each of two folders the name of the other, in one step.
+
+    There is no moment in which one of the names is missing. Raises ExchangeError if the system
+    cannot do this, and OSError for any other failure.
+    """
     try:
         step = ctypes.CDLL(None, use_errno=True).renameat2
     except (AttributeError, OSError):

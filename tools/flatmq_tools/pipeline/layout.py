@@ -1,4 +1,4 @@
-"""How a Parquet table lies in its folder, and where the rows of a batch are.
+"""The layout of a Parquet table in its folder, and the place of the rows of a batch.
 
     TABLE/day=2026-01-31/batch=7/part-*.parquet    the rows of batch 7 that are of that day
     TABLE/day=2026-01-31/batch=9/merged-*.parquet  those of several batches, 9 the last of them,
@@ -50,7 +50,7 @@ class Piece(NamedTuple):
 
 
 class Record(NamedTuple):
-    """What was written of a batch."""
+    """The number of rows that were written of a batch, and where."""
 
     rows: int
     days: list[str]
@@ -58,13 +58,15 @@ class Record(NamedTuple):
 
 
 def record_text(counts: dict[str, int]) -> str:
-    """What the file of a record says: rows by day."""
+    """Return the text of the file of a record: rows by day."""
     return json.dumps({"days": counts})
 
 
 def index_text(file: str, batches: list[tuple[int, list[int]]]) -> str:
-    """What stands beside a merged file: for each of its batches, the rows of each file in which
-    they were written."""
+    """Return the text of the index beside a merged file.
+
+    It has, for each batch, the rows of each file in which they were written.
+    """
     return json.dumps({"file": file, "batches": batches}, separators=(",", ":"))
 
 
@@ -157,8 +159,10 @@ class Table:
     def of_days(
         self, first: int, end: int | None, days: Iterable[str] | None = None
     ) -> dict[int, list[Piece]]:
-        """Return where the rows of the batches from `first` to before `end` lie, of those in
-        `days`: all, unless given. Batches without rows are left out."""
+        """Return where the rows of the batches from `first` to before `end` lie.
+
+        Only those in `days`, if given. Batches without rows are left out.
+        """
         found: dict[int, list[Piece]] = {}
         for day in self.days() if days is None else days:
             for batch, pieces in self._stable(day, first, end).items():
@@ -166,8 +170,11 @@ class Table:
         return found
 
     def _stable(self, day: str, first: int, end: int | None) -> dict[int, list[Piece]]:
-        """As `of_days`, of a day. If it was exchanged while it was listed, list it again: what was
-        seen may be half of each."""
+        """Return the same as `of_days`, for one day.
+
+        If the day was exchanged while it was listed, it is listed again, because half of each
+        may have been seen.
+        """
         for _ in range(_TRIES):
             self.refresh()
             before = self._numbers(day)

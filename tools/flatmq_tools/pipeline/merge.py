@@ -179,8 +179,10 @@ class Merger:
             yield group
 
     def _linked(self, day: Path, hidden: Path, gone: set[str]) -> None:
-        """Give the files of all other folders of the day a second name in the hidden one, as far
-        as they have none."""
+        """Link the files of all other folders of the day into the hidden folder.
+
+        Those that are linked already are left alone.
+        """
         for path in day.iterdir():
             if path.name in gone or (hidden / path.name).exists():
                 continue
@@ -207,8 +209,10 @@ def can_merge(folder: Path) -> bool:
 
 
 def _write(group: list[_Folder], hidden: Path, stop: Event) -> None:
-    """Write one file of the rows of these folders, in their order, and what is in it; unfinished
-    after a `stop`."""
+    """Write one file of the rows of these folders, in their order, and its index.
+
+    It is unfinished after a `stop`.
+    """
     mark = uuid.uuid4().hex
     target = hidden / f"{PREFIX}{group[-1].batch}"
     target.mkdir()

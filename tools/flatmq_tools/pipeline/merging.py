@@ -38,8 +38,10 @@ class Merging:
         self._delta_due = time.monotonic() + _DELTA_EVERY
 
     def look(self) -> None:
-        """Have the tables merged in the background, if that is due. Raises the OSError of the
-        merge before."""
+        """Have the tables merged in the background, if that is due.
+
+        Raises the OSError of the merge before.
+        """
         done = self._working
         if done is not None and done.done():
             self._working = None

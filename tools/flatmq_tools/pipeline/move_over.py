@@ -76,8 +76,10 @@ def _split(folder: Path, batch: int, column: str, days: dict[str, int]) -> None:
 
 
 def _days(old: Path, column: str) -> dict[str, int]:
-    """The rows of a batch by the folders of their days; an empty batch is of the day on which it
-    was written."""
+    """Count the rows of a batch by the folders of their days.
+
+    An empty batch is of the day on which it was written.
+    """
     days: dict[str, int] = {}
     for file in _files(old):
         table = pq.read_table(file, columns=[column], partitioning=None)

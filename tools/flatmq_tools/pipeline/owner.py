@@ -14,8 +14,11 @@ from .visible import SinkError
 
 
 def claim(folder: str, query: str, spark: SparkSession) -> None:
-    """Note that the batches in a folder are of this query: only those of one query are numbered
-    from 0 without a number twice. SinkError if the folder is of another query."""
+    """Note that the batches in a folder are of this query.
+
+    Only those of one query are numbered from 0 without a number twice. Raises SinkError if the
+    folder is of another query.
+    """
     files, path = file_system(spark, f"{folder}/{OWNER}")
     if files.exists(path):
         with_bytes = files.open(path)

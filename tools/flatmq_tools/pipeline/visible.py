@@ -19,8 +19,10 @@ class SinkError(RuntimeError):
 
 
 def write(rows: DataFrame, folder: str, table: str, by: str | None = None) -> dict[str, int]:
-    """Write rows as Parquet to a folder that does not exist yet, and return how many there are in
-    each of the folders in it that hold files; of `folder` itself the name is empty.
+    """Write rows as Parquet to a folder that does not exist yet.
+
+    Return how many rows there are in each of the folders in it that hold files; for `folder`
+    itself the name is empty.
 
     table  the folder that the error names
     by     the column by which the rows are partitioned
@@ -58,8 +60,10 @@ def check(rows: DataFrame, seen: Observation, found: int, table: str) -> None:
 
 
 def counts(spark: SparkSession, folder: str) -> dict[str, int]:
-    """The rows of the Parquet files in a folder and in the folders of its partitions, from their
-    footers, as the driver reads them."""
+    """Count the rows of the Parquet files in a folder and in the folders of its partitions.
+
+    The counts are those of the footers, as the driver reads them.
+    """
     jvm = spark._jvm  # private access: PySpark offers no other way
     assert jvm is not None
     files, path = file_system(spark, folder)
