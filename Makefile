@@ -1,5 +1,5 @@
 # make demo · pipeline · look · test · bench · bench-pipeline · bench-history · crash · scale · soak · faults · fuzz · fuzz-long ·
-# fuzz-packs · powercut · tools · firmware · flash · deploy · test-board · bench-board · release · lint · size · clean
+# fuzz-packs · powercut · tools · firmware · flash · deploy · test-board · bench-board · docs · release · lint · size · clean
 #
 # Everything is installed into .venv and build; nothing else on the machine is touched, except that
 # mosquitto and node are installed with apt-get where that is allowed, by targets that need them.
@@ -42,7 +42,7 @@ if command -v apt-get >/dev/null; then \
 endef
 
 .PHONY: help demo pipeline look test bench bench-pipeline bench-history crash scale soak faults fuzz fuzz-long fuzz-packs powercut tools \
-  firmware flash deploy test-board bench-board release lint size clean mosquitto wasm aedes
+  firmware flash deploy test-board bench-board docs release lint size clean mosquitto wasm aedes
 
 help:
 	@echo "make demo    a board's sketch publishes, this machine receives: a look in a few seconds"
@@ -66,6 +66,7 @@ help:
 	@echo "make deploy BOARD=pico_w  sketch and client go to a board that runs MicroPython; PORT, SKETCH, SET"
 	@echo "make test-board  the tests that need a board: BOARD_PORT, BOARD_WIFI, BOARD_BROKER, RESULTS"
 	@echo "make bench-board  memory and time on a board beside umqtt.simple: BOARD_PORT, BOARD_WIFI, BOARD_BROKER; writes docs/results.md"
+	@echo "make docs    the documentation as a site, in build/site; a broken link is an error"
 	@echo "make release the wheel, the sdist, the packages for mip as .mpy, and the notes, in build/release"
 	@echo "make size    flash and memory that the client takes, by module and by step; writes docs/results.md"
 	@echo "make lint    ruff, mypy, the boards' types, no private access across modules"
@@ -144,6 +145,10 @@ test-board: $(VENV)/test.stamp
 
 bench-board: $(VENV)/test.stamp
 	@PYTHONPATH=host_tests $(BIN)/python -m hil.bench --results $(or $(RESULTS),docs/results.md)
+
+docs: $(VENV)/docs.stamp
+	@$(BIN)/python -m mkdocs build --strict --quiet
+	@echo "open build/site/index.html"
 
 release: $(VENV)/release.stamp
 	@$(BIN)/python -m flatmq_rigs release build/release

@@ -1,0 +1,105 @@
+"""Check the site: contents, the blocks of every page, links, and the figures of the headlines."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import sys
+from pathlib import Path
+
+import pytest
+
+from conftest import ROOT
+from flatmq_rigs import headlines
+from flatmq_rigs.results import markers
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+DOCS = ROOT / "docs"
+MADE = sorted(DOCS.rglob("*.md"))
+FRONT = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")
+RESULTS = (DOCS / "results.md").read_text("utf-8")
+CONTENTS = (ROOT / "mkdocs.yml").read_text("utf-8")
+
+
+def _blocks(path: Path, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", path.read_text("utf-8"), re.DOTALL | re.M)
+
+
+def _name(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def test_every_page_is_in_the_contents_once() -> None:
+    listed = re.findall(r": ([\w/]+\.md)$", CONTENTS, re.M)
+    assert sorted(listed) == sorted(str(path.relative_to(DOCS)) for path in MADE)
+
+
+def test_every_module_that_sketches_share_is_in_the_reference() -> None:
+    page = (DOCS / "reference" / "boards.md").read_text("utf-8")
+    modules = {path.stem for path in (ROOT / "boards" / "shared").glob("*.py")}
+    assert set(re.findall(r"^::: (\w+)$", page, re.M)) == modules
+
+
+def test_every_module_of_the_reference_exists() -> None:
+    for page in sorted((DOCS / "reference").glob("*.md")):
+        for module in re.findall(r"^::: flatmq\.(\w+)$", page.read_text("utf-8"), re.M):
+            assert (ROOT / "lib" / "flatmq" / f"{module}.py").is_file(), module
+
+
+def test_the_site_loads_nothing_from_elsewhere() -> None:
+    assert "font: false" in CONTENTS
+    assert not re.search(r"https?:", CONTENTS)
+
+
+@pytest.mark.parametrize("path", [*(ROOT / name for name in FRONT), *MADE], ids=_name)
+def test_the_blocks_of_a_page_can_be_read(path: Path) -> None:
+    for code in _blocks(path, "python"):
+        compile(code, path.name, "exec")
+    for text in _blocks(path, "json"):
+        json.loads(text)
+    for text in _blocks(path, "toml"):
+        tomllib.loads(text)
+    for text in _blocks(path, "sh"):
+        shlex.split(text, comments=True)
+
+
+@pytest.mark.parametrize("name", FRONT)
+def test_the_links_lead_somewhere(name: str) -> None:
+    for link in re.findall(r"\]\((?!https://)([^)#]+)", (ROOT / name).read_text("utf-8")):
+        assert (ROOT / link).exists(), link
+
+
+def test_the_files_that_contributing_names_exist() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
+    named = re.findall(r"`?\b((?:host_tests|boards|firmware|lib|tools)/[\w/.]*\w)", text)
+    assert named
+    for file in named:
+        assert (ROOT / file).exists(), file
+
+
+def test_the_targets_that_the_pages_name_exist() -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text("utf-8"), re.M))
+    for name in (*FRONT, "docs/index.md", "docs/tutorial.md"):
+        named = re.findall(r"(?:`|^)make\s+([a-z-]+)", (ROOT / name).read_text("utf-8"), re.M)
+        assert set(named) <= targets, name
+
+
+def test_the_headlines_are_those_of_the_results() -> None:
+    begin, end = markers(headlines.SECTION)
+    text = (DOCS / "headlines.md").read_text("utf-8")
+    assert text.partition(begin)[2].partition(end)[0].strip() == headlines.page(RESULTS).strip()
+    for name, (_, bars, unit) in headlines.charts(RESULTS).items():
+        assert (DOCS / headlines.CHARTS / f"{name}.svg").is_file()
+        assert bars and unit
+
+
+def test_a_table_that_is_missing_is_an_error() -> None:
+    with pytest.raises(ValueError, match="no table has the column 'colour'"):
+        headlines.rows(RESULTS, "bench", "colour")
+    with pytest.raises(ValueError, match="has no number"):
+        headlines.figure("-")

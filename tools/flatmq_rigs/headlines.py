@@ -1,0 +1,156 @@
+"""Draw the headlines of the results: docs/headlines.md and its charts, from docs/results.md.
+
+python -m flatmq_rigs.headlines docs
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from pathlib import Path
+
+from .results import markers, write
+
+SECTION = "headlines"
+CHARTS = "charts"
+_OURS, _OTHERS = "#00796b", "#90a4ae"
+
+Rows = dict[str, dict[str, str]]
+
+
+def rows(document: str, section: str, column: str) -> Rows:
+    """Return the first table of a section that has that column: rows by their first cell.
+
+    Raises ValueError if there is none.
+    """
+    begin, end = markers(section)
+    lines = document.partition(begin)[2].partition(end)[0].splitlines()
+    head: list[str] = []
+    found: Rows = {}
+    for line in lines:
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if not line.startswith("|"):
+            if found:
+                break
+            head = []
+        elif not head:
+            head = cells
+        elif column in head and not set(cells[0]) <= set("- "):
+            found[cells[0]] = dict(zip(head, cells, strict=True))
+    if not found:
+        raise ValueError(f"section {section!r}: no table has the column {column!r}")
+    return found
+
+
+def figure(cell: str) -> float:
+    """Return the first number of a cell. Raises ValueError if there is none."""
+    number = re.search(r"\d[\d,]*(?:\.\d+)?", cell)
+    if not number:
+        raise ValueError(f"cell {cell!r}: has no number")
+    return float(number.group().replace(",", ""))
+
+
+def draw(path: Path, title: str, bars: dict[str, float], unit: str) -> None:
+    """Write a chart of horizontal bars as SVG; flatmq's are in colour."""
+    import matplotlib
+
+    matplotlib.use("svg")
+    matplotlib.rcParams["svg.hashsalt"] = SECTION
+    from matplotlib import pyplot
+
+    drawing, axes = pyplot.subplots(figsize=(7, 0.6 + 0.38 * len(bars)), layout="constrained")
+    names = list(bars)[::-1]
+    colours = [_OURS if name.startswith("flatmq") else _OTHERS for name in names]
+    shapes = axes.barh(names, [bars[name] for name in names], color=colours)
+    axes.bar_label(shapes, [f"{bars[name]:,.10g} {unit}" for name in names], padding=4)
+    axes.set_title(title, loc="left", fontsize=11, fontweight="bold")
+    axes.set_xlim(0, max(bars.values()) * 1.3)
+    axes.set_xticks([])
+    axes.spines[["top", "right", "bottom"]].set_visible(False)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    drawing.savefig(path, metadata={"Date": None})
+    pyplot.close(drawing)
+
+
+def charts(document: str) -> dict[str, tuple[str, dict[str, float], str]]:
+    """Return the title, the bars and the unit of each chart, by its name."""
+    heap = rows(document, "bench", "publish QoS 1 + ack")
+    memory = rows(document, "bench", "import + connect")
+    pipeline = rows(document, "pipeline", "pipeline")
+    kept = "publish QoS 1 + ack"
+    return {
+        "heap": (
+            "Garbage left by a publish at QoS 1 and its acknowledgement",
+            {name: figure(row[kept]) for name, row in heap.items()},
+            "bytes",
+        ),
+        "memory": (
+            "Heap held by the library and a connected client",
+            {name: figure(row["import + connect"]) for name, row in memory.items()},
+            "bytes",
+        ),
+        "pipeline": (
+            "From a broker to a Parquet table",
+            {
+                "flatmq": figure(pipeline["source"]["rows/s"]),
+                "the same with paho-mqtt": figure(pipeline["source-paho"]["rows/s"]),
+            },
+            "rows per second",
+        ),
+    }
+
+
+def page(document: str) -> str:
+    """Return the headlines: a sentence and a chart each, with links to the tables."""
+    drawn = charts(document)
+    heap, memory, rate = (drawn[name][1] for name in ("heap", "memory", "pipeline"))
+    targets = rows(document, "bench", "target")
+    missed = sum("MISSED" in row.values() for row in targets.values())
+    simple = "umqtt.simple"
+    return f"""
+## Memory that does not change
+
+Publishing at QoS 1 leaves {heap["flatmq"]:,.0f} bytes of garbage with flatmq and
+{heap[simple]:,.0f} with umqtt.simple. [All operations](results.md#heap-bytes-per-operation) are
+compared in the results.
+
+![Bars: bytes of garbage by client]({CHARTS}/heap.svg)
+
+## Memory that is held
+
+This is what it costs: a connected flatmq holds {memory["flatmq"]:,.0f} bytes, and umqtt.simple
+{memory[simple]:,.0f}. From a ROMFS partition, flatmq holds
+{memory["flatmq, .mpy in ROMFS"]:,.0f}. The figures are for
+[64-bit MicroPython](results.md#memory-bytes); 32-bit boards need about 70 % of them.
+
+![Bars: bytes held by client]({CHARTS}/memory.svg)
+
+## From a broker to tables
+
+On two cores, the pipeline stores {rate["flatmq"]:,.0f} messages per second in a Parquet table.
+[The parts](results.md#the-pipeline-speed) are measured one by one.
+
+![Bars: rows per second]({CHARTS}/pipeline.svg)
+
+## Targets
+
+{len(targets) - missed} of {len(targets)} targets are met and {missed} are missed.
+[The table](results.md#targets) names each of them.
+"""
+
+
+def main() -> int:
+    """Write the page and the charts to a folder that has results.md."""
+    parser = argparse.ArgumentParser(prog="flatmq_rigs.headlines", description=__doc__)
+    parser.add_argument("folder", type=Path, help="The folder of results.md.")
+    folder: Path = parser.parse_args().folder
+    document = (folder / "results.md").read_text(encoding="utf-8")
+    for name, (title, bars, unit) in charts(document).items():
+        draw(folder / CHARTS / f"{name}.svg", title, bars, unit)
+    write(folder / "headlines.md", SECTION, page(document))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
