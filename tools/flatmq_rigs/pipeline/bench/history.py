@@ -6,12 +6,13 @@ one more hour, as after a restart. What is measured runs in processes of its own
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
-import resource
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
@@ -39,6 +40,7 @@ GOAL = 1.5
 _HOUR = 60  # minutes, for the real jobs
 _REFRESHES = 9
 _LOOK = 0.1  # s between two looks at a run
+_SOON = 0.01  # s between two looks at a report
 _PATIENCE = 900.0  # s until a run has started, or ended
 _MIB = 1 << 20
 
@@ -150,9 +152,10 @@ def _begin(fleet: Fleet, days: int, past: Path, out: Path) -> None:
 
     Then put the past in front of it, as if the run had done that, a batch for each day.
     """
-    _land(fleet, days * MINUTES, 1, out / "landed" / "0.parquet")
+    landed = _land(fleet, days * MINUTES, 1, out / "landed" / "0.parquet")
     with _Run(out) as run:
-        run.end()
+        run.started()
+        run.end(lambda: _messages(out) >= landed)
     for query in ("raw", "measurements"):
         _renumber(out / "checkpoints" / query, days)
     [first] = (out / "raw").glob("**/batch=0")
@@ -218,7 +221,7 @@ class _Run:
                 [
                     sys.executable, "-m", "flatmq_tools.cli", "pipeline", "run", str(out),
                     "--landed", str(out / "landed"), "--job", "raw", "--job", "measurements",
-                    "--job", "health", "--seconds", "1",
+                    "--job", "health",
                 ],
                 stdin=subprocess.DEVNULL, stdout=words, stderr=words,
             )  # fmt: skip
@@ -243,16 +246,17 @@ class _Run:
             used += times.user + times.system
         return time.monotonic() - self._begun, used
 
-    def end(self) -> None:
-        """Wait until it has worked off what is there and ended."""
-        while self._process.poll() is None:
+    def end(self, done: Callable[[], bool]) -> None:
+        """Wait until it has done something, and end it as a service does."""
+        while not done():
             self._look()
-        if self._process.returncode:
+        self._process.terminate()
+        if self._process.wait(_PATIENCE):
             raise HistoryError(f"the run failed: {self._words.read_text()}")
 
     def _look(self) -> None:
         late = time.monotonic() - self._begun > _PATIENCE
-        if late or self._process.poll():
+        if late or self._process.poll() is not None:
             raise HistoryError(f"the run did not start or end: {self._words.read_text()}")
         used = 0
         try:
@@ -277,7 +281,7 @@ def _restart(fleet: Fleet, days: int, out: Path) -> tuple[tuple[float, float], f
     before = _messages(out)
     with _Run(out) as run:
         seconds = run.started()
-        run.end()
+        run.end(lambda: _messages(out) >= before + hour)
     after = _messages(out)
     if after != before + hour:
         raise HistoryError(
@@ -287,9 +291,12 @@ def _restart(fleet: Fleet, days: int, out: Path) -> tuple[tuple[float, float], f
 
 
 def _messages(out: Path) -> int:
-    with closing(Store(out / STATE)) as store:
+    store = Store.of_run(out / STATE)
+    if store is None:
+        return 0
+    with store, store.named():
         (count,) = store.db.execute(
-            "SELECT sum(messages) FROM steps WHERE width = ?", (DAY,)
+            "SELECT coalesce(sum(messages), 0) FROM steps WHERE width = ?", (DAY,)
         ).fetchone()
     return int(count)
 
@@ -297,20 +304,26 @@ def _messages(out: Path) -> int:
 def _report(out: Path, *options: str) -> tuple[float, float, float]:
     """Seconds that a report takes, in a process of its own, s of CPU and MiB of that at most."""
     begun = time.monotonic()
-    process = subprocess.Popen(
-        [
-            sys.executable, "-m", "flatmq_tools.cli", "pipeline", "report", str(out / "report"),
-            "--tables", str(out), *options,
-        ],
-        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-    )  # fmt: skip
-    assert process.stderr is not None
-    said = process.stderr.read().decode()
-    _, status, used = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode:
-        raise HistoryError(f"the report failed: {said}")
-    return time.monotonic() - begun, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024
+    with tempfile.TemporaryFile() as words:
+        process = psutil.Popen(
+            [
+                sys.executable, "-m", "flatmq_tools.cli", "pipeline", "report",
+                str(out / "report"), "--tables", str(out), *options,
+            ],
+            stdin=subprocess.DEVNULL, stdout=words, stderr=words,
+        )  # fmt: skip
+        memory, cpu = 0.0, 0.0
+        while process.poll() is None:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                memory = max(memory, process.memory_info().rss / _MIB)
+                times = process.cpu_times()
+                cpu = times.user + times.system
+            time.sleep(_SOON)
+        seconds = time.monotonic() - begun
+        if process.returncode:
+            words.seek(0)
+            raise HistoryError(f"the report failed: {words.read().decode()}")
+    return seconds, cpu, memory
 
 
 def _child(what: str, out: Path, days: int) -> dict[str, float]:
@@ -345,7 +358,9 @@ def refresh(out: Path, days: int) -> dict[str, float]:
             if n:  # the first one writes what the run did not
                 cpu.append(time.process_time() - used)
                 seconds.append(time.monotonic() - begun)
-    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    # ru_maxrss would be that of the parent, if it had more when it started this process.
+    status = Path("/proc/self/status").read_text().split()
+    most = int(status[status.index("VmHWM:") + 1]) / 1024
     return {"seconds": median(seconds), "cpu": median(cpu), "memory": most}
 
 
