@@ -37,7 +37,7 @@ def test_without_firmware_the_filesystem_alone(tmp_path: Path) -> None:
     said = flatmq("pico_w", "--sketch", sketch(), folder=tmp_path)
     assert said.returncode == 0, said.stderr
     assert (tmp_path / "build/pico_w-filesystem.uf2").is_file()
-    assert "filesystem alone" in said.stdout
+    assert "only the filesystem" in said.stdout
     assert "--firmware RPI_PICO_W-[0-9]*.uf2" in said.stdout
     assert "copy it to the drive RPI-RP2" in said.stdout
 

@@ -51,7 +51,7 @@ def test_a_system_without_the_step_is_reported_once(
 ) -> None:
     days.prepared(tmp_path)
     asked: list[Path] = []
-    monkeypatch.setattr(merging, "can_merge", lambda folder: asked.append(folder))
+    monkeypatch.setattr(merging, "can_merge", lambda folder: bool(asked.append(folder)))
     lines: list[str] = []
     at_work = Merging(_tables(tmp_path), lines.append, every=0.0)
     _looked(at_work, lambda: lines)

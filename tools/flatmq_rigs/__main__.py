@@ -175,7 +175,7 @@ def pipeline_bench(
     unknown = set(only) - set(command.PARTS)
     if unknown:
         raise click.BadParameter(
-            f"{', '.join(sorted(unknown))}: there are {', '.join(command.PARTS)}",
+            f"must be one of {', '.join(command.PARTS)}, not {', '.join(sorted(unknown))}",
             param_hint="--only",
         )
     end(

@@ -217,8 +217,8 @@ def _told(board: boards.Board, made: Made, sketch: Path, out: Path, alone: bool)
     ]
     if alone:
         lines.append(
-            f"  only the filesystem, for a board that runs MicroPython already; with --firmware "
-            f"{board.download} puts both into one file"
+            f"  only the filesystem, for a board that runs MicroPython already; "
+            f"--firmware {board.download} puts both into one file"
         )
     else:
         lines.insert(1, f"  MicroPython {made.version}")

@@ -48,14 +48,14 @@ def _of_raw(
     tables: Path, master: str | None, conf: Mapping[str, str], identity: str,
     mapping: Sequence[str], period: Period,
 ) -> Figures:  # fmt: skip
-    # Before Spark is started, which takes seconds.
-    if not (tables / RAW).is_dir():
-        raise ReportError(f"{tables} has no table {RAW}: `flatmq pipeline run` makes it")
     from ..jobs import measurements
     from ..session import SessionError, session
     from . import from_raw
 
+    # Before Spark is started, which takes seconds.
     found = measurements.mapped(mapping, identity)
+    if not (tables / RAW).is_dir():
+        raise ReportError(f"{tables} has no table {RAW}: `flatmq pipeline run` makes it")
     try:
         spark = session(master, "flatmq pipeline report", **conf)
     except SessionError as error:
