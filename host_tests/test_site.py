@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
 import shlex
@@ -11,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from conftest import ROOT
-from flatmq_rigs import headlines
+from flatmq import Client
+from flatmq_rigs import docstring_columns, headlines
 from flatmq_rigs.results import markers
 
 if sys.version_info >= (3, 11):
@@ -103,3 +105,34 @@ def test_a_table_that_is_missing_is_an_error() -> None:
         headlines.rows(RESULTS, "bench", "colour")
     with pytest.raises(ValueError, match="has no number"):
         headlines.figure("-")
+
+
+def test_columns_of_a_docstring_become_a_list() -> None:
+    docstring = (
+        "A client. It has one line.\n\n"
+        "host, port     the address. A `link`\n"
+        "               replaces both\n"
+        "user, password up to 65,535 bytes\n"
+        "retry_ms, retry_max_ms   the wait\n\n"
+        "    client.poll(20)  # code stays\n\n"
+        "Prose stays,\nline by line."
+    )
+    assert docstring_columns.as_markdown(docstring) == (
+        "A client. It has one line.\n\n"
+        "- `host, port`: the address. A `link` replaces both\n"
+        "- `user, password`: up to 65,535 bytes\n"
+        "- `retry_ms, retry_max_ms`: the wait\n\n"
+        "    client.poll(20)  # code stays\n\n"
+        "Prose stays,\nline by line."
+    )
+
+
+def test_the_arguments_of_the_client_are_a_list_in_the_reference() -> None:
+    text = as_markdown_of(Client)
+    for name in ("tx_size", "retry_ms, retry_max_ms", "on_dropped"):
+        assert f"\n- `{name}`: " in text
+
+
+def as_markdown_of(documented: type) -> str:
+    """Return the docstring of a class as the reference has it."""
+    return docstring_columns.as_markdown(inspect.getdoc(documented) or "")
