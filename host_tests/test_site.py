@@ -9,12 +9,14 @@ import shlex
 import sys
 from pathlib import Path
 
+import click
 import pytest
 
 from conftest import ROOT
 from flatmq import Client
 from flatmq_rigs import docstring_columns, headlines
 from flatmq_rigs.results import markers
+from flatmq_tools import cli
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -136,3 +138,38 @@ def test_the_arguments_of_the_client_are_a_list_in_the_reference() -> None:
 def as_markdown_of(documented: type) -> str:
     """Return the docstring of a class as the reference has it."""
     return docstring_columns.as_markdown(inspect.getdoc(documented) or "")
+
+
+def _flatmq_commands(path: Path) -> list[list[str]]:
+    """Return the words of each command `flatmq` in the blocks of a page, fenced or indented."""
+    text = path.read_text("utf-8").replace("\\\n", " ")
+    fenced = "\n".join(re.findall(r"^```(?:sh)?\n(.*?)^```$", text, re.DOTALL | re.M))
+    lines = re.findall(r"^(flatmq [a-z].*)$", fenced, re.M)
+    lines += re.findall(r"^    (flatmq [a-z].*)$", text, re.M)
+    return [shlex.split(line, comments=True)[1:] for line in lines]
+
+
+def _unknown(words: list[str]) -> str:
+    """Return the first word that is neither a command nor an option of one; "" if all are."""
+    command: click.Command = cli.main
+    left = list(words)
+    while isinstance(command, click.Group) and left:
+        name = left.pop(0)
+        if name not in command.commands:
+            return name
+        command = command.commands[name]
+    known = {"--help", "-h"}.union(*(each.opts + each.secondary_opts for each in command.params))
+    options = (word.partition("=")[0] for word in left if re.match(r"--?[a-z]", word))
+    return next((option for option in options if option not in known), "")
+
+
+def test_the_pages_have_commands_to_check() -> None:
+    assert sum(len(_flatmq_commands(path)) for path in MADE) > 20
+    assert _unknown(["pipeline", "run", "out", "--colour=red"]) == "--colour"
+    assert _unknown(["pipeline", "paint"]) == "paint"
+
+
+@pytest.mark.parametrize("path", MADE, ids=_name)
+def test_the_commands_of_a_page_exist_with_their_options(path: Path) -> None:
+    for words in _flatmq_commands(path):
+        assert not _unknown(words), words
