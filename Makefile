@@ -147,7 +147,7 @@ bench-board: $(VENV)/test.stamp
 	@PYTHONPATH=host_tests $(BIN)/python -m hil.bench --results $(or $(RESULTS),docs/results.md)
 
 docs: $(VENV)/docs.stamp
-	@$(BIN)/python -m mkdocs build --strict --quiet
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 	@echo "open build/site/index.html"
 
 release: $(VENV)/release.stamp

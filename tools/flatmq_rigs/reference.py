@@ -16,7 +16,7 @@ from flatmq_rigs.docstring_columns import as_markdown
 class Lists(griffe.Extension):
     """Show the columns of a docstring as a list."""
 
-    def on_object(self, *, obj: griffe.Object, **_: Any) -> None:
+    def on_instance(self, *, obj: griffe.Object, **_: Any) -> None:
         """Change the docstring of an object that was read."""
         if obj.docstring:
             obj.docstring.value = as_markdown(obj.docstring.value)
