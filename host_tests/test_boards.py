@@ -112,7 +112,7 @@ WRONG = [
     ),
     (
         "esp32",
-        "filesystem_size = 0x200000          # ports/esp32/main.c: boardctrl_startup: up to the "
+        "filesystem_size = 0x200000          # ports/esp32/main.c: boardctrl_startup: to the "
         "end of flash\ngrows = true ",
         "filesystem_size = 0x201000\ngrows = false ",
         "flash.filesystem = 0x200000: .* ends at 0x401000, behind flash.size = 0x400000",
