@@ -17,7 +17,7 @@ from flatmq_tools import interpreter
 from scenario_child import converse
 
 HERE = Path(__file__).parent
-HEAP = "192k"  # of MicroPython, for the client, the scenarios and their compiler
+HEAP = "256k"  # of MicroPython, for the client, the scenarios and their compiler
 DEADLINE = 90  # seconds until a scenario is ended from outside; it gives up by itself before
 _run_number = itertools.count()
 
