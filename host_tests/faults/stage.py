@@ -370,9 +370,9 @@ class Stage:
         self.proxy.strike("cut")
 
     def _until_passed(self, size: int) -> None:
-        """So many bytes have gone down the last connection."""
+        """So many bytes have gone down the last connection, and the client's system has them."""
         deadline = time.monotonic() + PATIENCE
-        while self.proxy.passed[-1]["down"] < size:
+        while self.proxy.passed[-1]["down"] < size or self.proxy.unsent():
             if time.monotonic() > deadline:
                 raise StageError("the message does not come")
             time.sleep(0.001)

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
 import select
 import socket
 import struct
 import sys
+import termios
 import threading
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
@@ -306,6 +308,22 @@ class Proxy:
         the proxy waits for.
         """
         self._do(self._strike(fault))
+
+    def unsent(self) -> int:
+        """Return how many bytes the systems of clients have not taken yet, of all open links.
+
+        A client that leaves bytes unread turns a cut into a reset, which throws these away. 0
+        where the system does not say.
+        """
+        return int(self._do(self._unsent()))
+
+    async def _unsent(self) -> int:
+        count = 0
+        for link in self._links:
+            with contextlib.suppress(OSError):
+                left = fcntl.ioctl(link.ends[UP], termios.TIOCOUTQ, struct.pack("i", 0))
+                count += struct.unpack("i", left)[0]
+        return count
 
     def resume(self) -> None:
         """Have every link that is stalled flow again."""
