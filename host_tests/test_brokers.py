@@ -262,7 +262,9 @@ def test_dup_on_redelivery(broker: Broker, expected: dict[str, Any]) -> None:
     assert first == (0x3A if expected["dup on redelivery"] else 0x32)
 
 
-def test_published_after_pubrel(broker: Broker, expected: dict[str, Any]) -> None:
+def _is_published_after_pubrel(broker: Broker) -> bool:
+    """Return whether a kept session sends the message again for which it has had PUBREC."""
+
     def publish(payload: bytes) -> None:
         with Wire(broker) as other:
             other.send(_connect("releasing too"))
@@ -293,7 +295,13 @@ def test_published_after_pubrel(broker: Broker, expected: dict[str, Any]) -> Non
     assert _connack(broker, _connect(name)) == 0, "the clean session that ends the kept one"
     again = packet[0] & 0xF0 == 0x30 and packet[11:] == pid + b"x"
     assert again or packet == b"\x62\x02" + pid
-    assert again == expected["published after PUBREL"]
+    return again
+
+
+def test_published_after_pubrel(broker: Broker, expected: dict[str, Any]) -> None:
+    # It depends on when a connection ends, so a broker that does it may not do it each time.
+    seen = any(_is_published_after_pubrel(broker) for _ in range(10))
+    assert seen == expected["published after PUBREL"]
 
 
 def test_dup_forwarded(broker: Broker, wire: Wire, expected: dict[str, Any]) -> None:
