@@ -146,9 +146,10 @@ test-board: $(VENV)/test.stamp
 bench-board: $(VENV)/test.stamp
 	@PYTHONPATH=host_tests $(BIN)/python -m hil.bench --results $(or $(RESULTS),docs/results.md)
 
+# With --quiet, mkdocs drops the warnings before --strict counts them.
 docs: $(VENV)/docs.stamp
-	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
-	@echo "open build/site/index.html"
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+	@echo "open build/site/index.html; the search needs a server: $(BIN)/python -m http.server --bind 127.0.0.1 --directory build/site"
 
 release: $(VENV)/release.stamp
 	@$(BIN)/python -m flatmq_rigs release build/release

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import importlib.util
 import inspect
 import json
+import os
 import re
 import shlex
+import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -173,3 +177,63 @@ def test_the_pages_have_commands_to_check() -> None:
 def test_the_commands_of_a_page_exist_with_their_options(path: Path) -> None:
     for words in _flatmq_commands(path):
         assert not _unknown(words), words
+
+
+def _build(checkout: Path, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Build the site of a checkout with the options of `make docs`."""
+    for module in ("mkdocs", "material", "mkdocstrings_handlers.python"):
+        if not _is_installed(module):
+            pytest.skip("needs the extra docs")
+    makefile = (ROOT / "Makefile").read_text("utf-8")
+    (options,) = re.findall(r"-m mkdocs build (.*)$", makefile, re.M)
+    return subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", *shlex.split(options), "--site-dir", folder],
+        cwd=checkout,
+        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build the site, with warnings as errors, and return its folder."""
+    folder = tmp_path_factory.mktemp("site")
+    built = _build(ROOT, folder)
+    assert built.returncode == 0, built.stdout + built.stderr
+    return folder
+
+
+def test_a_broken_link_is_an_error(tmp_path: Path) -> None:
+    shutil.copytree(DOCS, tmp_path / "docs")
+    shutil.copy(ROOT / "mkdocs.yml", tmp_path)
+    for name in ("boards", "lib", "tools"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    with (tmp_path / "docs" / "tutorial.md").open("a", encoding="utf-8") as page:
+        page.write("\n[Missing](missing.md)\n")
+    built = _build(tmp_path, tmp_path / "site")
+    assert built.returncode != 0
+    assert "contains a link 'missing.md'" in built.stdout + built.stderr
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:  # of the package that the module is in
+        return False
+
+
+def test_the_site_has_every_page_and_an_index(site: Path) -> None:
+    for page in MADE:
+        assert (site / page.relative_to(DOCS)).with_suffix(".html").is_file(), page
+    index = json.loads((site / "search" / "search_index.json").read_text("utf-8"))
+    assert {entry["location"].partition("#")[0] for entry in index["docs"]} >= {
+        str(page.relative_to(DOCS).with_suffix(".html")) for page in MADE
+    }
+
+
+def test_the_built_pages_load_nothing_from_elsewhere(site: Path) -> None:
+    loads = r"<(?:script|img|iframe)\b[^>]*\bsrc=\"?(?:https?:)?//|<link\b[^>]*stylesheet[^>]*//"
+    for page in site.rglob("*.html"):
+        assert not re.search(loads, page.read_text("utf-8")), page
