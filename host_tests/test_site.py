@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import inspect
 import json
@@ -237,3 +238,43 @@ def test_the_built_pages_load_nothing_from_elsewhere(site: Path) -> None:
     loads = r"<(?:script|img|iframe)\b[^>]*\bsrc=\"?(?:https?:)?//|<link\b[^>]*stylesheet[^>]*//"
     for page in site.rglob("*.html"):
         assert not re.search(loads, page.read_text("utf-8")), page
+
+
+def _public_methods(path: Path, name: str) -> set[str]:
+    """Return the methods of a class, with those that it takes from other modules."""
+    (found,) = (
+        node
+        for node in ast.parse(path.read_text("utf-8")).body
+        if isinstance(node, ast.ClassDef) and node.name == name
+    )
+    methods: set[str] = set()
+    checked = [each for it in found.body if isinstance(it, ast.If) for each in it.body]
+    for node in [*found.body, *checked]:
+        if isinstance(node, ast.FunctionDef):
+            methods.add(node.name)
+        elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Attribute):
+            methods.update(each.id for each in node.targets if isinstance(each, ast.Name))
+    return {method for method in methods if not method.startswith("_")}
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "page"),
+    [("client", "Client", "client"), ("v5", "Client5", "mqtt5")],
+)
+def test_the_reference_has_each_method_of_a_client(
+    site: Path, module: str, name: str, page: str
+) -> None:
+    text = (site / "reference" / f"{page}.html").read_text("utf-8")
+    methods = _public_methods(ROOT / "lib" / "flatmq" / f"{module}.py", name)
+    assert {"subscribe", "set_will", "disconnect"} <= methods
+    missing = {each for each in methods if f'id="flatmq.{module}.{name}.{each}"' not in text}
+    assert not missing
+
+
+def test_the_reference_has_the_arguments_of_the_client(site: Path) -> None:
+    text = (site / "reference" / "client.html").read_text("utf-8")
+    after = text.partition('id="flatmq.client.Client"')[2]
+    own = after.partition('id="flatmq.client.Client.')[0]  # without the methods
+    signature = re.sub(r"<[^>]+>", "", own)
+    assert "keepalive" in signature
+    assert re.search(r"tx_size(?:: int)? ?= ?1024", signature)

@@ -20,3 +20,27 @@ class Lists(griffe.Extension):
         """Change the docstring of an object that was read."""
         if obj.docstring:
             obj.docstring.value = as_markdown(obj.docstring.value)
+
+
+class Methods(griffe.Extension):
+    """Show what a class states for type checkers: methods of other modules, and the arguments.
+
+    A client loads most of its methods with their first call, and its constructor takes *args.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._arguments: dict[str, griffe.Parameters] = {}
+
+    def on_function_instance(self, *, func: griffe.Function, **_: Any) -> None:
+        """Give a constructor that is there twice the arguments of the first."""
+        if func.name == "__init__":
+            func.parameters = self._arguments.setdefault(func.path, func.parameters)
+
+    def on_class_members(self, *, cls: griffe.Class, **_: Any) -> None:
+        """Replace each attribute that is a function of another module with that function."""
+        for name, member in list(cls.members.items()):
+            module, _dot, function = str(getattr(member, "value", None)).partition(".")
+            if member.is_attribute and function.isidentifier() and module in cls.module.imports:
+                target = f"{cls.module.imports[module]}.{function}"
+                cls.set_member(name, griffe.Alias(name, target, parent=cls))
