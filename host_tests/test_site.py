@@ -114,6 +114,24 @@ def test_a_table_that_is_missing_is_an_error() -> None:
         headlines.figure("-")
 
 
+def test_the_headline_of_crashes_sums_all_readers() -> None:
+    begin, end = markers("crash")
+    table = (
+        f"{begin}\n| killed | kills | Parquet | Delta |\n| --- | ---: | ---: | ---: |\n"
+        f"| driver | 8 | 0 · 1 | 1,002 · 0 |\n| broker | 9 | 3 · 0 | 0 · 20 |\n{end}\n"
+    )
+    assert headlines.crashes(table) == (17, 1005, 21)
+    with pytest.raises(ValueError, match="no column has missing · twice"):
+        headlines.crashes(table.replace(" · ", " and "))
+
+
+def test_the_headlines_name_the_cores_of_the_measurement() -> None:
+    begin, end = markers("pipeline")
+    assert headlines.cores(f"{begin}\nmeasured on 16 cores\n{end}") == 16
+    with pytest.raises(ValueError, match="number of cores is missing"):
+        headlines.cores("on 16 cores")
+
+
 def test_columns_of_a_docstring_become_a_list() -> None:
     docstring = (
         "A client. It has one line.\n\n"

@@ -73,10 +73,36 @@ def draw(path: Path, title: str, bars: dict[str, float], unit: str) -> None:
     pyplot.close(drawing)
 
 
+def cores(document: str) -> int:
+    """Return the number of cores on which the pipeline was measured. Raises ValueError."""
+    begin, end = markers("pipeline")
+    found = re.search(r"on (\d+) cores", document.partition(begin)[2].partition(end)[0])
+    if not found:
+        raise ValueError("section 'pipeline': the number of cores is missing")
+    return int(found[1])
+
+
+def crashes(document: str) -> tuple[int, int, int]:
+    """Return the kills of the crash suite, and the rows that were missing and there twice.
+
+    The rows are the sums over all readers. Raises ValueError if there are no readers.
+    """
+    kills = missing = twice = 0
+    for row in rows(document, "crash", "killed").values():
+        readers = [cell.split(" · ") for cell in row.values() if " · " in cell]
+        if not readers:
+            raise ValueError("section 'crash': no column has missing · twice")
+        kills += int(figure(row["kills"]))
+        missing += sum(int(figure(lost)) for lost, _again in readers)
+        twice += sum(int(figure(again)) for _lost, again in readers)
+    return kills, missing, twice
+
+
 def charts(document: str) -> dict[str, tuple[str, dict[str, float], str]]:
     """Return the title, the bars and the unit of each chart, by its name."""
     heap = rows(document, "bench", "publish QoS 1 + ack")
     memory = rows(document, "bench", "import + connect")
+    speed = rows(document, "bench", "publish alone")
     pipeline = rows(document, "pipeline", "pipeline")
     kept = "publish QoS 1 + ack"
     return {
@@ -89,6 +115,11 @@ def charts(document: str) -> dict[str, tuple[str, dict[str, float], str]]:
             "Heap held by the library and a connected client",
             {name: figure(row["import + connect"]) for name, row in memory.items()},
             "bytes",
+        ),
+        "speed": (
+            "CPU time of a publish at QoS 0",
+            {name: figure(speed[name]["publish alone"]) for name in heap},
+            "µs",
         ),
         "pipeline": (
             "From a broker to a Parquet table",
@@ -104,9 +135,14 @@ def charts(document: str) -> dict[str, tuple[str, dict[str, float], str]]:
 def page(document: str) -> str:
     """Return the headlines: a sentence and a chart each, with links to the tables."""
     drawn = charts(document)
-    heap, memory, rate = (drawn[name][1] for name in ("heap", "memory", "pipeline"))
+    names = ("heap", "memory", "speed", "pipeline")
+    heap, memory, speed, rate = (drawn[name][1] for name in names)
+    small = rows(document, "size", "umqtt.simple, 32-bit")["connected"]
+    kills, missing, twice = crashes(document)
     targets = rows(document, "bench", "target")
     missed = sum("MISSED" in row.values() for row in targets.values())
+    slowest = "slowest operation over a link in memory"
+    large, little = (targets[f"{slowest}, {bits}-bit"]["measured"] for bits in (64, 32))
     simple = "umqtt.simple"
     return f"""
 ## Memory that does not change
@@ -122,16 +158,34 @@ compared in the results.
 This is what it costs: a connected flatmq holds {memory["flatmq"]:,.0f} bytes, and umqtt.simple
 {memory[simple]:,.0f}. From a ROMFS partition, flatmq holds
 {memory["flatmq, .mpy in ROMFS"]:,.0f}. The figures are for
-[64-bit MicroPython](results.md#memory-bytes); 32-bit boards need about 70 % of them.
+[64-bit MicroPython](results.md#memory-bytes). On 32 bits, from .mpy files, a connected flatmq
+[holds](results.md#where-the-memory-goes) {figure(small["32-bit"]):,.0f} bytes.
 
 ![Bars: bytes held by client]({CHARTS}/memory.svg)
 
+## Speed
+
+A publish at QoS 0 takes {speed["flatmq"]:,.10g} µs of [CPU time](results.md#speed) with flatmq and
+{speed[simple]:,.10g} µs with umqtt.simple, which makes
+[more calls to the system](results.md#socket-calls-per-message). Over
+[a link in memory](results.md#the-interpreters-work-alone), where such calls cost next to nothing,
+an operation of flatmq takes up to {large} times as long as with umqtt.simple on 64 bits, and up to
+{little} times on 32 bits.
+
+![Bars: microseconds by client]({CHARTS}/speed.svg)
+
 ## From a broker to tables
 
-On two cores, the pipeline stores {rate["flatmq"]:,.0f} messages per second in a Parquet table.
-[The parts](results.md#the-pipeline-speed) are measured one by one.
+On {cores(document)} cores, the pipeline stores {rate["flatmq"]:,.0f} messages per second in a
+Parquet table. [The parts](results.md#the-pipeline-speed) are measured one by one.
 
 ![Bars: rows per second]({CHARTS}/pipeline.svg)
+
+## Crashes
+
+Parts of the pipeline were killed {kills} times while they worked. Afterwards, the readers of the
+tables found {missing} rows missing and {twice} rows twice.
+[The table](results.md#crashes-of-the-pipeline) lists each part and each reader.
 
 ## Targets
 
