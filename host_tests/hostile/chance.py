@@ -1,9 +1,9 @@
 """Feed the client hostile packets by chance, and have the oracle judge what it does.
 
-`chance.py --packets N` goes on until N packets that were changed have been fed, in several
-processes with a seed each, or until `--minutes` are over. Then it has MicroPython run a share of
-them: with the same outcome, and with the heap as it was. With `--link websocket` they come in the
-frames of a WebSocket, with `--link tls` in the records of TLS.
+`python -m hostile.chance --packets N` goes on until N packets that were changed have been fed, in
+several processes with a seed each, or until `--minutes` are over. Then it has MicroPython run a
+share of them: with the same outcome, and with the heap as it was. With `--link websocket` they
+come in the frames of a WebSocket, with `--link tls` in the records of TLS.
 """
 
 from __future__ import annotations
@@ -24,12 +24,9 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-import certificate_files
-import grammar
-import replay
-import search
 from flatmq_rigs import results
 from flatmq_tools import bytecode, interpreter
+from hostile import certificate_files, grammar, replay, search
 
 HERE = Path(__file__).parent
 HEAP = "2m"  # of MicroPython; the harness takes most of it
@@ -209,7 +206,7 @@ def compare(batch: list[bytes], link: str = "tcp") -> list[str]:
         file.flush()
         done = subprocess.run(
             [*command, str(HERE / "replay.py"), file.name, link, folder],
-            env=interpreter.environment(bytecode.library(), HERE),
+            env=interpreter.environment(bytecode.library(), HERE.parent),
             capture_output=True,
             text=True,
             timeout=60 + 5 * len(batch),
@@ -300,7 +297,7 @@ be the same, and the heap must hold no more afterwards.
 
 def main() -> int:
     """Run them, and report it; 1 when something was found."""
-    parser = argparse.ArgumentParser(prog="chance.py", description=__doc__)
+    parser = argparse.ArgumentParser(prog="hostile.chance", description=__doc__)
     parser.add_argument("--packets", type=int, default=100_000, help="changed ones, on CPython")
     parser.add_argument("--device", type=int, default=2_000, help="the same on MicroPython")
     parser.add_argument("--link", choices=search.LINKS, default="tcp", help="default: tcp")
@@ -328,7 +325,7 @@ def main() -> int:
             device = on_device(seeds[-1] + 1, options.device, options.link, shown, options.version)
     except Finding as e:
         console.print(str(e), markup=False, highlight=False, soft_wrap=True)
-        again = f"host_tests/hostile/search.py --link {options.link} --case HEX"
+        again = f"python -m hostile.search --link {options.link} --case HEX"
         console.print(f"the same again: {again}", markup=False, soft_wrap=True)
         return 1
     seconds = time.monotonic() - began

@@ -1,9 +1,9 @@
 """The kept cases: one for every step of client and oracle, and for every error.
 
-corpus.txt has a line for each: its name, then its bytes. `corpus.py` makes the file from scratch,
-from the rules, from chance with a seed, and from what the guided fuzzer has kept in `build/fuzz`:
-cases in that order and the shorter first, each that takes a step or ends a connection as none
-before did. `corpus.py --judge` judges those in the file.
+corpus.txt has a line for each: its name, then its bytes. `python -m hostile.corpus` makes the file
+from scratch, from the rules, from chance with a seed, and from what the guided fuzzer has kept in
+`build/fuzz`: cases in that order and the shorter first, each that takes a step or ends a
+connection as none before did. `python -m hostile.corpus --judge` judges those in the file.
 """
 
 from __future__ import annotations
@@ -14,11 +14,8 @@ from pathlib import Path
 
 from rich.progress import track
 
-import cases
-import chance
-import rules
-import search
-from drive import LOST
+from hostile import cases, chance, rules, search
+from hostile.drive import LOST
 
 HERE = Path(__file__).parent
 FILE = HERE / "corpus.txt"

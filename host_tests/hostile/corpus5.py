@@ -1,7 +1,7 @@
 """Keep cases for MQTT 5 in corpus5.txt, as `corpus` keeps those for 3.1.1 in corpus.txt.
 
-`corpus5.py` makes the file again, from crafted cases and from chance with a seed; `corpus5.py
---judge` judges the cases in it.
+`python -m hostile.corpus5` makes the file again, from crafted cases and from chance with a seed;
+with `--judge` it judges the cases in it.
 """
 
 from __future__ import annotations
@@ -11,12 +11,9 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import build5
-import cases
-import chance
-import corpus
-import drive5
-from properties5 import Id
+from hostile import cases, chance, corpus, drive5
+from v5 import build5
+from v5.properties5 import Id
 
 FILE = corpus.HERE / "corpus5.txt"
 BY_CHANCE = 1500
@@ -253,6 +250,25 @@ CRAFTED: tuple[tuple[str, tuple[int, int, int], list[tuple]], ...] = (
             (cases.NEXT, AGAIN),
             _accepted((Id.TOPIC_ALIAS_MAXIMUM, 2)),
             *((cases.ALIAS, i % 3) for i in range(6)),
+        ],
+    ),
+    (
+        "a broker that accepts no packet as large as AUTH",
+        (RX_130 | CLEAN, 0, AUTH),
+        [
+            (cases.NEXT, AGAIN),
+            _accepted((Id.MAXIMUM_PACKET_SIZE, 12), *METHOD),
+            (cases.AUTHENTICATE, 0),
+            (cases.FEED, build5.ending("AUTH", 0x18, METHOD)),
+        ],
+    ),
+    (
+        "a broker that accepts no packet as large as PUBACK",
+        (RX_130, 0, 0),
+        [
+            (cases.NEXT, AGAIN),
+            _accepted((Id.MAXIMUM_PACKET_SIZE, 3)),
+            (cases.FEED, build5.publish(b"a/b", b"x", 1, 7)),
         ],
     ),
 )  # fmt: skip

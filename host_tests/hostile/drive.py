@@ -4,9 +4,9 @@ Each event goes to `note` as a tuple that begins with one of the names below. Th
 them on CPython; on MicroPython they must be the same. Runs on both.
 """
 
-import cases
 import flatmq.client
 from flatmq import Client
+from hostile import cases
 
 # Events, and what stands in them
 OPENED = "opened"  # a connection
@@ -604,7 +604,7 @@ def driver(options, note, link=None):
     """Return a driver for the version of MQTT in the options."""
     if options.version < 5:
         return Driver(options, note, link)
-    from drive5 import Driver5
+    from hostile.drive5 import Driver5
 
     return Driver5(options, note, link)
 

@@ -3,10 +3,9 @@
 Runs on CPython and on MicroPython.
 """
 
-import cases
-import drive
 from flatmq import Client
 from flatmq.properties import Properties
+from hostile import cases, drive
 
 # Events besides, and what stands in them. CALL and PIECE have behind their fields what the handler
 # sees of the properties; PUBLISHED the number of the properties; QUIET the stats.dropped.
@@ -137,8 +136,12 @@ class Driver5(drive.Driver):
         elif step == cases.AUTHENTICATE:
             self.caught_up()
             if self.options.auth and self.client.connected:
-                self.note((AUTHENTICATED,))
-                self.client.authenticate()
+                try:
+                    self.client.authenticate()
+                    taken = 1
+                except ValueError:
+                    taken = 0
+                self.note((AUTHENTICATED, taken))
         else:
             drive.Driver.step(self, step, argument)
 

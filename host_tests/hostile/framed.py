@@ -11,9 +11,9 @@ Runs on CPython and on MicroPython.
 
 from binascii import crc32
 
-import drive
 from flatmq.stream_websocket import WebSocket
-from server_frames import Chance, Server
+from hostile import drive
+from hostile.server_frames import Chance, Server
 
 STEADY = 0
 LOOSE = 1

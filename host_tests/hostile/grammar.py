@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-import cases
-from strict import encoded, text
+from hostile import cases
+from hostile.strict import encoded, text
 
 Pick = Callable[[int], int]
 
@@ -254,7 +254,7 @@ def maker(pick: Pick, version: int = 4) -> Maker:
     """A Maker of cases for 3.1.1 (and 3.1), or for MQTT 5."""
     if version < 5:
         return Maker(pick)
-    from grammar5 import Maker5
+    from hostile.grammar5 import Maker5
 
     return Maker5(pick)
 

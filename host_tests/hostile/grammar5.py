@@ -5,11 +5,11 @@ They have packets with properties, reason codes and limits, and what is spoilt i
 
 from __future__ import annotations
 
-import build5
-import cases
-from fields5 import encoded_data, encoded_integer
-from grammar import PAYLOADS, TOPICS, VALUES, Case, Maker, Pick
-from properties5 import BYTE, DATA, FOUR, INTEGER, PAIR, TABLE, TEXT, TWO, Id, encoded
+from hostile import cases
+from hostile.grammar import PAYLOADS, TOPICS, VALUES, Case, Maker, Pick
+from v5 import build5
+from v5.fields5 import encoded_data, encoded_integer
+from v5.properties5 import BYTE, DATA, FOUR, INTEGER, PAIR, TABLE, TEXT, TWO, Id, encoded
 
 TOPICS5 = (*TOPICS, cases.REPLIES, cases.REPLIES, cases.REPLIES)
 TEXTS = (b"", b"t", b"text/plain", "\u00e9".encode(), b"x" * 60)
@@ -18,7 +18,7 @@ LONG = (b"l" * 40, b"l" * 100, b"l" * 300)
 # Values that a broker may well give; others by their type.
 GIVEN: dict[Id, tuple[int, ...]] = {
     Id.RECEIVE_MAXIMUM: (1, 1, 2, 3, 8, 65535),
-    Id.MAXIMUM_PACKET_SIZE: (40, 60, 100, 1000, 268435455, 0xFFFFFFFF),
+    Id.MAXIMUM_PACKET_SIZE: (1, 3, 4, 12, 40, 40, 60, 60, 100, 1000, 268435455, 0xFFFFFFFF),
     Id.SUBSCRIPTION_IDENTIFIER: (1, 1, 2, 2, 3, 3, 4, 5, 6, 127, 128, 268435455),
     Id.TOPIC_ALIAS_MAXIMUM: (0, 1, 2, 10, 65535),
     Id.SERVER_KEEP_ALIVE: (0, 1, 2, 5, 60, 65535),

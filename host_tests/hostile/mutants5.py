@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mutants import Mutant
+from hostile.mutants import Mutant
 
 MUTANTS_5 = {
     "an unknown property is let pass": Mutant(

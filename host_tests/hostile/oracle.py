@@ -7,9 +7,8 @@ it is all there. It reads nothing of the client but the events of `drive`.
 
 from __future__ import annotations
 
-import drive
-import strict
-from cases import Options
+from hostile import drive, strict
+from hostile.cases import Options
 
 PUBACK, PUBREC, PUBCOMP = "PUBACK", "PUBREC", "PUBCOMP"  # what a publish waits for
 DUE, SENT, ANSWERED = "due", "sent", "answered"  # where a request is

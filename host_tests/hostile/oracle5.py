@@ -10,17 +10,13 @@ from __future__ import annotations
 
 import functools
 
-import cases
-import drive
-import drive5
-import oracle
-import strict
-import strict5
-from cases import Options
-from fields5 import PROTOCOL_ERROR, TOPIC_ALIAS_INVALID, integer
-from oracle import PROTOCOL, PUBCOMP, RESOURCE, Outgoing
-from properties5 import NONE, SERVER, Id, Properties, encoded
-from strict5 import Broken, Connect, Packet
+from hostile import cases, drive, drive5, oracle, strict
+from hostile.cases import Options
+from hostile.oracle import PROTOCOL, PUBCOMP, RESOURCE, Outgoing
+from v5 import strict5
+from v5.fields5 import PROTOCOL_ERROR, TOPIC_ALIAS_INVALID, integer
+from v5.properties5 import NONE, SERVER, Id, Properties, encoded
+from v5.strict5 import Broken, Connect, Packet
 
 REPLIES = 98  # the number of the subscription to answers
 MALFORMED = frozenset({0x81, 0x82})  # for packets that may break rules of both kinds
@@ -168,7 +164,9 @@ class Oracle5(oracle.Oracle):
         self.said = False  # DISCONNECT is out
         self.codes: frozenset[int] = frozenset()  # one of which it must have
         self.passing = False  # there were more messages than the broker takes
+        self.is_silent = False  # no DISCONNECT may say why
         self.auths: list[Packet] = []  # to be written
+        self.hopeless = False  # AUTH would be larger than the broker accepts
         self.tagged = False  # identifiers say who gets the message
         self.blind = False  # the properties of a large message were not all there
         self.aliases = 0
@@ -190,7 +188,7 @@ class Oracle5(oracle.Oracle):
         return min(8000, each * 750) if each else 8000
 
     def on_closed(self) -> None:
-        if self.fault and not self.said:
+        if self.fault and not self.said and not self.is_silent:
             cut = self.full or len(self.wire) > 0 or self.gone  # the last below MQTT
             self.need(cut, f"no DISCONNECT, for {set(self.fault)}")
         if bytes(self.wire[:1]) == b"\xe0":
@@ -210,7 +208,7 @@ class Oracle5(oracle.Oracle):
 
     def advance(self) -> None:
         while self.message is None and not self.fault and not self.refused and self.over is None:
-            if not self.buf:
+            if not self.buf or self.hopeless:
                 return
             if self.more:
                 self.piece()
@@ -373,6 +371,10 @@ class Oracle5(oracle.Oracle):
     def greeting(self, p: Packet) -> None:  # type: ignore[override]
         if p.present and self.options.clean_session:
             raise Broken("session present on a clean session", PROTOCOL_ERROR)
+        if not p.code and 0 < p.properties.first(Id.MAXIMUM_PACKET_SIZE, 0) < 4:
+            self.fault |= PROTOCOL  # no PUBACK would fit, and perhaps no DISCONNECT
+            self.is_silent = True
+            return
         method = p.properties.first(Id.AUTHENTICATION_METHOD)
         if not p.code and self.options.auth and method != drive5.METHOD:
             raise Broken("CONNACK: another authentication method", PROTOCOL_ERROR)
@@ -458,7 +460,18 @@ class Oracle5(oracle.Oracle):
             if method != drive5.METHOD:
                 raise Broken("AUTH: another method", PROTOCOL_ERROR)
             data = p.properties.first(Id.AUTHENTICATION_DATA)
-            self.auths.append(self.auth(p.code, drive5.authenticate(data)))
+            answer = drive5.authenticate(data)
+            if self.state == "online" and not self.has_room(answer):
+                self.hopeless = True
+                return
+            self.auths.append(self.auth(p.code, answer))
+
+    def has_room(self, data: bytes) -> bool:
+        """Return whether the broker accepts an AUTH packet of that size."""
+        return not 0 < self.limits.size < 10 + len(drive5.METHOD) + len(data)
+
+    def reasons(self) -> frozenset[str]:
+        return frozenset({"refused"}) if self.hopeless else super().reasons()
 
     def auth(self, code: int, data: bytes) -> Packet:
         """The AUTH that the client writes."""
@@ -466,8 +479,11 @@ class Oracle5(oracle.Oracle):
             [(Id.AUTHENTICATION_DATA, data), (Id.AUTHENTICATION_METHOD, drive5.METHOD)]
         ))  # fmt: skip
 
-    def on_authenticated(self) -> None:
-        self.auths.append(self.auth(0x19, drive5.authenticate(None)))
+    def on_authenticated(self, taken: int) -> None:
+        has_room = self.has_room(drive5.authenticate(None))
+        self.need(taken == has_room, "authenticate: AUTH has another size")
+        if taken:
+            self.auths.append(self.auth(0x19, drive5.authenticate(None)))
 
     # Deliveries
 
@@ -594,9 +610,10 @@ class Oracle5(oracle.Oracle):
         if self.said:
             self.wrong(f"wrote {raw!r} after DISCONNECT")
         size = self.limits.size
-        if 0 < size < len(raw):
+        if self.state == "online" and 0 < size < len(raw):
             self.wrong(f"wrote {len(raw)} bytes, more than {size}")
         if p.name == "DISCONNECT":
+            self.need(not self.is_silent, "wrote DISCONNECT to a broker without room for it")
             codes = self.codes or (
                 (MALFORMED if PROTOCOL & self.fault else frozenset())
                 | (frozenset({0x93, 0x95}) if RESOURCE & self.fault else frozenset())
@@ -756,8 +773,27 @@ class Oracle5(oracle.Oracle):
         filters = list(self.options.choices[number])
         old = [r for r in self.subscriptions if r.filters == filters]
         self.again = old[-1].identifier if old else 0
-        super().on_subscribed(done, number, qos)
+        has_room = len(self.subscriptions) - len(old) < self.options.subscriptions
+        if has_room and not self.accepts(filters, number):
+            self.need(not done, "a SUBSCRIBE larger than the broker accepts")
+            self.identifier += not self.again
+        else:
+            super().on_subscribed(done, number, qos)
         self.again = 0
+
+    def on_unsubscribed(self, done: int, filters: bytes) -> None:
+        if self.accepts(filters.split(b" "), None):
+            super().on_unsubscribed(done, filters)
+        else:
+            self.need(not done, "an UNSUBSCRIBE larger than the broker accepts")
+
+    def accepts(self, filters: list[bytes], number: int | None) -> bool:
+        """Return whether the broker accepts a request of that size."""
+        r = Request5(filters, number, 0)
+        if number is not None:
+            r.identifier = self.again or self.identifier + 1
+        r.mark(self.limits.identifiers)
+        return not 0 < self.limits.size < r.size()
 
     def new_request(self, filters: list[bytes], number: int | None, qos: int) -> Request5:
         shared = any(f.startswith(b"$share/") for f in filters)

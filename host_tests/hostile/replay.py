@@ -12,8 +12,7 @@ import gc
 import sys
 from binascii import crc32
 
-import cases
-import drive
+from hostile import cases, drive
 
 ON_DEMAND = ("chunks", "connection", "refused", "requests", "resend", "router", "show")
 ON_DEMAND_5 = (
@@ -126,10 +125,10 @@ def runner(link, folder=""):
     if link == "tcp":
         return drive.run
     if link == "tls":
-        import secured
+        from hostile import secured
 
         return lambda data, note, marked: secured.run(data, note, marked, folder)
-    import framed
+    from hostile import framed
 
     return framed.run
 

@@ -4,9 +4,9 @@
 file runs all of them: `rules.py`. The last line has their number.
 """
 
-import drive
 import flatmq.client
 from flatmq import Client
+from hostile import drive
 
 TOPIC = b"\0\1t"
 MESSAGE = b"\x30\x05\0\1tmm"  # an ordinary message, and what a handler gets of it

@@ -1,8 +1,8 @@
 """Look for a case in which the client and the oracle disagree, with hypothesis.
 
-As a program, `search.py [EXAMPLES]`, it prints the smallest one and fails if there is one;
-`search.py --case HEX` reports what comes of that case. What it drives is the flatmq that Python
-finds first.
+As a program, `python -m hostile.search [EXAMPLES]`, it prints the smallest one and fails if there
+is one; `python -m hostile.search --case HEX` reports what comes of that case. What it drives is
+the flatmq that Python finds first.
 """
 
 from __future__ import annotations
@@ -19,15 +19,10 @@ from contextlib import contextmanager
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-import cases
-import certificate_files
-import drive
-import framed
-import grammar
-import secured
-from oracle import Oracle
-from oracle5 import Oracle5
-from websocket_oracle import WebSocketOracle
+from hostile import cases, certificate_files, drive, framed, grammar, secured
+from hostile.oracle import Oracle
+from hostile.oracle5 import Oracle5
+from hostile.websocket_oracle import WebSocketOracle
 
 HANGS = 60  # seconds for one case, which takes a millisecond or two
 EXAMPLES = 600
@@ -177,7 +172,7 @@ def search(examples: int) -> None:
 
 def main() -> int:
     """Search, and report."""
-    parser = argparse.ArgumentParser(prog="search.py", description=__doc__)
+    parser = argparse.ArgumentParser(prog="hostile.search", description=__doc__)
     parser.add_argument("examples", type=int, nargs="?", default=EXAMPLES)
     parser.add_argument("--case", type=bytes.fromhex, metavar="HEX", help="report one case")
     parser.add_argument("--link", choices=LINKS, default="tcp", help="of --case; default: tcp")

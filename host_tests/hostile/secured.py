@@ -11,9 +11,9 @@ import ssl
 import sys
 from binascii import crc32
 
-import drive
 from flatmq.stream_tls import TLS, contents
-from server_frames import Chance
+from hostile import drive
+from hostile.server_frames import Chance
 
 AUTHORITY = "/authority.der"  # files of the folder that certificates are in
 CHAIN = "/broker."

@@ -7,7 +7,7 @@ import math
 import pytest
 from rich.progress import Progress
 
-import chance
+from hostile import chance
 
 
 @pytest.mark.parametrize("version", [4, 5])

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-import chance
-import corpus
-import mutants
-import search
 from conftest import ROOT
 from flatmq_tools import interpreter
+from hostile import chance, corpus, mutants, search
 
 HERE = Path(__file__).parent
 CASES = corpus.load()
@@ -40,7 +38,7 @@ def run(library: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Have another process go about it with the client that lies there."""
     return subprocess.run(
         [sys.executable, *arguments],
-        env=interpreter.environment(library, HERE, HERE.parent / "v5", ROOT / "tools"),
+        env=interpreter.environment(library, HERE.parent, ROOT / "tools"),
         capture_output=True,
         text=True,
         timeout=200,
@@ -50,7 +48,7 @@ def run(library: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 def judge_all(library: Path) -> subprocess.CompletedProcess[str]:
     """Have the kept cases judged."""
-    return run(library, str(HERE / "corpus.py"), "--judge")
+    return run(library, "-m", "hostile.corpus", "--judge")
 
 
 @pytest.mark.parametrize("name", mutants.MUTANTS)
@@ -67,12 +65,25 @@ def test_the_client_without_a_fault_passes(tmp_path: Path) -> None:
 
 def guided(library: Path, kept: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Start the guided fuzzer. Where there is none for this Python, it has to say so."""
-    done = run(library, str(HERE / "guided.py"), "--kept", str(kept), *arguments)
+    done = run(library, "-m", "hostile.guided", "--kept", str(kept), *arguments)
     if importlib.util.find_spec("atheris") is None:
         assert done.returncode == 1
         assert "make fuzz-long" in done.stderr
         pytest.xfail("atheris has no wheel for this Python")
     return done
+
+
+def test_the_guided_fuzzer_has_the_coverage_of_client_and_oracle(tmp_path: Path) -> None:
+    case = tmp_path / "case"
+    case.write_bytes(next(iter(CASES.values())))
+    done = guided(ROOT / "lib", tmp_path, "--replay", str(case))
+    seen = set(re.findall(r"^INFO: Instrumenting ([\w.]+)$", done.stderr, re.MULTILINE))
+    client = {f"flatmq.{name}" for name in ("client", "reader", "router", "session", "wire")}
+    assert client | {"hostile.oracle", "hostile.strict"} <= seen
+    assert {name for name in seen if name.startswith("hostile.")} == {
+        "hostile.oracle",
+        "hostile.strict",
+    }
 
 
 def test_the_guided_fuzzer_keeps_what_is_new(tmp_path: Path) -> None:

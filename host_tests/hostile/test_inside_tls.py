@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-import chance
-import corpus
-import corpus5
-import search
-import secured
 from flatmq.stream_tls_cpython import Stream
+from hostile import chance, corpus, corpus5, search, secured
 
 CASES = list(corpus.load().values())
 CASES_5 = list(corpus.load(corpus5.FILE).values())

@@ -7,14 +7,9 @@ from pathlib import Path
 
 import pytest
 
-import chance
-import corpus
-import corpus5
-import mutants
-import mutants5
-import search
 from conftest import ROOT
-from test_corpus import run
+from hostile import chance, corpus, corpus5, mutants, mutants5, search
+from hostile.test_corpus import run
 
 CASES = corpus.load(corpus5.FILE)
 SEED = 5
@@ -47,11 +42,11 @@ def test_a_crafted_case_of_each_fault_is_kept() -> None:
 @pytest.mark.parametrize("name", mutants5.MUTANTS_5)
 def test_a_client_with_a_fault_is_found(name: str, tmp_path: Path) -> None:
     library = mutants.make_of(name, mutants5.MUTANTS_5[name], tmp_path)
-    done = run(library, str(corpus.HERE / "corpus5.py"), "--judge")
+    done = run(library, "-m", "hostile.corpus5", "--judge")
     assert done.returncode == 1, done.stdout + done.stderr
     assert "WRONG" in done.stdout, done.stdout + done.stderr
 
 
 def test_the_client_without_a_fault_passes() -> None:
-    done = run(ROOT / "lib", str(corpus.HERE / "corpus5.py"), "--judge")
+    done = run(ROOT / "lib", "-m", "hostile.corpus5", "--judge")
     assert (done.returncode, done.stdout) == (0, f"{len(CASES)} cases agree\n"), done.stderr

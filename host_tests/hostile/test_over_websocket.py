@@ -7,14 +7,9 @@ from pathlib import Path
 
 import pytest
 
-import chance
-import corpus
-import corpus5
-import framed
-import mutants
-import search
 from conftest import ROOT
-from test_corpus import HERE, run
+from hostile import chance, corpus, corpus5, framed, mutants, search
+from hostile.test_corpus import run
 
 CASES = corpus.load()
 CASES_5 = corpus.load(corpus5.FILE)
@@ -59,7 +54,7 @@ def fuzzed(library: Path) -> tuple[int, str]:
     """Exit status and output of a short run with the client that lies there."""
     done = run(
         library,
-        *(str(HERE / "chance.py"), "--link", "websocket", "--packets", str(PACKETS)),
+        *("-m", "hostile.chance", "--link", "websocket", "--packets", str(PACKETS)),
         *("--device", "0", "--processes", "1", "--seed", str(SEED)),
     )
     return done.returncode, done.stdout + done.stderr

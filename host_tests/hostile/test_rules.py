@@ -7,24 +7,17 @@ the rules of what goes out, and of what outlives a connection.
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from fake_link import Bench, Clock, fake_clock
 
 import peer
-import rules
 from conftest import interpreter_command, library
 from flatmq_tools import interpreter
+from hostile import rules
+from unit.fake_link import Bench, Clock, fake_clock
 
 HERE = Path(__file__).parent
-
-
-@pytest.fixture
-def clock() -> Iterator[Clock]:
-    with fake_clock() as clock:
-        yield clock
 
 
 @pytest.fixture
@@ -52,7 +45,7 @@ def test_a_rule_of_what_comes_in(name: str, way: str) -> None:
 def test_the_rules_of_what_comes_in_on_micropython() -> None:
     done = subprocess.run(
         [*interpreter_command("micropython", "2m"), str(HERE / "rules.py")],
-        env=interpreter.environment(library("micropython"), HERE),
+        env=interpreter.environment(library("micropython"), HERE.parent),
         capture_output=True,
         text=True,
         timeout=120,

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections import Counter
 
-import drive
-from framed import READ_ERROR
-from oracle import Oracle
-from strict import Broken
-from strict_frames import (
+from hostile import drive
+from hostile.framed import READ_ERROR
+from hostile.oracle import Oracle
+from hostile.strict import Broken
+from hostile.strict_frames import (
     PROTOCOL_ERROR,
     Answer,
     ClientFrames,

@@ -16,15 +16,14 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import build5
-import legacy4
-from agreed5 import check_client
-from fields5 import PROTOCOL_ERROR, Broken
+from hostile.strict import matches
 from loopback_broker import Connection, LoopbackBroker
-from properties5 import ACKS, NONE, Id, Properties, Property
-from scram5 import METHOD, ScramError, ScramServer
-from strict import matches
-from strict5 import NAMES, Filter, Packet, Will, from_client, split
+from v5 import build5, legacy4
+from v5.agreed5 import check_client
+from v5.fields5 import PROTOCOL_ERROR, Broken
+from v5.properties5 import ACKS, NONE, Id, Properties, Property
+from v5.scram5 import METHOD, ScramError, ScramServer
+from v5.strict5 import NAMES, Filter, Packet, Will, from_client, split
 
 # The answers to level 5 of brokers that do not know it.
 REFUSES_LEVEL_5 = b"\x20\x02\x00\x01"  # a CONNACK of 3.1.1

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from fields5 import encoded_data, encoded_integer
-from properties5 import ACKS, NONE
-from properties5 import encoded as encoded_properties
-from strict5 import FLAGS, NAMES, Connect, Filter, Packet, Will
+from v5.fields5 import encoded_data, encoded_integer
+from v5.properties5 import ACKS, NONE
+from v5.properties5 import encoded as encoded_properties
+from v5.strict5 import FLAGS, NAMES, Connect, Filter, Packet, Will
 
 Pairs = Iterable[tuple[int, Any]]
 

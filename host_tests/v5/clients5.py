@@ -8,15 +8,13 @@ from contextlib import contextmanager
 from typing import Any
 from unittest import mock
 
-from fake_link import Bench, Clock, FakeStream
-
-import build5
 import peer
-import strict5
-from broker5 import Broker5, Pairs, properties
 from flatmq import Client
-from properties5 import NONE
-from strict5 import Packet
+from unit.fake_link import Bench, Clock, FakeStream
+from v5 import build5, strict5
+from v5.broker5 import Broker5, Pairs, properties
+from v5.properties5 import NONE
+from v5.strict5 import Packet
 
 SECONDS = 20.0  # how long any one step may take; far above what a loaded machine needs
 SOON = {"retry_ms": 10, "retry_max_ms": 50}  # reconnects at once

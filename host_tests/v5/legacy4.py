@@ -7,9 +7,9 @@ held to the rules of that version, which are those of 3.1.1 where 3.1.1 has any.
 from __future__ import annotations
 
 import peer
-from fields5 import Broken
-from properties5 import ACKS
-from strict5 import NAMES, Packet, from_client
+from v5.fields5 import Broken
+from v5.properties5 import ACKS
+from v5.strict5 import NAMES, Packet, from_client
 
 # CONNACK: reason code to return code (3.1.1, table 3.1); any other is "server unavailable".
 _RETURN_CODES = {0: 0, 0x84: 1, 0x85: 2, 0x86: 4, 0x87: 5, 0x8C: 5}

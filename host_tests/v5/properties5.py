@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from enum import IntEnum
 from typing import Any, NamedTuple
 
-from fields5 import (
+from v5.fields5 import (
     PROTOCOL_ERROR,
     TOPIC_ALIAS_INVALID,
     Broken,

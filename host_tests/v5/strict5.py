@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from fields5 import (
+from v5.fields5 import (
     MALFORMED,
     PAYLOAD_FORMAT_INVALID,
     PROTOCOL_ERROR,
@@ -20,7 +20,7 @@ from fields5 import (
     topic_name,
     valid_text,
 )
-from properties5 import ACKS, CLIENT, NONE, SERVER, WILL, Id, Properties, read
+from v5.properties5 import ACKS, CLIENT, NONE, SERVER, WILL, Id, Properties, read
 
 __all__ = ["Broken", "Connect", "Filter", "Header", "Packet", "Will"]
 __all__ += ["first_byte", "from_client", "from_server", "header", "split"]

@@ -12,15 +12,14 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties as PahoProperties
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
-import broker5
-import build5
 import peer
-from agreed5 import check_server
-from broker5 import Broker5, properties, types
-from properties5 import Id
-from scram5 import METHOD, ScramClient, ScramError, ScramServer
-from strict5 import Connect, Filter, Packet, Will
-from wire5 import ANSWER, CLOSED, Wire5
+from v5 import broker5, build5
+from v5.agreed5 import check_server
+from v5.broker5 import Broker5, properties, types
+from v5.properties5 import Id
+from v5.scram5 import METHOD, ScramClient, ScramError, ScramServer
+from v5.strict5 import Connect, Filter, Packet, Will
+from v5.wire5 import ANSWER, CLOSED, Wire5
 
 ACCEPTED = Packet("CONNACK")
 KEPT = [(Id.SESSION_EXPIRY, 100)]

@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
-import build5
-from broker5 import REFUSES_LEVEL_5, properties
 from conftest import ROOT, SharedBrokers
-from embedded5 import Embedded5
 from flatmq_tools.broker import Broker
-from properties5 import Id
-from seen5 import SEEN
-from strict5 import Connect, Filter, Packet, Will
-from wire5 import CLOSED, Wire5
+from v5 import build5
+from v5.broker5 import REFUSES_LEVEL_5, properties
+from v5.embedded5 import Embedded5
+from v5.properties5 import Id
+from v5.seen5 import SEEN
+from v5.strict5 import Connect, Filter, Packet, Will
+from v5.wire5 import CLOSED, Wire5
 
 KEEPALIVE = 60
 USER = [(Id.USER_PROPERTY, (b"k", b"v"))]

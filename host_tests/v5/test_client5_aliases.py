@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from fake_link import Clock, fake_clock
 
-from broker5 import Broker5, properties
-from clients5 import SECONDS, Bench5, Reports, again, arrived, made, named, online, serving
-from properties5 import Id
+from unit.fake_link import Clock
+from v5.broker5 import Broker5, properties
+from v5.clients5 import SECONDS, Bench5, Reports, again, arrived, made, named, online, serving
+from v5.properties5 import Id
 
 TWO = [(Id.TOPIC_ALIAS_MAXIMUM, 2)]
 
@@ -18,12 +18,6 @@ TWO = [(Id.TOPIC_ALIAS_MAXIMUM, 2)]
 def broker() -> Iterator[Broker5]:
     with serving(TWO) as running:
         yield running
-
-
-@pytest.fixture
-def clock() -> Iterator[Clock]:
-    with fake_clock() as clock:
-        yield clock
 
 
 def _on_the_wire(broker: Broker5) -> list[tuple[bytes, int | None, bytes]]:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from fake_link import Bench, Clock, fake_clock
 
-import build5
-import strict5
-from test_client5_identifiers import IDENTIFIER, Calls, online, subscribe
+from unit.fake_link import Bench, Clock
+from v5 import build5, strict5
+from v5.test_client5_identifiers import IDENTIFIER, Calls, online, subscribe
 
 CONTENT_TYPE = 0x03
 EXPIRY = 0x02
@@ -26,12 +24,6 @@ SETS: tuple[list[tuple[int, Any]], ...] = (
 )
 PAYLOADS = (b"", b"\0", b"x", b"\3\0\1t", b"payload" * 20)
 ROUNDS = 4000
-
-
-@pytest.fixture
-def clock() -> Iterator[Clock]:
-    with fake_clock() as clock:
-        yield clock
 
 
 def publish(bench: Bench, topic: bytes, payload: bytes, qos: int, retain: int, sent: Any) -> None:

@@ -8,16 +8,16 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from fake_link import Clock, fake_clock
 
-import build5
-from broker5 import Broker5, properties
-from clients5 import SECONDS, Bench5, again, arrived, made, named, online, serving, until
 from conftest import ROOT, interpreter_command, library
 from flatmq import MQTTError
 from flatmq_tools import interpreter
-from properties5 import Id
-from scram5 import METHOD, ScramServer
+from unit.fake_link import Clock
+from v5 import build5
+from v5.broker5 import Broker5, properties
+from v5.clients5 import SECONDS, Bench5, again, arrived, made, named, online, serving, until
+from v5.properties5 import Id
+from v5.scram5 import METHOD, ScramServer
 
 SHARED = ROOT / "boards" / "shared"
 TIMEOUT = 120  # seconds until an interpreter is ended
@@ -34,12 +34,6 @@ def broker() -> Iterator[Broker5]:
         running.passwords = dict(USERS)
         running.needs_authentication = True
         yield running
-
-
-@pytest.fixture
-def clock() -> Iterator[Clock]:
-    with fake_clock() as clock:
-        yield clock
 
 
 # SCRAM-SHA-256
@@ -309,3 +303,15 @@ def test_what_auth_raises_for_connect_is_reported(clock: Clock) -> None:
 def test_auth_must_be_a_name_and_a_function(auth: Any, clock: Clock) -> None:
     with pytest.raises(TypeError, match="auth must be a pair of a name and a function"):
         Bench5(clock, auth=auth)
+
+
+def test_no_auth_is_larger_than_the_broker_accepts(clock: Clock) -> None:
+    bench = Bench5(clock, auth=(b"m", lambda data: b"0123456789"))
+    method = (Id.AUTHENTICATION_METHOD, b"m")
+    bench.accepted((Id.MAXIMUM_PACKET_SIZE, 20), method)
+    bench.packets()
+    with pytest.raises(ValueError, match="AUTH must be at most 20 bytes, not 21"):
+        bench.client.authenticate()
+    assert bench.client.connected
+    bench.feed(build5.ending("AUTH", 0x18, [method]))
+    assert (bench.client.error.kind, bench.names()) == ("refused", [])

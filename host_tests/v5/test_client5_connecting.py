@@ -4,34 +4,21 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from fake_link import Clock, fake_clock
 
-import build5
-from broker5 import Broker5, properties
-from clients5 import SECONDS, Bench5, again, arrived, made, named, online, serving, until
 from flatmq import Client
 from flatmq.properties import Properties
 from flatmq_tools import interpreter
-from properties5 import Id
-from strict5 import Will
+from unit.fake_link import Clock
+from v5 import build5
+from v5.broker5 import Broker5, properties
+from v5.clients5 import SECONDS, Bench5, again, arrived, made, named, online, until
+from v5.properties5 import Id
+from v5.strict5 import Will
 
 FOREVER = 0xFFFFFFFF
-
-
-@pytest.fixture
-def broker() -> Iterator[Broker5]:
-    with serving() as running:
-        yield running
-
-
-@pytest.fixture
-def clock() -> Iterator[Clock]:
-    with fake_clock() as clock:
-        yield clock
 
 
 def _hello(broker: Broker5) -> Any:
@@ -316,3 +303,24 @@ def test_version_4_loads_nothing_of_mqtt_5() -> None:
     assert "client" in loaded
     assert {name for name in loaded if name.startswith("v5")} == set()
     assert not loaded & {"properties", "replies"}
+
+
+@pytest.mark.parametrize("most", [1, 2, 3])
+def test_a_broker_that_accepts_no_acknowledgement_is_left(most: int, clock: Clock) -> None:
+    """Nor is there a DISCONNECT, which may be too large as well."""
+    bench = Bench5(clock, on_message=print).accepted((Id.MAXIMUM_PACKET_SIZE, most))
+    assert not bench.client.connected
+    assert bench.client.error.kind == "protocol"
+    assert "Maximum Packet Size below 4" in bench.client.error.detail
+    assert bench.names() == []
+
+
+def test_the_smallest_packets_that_acknowledge(clock: Clock) -> None:
+    bench = Bench5(clock, on_message=lambda message: None)
+    bench.accepted((Id.MAXIMUM_PACKET_SIZE, 4))
+    bench.feed(build5.publish(b"t", b"x", 1, 7))
+    assert bench.names() == ["PUBACK"]
+    with pytest.raises(ValueError, match="DISCONNECT must be at most 4 bytes, not 9"):
+        bench.client.disconnect(session_expiry=0)
+    bench.client.disconnect(with_will=True)
+    assert bench.names() == ["DISCONNECT"]

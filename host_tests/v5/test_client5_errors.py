@@ -2,30 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
-from fake_link import Clock, fake_clock
 
-import build5
-from broker5 import Broker5, properties
-from clients5 import Bench5, Reports, named, online, serving, settled, until
 from flatmq import MQTTError
 from flatmq.reader import reading
-from properties5 import Id
-from test_strict5 import REFUSED, SERVER
-
-
-@pytest.fixture
-def broker() -> Iterator[Broker5]:
-    with serving() as running:
-        yield running
-
-
-@pytest.fixture
-def clock() -> Iterator[Clock]:
-    with fake_clock() as clock:
-        yield clock
+from unit.fake_link import Clock
+from v5 import build5
+from v5.broker5 import Broker5, properties
+from v5.clients5 import Bench5, Reports, named, online, settled, until
+from v5.properties5 import Id
+from v5.test_strict5 import REFUSED, SERVER
 
 
 def _waiting(clock: Clock, data: bytes) -> Bench5:

@@ -4,33 +4,30 @@ from __future__ import annotations
 
 import errno
 import io
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from fake_link import Clock, fake_clock
 
-import build5
 import peer
-from broker5 import CLOSES_ON_LEVEL_5, REFUSES_LEVEL_5, UNSUPPORTED_VERSION, Broker5
-from clients5 import SECONDS, Bench5, Inbox, Reports, again, made, online, serving, settled, until
 from flatmq import MQTTError
 from flatmq.properties import Properties
-from properties5 import Id
+from unit.fake_link import Clock
+from v5 import build5
+from v5.broker5 import CLOSES_ON_LEVEL_5, REFUSES_LEVEL_5, UNSUPPORTED_VERSION, Broker5
+from v5.clients5 import (
+    SECONDS,
+    Bench5,
+    Inbox,
+    Reports,
+    again,
+    made,
+    online,
+    settled,
+    until,
+)
+from v5.properties5 import Id
 
 OLD = [REFUSES_LEVEL_5, CLOSES_ON_LEVEL_5, UNSUPPORTED_VERSION]
-
-
-@pytest.fixture
-def broker() -> Iterator[Broker5]:
-    with serving() as running:
-        yield running
-
-
-@pytest.fixture
-def clock() -> Iterator[Clock]:
-    with fake_clock() as clock:
-        yield clock
 
 
 def _until_online(client: Any) -> Any:

@@ -3,30 +3,27 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
 
 import pytest
-from fake_link import Clock, fake_clock
 
-import build5
-from broker5 import Broker5, properties, types
-from clients5 import SECONDS, Bench5, Reports, again, made, named, online, serving, settled, until
-from properties5 import Id
+from unit.fake_link import Clock
+from v5 import build5
+from v5.broker5 import Broker5, properties, types
+from v5.clients5 import (
+    SECONDS,
+    Bench5,
+    Reports,
+    again,
+    made,
+    named,
+    online,
+    settled,
+    until,
+)
+from v5.properties5 import Id
 
 ACKS = types("PUBACK", "PUBREC")
 MANY = 6
-
-
-@pytest.fixture
-def broker() -> Iterator[Broker5]:
-    with serving() as running:
-        yield running
-
-
-@pytest.fixture
-def clock() -> Iterator[Clock]:
-    with fake_clock() as clock:
-        yield clock
 
 
 def _allow(broker: Broker5, most: int) -> None:

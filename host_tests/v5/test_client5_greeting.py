@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
-from fake_link import Clock, fake_clock
 
-import build5
 import peer
-from clients5 import Bench5
-from properties5 import Id
+from unit.fake_link import Clock
+from v5 import build5
+from v5.clients5 import Bench5
+from v5.properties5 import Id
 
 AUTH = [(Id.AUTHENTICATION_METHOD, b"m")]
-
-
-@pytest.fixture
-def clock() -> Iterator[Clock]:
-    with fake_clock() as clock:
-        yield clock
 
 
 def _authenticating(clock: Clock) -> Bench5:

@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from fake_link import Bench, Clock, fake_clock
 
-import build5
 import peer
-import strict5
+from unit.fake_link import Bench, Clock
+from v5 import build5, strict5
 
 IDENTIFIER = 0x0B
-
-
-@pytest.fixture
-def clock() -> Iterator[Clock]:
-    with fake_clock() as clock:
-        yield clock
 
 
 class Calls:

@@ -3,27 +3,20 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from fake_link import Clock, fake_clock
-from test_errors import CtrlC, poll_until
 
-import build5
-from broker5 import properties
-from clients5 import Bench5
 from flatmq.properties import Properties
-from properties5 import Id
+from unit.fake_link import Clock
+from unit.test_errors import CtrlC, poll_until
+from v5 import build5
+from v5.broker5 import properties
+from v5.clients5 import Bench5
+from v5.properties5 import Id
 
 LIMITS = [(Id.RECEIVE_MAXIMUM, 1), (Id.TOPIC_ALIAS_MAXIMUM, 5), (Id.MAXIMUM_PACKET_SIZE, 500)]
 MORE = Properties(content_type="x")
-
-
-@pytest.fixture
-def clock() -> Iterator[Clock]:
-    with fake_clock() as clock:
-        yield clock
 
 
 def _goes_on(bench: Bench5) -> None:

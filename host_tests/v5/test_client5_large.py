@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
-from fake_link import Clock, fake_clock
 
-import build5
-from clients5 import Bench5
-from properties5 import Id
+from unit.fake_link import Clock
+from v5 import build5
+from v5.clients5 import Bench5
+from v5.properties5 import Id
 
 RX_SIZE = 130
 FITS = 40  # bytes of a User Property, with which the properties can be kept
 MOST = 75  # and with which they cannot, but are all there with two reads
-
-
-@pytest.fixture
-def clock() -> Iterator[Clock]:
-    with fake_clock() as clock:
-        yield clock
 
 
 @pytest.mark.parametrize(("size", "kept"), [(FITS, True), (MOST, False)])

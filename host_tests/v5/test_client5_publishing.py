@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from fake_link import Clock, fake_clock
 
-import build5
-from broker5 import Broker5, Pairs, properties
-from clients5 import (
+from flatmq import Client
+from flatmq.properties import Properties
+from unit.fake_link import Clock
+from v5 import build5
+from v5.broker5 import Broker5, Pairs, properties
+from v5.clients5 import (
     SECONDS,
     SOON,
     Bench5,
@@ -25,9 +26,7 @@ from clients5 import (
     settled,
     until,
 )
-from flatmq import Client
-from flatmq.properties import Properties
-from properties5 import Id
+from v5.properties5 import Id
 
 ALL = {
     "payload_format": 1,
@@ -46,18 +45,6 @@ DECODED = [
     (Id.USER_PROPERTY, (b"key", b"value")),
     (Id.USER_PROPERTY, (b"key", b"again")),
 ]
-
-
-@pytest.fixture
-def broker() -> Iterator[Broker5]:
-    with serving() as running:
-        yield running
-
-
-@pytest.fixture
-def clock() -> Iterator[Clock]:
-    with fake_clock() as clock:
-        yield clock
 
 
 # Properties

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from fake_link import Clock, fake_clock
 
-import build5
-from broker5 import Broker5, properties, types
-from clients5 import (
+from unit.fake_link import Clock
+from v5 import build5
+from v5.broker5 import Broker5, properties, types
+from v5.clients5 import (
     Bench5,
     Inbox,
     again,
@@ -21,7 +20,7 @@ from clients5 import (
     serving,
     until,
 )
-from properties5 import Id
+from v5.properties5 import Id
 
 ALL: list[tuple[int, Any]] = [
     (Id.PAYLOAD_FORMAT, 1),
@@ -34,18 +33,6 @@ ALL: list[tuple[int, Any]] = [
     (Id.USER_PROPERTY, (b"", b"")),
 ]
 LARGE = [(Id.USER_PROPERTY, (b"fill", b"x" * 90)), *ALL]
-
-
-@pytest.fixture
-def broker() -> Iterator[Broker5]:
-    with serving() as running:
-        yield running
-
-
-@pytest.fixture
-def clock() -> Iterator[Clock]:
-    with fake_clock() as clock:
-        yield clock
 
 
 def _look(message: Any) -> dict[str, Any]:

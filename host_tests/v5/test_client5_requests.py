@@ -2,29 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from fake_link import Clock, fake_clock
 
-import build5
-from broker5 import Broker5, properties
-from clients5 import SECONDS, Bench5, again, made, named, online, serving, until
 from flatmq.properties import Properties
-from properties5 import Id
-
-
-@pytest.fixture
-def broker() -> Iterator[Broker5]:
-    with serving() as running:
-        yield running
-
-
-@pytest.fixture
-def clock() -> Iterator[Clock]:
-    with fake_clock() as clock:
-        yield clock
+from unit.fake_link import Clock
+from v5 import build5
+from v5.broker5 import Broker5, properties
+from v5.clients5 import SECONDS, Bench5, again, made, named, online, until
+from v5.properties5 import Id
 
 
 class Answers:

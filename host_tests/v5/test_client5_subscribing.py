@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from fake_link import Clock, fake_clock
 
-import build5
-from broker5 import Broker5, properties
-from clients5 import (
+from unit.fake_link import Clock
+from v5 import build5
+from v5.broker5 import Broker5, properties
+from v5.clients5 import (
     Bench5,
     Inbox,
     Reports,
@@ -19,24 +18,11 @@ from clients5 import (
     made,
     named,
     online,
-    serving,
     settled,
     until,
 )
-from properties5 import Id
-from strict5 import Filter
-
-
-@pytest.fixture
-def broker() -> Iterator[Broker5]:
-    with serving() as running:
-        yield running
-
-
-@pytest.fixture
-def clock() -> Iterator[Clock]:
-    with fake_clock() as clock:
-        yield clock
+from v5.properties5 import Id
+from v5.strict5 import Filter
 
 
 def _granted(client: Any, *requests: Any) -> list[bytes]:
@@ -261,3 +247,15 @@ def test_a_granted_subscription_that_has_become_too_large_is_given_up_with_the_s
     assert list(broker.subscriptions(b"c")) == [b"t"]
     assert large.granted == b"\x95\x95"
     assert reports.topics == [b"a/topic/filter", b"another/topic/filter"]
+
+
+def test_a_request_that_was_withdrawn_is_not_counted_as_dropped(clock: Clock) -> None:
+    reports = Reports()
+    bench = Bench5(clock, clean_session=False, on_dropped=reports).accepted()
+    bench.client.subscribe(b"withdrawn", print)
+    bench.drain()
+    bench.client.unsubscribe(b"withdrawn")
+    bench.outage()
+    bench.accepted((Id.MAXIMUM_PACKET_SIZE, 4), present=True)
+    assert reports.topics == [b"withdrawn"]  # of UNSUBSCRIBE
+    assert bench.client.stats.dropped == 1

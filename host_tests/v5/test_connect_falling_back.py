@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from broker5 import CLOSES_ON_LEVEL_5, REFUSES_LEVEL_5, UNSUPPORTED_VERSION, Broker5
 from flatmq import Client, MQTTError
+from v5.broker5 import CLOSES_ON_LEVEL_5, REFUSES_LEVEL_5, UNSUPPORTED_VERSION, Broker5
 
 ANSWER_MS = 15000
 

@@ -8,13 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import build5
-import strict5
-from agreed5 import check_client, check_server
-from fields5 import encoded_data
-from properties5 import CLIENT, NONE, SERVER, TABLE, WILL, Id, Properties, Property
-from properties5 import encoded as encoded_properties
-from strict5 import Broken, Connect, Filter, Packet, Will
+from v5 import build5, strict5
+from v5.agreed5 import check_client, check_server
+from v5.fields5 import encoded_data
+from v5.properties5 import CLIENT, NONE, SERVER, TABLE, WILL, Id, Properties, Property
+from v5.properties5 import encoded as encoded_properties
+from v5.strict5 import Broken, Connect, Filter, Packet, Will
 
 DECODERS = {SERVER: strict5.from_server, CLIENT: strict5.from_client}
 

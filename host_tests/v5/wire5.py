@@ -6,12 +6,11 @@ import contextlib
 import socket
 from typing import Any
 
-import build5
-import strict5
-from build5 import Pairs
 from flatmq_tools.broker import Broker
-from properties5 import NONE
-from strict5 import Connect, Filter, Packet
+from v5 import build5, strict5
+from v5.build5 import Pairs
+from v5.properties5 import NONE
+from v5.strict5 import Connect, Filter, Packet
 
 ANSWER = 20.0  # seconds that an answer may take
 CLOSED = Packet("")  # the end of the connection

@@ -8,6 +8,7 @@ from .properties import block
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
+    from .v5 import Client5
     from .v5_connection import Connection5
     from .v5_walk import View
 
@@ -22,6 +23,13 @@ def packet(reason: int, method: "bytes | str", data: "bytes | str | None") -> by
     head = bytearray(5)
     head[0] = 0xF0
     return bytes(head[: put_length(head, 1, len(body))] + body)
+
+
+def check(client: "Client5", packet: bytes) -> None:
+    """Raise ValueError if AUTH is larger than the broker accepts while online."""
+    most = client.server.maximum_packet_size
+    if client.connected and 0 < most < len(packet):
+        raise ValueError(f"AUTH must be at most {most} bytes, not {len(packet)}")
 
 
 def answer(connection: "Connection5", reason: int, said: "View") -> "str | None":
@@ -41,5 +49,11 @@ def answer(connection: "Connection5", reason: int, said: "View") -> "str | None"
         connection.lost(e, "refused", "auth")
         return None
     if reason == _CONTINUE:
-        connection.send(packet(_CONTINUE, name, data))
+        reply = packet(_CONTINUE, name, data)
+        try:
+            check(c, reply)
+        except ValueError as e:
+            connection.lost(e, "refused", "auth")
+            return None
+        connection.send(reply)
     return None

@@ -219,6 +219,8 @@ class Connection5(Connection):
             c.server.read(self.said)
             self._refused(code, end - at == 2)
             return None
+        if self.said.get(0x27, 4) < 4:
+            return "Maximum Packet Size below 4"  # no PUBACK
         if c.options["auth"]:
             from .v5_auth import answer
 
@@ -374,6 +376,8 @@ class Connection5(Connection):
         """Send DISCONNECT with a reason code, unless only part of another packet has left."""
         c = self.client
         if c.blocked or (c.large and c.large.begun) or not (c.open or c.state == "greeting"):
+            return
+        if "Packet Size" in what:  # DISCONNECT may be larger than that
             return
         code = 0x82
         for text, reason in _CODES:

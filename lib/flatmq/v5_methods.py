@@ -120,6 +120,9 @@ def disconnect(
             number("session_expiry of a client that was made with 0", session_expiry, 0, 0)
         data = block({"session_expiry": session_expiry})
         packet = bytes((0xE0, 1 + len(data), _WITH_WILL if with_will else 0)) + data
+        most = self.server.maximum_packet_size
+        if self.connected and 0 < most < len(packet):
+            raise ValueError(f"DISCONNECT must be at most {most} bytes, not {len(packet)}")
     try:
         return leave(self, timeout_ms, packet)
     finally:
@@ -132,8 +135,10 @@ def authenticate(self: "Client5") -> None:
     if not auth:
         raise ValueError("authenticate needs a client that was made with auth")
     if self.connected:
-        from .v5_auth import packet
+        from .v5_auth import check, packet
 
-        self.urgent.append(packet(_AGAIN, auth[0], auth[1](None)))
+        data = packet(_AGAIN, auth[0], auth[1](None))
+        check(self, data)
+        self.urgent.append(data)
         self.queued = True
         self.plain = False

@@ -107,7 +107,7 @@ def refuse(router: "Any", most: int, same: int) -> None:
             r.granted = b"\x95" * len(r.filters)
             router.requests[:] = [x for x in router.requests if x is not r]
             keep(router, [x for x in router.subscriptions if x is not r])
-            c.stats.dropped += 1
+            c.stats.dropped += len(r.filters) > 0  # else it was withdrawn meanwhile
             if c.on_dropped:
                 for f in r.filters:
                     c.on_dropped(0, f, f"the broker takes packets of at most {most} bytes")

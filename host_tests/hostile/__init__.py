@@ -1,0 +1,1 @@
+"""Bytes that break rules, and the oracles that judge the client by them."""

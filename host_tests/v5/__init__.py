@@ -1,0 +1,1 @@
+"""MQTT 5: a strict decoder, a scripted broker, and the client with it."""
