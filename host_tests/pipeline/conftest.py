@@ -16,7 +16,7 @@ if sys.version_info < (3, 11):
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from messages import Message
+    from pipeline.messages import Message
 
 
 @pytest.fixture(scope="session")
@@ -36,7 +36,7 @@ def spark() -> Iterator[SparkSession]:
 @pytest.fixture
 def streamed(spark: SparkSession, tmp_path: Path) -> Callable[..., list[object]]:
     """Run a job on a stream, a batch for each list of messages; return the rows that come."""
-    from messages import SCHEMA, rows
+    from pipeline.messages import SCHEMA, rows
 
     def run(job: Callable[[DataFrame], DataFrame], batches: list[list[Message]]) -> list[object]:
         files = tmp_path / "messages"

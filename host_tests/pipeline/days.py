@@ -20,8 +20,11 @@ PREPARED = 18  # rows of `prepared`
 _LONG_AGO = 1_700_000_000
 
 
-def add(folder: Path, batch: int, rows: dict[str, list[list[int]]]) -> None:
-    """Add a batch: by day the values of each of its files."""
+def add(folder: Path, batch: int, rows: dict[str, list[list[int]]], column: str = "name") -> None:
+    """Add a batch: by day the values of each of its files.
+
+    `column` has the names of devices.
+    """
     (folder / RECORDS).mkdir(parents=True, exist_ok=True)
     if not (folder / "_query.json").exists():
         (folder / "_query.json").write_text(json.dumps({"query": "one"}))
@@ -34,7 +37,7 @@ def add(folder: Path, batch: int, rows: dict[str, list[list[int]]]) -> None:
                 {
                     "n": pa.array(values, pa.int64()),
                     "at": pa.array([at] * len(values), pa.timestamp("us", "UTC")),
-                    "name": [f"device-{value % 3}" for value in values],
+                    column: [f"device-{value % 3}" for value in values],
                 }
             )
             # As Spark writes times.
@@ -51,7 +54,7 @@ def add(folder: Path, batch: int, rows: dict[str, list[list[int]]]) -> None:
     draft.rename(folder / RECORDS / f"{batch}.json")
 
 
-def prepared(folder: Path) -> None:
+def prepared(folder: Path, column: str = "name") -> None:
     """A table of six batches and two days; the third batch is of both."""
     for batch in range(6):
         days = [OLD] * (batch < 3) + [TODAY] * (batch > 1)
@@ -61,7 +64,13 @@ def prepared(folder: Path) -> None:
             begin = 3 * batch + n * each
             end = 3 * (batch + 1) if n == len(days) - 1 else begin + each
             rows[day] = [[*range(begin, end)]]
-        add(folder, batch, rows)
+        add(folder, batch, rows, column)
+
+
+def prepared_with_devices(folder: Path) -> None:
+    """The same, with a column `device`, and the batches of the day that is over merged."""
+    prepared(folder, "device")
+    merger(folder, many=9).merge()
 
 
 def merger(folder: Path, many: int = 3, target: int = 1 << 20) -> Merger:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pyspark
 
 from flatmq_tools.pipeline import java
-from mqtt import until
+from pipeline.mqtt import until
 
 _HOST = "127.0.0.1"
 _CLASS = "org.apache.spark.deploy"

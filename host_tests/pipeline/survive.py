@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,9 +16,10 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-import days
 import peer
-from flatmq_tools.pipeline import landing, log, merge
+from flatmq_tools.pipeline import forget_days, landing, log, merge
+from flatmq_tools.pipeline.forget_rows import Rows
+from pipeline import days
 
 # In which functions there is a point at every line. What only reads is left out.
 _APPENDING = [
@@ -31,6 +33,7 @@ WHERE = {
         landing.__file__: frozenset(["__init__", "land", "_write"]),
     },
     "merged": {merge.__file__: frozenset(["_day", "_write", "_linked"])},
+    "forgotten": {forget_days.__file__: frozenset(["remove", "_day", "_batch", "_record"])},
 }
 
 
@@ -86,6 +89,11 @@ def merged(folder: Path, tell: Callable[[int], None]) -> None:
     tell(days.merger(folder).merge())
 
 
+def forgotten(folder: Path, tell: Callable[[int], None]) -> None:
+    """Remove a device from such a table, of which one day is merged."""
+    tell(forget_days.remove(folder, Rows("device-1")))
+
+
 def points(what: str, folder: Path) -> Iterator[tuple[int, list[int]]]:
     """Kill `what` at each point, in a folder named by the number of the point.
 
@@ -131,7 +139,9 @@ def _child(what: str, folder: Path, told: int, point: int) -> None:
     def tell(value: int) -> None:
         os.write(told, b"%d\n" % value)
 
-    work = {"appending": appending, "landed": landed, "merged": merged}[what]
+    work = {
+        "appending": appending, "landed": landed, "merged": merged, "forgotten": forgotten,
+    }[what]  # fmt: skip
     sys.settrace(_kill_at(what, point))
     work(folder, tell)
     sys.settrace(None)
@@ -148,6 +158,10 @@ def main(what: str, parent: Path) -> None:
         folder = parent / str(point)
         if what == "landed":
             prepared(folder)
+        if what == "forgotten":
+            if not point:
+                days.prepared_with_devices(parent / "table")
+            shutil.copytree(parent / "table", folder)
         reads, writes = os.pipe()
         pid = os.fork()
         if not pid:

@@ -13,10 +13,10 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
-import days
 from flatmq_tools.pipeline import durable, layout
 from flatmq_tools.pipeline.merge import Merger
-from mqtt import until
+from pipeline import days
+from pipeline.mqtt import until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -11,8 +11,8 @@ import pytest
 from click.testing import CliRunner
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
+from flatmq_rigs.pipeline.object_store import BUCKET, store
 from flatmq_tools.pipeline import cli, compact
-from s3 import BUCKET, store
 
 QUERY = "a-query"
 
@@ -116,5 +116,5 @@ def test_the_command_says_what_became_of_each_table(tmp_path: Path) -> None:
 
 
 def test_where_no_table_is_it_says_so(tmp_path: Path) -> None:
-    with pytest.raises(compact.CompactError, match="there is no Delta table in it"):
+    with pytest.raises(compact.CompactError, match="has no Delta table"):
         list(compact.compact(tmp_path))

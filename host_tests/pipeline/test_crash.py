@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import write_deltalake
 
-from flatmq_rigs.pipeline import crash
-from mqtt import until
+from flatmq_rigs.pipeline import crash, crash_tables
+from pipeline.mqtt import until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -50,7 +50,7 @@ def test_the_count_finds_what_is_wrong(
     tmp_path: Path,
 ) -> None:
     _tables(tmp_path, numbers, offsets)
-    counts, delivered_again = crash.counted(tmp_path, 3, spark)
+    counts, delivered_again = crash_tables.Tables(str(tmp_path)).counted(3, spark)
     assert delivered_again == again
     for name, count in counts.items():
         wanted = raw if name.startswith("raw") else measurements
@@ -60,8 +60,8 @@ def test_the_count_finds_what_is_wrong(
 
 
 def test_the_report_says_what_was_found() -> None:
-    counts = {f"raw: {reader}": crash.Count(0, 0) for reader in crash.READERS}
-    counts["raw: Delta, Spark"] = crash.Count(7, 5)
+    counts = {f"raw: {reader}": crash_tables.Count(0, 0) for reader in crash_tables.READERS}
+    counts["raw: Delta, Spark"] = crash_tables.Count(7, 5)
     one = crash.Result(["jvm"] * 8, 50_000, 8, 20, 99.0, counts, 3)
     assert not one.good
     text = crash.report([one], 50_000, 8)
@@ -102,13 +102,17 @@ def test_what_the_broker_lost_is_not_missing_and_anything_else_is(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     _tables(tmp_path, [1, 4], [0, 1])
-    counts, _ = crash.counted(tmp_path, 4, spark, lost={2})
+    counts, _ = crash_tables.Tables(str(tmp_path)).counted(4, spark, lost={2})
     assert {count.missing for count in counts.values()} == {1}
 
 
 @pytest.mark.parametrize(
     ("kills", "messages"),
-    [(["source", "jvm", "driver"], 3000), (["ingest", "ingest"], 2000), (["broker"] * 2, 2000)],
+    [
+        (["source", "compaction", "jvm", "driver"], 4000),
+        (["ingest", "ingest"], 2000),
+        (["broker"] * 2, 2000),
+    ],
     ids=["spark", "ingest", "broker"],
 )
 def test_each_part_is_killed_and_every_message_is_there_once(

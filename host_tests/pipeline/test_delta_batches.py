@@ -13,9 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from flatmq_rigs.pipeline.object_store import BUCKET, store
 from flatmq_tools.pipeline.batches import BatchesError
 from flatmq_tools.pipeline.delta_batches import Reader
-from s3 import BUCKET, store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from pyspark.sql import Row, SparkSession
 
 from flatmq_tools.pipeline.jobs import health
-from messages import Message, at, frame, reading
+from pipeline.messages import Message, at, frame, reading
 
 INTERVAL = 10  # s between two readings
 SILENCE = 5000

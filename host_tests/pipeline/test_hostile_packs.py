@@ -10,13 +10,13 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-import fuzz_packs
 from flatmq_tools import senml
 from flatmq_tools.pipeline.jobs import measurements
 from flatmq_tools.pipeline.jobs.health import Health
 from flatmq_tools.pipeline.report import from_raw
-from fuzz_packs import GOOD, said
-from messages import Message, frame, reading
+from pipeline import fuzz_packs
+from pipeline.fuzz_packs import GOOD, said
+from pipeline.messages import Message, frame, reading
 
 TOPIC = b"dev/a/telemetry"
 AN_X = bytes.fromhex("81a2006178")  # [{"n": "x", and a label and a value follow

@@ -21,7 +21,7 @@ import pytest
 from flatmq_tools.pipeline import iceberg
 from flatmq_tools.pipeline.iceberg import Iceberg, local_catalog
 from flatmq_tools.pipeline.sinks import SinkError, into
-from mqtt import until
+from pipeline.mqtt import until
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -263,7 +263,7 @@ def test_a_batch_that_spark_does_again_is_there_once(
 
 def test_a_run_writes_iceberg_beside_parquet(spark: SparkSession, tmp_path: Path) -> None:
     from flatmq_tools.pipeline.run import Plan, Run
-    from messages import Message, frame, reading
+    from pipeline.messages import Message, frame, reading
 
     landed, out = tmp_path / "landed", tmp_path / "out"
     sent = [reading("a", 1, n, n) for n in range(5)] + [Message("x", b"", 7.0)]

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from fake_link import Bench, fake_clock
 
 import peer
 from flatmq import Client, MQTTError
@@ -15,7 +14,8 @@ from flatmq_tools import broker
 from flatmq_tools.pipeline import log
 from flatmq_tools.pipeline.ingest import Ingest, IngestError
 from flatmq_tools.trust import Trust
-from mqtt import certificate
+from pipeline.mqtt import certificate
+from unit.fake_link import Bench, fake_clock
 
 PATIENCE = 60
 UNLIMITED = "max_queued_messages 0\nmax_inflight_messages 0"

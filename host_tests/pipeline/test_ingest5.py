@@ -8,18 +8,18 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-import build5
-from broker5 import Broker5, properties
-from embedded5 import Embedded5
 from flatmq import Client
 from flatmq.properties import Properties
 from flatmq_tools import broker
 from flatmq_tools.pipeline import log
 from flatmq_tools.pipeline.ingest import Ingest, IngestError
-from properties5 import Id
-from test_ingest import PATIENCE, UNLIMITED, publish, rows, until
-from test_landing import Service, files
-from wire5 import Wire5
+from pipeline.test_ingest import PATIENCE, UNLIMITED, publish, rows, until
+from pipeline.test_landing import Service, files
+from v5 import build5
+from v5.broker5 import Broker5, properties
+from v5.embedded5 import Embedded5
+from v5.properties5 import Id
+from v5.wire5 import Wire5
 
 CARRIED = Properties(
     [("b", "1"), ("a", "2"), ("b", "3")],

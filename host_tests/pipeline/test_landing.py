@@ -20,7 +20,7 @@ from flatmq import Client
 from flatmq_tools import broker, senml
 from flatmq_tools.pipeline import landing, log
 from flatmq_tools.pipeline.landing import Landing, LandingError
-from survive import PREPARED, points, prepared
+from pipeline.survive import PREPARED, points, prepared
 
 PATIENCE = 120
 UNLIMITED = "max_queued_messages 0\nmax_inflight_messages 0"

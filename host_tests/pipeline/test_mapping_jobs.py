@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.dataset as ds
 import pytest
 
-from messages import START, Message, at, frame, reading
-from mqtt import broker, publish, until
+from pipeline.messages import START, Message, at, frame, reading
+from pipeline.mqtt import broker, publish, until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -169,7 +169,7 @@ def test_births_name_the_metrics_of_other_messages(spark: SparkSession, tmp_path
     """Of the same batch and of earlier ones, in the order in which they came."""
     from flatmq_tools.pipeline.jobs import measurements
     from flatmq_tools.pipeline.mapping.births import Births
-    from test_mapping_sparkplug import BORN, BY_ALIAS, DBIRTH, DEVICE
+    from pipeline.test_mapping_sparkplug import BORN, BY_ALIAS, DBIRTH, DEVICE
 
     mapping = measurements.mapped(["sparkplug-b"])
     first = [Message(DEVICE, BY_ALIAS, 1), Message(BORN, DBIRTH, 2), Message(DEVICE, BY_ALIAS, 3)]
@@ -190,7 +190,7 @@ def test_from_a_broker_to_the_report(spark: SparkSession, tmp_path: Path) -> Non
     from flatmq_tools.pipeline.jobs import measurements
     from flatmq_tools.pipeline.report import from_raw, numbers, page
     from flatmq_tools.pipeline.run import Plan, Run
-    from test_mapping_sparkplug import BORN, BY_ALIAS, DBIRTH, DEVICE
+    from pipeline.test_mapping_sparkplug import BORN, BY_ALIAS, DBIRTH, DEVICE
 
     names = [*NAMES, "sparkplug-b"]
     with broker() as there:

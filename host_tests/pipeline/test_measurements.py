@@ -16,8 +16,8 @@ from flatmq.topic import matches
 from flatmq.wire import is_filter
 from flatmq_tools.pipeline.jobs import columns, measurements
 from flatmq_tools.pipeline.jobs.raw import raw
-from messages import START, Message, at, frame, reading
-from test_senml_cbor import OF_THE_RFC
+from pipeline.messages import START, Message, at, frame, reading
+from pipeline.test_senml_cbor import OF_THE_RFC
 
 COLUMNS = [
     "device", "boot", "seq", "quantity", "unit", "time", "value", "text", "flag", "total",

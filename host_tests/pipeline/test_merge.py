@@ -14,10 +14,10 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-import days
 from flatmq_tools.pipeline import exchange, layout, merge
 from flatmq_tools.pipeline.batches import Pieces, Reader
-from survive import points
+from pipeline import days
+from pipeline.survive import points
 
 SCHEMA = StructType([StructField("n", LongType()), StructField("name", StringType())])
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-import days
 from flatmq_tools.pipeline import merge, merging
 from flatmq_tools.pipeline.by_day import ByDay
 from flatmq_tools.pipeline.merging import Merging
+from pipeline import days
 
 PATIENCE = 60.0
 

@@ -14,9 +14,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from flatmq_tools import broker as brokers
 from flatmq_tools.pipeline.metrics import MetricsError, address, served
-from messages import pack
-from mqtt import broker, publish, until
-from test_landing import Service
+from pipeline.messages import pack
+from pipeline.mqtt import broker, publish, until
+from pipeline.test_landing import Service
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -16,10 +16,10 @@ from deltalake import DeltaTable
 
 from flatmq_rigs.pipeline import crash
 from flatmq_rigs.pipeline.bench.messages import payload, topic
+from flatmq_rigs.pipeline.object_store import BUCKET, store
 from flatmq_tools.broker import Broker
 from flatmq_tools.pipeline import cli
-from mqtt import broker, publish, until
-from s3 import BUCKET, store
+from pipeline.mqtt import broker, publish, until
 
 OUT = f"s3://{BUCKET}/fleet-1"
 JOBS = ("raw", "measurements", "health")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pyarrow.dataset as ds
 import pytest
 
-from messages import SCHEMA, Message, reading
+from pipeline.messages import SCHEMA, Message, reading
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -36,7 +36,7 @@ class Pipeline:
 
     def land(self, messages: Sequence[Message]) -> None:
         """Add a batch to raw."""
-        from messages import rows
+        from pipeline.messages import rows
 
         self.raw.mkdir(parents=True, exist_ok=True)
         (self.raw / "_query.json").write_text(json.dumps({"query": "raw"}))

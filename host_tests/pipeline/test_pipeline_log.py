@@ -17,11 +17,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import build5
 import peer
 from flatmq_tools.pipeline import log
-from properties5 import Id
-from survive import points
+from pipeline.survive import points
+from v5 import build5
+from v5.properties5 import Id
 
 TIME = 1_700_000_000_123_456
 

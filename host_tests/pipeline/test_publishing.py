@@ -25,7 +25,7 @@ from flatmq import Client
 from flatmq_tools.broker import Broker, free_port
 from flatmq_tools.pipeline.options import parse_sink
 from flatmq_tools.pipeline.publishing import Done, PublishError, StreamWriter
-from mqtt import broker, certificate, until
+from pipeline.mqtt import broker, certificate, until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -15,17 +15,15 @@ from typing import Any, NamedTuple
 from unittest import mock
 
 import pytest
-from fake_link import Bench, FakeStream, fake_clock
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import cases
-import corpus
 import peer
-import rules
 from flatmq import Client
 from flatmq_tools.pipeline import log, receive
 from flatmq_tools.pipeline.receive import BulkClient
+from hostile import cases, corpus, rules
+from unit.fake_link import Bench, FakeStream, fake_clock
 
 
 class Told(NamedTuple):

@@ -11,19 +11,18 @@ from typing import Any
 from unittest import mock
 
 import pytest
-from fake_link import Bench, fake_clock
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import build5
-import strict5
-from fields5 import encoded_data
 from flatmq.v5_walk import TABLE
 from flatmq_tools.pipeline import log
 from flatmq_tools.pipeline.carried import Checked
 from flatmq_tools.pipeline.receive import BulkClient5
-from properties5 import Id
-from properties5 import encoded as encoded_properties
+from unit.fake_link import Bench, fake_clock
+from v5 import build5, strict5
+from v5.fields5 import encoded_data
+from v5.properties5 import Id
+from v5.properties5 import encoded as encoded_properties
 
 COLUMNS = {
     0x03: "content_type",

@@ -30,7 +30,7 @@ from flatmq_tools.pipeline.report import (
     terminal,
 )
 from flatmq_tools.pipeline.report.figures import Figures
-from messages import START, Message, frame, reading
+from pipeline.messages import START, Message, frame, reading
 
 
 def messages() -> list[Message]:

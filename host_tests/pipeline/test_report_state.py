@@ -15,8 +15,8 @@ from flatmq_tools.pipeline.report import from_raw, from_state, period
 from flatmq_tools.pipeline.report.figures import Device, Figures, ReportError
 from flatmq_tools.pipeline.report.period import Period, PeriodError
 from flatmq_tools.pipeline.state import groups
-from messages import START, Message, at, reading
-from test_once import Pipeline
+from pipeline.messages import START, Message, at, reading
+from pipeline.test_once import Pipeline
 
 NEAR = groups.WIDTH - 1
 DAY = 86400.0
@@ -207,7 +207,7 @@ def test_the_command_needs_no_java(
 
 def test_only_the_days_of_a_stretch_are_read(spark: SparkSession, tmp_path: Path) -> None:
     """A file of another day need not even be one of Parquet."""
-    from messages import frame
+    from pipeline.messages import frame
 
     table = frame(spark, [reading("a", 1, n + 1, n * 3600.0) for n in range(40)])
     for day in ("2026-03-01", "2026-03-02"):

@@ -21,7 +21,7 @@ import pytest
 
 from flatmq_rigs.pipeline import crash
 from flatmq_tools.broker import Broker
-from mqtt import PATIENCE, broker, publish, until
+from pipeline.mqtt import PATIENCE, broker, publish, until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -38,6 +38,10 @@ def _pack(device: str, seq: int) -> tuple[str, bytes]:
 
 
 def _rows(folder: Path) -> list[dict[str, object]]:
+    for _ in range(100):
+        # pyarrow lists hidden folders, too, and one may get its name meanwhile.
+        with contextlib.suppress(FileNotFoundError):
+            return ds.dataset(folder, format="parquet").to_table().to_pylist()
     return ds.dataset(folder, format="parquet").to_table().to_pylist()
 
 
@@ -148,7 +152,9 @@ def test_what_is_more_is_what_was_not_there_before(spark: SparkSession, tmp_path
         (raw / "_batches" / f"{last}.json").unlink()
         for folder in raw.glob(f"day=*/batch={last}"):
             shutil.rmtree(folder)
-        assert _job(spark, tmp_path, there, lambda _: _landed(raw) >= 3) == 3
+        gone = 3 - _landed(raw)  # the messages may have come in two batches
+        assert gone > 0
+        assert _job(spark, tmp_path, there, lambda _: _landed(raw) >= 3) == gone
 
 
 def _sources() -> set[int]:

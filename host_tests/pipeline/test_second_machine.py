@@ -12,7 +12,7 @@ import pyarrow.dataset as ds
 from flatmq_rigs.pipeline.bench.messages import fill
 from flatmq_tools.pipeline.landing import Landing
 from flatmq_tools.pipeline.log import Writer
-from standalone import cluster, unshared
+from pipeline.standalone import cluster, unshared
 
 MESSAGES = 100
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from flatmq_tools.pipeline import worker_daemon
 from flatmq_tools.pipeline.session import defaults
 
 SHUFFLE = "spark.sql.shuffle.partitions"
@@ -139,3 +140,14 @@ def test_spark_connect_is_refused_with_its_reason(
     )
     assert result.exit_code == 1
     assert f"{named}: Spark Connect cannot run the pipeline" in result.output
+
+
+@pytest.mark.parametrize(("error", "is_shown"), [(BrokenPipeError(), False), (KeyError(), True)])
+def test_a_worker_whose_java_has_ended_says_nothing(
+    error: Exception, is_shown: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    try:
+        raise error
+    except Exception:
+        worker_daemon.print_exc()
+    assert ("Traceback" in capsys.readouterr().err) == is_shown

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pyarrow.dataset as ds
 import pytest
 
-from mqtt import until
+from pipeline.mqtt import until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

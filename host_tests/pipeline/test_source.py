@@ -24,7 +24,7 @@ from flatmq_rigs.pipeline.bench.messages import fill
 from flatmq_tools.broker import Broker, free_port
 from flatmq_tools.pipeline import log
 from flatmq_tools.pipeline.jobs import columns
-from mqtt import PATIENCE, broker, certificate, publish, until
+from pipeline.mqtt import PATIENCE, broker, certificate, publish, until
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

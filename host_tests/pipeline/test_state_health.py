@@ -14,7 +14,7 @@ import pytest
 
 from flatmq_tools.pipeline.jobs import health as oracle
 from flatmq_tools.pipeline.jobs import limits
-from flatmq_tools.pipeline.state import groups, snapshots
+from flatmq_tools.pipeline.state import forget, groups, snapshots
 from flatmq_tools.pipeline.state.arrivals import Arrivals, State, Status
 from flatmq_tools.pipeline.state.snapshots import Snapshots
 from flatmq_tools.pipeline.state.store import Place, Store
@@ -288,6 +288,34 @@ def test_closed_boots_stay_right(
         break
     Snapshots(file, tmp_path).refresh()
     compare(tmp_path, wanted, silences=False)
+
+
+def test_a_forgotten_device_leaves_the_files_of_closed_boots(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(snapshots, "_BOOTS", 20)
+    drawn = random.Random(6)
+    file = tmp_path / "state" / "s.sqlite"
+    first = 0
+    with Store(file) as store:
+        state = State(store)
+        for batch, part in enumerate(split(drawn, fleet(drawn, 8, 6), 10)):
+            include(state, part, first, batch)
+            first += len(part)
+            Snapshots(file, tmp_path).refresh()
+
+    def rows(name: str) -> list[str]:
+        table = ds.dataset(tmp_path / name, format="parquet").to_table()
+        return sorted(map(str, table.to_pylist()))
+
+    before = {name: rows(name) for name in snapshots.NAMES}
+    assert forget.remove(file, "d3") > 0
+    Snapshots(file, tmp_path).refresh()
+    for name, found in before.items():
+        assert rows(name) == [row for row in found if "'d3'" not in row] != found
+    closed = ds.dataset(file.parent / "s.closed" / "health", format="parquet").to_table()
+    assert "d3" not in closed["device"].to_pylist() and len(closed)
+    assert forget.remove(file, "d3") == 0
 
 
 def test_silence_counts_to_the_newest_message_and_a_wrong_clock_is_forgotten(

@@ -22,8 +22,8 @@ from click.testing import CliRunner
 from flatmq_tools.durations import seconds
 from flatmq_tools.pipeline import cli
 from flatmq_tools.pipeline.log import SCHEMA
-from messages import START, Message, frame, pack, rows
-from mqtt import until
+from pipeline.messages import START, Message, frame, pack, rows
+from pipeline.mqtt import until
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 
 from flatmq_tools.pipeline.jobs import measurements, windows
-from messages import START, Message, frame, reading
+from pipeline.messages import START, Message, frame, reading
 
 HUNDREDTHS = st.integers(-4000, 8500)
 

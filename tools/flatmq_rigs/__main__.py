@@ -199,7 +199,7 @@ def pipeline_bench(
     "--part",
     "parts",
     multiple=True,
-    type=click.Choice(["driver", "jvm", "source", "broker", "ingest"]),
+    type=click.Choice(["driver", "jvm", "source", "broker", "ingest", "compaction", "store"]),
     help="Part to kill; repeatable.  [default: all, each in a run of its own]",
 )
 @common_options.seed()
@@ -217,6 +217,56 @@ def crash(
         lambda: command.main(messages, kills, parts or command.PARTS, results, seed),
         command.CrashError,
         JavaError,
+    )
+
+
+@main.command()
+@click.option(
+    "--rate",
+    type=click.IntRange(1, 1_000_000),
+    default=20_000,
+    show_default=True,
+    help="Messages a second of the steady load.",
+)
+@click.option(
+    "--steady",
+    type=click.FloatRange(1, 86_400),
+    default=180.0,
+    show_default=True,
+    help="Duration of the steady load, in seconds.",
+)
+@click.option(
+    "--topics",
+    type=click.IntRange(1, 10_000_000),
+    default=100_000,
+    show_default=True,
+    help="Number of different topics, with a message in each.",
+)
+@click.option(
+    "--retained",
+    type=click.IntRange(1, 10_000_000),
+    default=50_000,
+    show_default=True,
+    help="Number of retained messages that are there at the start.",
+)
+@click.option(
+    "--size",
+    type=click.IntRange(1, 200_000_000),
+    default=10_000_000,
+    show_default=True,
+    help="Size of the large message, in bytes.",
+)
+@rig_options.results()
+def live(
+    rate: int, steady: float, topics: int, retained: int, size: int, results: Path | None
+) -> None:
+    """Load a run of the pipeline as a busy fleet does, and measure its lag."""
+    _need_the_pipeline()
+    from .pipeline import live as command
+
+    end(
+        lambda: command.main(rate, steady, topics, retained, size, results),
+        command.LiveError,
     )
 
 
@@ -250,9 +300,9 @@ def scale(tables: Path, document: Path | None) -> None:
     show_default=True,
     help="Days of the past to measure after; repeatable.",
 )
-@click.option("--keep", is_flag=True, help="Leave the past in OUT for the next run.")
+@click.option("--leave", is_flag=True, help="Leave the past in OUT for the next run.")
 @rig_options.results()
-def history(out: Path, days: tuple[int, ...], keep: bool, results: Path | None) -> None:
+def history(out: Path, days: tuple[int, ...], leave: bool, results: Path | None) -> None:
     """Measure a refresh, a report and a restart with days of messages behind them.
 
     OUT is a folder for the past of 500 boards with a message a minute. A year takes 5 GB there and
@@ -264,7 +314,7 @@ def history(out: Path, days: tuple[int, ...], keep: bool, results: Path | None) 
     from .pipeline.bench import history as command
 
     end(
-        lambda: command.main(out, days, results, keep),
+        lambda: command.main(out, days, results, leave),
         command.HistoryError,
         JavaError,
     )

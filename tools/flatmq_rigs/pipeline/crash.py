@@ -17,15 +17,11 @@ import sys
 import tempfile
 import threading
 import time
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
-import pyarrow as pa
-import pyarrow.dataset as ds
-from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 from pyspark.sql import SparkSession
 from rich.progress import Progress
@@ -34,16 +30,18 @@ from flatmq import Client
 from flatmq_tools.broker import Broker, mosquitto
 
 from .. import results
+from .crash_tables import READERS, Count, Tables
 
-PARTS = ("driver", "jvm", "source", "broker", "ingest")
+PARTS = ("driver", "jvm", "source", "broker", "ingest", "compaction", "store")
 ABOUT = {
     "driver": "the Python process of `flatmq pipeline run`",
     "jvm": "Spark itself, the child of the driver",
     "source": 'the process of format("mqtt") that receives, a child of the JVM',
     "broker": "mosquitto with persistence",
     "ingest": "`flatmq pipeline ingest`, whose files Spark reads",
+    "compaction": "`flatmq pipeline compact`, beside a run that writes",
+    "store": "the driver, while it writes to an S3 on this machine (Delta alone)",
 }
-READERS = ("Parquet, pyarrow", "Parquet, Spark", "Delta, deltalake", "Delta, Spark")
 TOPIC = b"dev/crash/telemetry"
 _PUBLISHER = b"crash-publisher"
 # Nothing may be dropped by the broker, or the count would be of its limits.
@@ -61,14 +59,6 @@ _JAVA = "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1"  # starts sooner
 
 class CrashError(RuntimeError):
     """The run cannot go on; the text says what was waited for."""
-
-
-@dataclass
-class Count:
-    """The findings of one reader in one table."""
-
-    missing: int
-    twice: int
 
 
 @dataclass
@@ -293,7 +283,8 @@ class _Stage:
     def __init__(self, folder: Path, kills: Iterable[str], trigger: float, version: str) -> None:
         kills = set(kills)
         self.folder = folder
-        self.out = folder / "out"
+        self._state = folder / "out"
+        self._compaction = 0.0  # s that one takes
         self.lost: set[int] = set()
         """Numbers of which the broker may have nothing, though it acknowledged them."""
         self._stack = contextlib.ExitStack()
@@ -304,6 +295,10 @@ class _Stage:
                 where=_MEMORY if os.access(_MEMORY, os.W_OK) else None,
             )
             self._stack.callback(self.broker.stop)
+            out, more = str(self._state), ["--delta"]
+            if "store" in kills:
+                out, more = self._store(), ["--delta", "--state", str(self._state)]
+            self.tables = Tables(out)
             fed: list[str]
             if "ingest" in kills:
                 (folder / "landed").mkdir()
@@ -317,10 +312,10 @@ class _Stage:
                 fed = ["--broker", self.broker.address, "--filter", "dev/#"]
                 fed += ["--option", f"mqttVersion={version}"]
             self.driver = self._program(
-                "run", str(self.out), *fed, "--job", "raw", "--job", "measurements", "--delta",
-                "--trigger", str(trigger), "--conf", _JAVA,
+                "run", out, *fed, "--job", "raw", "--job", "measurements", *more, "--trigger",
+                str(trigger), "--conf", _JAVA,
             )  # fmt: skip
-            log = folder / "log" if "ingest" in kills else self.out / "log"
+            log = folder / "log" if "ingest" in kills else self._state / "log"
             _until(
                 "there is no subscription",
                 lambda: (log / "subscribed.json").exists() or self._failed(),
@@ -330,6 +325,16 @@ class _Stage:
         except BaseException:
             self.close()
             raise
+
+    def _store(self) -> str:
+        """Start a store, and return the URL of a folder in it."""
+        from .object_store import BUCKET, store
+
+        there = self._stack.enter_context(store())
+        before = {name: os.environ.get(name) for name in there}
+        self._stack.callback(_restore, before)
+        os.environ.update(there)
+        return f"s3://{BUCKET}/crash"
 
     def _program(self, *arguments: str) -> _Program:
         program = _Program(self.folder, arguments[0], *arguments)
@@ -342,7 +347,7 @@ class _Stage:
             raise CrashError(f"{self.driver.tail()}\nended by itself")
         return False
 
-    def kill(self, part: str) -> None:
+    def kill(self, part: str, chance: random.Random) -> None:
         """End that part with SIGKILL and start it again."""
         if part == "broker":
             self.broker.kill()
@@ -350,11 +355,14 @@ class _Stage:
             if pid is not None:
                 self.lost.add(self.publisher.numbers[pid])
             self.broker.restart()
+        elif part == "compaction":
+            self._kill_compaction(chance)
         elif part == "ingest":
             self.ingest.kill(self.ingest.process.pid)
         else:
             find = {
                 "driver": lambda: self.driver.process.pid,
+                "store": lambda: self.driver.process.pid,
                 "jvm": lambda: self.driver.find("org.apache.spark.deploy"),
                 "source": self._source,
             }[part]
@@ -363,10 +371,25 @@ class _Stage:
             assert found is not None
             self.driver.kill(found)
 
+    def _kill_compaction(self, chance: random.Random) -> None:
+        """Compact once, and kill the next compaction at any moment of the same time."""
+        arguments = ("compact", str(self._state / "delta"), "--grace", "1")
+        since = time.monotonic()
+        whole = self._program(*arguments)
+        _until(lambda: f"{whole.tail()}\ndoes not end", lambda: whole.process.poll() is not None)
+        if whole.process.returncode:
+            raise CrashError(f"{whole.tail()}\nended with status {whole.process.returncode}")
+        took = time.monotonic() - since
+        cut = self._program(*arguments)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            cut.process.wait(chance.uniform(took / 3, took))
+        cut.process.kill()
+        cut.process.wait()
+
     def _source(self) -> int | None:
         """Return the process that receives, of those of sources: it has the log."""
         with contextlib.suppress(OSError, ValueError):
-            pid = int((self.out / "log" / "lock").read_text())
+            pid = int((self._state / "log" / "lock").read_text())
             if pid in family(self.driver.process.pid):
                 return pid
         return None
@@ -380,12 +403,11 @@ class _Stage:
             lambda: publisher.sent,
         )
 
-    def wait_for_more(self) -> None:
-        """Return when messages have come to raw since this was called."""
-        before = self.landed()
+    def wait_for_more(self, before: int) -> None:
+        """Return when raw has more rows than before."""
         _until(
             lambda: f"{self.driver.tail()}\nnothing comes to raw",
-            lambda: self.landed() > before or self._failed(),
+            lambda: self.tables.landed() > before or self._failed(),
         )
 
     def settle(self) -> None:
@@ -395,7 +417,7 @@ class _Stage:
         """
         seen, since = -1, time.monotonic()
         while time.monotonic() - since < _STILL:
-            landed = self.landed() + self.landed("measurements")
+            landed = self.tables.landed() + self.tables.landed("measurements")
             if landed != seen:
                 seen, since = landed, time.monotonic()
             wanted = self.publisher.sent
@@ -403,33 +425,22 @@ class _Stage:
             with contextlib.suppress(FileNotFoundError, TableNotFoundError):
                 if (
                     landed >= 2 * (wanted - len(self.lost))
-                    and len(self.numbers() | self.lost) == wanted
-                    and len(self.measured() | self.lost) == wanted
+                    and len(self.tables.numbers() | self.lost) == wanted
+                    and len(self.tables.measured() | self.lost) == wanted
                 ):
                     return
             time.sleep(_LOOK)
 
-    def numbers(self) -> set[int]:
-        """Return the numbers of the messages in raw."""
-        rows = ds.dataset(self.out / "raw", format="parquet").to_table(["payload"])
-        return {_number(payload) for payload in rows["payload"].to_pylist()}
-
-    def measured(self) -> set[int]:
-        """Return the numbers of the messages in measurements.
-
-        Each batch is written to Parquet first and then to Delta, so Delta shows what is done.
-        """
-        table = DeltaTable(str(self.out / "delta" / "measurements"))
-        return set(table.to_pyarrow_table(columns=["seq"])["seq"].to_pylist())
-
-    def landed(self, table: str = "raw") -> int:
-        """Return the approximate number of rows in a table: batches may come in between."""
-        with contextlib.suppress(OSError):
-            return int(ds.dataset(self.out / table, format="parquet").count_rows())
-        return 0
-
     def close(self) -> None:
         self._stack.close()
+
+
+def _restore(environment: dict[str, str | None]) -> None:
+    for name, value in environment.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
 
 
 def run(
@@ -444,7 +455,7 @@ def run(
 ) -> Result:
     """Publish so many messages, kills these parts in their order, and count.
 
-    kills    names of PARTS, each as often as it is to be killed; "ingest" not beside others
+    kills    names of PARTS, each as often as it is to be killed; "ingest" and "store" only alone
     spark    reads the tables at the end
     trigger  s between two batches
     seed     of the moments of the kills
@@ -459,62 +470,22 @@ def run(
             for number, part in enumerate(kills):
                 # The kills are spread over the messages.
                 stage.wait_for_publisher()
+                before = stage.tables.landed()
                 stage.publisher.let(messages * (number + 1) // (len(kills) + 1))
-                stage.wait_for_more()
+                stage.wait_for_more(before)
                 time.sleep(moments.uniform(0, _RANDOM))
-                stage.kill(part)
+                stage.kill(part, moments)
                 on_kill()
             stage.publisher.let(messages)
             stage.wait_for_publisher()
             stage.settle()
             stage.driver.end()
-            lost = stage.lost - stage.numbers()
-            counts, again = counted(stage.out, messages, spark, lost)
+            lost = stage.lost - stage.tables.numbers()
+            counts, again = stage.tables.counted(messages, spark, lost)
         finally:
             stage.close()
     seconds = time.monotonic() - since
     return Result(kills, messages, len(kills), again, seconds, counts, len(lost))
-
-
-def counted(
-    out: Path, messages: int, spark: SparkSession, lost: Collection[int] = ()
-) -> tuple[dict[str, Count], int]:
-    """Return what each reader finds in each table, and how many messages were resent.
-
-    The readings in `lost` may be missing.
-    """
-    raw, values = ["payload", "offset"], ["seq"]
-    wanted = set(range(1, messages + 1)).difference(lost)
-    counts = {}
-    again = 0
-    for table, columns in (("raw", raw), ("measurements", values)):
-        delta = DeltaTable(str(out / "delta" / table))
-        readers: dict[str, pa.Table] = {
-            "Parquet, pyarrow": ds.dataset(out / table, format="parquet").to_table(columns),
-            "Parquet, Spark": spark.read.parquet(str(out / table)).select(columns).toArrow(),
-            "Delta, deltalake": delta.to_pyarrow_table(columns=columns),
-            "Delta, Spark": spark.read.parquet(*delta.file_uris()).select(columns).toArrow(),
-        }
-        for reader, rows in readers.items():
-            if table == "raw":
-                numbers = [_number(payload) for payload in rows["payload"].to_pylist()]
-                rows_twice = _twice(rows["offset"].to_pylist())
-                again = max(again, _twice(numbers) - rows_twice)
-            else:
-                numbers = rows["seq"].to_pylist()
-                rows_twice = _twice(numbers)
-            missing = len(wanted.difference(numbers))
-            counts[f"{table}: {reader}"] = Count(missing, rows_twice)
-    return counts, again
-
-
-def _number(payload: bytes) -> int:
-    found = re.search(rb'"seq","v":(\d+)', payload)
-    return int(found.group(1)) if found else 0
-
-
-def _twice(values: Iterable[int]) -> int:
-    return sum(n - 1 for n in Counter(values).values())
 
 
 # The command
@@ -580,6 +551,8 @@ def report(found: Sequence[Result], messages: int, kills: int) -> str:
                 results.number(one.kills),
                 *(
                     f"{sum(c.missing for c in counts)} · {sum(c.twice for c in counts)}"
+                    if counts
+                    else "-"
                     for counts in by_table.values()
                 ),
                 results.number(one.again),

@@ -250,13 +250,19 @@ class Reader(_Rows, DataSourceStreamReader):
             )
         if not self._looked:
             first = self._first()
-            if first is not None and first > batch:
+            if first is not None and first > batch and not self._without_rows(batch, first):
                 raise BatchesError(
                     f"{self._folder} begins with batch {first}: {batch} was removed before it "
                     "was read"
                 )
             self._looked = True
         return batch
+
+    def _without_rows(self, batch: int, end: int) -> bool:
+        """Return whether the batches from `batch` to before `end` have records, and no rows."""
+        known = self._table()
+        records = (known.record(number) for number in range(batch, end))
+        return all(record is not None and not record.rows for record in records)
 
     def _first(self) -> int | None:
         known = self._table()

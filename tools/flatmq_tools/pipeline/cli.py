@@ -285,6 +285,12 @@ def _mapping(default: str) -> Callable[[Any], Any]:
 @_mapping("SenML on dev/+/telemetry")
 @_AHEAD
 @_BEHIND
+@click.option(
+    "--keep",
+    type=Duration(),
+    help="How long to keep each day of the tables after its end; at least 1d.  "
+    "[default: for ever]",
+)
 @common_options.seconds(click.FloatRange(0.0))
 @_metrics_port
 @common_options.master("SPARK_MASTER")
@@ -308,6 +314,7 @@ def run(
     mapping: tuple[str, ...],
     ahead: float,
     behind: float,
+    keep: float | None,
     seconds: float | None,
     metrics_port: tuple[str, int] | None,
     master: str,
@@ -348,7 +355,14 @@ def run(
         raise click.UsageError("--catalog needs --iceberg")
     if iceberg is not None and importlib.util.find_spec("pyiceberg") is None:
         raise click.ClickException("--iceberg needs: pip install 'flatmq[iceberg]'")
+    if keep is not None and keep < 86_400:
+        raise click.BadParameter(f"--keep must be at least 1d, not {keep:g}s")
     url = out if "://" in out else None
+    if url is not None and keep is not None:
+        raise click.UsageError(
+            f"--keep needs an OUT that is a folder, not {url}: rows there must be deleted with a "
+            "Delta engine"
+        )
     if url is None and Path(out).is_file():
         raise click.BadParameter(f"OUT must be a folder, not the file {out}")
     if url is None and state is not None:
@@ -367,7 +381,7 @@ def run(
     plan = command.Plan(
         state or Path(out), source, landed, clean, jobs or command.JOBS, delta, trigger,
         health_every, identity=identity, mapping=mapping, bounds=Bounds(ahead, behind), url=url,
-        iceberg=iceberg, catalog=catalog,
+        iceberg=iceberg, catalog=catalog, keep=keep,
     )  # fmt: skip
     end(
         lambda: command.main(
@@ -408,7 +422,7 @@ def map_(
 @pipeline.command()
 @click.argument("tables")
 @click.option(
-    "--keep",
+    "--grace",
     type=click.IntRange(1, 8760),
     default=168,
     show_default=True,
@@ -421,7 +435,7 @@ def map_(
     show_default=True,
     help="Size of the new files, in MiB.",
 )
-def compact(tables: str, keep: int, target: int) -> None:
+def compact(tables: str, grace: int, target: int) -> None:
     """Merge the small files of Delta tables, and remove files that belong to no table.
 
     TABLES is OUT/delta of a run, or OUT if that is a URL. Readers and the run may go on meanwhile.
@@ -430,7 +444,61 @@ def compact(tables: str, keep: int, target: int) -> None:
 
     if "://" not in tables and not Path(tables).is_dir():
         raise click.BadParameter(f"TABLES must be a folder or a URL: {tables}: no such folder")
-    end(lambda: command.main(tables, keep, target), command.CompactError)
+    end(lambda: command.main(tables, grace, target), command.CompactError)
+
+
+_FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
+
+
+@pipeline.command()
+@click.argument("device")
+@click.argument("out")
+@click.option(
+    "--topic",
+    "filters",
+    multiple=True,
+    metavar="FILTER",
+    help="Topic filter of the device's messages; repeatable.  [default: dev/DEVICE/#]",
+)
+@click.option(
+    "--log",
+    "logs",
+    multiple=True,
+    type=_FOLDER,
+    help="Folder on a local disk in which messages wait to be landed.",
+)
+@click.option(
+    "--landed",
+    multiple=True,
+    type=_FOLDER,
+    help="Folder where a `flatmq pipeline ingest` lands files; repeatable.",
+)
+def forget(
+    device: str,
+    out: str,
+    filters: tuple[str, ...],
+    logs: tuple[Path, ...],
+    landed: tuple[Path, ...],
+) -> None:
+    """Remove everything that is known of DEVICE from OUT, the folder of a run.
+
+    The tables, the state, the logs and the landed files lose its rows and messages; those of
+    others stay. End the run and the ingest first. After a kill, repeat the command. The exit
+    status is 1 if DEVICE is nowhere.
+    """
+    from . import forget as command
+    from .forget_rows import check
+
+    if "://" in out:
+        raise click.BadParameter(
+            f"OUT must be a local folder, not the URL {out}: rows there must be deleted and "
+            "vacuumed with a Delta engine"
+        )
+    try:
+        check(device, filters)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
+    end(lambda: command.main(device, Path(out), filters, logs, landed), *command.ERRORS)
 
 
 def _local(_: click.Context, __: click.Parameter, given: str) -> Path:

@@ -1,4 +1,4 @@
-"""How do many small files of a Delta table become a few large ones, while it is in use?"""
+"""Rewrite the many small files of Delta tables as a few large ones, while they are in use."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ TARGET = 256  # MiB
 NAMES = (
     "raw", "measurements", "dead_letters", "out_of_time", "windows", "health", "devices", "gaps",
 )  # fmt: skip
-"""The tables of a run: a URL cannot be asked for its folders."""
-_TRIES = 5  # where another one wrote to the table meanwhile
+"""The tables of a run. The folders at a URL cannot be listed."""
+_TRIES = 5  # if another process writes to the table meanwhile
 
 
 class CompactError(RuntimeError):
@@ -25,32 +25,34 @@ class CompactError(RuntimeError):
 
 
 class Compacted(NamedTuple):
-    """What became of a table."""
+    """The files of a table that was compacted."""
 
     name: str
     before: int
-    """Files that it was made of,"""
+    """Files of the table before."""
     after: int
-    """and is now."""
+    """Files of the table now."""
     removed: int
-    """Old ones that are gone from the disk."""
+    """Old files that were removed from the disk."""
 
 
 def compact(folder: Path | str, keep: int = KEEP, target: int = TARGET) -> Iterator[Compacted]:
-    """Rewrite the small files of the Delta tables in `folder`, one table after the other, and
-    remove files that belong to no table: old ones, and those of a batch that was not committed.
+    """Rewrite the small files of the Delta tables in `folder`, one table after the other.
 
-    folder  a path, or a URL: of a run that writes its tables there
-    keep    hours that such files stay, for those who have begun to read or write them; 0 only if
-            nobody reads or writes
-    target  MiB of a file, about
+    Files that belong to no table are removed: old ones, and those of a batch that was not
+    committed. Each table changes in one step: every reader finds each row once, before and after,
+    and a query that appends goes on.
 
-    Each table changes in one step: every reader finds each row once, before and after, and a query
-    that appends goes on. CompactError.
+    folder  a path, or the URL that a run writes its tables to
+    keep    hours for which such files stay, because somebody may still read or write them; 0 only
+            if nobody does
+    target  size of a file in MiB, about
+
+    Raises CompactError if there is no table, or if a table cannot be compacted.
     """
     tables = _tables(folder)
     if not tables:
-        raise CompactError(f"{folder}: there is no Delta table in it")
+        raise CompactError(f"{folder} has no Delta table")
     for path in tables:
         try:
             yield _compact(path, keep, target)
@@ -81,7 +83,7 @@ def _compact(path: str, keep: int, target: int) -> Compacted:
 
 
 def main(folder: Path | str, keep: int, target: int) -> int:
-    """Compacts, and says what became of each table. CompactError."""
+    """Compact the tables, and print the files of each. Raises CompactError."""
     shown = Table()
     for name in ("table", "files before", "files now", "removed"):
         shown.add_column(name, justify="left" if name == "table" else "right")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -70,7 +70,9 @@ class _Columns:
     def add(self, record: Record, body: bytes, start: int, end: int) -> None:
         """Add those messages of a record that lie from offset `start` up to `end`."""
         names = self._names
-        topics, payloads, firsts = [], [], bytearray()
+        topics: list[str] = []
+        payloads: list[bytes] = []
+        firsts = bytearray()
         blocks: list[carried.Values] = []
         walks = record.version == 5
         at, have = 0, len(body)
@@ -99,12 +101,20 @@ class _Columns:
             payloads.append(body[e:at])
             firsts.append(first)
         cut = slice(max(0, start - record.first), max(0, end - record.first))
-        offsets = range(record.first, record.next)[cut]
-        self._topics += topics[cut]
-        self._payloads += payloads[cut]
-        self._carried += blocks[cut] if walks else [carried.NOTHING] * len(offsets)
+        offsets: Sequence[int] = range(record.first, record.next)[cut]
+        topics, payloads, firsts, blocks = topics[cut], payloads[cut], firsts[cut], blocks[cut]
+        if "" in topics:  # messages of a device that was forgotten
+            kept = [n for n, topic in enumerate(topics) if topic]
+            topics = [topics[n] for n in kept]
+            payloads = [payloads[n] for n in kept]
+            offsets = [offsets[n] for n in kept]
+            firsts = bytearray(firsts[n] for n in kept)
+            blocks = [blocks[n] for n in kept] if walks else []
+        self._topics += topics
+        self._payloads += payloads
+        self._carried += blocks if walks else [carried.NOTHING] * len(offsets)
         self._bare = self._bare and not walks
-        self._firsts += firsts[cut]
+        self._firsts += firsts
         self._times.extend(array.array("q", [record.time_us]) * len(offsets))
         self._offsets.extend(offsets)
         self.bytes += len(body)

@@ -29,8 +29,11 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
+from . import durable
+from .exchange import exchange
 from .jobs.windows import PERCENTILES
 from .log import sync_folder
 from .sinks import Sink, into
@@ -282,6 +285,32 @@ class Store:
         if self._folder.exists():
             shutil.rmtree(self._folder)
 
+    def forget(self, device: str) -> int:
+        """Remove a device, and return how many of its values were open, or 1.
+
+        It is 0 if the device is not known. All states change in one step. Raises ExchangeError if
+        the system cannot exchange folders.
+        """
+        new = self._folder.with_name(f".{self._folder.name}-new")
+        if new.exists():  # of a kill
+            shutil.rmtree(new)
+        if not self._folder.exists():
+            return 0
+        places = set()
+        for path in self._folder.glob("batch=*"):
+            names = _read(path / _DEVICES)["device"].to_pylist()
+            places |= {names.index(device)} if device in names else set()
+        if not places:
+            return 0
+        (place,) = places  # a number stays with its device
+        shutil.copytree(self._folder, new, ignore=shutil.ignore_patterns(".*"))
+        removed = sum(_forget(path, device, place) for path in new.iterdir())
+        durable.tree(new)
+        exchange(new, self._folder)
+        sync_folder(self._folder.parent)
+        shutil.rmtree(new)
+        return max(1, removed)
+
     def _of(self, batch: int) -> Path:
         return self._folder / f"batch={batch}"
 
@@ -297,6 +326,19 @@ class Store:
         for path in self._folder.iterdir():
             if path.name not in names:
                 shutil.rmtree(path)
+
+
+def _forget(state: Path, device: str, place: int) -> int:
+    """Write the state after a batch without a device; return the values it had there."""
+    devices, values = _read(state / _DEVICES), _read(state / _VALUES)
+    _write(state / _DEVICES, _table_bytes(devices.filter(pc.not_equal(devices["device"], device))))
+    kept = values.filter(pc.not_equal(values["device"], place))
+    number = kept["device"].to_numpy()
+    number = np.where(number > place, number - 1, number).astype(np.int32)
+    at = kept.schema.get_field_index("device")
+    kept = kept.set_column(at, kept.schema.field(at), pa.array(number, kept.schema.field(at).type))
+    _write(state / _VALUES, _table_bytes(kept))
+    return len(values) - len(kept)
 
 
 def _table_bytes(table: pa.Table) -> pa.Buffer:

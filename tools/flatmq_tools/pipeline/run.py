@@ -37,6 +37,7 @@ from pyspark.sql.types import StructType
 from rich.console import Console
 
 from . import options, room, service, sinks
+from .in_use import InUse, InUseError
 from .jobs import columns, measurements, raw
 from .mapping.births import Births
 from .measured import RunNumbers
@@ -131,6 +132,8 @@ class Plan:
     """Properties of their catalog; without any, it is an SQLite database in OUT/iceberg."""
     url: str | None = None
     """Where the tables are, of Delta alone, instead of in a folder: that of an object store."""
+    keep: float | None = None
+    """s after their end for which days are kept; None: for ever."""
 
 
 class Run:
@@ -167,7 +170,9 @@ class Run:
         if "health" in plan.jobs and "measurements" not in plan.jobs:
             self._ways["health"] = self._packs
         self._known = self._fleet()
-        self._merging = Merging(self._tables, say)
+        self._merging = Merging(
+            self._tables, say, keep=plan.keep, checkpoints=plan.out / "checkpoints"
+        )
         self._gates = {job: service.Gate() for job in self._ways}
         self._waiting: dict[str, float] = {}  # queries that ended on a full disk: the next try,
         self._tried: dict[str, float] = {}  # those of them that were started again, when,
@@ -301,8 +306,7 @@ class Run:
         self._resume()
         if "health" in self._plan.jobs and not self.paused:
             self._on_a_full_disk(self._known.look)
-        if not self.paused:
-            self._on_a_full_disk(self._merging.look)
+        self._on_a_full_disk(lambda: self._merging.look(bool(self.paused)))
 
     def _ended(self, job: str, query: StreamingQuery) -> None:
         """Handle a query that has ended: start it again, now or later, or raise RunError."""
@@ -498,6 +502,7 @@ def main(
     found: list[Run] = []
     try:
         with (
+            InUse(plan.out),
             served(metrics_port, lambda: found[0].metrics() if found else ()),
             service.Ending(say) as ending,
             console.status("starting Spark ...") as status,
@@ -532,7 +537,7 @@ def main(
             finally:
                 if java.ended() is None:
                     spark.stop()
-    except (service.ServiceError, MetricsError, SessionError) as error:
+    except (InUseError, service.ServiceError, MetricsError, SessionError) as error:
         raise RunError(str(error)) from error
     say(f"{running.rows:,} messages more in {running.where}")
     for text, count in running.notices.total.items():

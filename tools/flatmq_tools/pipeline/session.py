@@ -22,6 +22,7 @@ _CONF = {
     "spark.driver.defaultJavaOptions": "-Xss16m",
     # A worker and Java shake hands when it starts: by default within 15 s, also on a busy machine.
     "spark.python.authenticate.socketTimeout": "120s",
+    "spark.python.daemon.module": "flatmq_tools.pipeline.worker_daemon",
 }
 # Nothing listens on, or is looked for at, another address than loopback.
 _LOOPBACK = {

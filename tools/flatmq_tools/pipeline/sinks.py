@@ -1,7 +1,7 @@
-"""Tables that have every batch once, whoever reads them, also after kills.
+"""Tables that have each batch exactly once for every reader, even after kills.
 
-Spark writes a batch again after a crash: what a sink writes has to be the whole of a batch or
-nothing, and nothing the second time.
+Spark writes a batch again after a crash. So a sink must write the whole batch or nothing, and
+nothing the second time.
 """
 
 from __future__ import annotations
@@ -28,34 +28,36 @@ _QUERY_ID = "sql.streaming.queryId"  # the local property in which Spark has it
 
 Transform = Callable[[DataFrame], DataFrame]
 Write = Callable[[DataFrame, int], None]
-"""What `writeStream.foreachBatch` takes."""
+"""A function for `writeStream.foreachBatch`."""
 
 
 SinkError = visible.SinkError
 
 
 class Sink(Protocol):
-    """A table that takes a batch."""
+    """A table that batches are written to."""
 
     @property
     def rows(self) -> int:
         """Rows written since this was made."""
 
     def has(self, query: str, batch_id: int, spark: SparkSession) -> bool:
-        """Whether the batch of that query is in it already."""
+        """Return whether the table has that batch of the query."""
 
     def write(self, rows: DataFrame, query: str, batch_id: int) -> None:
-        """Add the batch, whole or not at all."""
+        """Add the batch: all of it or nothing."""
 
 
 class Parquet:
-    """A folder with a folder `batch=N` of Parquet files for each batch: a path, or a URL that
-    Hadoop knows.
+    """A Parquet table with a folder `batch=N` for each batch.
 
-    A batch is written under a hidden name, its rows are counted by the driver, its files are
-    synced to the disk (on a local file system), and only then it gets its name: it is there whole
-    or not, and its files never change. That needs a file system that renames a folder in one step:
-    a local one, NFS, HDFS. An object store copies instead, so it is refused: use Delta there.
+    folder  a path, or a URL that Hadoop knows
+
+    A batch is written under a hidden name, the driver counts its rows, and its files are synced to
+    the disk (on a local file system). Only then does it get its name. So the batch is there in
+    full or not at all, and its files never change. This needs a file system that renames a folder
+    in one step: a local one, NFS, HDFS. An object store copies instead, so it is refused: use
+    Delta there.
     """
 
     def __init__(self, folder: str | Path) -> None:
@@ -90,8 +92,10 @@ class Parquet:
         return f"{self.folder}/{PREFIX}{batch_id}"
 
     def _own(self, query: str, spark: SparkSession) -> None:
-        """Claim the folder for a query, whose batches alone are numbered from 0, and remove
-        what earlier runs of it left unfinished."""
+        """Claim the folder for a query, and remove what its earlier runs left unfinished.
+
+        Two queries would have batches with the same numbers.
+        """
         claim(self.folder, query, spark)
         files, drafts = file_system(spark, f"{self.folder}/.batch=*")
         for left in files.globStatus(drafts):
@@ -99,11 +103,12 @@ class Parquet:
 
 
 def into(*tables: tuple[Transform, Sequence[Sink]], checkpoint: str | Path | None = None) -> Write:
-    """What `writeStream.foreachBatch` takes: writes what each function makes of a batch into each
-    of its sinks, unless it is there already.
+    """Return a function for `writeStream.foreachBatch` that writes each batch into tables.
 
-    checkpoint  the folder of the query's checkpoint, if it is on this machine: what Spark wrote
-                there of a batch is synced to the disk before the batch is written, so that a power
+    tables      functions of a batch, and the sinks that their rows go to, unless the sink has the
+                batch already
+    checkpoint  the folder of the query's checkpoint, if it is on this machine. What Spark wrote
+                there about a batch is synced to the disk before the batch is written, so a power
                 cut cannot leave the batch without it
     """
 
@@ -124,8 +129,8 @@ def into(*tables: tuple[Transform, Sequence[Sink]], checkpoint: str | Path | Non
         ]
         count = sum(len(sinks) for _, sinks in wanted)
         if not count:
-            # Killed after the last of them, before Spark noted it. What the query keeps as its
-            # state has to come of this batch again, or Spark ends the query, now and each time.
+            # The run was killed after the last of them, before Spark recorded it. The query's
+            # state must be computed from this batch again, or Spark ends the query every time.
             batch.write.format("noop").mode("overwrite").save()
         elif checkpoint is not None:
             durable.batch(Path(checkpoint), batch_id)
@@ -144,8 +149,10 @@ def into(*tables: tuple[Transform, Sequence[Sink]], checkpoint: str | Path | Non
 
 
 def replace(rows: DataFrame, folder: str | Path) -> None:
-    """Have the Parquet table in `folder` be these rows alone. Readers see the old table or the new
-    one, or none for the moment between two renames."""
+    """Replace the rows of the Parquet table in `folder` by these.
+
+    Readers see the old table or the new one, or none for the moment between two renames.
+    """
     spark, name = rows.sparkSession, str(folder).rstrip("/")
     parent, _, last = name.rpartition("/")
     files, table = file_system(spark, name)

@@ -1,8 +1,8 @@
-"""The tables of a run: where they are, and what they are made of.
+"""The tables of a run: their places and formats.
 
-In a folder of this machine, or one that it shares with all executors: Parquet, and Delta beside it
-if that is asked for. At a URL, such as that of an object store: Delta alone. In both cases tables
-of Iceberg beside them if these are asked for.
+In a folder of this machine, or in one that it shares with all executors, tables are Parquet, with
+Delta beside them if the user asks for it. At a URL, such as that of an object store, there is only
+Delta. In both cases Iceberg tables can be written beside them.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ BY_DAY = {
     "raw": "timestamp", "dead_letters": "timestamp", "measurements": "received",
     "out_of_time": "received", "windows": "start",
 }  # fmt: skip
-"""The tables that grow, and the column by whose day each is partitioned."""
+"""The tables that grow, and the timestamp column whose day is the partition."""
 _SHOWN = re.compile(r"\x1b\[\d*m|↳")  # how deltalake shows what caused an error
 
 
 class TablesError(ValueError):
-    """Tables cannot be there; the text says why, and what to do."""
+    """The tables cannot be in that place. The text says why, and what to do."""
 
 
 class Tables:
     """The tables of a run.
 
-    folder  of the tables of Parquet, and of those of Delta in its folder `delta`
-    url     instead of it: where there are tables of Delta alone
-    delta   True: tables of Delta beside those of Parquet
+    folder  of the Parquet tables; Delta tables are in its folder `delta`
+    url     of the Delta tables, if there are only these
+    delta   True: write Delta tables beside the Parquet tables
     namespace, catalog
-            of tables of Iceberg beside them, and the properties of its catalog: a database in
-            `folder` if there are none
+            of Iceberg tables beside them, and the properties of their catalog. Without properties
+            the catalog is a database in `folder`
     """
 
     def __init__(
@@ -47,21 +47,21 @@ class Tables:
         self._folder = folder
         self._url = url
         self.delta = url or (str(folder / "delta") if delta else None)
-        """Where the tables of Delta are, if there are any."""
+        """The folder or URL of the Delta tables, if there are any."""
         self._namespace = namespace
         self._catalog = catalog or iceberg.local_catalog(folder / "iceberg")
         self._sinks: dict[str, list[sinks.Sink]] = {}
         self.by_day: dict[str, ByDay] = {}
-        """The tables of Parquet that batches are written to."""
+        """The Parquet tables that batches are written to."""
 
     def sinks(self, name: str) -> list[sinks.Sink]:
-        """What takes the batches of a table; the same objects each time."""
+        """Return the sinks of a table; the same objects each time."""
         if name not in self._sinks:
             found: list[sinks.Sink] = []
             if self._url is None:
                 found.append(self._parquet(name))
             if self.delta is not None:
-                # A table raw of an earlier version lacks the properties of MQTT 5.
+                # A raw table of an earlier version lacks the properties of MQTT 5.
                 found.append(
                     sinks.Delta(
                         self._of_delta(name), add_columns=name == "raw", by_day=BY_DAY.get(name)
@@ -78,17 +78,17 @@ class Tables:
         return self.by_day.setdefault(name, ByDay(self._folder / name, BY_DAY[name]))
 
     def rows(self, name: str) -> int:
-        """How many rows were written to a table since this was made."""
+        """Return the number of rows written to a table since this was made."""
         return self.sinks(name)[0].rows
 
     def follow(self, name: str, schema: str | StructType) -> DataFrame:
-        """The rows that a table has, and those that come, as a stream."""
+        """Return the rows of a table, and those that are added later, as a stream."""
         if self._url is not None:
             return delta_batches.follow(self._spark, self.of(name), schema)
         return batches.follow(self._spark, self.of(name), schema)
 
     def of(self, name: str) -> str:
-        """The folder or URL of a table that is followed."""
+        """Return the folder or URL of a table that is followed."""
         return str(self._folder.absolute() / name) if self._url is None else self._of_delta(name)
 
     def _of_delta(self, name: str) -> str:
@@ -96,7 +96,7 @@ class Tables:
 
 
 def check(url: str) -> None:
-    """Look for a table at a URL. TablesError if that cannot be done."""
+    """Look for a table at a URL. Raises TablesError if the URL cannot be reached."""
     try:
         delta.files(f"{url.rstrip('/')}/raw").get_file_info("_delta_log/_last_checkpoint")
     except Exception as error:  # deltalake has errors of its own for each store

@@ -39,7 +39,7 @@ def payload(i: int) -> bytes:
     )
 
 
-def _packets(count: int, version: int = 4) -> Iterator[bytes]:
+def packets(count: int, version: int = 4) -> Iterator[bytes]:
     """The PUBLISH packets that the broker sends, about."""
     for i in range(count):
         name = topic(i)
@@ -52,13 +52,13 @@ def _packets(count: int, version: int = 4) -> Iterator[bytes]:
 
 def stream(count: int, version: int = 4) -> bytes:
     """Return the bytes that a broker sends for this many messages in that version of MQTT."""
-    return b"".join(_packets(count, version))
+    return b"".join(packets(count, version))
 
 
 def fill(log: Writer, count: int) -> None:
     """Append so many messages."""
     batch: list[bytes] = []
-    for i, packet in enumerate(_packets(count)):
+    for i, packet in enumerate(packets(count)):
         batch.append(packet)
         if len(batch) == SYNCED or i == count - 1:
             log.append(b"".join(batch), len(batch), time.time_ns() // 1000)

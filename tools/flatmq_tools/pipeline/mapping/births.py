@@ -124,6 +124,21 @@ class Births:
         if changed and self._file is not None:
             self._save(self._file)
 
+    def forget(self, device: str) -> int:
+        """Remove the certificates of a node or device, and return their number.
+
+        It is named by the last levels of its topic, such as NODE or NODE/DEVICE.
+        """
+        mine = [
+            place
+            for place in self._known
+            if f"/{'/'.join(filter(None, place))}".endswith(f"/{device}")
+        ]
+        removed = sum(len(self._known.pop(place)) for place in mine)
+        if removed and self._file is not None:
+            self._save(self._file)
+        return removed
+
     def _save(self, file: Path) -> None:
         rows = [[*place, *one] for place, found in self._known.items() for one in found]
         file.parent.mkdir(parents=True, exist_ok=True)

@@ -1,5 +1,4 @@
-"""Write the packs of a streaming query without copies, however late they come and whatever the
-clock says.
+"""Write the packs of a streaming query without copies, at any delay and with any clock.
 
 The state in the driver's file includes the batches of the query in their order. A batch is marked
 against the state, written, and then included with its number. After a crash in between it is
@@ -34,9 +33,9 @@ from .values import DAY
 
 _QUERY = "sql.streaming.queryId"  # the local property in which Spark has it
 _FEW = 1000  # copies that go into the plan of a query; more go as a table
-_STATUS = 32  # characters of a status that are kept,
-_TOPIC = 200  # of the topic name of a dead letter,
-_TEXT = 200  # and of a newest value that is a text
+_STATUS = 32  # characters of a status that are kept
+_TOPIC = 200  # characters of the topic name of a dead letter that are kept
+_TEXT = 200  # characters of a newest value that are kept, if it is a text
 _VALUES = 200_000  # newest values that are taken from a batch, at most
 _ROW = "row"
 _ROWS = 1_000_000  # of raw that are read again at a time
@@ -47,20 +46,20 @@ Write = Callable[[DataFrame, int], None]
 
 
 class Once:
-    """What `writeStream.foreachBatch` takes, for a query that follows the table raw.
+    """A function for `writeStream.foreachBatch`, for a query that follows the table raw.
 
     file        the state; a path on this machine
     raw         the table raw: a path or URL
-    checkpoint  that of the query: a path or URL
-    parse       makes packs of messages, as `measurements.packs` does
-    write       takes the packs of a batch without copies, and its number; it has to write a batch
-                once, as `sinks.into` does
+    checkpoint  the checkpoint of the query: a path or URL
+    parse       turns messages into packs, as `measurements.packs` does
+    write       is called with the packs of a batch, without copies, and the number of the batch;
+                it must write each batch once, as `sinks.into` does
     status      topic filters of statuses; the second level names the device
-    unsure      called with the number of packs of a batch that were written though they may be
-                copies: their boot has more gaps than the state keeps
+    unsure      is called with the number of packs in a batch that may be copies and were written,
+                because their boot has more gaps than the state keeps
     bounds      how far the time of a reading may be from its arrival
 
-    A state that is missing, or behind the query, is brought up to it from the table raw.
+    If the state is missing or older than the query, the missing batches are read from raw.
     """
 
     def __init__(
@@ -82,14 +81,14 @@ class Once:
         spark = batch.sparkSession
         query = spark.sparkContext.getLocalProperty(_QUERY)
         if not query:
-            raise StateError("copies are dropped of a streaming query: use foreachBatch")
+            raise StateError("copies are removed from a streaming query: use foreachBatch")
         place = self._state.store.place()
         if place is None or (place.query, place.batch) not in (
             (query, batch_id), (query, batch_id - 1),
         ):  # fmt: skip
             self._catch_up(spark, query, batch_id)
         elif place.batch == batch_id:
-            return  # Killed before Spark noted that the batch is done.
+            return  # The run was killed before Spark recorded that the batch is done.
         marked = self._take(batch, lambda packs: self._write(packs, batch_id))
         self._state.commit(marked, Place(query, batch_id, self._end(batch_id), None))
         if marked.unsure:
@@ -100,7 +99,7 @@ class Once:
         self._state.store.close()
 
     def _take(self, batch: DataFrame, write: Callable[[DataFrame], None] | None) -> Marked:
-        """Mark a batch, and write what is no copy."""
+        """Mark a batch, and write the packs that are not copies."""
         packs = self._parse(batch).withColumn(_ROW, F.monotonically_increasing_id())
         packs = packs.persist(StorageLevel.MEMORY_AND_DISK)
         try:
@@ -121,8 +120,11 @@ class Once:
         return marked
 
     def _heard(self, batch: DataFrame) -> tuple[list[Status], int | None, Came]:
-        """The newest status of each device, when the newest of all messages came, and how many
-        came in each second."""
+        """Return what is known of a batch without parsing it.
+
+        This is the newest status of each device, the arrival of the newest message, and the number
+        of messages in each second.
+        """
         is_status = columns.matched(F.col("topic"), self._status)
         device = F.when(is_status, F.get(F.split("topic", "/"), F.lit(1)))
         text = F.substring(F.make_valid_utf8(F.col("payload").cast("string")), 1, _STATUS)
@@ -155,8 +157,11 @@ class Once:
         return list(newest.values()), now, Came(first, messages, first, last)
 
     def _newest(self, packs: DataFrame) -> tuple[list[Newest], list[OutOfTime]]:
-        """The newest value of each quantity in the packs of a batch, and how many readings of
-        each device have a time too far from their arrival."""
+        """Return the newest value of each quantity in the packs of a batch.
+
+        In addition, return the number of readings of each device whose time is too far from their
+        arrival.
+        """
         values = measurements.values(packs)
         inside = measurements.is_in_time(self._bounds)
         day = F.floor(_micros("received") / DAY) * DAY
@@ -186,17 +191,17 @@ class Once:
                 newest[device, one.quantity] = one
         return list(newest.values()), [OutOfTime(*key, n) for key, n in outside.items()]
 
-    # From raw, where the state is behind
+    # From raw, if the state is older than the query
 
     def _catch_up(self, spark: SparkSession, query: str, batch_id: int) -> None:
-        """Include what the query read before this batch, without writing it."""
+        """Include the batches that the query read before this one, without writing them."""
         place = self._state.store.place()
         until = self._end(batch_id - 1) if batch_id else None
         if batch_id and until is None:
             raise StateError(
-                f"{self._state.store.file} lacks what was before batch {batch_id}, and it cannot "
-                f"be read again from raw: put the file back, or remove what was made of raw, with "
-                f"its checkpoint {self._checkpoint}, and start again"
+                f"{self._state.store.file} lacks the batches before {batch_id}, and they cannot "
+                f"be read again from raw: restore the file, or remove the tables made from raw, "
+                f"with their checkpoint {self._checkpoint}, and start again"
             )
         begin = None if place is None else place.next
         known = place is not None and place.query == query
@@ -220,8 +225,10 @@ class Once:
             begin = end
 
     def _end(self, batch_id: int) -> int | None:
-        """The batch of raw that comes after one of the query; None if Spark has not noted it, or
-        if raw has no such numbers."""
+        """Return the batch of raw that follows a batch of the query.
+
+        None if Spark has not recorded it, or if raw has no such numbers.
+        """
         try:
             with fsspec.open(f"{self._checkpoint}/offsets/{batch_id}", "rt") as file:
                 offset = json.loads(file.read().splitlines()[-1])
@@ -232,7 +239,7 @@ class Once:
 
 
 def _keys(packs: DataFrame) -> DataFrame:
-    """The columns of Arrivals, of Unnumbered and of Dead."""
+    """Return the columns of Arrivals, of Unnumbered and of Dead."""
     delay = _micros("timestamp") - _micros("time")
     is_dead = F.col("reason").isNotNull()
     return packs.select(

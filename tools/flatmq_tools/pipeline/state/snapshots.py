@@ -92,8 +92,11 @@ class Snapshots:
                 db.execute("DELETE FROM parts")
                 db.execute("UPDATE boots SET part = NULL WHERE part IS NOT NULL")
         self._remove_others(store)
-        for (part,) in store.db.execute("SELECT part FROM parts WHERE stale").fetchall():
+        stale = store.db.execute("SELECT part FROM parts WHERE stale").fetchall()
+        for (part,) in stale:
             self._write_again(store, part)
+        if stale:  # what they held may be of a device that was forgotten
+            self._remove_others(store)
         (now,) = store.db.execute("SELECT max(now) FROM place").fetchone()
         if now is not None and self._is_due(store.db, now):
             while self._close_some(store, now):

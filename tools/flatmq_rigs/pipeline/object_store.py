@@ -1,4 +1,4 @@
-"""An S3 of this machine: moto, in a process of its own."""
+"""An S3 on this machine: moto, in a process of its own."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ server.serve_forever()
 
 @contextlib.contextmanager
 def store() -> Iterator[dict[str, str]]:
-    """Yield the environment of the store's users; there is one bucket, which is empty."""
+    """Yield the environment variables of the store's users. It has one bucket, which is empty."""
     with subprocess.Popen(
         [sys.executable, "-c", _SERVER],
         stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,

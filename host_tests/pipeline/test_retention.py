@@ -1,0 +1,368 @@
+"""`flatmq pipeline run --keep`: old days leave the tables, unless they are still to be read."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import json
+import shutil
+import threading
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+from deltalake import DeltaTable, write_deltalake
+
+from flatmq_tools.pipeline import cli, merge, merging, retention
+from flatmq_tools.pipeline.batches import BatchesError, Reader
+from flatmq_tools.pipeline.by_day import ByDay
+from flatmq_tools.pipeline.layout import Table
+from flatmq_tools.pipeline.merging import Merging
+from pipeline import days
+from pipeline.mqtt import until as wait_until
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PATIENCE = 60.0
+DAY = datetime.date(2026, 6, 1)  # later than days.OLD
+
+
+def _numbers(folder: Path) -> list[int]:
+    return sorted(ds.dataset(folder, format="parquet").to_table(["n"])["n"].to_pylist())
+
+
+def _checkpoint(folder: Path, read: int, done: int = 3) -> None:
+    """The checkpoint of a query that has read the batches before `read`."""
+    for name, text in (("commits", "v1\n{}"), ("offsets", f'v1\n{{}}\n{{"batch": {read}}}')):
+        (folder / name).mkdir(parents=True, exist_ok=True)
+        (folder / name / str(done)).write_text(text)
+
+
+def _expire(folder: Path, until: int | None = None, day: datetime.date = DAY) -> list[str]:
+    return retention.expire(folder, day, until, threading.Lock())
+
+
+def test_an_old_day_goes_and_the_others_stay(tmp_path: Path) -> None:
+    days.prepared(tmp_path)
+    assert _numbers(tmp_path) == [*range(days.PREPARED)]
+    assert _expire(tmp_path) == [f"day={days.OLD}"]
+    assert _numbers(tmp_path) == [*range(7, days.PREPARED)]
+    assert not list(tmp_path.glob(".expired-*"))
+    assert _expire(tmp_path) == []
+
+
+def test_what_stays_is_followed_by_its_batches(tmp_path: Path) -> None:
+    days.prepared(tmp_path)
+    _expire(tmp_path)
+    table = Table(str(tmp_path))
+    assert table.first() == 2
+    assert sorted(table.of_days(0, None)) == [2, 3, 4, 5]
+
+
+def _latest(folder: Path, batch: int) -> int:
+    """Return up to where a query reads that starts again with this batch."""
+    from pyspark.sql.types import StructType
+
+    reader = Reader(str(folder), StructType(), 1000)
+    return int(reader.latestOffset({"query": "one", "batch": batch})["batch"])
+
+
+def test_a_query_goes_on_with_a_batch_without_rows(tmp_path: Path) -> None:
+    days.add(tmp_path, 0, {days.OLD: [[1]]})
+    for empty in (1, 2):
+        days.add(tmp_path, empty, {})
+    days.add(tmp_path, 3, {days.TODAY: [[2]]})
+    assert _expire(tmp_path, until=1) == [f"day={days.OLD}"]
+    assert _latest(tmp_path, 1) == 4
+    with pytest.raises(BatchesError, match="begins with batch 3: 0 was removed"):
+        _latest(tmp_path, 0)
+
+
+def test_a_query_does_not_go_on_behind_batches_that_nobody_recorded(tmp_path: Path) -> None:
+    days.add(tmp_path, 0, {days.OLD: [[1]]})
+    days.add(tmp_path, 1, {})
+    days.add(tmp_path, 2, {days.TODAY: [[2]]})
+    _expire(tmp_path, until=1)
+    (tmp_path / "_batches" / "1.json").unlink()
+    with pytest.raises(BatchesError, match="begins with batch 2: 1 was removed"):
+        _latest(tmp_path, 1)
+
+
+def test_a_day_is_kept_to_its_last_moment(tmp_path: Path) -> None:
+    days.prepared(tmp_path)
+    assert _expire(tmp_path, day=datetime.date.fromisoformat(days.OLD)) == []
+
+
+@pytest.mark.parametrize(("until", "goes"), [(0, False), (2, False), (3, True)])
+def test_a_query_that_has_not_read_a_day_holds_it_back(
+    until: int, goes: bool, tmp_path: Path
+) -> None:
+    days.prepared(tmp_path)
+    assert bool(_expire(tmp_path, until)) == goes
+    assert len(_numbers(tmp_path)) == (11 if goes else days.PREPARED)
+
+
+def test_the_newest_batch_stays(tmp_path: Path) -> None:
+    days.add(tmp_path, 0, {"2026-01-01": [[1]]})
+    days.add(tmp_path, 1, {"2026-01-02": [[2]]})
+    assert _expire(tmp_path) == ["day=2026-01-01"]
+    assert _numbers(tmp_path) == [2]
+
+
+def test_a_merged_day_goes(tmp_path: Path) -> None:
+    days.prepared_with_devices(tmp_path)
+    assert _expire(tmp_path, 2) == []
+    assert _expire(tmp_path, 3) == [f"day={days.OLD}"]
+
+
+def test_a_kill_leaves_nothing_that_a_reader_finds_and_is_made_up_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    days.prepared(tmp_path)
+
+    def killed(_folder: Path) -> None:
+        raise SystemExit
+
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "rmtree", killed)
+        with pytest.raises(SystemExit):
+            _expire(tmp_path)
+    assert _numbers(tmp_path) == [*range(7, days.PREPARED)]
+    assert len(list(tmp_path.glob(".expired-*"))) == 1
+    _expire(tmp_path)
+    assert not list(tmp_path.glob(".expired-*"))
+
+
+def test_who_lists_a_table_meanwhile_finds_whole_days(tmp_path: Path) -> None:
+    old = [str(datetime.date(2026, 1, 1) + datetime.timedelta(n)) for n in range(20)]
+    each = 6
+    for n, day in enumerate(old):
+        for batch in range(each * n, each * (n + 1)):
+            days.add(tmp_path, batch, {day: [[batch]]})
+    days.add(tmp_path, each * len(old), {days.TODAY: [[0]]})
+    begun, over = threading.Event(), threading.Event()
+    seen: set[tuple[str, int]] = set()
+
+    def read() -> None:
+        last = False
+        while not last:
+            last = over.is_set()
+            for day in old:
+                found = Table(str(tmp_path)).of_days(0, None, [f"day={day}"])
+                seen.add((day, len(found)))
+            begun.set()
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    try:
+        assert begun.wait(PATIENCE)
+        assert len(_expire(tmp_path)) == len(old)
+    finally:
+        over.set()
+        reader.join()
+    assert seen == {(day, count) for day in old for count in (0, each)}
+
+
+def test_what_a_query_has_read_is_in_its_checkpoint(tmp_path: Path) -> None:
+    assert retention.unread(tmp_path, "raw") is None
+    _checkpoint(tmp_path / "measurements", 7)
+    assert retention.unread(tmp_path, "raw") == 7
+    _checkpoint(tmp_path / "health", 5)
+    assert retention.unread(tmp_path, "raw") == 5
+    assert retention.unread(tmp_path, "measurements") is None
+    (tmp_path / "windows").mkdir()  # it has begun, and read nothing
+    assert retention.unread(tmp_path, "measurements") == 0
+    assert retention.unread(tmp_path, "windows") is None
+
+
+def test_only_batches_that_are_done_count_as_read(tmp_path: Path) -> None:
+    _checkpoint(tmp_path / "measurements", 4, done=9)
+    offsets = tmp_path / "measurements" / "offsets" / "10"  # under way
+    offsets.write_text(f"v1\n{{}}\n{json.dumps({'batch': 6})}")
+    assert retention.unread(tmp_path, "raw") == 4
+
+
+def test_a_delta_table(tmp_path: Path) -> None:
+    rows = pa.table({"n": [1, 2, 3], "day": [days.OLD, days.OLD, days.TODAY]})
+    write_deltalake(tmp_path / "raw", rows, partition_by=["day"])
+    assert retention.expire_delta(tmp_path / "raw", DAY)
+    assert DeltaTable(tmp_path / "raw").to_pyarrow_table()["n"].to_pylist() == [3]
+    assert not retention.expire_delta(tmp_path / "raw", DAY)
+
+
+def test_a_delta_table_with_a_date_as_a_run_writes_it(tmp_path: Path) -> None:
+    dates = [datetime.date(2026, 5, 31), DAY, None]
+    rows = pa.table({"n": [1, 2, 3], "day": pa.array(dates, pa.date32())})
+    write_deltalake(tmp_path / "raw", rows, partition_by=["day"])
+    assert retention.expire_delta(tmp_path / "raw", DAY)
+    assert sorted(DeltaTable(tmp_path / "raw").to_pyarrow_table()["n"].to_pylist()) == [2, 3]
+
+
+def test_a_delta_table_without_its_first_commit_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "raw" / "_delta_log").mkdir(parents=True)  # a kill came first
+    assert not retention.expire_delta(tmp_path / "raw", DAY)
+
+
+def test_a_full_disk_loses_old_days_and_nothing_is_merged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(merge.Merger.__init__, "__defaults__", (1 << 20, 3, 3, 600.0, None))
+    days.prepared(tmp_path / "raw")
+    days.add(tmp_path / "raw", 6, {"2026-01-02": [[18]]})
+    days.add(tmp_path / "raw", 7, {days.TODAY: [[19]]})
+    before = len(list((tmp_path / "raw" / f"day={days.TODAY}").iterdir()))
+    tables: Any = SimpleNamespace(by_day={"raw": ByDay(tmp_path / "raw", "at")}, delta=None)
+    lines: list[str] = []
+    at_work = Merging(tables, lines.append, 0.0, keep=86_400.0)
+    end = time.monotonic() + PATIENCE
+    while not _has_looked(at_work):
+        assert time.monotonic() < end
+        at_work.look(is_full=True)
+        time.sleep(0.01)
+    at_work.close()
+    assert len(lines) == 1 and lines[0].startswith("removed 2 days before ")
+    assert len(list((tmp_path / "raw" / f"day={days.TODAY}").iterdir())) == before
+
+
+def _removed(folder: Path, delta: Path, keep: float | None) -> list[str]:
+    """Return what is said while old days are removed from the table and the Delta tables."""
+    tables: Any = SimpleNamespace(by_day={"raw": ByDay(folder, "at")}, delta=str(delta))
+    lines: list[str] = []
+    at_work = Merging(tables, lines.append, 0.0, keep=keep)
+    end = time.monotonic() + PATIENCE
+    while not _has_looked(at_work):
+        assert time.monotonic() < end
+        at_work.look()
+        time.sleep(0.01)
+    at_work.look()  # raises what the first one raised
+    at_work.close()
+    return lines
+
+
+def test_a_broken_delta_table_does_not_end_the_run(tmp_path: Path) -> None:
+    days.prepared(tmp_path / "raw")
+    log = tmp_path / "delta" / "raw" / "_delta_log"
+    log.mkdir(parents=True)
+    (log / f"{0:020}.json").write_text("no commit")
+    stays, removed = _removed(tmp_path / "raw", tmp_path / "delta", 86_400.0)
+    assert stays.startswith(f"old days stay in {log.parent}: ")
+    assert "\n" not in stays
+    assert removed.startswith("removed 1 day before ")
+
+
+def test_a_run_without_keep_removes_what_a_kill_left(tmp_path: Path) -> None:
+    days.prepared(tmp_path / "raw")
+    (tmp_path / "raw" / f"day={days.OLD}").rename(tmp_path / "raw" / f"{retention.HIDDEN}1")
+    assert _removed(tmp_path / "raw", tmp_path / "delta", None) == []
+    assert not list((tmp_path / "raw").glob(".expired-*"))
+
+
+def test_a_run_says_what_it_removes(tmp_path: Path) -> None:
+    days.prepared(tmp_path / "raw")
+    (tmp_path / "delta").mkdir()
+    tables: Any = SimpleNamespace(
+        by_day={"raw": ByDay(tmp_path / "raw", "at")}, delta=str(tmp_path / "delta")
+    )
+    checkpoints = tmp_path / "checkpoints"
+    _checkpoint(checkpoints / "measurements", 0)
+    lines: list[str] = []
+    for read in (0, 6):
+        _checkpoint(checkpoints / "measurements", read)
+        at_work = Merging(tables, lines.append, 0.0, keep=86_400.0, checkpoints=checkpoints)
+        end = time.monotonic() + PATIENCE
+        while not (lines if read else _has_looked(at_work)):
+            assert time.monotonic() < end
+            at_work.look()
+            time.sleep(0.01)
+        at_work.close()
+        assert bool(lines) == bool(read)
+    day = retention.oldest(86_400.0)
+    assert lines == [f"removed 1 day before {day} from raw (--keep 1d)"]
+    assert _numbers(tmp_path / "raw") == [*range(7, days.PREPARED)]
+
+
+def _has_looked(at_work: Merging) -> bool:
+    """Return whether a first look is over."""
+    working = at_work._working  # private access: a look that finds nothing leaves no trace
+    return working is not None and working.done()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["out", "--keep", "12h"], "--keep must be at least 1d, not 43200s"),
+        (["out", "--keep", "soon"], "a duration must be a number and"),
+        (["s3://b/x", "--delta", "--state", "s", "--keep", "9d"], "--keep needs an OUT that is a"),
+    ],
+)
+def test_what_is_refused(arguments: list[str], said: str) -> None:
+    found = CliRunner().invoke(cli.pipeline, ["run", *arguments, "--broker", "127.0.0.1"])
+    assert found.exit_code == 2
+    assert said in found.output
+
+
+def test_a_run_removes_what_its_queries_have_read_and_goes_on(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from flatmq_rigs.pipeline.bench.messages import stream
+    from flatmq_tools.pipeline.landing import Landing
+    from flatmq_tools.pipeline.log import Writer
+    from flatmq_tools.pipeline.run import Plan, Run
+
+    monkeypatch.setattr(Merging.__init__, "__defaults__", (0.0, None, None))
+    monkeypatch.setattr(merging, "_EXPIRE_EVERY", 0.0)
+    landed, out = tmp_path / "landed", tmp_path / "out"
+    now = time.time_ns() // 1000
+    then = now - 10 * 86_400 * 1_000_000
+    old = f"day={datetime.datetime.fromtimestamp(then / 1e6, datetime.timezone.utc).date()}"
+
+    def land(name: str, rows: int, at: int) -> None:
+        with Writer(tmp_path / name) as log:
+            log.append(stream(rows), rows, at)
+            log.rotate()
+            Landing(log, str(landed)).land()
+
+    def rows(name: str) -> int:
+        count = 0
+        for path in (out / name).glob("day=*/batch=*/*.parquet"):
+            with contextlib.suppress(FileNotFoundError):  # its day is removed meanwhile
+                count += pq.read_metadata(path).num_rows
+        return count
+
+    jobs = ["raw", "measurements", "windows"]
+    lines: list[str] = []
+    land("old", 5, then)
+    plan = Plan(out, landed=str(landed), jobs=jobs, trigger=0.1)
+    running = Run(spark, plan, lines.append)
+    wait_until(lambda: running.look() or rows("measurements") == 5)
+    running.finish()
+    running.stop()
+    for name in ("raw", "measurements"):
+        assert (out / name / old).is_dir()
+        newest = max(int(path.stem) for path in (out / name / "_batches").glob("[0-9]*.json"))
+        assert retention.unread(out / "checkpoints", name) == newest + 1
+
+    # The first five of these are copies.
+    land("new", 8, now)
+    plan = Plan(out, landed=str(landed), jobs=jobs, trigger=0.1, keep=86_400.0)
+    for expected in (8, 11):
+        running = Run(spark, plan, lines.append)
+        gone = [out / name / old for name in ("raw", "measurements")]
+        wait_until(
+            lambda running=running, gone=gone, expected=expected: (
+                running.look()
+                or (rows("raw") == expected and not any(path.exists() for path in gone))
+            )
+        )
+        running.finish()
+        running.stop()
+        land("newer", 3, now)
+    assert rows("measurements") == 3
+    assert any(line.startswith("removed 1 day before ") for line in lines)

@@ -1,0 +1,61 @@
+"""Remove a device from the state of a run."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import numpy as np
+
+from .history import packed_set, unpacked_set
+from .store import Store
+
+_BY_DEVICE = (
+    "boots", "silences", "unnumbered", "device_steps", "device_delays", "newest", "out_of_time",
+)  # fmt: skip
+
+
+def remove(file: Path, device: str) -> int:
+    """Remove a device from the state in `file`, and return how many boots it had, or 1.
+
+    It is 0 if the state does not know the device. The sums of the whole fleet stay as they are.
+    Examples of dead letters that name the device are removed. Raises StateError.
+    """
+    store = Store(file)
+    try:
+        store.db.execute("PRAGMA secure_delete = ON")
+        with store.writing() as db:
+            found = db.execute("SELECT id FROM devices WHERE name = ?", (device,)).fetchone()
+            removed = 0 if found is None else _remove(db, found[0])
+            removed += db.execute(
+                "DELETE FROM dead_examples WHERE instr(topic, ?) OR instr(reason, ?)",
+                (device, device),
+            ).rowcount
+        with store.named():
+            store.db.execute("VACUUM")
+            store.db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    finally:
+        store.close()
+    return removed
+
+
+def _remove(db: sqlite3.Connection, number: int) -> int:
+    """Remove all rows of a device by its number, which may be given to another one later."""
+    db.execute(
+        "UPDATE parts SET stale = 1 WHERE part IN "
+        "(SELECT part FROM boots WHERE device = ? AND part IS NOT NULL)",
+        (number,),
+    )
+    db.execute("DELETE FROM seen WHERE id IN (SELECT id FROM boots WHERE device = ?)", (number,))
+    (boots,) = db.execute("SELECT count(*) FROM boots WHERE device = ?", (number,)).fetchone()
+    for table in _BY_DEVICE:
+        db.execute(f"DELETE FROM {table} WHERE device = ?", (number,))
+    for width, at, kept in db.execute("SELECT width, at, devices FROM steps").fetchall():
+        heard = unpacked_set(kept)
+        if number in heard:
+            others = packed_set(np.setdiff1d(heard, [number]))
+            db.execute(
+                "UPDATE steps SET devices = ? WHERE width = ? AND at = ?", (others, width, at)
+            )
+    db.execute("DELETE FROM devices WHERE id = ?", (number,))
+    return max(1, boots)
