@@ -1,4 +1,4 @@
-"""Raspberry Pi Pico: publish its temperature and attached sensors over USB serial."""
+"""Raspberry Pi Pico and Pico 2: publish their temperature and attached sensors over USB serial."""
 
 from machine import I2C, Pin
 

@@ -1,4 +1,4 @@
-"""Raspberry Pi Pico W: publish its temperature and attached sensors over Wi-Fi."""
+"""Raspberry Pi Pico W and Pico 2 W: publish their temperature and attached sensors over Wi-Fi."""
 
 from machine import I2C, Pin
 

@@ -5,6 +5,9 @@ import machine
 from flatmq.port import ticks_add, ticks_diff, ticks_ms
 from flatmq.senml import label
 
+# Which chip it is. Pico SDK, hardware/regs/sysinfo.h: CHIP_ID; the part is in its bits 12 to 27.
+_CHIP_ID = 0x40000000
+_RP2350 = 4
 _SLICE_MS = 4000  # of sleep between two feeds
 _CTRL = (0x40058000, 0x400D8000)  # the watchdog's control register: RP2040, RP2350
 _CLEAR = 0x3000  # bits written at this offset are cleared
@@ -12,7 +15,7 @@ _ENABLE = 1 << 30
 
 
 class Chip:
-    """An RP2040, or an RP2350 if `rp2350`. It is also a sensor, for the temperature of the chip.
+    """An RP2040 or RP2350. It is also a sensor, for the temperature of the chip.
 
     The watchdog is set close to its maximum: 8.3 s on the RP2040, 16.7 s on the RP2350. lwIP gives
     up a name lookup after some 7 s for each server that does not answer.
@@ -21,7 +24,8 @@ class Chip:
     kind = "pico"
     spool_head = 512  # 4 times the prog size of the file system
 
-    def __init__(self, rp2350: bool = False) -> None:
+    def __init__(self) -> None:
+        rp2350 = machine.mem32[_CHIP_ID] >> 12 & 0xFFFF == _RP2350
         self._adc = machine.ADC(machine.ADC.CORE_TEMP)
         self._temperature = label("chip/temp", "Cel")
         self._ctrl = _CTRL[rp2350]

@@ -18,7 +18,7 @@ from typing import Any
 from paho.mqtt import client as paho
 
 from conftest import LIB, ROOT, interpreter_command
-from flatmq_tools import broker, bytecode
+from flatmq_tools import boards, broker, bytecode
 
 HERE = Path(__file__).parent
 BOARDS = ROOT / "boards"
@@ -57,6 +57,11 @@ def resolved(payload: bytes) -> dict[str, Any]:
     return {r["n"]: (r["v"], r.get("u")) for r in pack}
 
 
+def sketch(name: str) -> Path:
+    """The main.py of a board's own sketch."""
+    return BOARDS / boards.load(name).sketch / "main.py"
+
+
 class Board:
     """A board whose file system is `folder`; `boot` may be called again when it has ended.
     `serial`: `boot` is not for it, as its line is needed by the sketch."""
@@ -72,7 +77,7 @@ class Board:
         self._process: subprocess.Popen[str] | None = None
         folder.mkdir(exist_ok=True)
         (folder / "settings.json").write_text(json.dumps(settings))
-        (folder / "main.py").write_text((BOARDS / name / "main.py").read_text())
+        (folder / "main.py").write_text(sketch(name).read_text())
         lib = folder / "lib"
         lib.mkdir()
         for entry in library().rglob("*.mpy"):

@@ -23,6 +23,8 @@ sys.path[:] = ["/fakes", ".frozen", "/lib", "/"]
 import bench  # noqa: E402
 
 bench.esp32 = board.startswith("esp32")
+if board.startswith("pico_2"):
+    bench.mem32[0x40000000] = bench.RP2350
 with open("/setup") as f:
     exec(f.read(), bench.__dict__)
 if not deaf:

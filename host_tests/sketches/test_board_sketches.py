@@ -9,13 +9,25 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import bme280_registers
-import ptys
 import pytest
-from board_bench import ANSWER, BOARDS, HEAP, HERE, Board, Watcher, library, resolved, switched_on
 
 from conftest import BROKERS, SharedBrokers
 from flatmq_rigs.proxy import Direction, Fault, Proxy, Rules, Way
+from flatmq_tools import boards
+from sketches import bme280_registers
+from sketches.board_bench import (
+    ANSWER,
+    BOARDS,
+    HEAP,
+    HERE,
+    Board,
+    Watcher,
+    library,
+    resolved,
+    sketch,
+    switched_on,
+)
+from uart import ptys
 
 PICOS = ["pico", "pico_2", "pico_2_w", "pico_w"]
 ESP32S = ["esp32", "esp32_c3", "esp32_s3"]
@@ -139,7 +151,9 @@ def on_boards(*names: str) -> Callable[[Callable[[str, Stand], None]], Callable[
 
 
 def test_every_board_has_its_sketch() -> None:
-    assert sorted(p.parent.name for p in BOARDS.glob("*/main.py")) == sorted([*NAMES, "host"])
+    assert boards.names() == NAMES
+    used = {sketch(name) for name in NAMES}
+    assert {*BOARDS.glob("*/main.py")} == {*used, BOARDS / "host" / "main.py"}
 
 
 def test_readings_arrive_with_numbers_and_units(

@@ -12,14 +12,13 @@ import shutil
 from pathlib import Path
 
 import pytest
-from board_bench import Board, switched_on
 from click.testing import CliRunner
 from littlefs import LittleFS, UserContext
 
-import boot_rom
-import downloads
 from conftest import ROOT, SharedBrokers
 from flatmq_tools import boards, cli, flash
+from images import boot_rom, downloads
+from sketches.board_bench import Board, switched_on
 
 README = (ROOT / "README.md").read_text()
 ADDRESS = "192.168.1.10"

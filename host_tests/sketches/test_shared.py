@@ -12,11 +12,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import bme280_registers as reference
 import pytest
-from board_bench import BOARDS, HERE, SHARED
 from hypothesis import given
 from hypothesis import strategies as st
+
+from sketches import bme280_registers as reference
+from sketches.board_bench import BOARDS, HERE, SHARED
 
 SMALL = 1 << 30  # an int at or past it is on the heap of a 32-bit board
 
@@ -175,6 +176,23 @@ def test_the_temperature_of_an_esp32(fahrenheit: int, shared: Any) -> None:
     pack = _Pack()
     assert shared("chip_esp32").Chip().read(pack)
     assert abs(pack.numbers[0] - (fahrenheit - 32) / 1.8) <= 0.1
+
+
+@pytest.mark.parametrize(
+    ("part", "timeout", "control"),
+    [("RP2040", 8300, 0x40058000), ("RP2350", 16700, 0x400D8000)],
+)
+def test_a_pico_finds_out_which_chip_it_is(
+    part: str, timeout: int, control: int, shared: Any
+) -> None:
+    bench = shared("bench")
+    for revision in (0, 8, 15):
+        bench.mem32[0x40000000] = getattr(bench, part) & 0xFFFFFFF | revision << 28
+        chip = shared("chip_rp2").Chip()
+        chip.watch()
+        assert bench.timeout == timeout
+        chip.release()
+        assert bench.mem32[control + 0x3000] == 1 << 30
 
 
 def test_a_pico_sleeps_in_slices_and_feeds_the_watchdog_between_them(

@@ -12,11 +12,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from board_bench import HERE, SHARED
 
-import frames
-import on_device
+from device import frames, on_device
 from flatmq_tools import bytecode
+from sketches.board_bench import HERE, SHARED
 
 OPERATIONS = HERE / "operations" / "station_loop.py"
 HEAP = "160k"

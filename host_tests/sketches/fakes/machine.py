@@ -71,6 +71,9 @@ class WDT:
 
 
 class _Mem32:
+    def __getitem__(self, address):
+        return bench.mem32[address]
+
     def __setitem__(self, address, value):
         bench.mem32[address] = value
         bench.tell("mem32", hex(address), hex(value))

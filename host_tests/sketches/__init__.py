@@ -1,0 +1,1 @@
+"""The boards' sketches, with fakes of MicroPython's modules."""
