@@ -1,4 +1,4 @@
-"""The interpreters and brokers that the host tests share."""
+"""The interpreters, brokers and clock that the host tests share."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from aedes_broker import Aedes
-from broker5 import Broker5
 from flatmq_tools import broker, bytecode, interpreter
-from properties5 import Id
+from unit.fake_link import Clock, fake_clock
+from v5.broker5 import Broker5
+from v5.properties5 import Id
 
 collect_ignore = [] if sys.version_info >= (3, 11) else ["pipeline"]
 
@@ -79,6 +80,23 @@ BROKERS5: dict[str, dict[str, Callable[[], broker.Broker]]] = {
 }
 
 
+# Files whose tests take long and share little: each may run in any process of `pytest -n`.
+APART = {
+    "test_crash.py", "test_faults.py", "test_once.py", "test_over_websocket.py",
+    "test_powercut.py", "test_run.py", "test_scenarios.py", "test_service.py", "test_session.py",
+    "test_soak.py",
+}  # fmt: skip
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Say which tests `pytest -n` runs in the same process, as they share what takes long."""
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.xdist_group("spark"))
+        elif item.path.name not in APART:
+            item.add_marker(pytest.mark.xdist_group(str(item.path.relative_to(HERE))))
+
+
 def ways(kind: str, version: int | None = 4) -> dict[str, Callable[[], broker.Broker]]:
     """The ways in which there is a broker for clients of `version`; empty if it has none."""
     return (BROKERS5 if version == 5 else BROKERS).get(kind, {})
@@ -132,3 +150,10 @@ def shared_brokers() -> Iterator[SharedBrokers]:
     shared = SharedBrokers()
     yield shared
     shared.stop()
+
+
+@pytest.fixture
+def clock() -> Iterator[Clock]:
+    """The clock of clients that are not connected to a network: it moves only when a test says."""
+    with fake_clock() as clock:
+        yield clock

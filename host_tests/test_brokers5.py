@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-import build5
-from broker5 import properties
-from build5 import Pairs
 from conftest import SharedBrokers, kinds
 from expectations import EXPECTED_5
 from flatmq_tools.broker import Broker
-from properties5 import Id
-from strict5 import Filter, Packet, Will
-from wire5 import Wire5
+from v5 import build5
+from v5.broker5 import properties
+from v5.build5 import Pairs
+from v5.properties5 import Id
+from v5.strict5 import Filter, Packet, Will
+from v5.wire5 import Wire5
 
 OVER = 2.5  # s after which what lasts for 1 s is over, however a broker rounds
 

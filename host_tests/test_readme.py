@@ -109,21 +109,6 @@ def test_the_script_runs(
     assert process.returncode == 0
 
 
-def test_the_commands_exist() -> None:
-    targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
-    named = re.findall(r"\bmake ([a-z]+)", README)
-    assert named
-    assert set(named) <= set(targets)
-
-
-@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md"])
-def test_the_links_lead_somewhere(page: str) -> None:
-    links = re.findall(r"\]\(([^)#]+)", (ROOT / page).read_text())
-    assert links
-    for link in links:
-        assert link.startswith("https://") or (ROOT / link).exists(), link
-
-
 def _commands() -> Iterator[list[str]]:
     """Yield the words of each command `flatmq` that the README writes with its arguments."""
     blocks = "\n".join(re.findall(r"```sh\n(.*?)```", README, re.DOTALL))

@@ -14,13 +14,13 @@ from typing import NamedTuple
 
 import pytest
 
-import build5
 import peer
 from conftest import HERE, SharedBrokers, interpreter_command, kinds, library, ways
 from flatmq_tools import interpreter
 from flatmq_tools.broker import Broker
 from scenario_child import converse
-from strict5 import Connect
+from v5 import build5
+from v5.strict5 import Connect
 
 # Of MicroPython, for the client of a version, the scenario and its compiler. None falls back from
 # MQTT 5 to 3.1.1.

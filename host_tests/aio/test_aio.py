@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-import on_device
 from conftest import SharedBrokers, interpreter_command, library
+from device import on_device
 from flatmq_rigs.proxy import Proxy
 from flatmq_tools import interpreter
 from scenario_child import converse

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from aio_stage import Peer, running
 
+from aio.aio_stage import Peer, running
 from conftest import ROOT, SharedBrokers
 from flatmq_rigs.proxy import Proxy
 

@@ -20,8 +20,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from aio_stage import HEAP, Peer, running
 
+from aio.aio_stage import HEAP, Peer, running
 from conftest import ROOT, interpreter_command
 from flatmq_rigs.proxy import Proxy
 from flatmq_tools import broker, bytecode, interpreter

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from click.testing import CliRunner, Result
 
-import making
 from flatmq_tools import boards
 from flatmq_tools.cli import main as cli
+from images import making
 
 
 def image(folder: Path, *told: str, board: str = "esp32", more: Iterable[str] = ()) -> Result:

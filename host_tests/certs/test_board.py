@@ -7,7 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from board_bench import Board, Watcher, switched_on
+
+from sketches.board_bench import Board, Watcher, switched_on
 
 from .conftest import Guarded
 from .imaged import image, on_board

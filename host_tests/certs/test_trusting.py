@@ -17,8 +17,6 @@ from typing import Any
 import paho.mqtt.client as paho
 import pytest
 from click.testing import CliRunner, Result
-from test_bridge_command import CONNECT, run, terminal
-from test_conversation import HELLO, frame
 
 from flatmq import Client
 from flatmq import stream_tls_cpython as tls_link
@@ -27,11 +25,13 @@ from flatmq_tools import broker, trust, watch
 from flatmq_tools.cli import main as cli
 from flatmq_tools.fleet import fleet
 from flatmq_tools.fleet import link as fleet_link
+from uart.test_bridge_command import CONNECT, run, terminal
+from uart.test_conversation import HELLO, frame
 
 from . import issued
 from .conftest import Guarded
 
-DEADLINE = 30.0  # seconds
+DEADLINE = 120.0  # seconds
 SECRET = "s3cret-of-all"
 PACK = json.dumps([{"bn": "b1/", "n": "boot", "v": 1}, {"n": "seq", "v": 1}]).encode()
 

@@ -9,13 +9,13 @@ import shlex
 from pathlib import Path
 
 import pytest
-from board_bench import Board, switched_on
 from click.testing import CliRunner
 
-import making
 from flatmq_tools import boards
 from flatmq_tools.broker import LOOPBACK
 from flatmq_tools.cli import main as cli
+from images import making
+from sketches.board_bench import Board, switched_on
 
 from . import page
 from .services import HOSTS, KEY, NAME, USERS, Other, Services

@@ -2,8 +2,8 @@
 
 import pytest
 
-import on_device
 from conftest import SharedBrokers
+from device import on_device
 
 VERSIONS = (4, 5)  # of MQTT: 3.1.1 and 5
 BOTH = (

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-import frames
-import on_device
+from device import frames, on_device
 from flatmq_tools import bytecode
 
 # What runs while a client is made, connects or loses a connection, subscribes or unsubscribes, or

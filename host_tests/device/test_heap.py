@@ -2,8 +2,8 @@
 
 import pytest
 
-import on_device
 from conftest import SharedBrokers
+from device import on_device
 
 
 def test_a_sketch_runs_in_a_small_heap(shared_brokers: SharedBrokers) -> None:

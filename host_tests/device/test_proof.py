@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import pytest
 
-import on_device
+from device import on_device
 from flatmq_tools import bytecode
 
 

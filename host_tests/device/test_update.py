@@ -4,8 +4,8 @@ import random
 import subprocess
 from pathlib import Path
 
-import on_device
 from conftest import SharedBrokers, interpreter_command
+from device import on_device
 from flatmq import Client
 from flatmq_tools import interpreter
 

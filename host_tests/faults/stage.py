@@ -16,12 +16,12 @@ from typing import cast
 
 import paho.mqtt.client as paho
 
-from broker5 import Broker5, properties
 from flatmq_rigs.links import Listening
 from flatmq_rigs.proxy import Direction, Fault, Proxy, Rules, Way
 from flatmq_tools.broker import LOOPBACK, Broker
-from properties5 import Id
-from strict5 import Packet
+from v5.broker5 import Broker5, properties
+from v5.properties5 import Id
+from v5.strict5 import Packet
 
 from .catalogue import LINKS, version
 from .fake_broker import EVERY_TYPE, FORBIDDEN, FakeBroker

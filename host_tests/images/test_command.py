@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-import downloads
 from conftest import ROOT
 from flatmq_tools import boards
-from making import sketch
+from images import downloads
+from images.making import sketch
 
 
 def flatmq(*arguments: object, folder: Path, seed: str = "0") -> subprocess.CompletedProcess[str]:

@@ -10,10 +10,10 @@ import pytest
 from esp_idf_defs.partitions import PartitionTable
 from esptool import CHIP_DEFS
 
-import downloads
 from flatmq_tools import boards, image
 from flatmq_tools.image import filesystem, firmware, romfs
-from making import files, listed, make, modules, on_board
+from images import downloads
+from images.making import files, listed, make, modules, on_board
 
 ESP32S = [name for name in boards.names() if boards.load(name).port == "esp32"]
 ESP32 = boards.load("esp32")

@@ -13,7 +13,7 @@ from paho.mqtt import client as paho
 from conftest import SharedBrokers
 from flatmq_tools import boards, image
 from flatmq_tools.image import filesystem, romfs
-from making import files, listed, modules, on_board
+from images.making import files, listed, modules, on_board
 
 BOARDS = boards.names()
 ANSWER = 20.0  # seconds that a message may take

@@ -12,11 +12,10 @@ import pytest
 from adafruit_uf2 import uf2conv
 from littlefs import LittleFS, UserContext
 
-import boot_rom
-import downloads
 from flatmq_tools import boards, image
 from flatmq_tools.image import filesystem, romfs, uf2
-from making import files, listed, make, modules, on_board
+from images import boot_rom, downloads
+from images.making import files, listed, make, modules, on_board
 
 PICOS = [name for name in boards.names() if boards.load(name).port == "rp2"]
 SIZE = 0x54321  # of the firmware: ends within a page and within a sector

@@ -9,12 +9,12 @@ from pathlib import Path
 from unittest import mock
 
 import pytest
-from model_broker import Broker
 
 import flatmq.client
 import flatmq.journal
 from flatmq import Client
 from flatmq.spool import Spool
+from spool.model_broker import Broker
 
 
 class Board:

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from broker5 import Broker5, properties
 from flatmq import Client
 from flatmq.spool import Spool
-from properties5 import Id
+from v5.broker5 import Broker5, properties
+from v5.properties5 import Id
 
 PATIENCE = 20.0  # s that any one step may take
 

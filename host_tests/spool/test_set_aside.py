@@ -12,13 +12,13 @@ from pathlib import Path
 from unittest import mock
 
 import pytest
-from model_broker import Broker
 
 import flatmq.client
 import flatmq.flash
 from conftest import ROOT
 from flatmq import Client
 from flatmq.spool import Spool
+from spool.model_broker import Broker
 
 BAD = b"forbidden"
 

@@ -22,11 +22,11 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
-from model_broker import Broker
 
 import flatmq.client
 from flatmq import Client
 from flatmq.spool import Spool
+from spool.model_broker import Broker
 
 TOPICS = (b"t", b"a/longer/topic")
 PATIENCE = 2000  # polls

@@ -23,13 +23,12 @@ if __name__ == "__main__":
     ROOT = Path(__file__).parents[2]
     sys.path[:0] = [str(ROOT / name) for name in ("host_tests", "tools", "lib")]
 
-from secure_broker import HEAP, PYTHONS, SecureBroker
-
 from conftest import interpreter_command, library
 from flatmq_rigs import results
 from flatmq_rigs.proxy import DOWN, UP, Direction, Proxy, Rules, Way
 from flatmq_tools import interpreter
 from scenario_child import ScenarioError, converse
+from tls.secure_broker import HEAP, PYTHONS, SecureBroker
 
 HERE = Path(__file__).parent
 KINDS = frozenset({"tls", "closed", "timeout"})  # of client.error: see docs/tls.md and the guide

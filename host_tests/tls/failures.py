@@ -16,9 +16,8 @@ if __name__ == "__main__":
     ROOT = Path(__file__).parents[2]
     sys.path[:0] = [str(ROOT / name) for name in ("host_tests", "tools", "lib")]
 
-from secure_broker import PYTHONS, SecureBroker
-
 from flatmq_rigs import results
+from tls.secure_broker import PYTHONS, SecureBroker
 
 
 class Failure(NamedTuple):

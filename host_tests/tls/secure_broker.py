@@ -9,11 +9,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import certificates
-
 from conftest import HERE, interpreter_command, library
 from flatmq_tools import broker, interpreter
 from scenario_child import converse
+from tls import certificates
 
 HEAP = "320k"  # of MicroPython, for the client, the scenario and its compiler
 DEADLINE = 120  # seconds until a scenario is ended from outside; it gives up by itself before

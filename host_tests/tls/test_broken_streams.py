@@ -5,12 +5,12 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 
-import broken_streams
 import pytest
-from broken_streams import WAYS, Spoiler
-from secure_broker import PYTHONS, SecureBroker
 
 from flatmq_rigs.proxy import UP
+from tls import broken_streams
+from tls.broken_streams import WAYS, Spoiler
+from tls.secure_broker import PYTHONS, SecureBroker
 
 STREAMS = 48
 SEED = 5

@@ -8,16 +8,16 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-import failures
 import pytest
-from secure_broker import DEADLINE, PYTHONS, SecureBroker
 
-import on_device
 from conftest import interpreter_command
+from device import on_device
 from flatmq import Client, stream_tls_errors
 from flatmq.stream_tls import TLS
 from flatmq_rigs.proxy import Proxy, Rules, Way
 from flatmq_tools import interpreter
+from tls import failures
+from tls.secure_broker import DEADLINE, PYTHONS, SecureBroker
 
 HERE = Path(__file__).parent
 HANDSHAKE = 1500  # bytes of either side, or more

@@ -12,11 +12,10 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from unittest import mock
 
-from model_broker import Broker
-
 import flatmq.client
 from flatmq import Client, frames, stream_uart
 from flatmq_tools.bridge.conversation import Conversation
+from spool.model_broker import Broker
 
 ROOM = 256  # bytes of the board's buffer
 UP, DOWN = "up", "down"

@@ -9,11 +9,11 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 
 import pytest
-from ptys import DOWN, PATIENCE_MS, UP, Board, Bridge, bench
-from test_torture import Struck
 
 from flatmq import Client
 from flatmq_tools import broker
+from uart.ptys import DOWN, PATIENCE_MS, UP, Board, Bridge, bench
+from uart.test_torture import Struck
 
 # A bit that makes a letter a control character would command the terminal: stop it, for instance.
 WAYS = ["lose a byte", "flip a low bit", "print", "drop"]

@@ -15,15 +15,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from ptys import Bridge
-from test_conversation import HELLO, frame
-from test_frames_on_a_line import decoded
 
 from conftest import SharedBrokers
 from flatmq.frames import ACK, BEGIN, CLOSE, DATA, OPEN, SMALL, Decoder
 from flatmq_tools.address import AddressError, address
 from flatmq_tools.bridge import readable
 from flatmq_tools.trust import Trust, TrustError, given
+from uart.ptys import Bridge
+from uart.test_conversation import HELLO, frame
+from uart.test_frames_on_a_line import decoded
 
 CONNECT = b"\x10\x1b\0\4MQTT\4\xc2\0\0\0\1x\0\4user\0\6secret"
 SECONDS = 30.0

@@ -8,13 +8,13 @@ from unittest import mock
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from simulation import DOWN, ROOM, UP, World
-from test_frames_on_a_line import decoded, encoded
-from test_torture import TEXT, WAYS, Struck
 
 from flatmq import stream_uart
 from flatmq.frames import CLOSE, DATA, OPEN, PAYLOAD, SMALL
 from flatmq_tools.bridge.conversation import LEAST_ROOM, Conversation
+from uart.simulation import DOWN, ROOM, UP, World
+from uart.test_frames_on_a_line import decoded, encoded
+from uart.test_torture import TEXT, WAYS, Struck
 
 HELLO = bytes((1, ROOM >> 8, ROOM & 255))
 

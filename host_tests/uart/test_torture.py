@@ -6,7 +6,8 @@ import contextlib
 from collections.abc import Callable
 
 import pytest
-from simulation import DOWN, UP, World
+
+from uart.simulation import DOWN, UP, World
 
 PAYLOADS = [bytes(range(0, 64)), b"print me\r\n\x03\x04", bytes(range(200, 256)), b""]
 TEXT = b"Traceback (most recent call last):\r\n  caf\xc3\xa9\r\n"

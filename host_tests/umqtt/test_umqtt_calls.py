@@ -10,8 +10,9 @@ import tempfile
 from pathlib import Path
 
 import pytest
-import umqtt_stage
-from umqtt_stage import PROGRAMS
+
+from umqtt import umqtt_stage
+from umqtt.umqtt_stage import PROGRAMS
 
 # What both do, by the cases of programs/calls.py.
 SAME = {

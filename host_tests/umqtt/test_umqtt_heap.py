@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import umqtt_stage
 
-import on_device
 from conftest import SharedBrokers
+from device import on_device
+from umqtt import umqtt_stage
 
 
 @pytest.mark.parametrize("name", on_device.operations("umqtt_calls"))

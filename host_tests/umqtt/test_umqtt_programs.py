@@ -11,8 +11,9 @@ import tempfile
 from pathlib import Path
 
 import pytest
-import umqtt_stage
-from umqtt_stage import PROGRAMS, Seen
+
+from umqtt import umqtt_stage
+from umqtt.umqtt_stage import PROGRAMS, Seen
 
 NAMES = sorted(path.stem for path in PROGRAMS.glob("*_*.py"))
 TLS = {"simple_pub_tls", "simple_pub_tls_context"}

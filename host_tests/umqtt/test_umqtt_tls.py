@@ -7,12 +7,12 @@ import json
 import socket
 
 import pytest
-import umqtt_stage
-from secure_broker import PYTHONS, SecureBroker
 
 from conftest import interpreter_command
 from flatmq_tools import broker, interpreter
 from scenario_child import converse
+from tls.secure_broker import PYTHONS, SecureBroker
+from umqtt import umqtt_stage
 
 USED = "(0, [(b'secure', 3000)])"
 # By the cases of programs/secure.py.

@@ -10,10 +10,9 @@ import struct
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from fake_link import Bench, Clock, FakeStream
-
 import peer
 from peer import Packet, Publish
+from unit.fake_link import Bench, Clock, FakeStream
 
 CONNECT, CONNACK, PUBLISH, PUBACK, PUBREC, PUBREL, PUBCOMP = range(1, 8)
 SUBSCRIBE, SUBACK, UNSUBSCRIBE, UNSUBACK, PINGREQ, PINGRESP, DISCONNECT = range(8, 15)

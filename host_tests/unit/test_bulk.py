@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from fake_link import Bench, fake_clock
 
 import peer
 from flatmq import Client
 from flatmq.bulk import queue
 from flatmq.session import Session
+from unit.fake_link import Bench, fake_clock
 
 
 class Taker:

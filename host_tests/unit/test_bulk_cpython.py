@@ -6,14 +6,13 @@ import random
 from typing import Any
 
 import pytest
-from fake_link import Bench, fake_clock
 
-import build5
 import peer
-import strict5
 from flatmq.bulk_cpython import head_of, take_in_bulk
 from flatmq.message import Message
-from properties5 import Id
+from unit.fake_link import Bench, fake_clock
+from v5 import build5, strict5
+from v5.properties5 import Id
 
 
 class Program:

@@ -4,22 +4,16 @@ from __future__ import annotations
 
 import gc
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from fake_link import Bench, Clock, FakeLink, fake_clock
 
 import flatmq.client
 import peer
 from flatmq import Client, MQTTError
-
-
-@pytest.fixture
-def clock() -> Iterator[Clock]:
-    with fake_clock() as clock:
-        yield clock
+from unit.fake_link import Bench, Clock, FakeLink
 
 
 @pytest.fixture

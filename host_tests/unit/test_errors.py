@@ -8,23 +8,16 @@ import importlib
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import FrameType
 
 import pytest
-from fake_link import Bench, Clock, FakeLink, fake_clock
-from scripted_broker import fail
 
 import flatmq
 import peer
 from flatmq import Client, MQTTError
-
-
-@pytest.fixture
-def clock() -> Iterator[Clock]:
-    with fake_clock() as clock:
-        yield clock
-
+from unit.fake_link import Bench, Clock, FakeLink, fake_clock
+from unit.scripted_broker import fail
 
 HOST, PORT = "broker.example", 8883
 ERRORS = [

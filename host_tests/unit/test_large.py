@@ -5,25 +5,18 @@ from __future__ import annotations
 import io
 import tracemalloc
 import zlib
-from collections.abc import Iterator
 from unittest import mock
 
-import fake_link
 import pytest
-from fake_link import Bench, Clock, FakeStream, fake_clock
 from hypothesis import given
 from hypothesis import strategies as st
 
 import peer
 from flatmq.message import Message
+from unit import fake_link
+from unit.fake_link import Bench, Clock, FakeStream, fake_clock
 
 PAYLOAD = bytes(i * 7 + i // 251 & 255 for i in range(5000))
-
-
-@pytest.fixture
-def clock() -> Iterator[Clock]:
-    with fake_clock() as clock:
-        yield clock
 
 
 class Pieces:

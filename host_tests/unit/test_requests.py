@@ -3,19 +3,12 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 
 import pytest
-from fake_link import Bench, Clock, fake_clock
-from scripted_broker import PUBREL, SUBSCRIBE, UNSUBSCRIBE, ScriptedBroker, fail
 
 import peer
-
-
-@pytest.fixture
-def clock() -> Iterator[Clock]:
-    with fake_clock() as clock:
-        yield clock
+from unit.fake_link import Bench, Clock
+from unit.scripted_broker import PUBREL, SUBSCRIBE, UNSUBSCRIBE, ScriptedBroker, fail
 
 
 @pytest.fixture

@@ -11,15 +11,14 @@ Where scapy (2.6 and later) is not right by itself:
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
 
 import pytest
-from fake_link import Bench, Clock, fake_clock
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 import peer
 from flatmq.setup import connect
+from unit.fake_link import Bench, Clock, fake_clock
 
 logging.getLogger("scapy").setLevel(logging.ERROR)  # it reports what it misses in the network
 
@@ -31,12 +30,6 @@ TOPIC = st.text(
 TEXT = st.text("abc é", min_size=1, max_size=12).map(str.encode)
 DATA = st.binary(min_size=1, max_size=150)
 PID = st.integers(1, 65535)
-
-
-@pytest.fixture
-def clock() -> Iterator[Clock]:
-    with fake_clock() as clock:
-        yield clock
 
 
 def dissect(packet: bytes | peer.Packet) -> mqtt.MQTT:

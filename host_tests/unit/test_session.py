@@ -13,7 +13,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 
 import pytest
-from fake_link import Bench, fake_clock
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -28,6 +27,7 @@ from hypothesis.stateful import (
 import peer
 from flatmq.session import Session
 from flatmq.writer import lost, resume, writing
+from unit.fake_link import Bench, fake_clock
 
 TOPIC = b"t"
 HELLO = peer.packet(0x10, b"hello")

@@ -3,18 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 
 import pytest
-from fake_link import Bench, Clock, fake_clock
 
 import peer
-
-
-@pytest.fixture
-def clock() -> Iterator[Clock]:
-    with fake_clock() as clock:
-        yield clock
+from unit.fake_link import Bench, Clock
 
 
 @pytest.fixture

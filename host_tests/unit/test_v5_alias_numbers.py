@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from fake_link import Bench, fake_clock
+
+from unit.fake_link import Bench, fake_clock
 
 CONNACK = b"\x20\x06\0\0\3\x22\0\2"  # Topic Alias Maximum is 2
 FULL = b"\x30\x0e\0\3a/b\3\x23\0\1-1500"

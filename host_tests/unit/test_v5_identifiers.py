@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import pytest
-from fake_link import Bench, fake_clock
+
+from unit.fake_link import Bench, fake_clock
 
 TOPIC = b"a/b"
 

@@ -17,11 +17,14 @@ from __future__ import annotations
 
 import errno
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
-from fake_link import Bench, Clock, fake_clock
-from scripted_broker import (
+
+import peer
+from peer import Publish
+from unit.fake_link import Bench, Clock
+from unit.scripted_broker import (
     CONNECT,
     PINGREQ,
     PUBLISH,
@@ -29,9 +32,6 @@ from scripted_broker import (
     SUBSCRIBE,
     ScriptedBroker,
 )
-
-import peer
-from peer import Publish
 
 GIVE_UP = 3
 BAD = b"bad"
@@ -52,12 +52,6 @@ class Broker(ScriptedBroker):
 
     def on_dropped(self) -> None:
         """Do what the application does when a message is dropped; a test replaces it."""
-
-
-@pytest.fixture
-def clock() -> Iterator[Clock]:
-    with fake_clock() as clock:
-        yield clock
 
 
 @pytest.fixture

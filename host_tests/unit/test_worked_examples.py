@@ -7,22 +7,14 @@ test says "error", the document is wrong and MQTT 3.1.1 is right.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
-from fake_link import Bench, Clock, fake_clock
 
 import peer
 from flatmq import wire
 from flatmq.session import Session
 from flatmq.topic import is_name, matches
 from flatmq.wire import is_filter
-
-
-@pytest.fixture
-def clock() -> Iterator[Clock]:
-    with fake_clock() as clock:
-        yield clock
+from unit.fake_link import Bench, Clock
 
 
 def length(n: int) -> bytes:

@@ -8,13 +8,13 @@ from collections.abc import Callable
 from unittest import mock
 
 import pytest
-from far_end import Inner, ZeroMask, answer, cut, frame, frames
 from hypothesis import given
 from hypothesis import strategies as st
 
 import peer
 from flatmq import Client, MQTTError
 from flatmq.stream_websocket import WebSocket
+from websocket.far_end import Inner, ZeroMask, answer, cut, frame, frames
 
 Reply = Callable[[bytes], bytes]
 

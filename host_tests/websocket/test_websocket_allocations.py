@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-import on_device
+from device import on_device
 from flatmq_rigs.links import Listening
 from flatmq_tools.broker import Broker
 

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from over_websocket import PYTHONS, run
 
 from flatmq_rigs.links import Listening
 from flatmq_rigs.proxy import Proxy, Rules, Way
+from websocket.over_websocket import PYTHONS, run
 
 SCENARIOS = [
     "publish_subscribe.each_qos_to_each",

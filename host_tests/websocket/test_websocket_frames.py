@@ -5,7 +5,11 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from far_end import (
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flatmq.stream_websocket import WebSocket
+from websocket.far_end import (
     BINARY,
     CLOSE,
     CONTINUATION,
@@ -18,10 +22,6 @@ from far_end import (
     frames,
     opened,
 )
-from hypothesis import given
-from hypothesis import strategies as st
-
-from flatmq.stream_websocket import WebSocket
 
 sizes = st.lists(st.integers(1, 40), max_size=60)
 

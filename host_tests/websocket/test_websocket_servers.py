@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterator
 from http import HTTPStatus
 
 import pytest
-from over_websocket import PYTHONS, run
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.server import Server, ServerConnection, serve
 
 import peer
 from flatmq import Client
 from flatmq.stream_websocket import WebSocket
+from websocket.over_websocket import PYTHONS, run
 
 DEADLINE = 30.0  # seconds that anything may take
 Send = Callable[[ServerConnection, bytes], None]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -24,7 +26,7 @@ from flatmq import Client
 from flatmq_rigs.links import Listening
 from flatmq_tools.broker import Broker
 from flatmq_tools.cli import main
-from installed import PATIENCE, Installed
+from wheel.installed import PATIENCE, Installed
 
 PIPELINE = sys.version_info >= (3, 11)
 EXTRAS = "[boards,demo,pipeline]" if PIPELINE else "[boards,demo]"
@@ -249,6 +251,12 @@ class TestPipeline:
     def test_report(self, everything: Installed, tables: Path, tmp_path: Path) -> None:
         everything.flatmq("pipeline", "report", tmp_path, "--tables", tables)
         assert "pico" in (tmp_path / "report.html").read_text(encoding="utf-8")
+
+    def test_forget(self, everything: Installed, tables: Path, tmp_path: Path) -> None:
+        shutil.copytree(tables, tmp_path / "out")
+        command = ("flatmq", "pipeline", "forget", "pico", tmp_path / "out")
+        assert re.search(r"delta/measurements\W+1\b", everything.run(*command).stdout)
+        assert everything.run(*command, status=1).stdout.startswith("pico is nowhere in ")
 
     def test_demo(self, everything: Installed, tmp_path: Path) -> None:
         (tmp_path / "mine").touch()

@@ -1,0 +1,1 @@
+"""Proofs on MicroPython that no steady path allocates."""

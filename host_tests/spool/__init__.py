@@ -1,0 +1,1 @@
+"""The spool, on flash whose power is cut."""

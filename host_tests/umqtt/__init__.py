@@ -1,0 +1,1 @@
+"""Programs for umqtt.simple and umqtt.robust."""
