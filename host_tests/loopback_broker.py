@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from flatmq_tools.broker import LOOPBACK, Broker
+from flatmq_tools.ports import HeldPort
 
 
 class Connection:
@@ -55,8 +56,9 @@ class LoopbackBroker(Broker, Generic[C]):
     it calls them; whatever else changes the broker holds it as well.
     """
 
-    def __init__(self, port: int, connection: Callable[[socket.socket], C]) -> None:
-        super().__init__(LOOPBACK, port)
+    def __init__(self, connection: Callable[[socket.socket], C]) -> None:
+        self._held = HeldPort()  # also while it is dead
+        super().__init__(LOOPBACK, self._held.number)
         self.lock = threading.RLock()
         self.changed = threading.Condition(self.lock)
         self.connections: list[C] = []
@@ -101,7 +103,6 @@ class LoopbackBroker(Broker, Generic[C]):
         self.kill()
         self._listener = socket.create_server((LOOPBACK, self.port), backlog=64)
         self._listener.setblocking(False)
-        self.port = self._listener.getsockname()[1]
         self._thread = threading.Thread(target=self._run, args=(self._listener,), daemon=True)
         self._thread.start()
 
@@ -119,6 +120,7 @@ class LoopbackBroker(Broker, Generic[C]):
 
     def stop(self) -> None:
         self.kill()
+        self._held.release()
 
     def until(self, condition: Callable[[], object], seconds: float) -> bool:
         """Wait for a condition of what its clients do. Whether it came true in time."""

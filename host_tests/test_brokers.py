@@ -18,6 +18,7 @@ from paho.mqtt import client as paho
 from conftest import BROKERS, USERS, SharedBrokers, kinds
 from expectations import EXPECTED
 from flatmq_tools import broker as brokers
+from flatmq_tools import ports
 from flatmq_tools.broker import Broker
 
 ANSWER = 15.0  # seconds that an answer may take
@@ -489,4 +490,4 @@ def test_a_broker_that_runs_already(broker: Broker) -> None:
         with pytest.raises(brokers.BrokerError, match="broker must be HOST"):
             brokers.external(wrong)
     with pytest.raises(brokers.BrokerError, match="no broker answers"):
-        brokers.external(f"127.0.0.1:{brokers.free_port()}")
+        brokers.external(f"127.0.0.1:{ports.free_port()}")

@@ -10,8 +10,9 @@ from collections.abc import Iterator
 import pytest
 
 from flatmq_rigs.links import Listening
-from flatmq_tools import broker
-from flatmq_tools.broker import LOOPBACK, BrokerError, free_port
+from flatmq_tools import broker, ports
+from flatmq_tools.broker import LOOPBACK, BrokerError
+from flatmq_tools.ports import free_port
 
 
 @pytest.fixture
@@ -26,7 +27,7 @@ def test_a_port_that_is_taken_before_mosquitto_binds_it_is_replaced(
     link: str, taken: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     offered = iter([taken])
-    monkeypatch.setattr(broker, "free_port", lambda: next(offered, None) or free_port())
+    monkeypatch.setattr(ports, "free_port", lambda: next(offered, None) or free_port())
     with Listening(link) as listening:
         assert listening.port != taken
         assert listening.broker.status is None

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from flatmq_rigs.proxy import DOWN, UP, Direction, Fault, Proxy, Rules, Way
-from flatmq_tools.broker import free_port
+from flatmq_tools.ports import free_port
 
 HOST = "127.0.0.1"
 PATIENCE = 20  # seconds until what must come is given up

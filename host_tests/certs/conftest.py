@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from flatmq_tools import broker
+from flatmq_tools import broker, ports
 
 from . import issued
 
@@ -63,15 +63,15 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
     chain = folder / "chain.pem"
     chain.write_bytes(middle.pem + root.pem)
     lines = []
-    ports = [broker.free_port() for _ in range(4)]
+    free = [ports.free_port() for _ in range(4)]
     extras = ("", f"require_certificate true\ncafile {ca}", "tls_version tlsv1.3", "")
-    for number, (port, extra) in enumerate(zip(ports, extras, strict=True)):
+    for number, (port, extra) in enumerate(zip(free, extras, strict=True)):
         files = (late_cert, late_key) if number == 3 else (served, leaf_key)
         lines.append(
             f"listener {port} 127.0.0.1\ncertfile {files[0]}\nkeyfile {files[1]}\n{extra}"
         )
     with broker.mosquitto(extra="\n".join(lines)) as running:
         yield Guarded(
-            running, *ports, ca, other, chain, cert, key, heavy.write(folder, "heavy"),
+            running, *free, ca, other, chain, cert, key, heavy.write(folder, "heavy"),
             leaf.pin, late.pin,
         )  # fmt: skip

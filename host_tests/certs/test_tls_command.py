@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 from cryptography import x509
 
-from flatmq_tools import broker, probe
+from flatmq_tools import broker, ports, probe
 from flatmq_tools.cli import main as cli
 
 from .conftest import Guarded
@@ -169,7 +169,7 @@ def test_silence(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_nobody_there() -> None:
-    said = tls(f"127.0.0.1:{broker.free_port()}")
+    said = tls(f"127.0.0.1:{ports.free_port()}")
     assert said.exit_code == 1
     assert "connection refused: nothing listens there" in said.output
     assert "broker must be HOST or HOST:PORT" in tls("host:x").output

@@ -14,7 +14,7 @@ import pytest
 from certs.issued import Issued
 from conftest import HERE, interpreter_command, library
 from flatmq import Client
-from flatmq_tools import broker, interpreter
+from flatmq_tools import broker, interpreter, ports
 from scenario_child import converse
 
 from . import page
@@ -129,7 +129,7 @@ class Services:
         return self.folder / (section.split(maxsplit=1)[0] + section.rsplit(maxsplit=1)[-1])
 
     def _listener(self, section: str, extra: str = "") -> tuple[int, str]:
-        port, holder = broker.free_port(), self.holder(section)
+        port, holder = ports.free_port(), self.holder(section)
         lines = [
             f"listener {port} {broker.LOOPBACK}",
             f"certfile {holder}.pem\nkeyfile {holder}.key.pem",

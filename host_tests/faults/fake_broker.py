@@ -55,8 +55,8 @@ class FakeBroker(LoopbackBroker[_Connection]):
 
     kind = "fake"
 
-    def __init__(self, port: int) -> None:
-        super().__init__(port, _Connection)
+    def __init__(self) -> None:
+        super().__init__(_Connection)
         self.onward: list[Publish] = []
         self.complaints: list[str] = []
         self._closing: frozenset[int] = frozenset()

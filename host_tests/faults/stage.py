@@ -6,8 +6,6 @@ The words that a scenario asks with are the methods whose names begin with `do_`
 from __future__ import annotations
 
 import contextlib
-import itertools
-import os
 import socket
 import threading
 import time
@@ -35,22 +33,6 @@ UNBOUNDED = "max_inflight_messages 0\n"
 # first one above the limit: no scenario has so many.
 ROOM = "max_inflight_messages 5000\n"
 PATIENCE = 20.0  # seconds that a broker may take for anything that is asked of it here
-
-
-_ports = itertools.count(os.getpid() % 8000 + 12000)
-
-
-def own_port() -> int:
-    """Return a port that is free, and stays so while a broker is dead.
-
-    No connection gets one from this range by chance.
-    """
-    for port in _ports:
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind((LOOPBACK, port))
-            return port
-    raise StageError("no port is free")
 
 
 class StageError(AssertionError):
@@ -154,18 +136,16 @@ class Stage:
         self.broker: Broker
         if kind.startswith("fake"):
             if version(kind) == 5:
-                self._fake = self._five = Broker5(own_port())
+                self._fake = self._five = Broker5()
                 self._five.closes_on = FORBIDDEN
             else:
-                self._fake = FakeBroker(own_port())
+                self._fake = FakeBroker()
             self.broker = self._own = self._fake
             port = self.broker.port
         else:
             if shared is None:
                 shared = self._own = Listening(
                     LINKS[kind],
-                    port=own_port(),
-                    link_port=own_port(),
                     persistence=True,
                     extra=MOSQUITTO + ROOM,
                 )

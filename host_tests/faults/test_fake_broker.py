@@ -5,7 +5,6 @@ import time
 
 import peer
 from faults.fake_broker import FakeBroker
-from faults.stage import own_port
 
 # MQTT 3.1.1, no clean session, keep alive 0, client identifier "c".
 CONNECT = b"\x10\x0d\x00\x04MQTT\x04\x00\x00\x00\x00\x01c"
@@ -15,7 +14,7 @@ PATIENCE = 30.0  # seconds for an answer
 
 
 def test_a_connection_that_is_gone_does_not_end_its_successor() -> None:
-    broker = FakeBroker(own_port())
+    broker = FakeBroker()
     where = (broker.host, broker.port)
     try:
         for count in range(TIMES):

@@ -10,7 +10,7 @@ import pytest
 
 import peer
 from flatmq import Client, MQTTError
-from flatmq_tools import broker
+from flatmq_tools import broker, ports
 from flatmq_tools.pipeline import log
 from flatmq_tools.pipeline.ingest import Ingest, IngestError
 from flatmq_tools.trust import Trust
@@ -286,7 +286,7 @@ def test_filters_that_fill_many_kilobytes(server: broker.Broker, writer: log.Wri
 
 def test_tls(writer: log.Writer, tmp_path: Path) -> None:
     cert, key = certificate(tmp_path)
-    port = broker.free_port()
+    port = ports.free_port()
     listener = f"listener {port} 127.0.0.1\ncertfile {cert}\nkeyfile {key}\n{UNLIMITED}"
     with broker.mosquitto(extra=listener) as server:
         where = (server.host, port)

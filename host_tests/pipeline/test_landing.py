@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from flatmq import Client
-from flatmq_tools import broker, senml
+from flatmq_tools import broker, ports, senml
 from flatmq_tools.pipeline import landing, log
 from flatmq_tools.pipeline.landing import Landing, LandingError
 from pipeline.survive import PREPARED, points, prepared
@@ -223,7 +223,7 @@ def test_what_it_tells_of_itself(tmp_path: Path) -> None:
 
 
 def test_a_broker_that_is_not_there_yet(tmp_path: Path) -> None:
-    port = broker.free_port()
+    port = ports.free_port()
     service = Service(broker.Broker("127.0.0.1", port), tmp_path, "--filter", "t")
     assert service.process.stderr
     while "no connection" not in service.process.stderr.readline():

@@ -12,7 +12,7 @@ import pyarrow.dataset as ds
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from flatmq_tools import broker as brokers
+from flatmq_tools import ports
 from flatmq_tools.pipeline.metrics import MetricsError, address, served
 from pipeline.messages import pack
 from pipeline.mqtt import broker, publish, until
@@ -62,7 +62,7 @@ def test_a_port_that_is_in_use() -> None:
 
 
 def test_an_ingest(tmp_path: Path) -> None:
-    port = brokers.free_port()
+    port = ports.free_port()
     options = ["--filter", "dev/#", "--limit", "7", "--metrics-port", str(port)]
     with broker() as there:
         service = Service(there, tmp_path, *options)
@@ -89,7 +89,7 @@ def test_an_ingest(tmp_path: Path) -> None:
 def test_a_run(spark: SparkSession, tmp_path: Path) -> None:
     from flatmq_tools.pipeline.run import Plan, Run
 
-    port = brokers.free_port()
+    port = ports.free_port()
     with broker() as there:
         source = {"brokerUrl": there.address, "topic": "dev/#"}
         running = Run(spark, Plan(tmp_path, source, trigger=0.1))

@@ -22,9 +22,10 @@ from pyspark.sql.types import (
 )
 
 from flatmq import Client
-from flatmq_tools.broker import Broker, free_port
+from flatmq_tools.broker import Broker
 from flatmq_tools.pipeline.options import parse_sink
 from flatmq_tools.pipeline.publishing import Done, PublishError, StreamWriter
+from flatmq_tools.ports import free_port
 from pipeline.mqtt import broker, certificate, until
 
 if TYPE_CHECKING:

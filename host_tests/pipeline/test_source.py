@@ -21,9 +21,10 @@ from pyspark.errors import AnalysisException
 
 from flatmq.properties import Properties
 from flatmq_rigs.pipeline.bench.messages import fill
-from flatmq_tools.broker import Broker, free_port
+from flatmq_tools.broker import Broker
 from flatmq_tools.pipeline import log
 from flatmq_tools.pipeline.jobs import columns
+from flatmq_tools.ports import free_port
 from pipeline.mqtt import PATIENCE, broker, certificate, publish, until
 
 if TYPE_CHECKING:

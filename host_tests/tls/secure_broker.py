@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from conftest import HERE, interpreter_command, library
-from flatmq_tools import broker, interpreter
+from flatmq_tools import broker, interpreter, ports
 from scenario_child import converse
 from tls import certificates
 
@@ -58,7 +58,7 @@ class SecureBroker:
         # Else what comes behind the session tickets of TLS 1.3 waits 40 ms for an acknowledgement.
         lines = ["set_tcp_nodelay true"]
         for name, extra in _LISTENERS.items():
-            self.ports[name] = broker.free_port()
+            self.ports[name] = ports.free_port()
             holder = self.folder / (name if name in self.pins else "broker")
             lines += [
                 f"listener {self.ports[name]} {broker.LOOPBACK}",

@@ -31,7 +31,7 @@ from certs.issued import Issued
 from conftest import LIB, ROOT, interpreter_command
 from flatmq_rigs.bench import peers
 from flatmq_rigs.proxy import Proxy
-from flatmq_tools import broker, bytecode, interpreter
+from flatmq_tools import broker, bytecode, interpreter, ports
 from scenario_child import converse
 
 PROGRAMS = Path(__file__).parent / "programs"
@@ -245,7 +245,7 @@ def run(
                 case ["publish", topic, payload, *qos]:
                     observer.publish(topic, payload, int(*qos))
                 case ["port", "nothing"]:
-                    return str(broker.free_port())
+                    return str(ports.free_port())
                 case ["port", "users"]:
                     return str(guarded.port)
                 case ["port", what]:

@@ -129,8 +129,8 @@ class Broker5(LoopbackBroker[_Connection]):
 
     kind = "fake"
 
-    def __init__(self, port: int = 0, announces: Pairs = NONE) -> None:
-        super().__init__(port, _Connection)
+    def __init__(self, announces: Pairs = NONE) -> None:
+        super().__init__(_Connection)
         self.onward: list[Packet] = []
         self.received: list[Packet] = []
         self.levels: list[int] = []

@@ -13,7 +13,8 @@ import time
 from pathlib import Path
 
 from flatmq_tools import embedded_broker
-from flatmq_tools.broker import LOOPBACK, START_TIMEOUT, Broker, BrokerError, free_port
+from flatmq_tools.broker import LOOPBACK, START_TIMEOUT, Broker, BrokerError
+from flatmq_tools.ports import free_port
 
 TOOLS = Path(embedded_broker.__file__).parents[1]
 _RETRY = 0.01  # seconds between two looks at a broker that starts

@@ -10,7 +10,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from flatmq_tools import broker
+from flatmq_tools import broker, ports
 
 LINKS = ("tcp", "tls", "websocket", "websocket+tls")
 _TRIES = 5  # a port that was free may be taken before mosquitto binds it
@@ -58,7 +58,7 @@ class Listening:
         tries = 1 if link_port or not lines else _TRIES
         try:
             for left in reversed(range(tries)):
-                self.port = (link_port or broker.free_port()) if lines else 0
+                self.port = (link_port or ports.free_port()) if lines else 0
                 listener = f"listener {self.port} {broker.LOOPBACK}\n{lines}" if lines else ""
                 try:
                     self._start(port, persistence, f"{extra}\n{listener}", output)

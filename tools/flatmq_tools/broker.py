@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -20,10 +21,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO
 
+from . import ports
 from .address import AddressError
 from .address import address as parsed
+from .ports import LOOPBACK
 
-LOOPBACK = "127.0.0.1"
 START_TIMEOUT = 20.0  # seconds until a broker must accept connections
 _RETRY = 0.01  # seconds between two connection attempts while it starts
 _PORT_TRIES = 5  # a port that was free may be taken before the broker binds it
@@ -42,13 +44,6 @@ def find_mosquitto() -> str | None:
     if named:
         return named
     return shutil.which("mosquitto") or shutil.which("mosquitto", path=os.pathsep.join(_SBIN))
-
-
-def free_port() -> int:
-    """A TCP port that nothing on loopback listens on at this moment."""
-    with socket.socket() as probe:
-        probe.bind((LOOPBACK, 0))
-        return int(probe.getsockname()[1])
 
 
 class Broker:
@@ -135,10 +130,15 @@ class _Child(Broker):
         self.folder = Path(tempfile.mkdtemp(prefix=f"flatmq-{self.kind}-", dir=where))
         self._log = self.folder / "log.txt"
         self._process: subprocess.Popen[bytes] | None = None
+        self._held = ports.HeldPorts()
 
     def _configure(self) -> None:
         """Write the files for `self.port`."""
         raise NotImplementedError
+
+    def _listens_at(self) -> list[int]:
+        """Return the ports that stay its own while it is dead."""
+        return [self.port]
 
     def _spawn(self, log: IO[bytes]) -> subprocess.Popen[bytes]:
         """Start the process, its output going to `log`."""
@@ -151,7 +151,8 @@ class _Child(Broker):
         """Start it and return once it accepts connections. Raises BrokerError when it does not."""
         chosen = self.port
         for tries_left in reversed(range(_PORT_TRIES)):
-            self.port = chosen or free_port()
+            self.port = chosen or ports.free_port()
+            self._held.take(*self._listens_at())
             self._log.unlink(missing_ok=True)
             self._configure()
             try:
@@ -220,6 +221,7 @@ class _Child(Broker):
 
     def stop(self) -> None:
         self.kill()
+        self._held.release()
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def log(self) -> str:
@@ -256,6 +258,10 @@ class _Mosquitto(_Child):
         self._output = output
         self._acl = acl
         self._guard: subprocess.Popen[bytes] | None = None
+
+    def _listens_at(self) -> list[int]:
+        more = re.findall(r"^listener (\d+)", self._extra, re.MULTILINE)
+        return [self.port, *map(int, more)]
 
     def _configure(self) -> None:
         lines = [

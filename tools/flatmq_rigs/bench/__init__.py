@@ -29,7 +29,7 @@ from flatmq_rigs.bench.runner import Failed, Runner
 from flatmq_rigs.bench.source import Source
 from flatmq_rigs.bench.targets import TARGETS
 from flatmq_rigs.results import write
-from flatmq_tools import broker, interpreter
+from flatmq_tools import broker, interpreter, ports
 
 ROUNDS = 5
 QUICK_ROUNDS = 2
@@ -198,7 +198,7 @@ def _broker(stack: contextlib.ExitStack, link: str, certificate: Path) -> int:
     if not link:
         return stack.enter_context(broker.mosquitto()).port
     for left in reversed(range(_PORT_TRIES)):
-        port = broker.free_port()
+        port = ports.free_port()
         lines = [f"listener {port} {broker.LOOPBACK}"]
         if "tls" in link:
             lines += [f"certfile {certificate / CHAIN}", f"keyfile {certificate / KEY}"]

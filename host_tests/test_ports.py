@@ -1,0 +1,57 @@
+"""A port that is held is nobody else's by chance, and its server's at any time."""
+
+from __future__ import annotations
+
+import socket
+import sys
+
+import pytest
+
+from flatmq_tools import broker as brokers
+from flatmq_tools.ports import LOOPBACK, HeldPort, HeldPorts, free_port
+
+linux = pytest.mark.skipif(sys.platform != "linux", reason="there a port is only chosen")
+
+
+@linux
+def test_a_held_port_is_its_servers_again_and_again() -> None:
+    held = HeldPort()
+    for _ in range(2):
+        with socket.create_server((LOOPBACK, held.number)):
+            pass
+    held.release()
+
+
+@linux
+def test_a_held_port_is_nobody_elses() -> None:
+    held = HeldPort()
+    with socket.socket() as other, pytest.raises(OSError, match="in use"):
+        other.bind((LOOPBACK, held.number))
+    held.release()
+    with socket.socket() as other:
+        other.bind((LOOPBACK, held.number))
+
+
+def test_a_port_that_is_taken_is_left_to_the_server_to_refuse() -> None:
+    with socket.create_server((LOOPBACK, 0)) as other:
+        taken = other.getsockname()[1]
+        with pytest.raises(OSError, match="in use"):
+            HeldPort(taken)
+        HeldPorts().take(taken)
+
+
+@linux
+@pytest.mark.parametrize("kind", ["mosquitto", "embedded"])
+def test_a_broker_that_is_dead_keeps_its_ports(kind: str) -> None:
+    second = free_port()
+    more = {"extra": f"listener {second} {LOOPBACK}"} if kind == "mosquitto" else {}
+    with getattr(brokers, kind)(**more) as broker:
+        broker.kill()
+        for port in [broker.port, *([second] if more else [])]:
+            with socket.socket() as thief, pytest.raises(OSError, match="in use"):
+                thief.bind((LOOPBACK, port))
+        broker.restart()
+        assert broker.running
+    with socket.socket() as next_one:
+        next_one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        next_one.bind((LOOPBACK, broker.port))

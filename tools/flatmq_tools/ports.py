@@ -1,0 +1,64 @@
+"""TCP ports of loopback for brokers that are started here."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import sys
+
+LOOPBACK = "127.0.0.1"
+
+
+def free_port() -> int:
+    """A TCP port that nothing on loopback listens on at this moment."""
+    with socket.socket() as probe:
+        probe.bind((LOOPBACK, 0))
+        return int(probe.getsockname()[1])
+
+
+class HeldPort:
+    """A TCP port that stays a server's own while the server is down, until `release`.
+
+    Linux gives no connection, and nobody who asks for any free port, a port that a socket is
+    bound to; a server with SO_REUSEADDR may listen on it, as no socket does so yet. Elsewhere the
+    server could not: there the port is only chosen.
+    """
+
+    def __init__(self, port: int = 0) -> None:
+        """Hold `port`, or a free one for 0. Raises OSError if something listens on it."""
+        self._socket = socket.socket()
+        try:
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            self._socket.bind((LOOPBACK, port))
+            self.number = int(self._socket.getsockname()[1])
+        except OSError:
+            self._socket.close()
+            raise
+        if sys.platform != "linux":
+            self._socket.close()
+
+    def release(self) -> None:
+        """Give it back; may be called again."""
+        self._socket.close()
+
+
+class HeldPorts:
+    """The ports of one server."""
+
+    def __init__(self) -> None:
+        self._held: list[HeldPort] = []
+
+    def take(self, *ports: int) -> None:
+        """Hold these instead of those before.
+
+        A port on which something listens is left to the server, whose error says more.
+        """
+        self.release()
+        for port in ports:
+            with contextlib.suppress(OSError):
+                self._held.append(HeldPort(port))
+
+    def release(self) -> None:
+        """Give them back; may be called again."""
+        while self._held:
+            self._held.pop().release()
