@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from conftest import ROOT
 from flatmq_rigs import bench
 from flatmq_rigs.bench import certificate
 from flatmq_rigs.bench.clients import CLIENTS, CPYTHON, LINKS, MICROPYTHON, Client
@@ -24,14 +23,13 @@ MILLISECONDS = 1  # of CPU: the figures do not matter here
 
 
 @pytest.fixture(scope="module")
-def measured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[bench.Bench]:
+def measured(tmp_path_factory: pytest.TempPathFactory, bench_build: Path) -> Iterator[bench.Bench]:
     """A bench whose peer and brokers run."""
     folder = certificate.write(tmp_path_factory.mktemp("certificate"))
     with contextlib.ExitStack() as stack:
         source = stack.enter_context(Source(folder))
         ports = bench.brokers(stack, set(LINKS), folder)
-        build = ROOT / "build"
-        yield bench.Bench(Runner(build, folder), source.port, ports, build, True)
+        yield bench.Bench(Runner(bench_build, folder), source.port, ports, bench_build, True)
 
 
 @pytest.mark.parametrize("client", LINKED_CLIENTS, ids=lambda client: client.name)

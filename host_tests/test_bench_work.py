@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from conftest import ROOT
 from flatmq_rigs import webassembly
 from flatmq_rigs.bench import work
 from flatmq_rigs.bench.figures import Results
@@ -18,11 +17,11 @@ from flatmq_tools import interpreter
 ALL = (*OPERATIONS, *MIXES)
 
 
-def test_every_operation_on_both_interpreters() -> None:
+def test_every_operation_on_both_interpreters(bench_build: Path) -> None:
     """Each of them checks itself that it did what it is timed for."""
     if webassembly.find() is None:
         pytest.fail(webassembly.MISSING)
-    measured = work.measure(ROOT / "build", 1)
+    measured = work.measure(bench_build, 1)
     wanted = {(b, c, o) for b in BITS for c in (FLOOR, FLATMQ, UMQTT) for o in ALL}
     assert set(measured.rounds) == set(measured.heap) == wanted
     for bits in BITS:
@@ -57,10 +56,10 @@ def test_an_operation_that_is_missing_leaves_the_worst_open() -> None:
 
 
 def test_without_the_32_bit_interpreter_the_rest_is_measured(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, bench_build: Path
 ) -> None:
     monkeypatch.setenv("MICROPYTHON_WASM", str(tmp_path))
-    measured = work.measure(ROOT / "build", 1)
+    measured = work.measure(bench_build, 1)
     assert {bits for bits, _, _ in measured.rounds} == {"64-bit"}
     assert webassembly.MISSING in measured.markdown()
 

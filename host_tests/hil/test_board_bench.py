@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from conftest import ROOT
 from flatmq_rigs.bench.peers import PeerError
 from flatmq_rigs.proxy import Proxy
 from flatmq_tools import broker
@@ -32,7 +31,10 @@ def _rows(document: Path) -> dict[str, list[str]]:
 
 
 def test_everything(
-    tmp_path: Path, variables: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
+    variables: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    bench_build: Path,
 ) -> None:
     """Every figure of both clients, and nothing stays on the board."""
     document = tmp_path / "results.md"
@@ -44,7 +46,7 @@ def test_everything(
         variables.setenv("BOARD_PORT", board.address)
         variables.setenv("BOARD_WIFI", f"net:{SECRET}")
         variables.setenv("BOARD_BROKER", f"{air.host}:{air.port}")
-        arguments = ["--results", str(document), "--build", str(ROOT / "build")]
+        arguments = ["--results", str(document), "--build", str(bench_build)]
         status = bench.main(arguments)
         printed = capsys.readouterr().out
         assert status == 0, printed

@@ -66,10 +66,19 @@ def real_umqtt() -> list[Path]:
             fetched = peers.fetch(ROOT / "build" / "peers", name, (requirement,), ())
             for source in (fetched / "umqtt").glob("*.py"):
                 folder.mkdir(parents=True, exist_ok=True)
-                (folder / source.name).write_bytes(source.read_bytes())
+                _copy(source, folder)
     except peers.PeerError as error:
         pytest.fail(str(error))
     return [folder.parent]
+
+
+def _copy(source: Path, folder: Path) -> None:
+    """Copy a file that tests of other processes may be importing."""
+    target, data = folder / source.name, source.read_bytes()
+    if not target.is_file() or target.read_bytes() != data:
+        made = folder / f".{source.name}-{os.getpid()}"
+        made.write_bytes(data)
+        made.replace(target)
 
 
 def is_current() -> bool:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import shutil
 import subprocess
 import sys
 import tarfile
+import tempfile
 from pathlib import Path, PurePosixPath
+
+_STAMP = ".fetched"  # the file that names the versions which are there
 
 
 class PeerError(RuntimeError):
@@ -78,17 +82,33 @@ def _fetch_wheel(requirement: str, into: Path) -> None:
 
 
 def fetch(cache: Path, name: str, sdists: tuple[str, ...], wheels: tuple[str, ...]) -> Path:
-    """Folder with the modules of one client; fetched when the cache lacks these very versions."""
+    """Return a folder with the modules of one client, fetched if the cache lacks these versions.
+
+    Several processes may fetch the same client at once.
+    """
     folder = cache / name
-    stamp = folder / ".fetched"
-    wanted = "\n".join(sdists + wheels)
-    if stamp.is_file() and stamp.read_text() == wanted:
+    versions = "\n".join(sdists + wheels)
+    if _holds(folder, versions):
         return folder
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    for requirement in sdists:
-        _fetch_sdist(requirement, folder)
-    for requirement in wheels:
-        _fetch_wheel(requirement, folder)
-    stamp.write_text(wanted)
+    cache.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{name}-", dir=cache) as made:
+        fetched = Path(made, name)
+        fetched.mkdir()
+        for requirement in sdists:
+            _fetch_sdist(requirement, fetched)
+        for requirement in wheels:
+            _fetch_wheel(requirement, fetched)
+        (fetched / _STAMP).write_text(versions)
+        if not _holds(folder, versions):
+            with contextlib.suppress(OSError):  # nothing there, or another process was faster
+                folder.rename(Path(made, "old"))
+            with contextlib.suppress(OSError):
+                fetched.rename(folder)
+    if not _holds(folder, versions):
+        raise PeerError(f"{folder} could not be replaced")
     return folder
+
+
+def _holds(folder: Path, versions: str) -> bool:
+    stamp = folder / _STAMP
+    return stamp.is_file() and stamp.read_text() == versions
