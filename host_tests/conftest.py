@@ -82,7 +82,7 @@ BROKERS5: dict[str, dict[str, Callable[[], broker.Broker]]] = {
 
 # Files whose tests take long and share little: each may run in any process of `pytest -n`.
 APART = {
-    "test_crash.py", "test_faults.py", "test_once.py", "test_over_websocket.py",
+    "test_crash.py", "test_once.py", "test_over_websocket.py",
     "test_powercut.py", "test_run.py", "test_scenarios.py", "test_service.py", "test_session.py",
     "test_soak.py",
 }  # fmt: skip

@@ -85,6 +85,7 @@ class Bench:
         self._long = is_long
         self._folder = tempfile.TemporaryDirectory(prefix="flatmq-faults-")
         self._mosquitto: dict[str, Listening] = {}
+        self._environments: dict[str, dict[str, str]] = {}
         self._lock = threading.Lock()
 
     def __enter__(self) -> Bench:
@@ -92,6 +93,11 @@ class Bench:
         bytecode.compiled(made)
         for source in [SHARED / "scenario_env.py", *(HERE / "client").glob("*.py")]:
             bytecode.compile_module(source, made / f"{source.stem}.mpy", source.name)
+        # Once, as pytest changes os.environ while the threads run.
+        self._environments = {
+            "cpython": interpreter.environment(LIB, SHARED, HERE / "client"),
+            "micropython": interpreter.environment(made),
+        }
         return self
 
     def __exit__(self, *_exception: object) -> None:
@@ -118,7 +124,7 @@ class Bench:
             with Stage(case.broker, token, shared) as stage:
                 output = converse(
                     self._command(case, stage, token),
-                    self._environment(case.python),
+                    self._environments[case.python],
                     DEADLINE,
                     stage.carry_out,
                     stage.hear,
@@ -172,11 +178,6 @@ class Bench:
             f"twice={int(twice)}",
             f"long={int(self._long)}",
         ]
-
-    def _environment(self, python: str) -> dict[str, str]:
-        if python == "cpython":
-            return interpreter.environment(LIB, SHARED, HERE / "client")
-        return interpreter.environment(Path(self._folder.name))
 
     def run_all(self, wanted: Iterable[Case]) -> Iterator[Row]:
         """Rows as they come."""
