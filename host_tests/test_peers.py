@@ -15,7 +15,7 @@ Meanwhile = Callable[[], object]
 
 @pytest.fixture
 def pip(monkeypatch: pytest.MonkeyPatch) -> list[Meanwhile]:
-    """What happens elsewhere each time while pip, which is faked, installs a module."""
+    """Calls to make, one each time, while pip installs a module; pip is faked."""
     meanwhile: list[Meanwhile] = []
 
     def run(command: list[str], **_options: object) -> subprocess.CompletedProcess[str]:

@@ -1,0 +1,419 @@
+"""The commands of the pages run, with something real for what their values name.
+
+Those of `flatmq pipeline` are not here: each run takes Spark. Commands that another test runs are
+named in `ELSEWHERE`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import pty
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import tty
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from click.testing import CliRunner
+from serial.tools import list_ports
+
+from certs.issued import CLIENT, HERE, SERVER, Issued
+from conftest import ROOT
+from flatmq import Client
+from flatmq_tools import boards, cli, flash, ports, settings
+from flatmq_tools.broker import LOOPBACK, Broker, find_mosquitto, mosquitto
+from hil import emulated_board
+from hil.emulated_board import EmulatedBoard
+from images import downloads
+from pages.commands import everything
+
+PATIENCE = 120.0  # s
+PACK = [{"bn": "pico/", "n": "boot", "v": 7}, {"n": "seq", "v": 1}, {"n": "temp", "v": 21.5}]
+SIZE = 0x40000  # bytes of a made-up firmware
+_MODULE = """
+import os
+for folder in ("/lib", "/lib/flatmq"):
+    try:
+        os.mkdir(folder)
+    except OSError:
+        pass
+open("/lib/flatmq/module.py", "w").close()
+"""
+PLAIN = {"192.168.1.10", "127.0.0.1", "localhost:1883", "broker.local:1883"}
+SECURE = "broker.example"
+
+# A file of the tests, and what it has to contain.
+ELSEWHERE = {
+    "make pipeline": ("pipeline/test_pipeline_demo.py", "demo"),
+    "make release": ("test_release.py", "release"),
+    "make test-board": ("hil/test_hil.py", "BOARD_PORT"),
+    "make bench-board": ("hil/test_board_bench.py", "BOARD_PORT"),
+    "mpremote mip install package.json": ("test_package.py", "mip"),
+    "mpremote mip install build/release/mpy6/package.json": (
+        "test_package.py",
+        "installs_a_part_of_a_release",
+    ),
+    "pip install -e .[boards,pipeline]": ("wheel/test_installed.py", "[boards,demo,pipeline]"),
+    "pip install flatmq[iceberg]": ("pipeline/test_iceberg.py", "pyiceberg"),
+    "python -m flatmq_rigs scale build/demo": ("pipeline/test_scale.py", "scale.tried"),
+}
+COMMANDS = {
+    words: page
+    for words, page in everything().items()
+    if words[:2] != ("flatmq", "pipeline") and words[0] != "spark-submit"
+}
+HERE_RUN = [words for words in COMMANDS if " ".join(words) not in ELSEWHERE]
+
+
+@pytest.fixture(scope="module")
+def authority() -> Issued:
+    return Issued("an authority", authority=True)
+
+
+@pytest.fixture(scope="module")
+def own(authority: Issued) -> Issued:
+    return Issued("a broker", authority, hosts=HERE, usage=SERVER)
+
+
+@pytest.fixture(scope="module")
+def broker(
+    authority: Issued, own: Issued, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Broker, int, int]]:
+    """A broker with a pack; its ports for TLS, without and with certificates of clients."""
+    folder = tmp_path_factory.mktemp("broker")
+    ca, _ = authority.write(folder, "ca")
+    cert, key = own.write(folder, "own")
+    secure, guarded = (ports.free_port() for _ in range(2))
+    extra = "".join(
+        f"listener {port} {LOOPBACK}\ncertfile {cert}\nkeyfile {key}\n{more}\n"
+        for port, more in ((secure, ""), (guarded, f"cafile {ca}\nrequire_certificate true"))
+    )
+    with mosquitto(extra=extra) as running:
+        client = Client(b"pages", running.host, running.port)
+        client.connect(10_000)
+        client.publish(b"dev/pico/telemetry", json.dumps(PACK).encode(), qos=1, retain=True)
+        assert client.wait(10_000)
+        client.disconnect()
+        yield running, secure, guarded
+
+
+@pytest.fixture(scope="module")
+def board(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmulatedBoard]:
+    with pytest.MonkeyPatch.context() as larger:  # it is given the sketches of several boards
+        larger.setattr(emulated_board, "BLOCKS", 2 * emulated_board.BLOCKS)
+        with EmulatedBoard(tmp_path_factory.mktemp("board")) as running:
+            yield running
+
+
+@pytest.fixture
+def silent() -> Iterator[str]:
+    """A port at which nothing answers."""
+    with socket.create_server((LOOPBACK, 0)) as server:
+        yield f"socket://{LOOPBACK}:{server.getsockname()[1]}"
+
+
+class Desk:
+    """A folder in which somebody types the commands, with the files that they name."""
+
+    def __init__(
+        self, folder: Path, running: tuple[Broker, int, int], board: EmulatedBoard
+    ) -> None:
+        self.folder = folder
+        self.broker, self._secure, self._guarded = running
+        self.board = board
+        self.pin = ""
+
+    def word(self, word: str, words: tuple[str, ...]) -> str:
+        """Return what replaces a word of a command."""
+        if word in PLAIN:
+            return self.broker.address
+        if word == SECURE:
+            return f"localhost:{self._guarded if '--cert' in words else self._secure}"
+        return word.replace("BASE64", self.pin)
+
+    def flatmq(self, *words: str) -> str:
+        """Run a command that comes to its end by itself, and return what it prints."""
+        done = CliRunner(env={"COLUMNS": "200"}).invoke(cli.main, words)
+        assert done.exit_code == 0, done.output
+        return done.output
+
+    def until(self, *words: str, ready: Callable[[str], None], text: str) -> None:
+        """Run a command until it has printed `text`, and end it with Ctrl-C.
+
+        `ready` is called with each line that it prints.
+        """
+        with subprocess.Popen(
+            [sys.executable, "-m", "flatmq_tools.cli", *words],
+            cwd=self.folder,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "COLUMNS": "200"},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        ) as process:
+            watch = threading.Timer(PATIENCE, process.kill)
+            watch.start()
+            try:
+                assert process.stdout
+                lines = []
+                for line in process.stdout:
+                    lines.append(line)
+                    ready(line)
+                    if text in line:
+                        break
+                else:
+                    pytest.fail("".join(lines))
+                process.send_signal(signal.SIGINT)
+                rest = process.communicate(timeout=PATIENCE)[0]
+                assert process.returncode == 0, rest
+            finally:
+                watch.cancel()
+                process.kill()
+
+
+@pytest.fixture
+def desk(
+    tmp_path: Path,
+    broker: tuple[Broker, int, int],
+    board: EmulatedBoard,
+    authority: Issued,
+    own: Issued,
+    silent: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Desk:
+    """The desk, to which a Pico W and an ESP32 are connected, and a Pico as a boot drive."""
+    made = Desk(tmp_path, broker, board)
+    made.pin = own.pin
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(settings, "OWN", "absent.json")
+    usb = [
+        SimpleNamespace(device=device, vid=vid, pid=pid, serial_number="e66", product="Board",
+                        description="")
+        for device, vid, pid in ((board.address, 0x2E8A, 5), (silent, 0x303A, 0x4001))
+    ]  # fmt: skip
+    monkeypatch.setattr(list_ports, "comports", lambda: usb)
+    config = tmp_path / "esptool.cfg"
+    config.write_text("[esptool]\nconnect_attempts = 1\n")
+    monkeypatch.setenv("ESPTOOL_CFGFILE", str(config))
+    drive = tmp_path / "drives" / "RPI-RP2"
+    drive.mkdir(parents=True)
+    (drive / "INFO_UF2.TXT").write_text(
+        "UF2 Bootloader v3.0\nModel: Raspberry Pi RP2\nBoard-ID: RPI-RP2\n"
+    )
+    monkeypatch.setattr(flash, "_mounts", (tmp_path / "drives").iterdir)
+    ca, _ = authority.write(tmp_path / "issued", "ca")
+    monkeypatch.setenv("SSL_CERT_FILE", str(ca))
+    return made
+
+
+def _files(words: tuple[str, ...], authority: Issued) -> None:
+    """Make the files and folders that a command reads, and that a download would be."""
+    mine = Issued("pico-1", authority, usage=CLIENT)
+    reads = dict(itertools.pairwise(words))
+    for kind, data in {
+        "ca": authority.pem, "cert": mine.pem, "key": mine.key_bytes()
+    }.items():  # fmt: skip
+        names = re.findall(rf"broker\.tls\.{kind}=(\S+)", " ".join(words))
+        for name in filter(None, [reads.get(f"--{kind}"), *names]):
+            Path(name).write_bytes(data)
+    for name in words:
+        if name.endswith((".uf2", ".bin")):
+            known = boards.load(words[2])
+            file = Path(name)
+            file.parent.mkdir(exist_ok=True)
+            file.write_bytes(
+                downloads.uf2(known, downloads.program(known, SIZE))
+                if name.endswith(".uf2")
+                else downloads.esp32(known, SIZE)
+            )
+    if "--sketch" in words:
+        Path(reads["--sketch"]).mkdir()
+        Path(reads["--sketch"], "main.py").write_text("print('mine')\n")
+
+
+# What runs a command, by the words that it begins with
+
+Runner = Callable[[Desk, tuple[str, ...]], None]
+RUNNERS: dict[tuple[str, ...], Runner] = {}
+
+
+def runs(*words: str) -> Callable[[Runner], Runner]:
+    """Note that a function runs the commands that begin with these words."""
+
+    def note(runner: Runner) -> Runner:
+        RUNNERS[words] = runner
+        return runner
+
+    return note
+
+
+@runs("flatmq", "boards")
+def _boards(desk: Desk, words: tuple[str, ...]) -> None:
+    assert desk.board.address in desk.flatmq(*words[1:])
+
+
+@runs("flatmq", "image")
+def _image(desk: Desk, words: tuple[str, ...]) -> None:
+    desk.flatmq(*words[1:])
+    assert sum(file.stat().st_size for file in (desk.folder / "build").iterdir()) > SIZE
+
+
+@runs("flatmq", "flash")
+def _flash(desk: Desk, words: tuple[str, ...]) -> None:
+    file = desk.folder / words[3]
+    if file.suffix == ".uf2":
+        desk.flatmq(*words[1:])
+        copied = desk.folder / "drives" / "RPI-RP2" / file.name
+        assert copied.read_bytes() == file.read_bytes()
+    else:
+        done = CliRunner().invoke(cli.main, words[1:])  # at the port nothing answers esptool
+        assert "esptool could not flash it. Hold BOOT" in done.output
+
+
+@runs("flatmq", "deploy")
+def _deploy(desk: Desk, words: tuple[str, ...]) -> None:
+    given = [desk.word(word, words) for word in words[1:]]
+    port = [] if words[2] == "pico_w" else ["--port", desk.board.address]
+    assert "written" in desk.flatmq(*given, *port)
+
+
+@runs("flatmq", "logs")
+def _logs(desk: Desk, words: tuple[str, ...]) -> None:
+    with _line() as (end, port):
+
+        def ready(line: str) -> None:
+            if "Ctrl-C ends it" in line:
+                os.write(end, b"hello\r\n")
+
+        desk.until(*words[1:], "--port", port, ready=ready, text="hello")
+
+
+@runs("flatmq", "bridge")
+def _bridge(desk: Desk, words: tuple[str, ...]) -> None:
+    with _line() as (end, port):
+        greeting = threading.Thread(target=lambda: os.read(end, 1) and os.write(end, b"hello\r\n"))
+        greeting.start()  # once the bridge has opened the line
+        given = [port if word == "/dev/ttyACM0" else desk.word(word, words) for word in words[1:]]
+        desk.until(*given, ready=lambda _line: None, text="board | hello")
+        greeting.join()
+
+
+@runs("flatmq", "watch")
+def _watch(desk: Desk, words: tuple[str, ...]) -> None:
+    given = [desk.word(word, words) for word in words[1:]]
+    assert "temp 21.5" in desk.flatmq(*given, "--packs", "1")
+
+
+@runs("flatmq", "fleet")
+def _fleet(desk: Desk, words: tuple[str, ...]) -> None:
+    given = [desk.word(word, words) for word in words[1:]]
+    desk.flatmq(*given, "--devices", "3", "--seconds", "1", "--rate", "2")
+
+
+@runs("flatmq", "tls")
+def _tls(desk: Desk, words: tuple[str, ...]) -> None:
+    desk.flatmq(*(desk.word(word, words) for word in words[1:]))
+    assert "BEGIN CERTIFICATE" in (desk.folder / "ca.pem").read_text()
+
+
+@runs("make")
+def _make(desk: Desk, words: tuple[str, ...]) -> None:
+    """It runs as in a checkout whose environment this one is."""
+    target, given = words[1], [_in(desk.folder, word) for word in words[2:]]
+    # What a stamp stands for is installed, or this test would not run.
+    makefile = (ROOT / "Makefile").read_text("utf-8")
+    stamps = {
+        f"-o.venv/{name}" for name in re.findall(r"^\$\(VENV\)/(\w+\.stamp):", makefile, re.M)
+    }
+    assert len(stamps) > 3
+    done = subprocess.run(
+        ["make", *sorted(stamps), target, *given, "READINGS=3"],
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def _in(folder: Path, word: str) -> str:
+    """Return an assignment to a variable of make, with a file of `folder` if it names a file."""
+    name, _, value = word.partition("=")
+    return f"{name}={folder / value}" if name == "FIRMWARE" else word
+
+
+@runs("mosquitto")
+def _mosquitto(desk: Desk, words: tuple[str, ...]) -> None:
+    text = (ROOT / "docs" / "tutorial.md").read_text("utf-8")
+    (conf,) = re.findall(r"```\n(listener .*?)```", text, re.DOTALL)
+    held = ports.HeldPort()
+    assert "listener 1883\n" in conf
+    (desk.folder / words[2]).write_text(
+        conf.replace("listener 1883", f"listener {held.number} {LOOPBACK}")
+    )
+    program = find_mosquitto()
+    assert program
+    with subprocess.Popen([program, *words[1:]], stderr=subprocess.DEVNULL) as process:
+        try:
+            client = Client(b"tutorial", LOOPBACK, held.number)
+            client.start()
+            while not client.connected:
+                assert process.poll() is None
+                client.poll(20)
+            client.disconnect()
+        finally:
+            process.kill()
+            held.release()
+
+
+@runs("mpremote", "rm")
+def _mpremote(desk: Desk, words: tuple[str, ...]) -> None:
+    connect = [sys.executable, "-m", "mpremote", "connect", desk.board.address]
+    subprocess.run([*connect, "exec", _MODULE], check=True)  # what is to be removed
+    done = subprocess.run([*connect, *words[1:]], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+class _Line:
+    """A serial line: the board's end, and the device at the desk's end."""
+
+    def __enter__(self) -> tuple[int, str]:
+        self._ends = pty.openpty()
+        tty.setraw(self._ends[1])
+        return self._ends[0], os.ttyname(self._ends[1])
+
+    def __exit__(self, *_: object) -> None:
+        for end in self._ends:
+            os.close(end)
+
+
+_line = _Line
+
+
+@pytest.mark.parametrize(
+    "words", HERE_RUN, ids=lambda words: f"{COMMANDS[words]} {' '.join(words)}"
+)
+def test_it_runs(words: tuple[str, ...], desk: Desk, authority: Issued) -> None:
+    if words[:2] == ("make", "firmware"):
+        file = desk.folder / "RPI_PICO_W.uf2"
+        pico = boards.load("pico_w")
+        file.write_bytes(downloads.uf2(pico, downloads.program(pico, SIZE)))
+    elif words[0] == "flatmq":
+        _files(words, authority)
+    for count in (1, 2):
+        if runner := RUNNERS.get(words[:count]):
+            runner(desk, words)
+            return
+    pytest.fail("nothing runs this command")
+
+
+@pytest.mark.parametrize("command", ELSEWHERE)
+def test_another_test_runs_it(command: str) -> None:
+    assert command in {" ".join(words) for words in COMMANDS}
+    name, part = ELSEWHERE[command]
+    assert part in (ROOT / "host_tests" / name).read_text("utf-8")
