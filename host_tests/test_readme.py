@@ -1,20 +1,18 @@
-"""The README and the guide keep their word: their sketches run, and the commands exist."""
+"""The README and the guide keep their word: their sketches run, and the README is short."""
 
 from __future__ import annotations
 
 import queue
 import re
-import shlex
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-import click
 import pytest
 from paho.mqtt import client as paho
 
 from conftest import BROKERS, LIB, ROOT, SharedBrokers, interpreter_command
-from flatmq_tools import cli, interpreter
+from flatmq_tools import interpreter
 
 README = (ROOT / "README.md").read_text()
 GUIDE = (ROOT / "docs" / "guide.md").read_text()
@@ -107,39 +105,6 @@ def test_the_script_runs(
     finally:
         process.kill()
     assert process.returncode == 0
-
-
-def _commands() -> Iterator[list[str]]:
-    """Yield the words of each command `flatmq` that the README writes with its arguments."""
-    blocks = "\n".join(re.findall(r"```sh\n(.*?)```", README, re.DOTALL))
-    inline = re.findall(r"`(flatmq [^`]+)`", README.replace("\n", " "))
-    for line in [*blocks.splitlines(), *inline]:
-        words = shlex.split(line)
-        if words and words[0] == "flatmq":
-            yield words[1:]
-
-
-def test_the_commands_take_these_arguments(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """That they do what the README says is tested where each command is."""
-    monkeypatch.chdir(tmp_path)
-    for name in ("tables", "build"):
-        (tmp_path / name).mkdir()
-    for name in ("RPI_PICO_W.uf2", "build/pico_w.uf2"):
-        (tmp_path / name).touch()
-    found = list(_commands())
-    assert len(found) > 5
-    for words in found:
-        command: click.Command = cli.main
-        context = click.Context(command)
-        left = list(words)
-        while isinstance(command, click.Group) and left:
-            name = left.pop(0)
-            command = command.commands[name]
-            context = click.Context(command, parent=context, info_name=name)
-        if left or not any(each.required for each in command.params):
-            command.make_context(command.name, left, parent=context.parent)
 
 
 def test_the_readme_is_short() -> None:

@@ -22,6 +22,7 @@ from flatmq import Client
 from flatmq_rigs import docstring_columns, headlines
 from flatmq_rigs.results import markers
 from flatmq_tools import cli
+from pages.commands import commands
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -167,12 +168,8 @@ def as_markdown_of(documented: type) -> str:
 
 
 def _flatmq_commands(path: Path) -> list[list[str]]:
-    """Return the words of each command `flatmq` in the blocks of a page, fenced or indented."""
-    text = path.read_text("utf-8").replace("\\\n", " ")
-    fenced = "\n".join(re.findall(r"^```(?:sh)?\n(.*?)^```$", text, re.DOTALL | re.M))
-    lines = re.findall(r"^(flatmq [a-z].*)$", fenced, re.M)
-    lines += re.findall(r"^    (flatmq [a-z].*)$", text, re.M)
-    return [shlex.split(line, comments=True)[1:] for line in lines]
+    """Return the words of each command `flatmq` in the blocks of a page."""
+    return [list(words[1:]) for words in commands(path) if words[0] == "flatmq"]
 
 
 def _unknown(words: list[str]) -> str:

@@ -4,35 +4,11 @@ from __future__ import annotations
 
 import inspect
 import re
-import shlex
-
-import pytest
 
 from conftest import ROOT
-from flatmq_tools import certificates, probe, settings
-from flatmq_tools.cli import main as cli
+from flatmq_tools import certificates, probe
 
 PAGE = (ROOT / "docs" / "certificates.md").read_text()
-COMMANDS = [
-    line
-    for block in re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL)
-    for line in block.splitlines()
-]
-
-
-def test_there_are_commands() -> None:
-    assert len(COMMANDS) == 7
-
-
-@pytest.mark.parametrize("line", COMMANDS)
-def test_a_command_has_these_options(line: str) -> None:
-    program, name, *arguments = shlex.split(line)
-    assert program == "flatmq"
-    known = {option for each in cli.commands[name].params for option in each.opts}
-    assert {each for each in arguments if each.startswith("--")} <= known
-    there = settings.values(settings.load())
-    for key in re.findall(r"--set ([\w.]+)=", line):
-        assert key in there
 
 
 def test_the_texts_are_those_of_the_checks() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import re
-import shlex
 import socket
 import struct
 import threading
@@ -18,7 +17,6 @@ from click.testing import CliRunner, Result
 from serial.tools import list_ports
 
 from certs.issued import Issued
-from conftest import ROOT
 from flatmq_tools import boards, cli, flash, logs, remote, settings
 from flatmq_tools.remote import Remote
 from hil.emulated_board import EmulatedBoard
@@ -99,20 +97,6 @@ def test_no_board_is_said_with_what_there_is(plugged: Callable[..., None]) -> No
     done = _run("logs")
     assert done.exit_code == 1
     assert "/dev/ttyUSB1 (0001:0002 Board)" in done.output
-
-
-DOCS = (ROOT / "docs" / "boards.md").read_text()
-COMMANDS = re.findall(r"^    flatmq (.*)$", DOCS, re.MULTILINE)
-
-
-@pytest.mark.parametrize("command", COMMANDS)
-def test_the_commands_of_the_docs_are_understood(
-    command: str, plugged: Callable[..., None]
-) -> None:
-    """They end with what is missing here, a board or a file, and not in how they are written."""
-    done = _run(*shlex.split(command))
-    assert (done.exit_code, "Error: " in done.output) in ((0, False), (1, True)), done.output
-    assert "no such" not in done.output
 
 
 # deploy and logs

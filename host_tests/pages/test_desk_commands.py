@@ -412,6 +412,10 @@ def test_it_runs(words: tuple[str, ...], desk: Desk, authority: Issued) -> None:
     pytest.fail("nothing runs this command")
 
 
+def test_the_pages_have_commands() -> None:
+    assert len(HERE_RUN) > 30
+
+
 @pytest.mark.parametrize("command", ELSEWHERE)
 def test_another_test_runs_it(command: str) -> None:
     assert command in {" ".join(words) for words in COMMANDS}
