@@ -330,9 +330,7 @@ def _make(desk: Desk, words: tuple[str, ...]) -> None:
     target, given = words[1], [_in(desk.folder, word) for word in words[2:]]
     # What a stamp stands for is installed, or this test would not run.
     makefile = (ROOT / "Makefile").read_text("utf-8")
-    stamps = {
-        f"-o.venv/{name}" for name in re.findall(r"^\$\(VENV\)/(\w+\.stamp):", makefile, re.M)
-    }
+    stamps = {f"-o.venv/{name}" for name in re.findall(r"\$\(VENV\)/(\w+\.stamp)", makefile)}
     assert len(stamps) > 3
     done = subprocess.run(
         ["make", *sorted(stamps), target, *given, "READINGS=3"],
