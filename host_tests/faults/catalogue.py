@@ -480,13 +480,7 @@ def _only_at_5() -> Iterator[Scenario]:
         "session expired while away", "reasons", "session_expired", "", FAKE_5, twice=True
     )
     yield Scenario(
-        "limits appear at a reconnect",
-        "reasons",
-        "limits_appear",
-        "",
-        FAKE_5,
-        heap="112k",  # it loads the code for all that can be refused
-        twice=True,
+        "limits appear at a reconnect", "reasons", "limits_appear", "", FAKE_5, twice=True
     )
 
 
