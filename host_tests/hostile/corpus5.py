@@ -78,6 +78,17 @@ CRAFTED: tuple[tuple[str, tuple[int, int, int], list[tuple]], ...] = (
         ],
     ),
     (
+        "CONNACK with a limit comes while the answer to AUTH is not out",
+        (RX_130 | CLEAN, 0, AUTH),
+        [
+            (cases.NEXT, AGAIN),
+            (cases.BLOCK, 31),
+            (cases.FEED, build5.ending("AUTH", 0x18, METHOD)),
+            _accepted(*METHOD, (Id.MAXIMUM_PACKET_SIZE, 12)),
+            (cases.NEXT, 0),
+        ],
+    ),
+    (
         "AUTH is answered while online, and before CONNACK",
         (RX_130 | CLEAN, 0, AUTH),
         [

@@ -376,8 +376,9 @@ class Oracle5(oracle.Oracle):
             self.is_silent = True
             return
         method = p.properties.first(Id.AUTHENTICATION_METHOD)
-        if not p.code and self.options.auth and method != drive5.METHOD:
-            raise Broken("CONNACK: another authentication method", PROTOCOL_ERROR)
+        if not p.code and self.options.auth and (method != drive5.METHOD or self.is_early()):
+            text = "CONNACK: another authentication method, or before the last answer is out"
+            raise Broken(text, PROTOCOL_ERROR)
         self.limits = Limits(p.properties)
         self.assigned = p.properties.first(Id.ASSIGNED_CLIENT_IDENTIFIER, self.assigned)
         super().greeting(p)  # type: ignore[arg-type]
@@ -450,7 +451,7 @@ class Oracle5(oracle.Oracle):
         """AUTH."""
         if not self.options.auth:
             raise Broken("AUTH without a method in CONNECT", PROTOCOL_ERROR)
-        if self.state == "greeting" and (self.full or self.wire or not self.greeted):
+        if self.state == "greeting" and self.is_early():
             text = "AUTH before CONNECT is out, or before the last answer is"
             raise Broken(text, PROTOCOL_ERROR)
         method = p.properties.first(Id.AUTHENTICATION_METHOD)
@@ -465,6 +466,10 @@ class Oracle5(oracle.Oracle):
                 self.hopeless = True
                 return
             self.auths.append(self.auth(p.code, answer))
+
+    def is_early(self) -> bool:
+        """Return whether CONNECT, or the answer to an AUTH packet, is not all out."""
+        return self.full or len(self.wire) > 0 or not self.greeted
 
     def has_room(self, data: bytes) -> bool:
         """Return whether the broker accepts an AUTH packet of that size."""

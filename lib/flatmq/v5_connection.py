@@ -224,6 +224,8 @@ class Connection5(Connection):
         if c.options["auth"]:
             from .v5_auth import answer
 
+            if c.blocked:  # its limits would come too late for the rest of that packet
+                return "CONNACK before CONNECT or AUTH has left"
             what = answer(self, 0, self.said)
             if what or not self.stream:
                 return what
