@@ -110,11 +110,12 @@ MAY_BE_ON_HEAP = {
     },
     "v5_fallback": {"fall_back", "_rewrite", "_without"},
     "v5_methods": {"bound.call", "set_will", "disconnect"},
+    "v5_oversized": {"refuse", "_give_up"},
     "v5_pieces": {"publish_from"},
     "v5_reasons": {"text", "refused"},  # for a message that the broker refuses
     "v5_resend": {"admit", "is_in_flight", "unsent"},
     "v5_setup": {"make", "make.<dictcomp>", "hello_of"},
-    "v5_subscribing": {"bound.call", "refuse", "subscribe", "subscribe.<genexpr>"},
+    "v5_subscribing": {"bound.call", "subscribe", "subscribe.<genexpr>"},
     "writer": {"writing"},
     "wire": {"field", "packet"},
 }

@@ -254,12 +254,10 @@ class Connection5(Connection):
         router: Any = c.router
         if router:
             router.identify(c.server.identifiers)
-            if 0 < most < c.size:
-                from .v5_setup import forget
-                from .v5_subscribing import refuse
+            if 0 < most < c.size and (router.subscriptions or router.requests):
+                from .v5_oversized import refuse
 
                 refuse(router, most, flags)
-                forget()
         return self.greeted(flags, 0)
 
     def _refused(self, code, is_old):

@@ -91,28 +91,6 @@ def allow(c: "Client5", new: "Subscription") -> None:
         raise ValueError(f"packet must be at most {most} bytes for this broker, not {n}")
 
 
-def refuse(router: "Any", most: int, same: int) -> None:
-    """Give up requests larger than the Maximum Packet Size of CONNACK, `most` bytes.
-
-    They are those about to go. All subscriptions are to go, unless it is the `same` session.
-    """
-    from .requests import packet
-
-    c = router.client
-    for r in (router.requests if same else router.subscriptions)[:]:
-        if len(packet(r)) > most:
-            if r.id:
-                c.ids.remove(r.id)
-                r.id = 0
-            r.granted = b"\x95" * len(r.filters)
-            router.requests[:] = [x for x in router.requests if x is not r]
-            keep(router, [x for x in router.subscriptions if x is not r])
-            c.stats.dropped += len(r.filters) > 0  # else it was withdrawn meanwhile
-            if c.on_dropped:
-                for f in r.filters:
-                    c.on_dropped(0, f, f"the broker takes packets of at most {most} bytes")
-
-
 def unsubscribe(
     self: "Client5", filters: "bytes | str | list[bytes] | list[str]"
 ) -> "Subscription":
