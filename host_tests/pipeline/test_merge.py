@@ -53,8 +53,8 @@ def test_a_day_becomes_few_files_and_the_newest_batch_stays(tmp_path: Path) -> N
     newest = tmp_path / f"day={days.TODAY}" / "batch=5" / "part-0.parquet"
     inode = newest.stat().st_ino
     assert days.merger(tmp_path).merge() == 4
-    assert _folders(tmp_path, days.OLD) == ["batch=2"]
-    assert _folders(tmp_path, days.TODAY) == ["batch=4", "batch=5"]
+    assert _folders(tmp_path, days.OLD) == ["batch=0"]
+    assert _folders(tmp_path, days.TODAY) == ["batch=2", "batch=5"]
     assert _numbers(tmp_path) == list(range(days.PREPARED))
     assert newest.stat().st_ino == inode
     assert not list(tmp_path.glob(".merge-*"))
@@ -75,7 +75,7 @@ def test_rows_keep_the_order_in_which_they_came(tmp_path: Path) -> None:
     for batch in range(20):
         days.add(tmp_path, batch, {days.OLD: [values[3 * batch : 3 * batch + 3]]})
     days.merger(tmp_path).merge()
-    (file,) = (tmp_path / f"day={days.OLD}" / "batch=18").glob("*.parquet")
+    (file,) = (tmp_path / f"day={days.OLD}" / "batch=0").glob("*.parquet")
     assert pq.read_table(file, partitioning=None)["n"].to_pylist() == values[:57]
 
 
@@ -133,7 +133,7 @@ def test_columns_that_older_files_lack_are_null(tmp_path: Path) -> None:
     table = pq.read_table(file, partitioning=None)
     pq.write_table(table.append_column("more", pa.array(["a", "b", "c"])), file)
     days.merger(tmp_path).merge()
-    (merged,) = (tmp_path / f"day={days.OLD}" / "batch=2").glob("*.parquet")
+    (merged,) = (tmp_path / f"day={days.OLD}" / "batch=0").glob("*.parquet")
     found = pq.read_table(merged, partitioning=None)
     assert found["more"].to_pylist() == [None] * 3 + ["a", "b", "c", None]
     assert found.num_rows == 7
@@ -141,13 +141,13 @@ def test_columns_that_older_files_lack_are_null(tmp_path: Path) -> None:
 
 def test_what_is_large_is_linked_and_not_written_again(tmp_path: Path) -> None:
     days.prepared(tmp_path)
-    big = tmp_path / f"day={days.OLD}" / "batch=1" / "part-0.parquet"
+    big = tmp_path / f"day={days.OLD}" / "batch=0" / "part-0.parquet"
     chance = random.Random(1)
     table = pa.table({"n": pa.array([chance.getrandbits(62) for _ in range(30_000)])})
     pq.write_table(table, big)
     inode = big.stat().st_ino
     assert days.merger(tmp_path, target=400_000).merge() > 0
-    assert _folders(tmp_path, days.OLD) == ["batch=1", "batch=2"]
+    assert _folders(tmp_path, days.OLD) == ["batch=0", "batch=1"]
     assert big.stat().st_ino == inode
 
 
@@ -189,6 +189,57 @@ def test_whoever_lists_the_table_meanwhile_finds_each_row_once(tmp_path: Path) -
     assert len(_folders(tmp_path, days.TODAY)) <= 7
 
 
+def test_a_reader_may_take_as_long_as_it_likes_between_a_day_and_its_folders(
+    tmp_path: Path,
+) -> None:
+    """Many readers pass over a folder that they have listed and that is gone."""
+    days.prepared(tmp_path)
+    day = tmp_path / f"day={days.TODAY}"
+    at_work = days.merger(tmp_path, many=2)
+    looks = [(days.PREPARED, list(day.iterdir()))]
+    for batch in range(6, 40):
+        days.add(tmp_path, batch, {days.TODAY: [[3 * batch, 3 * batch + 1, 3 * batch + 2]]})
+        looks.append((3 * batch + 3, list(day.iterdir())))
+        at_work.merge()
+        for rows, listed in looks:
+            there = [file for path in listed for file in path.glob("*.parquet")]
+            tables = [pq.read_table(file, columns=["n"], partitioning=None) for file in there]
+            found = [n for table in tables for n in table["n"].to_pylist()]
+            assert len(found) == len(set(found))
+            assert set(range(8, rows)) <= set(found)
+
+
+def test_a_day_merged_by_an_earlier_version(tmp_path: Path) -> None:
+    """It has the number of the last of its batches."""
+    days.prepared(tmp_path)
+    days.merger(tmp_path).merge()
+    for day, first, last in ((days.OLD, 0, 2), (days.TODAY, 2, 4)):
+        folder = tmp_path / f"day={day}"
+        (folder / f"batch={first}").rename(folder / f"batch={last}")
+    reader = _reader(tmp_path)
+
+    for batch in range(6, 11):
+        for begin, end in itertools.combinations(range(batch + 1), 2):
+            assert _read(reader, begin, end) == list(range(3 * begin, 3 * end)), (begin, end)
+        rows = [3 * batch, 3 * batch + 1, 3 * batch + 2]
+        days.add(tmp_path, batch, {days.OLD: [rows[:1]], days.TODAY: [rows[1:]]})
+        days.merger(tmp_path, many=2).merge()
+    assert _numbers(tmp_path) == list(range(33))
+
+
+def test_only_neighbours_are_merged(tmp_path: Path) -> None:
+    """A large folder is not merged, and stays between its neighbours."""
+    for batch in range(6):
+        days.add(tmp_path, batch, {days.OLD: [[10 * batch + n for n in range(5)]]})
+    chance = random.Random(1)
+    table = pa.table({"n": pa.array([chance.getrandbits(62) for _ in range(30_000)])})
+    pq.write_table(table, tmp_path / f"day={days.OLD}" / "batch=2" / "part-0.parquet")
+    for _ in range(2):
+        days.merger(tmp_path, target=400_000).merge()
+        assert _folders(tmp_path, days.OLD) == ["batch=0", "batch=2", "batch=3", "batch=5"]
+    assert _read(_reader(tmp_path), 3, 5) == [*range(30, 35), *range(40, 45)]
+
+
 def test_a_kill_at_any_point_leaves_each_row_once(tmp_path: Path) -> None:
     killed = 0
     for point, (status, _) in enumerate(points("merged", tmp_path)):
@@ -198,7 +249,7 @@ def test_a_kill_at_any_point_leaves_each_row_once(tmp_path: Path) -> None:
         days.merger(folder).merge()
         assert not list(folder.glob(".merge-*"))
         assert _numbers(folder) == list(range(days.PREPARED)), point
-        assert _folders(folder, days.OLD) == ["batch=2"]
+        assert _folders(folder, days.OLD) == ["batch=0"]
         killed += status == -signal.SIGKILL
     assert killed > 50
 

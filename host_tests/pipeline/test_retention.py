@@ -100,11 +100,14 @@ def test_a_day_is_kept_to_its_last_moment(tmp_path: Path) -> None:
     assert _expire(tmp_path, day=datetime.date.fromisoformat(days.OLD)) == []
 
 
+@pytest.mark.parametrize("is_merged", [False, True])
 @pytest.mark.parametrize(("until", "goes"), [(0, False), (2, False), (3, True)])
 def test_a_query_that_has_not_read_a_day_holds_it_back(
-    until: int, goes: bool, tmp_path: Path
+    until: int, goes: bool, is_merged: bool, tmp_path: Path
 ) -> None:
     days.prepared(tmp_path)
+    if is_merged:
+        days.merger(tmp_path).merge()
     assert bool(_expire(tmp_path, until)) == goes
     assert len(_numbers(tmp_path)) == (11 if goes else days.PREPARED)
 

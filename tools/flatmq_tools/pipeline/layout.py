@@ -1,7 +1,7 @@
 """The layout of a Parquet table in its folder, and the place of the rows of a batch.
 
     TABLE/day=2026-01-31/batch=7/part-*.parquet    the rows of batch 7 that are of that day
-    TABLE/day=2026-01-31/batch=9/merged-*.parquet  those of several batches, 9 the last of them,
+    TABLE/day=2026-01-31/batch=9/merged-*.parquet  those of several batches, 9 the first of them,
     TABLE/day=2026-01-31/batch=9/_batches-*.json   and which of its rows are of which batch
     TABLE/_batches/7.json                          what was written of the newest batches
     TABLE/_query.json                              the query whose batches these are
@@ -13,6 +13,7 @@ A table without days has its folders `batch=N` directly in TABLE, none of them m
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -189,16 +190,18 @@ class Table:
         self, day: str, numbers: list[int], first: int, end: int | None
     ) -> dict[int, list[Piece]]:
         found: dict[int, list[Piece]] = {}
-        for last in numbers:  # of the batches in a folder, which has its name
-            if last < first:
+        for n, following in itertools.zip_longest(numbers, numbers[1:]):
+            # A folder has batches from its own number up to the next folder's. Earlier versions
+            # gave it the number of the last of them.
+            if following is not None and following <= first:
                 continue
-            names = self._names(f"{self.root}/{day}/{PREFIX}{last}", must=True)
+            names = self._names(f"{self.root}/{day}/{PREFIX}{n}", must=True)
             index = next((name for name in names if is_index(name)), None)
             if index is None:
-                if end is None or last < end:
-                    found.setdefault(last, []).extend(self._plain(day, last))
+                if first <= n and (end is None or n < end):
+                    found.setdefault(n, []).extend(self._plain(day, n))
                 continue
-            for piece in self._merged(day, last, index):
+            for piece in self._merged(day, n, index):
                 if first <= piece.batch and (end is None or piece.batch < end):
                     found.setdefault(piece.batch, []).append(piece)
         return found
@@ -211,8 +214,8 @@ class Table:
             Piece(day, batch, part, f"{folder}/{name}", 0, None) for part, name in enumerate(names)
         ]
 
-    def _merged(self, day: str, last: int, name: str) -> Iterator[Piece]:
-        folder = f"{self.root}/{day}/{PREFIX}{last}"
+    def _merged(self, day: str, number: int, name: str) -> Iterator[Piece]:
+        folder = f"{self.root}/{day}/{PREFIX}{number}"
         if name not in self._indexes:
             self._indexes[name] = json.loads(self.fs.cat_file(f"{folder}/{name}"))
         index, start = self._indexes[name], 0

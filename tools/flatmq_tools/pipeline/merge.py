@@ -1,8 +1,13 @@
 """Merge the small files of a Parquet table by days, while it is written and read.
 
 A day that is merged is built beside as a hidden folder: hard links of what stays, and one file for
-what is merged. That folder and the day's are exchanged in one step. So whoever lists the table
-finds each row once, before and after; a kill leaves a hidden folder, which the next start removes.
+what is merged. That folder and the day's are exchanged in one step. A kill leaves a hidden folder,
+which the next start removes.
+
+Readers list a day first and its folders later, and many pass over a folder that has gone by then.
+So merged rows are in the folder of the *first* of their batches: a reader that has seen the folder
+of any of them has seen that one, too, however many merges come in between. A file that was listed
+and is gone fails when it is opened, so no reader counts a row twice.
 """
 
 from __future__ import annotations
@@ -45,7 +50,7 @@ Batches = list[tuple[int, list[int]]]
 
 @dataclass
 class _Folder:
-    """The folder of a batch, or of several that were merged; `batch` is the last of them."""
+    """The folder of a batch, or of several that were merged; `batch` is the first of them."""
 
     path: Path
     batch: int
@@ -109,7 +114,8 @@ class Merger:
         return None
 
     def _is_merged(self, day: Path, newest: int) -> bool:
-        return len([one for one in self._folders(day) if self._is_small(one, newest)]) < 2
+        folders = self._folders(day)
+        return not self._groups(folders, [one for one in folders if self._is_small(one, newest)])
 
     def _is_small(self, one: _Folder, newest: int) -> bool:
         return one.size < self._target // 2 and one.batch != newest
@@ -143,7 +149,7 @@ class Merger:
             chosen = plain if len(plain) >= self._many else []
             if chosen and len(merged) >= self._level:
                 chosen = small
-        groups = [group for group in self._groups(chosen) if len(group) > 1]
+        groups = self._groups(folders, chosen)
         if not groups:
             return 0
         hidden = self.folder / f"{HIDDEN}{uuid.uuid4().hex}"
@@ -165,18 +171,22 @@ class Merger:
             shutil.rmtree(hidden, ignore_errors=True)
         return len(gone) - len(groups)
 
-    def _groups(self, folders: list[_Folder]) -> Iterator[list[_Folder]]:
-        """Folders that are to be one file each, in the order of their batches."""
-        group: list[_Folder] = []
+    def _groups(self, folders: list[_Folder], chosen: list[_Folder]) -> list[list[_Folder]]:
+        """Return the groups of chosen folders that are to be one file each.
+
+        Those of a group follow each other in the day: each folder has all batches from its own
+        number to the next folder's.
+        """
+        groups: list[list[_Folder]] = [[]]
         size = 0
         for one in folders:
-            if group and size + one.size > self._target:
-                yield group
-                group, size = [], 0
-            group.append(one)
-            size += one.size
-        if group:
-            yield group
+            if one not in chosen or size + one.size > self._target:
+                groups.append([])
+                size = 0
+            if one in chosen:
+                groups[-1].append(one)
+                size += one.size
+        return [group for group in groups if len(group) > 1]
 
     def _linked(self, day: Path, hidden: Path, gone: set[str]) -> None:
         """Link the files of all other folders of the day into the hidden folder.
@@ -214,7 +224,7 @@ def _write(group: list[_Folder], hidden: Path, stop: Event) -> None:
     It is unfinished after a `stop`.
     """
     mark = uuid.uuid4().hex
-    target = hidden / f"{PREFIX}{group[-1].batch}"
+    target = hidden / f"{PREFIX}{group[0].batch}"
     target.mkdir()
     name = f"merged-{mark}.parquet"
     files = [(one, file) for one in group for file in _files(one)]

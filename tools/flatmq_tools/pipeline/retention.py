@@ -18,7 +18,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 
 from . import durable
-from .layout import DAY, RECORDS, number
+from .layout import DAY, RECORDS, Table
 
 HIDDEN = ".expired-"
 FOLLOWERS = {"raw": ("measurements", "health"), "measurements": ("windows",)}
@@ -73,14 +73,13 @@ def expire(folder: Path, day: datetime.date, until: int | None, moving: Lock) ->
     """
     clear(folder)
     newest = max((int(path.stem) for path in (folder / RECORDS).glob("[0-9]*.json")), default=-1)
+    first = newest if until is None else min(until, newest)
     gone = []
     for path in sorted(folder.glob(f"{DAY}*")):
         if path.name >= f"{DAY}{day}":
             break
         with moving:
-            last = max((n for each in path.iterdir() if (n := number(each.name)) is not None),
-                       default=-1)  # fmt: skip
-            if (until is not None and last >= until) or last >= newest:
+            if Table(str(folder)).of_days(first, None, [path.name]):
                 continue
             hidden = folder / f"{HIDDEN}{uuid.uuid4().hex}"
             path.rename(hidden)
