@@ -19,6 +19,14 @@ if TYPE_CHECKING:
     from pipeline.messages import Message
 
 
+@pytest.fixture(scope="session", autouse=True)
+def java_starts_sooner() -> None:
+    """Every Java of these tests, those of commands included, has the options for that."""
+    from pipeline import class_archive
+
+    os.environ.setdefault("SPARK_SUBMIT_OPTS", class_archive.options())
+
+
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     from flatmq_tools.pipeline.session import session as made
@@ -27,7 +35,6 @@ def spark() -> Iterator[SparkSession]:
         name="flatmq tests",
         # For so few rows, compiling a plan takes longer than interpreting it.
         spark__sql__codegen__wholeStage=False,
-        spark__driver__extraJavaOptions="-XX:TieredStopAtLevel=1",
     )
     yield session
     session.stop()
