@@ -1,6 +1,7 @@
-"""The broker's end of a connection, for tests: reads what a client wrote, builds what it gets.
+"""The packets of a test: reads what a client wrote, and builds what a broker sends.
 
-Written from the standard and apart from flatmq, so that a mistake in one shows in the other.
+Written from the standard and apart from flatmq, so that a mistake in one shows in the other. Other
+helpers build their packets on `packet`, `length` and `text`.
 """
 
 from __future__ import annotations
@@ -36,20 +37,20 @@ def split(data: bytes) -> tuple[list[Packet], bytes]:
     """The whole packets at the start of `data`, and the rest."""
     packets = []
     while True:
-        length, size = 0, 1
+        n, size = 0, 1
         while True:
             if size >= len(data):
                 return packets, data
             assert size < 5, "a Remaining Length of five bytes"
             byte = data[size]
-            length += (byte % 128) * 128 ** (size - 1)
+            n += (byte % 128) * 128 ** (size - 1)
             size += 1
             if byte < 128:
                 break
-        if len(data) < size + length:
+        if len(data) < size + n:
             return packets, data
-        packets.append(Packet(data[0], data[size : size + length]))
-        data = data[size + length :]
+        packets.append(Packet(data[0], data[size : size + n]))
+        data = data[size + n :]
 
 
 def take_apart(packet: Packet) -> Publish:
@@ -66,13 +67,23 @@ def take_apart(packet: Packet) -> Publish:
     return Publish(bool(packet.first & 8), qos, bool(packet.first & 1), topic, pid, rest)
 
 
-def packet(first: int, body: bytes = b"") -> bytes:
-    """A packet of that first byte and body."""
-    length, n = b"", len(body)
-    while not length or n:
-        length += bytes([n % 128 + (128 if n > 127 else 0)])
+def length(n: int) -> bytes:
+    """Return a Remaining Length, or another variable byte integer, in its shortest form."""
+    encoded = bytearray()
+    while not encoded or n:
+        encoded.append(n % 128 + (128 if n > 127 else 0))
         n //= 128
-    return bytes([first]) + length + body
+    return bytes(encoded)
+
+
+def text(value: bytes) -> bytes:
+    """Return a string or binary data, with its length before it (section 1.5.3)."""
+    return struct.pack(">H", len(value)) + value
+
+
+def packet(first: int, body: bytes = b"") -> bytes:
+    """Return a packet with that first byte and body."""
+    return bytes([first]) + length(len(body)) + body
 
 
 def publish(
@@ -81,7 +92,7 @@ def publish(
     """A PUBLISH."""
     first = 0x30 + 8 * dup + 2 * qos + retain
     number = struct.pack(">H", pid) if qos else b""
-    return packet(first, struct.pack(">H", len(topic)) + topic + number + payload)
+    return packet(first, text(topic) + number + payload)
 
 
 def connack(code: int = 0, *, present: bool = False) -> bytes:

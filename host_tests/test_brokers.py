@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from paho.mqtt import client as paho
 
+import peer
 from conftest import BROKERS, USERS, SharedBrokers, kinds
 from expectations import EXPECTED
 from flatmq_tools import broker as brokers
@@ -436,13 +437,10 @@ def test_largest_payload(broker: Broker, expected: dict[str, Any]) -> None:
     for size in (900_000, 1_100_000):
         with Wire(broker) as connection:
             body = _text("facts/big") + b"\x00\x01" + bytes(size)
-            groups = size.bit_length()  # any length of this size takes three bytes
-            assert 14 < groups <= 21
-            length = bytes([len(body) & 127 | 128, len(body) >> 7 & 127 | 128, len(body) >> 14])
             connection.send(_connect("big"))
             assert connection.packet() == b"\x20\x02\x00\x00"
             with contextlib.suppress(ConnectionError):
-                connection.send(b"\x32" + length + body)
+                connection.send(peer.packet(0x32, body))
             passed = connection.packet() == b"\x40\x02\x00\x01"
         assert passed == (size <= expected["largest payload"]), size
 

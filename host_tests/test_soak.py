@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+import peer
 from conftest import ROOT
 from flatmq import Client
 from flatmq_rigs import soak
@@ -508,9 +509,7 @@ def test_a_handshake_may_fail_where_the_link_broke() -> None:
 
 def published(pid: int, number: int, first: int = 0x34) -> bytes:
     """A PUBLISH of message `number`, at QoS 2 unless `first` says otherwise."""
-    body = b"\0\1t" + pid.to_bytes(2, "big") + payload(number)
-    length = bytes([len(body) & 127 | 128, len(body) >> 7]) if len(body) > 127 else b""
-    return bytes([first]) + (length or bytes([len(body)])) + body
+    return peer.packet(first, b"\0\1t" + pid.to_bytes(2, "big") + payload(number))
 
 
 PUBREL_5 = b"\x62\2\0\5"

@@ -18,6 +18,7 @@ from scapy.contrib.mqtt import MQTT, MQTTConnect
 from scapy.layers.tls.all import TLS, TLS_Ext_ServerName, TLSClientHello
 
 from flatmq_tools.broker import LOOPBACK
+from hostile import strict
 
 PATIENCE = 30.0  # seconds that a peer may take for its first bytes
 _CHUNK = 65536  # bytes read at once
@@ -170,8 +171,9 @@ class Hub(_Front):
         packet = _exactly(end, 2)
         while packet[-1] & 128:
             packet += _exactly(end, 1)
-        size = sum((digit & 127) << 7 * i for i, digit in enumerate(packet[1:]))
-        packet += _exactly(end, size)
+        head = strict.header(packet)
+        assert head is not None
+        packet += _exactly(end, head.length)
         connect = MQTT(packet).getlayer(MQTTConnect)
         token = connect.password.decode()
         why = self._fault(connect.clientId.decode(), connect.username.decode(), token)

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+import peer
 from hostile import cases
-from hostile.strict import encoded, text
 
 Pick = Callable[[int], int]
 
@@ -139,7 +139,7 @@ class Maker:
     def connack(self) -> bytes:
         """A CONNACK, which mostly accepts."""
         pick = self.pick
-        return encoded(0x20, bytes((pick(2), pick(4) // 3 * pick(7))))
+        return peer.packet(0x20, bytes((pick(2), pick(4) // 3 * pick(7))))
 
     def given(self) -> int:
         """An identifier that the client has given out, as a rule."""
@@ -155,15 +155,15 @@ class Maker:
         if kind < 10:
             return self.publish(self.one(TOPICS), self.one(PAYLOADS))
         if kind < 13:
-            return encoded(0x62, bytes((0, 1 + pick(6))))
+            return peer.packet(0x62, bytes((0, 1 + pick(6))))
         if kind < 17:
-            return encoded(self.one((0x40, 0x50, 0x70)), self.given().to_bytes(2, "big"))
+            return peer.packet(self.one((0x40, 0x50, 0x70)), self.given().to_bytes(2, "big"))
         if kind == 17:
             codes = bytes(self.one((0, 1, 2, 128)) for _ in range(1 + pick(3)))
-            return encoded(0x90, self.given().to_bytes(2, "big") + codes)
+            return peer.packet(0x90, self.given().to_bytes(2, "big") + codes)
         if kind == 18:
-            return encoded(0xB0, self.given().to_bytes(2, "big"))
-        return encoded(0xD0, b"") if pick(2) else self.publish(b"a/b", 450 + pick(300))
+            return peer.packet(0xB0, self.given().to_bytes(2, "big"))
+        return peer.packet(0xD0, b"") if pick(2) else self.publish(b"a/b", 450 + pick(300))
 
     def publish(self, topic: bytes, size: int, pid: int | None = None) -> bytes:
         """A PUBLISH of that topic name, with a payload of that size."""
@@ -172,7 +172,8 @@ class Maker:
         if pid is None:
             pid = 1 + self.pick(6)
         payload = (b"%d" % pid * size)[:size]
-        return encoded(first, text(topic) + (pid.to_bytes(2, "big") if qos else b"") + payload)
+        number = pid.to_bytes(2, "big") if qos else b""
+        return peer.packet(first, peer.text(topic) + number + payload)
 
     # Spoiling
 
@@ -214,7 +215,7 @@ class Maker:
         elif kind == 16:  # flags of what is small
             first = self.one((0x20, 0x40, 0x50, 0x60, 0x60, 0x70, 0x90, 0xB0, 0xD0))
             body = b"" if first == 0xD0 else self.one((b"\0\0", self.given().to_bytes(2, "big")))
-            p[:] = encoded(first | pick(16), body + b"\1" * (first == 0x90))
+            p[:] = peer.packet(first | pick(16), body + b"\1" * (first == 0x90))
         elif kind == 9 and p:  # the type
             p[0] = pick(16) << 4 | (p[0] & 15 if pick(2) else self.one((0, 2)))
         elif kind == 10 and len(p) > 1:  # Remaining Length, with the body as it was
@@ -233,13 +234,13 @@ class Maker:
                 p[:] = self.publish(b"a/b", pick(4), pid)
             else:
                 first = self.one((0x40, 0x50, 0x62, 0x70, 0xB0))
-                p[:] = encoded(first, pid.to_bytes(2, "big"))
+                p[:] = peer.packet(first, pid.to_bytes(2, "big"))
         elif kind >= 18:
             p[:] = self.spoil_more(bytes(p))
         elif kind == 15:  # a body that is too long or too short, with the right length
             body = bytes(p[2:]) if len(p) > 1 and p[1] < 128 else b""
             body = body + bytes(1 + pick(2)) if pick(2) else body[: -1 - pick(2)]
-            p[:] = encoded(p[0] if p else 0, body)
+            p[:] = peer.packet(p[0] if p else 0, body)
         if kind > 2 and bytes(p) == stream[i]:
             return
         stream[i] = bytes(p)

@@ -5,10 +5,10 @@ They have packets with properties, reason codes and limits, and what is spoilt i
 
 from __future__ import annotations
 
+import peer
 from hostile import cases
 from hostile.grammar import PAYLOADS, TOPICS, VALUES, Case, Maker, Pick
 from v5 import build5
-from v5.fields5 import encoded_data, encoded_integer
 from v5.properties5 import BYTE, DATA, FOUR, INTEGER, PAIR, TABLE, TEXT, TWO, Id, encoded
 
 TOPICS5 = (*TOPICS, cases.REPLIES, cases.REPLIES, cases.REPLIES)
@@ -232,13 +232,13 @@ class Maker5(Maker):
         head, block, rest = found
         pick = self.pick
         name = CARRIERS[packet[0] >> 4]
-        length = encoded_integer(len(block))
+        length = peer.length(len(block))
         if not block or pick(3) == 0:
             block += plain(self.some(name)) if pick(2) else b""
-            length = encoded_integer(len(block))
+            length = peer.length(len(block))
         kind = pick(12)
         if kind == 0:  # the length of the block
-            length = encoded_integer(max(0, len(block) + self.one((-3, -2, -1, 1, 2, 3, 100))))
+            length = peer.length(max(0, len(block) + self.one((-3, -2, -1, 1, 2, 3, 100))))
         elif kind == 1:  # ... of five bytes, or with needless ones
             many = (b"\x80\x80\x80\x80\1", b"\xff\xff\xff\xff\x7f", b"\xff", b"\x80\x80\x80\x80")
             needless = bytes((len(block) & 127 | 128, len(block) >> 7 | 128, 0))
@@ -278,22 +278,22 @@ class Maker5(Maker):
             value = self.one((b"\x80\x80\x80\x80\1", b"\x81\0", b"\x82\x80\0", b"\x80"))
             length, block = self.block(block + b"\x0b" + value)
         body = head + length + block + rest
-        return packet[:1] + encoded_integer(len(body)) + body
+        return packet[:1] + peer.length(len(body)) + body
 
     def block(self, data: bytes) -> tuple[bytes, bytes]:
         """Properties with the length that they have."""
-        return encoded_integer(len(data)), data
+        return peer.length(len(data)), data
 
     def bad_text(self, name: str) -> bytes:
         """A property with text that is not UTF-8, or a response topic that is none."""
-        bad = encoded_data(self.one(BAD_TEXTS))
+        bad = peer.text(self.one(BAD_TEXTS))
         texts = [each for each in self.allowed(name) if TABLE[each][0] in (TEXT, DATA)]
         kind = self.pick(3)
         if kind == 0 and texts:
             return bytes((self.one(texts),)) + bad
         if kind == 1 and name == "PUBLISH":
-            return b"\x08" + encoded_data(self.one((b"", b"a/+", b"#", b"a#")))
-        good = encoded_data(b"k")
+            return b"\x08" + peer.text(self.one((b"", b"a/+", b"#", b"a#")))
+        good = peer.text(b"k")
         return b"\x26" + (bad + good if self.pick(2) else good + bad)
 
 

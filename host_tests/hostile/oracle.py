@@ -7,6 +7,7 @@ it is all there. It reads nothing of the client but the events of `drive`.
 
 from __future__ import annotations
 
+import peer
 from hostile import drive, strict
 from hostile.cases import Options
 
@@ -39,9 +40,9 @@ class Outgoing:
         self.unsure = False  # if it was
         self.old = False  # it was there when a connection ended, of those that go one at a time
         self.stream = 0  # the connection on which all of it was written last
-        body = strict.text(topic) + (pid.to_bytes(2, "big") if qos else b"") + block + payload
-        self.new = strict.encoded(0x30 | qos << 1 | retain, body)
-        self.dup = strict.encoded(0x38 | qos << 1 | retain, body)
+        body = peer.text(topic) + (pid.to_bytes(2, "big") if qos else b"") + block + payload
+        self.new = peer.packet(0x30 | qos << 1 | retain, body)
+        self.dup = peer.packet(0x38 | qos << 1 | retain, body)
 
 
 class Request:
@@ -78,7 +79,7 @@ class Request:
         """Return whether this may follow the packet identifier; if so, take it."""
         tail = b"" if self.number is None else bytes([self.qos])
         for filters in self.variants:
-            if filters and body == b"".join(strict.text(f) + tail for f in filters):
+            if filters and body == b"".join(peer.text(f) + tail for f in filters):
                 self.asked = filters
                 return True
         return False
@@ -530,7 +531,7 @@ class Oracle:
         name = {3: b"MQIsdp\3", 4: b"MQTT\4"}[self.level]
         flags = 2 if self.options.clean_session else 0
         head = bytes([0, len(name) - 1]) + name + bytes([flags, 0, 60])
-        return strict.encoded(0x10, head + strict.text(b"hostile"))
+        return peer.packet(0x10, head + peer.text(b"hostile"))
 
     def wrote(self, raw: bytes, head: strict.Header) -> None:
         """A packet is out."""

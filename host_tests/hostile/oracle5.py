@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 
+import peer
 from hostile import cases, drive, drive5, oracle, strict
 from hostile.cases import Options
 from hostile.oracle import PROTOCOL, PUBCOMP, RESOURCE, Outgoing
@@ -106,7 +107,7 @@ class Request5(oracle.Request):
         """The size of the packet, in bytes."""
         options = self.number is not None
         body = 2 + len(self.head) + sum(2 + len(f) + options for f in self.filters)
-        return len(strict.encoded(0x82, bytes(body)))
+        return len(peer.packet(0x82, bytes(body)))
 
     def is_body(self, body: bytes) -> bool:
         return body.startswith(self.head) and super().is_body(body[len(self.head) :])

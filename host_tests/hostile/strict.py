@@ -161,18 +161,3 @@ def matches(topic_filter: bytes, topic: bytes) -> bool:
     return len(wanted) == len(levels) and all(
         w in (b"+", level) for w, level in zip(wanted, levels, strict=True)
     )
-
-
-def encoded(first: int, body: bytes) -> bytes:
-    """The packet of that first byte and body."""
-    out, n = bytearray((first,)), len(body)
-    while True:
-        out.append(n % 128 + (128 if n > 127 else 0))
-        n //= 128
-        if not n:
-            return bytes(out) + body
-
-
-def text(value: bytes) -> bytes:
-    """A field with its length before it (section 1.5.3)."""
-    return len(value).to_bytes(2, "big") + value

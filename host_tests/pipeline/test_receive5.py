@@ -14,13 +14,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import peer
 from flatmq.v5_walk import TABLE
 from flatmq_tools.pipeline import log
 from flatmq_tools.pipeline.carried import Checked
 from flatmq_tools.pipeline.receive import BulkClient5
 from unit.fake_link import Bench, fake_clock
 from v5 import build5, strict5
-from v5.fields5 import encoded_data
 from v5.properties5 import Id
 from v5.properties5 import encoded as encoded_properties
 
@@ -154,7 +154,7 @@ BLOCK = st.one_of(
 
 def publish(name: bytes, block: bytes, payload: bytes, first: int, pid: bytes) -> bytes:
     """A PUBLISH of these parts, of which any may be wrong."""
-    return build5.packet(first, encoded_data(name) + (pid if first & 6 else b"") + block + payload)
+    return peer.packet(first, peer.text(name) + (pid if first & 6 else b"") + block + payload)
 
 
 PUBLISH = st.builds(

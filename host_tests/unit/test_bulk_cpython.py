@@ -117,7 +117,7 @@ def test_properties_that_break_a_rule(qos: int, size: int, refuses: bool) -> Non
         bench = program.bench
         bench.greet()
         bench.feed(build5.connack())
-        bench.feed(build5.packet(0x30 | qos << 1, body))
+        bench.feed(peer.packet(0x30 | qos << 1, body))
         assert len(program.broken) == 1 and program.broken[0].startswith(f"t {qos}: ")
         assert bench.client.connected == refuses
         if refuses:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import peer
 from hostile.strict import matches
 from loopback_broker import Connection, LoopbackBroker
 from v5 import build5, legacy4
@@ -323,7 +324,7 @@ class Broker5(LoopbackBroker[_Connection]):
                 return
         packet = (legacy4.decoded if connection.level == 4 else from_client)(first, body)
         asked = connection.connect.properties if connection.connect else packet.properties
-        size = len(build5.packet(first, body))
+        size = len(peer.packet(first, body))
         if packet.name != "CONNECT":
             check_client(packet, size, asked, connection.announced)
         self.received.append(packet)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from v5.fields5 import encoded_data, encoded_integer
+import peer
 from v5.properties5 import ACKS, NONE
 from v5.properties5 import encoded as encoded_properties
 from v5.strict5 import FLAGS, NAMES, Connect, Filter, Packet, Will
@@ -18,13 +18,8 @@ Pairs = Iterable[tuple[int, Any]]
 PINGREQ, PINGRESP = b"\xc0\x00", b"\xd0\x00"
 
 
-def packet(first: int, body: bytes = b"") -> bytes:
-    """The packet of that first byte and body."""
-    return bytes([first]) + encoded_integer(len(body)) + body
-
-
 def _named(name: str, body: bytes, flags: int = 0) -> bytes:
-    return packet(NAMES.index(name) << 4 | FLAGS.get(name, flags), body)
+    return peer.packet(NAMES.index(name) << 4 | FLAGS.get(name, flags), body)
 
 
 def encode(p: Packet) -> bytes:
@@ -53,23 +48,23 @@ def encode(p: Packet) -> bytes:
 def connect(c: Connect, properties: Pairs = NONE, *, level: int = 5, flags: int = 0) -> bytes:
     """A CONNECT. `flags` are set in addition to those that follow from its fields."""
     flags |= c.clean_start << 1
-    body = encoded_data(c.client_id)
+    body = peer.text(c.client_id)
     if c.will is not None:
         flags |= 4 | c.will.qos << 3 | c.will.retain << 5
         body += will(c.will)
     if c.username is not None:
         flags |= 0x80
-        body += encoded_data(c.username)
+        body += peer.text(c.username)
     if c.password is not None:
         flags |= 0x40
-        body += encoded_data(c.password)
-    start = encoded_data(b"MQTT") + bytes([level, flags]) + c.keepalive.to_bytes(2, "big")
+        body += peer.text(c.password)
+    start = peer.text(b"MQTT") + bytes([level, flags]) + c.keepalive.to_bytes(2, "big")
     return _named("CONNECT", start + encoded_properties(properties) + body)
 
 
 def will(w: Will) -> bytes:
     """The properties, topic and payload of a will."""
-    return encoded_properties(w.properties) + encoded_data(w.topic) + encoded_data(w.payload)
+    return encoded_properties(w.properties) + peer.text(w.topic) + peer.text(w.payload)
 
 
 def connack(code: int = 0, present: int = 0, properties: Pairs = NONE) -> bytes:
@@ -89,7 +84,7 @@ def publish(
 ) -> bytes:
     """A PUBLISH."""
     number = pid.to_bytes(2, "big") if qos else b""
-    body = encoded_data(topic) + number + encoded_properties(properties) + payload
+    body = peer.text(topic) + number + encoded_properties(properties) + payload
     return _named("PUBLISH", body, dup << 3 | qos << 1 | retain)
 
 
@@ -122,11 +117,11 @@ def answer(name: str, pid: int, codes: bytes, properties: Pairs = NONE) -> bytes
 
 def subscribe(pid: int, *filters: Filter, properties: Pairs = NONE) -> bytes:
     """A SUBSCRIBE."""
-    payload = b"".join(encoded_data(each.topic) + bytes([each.options]) for each in filters)
+    payload = b"".join(peer.text(each.topic) + bytes([each.options]) for each in filters)
     return _named("SUBSCRIBE", pid.to_bytes(2, "big") + encoded_properties(properties) + payload)
 
 
 def unsubscribe(pid: int, *topics: bytes, properties: Pairs = NONE) -> bytes:
     """An UNSUBSCRIBE."""
-    payload = b"".join(encoded_data(topic) for topic in topics)
+    payload = b"".join(peer.text(topic) for topic in topics)
     return _named("UNSUBSCRIBE", pid.to_bytes(2, "big") + encoded_properties(properties) + payload)

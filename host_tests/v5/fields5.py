@@ -112,18 +112,3 @@ class Reader:
         """Check that nothing is left."""
         if self.left:
             raise Broken(f"{what}: {self.left} bytes too many")
-
-
-def encoded_integer(value: int) -> bytes:
-    """A variable byte integer in its shortest form."""
-    out = bytearray()
-    while True:
-        value, byte = value >> 7, value & 127
-        out.append(byte | 128 if value else byte)
-        if not value:
-            return bytes(out)
-
-
-def encoded_data(value: bytes) -> bytes:
-    """A string or binary data, with its length before it."""
-    return len(value).to_bytes(2, "big") + value

@@ -6,13 +6,12 @@ from collections.abc import Iterable
 from enum import IntEnum
 from typing import Any, NamedTuple
 
+import peer
 from v5.fields5 import (
     PROTOCOL_ERROR,
     TOPIC_ALIAS_INVALID,
     Broken,
     Reader,
-    encoded_data,
-    encoded_integer,
     topic_name,
 )
 
@@ -199,7 +198,7 @@ def encoded(properties: Iterable[tuple[int, Any]]) -> bytes:
     """
     out = b""
     for identifier, value in properties:
-        out += encoded_integer(identifier)
+        out += peer.length(identifier)
         known = _BY_NUMBER.get(identifier)
         kind = TABLE[known][0] if known is not None else None
         if kind is None:
@@ -207,9 +206,9 @@ def encoded(properties: Iterable[tuple[int, Any]]) -> bytes:
         elif kind in _SIZES:
             out += value.to_bytes(_SIZES[kind], "big")
         elif kind == INTEGER:
-            out += encoded_integer(value)
+            out += peer.length(value)
         elif kind == PAIR:
-            out += encoded_data(value[0]) + encoded_data(value[1])
+            out += peer.text(value[0]) + peer.text(value[1])
         else:
-            out += encoded_data(value)
-    return encoded_integer(len(out)) + out
+            out += peer.text(value)
+    return peer.length(len(out)) + out

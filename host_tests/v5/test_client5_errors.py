@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+import peer
 from flatmq import MQTTError
 from flatmq.reader import reading
 from unit.fake_link import Clock
@@ -103,7 +104,7 @@ def test_more_messages_than_the_receive_maximum(clock: Clock) -> None:
 @pytest.mark.parametrize("first", [0x90, 0xB0, 0xE0])
 def test_a_packet_that_the_buffer_does_not_hold(first: int, clock: Clock) -> None:
     bench = Bench5(clock, rx_size=64).accepted()
-    bench.feed(build5.packet(first, bytes(200)))
+    bench.feed(peer.packet(first, bytes(200)))
     code, error = bench.farewell()
     assert (code, error.kind) == (0x95, "resource")
     assert "rx_size" in error.detail

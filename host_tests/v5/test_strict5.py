@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import peer
 from v5 import build5, strict5
 from v5.agreed5 import check_client, check_server
-from v5.fields5 import encoded_data
 from v5.properties5 import CLIENT, NONE, SERVER, TABLE, WILL, Id, Properties, Property
 from v5.properties5 import encoded as encoded_properties
 from v5.strict5 import Broken, Connect, Filter, Packet, Will
@@ -563,4 +563,4 @@ def test_forms_of_an_acknowledgement() -> None:
     assert build5.ack("PUBCOMP", 7, 0x92, []).hex() == "700400079200"
     assert build5.ending("DISCONNECT").hex() == "e000"
     assert build5.ending("DISCONNECT", 0x8B).hex() == "e0018b"
-    assert encoded_data(b"ab").hex() == "00026162"
+    assert peer.text(b"ab").hex() == "00026162"
