@@ -11,7 +11,6 @@ import json
 import os
 import pty
 import re
-import signal
 import socket
 import subprocess
 import sys
@@ -25,6 +24,7 @@ import pytest
 from click.testing import CliRunner
 from serial.tools import list_ports
 
+import typed
 from certs.issued import CLIENT, HERE, SERVER, Issued
 from conftest import ROOT
 from flatmq import Client
@@ -35,7 +35,6 @@ from hil.emulated_board import EmulatedBoard
 from images import downloads
 from pages.commands import everything
 
-PATIENCE = 120.0  # s
 PACK = [{"bn": "pico/", "n": "boot", "v": 7}, {"n": "seq", "v": 1}, {"n": "temp", "v": 21.5}]
 SIZE = 0x40000  # bytes of a made-up firmware
 _MODULE = """
@@ -160,33 +159,11 @@ class Desk:
 
         `ready` is called with each line that it prints.
         """
-        with subprocess.Popen(
-            [sys.executable, "-m", "flatmq_tools.cli", *words],
-            cwd=self.folder,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "COLUMNS": "200"},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        ) as process:
-            watch = threading.Timer(PATIENCE, process.kill)
-            watch.start()
-            try:
-                assert process.stdout
-                lines = []
-                for line in process.stdout:
-                    lines.append(line)
-                    ready(line)
-                    if text in line:
-                        break
-                else:
-                    pytest.fail("".join(lines))
-                process.send_signal(signal.SIGINT)
-                rest = process.communicate(timeout=PATIENCE)[0]
-                assert process.returncode == 0, rest
-            finally:
-                watch.cancel()
-                process.kill()
+        command = [sys.executable, "-m", "flatmq_tools.cli", *words]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "COLUMNS": "200"}
+        with typed.running(command, self.folder, environment) as process:
+            typed.until(text, process, each=ready)
+            typed.interrupt(process)
 
 
 @pytest.fixture

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-PATIENCE = 300  # seconds for a command, on a busy machine
+import typed
+from typed import PATIENCE
+
 _OURS = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "BROKER", "SPARK_MASTER", "MICROPYTHON")
 
 
@@ -23,9 +24,12 @@ class Installed:
         self._programs = folder / "venv" / "bin"
         self._environment = {k: v for k, v in os.environ.items() if k not in _OURS}
         self._environment |= {"COLUMNS": "200", "PYTHONNOUSERSITE": "1"}
-        made = [sys.executable, "-m", "venv", str(folder / "venv")]
+        venv = str(folder / "venv")
+        made = [sys.executable, "-m", "venv", "--without-pip", venv]
         subprocess.run(made, check=True, timeout=PATIENCE, env=self._environment)
-        self.run("python", "-m", "pip", "install", "--quiet", "--no-compile", f"{wheel}{extras}")
+        pip = [sys.executable, "-m", "pip", "--python", venv, "install", "--quiet", "--no-compile"]
+        command = [*pip, f"{wheel}{extras}"]
+        subprocess.run(command, check=True, timeout=PATIENCE, env=self._environment)
 
     def python(self, code: str) -> str:
         """Return what `code` prints in the environment."""
@@ -60,22 +64,9 @@ class Installed:
     @contextmanager
     def running(self, *arguments: object) -> Iterator[subprocess.Popen[str]]:
         """A `flatmq` command that runs during the block, and is killed if it runs at its end."""
-        with subprocess.Popen(
-            self._command("flatmq", arguments),
-            cwd=self.folder,
-            env=self._environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        ) as process:
-            watch = threading.Timer(PATIENCE, process.kill)
-            watch.start()
-            try:
-                yield process
-            finally:
-                watch.cancel()
-                process.kill()
+        command = self._command("flatmq", arguments)
+        with typed.running(command, self.folder, self._environment) as process:
+            yield process
 
     def _command(self, program: str, arguments: tuple[object, ...]) -> list[str]:
         return [str(self._programs / program), *map(str, arguments)]

@@ -7,13 +7,11 @@ import os
 import pty
 import re
 import shutil
-import signal
 import subprocess
 import sys
-import time
 import tty
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -21,6 +19,7 @@ import click
 import pytest
 
 import flatmq
+import typed
 from conftest import ROOT, SharedBrokers
 from flatmq import Client
 from flatmq_rigs.links import Listening
@@ -91,31 +90,6 @@ def _line() -> Iterator[tuple[int, str]]:
         os.close(desk)
 
 
-def _until(said: str, process: subprocess.Popen[str]) -> None:
-    assert process.stdout is not None
-    lines = []
-    for line in process.stdout:
-        lines.append(line)
-        if said in line:
-            return
-    raise AssertionError("".join(lines))
-
-
-def _interrupt(process: subprocess.Popen[str]) -> None:
-    process.send_signal(signal.SIGINT)
-    words, _ = process.communicate(timeout=PATIENCE)
-    assert process.returncode == 0, words
-
-
-def _when(ready: Callable[[], object], process: subprocess.Popen[str]) -> None:
-    """Return once that is so; the process must not end before."""
-    end = time.monotonic() + PATIENCE
-    while not ready():
-        assert process.poll() is None, process.communicate()[0]
-        assert time.monotonic() < end, "it did not happen"
-        time.sleep(0.05)
-
-
 # What is in it
 
 
@@ -184,18 +158,18 @@ def test_deploy(everything: Installed) -> None:
 
 def test_logs(everything: Installed) -> None:
     with _line() as (board, port), everything.running("logs", "--port", port) as process:
-        _until("Ctrl-C ends it", process)
+        typed.until("Ctrl-C ends it", process)
         os.write(board, b"hello\r\n")
-        _until("hello", process)
-        _interrupt(process)
+        typed.until("hello", process)
+        typed.interrupt(process)
 
 
 def test_bridge(everything: Installed, broker: Broker) -> None:
     with _line() as (board, port), everything.running("bridge", port, broker.address) as process:
         os.read(board, 1)  # the bridge has opened the line
         os.write(board, b"hello\r\n")
-        _until("board | hello", process)
-        _interrupt(process)
+        typed.until("board | hello", process)
+        typed.interrupt(process)
 
 
 def test_watch(everything: Installed, broker: Broker) -> None:
@@ -221,8 +195,8 @@ def landed(everything: Installed, shared_brokers: SharedBrokers, tmp_path_factor
     folder: Path = tmp_path_factory.mktemp("landed")
     command = ("pipeline", "ingest", broker.address, folder, "--every", "0.1")
     with everything.running(*command, "--filter", "dev/pico/telemetry") as process:
-        _when(lambda: list(folder.rglob("*.parquet")), process)
-        _interrupt(process)
+        typed.when(lambda: list(folder.rglob("*.parquet")), process)
+        typed.interrupt(process)
     return folder
 
 
@@ -233,8 +207,8 @@ def tables(everything: Installed, landed: Path, tmp_path_factory) -> Path:
     command = ("pipeline", "run", out, "--landed", landed, "--delta")
     with everything.running(*command, "--job", "raw", "--job", "measurements") as process:
         log = out / "delta" / "measurements" / "_delta_log"
-        _when(lambda: list(log.glob("*1.json")), process)
-        _interrupt(process)
+        typed.when(lambda: list(log.glob("*1.json")), process)
+        typed.interrupt(process)
     return out
 
 

@@ -1,0 +1,67 @@
+"""A command that somebody types, reads, and ends with Ctrl-C."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+PATIENCE = 300  # seconds for a command, on a busy machine
+
+
+@contextmanager
+def running(
+    command: Sequence[str], folder: Path, environment: Mapping[str, str]
+) -> Iterator[subprocess.Popen[str]]:
+    """Run a command in `folder` during the block, and kill it if it runs at its end."""
+    with subprocess.Popen(
+        command,
+        cwd=folder,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    ) as process:
+        watch = threading.Timer(PATIENCE, process.kill)
+        watch.start()
+        try:
+            yield process
+        finally:
+            watch.cancel()
+            process.kill()
+
+
+def until(
+    said: str, process: subprocess.Popen[str], each: Callable[[str], None] | None = None
+) -> None:
+    """Read what the command prints up to a line with that text; `each` is called with each."""
+    assert process.stdout is not None
+    lines = []
+    for line in process.stdout:
+        lines.append(line)
+        if each is not None:
+            each(line)
+        if said in line:
+            return
+    raise AssertionError("".join(lines))
+
+
+def when(ready: Callable[[], object], process: subprocess.Popen[str]) -> None:
+    """Return once that is so; the command must not end before."""
+    end = time.monotonic() + PATIENCE
+    while not ready():
+        assert process.poll() is None, process.communicate()[0]
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.05)
+
+
+def interrupt(process: subprocess.Popen[str]) -> None:
+    """End the command with Ctrl-C; its status must be 0."""
+    process.send_signal(signal.SIGINT)
+    rest, _ = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 0, rest
