@@ -1,6 +1,6 @@
 """The commands of the pages run, with something real for what their values name.
 
-Those of `flatmq pipeline` are not here, as each run takes Spark. `COVERED` names the tests that
+Those of `flatmq pipeline` are in `pipeline/test_page_commands.py`. `COVERED` names the tests that
 stand for some others.
 """
 

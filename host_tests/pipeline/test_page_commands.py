@@ -1,0 +1,208 @@
+"""Each command `flatmq pipeline …` of the README and the how-to pages, typed as it stands there.
+
+A broker, folders, a bucket, a catalog and a master of Spark stand for those that it names.
+`COVERED` names the tests that stand for the others.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import json
+import os
+import shutil
+import sys
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+
+import typed
+from conftest import HERE
+from flatmq_rigs.pipeline.object_store import BUCKET, store
+from flatmq_tools import ports
+from flatmq_tools.broker import Broker
+from pages.commands import everything
+from pipeline.mqtt import broker, publish
+from pipeline.standalone import cluster
+
+DEMO = ("test_pipeline_demo.py", "test_everything_that_boards_send_is_in_the_tables")
+COVERED = {
+    "flatmq pipeline demo build/demo": DEMO,
+    "flatmq pipeline demo build/on-workers": DEMO,
+    "spark-submit --master spark://master:7077 submit.py": (
+        "test_submit.py",
+        "test_spark_submit_runs_the_jobs",
+    ),
+}
+COMMANDS = [
+    words
+    for words in everything()
+    if words[:2] == ("flatmq", "pipeline") and " ".join(words) not in COVERED
+]
+READERS = ("report", "forget")
+DEVICE = "kitchen-lamp"
+PACK = [{"bn": f"urn:dev:{DEVICE}/", "boot": 1, "seq": 1}, {"n": "temp", "u": "Cel", "v": 21.5}]
+
+
+class Desk:
+    """Somebody types commands in `folder`, while boards publish to a broker."""
+
+    def __init__(self, folder: Path, there: Broker) -> None:
+        self.folder = folder
+        self.broker = there
+        self.port = ports.free_port()
+        self.master = ""
+        self._published = 0
+
+    def word(self, word: str) -> str:
+        """Return what replaces a word of a command."""
+        today = datetime.datetime.now(datetime.timezone.utc).date()
+        for name, mine in {
+            "192.168.1.10": self.broker.address,
+            "broker.local": self.broker.address,
+            "/srv/": f"{self.folder}/srv/",
+            "/var/lib/flatmq": f"{self.folder}/var",
+            "/mnt/shared/": f"{self.folder}/shared/",
+            "910": f"{self.port}#",
+            "spark://master:7077": self.master,
+            "type=rest": "type=sql",
+            "uri=https://catalog.local": f"uri=sqlite:///{self.folder}/catalog.db",
+            "warehouse=s3://bucket": f"warehouse={self.folder}",
+            "s3://bucket": f"s3://{BUCKET}",
+            "2026-11-01": str(today - datetime.timedelta(days=7)),
+            "2026-11-08": str(today + datetime.timedelta(days=1)),
+        }.items():
+            if name in word:
+                return word.replace(name, mine).partition("#")[0]
+        return word
+
+    def publish(self) -> None:
+        """Have a board and a bridge publish a reading each."""
+        self._published += 1
+        pack = [PACK[0] | {"seq": self._published}, PACK[1]]
+        publish(
+            self.broker,
+            [
+                (f"dev/{DEVICE}/telemetry", json.dumps(pack).encode()),
+                (f"zigbee2mqtt/{DEVICE}", b'{"temperature": 21.5, "linkquality": 100}'),
+            ],
+        )
+
+    def type(self, *words: str, ready: Callable[[], object] | None = None) -> None:
+        """Run a command, to its end or until that is so and then Ctrl-C."""
+        command = [sys.executable, "-m", "flatmq_tools.cli", *words[1:]]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "COLUMNS": "200"}
+        with typed.running(command, self.folder, environment) as process:
+            if ready is None:
+                said = process.communicate(timeout=typed.PATIENCE)[0]
+                assert process.returncode == 0, said
+            else:
+                typed.when(ready, process)
+                typed.interrupt(process)
+
+    def has_rows(self, where: Path, pattern: str = "*.parquet") -> Callable[[], bool]:
+        """Return a function that publishes, and returns whether such a file is there."""
+
+        def look() -> bool:
+            self.publish()
+            return any(where.rglob(pattern))
+
+        return look
+
+
+@pytest.fixture(scope="module")
+def there() -> Iterator[Broker]:
+    with broker() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def made(there: Broker, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A log, a landed folder, and the tables of what was landed, made by commands."""
+    desk = Desk(tmp_path_factory.mktemp("made"), there)
+    words = ["--filter", "dev/#", "--log", "log", "--every", "0.1"]
+    landed = desk.folder / "landed"
+    desk.type(
+        "flatmq", "pipeline", "ingest", there.address, "landed", *words,
+        ready=desk.has_rows(landed),
+    )  # fmt: skip
+    devices = desk.folder / "out" / "devices"
+    desk.type(
+        "flatmq", "pipeline", "run", "out", "--landed", "landed", "--health-every", "1",
+        ready=lambda: any(devices.rglob("*.parquet")),
+    )  # fmt: skip
+    return desk.folder
+
+
+@pytest.fixture
+def desk(
+    made: Path, there: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Desk]:
+    """A desk at which that was made before."""
+    for name in ("srv/landed", "shared/landed"):
+        shutil.copytree(made / "landed", tmp_path / name)
+    shutil.copytree(made / "log", tmp_path / "var" / "log")
+    with store() as environment:
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+        yield Desk(tmp_path, there)
+
+
+def _metrics(desk: Desk) -> bool:
+    """Return whether the page of metrics is there."""
+    url = f"http://127.0.0.1:{desk.port}/metrics"
+    with contextlib.suppress(OSError), urllib.request.urlopen(url, timeout=10) as page:
+        return b"flatmq_" in page.read()
+    return False
+
+
+def _until(desk: Desk, words: tuple[str, ...]) -> Callable[[], object]:
+    """Return the function that says when a command has done its work."""
+    if words[2] == "ingest":
+        shutil.rmtree(desk.folder / "srv")
+        ready: Callable[[], object] = desk.has_rows(desk.folder / "srv")
+    elif "--landed" in words:
+        raw = desk.folder / words[3] / "raw"
+        ready = lambda: any(raw.rglob("*.parquet"))  # noqa: E731
+    elif words[3].startswith("s3:"):
+
+        def ready() -> bool:
+            desk.publish()
+            return bool(DeltaTable.is_deltatable(f"{words[3]}/raw"))
+
+    elif "--iceberg" in words:
+        ready = desk.has_rows(desk.folder, "*.avro")  # the snapshot of a commit
+    else:
+        ready = desk.has_rows(desk.folder / words[3] / "raw")
+    if "--metrics-port" not in words:
+        return ready
+    return lambda: ready() and _metrics(desk)
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_it_runs(words: tuple[str, ...], desk: Desk, made: Path) -> None:
+    with contextlib.ExitStack() as stack:
+        if "spark://master:7077" in words:
+            desk.master = stack.enter_context(cluster(desk.folder))
+        typed_words = tuple(map(desk.word, words))
+        if words[2] not in READERS:
+            desk.type(*typed_words, ready=_until(desk, typed_words))
+            return
+    tables = words[words.index("--tables") + 1] if words[2] == "report" else words[4]
+    shutil.copytree(made / "out", desk.folder / tables)
+    desk.type(*typed_words)
+    if words[2] == "report":
+        page = desk.folder / words[3] / "report.html"
+        assert DEVICE in page.read_text(encoding="utf-8")
+    else:
+        found = list((desk.folder / tables).rglob("*.parquet"))
+        assert found and not any(DEVICE.encode() in path.read_bytes() for path in found)
+
+
+def test_what_stands_for_a_command_is_there() -> None:
+    for command, (file, test) in COVERED.items():
+        assert any(" ".join(words).startswith(command) for words in everything()), command
+        assert f"def {test}(" in (HERE / "pipeline" / file).read_text(encoding="utf-8")
