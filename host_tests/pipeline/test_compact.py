@@ -115,6 +115,19 @@ def test_the_command_says_what_became_of_each_table(tmp_path: Path) -> None:
         assert ["│", name, "│", "3", "│", "1", "│", "0", "│"] in lines
 
 
+def test_a_broken_table_does_not_stop_the_others(tmp_path: Path) -> None:
+    for name in ("measurements", "raw", "windows"):
+        for batch in range(3):
+            _append(tmp_path / name, batch)
+    (tmp_path / "raw" / "_delta_log" / f"{1:020}.json").write_text("no JSON")
+    result = CliRunner().invoke(cli.pipeline, ["compact", str(tmp_path)])
+    assert result.exit_code == 1
+    assert f"{tmp_path / 'raw'}: " in result.output
+    for name in ("measurements", "windows"):
+        assert len(DeltaTable(str(tmp_path / name)).file_uris()) == 1
+        assert any(line.split()[1:2] == [name] for line in result.output.splitlines())
+
+
 def test_where_no_table_is_it_says_so(tmp_path: Path) -> None:
     with pytest.raises(compact.CompactError, match="has no Delta table"):
         list(compact.compact(tmp_path))

@@ -21,7 +21,7 @@ _TRIES = 5  # if another process writes to the table meanwhile
 
 
 class CompactError(RuntimeError):
-    """A table cannot be compacted; the text names it and says why."""
+    """Tables cannot be compacted; the text names them and says why."""
 
 
 class Compacted(NamedTuple):
@@ -48,16 +48,22 @@ def compact(folder: Path | str, keep: int = KEEP, target: int = TARGET) -> Itera
             if nobody does
     target  size of a file in MiB, about
 
-    Raises CompactError if there is no table, or if a table cannot be compacted.
+    Raises CompactError if there is no table, and at the end if tables could not be compacted.
     """
     tables = _tables(folder)
     if not tables:
         raise CompactError(f"{folder} has no Delta table")
+    broken = []
     for path in tables:
         try:
-            yield _compact(path, keep, target)
+            found = _compact(path, keep, target)
         except DeltaError as error:
-            raise CompactError(f"{path}: {error}") from error
+            reason = next(iter(str(error).splitlines()), "")  # a stack trace follows
+            broken.append(f"{path}: {reason}")
+        else:
+            yield found
+    if broken:
+        raise CompactError("; ".join(broken))
 
 
 def _tables(folder: Path | str) -> list[str]:
@@ -83,13 +89,19 @@ def _compact(path: str, keep: int, target: int) -> Compacted:
 
 
 def main(folder: Path | str, keep: int, target: int) -> int:
-    """Compact the tables, and print the files of each. Raises CompactError."""
+    """Compact the tables, and print the files of each.
+
+    Raises CompactError after that, if a table could not be compacted.
+    """
     shown = Table()
     for name in ("table", "files before", "files now", "removed"):
         shown.add_column(name, justify="left" if name == "table" else "right")
     console = Console()
-    with console.status(f"compacting the tables in {folder} ..."):
-        for one in compact(folder, keep, target):
-            shown.add_row(one.name, f"{one.before:,}", f"{one.after:,}", f"{one.removed:,}")
-    console.print(shown)
+    try:
+        with console.status(f"compacting the tables in {folder} ..."):
+            for one in compact(folder, keep, target):
+                shown.add_row(one.name, f"{one.before:,}", f"{one.after:,}", f"{one.removed:,}")
+    finally:
+        if shown.row_count:
+            console.print(shown)
     return 0

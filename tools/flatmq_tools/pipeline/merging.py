@@ -130,7 +130,7 @@ class Merging:
                 if self._stop.is_set():
                     return
         except CompactError as error:
-            self._say(f"the tables of Delta are not merged: {error}")
+            self._say(f"tables of Delta are not merged: {error}")
         self._delta_due = time.monotonic() + _DELTA_EVERY
 
     def close(self) -> None:
