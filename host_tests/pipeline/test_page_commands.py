@@ -47,6 +47,14 @@ DEVICE = "kitchen-lamp"
 PACK = [{"bn": f"urn:dev:{DEVICE}/", "boot": 1, "seq": 1}, {"n": "temp", "u": "Cel", "v": 21.5}]
 
 
+def _holds(where: Path, pattern: str = "*.parquet") -> bool:
+    """Return whether there is such a file in a folder that changes meanwhile."""
+    try:
+        return any(where.rglob(pattern))
+    except FileNotFoundError:  # a folder that was listed has gone
+        return False
+
+
 class Desk:
     """Somebody types commands in `folder`, while boards publish to a broker."""
 
@@ -108,7 +116,7 @@ class Desk:
 
         def look() -> bool:
             self.publish()
-            return any(where.rglob(pattern))
+            return _holds(where, pattern)
 
         return look
 
@@ -132,7 +140,7 @@ def made(there: Broker, tmp_path_factory: pytest.TempPathFactory) -> Path:
     devices = desk.folder / "out" / "devices"
     desk.type(
         "flatmq", "pipeline", "run", "out", "--landed", "landed", "--health-every", "1",
-        ready=lambda: any(devices.rglob("*.parquet")),
+        ready=lambda: _holds(devices),
     )  # fmt: skip
     return desk.folder
 
@@ -166,7 +174,7 @@ def _until(desk: Desk, words: tuple[str, ...]) -> Callable[[], object]:
         ready: Callable[[], object] = desk.has_rows(desk.folder / "srv")
     elif "--landed" in words:
         raw = desk.folder / words[3] / "raw"
-        ready = lambda: any(raw.rglob("*.parquet"))  # noqa: E731
+        ready = lambda: _holds(raw)  # noqa: E731
     elif words[3].startswith("s3:"):
 
         def ready() -> bool:
