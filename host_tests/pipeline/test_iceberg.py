@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from concurrent import futures
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -139,6 +140,21 @@ def test_columns_are_added_where_that_is_asked_for(tmp_path: Path) -> None:
     assert found == [
         {"value": 1, "unit": None}, {"value": 2, "unit": "Cel"}, {"value": 3, "unit": None},
     ]  # fmt: skip
+
+
+def test_the_tables_of_a_run_open_a_new_catalog_at_once(tmp_path: Path) -> None:
+    """It makes tables in its database, each of them once."""
+    for attempt in range(5):
+        folder = tmp_path / str(attempt)
+        sinks: list[Any] = [Iceberg(f"fleet.t{n}", local_catalog(folder)) for n in range(8)]
+        start = threading.Barrier(len(sinks))
+
+        def has(sink: Any, start: threading.Barrier = start) -> bool:
+            start.wait()
+            return bool(sink.has("first", 0, None))
+
+        with futures.ThreadPoolExecutor(len(sinks)) as pool:
+            assert list(pool.map(has, sinks)) == [False] * len(sinks)
 
 
 def test_files_are_synced_before_the_catalog_names_them(

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from deltalake import DeltaTable
 
 import typed
@@ -24,6 +25,7 @@ from conftest import HERE
 from flatmq_rigs.pipeline.object_store import BUCKET, store
 from flatmq_tools import ports
 from flatmq_tools.broker import Broker
+from flatmq_tools.cli import main
 from pages.commands import everything
 from pipeline.mqtt import broker, publish
 from pipeline.standalone import cluster
@@ -137,10 +139,17 @@ def made(there: Broker, tmp_path_factory: pytest.TempPathFactory) -> Path:
         "flatmq", "pipeline", "ingest", there.address, "landed", *words,
         ready=desk.has_rows(landed),
     )  # fmt: skip
-    devices = desk.folder / "out" / "devices"
+    notes = desk.folder / "notes"
+
+    def is_noted() -> bool:
+        """Return whether the run has made all of which a report is made."""
+        tables = str(desk.folder / "out")
+        command = ["pipeline", "report", str(notes), "--tables", tables]
+        return CliRunner().invoke(main, command).exit_code == 0
+
     desk.type(
         "flatmq", "pipeline", "run", "out", "--landed", "landed", "--health-every", "1",
-        ready=lambda: _holds(devices),
+        ready=is_noted,
     )  # fmt: skip
     return desk.folder
 

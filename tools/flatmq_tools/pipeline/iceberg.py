@@ -52,6 +52,9 @@ def local_catalog(folder: Path) -> dict[str, str]:
     }
 
 
+_OPENING = threading.Lock()  # held while a table opens its catalog
+
+
 class Iceberg:
     """An Iceberg table, written by the process of the driver.
 
@@ -170,7 +173,9 @@ class Iceberg:
                         parents=True, exist_ok=True
                     )
                     options.setdefault("py-io-impl", _SYNCED)
-                self._catalog = load_catalog(options.pop("name", NAME), **options)
+                # A catalog in a database makes its tables, and two at once would fail.
+                with _OPENING:
+                    self._catalog = load_catalog(options.pop("name", NAME), **options)
             return self._catalog
 
 
