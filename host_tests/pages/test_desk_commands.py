@@ -24,7 +24,7 @@ import pytest
 from click.testing import CliRunner
 from serial.tools import list_ports
 
-import typed
+import typed_command
 from certs.issued import CLIENT, HERE, SERVER, Issued
 from conftest import ROOT
 from flatmq import Client
@@ -161,9 +161,9 @@ class Desk:
         """
         command = [sys.executable, "-m", "flatmq_tools.cli", *words]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "COLUMNS": "200"}
-        with typed.running(command, self.folder, environment) as process:
-            typed.until(text, process, each=ready)
-            typed.interrupt(process)
+        with typed_command.running(command, self.folder, environment) as process:
+            typed_command.until(text, process, each=ready)
+            typed_command.interrupt(process)
 
 
 @pytest.fixture

@@ -38,8 +38,8 @@ def options() -> str:
     """
     home = spark_home.home() or Path(pyspark.__file__).parent
     runs_on = java.home()
-    told = f"{home} {pyspark.__version__} {runs_on.resolve()} {(runs_on / 'release').read_text()}"
-    mark = hashlib.sha256(told.encode()).hexdigest()[:16]
+    fits = f"{home} {pyspark.__version__} {runs_on.resolve()} {(runs_on / 'release').read_text()}"
+    mark = hashlib.sha256(fits.encode()).hexdigest()[:16]
     FOLDER.mkdir(parents=True, exist_ok=True)
     archive = FOLDER / f"{mark}.jsa"
     with (FOLDER / "lock").open("w") as lock:

@@ -20,7 +20,7 @@ import pytest
 from click.testing import CliRunner
 from deltalake import DeltaTable
 
-import typed
+import typed_command
 from conftest import HERE
 from flatmq_rigs.pipeline.object_store import BUCKET, store
 from flatmq_tools import ports
@@ -55,6 +55,11 @@ def _holds(where: Path, pattern: str = "*.parquet") -> bool:
         return any(where.rglob(pattern))
     except FileNotFoundError:  # a folder that was listed has gone
         return False
+
+
+def _names_the_device(tables: Path) -> bool:
+    """Return whether a file of the tables has the name: its footer has the least and greatest."""
+    return any(DEVICE.encode() in path.read_bytes() for path in tables.rglob("*.parquet"))
 
 
 class Desk:
@@ -105,13 +110,13 @@ class Desk:
         """Run a command, to its end or until that is so and then Ctrl-C."""
         command = [sys.executable, "-m", "flatmq_tools.cli", *words[1:]]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "COLUMNS": "200"}
-        with typed.running(command, self.folder, environment) as process:
+        with typed_command.running(command, self.folder, environment) as process:
             if ready is None:
-                said = process.communicate(timeout=typed.PATIENCE)[0]
+                said = process.communicate(timeout=typed_command.PATIENCE)[0]
                 assert process.returncode == 0, said
             else:
-                typed.when(ready, process)
-                typed.interrupt(process)
+                typed_command.when(ready, process)
+                typed_command.interrupt(process)
 
     def has_rows(self, where: Path, pattern: str = "*.parquet") -> Callable[[], bool]:
         """Return a function that publishes, and returns whether such a file is there."""
@@ -210,13 +215,13 @@ def test_it_runs(words: tuple[str, ...], desk: Desk, made: Path) -> None:
             return
     tables = words[words.index("--tables") + 1] if words[2] == "report" else words[4]
     shutil.copytree(made / "out", desk.folder / tables)
+    assert _names_the_device(desk.folder / tables)
     desk.type(*typed_words)
     if words[2] == "report":
         page = desk.folder / words[3] / "report.html"
         assert DEVICE in page.read_text(encoding="utf-8")
     else:
-        found = list((desk.folder / tables).rglob("*.parquet"))
-        assert found and not any(DEVICE.encode() in path.read_bytes() for path in found)
+        assert not _names_the_device(desk.folder / tables)
 
 
 def test_what_stands_for_a_command_is_there() -> None:

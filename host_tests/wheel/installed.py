@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import typed
-from typed import PATIENCE
+import typed_command
+from typed_command import PATIENCE
 
 _OURS = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "BROKER", "SPARK_MASTER", "MICROPYTHON")
 
@@ -65,7 +65,7 @@ class Installed:
     def running(self, *arguments: object) -> Iterator[subprocess.Popen[str]]:
         """A `flatmq` command that runs during the block, and is killed if it runs at its end."""
         command = self._command("flatmq", arguments)
-        with typed.running(command, self.folder, self._environment) as process:
+        with typed_command.running(command, self.folder, self._environment) as process:
             yield process
 
     def _command(self, program: str, arguments: tuple[object, ...]) -> list[str]:

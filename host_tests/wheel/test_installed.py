@@ -19,7 +19,7 @@ import click
 import pytest
 
 import flatmq
-import typed
+import typed_command
 from conftest import ROOT, SharedBrokers
 from flatmq import Client
 from flatmq_rigs.links import Listening
@@ -158,18 +158,18 @@ def test_deploy(everything: Installed) -> None:
 
 def test_logs(everything: Installed) -> None:
     with _line() as (board, port), everything.running("logs", "--port", port) as process:
-        typed.until("Ctrl-C ends it", process)
+        typed_command.until("Ctrl-C ends it", process)
         os.write(board, b"hello\r\n")
-        typed.until("hello", process)
-        typed.interrupt(process)
+        typed_command.until("hello", process)
+        typed_command.interrupt(process)
 
 
 def test_bridge(everything: Installed, broker: Broker) -> None:
     with _line() as (board, port), everything.running("bridge", port, broker.address) as process:
         os.read(board, 1)  # the bridge has opened the line
         os.write(board, b"hello\r\n")
-        typed.until("board | hello", process)
-        typed.interrupt(process)
+        typed_command.until("board | hello", process)
+        typed_command.interrupt(process)
 
 
 def test_watch(everything: Installed, broker: Broker) -> None:
@@ -195,8 +195,8 @@ def landed(everything: Installed, shared_brokers: SharedBrokers, tmp_path_factor
     folder: Path = tmp_path_factory.mktemp("landed")
     command = ("pipeline", "ingest", broker.address, folder, "--every", "0.1")
     with everything.running(*command, "--filter", "dev/pico/telemetry") as process:
-        typed.when(lambda: list(folder.rglob("*.parquet")), process)
-        typed.interrupt(process)
+        typed_command.when(lambda: list(folder.rglob("*.parquet")), process)
+        typed_command.interrupt(process)
     return folder
 
 
@@ -207,8 +207,8 @@ def tables(everything: Installed, landed: Path, tmp_path_factory) -> Path:
     command = ("pipeline", "run", out, "--landed", landed, "--delta")
     with everything.running(*command, "--job", "raw", "--job", "measurements") as process:
         log = out / "delta" / "measurements" / "_delta_log"
-        typed.when(lambda: list(log.glob("*1.json")), process)
-        typed.interrupt(process)
+        typed_command.when(lambda: list(log.glob("*1.json")), process)
+        typed_command.interrupt(process)
     return out
 
 
