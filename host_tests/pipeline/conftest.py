@@ -27,8 +27,11 @@ def java_starts_sooner() -> None:
     os.environ.setdefault("SPARK_SUBMIT_OPTS", class_archive.options())
 
 
+_IS_SHARED = pytest.StashKey[bool]()
+
+
 @pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
+def spark(request: pytest.FixtureRequest) -> Iterator[SparkSession]:
     from flatmq_tools.pipeline.session import session as made
 
     session = made(
@@ -36,8 +39,20 @@ def spark() -> Iterator[SparkSession]:
         # For so few rows, compiling a plan takes longer than interpreting it.
         spark__sql__codegen__wholeStage=False,
     )
+    request.session.stash[_IS_SHARED] = True
     yield session
+    del request.session.stash[_IS_SHARED]
     session.stop()
+
+
+@pytest.fixture(autouse=True)
+def nobody_stops_the_shared_session(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fail the test that does, instead of all that come after it."""
+    yield
+    if _IS_SHARED in request.session.stash:
+        from pyspark.sql import SparkSession
+
+        assert SparkSession.getActiveSession(), "this test stopped the session that all share"
 
 
 @pytest.fixture
