@@ -124,7 +124,7 @@ class _Stream:
         if writable:
             del self._out[: self._socket.send(self._out)]
         if readable:
-            data = self._socket.recv(1 << 16)
+            data = self._socket.recv(1 << 18)
             if not data:
                 raise LiveError("the broker has ended the connection of the steady load")
             self._acknowledged += len(data)
@@ -264,7 +264,11 @@ def _large(client: Client, size: int) -> Iterator[int]:
 
 
 def _steady(stream: _Stream, rate: int, seconds: float) -> Iterator[int]:
-    """Publish at a rate. What the machine was too busy for is made up."""
+    """Publish at a rate, in bursts. What the machine was too busy for is made up.
+
+    Between two bursts it sleeps: acknowledgements would wake it thousands of times a second, and
+    the cores are for the run.
+    """
     total = round(rate * seconds)
     packets = messages.packets(total)
     since = time.monotonic()
@@ -273,8 +277,8 @@ def _steady(stream: _Stream, rate: int, seconds: float) -> Iterator[int]:
         count = min(due - stream.sent, _UNDER_WAY - stream.pending)
         if count > 0:
             stream.publish(packets, count)
-        stream.poll(2)
         yield stream.sent
+        time.sleep(_BURST)
 
 
 def count(raw: Path, found: list[Figures], size: int) -> None:
