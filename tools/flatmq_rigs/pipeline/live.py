@@ -38,6 +38,7 @@ _TRIGGER = 1.0  # s, as of `flatmq pipeline run`
 _PATIENCE = 240.0  # s without a row more, or for the run to start
 _LOOK = 0.25  # s between two looks at the table
 _BURST = 0.01  # s of the steady load that are published at once
+_NICE = 10  # of the run: the broker, which has no log to fall back on, comes first
 _UNDER_WAY = 30_000  # messages of the steady load that are not acknowledged, at most
 _CONNECT = b"\x10\x17\0\x04MQTT\x04\x02\0\0\0\x0blive-steady"  # without a keep alive
 _CONNACK = b"\x20\x02\0\0"
@@ -144,6 +145,7 @@ class _Run:
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
                 [
+                    "nice", "-n", str(_NICE),
                     sys.executable, "-m", "flatmq_tools.cli", "pipeline", "run", str(self.out),
                     "--broker", broker.address, "--filter", "dev/#", "--trigger", str(_TRIGGER),
                 ],
@@ -368,7 +370,8 @@ def report(found: list[Figures], ending: float, rate: int, size: int) -> str:
             "## A live fleet",
             "`python -m flatmq_rigs live`: one `flatmq pipeline run` with all its jobs, mosquitto "
             f"and the publisher, on the {os.cpu_count()} cores of one machine, the loads one "
-            "after the other. Lag is what the broker had acknowledged and the table raw did not "
+            f"after the other. The run has the priority of `nice -n {_NICE}`. "
+            "Lag is what the broker had acknowledged and the table raw did not "
             f"have, looked at every {_LOOK:g} s; batches start every {_TRIGGER:g} s. The steady "
             f"load was published at {published:,.0f} a second. The run ended {ending:.1f} s after "
             "SIGTERM.",
