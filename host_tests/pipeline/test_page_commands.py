@@ -11,6 +11,7 @@ import datetime
 import json
 import os
 import shutil
+import sqlite3
 import sys
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -149,7 +150,7 @@ def made(there: Broker, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     def is_noted() -> bool:
         """Return whether the run has made all of which a report is made."""
-        with contextlib.suppress(ReportError, StateError):
+        with contextlib.suppress(ReportError, StateError, sqlite3.Error, OSError):
             return from_state.of_state(desk.folder / "out", Period()) is not None
         return False
 
