@@ -26,8 +26,10 @@ FOLDER = ROOT / "build" / "spark"
 _TIMEOUT = 300  # s until Java is ended that makes an archive
 # An archive that does not fit is passed over, in silence.
 _SILENT = "-Xlog:cds=off -Xlog:cds+dynamic=off -Xlog:class+path=off"
-# Compiling for a long life takes longer than most of these programs live.
-_SHORT_LIVED = "-XX:TieredStopAtLevel=1"
+# Compiling for a long life takes longer than most of these programs live. For the small heap of a
+# test, several threads that collect garbage cost more than one. With the small space for compiled
+# code that goes with this level, Java drops code and compiles it again.
+_SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m"
 _OPTIONS = "SPARK_SUBMIT_OPTS"
 
 
