@@ -120,15 +120,26 @@ class InPlace(Wide):
 
     title = "64-bit, from ROMFS"
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._images: dict[Path, bytes] = {}  # by library: building one takes longer than weighing
+
     def _mount(self, library: Path, folder: Path) -> tuple[str, str]:
         image = folder / "library.romfs"
+        if library not in self._images:
+            self._build(library, image)
+            self._images[library] = image.read_bytes()
+        image.write_bytes(self._images[library])
+        return _MOUNT.format(image=str(image)), "/rom"
+
+    @staticmethod
+    def _build(library: Path, image: Path) -> None:
         command = [sys.executable, "-m", "mpremote", "romfs", "--output", str(image), "build"]
         done = subprocess.run(
             [*command, str(library)], capture_output=True, text=True, check=False, timeout=60
         )
         if done.returncode:
             raise SizeError(f"mpremote could not build a ROMFS image: {done.stderr.strip()}")
-        return _MOUNT.format(image=str(image)), "/rom"
 
 
 class Narrow(Scales):
