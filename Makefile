@@ -48,7 +48,7 @@ help:
 	@echo "make demo    a board's sketch publishes, this machine receives: a look in a few seconds"
 	@echo "make pipeline  200 boards, the ingest, Spark's jobs, the report, in two minutes; BROKER, SPARK_MASTER"
 	@echo "make look    the report of that in a browser, as on a phone and on a desk: pictures in build/look"
-	@echo "make test    lint, types and every test; WORKERS=3 for several processes"
+	@echo "make test    lint, types and every test; WORKERS=0 for a single process"
 	@echo "make bench   flatmq beside other clients; writes docs/results.md"
 	@echo "make bench-pipeline  broker to Parquet, by part, beside paho-mqtt; writes docs/results.md"
 	@echo "make bench-history  refresh, report and restart after 1, 30 and 365 days; writes docs/results.md"
@@ -82,10 +82,12 @@ pipeline: $(VENV)/py311.stamp $(VENV)/demo.stamp $(VENV)/pipeline.stamp
 look: $(VENV)/pipeline.stamp
 	@$(BIN)/python host_tests/pipeline/look.py build/pipeline/report.html build/look
 
-# WORKERS=3 runs the tests in so many processes, each with brokers and a Spark of its own.
+# The processes that run the tests, each with brokers of its own; 0 runs all in one. Many tests wait
+# for something most of the time, so that there is one more than processors.
+WORKERS ?= 3
 
 test: mosquitto wasm aedes lint
-	@$(BIN)/pytest$(if $(WORKERS), -n $(WORKERS) --dist loadgroup)
+	@$(BIN)/pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 
 bench: $(VENV)/rigs.stamp mosquitto
 	@-$(MAKE) --no-print-directory wasm

@@ -86,15 +86,27 @@ APART = {
     "test_powercut.py", "test_run.py", "test_scenarios.py", "test_service.py", "test_session.py",
     "test_soak.py",
 }  # fmt: skip
+SPARK = "spark"
+# What takes longest begins first, so that no process is left alone with it at the end.
+LONGEST = (
+    SPARK, "pipeline/test_page_commands.py", "faults/test_faults.py", "wheel/test_installed.py",
+    "pipeline/test_crash.py", "pipeline/test_service.py", "spool/test_powercut.py",
+    "test_soak.py", "test_scenarios.py", "test_size.py",
+)  # fmt: skip
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Say which tests `pytest -n` runs in the same process, as they share what takes long."""
+    ranks = {}
     for item in items:
+        group = str(item.path.relative_to(HERE))
         if "spark" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.xdist_group("spark"))
-        elif item.path.name not in APART:
-            item.add_marker(pytest.mark.xdist_group(str(item.path.relative_to(HERE))))
+            group = SPARK
+        ranks[item] = LONGEST.index(group) if group in LONGEST else len(LONGEST)
+        if item.path.name not in APART or group == SPARK:
+            item.add_marker(pytest.mark.xdist_group(group))
+    if hasattr(config, "workerinput"):  # a process of `pytest -n`
+        items.sort(key=ranks.__getitem__)
 
 
 def ways(kind: str, version: int | None = 4) -> dict[str, Callable[[], broker.Broker]]:

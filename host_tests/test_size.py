@@ -118,7 +118,7 @@ def test_the_command_writes_its_tables(tmp_path: Path, monkeypatch: pytest.Monke
     assert "It is 7 bytes of .mpy files (mqtt5.json)" in written
 
 
-def test_a_module_that_does_not_load_is_named(
+def test_a_missing_interpreter_and_a_module_that_does_not_load_are_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sources = tmp_path / "flatmq"
@@ -128,17 +128,12 @@ def test_a_module_that_does_not_load_is_named(
     monkeypatch.setattr(size, "SOURCES", sources)
     monkeypatch.setattr(size, "compiled", lambda into: bytecode.compiled(into, sources))
     weighed = size.measure(peers=False)
-    assert "senml does not load: can't import name nothing" in weighed.notes
-    assert "senml" not in weighed.modules[Wide.title]
-    assert weighed.modules[Wide.title]["client"] > 0
-
-
-def test_without_an_interpreter_the_table_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MICROPYTHON_WASM", "/nowhere")
-    weighed = size.measure(peers=False)
     assert webassembly.MISSING in weighed.notes
     assert Narrow.title not in weighed.steps
     assert steps.MADE in weighed.steps[Wide.title]
+    assert "senml does not load: can't import name nothing" in weighed.notes
+    assert "senml" not in weighed.modules[Wide.title]
+    assert weighed.modules[Wide.title]["client"] > 0
 
 
 def test_a_module_comes_after_those_that_it_imports(tmp_path: Path) -> None:
