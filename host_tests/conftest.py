@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -78,6 +79,12 @@ BROKERS5: dict[str, dict[str, Callable[[], broker.Broker]]] = {
         "plain": lambda: Broker5(announces=[(Id.SUBSCRIPTION_IDENTIFIERS_AVAILABLE, 0)]),
     },
 }
+
+
+def pytest_configure() -> None:
+    """Have Ctrl-C end what tests start, also where a shell started pytest in the background."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 # Files whose tests take long and share little: each may run in any process of `pytest -n`.

@@ -27,7 +27,7 @@ def java_starts_sooner() -> None:
     os.environ.setdefault("SPARK_SUBMIT_OPTS", class_archive.options())
 
 
-_IS_SHARED = pytest.StashKey[bool]()
+_SHARED = pytest.StashKey["SparkSession"]()
 
 
 @pytest.fixture(scope="session")
@@ -39,9 +39,9 @@ def spark(request: pytest.FixtureRequest) -> Iterator[SparkSession]:
         # For so few rows, compiling a plan takes longer than interpreting it.
         spark__sql__codegen__wholeStage=False,
     )
-    request.session.stash[_IS_SHARED] = True
+    request.session.stash[_SHARED] = session
     yield session
-    del request.session.stash[_IS_SHARED]
+    del request.session.stash[_SHARED]
     session.stop()
 
 
@@ -49,10 +49,12 @@ def spark(request: pytest.FixtureRequest) -> Iterator[SparkSession]:
 def nobody_stops_the_shared_session(request: pytest.FixtureRequest) -> Iterator[None]:
     """Fail the test that does, instead of all that come after it."""
     yield
-    if _IS_SHARED in request.session.stash:
-        from pyspark.sql import SparkSession
-
-        assert SparkSession.getActiveSession(), "this test stopped the session that all share"
+    if _SHARED in request.session.stash:
+        try:
+            # It is in no thread's keeping, as an active session is.
+            assert request.session.stash[_SHARED].sparkContext.applicationId
+        except AttributeError:
+            pytest.fail("this test stopped the session that all share")
 
 
 @pytest.fixture

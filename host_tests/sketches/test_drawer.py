@@ -9,14 +9,16 @@ from __future__ import annotations
 import re
 import shlex
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 from littlefs import LittleFS, UserContext
 
-from conftest import ROOT, SharedBrokers
+from conftest import ROOT
 from flatmq_tools import boards, cli, flash
+from flatmq_tools.broker import Broker, mosquitto
 from images import boot_rom, downloads
 from sketches.board_bench import Board, switched_on
 
@@ -57,10 +59,16 @@ def booted(board: Board, content: dict[str, bytes]) -> None:
         file.write_bytes(data)
 
 
+@pytest.fixture
+def broker() -> Iterator[Broker]:
+    """A broker with nothing retained, which `flatmq watch` would show first."""
+    with mosquitto() as running:
+        yield running
+
+
 def test_the_readme_brings_a_board_to_a_dashboard(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shared_brokers: SharedBrokers
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broker: Broker
 ) -> None:
-    broker = shared_brokers.get("mosquitto", "shared")
     monkeypatch.chdir(tmp_path)
     pico = boards.load("pico_w")
     Path("RPI_PICO_W.uf2").write_bytes(downloads.uf2(pico, downloads.program(pico, 0x54321)))
