@@ -82,9 +82,8 @@ pipeline: $(VENV)/py311.stamp $(VENV)/demo.stamp $(VENV)/pipeline.stamp
 look: $(VENV)/pipeline.stamp
 	@$(BIN)/python host_tests/pipeline/look.py build/pipeline/report.html build/look
 
-# The processes that run the tests, each with brokers of its own; 0 runs all in one. Many tests wait
-# for something most of the time, so that there is one more than processors.
-WORKERS ?= 3
+# The processes that run the tests, each with brokers of its own; 0 runs all in one.
+WORKERS ?= 2
 
 test: mosquitto wasm aedes lint
 	@$(BIN)/pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder

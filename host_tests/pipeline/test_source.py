@@ -46,13 +46,26 @@ def _stream(spark: SparkSession, there: Broker, folder: Path, **options: Any) ->
     return reader.load(f"tcp://{there.address}")
 
 
+STARTING = {"Initializing sources", "Initializing StreamExecution"}
+
+
 def _start(frame: DataFrame, folder: Path, **trigger: Any) -> StreamingQuery:
     from flatmq_tools.pipeline.sinks import Delta, Parquet, into
 
     tables = [Parquet(folder / "parquet"), Delta(folder / "delta")]
     writer = frame.writeStream.foreachBatch(into((lambda rows: rows, tables)))
     writer = writer.option("checkpointLocation", str(folder / "checkpoint"))
-    return writer.trigger(**(trigger or {"processingTime": "0 seconds"})).start()
+    writer = writer.trigger(**(trigger or {"processingTime": "0 seconds"}))
+    end = time.monotonic() + PATIENCE
+    while True:
+        query = writer.start()
+        while query.isActive and query.status["message"] in STARTING:
+            time.sleep(0.05)
+        # On a busy machine the worker may take longer than the 10 s that Spark waits for it.
+        error = query.exception()
+        if error is None or "Python worker failed to connect back" not in str(error):
+            return query
+        assert time.monotonic() < end, error
 
 
 def _subscribed(folder: Path) -> bool:

@@ -40,5 +40,9 @@ def claim(folder: str, query: str, spark: SparkSession) -> None:
     files.rename(draft, path)
     on_disk = local(files, path)
     if on_disk is not None:
-        durable.tree(on_disk.parent)
+        # Not all that is in the folder: retention may remove some of it meanwhile.
+        for file in (on_disk, on_disk.with_name(f".{on_disk.name}.crc")):
+            if file.exists():
+                durable.path(file)
+        durable.entry(on_disk)
         durable.entry(on_disk.parent)
