@@ -102,7 +102,7 @@ LONGEST = (
 )  # fmt: skip
 
 
-@pytest.hookimpl(tryfirst=True)  # pytest-xdist reads the groups in its own
+@pytest.hookimpl(tryfirst=True)  # before the hook of pytest-xdist, which reads the groups
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Say which tests `pytest -n` runs in the same process, as they share what takes long."""
     ranks = {}

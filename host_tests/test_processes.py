@@ -1,4 +1,4 @@
-"""With several processes, `make test` has what takes long started by one of them alone."""
+"""Tests that share something slow to start run in the same process of `make test`."""
 
 from __future__ import annotations
 
@@ -6,6 +6,6 @@ import pytest
 
 
 def test_the_tests_of_a_file_stay_together(request: pytest.FixtureRequest) -> None:
-    """A pytest that pytest-xdist does not know lets each process start a Spark of its own."""
+    """If pytest-xdist does not group the tests of this pytest, each process starts a Spark."""
     grouped = request.node.nodeid.endswith("@test_processes.py")
     assert grouped == request.config.getoption("loadgroup", False), f"pytest {pytest.__version__}"

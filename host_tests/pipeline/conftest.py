@@ -51,7 +51,7 @@ def nobody_stops_the_shared_session(request: pytest.FixtureRequest) -> Iterator[
     yield
     if _SHARED in request.session.stash:
         try:
-            # It is in no thread's keeping, as an active session is.
+            # An active session belongs to a thread, so the session itself is asked.
             assert request.session.stash[_SHARED].sparkContext.applicationId
         except AttributeError:
             pytest.fail("this test stopped the session that all share")

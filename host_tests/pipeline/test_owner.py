@@ -24,7 +24,7 @@ def test_it_is_of_the_first_query(spark: SparkSession, tmp_path: Path) -> None:
 
 
 def test_what_is_removed_meanwhile_is_no_hindrance(spark: SparkSession, tmp_path: Path) -> None:
-    """As by retention. A link to nothing is there when listed, and gone when it is opened."""
+    """A link to nothing can be listed but not opened, like a file that retention has removed."""
     (tmp_path / ".merge-1").symlink_to(tmp_path / "gone")
     claim(str(tmp_path), "one", spark)
     assert (tmp_path / "_query.json").exists()

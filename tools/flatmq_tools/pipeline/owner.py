@@ -40,7 +40,7 @@ def claim(folder: str, query: str, spark: SparkSession) -> None:
     files.rename(draft, path)
     on_disk = local(files, path)
     if on_disk is not None:
-        # Not all that is in the folder: retention may remove some of it meanwhile.
+        # Only the note: retention may remove other things in the folder meanwhile.
         for file in (on_disk, on_disk.with_name(f".{on_disk.name}.crc")):
             if file.exists():
                 durable.path(file)
