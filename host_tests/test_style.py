@@ -12,6 +12,7 @@ from pathlib import Path
 
 import click
 import pytest
+from click.testing import CliRunner
 
 import style_words
 from conftest import ROOT
@@ -143,6 +144,15 @@ def test_commands_say_what_they_do() -> None:
     for name, command in _all_commands():
         first = (command.help or "").strip().split("\n")[0]
         assert first[:1].isupper() and first.endswith("."), f"{name}: {first!r}"
+
+
+def test_the_list_of_commands_shows_whole_sentences() -> None:
+    groups = [(name, each) for name, each in _all_commands() if isinstance(each, click.Group)]
+    assert len(groups) > 1
+    for name, group in groups:
+        shown = CliRunner().invoke(group, ["--help"], terminal_width=80).output
+        cut = [line for line in shown.splitlines() if line.endswith("...")]
+        assert not cut[1:], f"{name}: {cut}"  # the first one is the usage: [ARGS]...
 
 
 def test_the_same_option_has_the_same_help_in_every_command() -> None:

@@ -36,7 +36,7 @@ def main() -> None:
 @rig_options.STRICT
 @rig_options.results(_RESULTS)
 def bench(rounds: int, only: tuple[str, ...], quick: bool, strict: bool, results: Path) -> None:
-    """Measure flatmq beside other clients, in one run on this machine."""
+    """Measure flatmq beside other clients, in one run."""
     from . import bench as command
 
     end(
@@ -87,7 +87,7 @@ def soak(
     heap: int | None,
     results: Path | None,
 ) -> None:
-    """Send numbered messages in both directions over a failing link, and count them.
+    """Send numbered messages over a failing link, and count them.
 
     --messages are sent in each direction, a third of them at each QoS. A mosquitto is started on
     loopback. BROKER=host:port names a broker that already runs; the link is tcp then.
@@ -129,7 +129,10 @@ def soak(
     help="Only cut the power, with clients of this version, and only print the table.",
 )
 def powercut(results: Path, every: int, mqtt: str | None) -> None:
-    """Cut the power of a spool at every write to its flash, and measure the wear."""
+    """Cut the power of a spool at every write to its flash.
+
+    Measures the wear of the flash too.
+    """
     from . import powercut as command
 
     version = {"3.1.1": 4, "5": 5}.get(mqtt or "")
@@ -139,7 +142,10 @@ def powercut(results: Path, every: int, mqtt: str | None) -> None:
 @main.command()
 @rig_options.results()
 def size(results: Path | None) -> None:
-    """Show the flash and memory that each module of the client takes, and each step."""
+    """Show how much flash and memory the client takes.
+
+    The figures are by module, and by step of a program.
+    """
     from flatmq_tools.bytecode import CompileError
 
     from . import size as command
@@ -162,7 +168,10 @@ def size(results: Path | None) -> None:
 def pipeline_bench(
     messages: int, rounds: int, only: tuple[str, ...], strict: bool, results: Path | None
 ) -> None:
-    """Measure the pipeline and its parts, beside paho-mqtt and the ceiling of this machine."""
+    """Measure the pipeline and its parts.
+
+    The same run measures paho-mqtt, and the most that this machine can do.
+    """
     _need_the_pipeline()
     if importlib.util.find_spec("paho") is None:
         raise click.ClickException("the measurements need: pip install 'flatmq[pipeline,rigs]'")
@@ -207,7 +216,10 @@ def pipeline_bench(
 def crash(
     messages: int, kills: int, parts: tuple[str, ...], seed: int | None, results: Path | None
 ) -> None:
-    """Kill parts of the pipeline at work, and count what is missing or twice in the tables."""
+    """Kill parts of the pipeline at work.
+
+    Counts what is missing from the tables, or in them twice.
+    """
     _need_the_pipeline()
     from flatmq_tools.pipeline.java import JavaError
 
@@ -260,7 +272,10 @@ def crash(
 def live(
     rate: int, steady: float, topics: int, retained: int, size: int, results: Path | None
 ) -> None:
-    """Load a run of the pipeline as a busy fleet does, and measure its lag."""
+    """Load the pipeline like a busy fleet.
+
+    Measures how far it falls behind.
+    """
     _need_the_pipeline()
     from .pipeline import live as command
 
@@ -303,10 +318,11 @@ def scale(tables: Path, document: Path | None) -> None:
 @click.option("--leave", is_flag=True, help="Leave the past in OUT for the next run.")
 @rig_options.results()
 def history(out: Path, days: tuple[int, ...], leave: bool, results: Path | None) -> None:
-    """Measure a refresh, a report and a restart with days of messages behind them.
+    """Measure the pipeline with a year of messages behind it.
 
-    OUT is a folder for the past of 500 boards with a message a minute. A year takes 5 GB there and
-    an hour to write; a run that was interrupted goes on with what it has.
+    Measures a refresh, a report and a restart, after 1, 30 and 365 days. OUT is a folder for the
+    past of 500 boards with a message a minute. A year takes 5 GB there and an hour to write; a
+    run that was interrupted goes on with what it has.
     """
     _need_the_pipeline()
     from flatmq_tools.pipeline.java import JavaError
@@ -323,9 +339,10 @@ def history(out: Path, days: tuple[int, ...], leave: bool, results: Path | None)
 @main.command()
 @click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
 def release(folder: Path) -> None:
-    """Build the wheel, the sdist, the packages for mip and the notes into FOLDER.
+    """Build the files of a release into FOLDER.
 
-    What is in FOLDER is removed first. The same commit gives the same bytes.
+    They are the wheel, the sdist, the packages for mip and the notes. What is in FOLDER is
+    removed first. The same commit gives the same bytes.
     """
     from flatmq_tools.bytecode import CompileError
 
@@ -344,9 +361,10 @@ def _need_the_pipeline() -> None:
 @main.command("type-check")
 @click.argument("stubs", type=click.Path(exists=True, file_okay=False, path_type=Path))
 def type_check(stubs: Path) -> None:
-    """Check the client and the sketches against the types of each port of MicroPython.
+    """Check the types of the client and the sketches.
 
-    STUBS is a folder with a folder for each stub package.
+    They are checked against the stubs of each port of MicroPython. STUBS is a folder with a
+    folder for each stub package.
     """
     from . import type_check as command
 
@@ -356,7 +374,10 @@ def type_check(stubs: Path) -> None:
 @main.command("private-access")
 @click.argument("folders", nargs=-1, required=True)
 def private_access(folders: tuple[str, ...]) -> None:
-    """Report private names that are used outside their module, below FOLDERS."""
+    """Report private names used outside their module.
+
+    Looks at every module below FOLDERS.
+    """
     from . import private_access as command
 
     sys.exit(command.main(list(folders)))

@@ -37,10 +37,10 @@ def main() -> None:
     help="Number of readings to publish, at five per second.",
 )
 def demo(readings: int) -> None:
-    """Publish from a real MicroPython, receive on the host, and show the free heap.
+    """Publish from MicroPython on this machine, without a board.
 
-    Starts a broker on loopback. To use a running one, set the environment variable
-    BROKER=host:port.
+    Receives on the host, and shows the free heap. Starts a broker on loopback. To use a
+    running one, set the environment variable BROKER=host:port.
     """
     from . import demo as command
     from .bytecode import CompileError
@@ -65,7 +65,10 @@ def watch(
     packs: int | None,
     trust: Trust | None,
 ) -> None:
-    """Show what boards publish to BROKER (host or host:port), as it arrives."""
+    """Show what boards publish to BROKER, as it arrives.
+
+    BROKER is a host or host:port.
+    """
     from . import broker as brokers
     from . import watch as command
     from .trust import TrustError
@@ -134,9 +137,10 @@ def fleet(
     calm: bool,
     **troubles: float | None,
 ) -> None:
-    """Simulate a fleet of failing boards that publish to BROKER (host or host:port).
+    """Simulate a fleet of failing boards that publish to BROKER.
 
-    Each board is a client of its own, with a will, a status and packs like those of the sketches.
+    BROKER is a host or host:port. Each board is a client of its own, with a will, a status and
+    packs like those of the sketches.
     """
     import dataclasses
     import secrets
@@ -177,10 +181,10 @@ def fleet(
 )
 @common_options.tls
 def bridge(port: str, broker: str, baud: int, trust: Trust | None) -> None:
-    """Connect a board without a network to a broker, over its serial PORT.
+    """Connect a board to a broker over its serial PORT.
 
-    PORT is a device, such as /dev/ttyACM0 or COM3, or a pyserial URL. Shows what the board prints,
-    and runs until Ctrl-C.
+    The board needs no network. PORT is a device, such as /dev/ttyACM0 or COM3, or a pyserial
+    URL. Shows what the board prints, and runs until Ctrl-C.
     """
     from . import bridge as command
 
@@ -197,9 +201,10 @@ def bridge(port: str, broker: str, baud: int, trust: Trust | None) -> None:
     "otherwise PEM.",
 )
 def tls(broker: str, ca: Path | None, save: Path | None) -> None:
-    """Show a broker's certificates and the settings with which a board trusts it.
+    """Show a broker's certificates, and how a board trusts them.
 
-    The default port is 8883. Exits with status 1 if boards would refuse the broker.
+    Prints the settings for the board. The default port is 8883. Exits with status 1 if boards
+    would refuse the broker.
     """
     from .address import AddressError
 
@@ -241,7 +246,10 @@ _port = click.option(
     help="Folder where the boot drive is mounted (RP2040, RP2350).  [default: search for it]",
 )
 def flash(board: str, file: Path, port: str | None, drive: Path | None) -> None:
-    """Write FILE, a MicroPython firmware or an image, to the flash of BOARD."""
+    """Write FILE to the flash of BOARD.
+
+    FILE is a MicroPython firmware, or an image made by `flatmq image`.
+    """
     from . import boards, connected, remote
     from . import flash as command
 
@@ -260,7 +268,10 @@ def flash(board: str, file: Path, port: str | None, drive: Path | None) -> None:
 @common_options.SKETCH
 @common_options.SETTINGS
 def deploy(board: str, port: str | None, sketch: str | None, overrides: tuple[str, ...]) -> None:
-    """Copy a sketch and the client to BOARD, which runs MicroPython, and start the sketch."""
+    """Copy a sketch and the client to BOARD, and start the sketch.
+
+    BOARD must run MicroPython already.
+    """
     from . import board_tls, boards, connected, contents, remote, settings
     from . import deploy as command
     from .bytecode import CompileError
@@ -327,9 +338,10 @@ def image(
     romfs: bool,
     flash_size: str | None,
 ) -> None:
-    """Build an image with MicroPython, the client and a sketch for BOARD.
+    """Build an image for BOARD.
 
-    BOARD is the name of a file in firmware/ without .toml, such as pico_w or esp32_s3.
+    The image has MicroPython, the client and a sketch. BOARD is the name of a file in
+    firmware/ without .toml, such as pico_w or esp32_s3.
     """
     from . import image as command
     from .bytecode import CompileError

@@ -320,10 +320,11 @@ def run(
     master: str,
     conf: dict[str, str],
 ) -> None:
-    """Turn what a broker sends into tables in OUT: each message once, even after kills.
+    """Turn what a broker sends into tables in OUT.
 
-    OUT is a folder, shared with the executors if they run on other machines, or with --delta and
-    --state a URL that deltalake supports: s3://, gs://, abfs:// or hdfs://.
+    Each message is in them once, even after kills. OUT is a folder, shared with the executors
+    if they run on other machines, or with --delta and --state a URL that deltalake supports:
+    s3://, gs://, abfs:// or hdfs://.
 
     The password for `--option username=...` is read from FLATMQ_PASSWORD in the environment.
     Under spark-submit, give --master "".
@@ -408,9 +409,9 @@ def run(
 def map_(
     listed: bool, show: str | None, tried: tuple[str, str] | None, mapping: tuple[str, ...]
 ) -> None:
-    """Show how mapping files read messages, without a broker and without Spark.
+    """Show how mapping files read messages.
 
-    With --mapping alone, only check the files.
+    It needs neither a broker nor Spark. With --mapping alone, only check the files.
     """
     from .mapping import command
 
@@ -436,9 +437,10 @@ def map_(
     help="Size of the new files, in MiB.",
 )
 def compact(tables: str, grace: int, target: int) -> None:
-    """Merge the small files of Delta tables, and remove files that belong to no table.
+    """Merge the small files of Delta tables.
 
-    TABLES is OUT/delta of a run, or OUT if that is a URL. Readers and the run may go on meanwhile.
+    Files that belong to no table are removed. TABLES is OUT/delta of a run, or OUT if that is
+    a URL. Readers and the run may go on meanwhile.
     """
     from . import compact as command
 
@@ -480,11 +482,11 @@ def forget(
     logs: tuple[Path, ...],
     landed: tuple[Path, ...],
 ) -> None:
-    """Remove everything that is known of DEVICE from OUT, the folder of a run.
+    """Remove everything that is known of DEVICE from OUT.
 
-    The tables, the state, the logs and the landed files lose its rows and messages; those of
-    others stay. End the run and the ingest first. After a kill, repeat the command. The exit
-    status is 1 if DEVICE is nowhere.
+    OUT is the folder of a run. The tables, the state, the logs and the landed files lose its
+    rows and messages; those of others stay. End the run and the ingest first. After a kill,
+    repeat the command. The exit status is 1 if DEVICE is nowhere.
     """
     from . import forget as command
     from .forget_rows import check
@@ -553,11 +555,12 @@ def report(
     mapping: tuple[str, ...],
     master: str,
 ) -> None:
-    """Write OUT/report.html, with charts of what the fleet sent, and print its figures.
+    """Write OUT/report.html, a report of what the fleet sent.
 
-    The charts are embedded in the page and written beside it as PNG files. OUT may also name a
-    file ending in .html. The figures are those that `flatmq pipeline run` keeps in FOLDER/state;
-    without them, Spark reads FOLDER/raw, with --identity and --mapping.
+    Prints the figures too. The charts are embedded in the page and written beside it as PNG
+    files. OUT may also name a file ending in .html. The figures are those that `flatmq
+    pipeline run` keeps in FOLDER/state; without them, Spark reads FOLDER/raw, with --identity
+    and --mapping.
     """
     from .report import command
     from .report.period import Period
@@ -605,9 +608,10 @@ def demo(
     seed: int,
     user: str | None,
 ) -> None:
-    """Run the whole pipeline on a simulated fleet, and check OUT's tables against its record.
+    """Run the whole pipeline on a simulated fleet.
 
-    Starts a broker and Spark. To use running ones, set BROKER and SPARK_MASTER in the environment.
+    Checks the tables in OUT against the record of the fleet. Starts a broker and Spark. To use
+    running ones, set BROKER and SPARK_MASTER in the environment.
     """
     from ..bytecode import CompileError
     from ..fleet import ERRORS
