@@ -110,8 +110,9 @@ def _messages(path: Path, tree: ast.Module, everywhere: bool) -> Iterator[Text]:
 def of_python(path: Path, source: str, is_test: bool) -> Iterator[Text]:
     """Yield the English of a Python file."""
     tree = ast.parse(source)
-    documented = {(each.line, each.text) for each in docstrings(path, tree)}
-    yield from docstrings(path, tree)
+    found = list(docstrings(path, tree))
+    documented = {(each.line, each.text) for each in found}
+    yield from found
     yield from _comments(path, source)
     for each in _messages(path, tree, not is_test):
         if (each.line, each.text) not in documented:
