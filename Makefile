@@ -7,7 +7,6 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-READINGS ?= 25
 LINK ?= tcp
 SOAK_tcp := 1000000
 SOAK_tls := 200000
@@ -74,7 +73,7 @@ help:
 	@echo "make clean   removes .venv and what was built"
 
 demo: $(VENV)/demo.stamp
-	@$(BIN)/flatmq demo --readings $(READINGS)
+	@$(BIN)/flatmq demo $(if $(READINGS),--readings $(READINGS))
 
 pipeline: $(VENV)/py311.stamp $(VENV)/demo.stamp $(VENV)/pipeline.stamp
 	@$(BIN)/flatmq pipeline demo build/pipeline

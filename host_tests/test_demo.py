@@ -63,17 +63,95 @@ def test_without_an_interpreter_the_same_sketch_runs_on_cpython(
     assert "no MicroPython interpreter" in shown
 
 
+def _change(monkeypatch: pytest.MonkeyPatch, folder: Path, *changes: tuple[str, str]) -> None:
+    """Let the demo run a copy of the sketch in which these texts are replaced."""
+    source = (demo.SKETCH / "main.py").read_text()
+    for old, new in changes:
+        assert source.count(old) == 1
+        source = source.replace(old, new)
+    (folder / "main.py").write_text(source)
+    (folder / "sensor.py").write_text((demo.SKETCH / "sensor.py").read_text())
+    monkeypatch.setattr(demo, "SKETCH", folder)
+
+
 @pytest.mark.parametrize("kind", list(BROKERS))
 def test_a_lost_message_fails_the_demo(
-    kind: str, shared_brokers: SharedBrokers, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    kind: str,
+    shared_brokers: SharedBrokers,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """A sketch that leaves out one number: the demo must notice."""
-    source = (demo.SKETCH / "main.py").read_text()
-    lossy = source.replace("    put(number, 13)\n", "    put(number if number != 2 else 3, 13)\n")
-    assert lossy != source
-    (tmp_path / "main.py").write_text(lossy)
-    (tmp_path / "sensor.py").write_text((demo.SKETCH / "sensor.py").read_text())
-    monkeypatch.setattr(demo, "SKETCH", tmp_path)
+    """One message goes where the demo does not receive it: the demo must notice."""
+    _change(
+        monkeypatch,
+        tmp_path,
+        ("client.publish(topic,", 'client.publish(topic if number != 2 else b"elsewhere/a",'),
+    )
     monkeypatch.setattr(demo, "DRAIN", 0.2)
     monkeypatch.setitem(os.environ, "BROKER", shared_brokers.get(kind, "shared").address)
     assert demo.main(4) == 1
+    shown = capsys.readouterr().out
+    assert "4 messages at QoS 1" in shown
+    assert re.search(r"lost +1 \[2\]", shown), shown
+
+
+PUBLISH = "return client.publish(topic, payload, qos=1) is not None"
+SHORT = ("EVERY_MS = 200", "EVERY_MS = 20")
+
+
+@pytest.mark.parametrize(
+    ("changes", "shown"),
+    [
+        ([("READINGS = 25", "READINGS = 7"), SHORT],
+         ["sensors/host-1", "7 messages at QoS 1", r"lost +0\b"]),
+        ([('b"host-1"', 'b"shed"'), SHORT], ["sensors/shed  ", "25 messages at QoS 1"]),
+        ([('b"sensors/"', 'b"garden/bed/"'), SHORT], ["garden/bed/host-1  "]),
+        ([('{"n":   ', '{"count":   '), ("put(number, 13)", "put(number, 17)"), SHORT],
+         ['{"count":25,']),
+        ([(PUBLISH, 'return client.publish("lamp/1", "lamp: on") is not None'), SHORT],
+         ["lamp/1  lamp: on", "25 messages at QoS 0"]),
+        ([(PUBLISH, 'client.publish(b"second", payload)\n    ' + PUBLISH), SHORT],
+         ["second  [{]", "25 messages at QoS 0, 25 messages at QoS 1"]),
+        ([(PUBLISH, "return client.publish_from(topic, payload) is not None"), SHORT],
+         ["sent +not counted", r"arrived +25\b", "(?m)^messages arrived$"]),
+    ],
+    ids=["readings", "device", "topic", "field", "text", "two topics", "in pieces"],
+)  # fmt: skip
+def test_a_changed_sketch_is_shown(
+    changes: list[tuple[str, str]],
+    shown: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The README invites people to change the sketch: what they change is what they see."""
+    monkeypatch.delenv("BROKER", raising=False)
+    _change(monkeypatch, tmp_path, *changes)
+    status = demo.main()
+    output = capsys.readouterr().out
+    assert status == 0, output
+    assert all(re.search(pattern, output) for pattern in shown), output
+    assert not re.search(r"lost +[1-9]", output), output
+
+
+def test_what_a_changed_sketch_allocates_is_shown(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("BROKER", raising=False)
+    _change(monkeypatch, tmp_path, (PUBLISH, PUBLISH.replace("payload", "bytearray(320)")), SHORT)
+    assert demo.main() == 0
+    allocated = re.search(r"allocated per publish +([\d.]+) bytes", capsys.readouterr().out)
+    assert allocated and 320 <= float(allocated[1]) <= 480
+
+
+def test_a_sketch_that_fails_says_why(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("BROKER", raising=False)
+    monkeypatch.setattr(demo, "DRAIN", 0.2)
+    _change(monkeypatch, tmp_path, (PUBLISH, "return clint.publish(topic, payload)"))
+    assert demo.main() == 1
+    shown = capsys.readouterr().out
+    assert re.search(r"sketch +NameError: name 'clint' isn't defined", shown), shown
+    assert "messages were lost, or the sketch failed" in shown

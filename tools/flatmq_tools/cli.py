@@ -32,15 +32,14 @@ def main() -> None:
 @click.option(
     "--readings",
     type=click.IntRange(3, 10_000),
-    default=25,
-    show_default=True,
-    help="Number of readings to publish, at five per second.",
+    help="Number of readings to publish, instead of the sketch's.",
 )
-def demo(readings: int) -> None:
+def demo(readings: int | None) -> None:
     """Publish from MicroPython on this machine, without a board.
 
-    Receives on the host, and shows the free heap. Starts a broker on loopback. To use a
-    running one, set the environment variable BROKER=host:port.
+    Runs the sketch boards/host/main.py, receives on the host, and shows the heap. Starts a
+    broker on loopback. To use a running one, set the environment variable BROKER=host:port;
+    then the device has a random name, and only what lies under it is received.
     """
     from . import demo as command
     from .bytecode import CompileError

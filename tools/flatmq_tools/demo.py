@@ -1,21 +1,23 @@
 """The demo: a sketch on a real MicroPython publishes, this process receives and counts.
 
 A broker on loopback, the host sketch of boards/ in a 64 KB heap, and flatmq on CPython as the
-second client. What the heap did is measured by demo_sketch.py, in the interpreter.
+second client. What the sketch sent, and what the heap did, is reported by demo_sketch.py, in the
+interpreter; so the demo shows a changed sketch, too.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import queue
+import re
 import secrets
 import subprocess
 import sys
 import tempfile
 import threading
 import time
+import zlib
 from collections import Counter, deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -35,6 +37,7 @@ from . import broker, folders, interpreter
 from .bytecode import SOURCES, compiled
 
 HEAP_KB = 64
+RX_SIZE = 64 * 1024  # bytes of a packet; a board's messages are smaller
 SHOWN = 10  # messages on the screen at a time
 PATIENCE = 15.0  # seconds without anything new until the demo gives up
 DRAIN = 5.0  # seconds that the last messages may be behind the sketch's end
@@ -49,72 +52,104 @@ class DemoError(RuntimeError):
 class Run:
     """The state of the demo so far."""
 
-    readings: int
     where: str  # the broker
-    what: str  # the interpreter
+    what: str = ""  # the interpreter
+    readings: int = 0  # that the sketch means to publish; 0 where that is not known
+    every: float = 0.0  # seconds between two of them
     sensor: str = "…"
     heap: tuple[int, int, int, int] | None = None  # before, after, bytes allocated, publishes
-    arrived: Counter[int] = field(default_factory=Counter)
+    sent: list[int] = field(default_factory=list)  # a checksum of each message, in order
+    levels: Counter[int] = field(default_factory=Counter)  # messages sent, by QoS
+    arrived: Counter[int] = field(default_factory=Counter)  # how often, by checksum
     last: deque[tuple[float, str, str]] = field(default_factory=lambda: deque(maxlen=SHOWN))
     trouble: list[str] = field(default_factory=list)
     status: int | None = None  # of the sketch's process, once it has ended
     began: float = field(default_factory=time.monotonic)
 
     @property
-    def missing(self) -> list[int]:
-        """Sequence numbers that have not arrived."""
-        return [n for n in range(1, self.readings + 1) if not self.arrived[n]]
+    def lost(self) -> list[int]:
+        """Positions, from 1, of the sent messages that have not arrived."""
+        left = self.arrived.copy()
+        lost = []
+        for number, checksum in enumerate(self.sent, 1):
+            if left[checksum]:
+                left[checksum] -= 1
+            else:
+                lost.append(number)
+        return lost
 
     @property
     def repeated(self) -> int:
-        """The messages that came more than once, as QoS 1 allows."""
-        return sum(count - 1 for count in self.arrived.values())
+        """The messages that came more often than they were sent, as QoS 1 allows."""
+        return (self.arrived - Counter(self.sent)).total()
 
     @property
     def ok(self) -> bool:
-        """True if no message was lost and the sketch ended normally."""
-        return not self.missing and self.status == 0
+        """True if messages arrived, none was lost, and the sketch ended normally."""
+        return bool(self.arrived) and not self.lost and self.status == 0
+
+    @property
+    def counted(self) -> bool:
+        """False if the sketch sent messages in another way than with `Client.publish`."""
+        return bool(self.sent) or not self.arrived
 
     def take(self, message: Message) -> str:
         """Count one message; return it as a line of text."""
-        payload = message.payload
-        self.last.append((time.monotonic() - self.began, message.topic.decode(), tidy(payload)))
-        try:
-            self.arrived[int(json.loads(payload)["n"])] += 1
-        except (ValueError, KeyError, TypeError):
-            self.trouble.append(f"not a reading: {payload!r}")
+        topic, payload = message.topic, message.payload
+        self.last.append((time.monotonic() - self.began, topic.decode(), tidy(payload)))
+        self.arrived[zlib.crc32(payload, zlib.crc32(topic))] += 1
         return "{:6.2f} s  {}  {}".format(*self.last[-1])
 
-    def told(self, line: str) -> None:
+    def read(self, line: str) -> None:
         """Take in one line that the sketch's process printed."""
         word, _, rest = line.partition(" ")
-        if word == "@sensor":
+        if word == "@sent":
+            qos, checksum = map(int, rest.split())
+            self.levels[qos] += 1
+            self.sent.append(checksum)
+        elif word == "@plan":
+            readings, every_ms = map(int, rest.split())
+            self.readings, self.every = readings, every_ms / 1000
+        elif word == "@sensor":
             self.sensor = rest.replace(" ", " from ", 1)
         elif word == "@heap":
             before, after, allocated, publishes = map(int, rest.split())
             self.heap = (before, after, allocated, publishes)
-        elif word != "@end":
+        else:
             self.trouble.append(line)
 
 
 def tidy(payload: bytes) -> str:
-    """The payload as text, without the blanks that pad its numbers."""
-    return payload.decode(errors="replace").replace(" ", "")
+    """The payload as text; without the blanks that pad the numbers of a JSON object."""
+    text = payload.decode(errors="replace")
+    return re.sub(r'":\s+', '":', text) if text.startswith("{") else text
 
 
 def results(run: Run) -> Table:
     """Return the result as a table."""
     table = Table(box=box.SIMPLE, show_header=False)
-    table.add_row("sent", f"{run.readings} messages at QoS 1")
-    lost = f"{len(run.missing)}" + (f" {run.missing[:10]}" if run.missing else "")
-    table.add_row("lost", lost)
-    table.add_row("repeated", str(run.repeated))
+    lost = run.lost
+    if run.counted:
+        sent = ", ".join(
+            f"{n} message{'s' * (n > 1)} at QoS {qos}" for qos, n in sorted(run.levels.items())
+        )
+        table.add_row("sent", sent or "nothing")
+        table.add_row("lost", f"{len(lost)}" + (f" {lost[:10]}" if lost else ""))
+        table.add_row("repeated", str(run.repeated))
+    else:
+        table.add_row("sent", "not counted: the sketch does not use Client.publish of MQTT 3.1.1")
+        table.add_row("arrived", str(run.arrived.total()))
     if run.heap is None:
-        table.add_row("heap", "not measured: this interpreter does not count")
+        few = len(run.sent) < 3
+        why = "it takes three counted messages" if few else "this interpreter does not count"
+        table.add_row("heap", f"not measured: {why}")
     else:
         before, after, allocated, publishes = run.heap
         table.add_row("heap before", f"{before:,} bytes in use")
-        table.add_row("heap after", f"{after:,} bytes in use, {publishes} publishes later")
+        table.add_row(
+            "heap after",
+            f"{after:,} bytes in use, {publishes} publish{'es' * (publishes > 1)} later",
+        )
         table.add_row(
             "allocated per publish",
             f"{allocated / publishes:g} bytes, acknowledgement and waiting included",
@@ -135,8 +170,7 @@ def screen(run: Run) -> RenderableType:
     for _ in range(SHOWN - len(run.last)):
         table.add_row("", "", "")
     head = f"{run.what}\nreads {run.sensor}\npublishes to {run.where}"
-    done = run.readings - len(run.missing)
-    bar = ProgressBar(total=run.readings, completed=done, width=40)
+    bar = ProgressBar(total=run.readings or None, completed=run.arrived.total(), width=40)
     return Panel(Group(head, table, bar), title="flatmq demo", width=78)
 
 
@@ -171,8 +205,13 @@ class Sketch:
 
 
 @contextlib.contextmanager
-def sketch(target: broker.Broker, device: str, readings: int) -> Iterator[tuple[Sketch, str]]:
-    """The running sketch, and what runs it in words."""
+def sketch(
+    target: broker.Broker, device: str | None, readings: int | None
+) -> Iterator[tuple[Sketch, str]]:
+    """The running sketch, and what runs it in words.
+
+    `device` and `readings` replace those of the sketch, except None.
+    """
     with tempfile.TemporaryDirectory(prefix="flatmq-demo-") as folder:
         command = interpreter.command(f"{HEAP_KB}k")
         if command is None:
@@ -181,9 +220,9 @@ def sketch(target: broker.Broker, device: str, readings: int) -> Iterator[tuple[
         else:
             what, lib = f"MicroPython with a heap of {HEAP_KB} KB", compiled(Path(folder))
         script = str(Path(__file__).with_name("demo_sketch.py"))
+        settings = (target.host, target.port, device or "-", readings or "-")
         process = Sketch(
-            [*command, script, target.host, str(target.port), device, str(readings)],
-            interpreter.environment(lib, SKETCH),
+            [*command, script, *map(str, settings)], interpreter.environment(lib, SKETCH)
         )
         try:
             yield process, what
@@ -203,17 +242,19 @@ def follow(run: Run, client: Client, process: Sketch, arrived: deque[str]) -> It
                 run.status = process.stop()
                 patience = min(patience, time.monotonic() + DRAIN)
             else:
-                run.told(line)
+                run.read(line)
         if run.status is None and run.arrived.total() > before:
-            patience = time.monotonic() + PATIENCE
+            patience = time.monotonic() + PATIENCE + run.every
         lines = list(arrived)
         arrived.clear()
         yield lines
-        if run.status is not None and (not run.missing or run.status):
+        if run.status is not None and (not run.lost or run.status):
             return
         if time.monotonic() > patience:
             if run.status is None:
-                run.trouble.append(f"nothing new for {PATIENCE:g} s: the sketch is stopped")
+                run.trouble.append(
+                    f"nothing new for {PATIENCE + run.every:g} s: the sketch is stopped"
+                )
                 run.status = process.stop() or 1
             return
 
@@ -232,22 +273,24 @@ def show(run: Run, client: Client, process: Sketch, arrived: deque[str], console
             console.print(line, soft_wrap=True, highlight=False)
 
 
-def main(readings: int = 25, console: Console | None = None) -> int:
+def main(readings: int | None = None, console: Console | None = None) -> int:
     """Run the demo; 0 when every message arrived, 1 when one was lost.
 
-    $BROKER (host:port) names a broker that runs already. Raises DemoError or BrokerError when
-    it cannot run.
+    `readings` replaces the number in the sketch. $BROKER (host:port) names a broker that runs
+    already. Its other clients are left alone: the sketch's device gets a random name, and the
+    demo receives only the topics that have this name as their second level. Raises DemoError or
+    BrokerError when it cannot run.
     """
     console = console or Console()
     address = os.environ.get("BROKER")
-    device = f"host-{secrets.token_hex(4)}"
+    name = f"host-{secrets.token_hex(4)}"
     with contextlib.ExitStack() as stack:
         target = stack.enter_context(broker.external(address) if address else broker.embedded())
-        client = Client(f"demo-{device}".encode(), target.host, target.port)
-        run = Run(readings, f"the {target.kind} broker at {target.address}", "")
+        client = Client(f"demo-{name}".encode(), target.host, target.port, rx_size=RX_SIZE)
+        run = Run(f"the {target.kind} broker at {target.address}")
         arrived: deque[str] = deque()
         subscription = client.subscribe(
-            f"sensors/{device}".encode(), lambda m: arrived.append(run.take(m)), qos=1
+            f"+/{name}/#" if address else "#", lambda m: arrived.append(run.take(m)), qos=2
         )
         try:
             client.connect()
@@ -258,12 +301,15 @@ def main(readings: int = 25, console: Console | None = None) -> int:
         deadline = time.monotonic() + PATIENCE
         while subscription.granted is None and time.monotonic() < deadline:
             client.poll(50)
-        if subscription.granted not in (b"\x00", b"\x01"):
+        if subscription.granted not in (b"\x00", b"\x01", b"\x02"):
             raise DemoError(f"{run.where} refuses the demo's subscription")
-        process, run.what = stack.enter_context(sketch(target, device, readings))
+        process, run.what = stack.enter_context(
+            sketch(target, name if address else None, readings)
+        )
         show(run, client, process, arrived, console)
         client.disconnect()
     console.print(results(run))
-    verdict = "every message arrived" if run.ok else "messages were lost, or the sketch failed"
+    arrived_all = "every message arrived" if run.counted else "messages arrived"
+    verdict = arrived_all if run.ok else "messages were lost, or the sketch failed"
     console.print(f"[bold]{verdict}[/]")
     return 0 if run.ok else 1
