@@ -104,19 +104,32 @@ from pyspark.sql import functions as F
 from flatmq_tools.pipeline.session import session
 
 spark = session()
-found = F.udf(lambda _: __import__("pyspark").__file__, "string")
+found = F.udf(lambda _: __import__("pyspark").__file__, "string", useArrow=False)
 print(spark.range(1).select(found("id")).first()[0])
 spark.stop()
 """
 
 
-def test_a_worker_imports_a_compiled_pyspark() -> None:
+@pytest.fixture(scope="module")
+def plain() -> subprocess.CompletedProcess[str]:
+    """A program that uses Spark, and ends."""
+    done = _python(_WORKER)
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+def test_a_worker_imports_a_compiled_pyspark(plain: subprocess.CompletedProcess[str]) -> None:
     """Not the one in pyspark.zip, which takes three times as long."""
     import pyspark
 
-    done = _python(_WORKER)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines() == [pyspark.__file__]
+    assert plain.stdout.splitlines() == [pyspark.__file__]
+
+
+def test_spark_starts_without_remarks_about_itself(
+    plain: subprocess.CompletedProcess[str],
+) -> None:
+    by_java = "WARNING: Using incubator modules: jdk.incubator.vector"
+    assert set(plain.stderr.splitlines()) <= {by_java}
 
 
 @pytest.mark.parametrize(

@@ -13,13 +13,14 @@ import flatmq
 
 from . import java, spark_home
 
+_JAVA_OPTIONS = "spark.driver.defaultJavaOptions"
 _CONF = {
     "spark.sql.session.timeZone": "UTC",
     "spark.log.level": "ERROR",
     "spark.ui.showConsoleProgress": "false",
     # A query that is stopped within a batch has an error of Python, at which Spark looks with a
     # regular expression: Java's recur with each character.
-    "spark.driver.defaultJavaOptions": "-Xss16m",
+    _JAVA_OPTIONS: "-Xss16m",
     # A worker and Java shake hands when it starts: by default within 15 s, also on a busy machine.
     "spark.python.authenticate.socketTimeout": "120s",
     "spark.python.daemon.module": "flatmq_tools.pipeline.worker_daemon",
@@ -29,6 +30,7 @@ _LOOPBACK = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
 }
+_LOGGING = Path(__file__).with_name("log4j2.properties")
 # On one machine a batch is small, and each shuffle partition costs a task and files of state.
 _SHUFFLE = "spark.sql.shuffle.partitions"
 _SPARKS = "200"  # if nobody says
@@ -66,7 +68,9 @@ def session(
         known = defaults(master, os.cpu_count() or 1)
         faster = spark_home.home() if master.startswith("local") else None
         if faster is not None:
-            os.environ.setdefault("SPARK_HOME", str(faster))
+            chosen = os.environ.setdefault("SPARK_HOME", str(faster))
+            if chosen == str(faster) and "SPARK_CONF_DIR" not in os.environ:
+                known[_JAVA_OPTIONS] += f" -Dlog4j2.configurationFile={_LOGGING.as_uri()}"
         if "spark.driver.host" in known:
             os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         for key, value in known.items():
