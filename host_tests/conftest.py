@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -10,6 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+import sizes
 from aedes_broker import Aedes
 from flatmq_tools import broker, bytecode, interpreter
 from unit.fake_link import Clock, fake_clock
@@ -81,8 +84,19 @@ BROKERS5: dict[str, dict[str, Callable[[], broker.Broker]]] = {
 }
 
 
-def pytest_configure() -> None:
-    """Have Ctrl-C end what tests start, also where a shell started pytest in the background."""
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--whole", action="store_true", help="run all of each proof instead of a sample"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Choose how much runs, and have Ctrl-C end what tests start.
+
+    The latter also where a shell started pytest in the background.
+    """
+    sizes.set_whole(config.getoption("--whole"))
+    config.addinivalue_line("markers", "proof: runs with --whole only; `make test` leaves it out")
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -104,7 +118,14 @@ LONGEST = (
 
 @pytest.hookimpl(tryfirst=True)  # before the hook of pytest-xdist, which reads the groups
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Say which tests `pytest -n` runs in the same process, as they share what takes long."""
+    """Leave out proofs that only run whole, and group what shares what takes long.
+
+    `pytest -n` runs a group in the same process.
+    """
+    if not sizes.whole():
+        left_out = [item for item in items if item.get_closest_marker("proof")]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if not item.get_closest_marker("proof")]
     ranks = {}
     for item in items:
         group = str(item.path.relative_to(HERE))
@@ -115,6 +136,22 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.xdist_group(group))
     if hasattr(config, "workerinput"):  # a process of `pytest -n`
         items.sort(key=ranks.__getitem__)
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    """Show the command that runs each failed test alone."""
+    reports = terminalreporter.stats
+    failed = dict.fromkeys(
+        report.nodeid for kind in ("failed", "error") for report in reports.get(kind, ())
+    )
+    if failed:
+        terminalreporter.section("to run a failed test alone")
+        option = " --whole" if sizes.whole() else ""
+        for nodeid in failed:
+            test = re.sub(r"@[\w./]+$", "", nodeid)  # pytest-xdist appends the group
+            terminalreporter.line(f".venv/bin/pytest{option} {shlex.quote(test)}")
 
 
 def ways(kind: str, version: int | None = 4) -> dict[str, Callable[[], broker.Broker]]:
