@@ -1,33 +1,27 @@
-# make demo · pipeline · look · test · bench · bench-pipeline · bench-history · live · crash · scale · soak · faults · fuzz · fuzz-long ·
-# fuzz-packs · powercut · tools · firmware · flash · deploy · test-board · bench-board · docs · release · lint · size · clean
+# make demo · tools · test · proofs · lint · docs · release · pipeline · firmware · flash · deploy · bench · size · clean
 #
 # Everything is installed into .venv and build; nothing else on the machine is touched, except that
 # mosquitto and node are installed with apt-get where that is allowed, by targets that need them.
+# After `make test`, `.venv/bin/python -m flatmq_rigs --help` lists every other measurement.
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-LINK ?= tcp
-SOAK_tcp := 1000000
-SOAK_tls := 200000
-SOAK_websocket := 200000
-MESSAGES ?= $(or $(SOAK_$(LINK)),200000)
-FUZZ_SECONDS ?= 60
-FUZZ_tcp := 10000000
-FUZZ_websocket := 200000
-FUZZ_tls := 20000
-FUZZ_v5 := 1000000
-VERSION ?= 4
-PACKETS ?= $(or $(if $(filter 5,$(VERSION)),$(FUZZ_v5)),$(FUZZ_$(LINK)),200000)
-# MicroPython is given one changed packet in so many; over TLS it does one case a second.
-SHARE ?= $(if $(filter tls,$(LINK)),40,20)
-STREAMS ?= 4000
-DOCUMENTS ?= 1000000
+# The processes that run the tests, each with its own brokers; 0 runs all in one.
+WORKERS ?= 2
 STUBS := micropython-esp32-stubs==1.28.0.post4 micropython-rp2-stubs==1.28.0.post4 \
   micropython-unix-stubs==1.28.0.post1
 STDLIB_STUBS := micropython-stdlib-stubs==1.28.0.post6
 # The 32-bit MicroPython that weighs the client; it runs under node.
 WASM := @micropython/micropython-webassembly-pyscript@1.27.0
+# For each stamp below, the package's extras and the groups of what only contributors need.
+EXTRAS_demo := demo
+EXTRAS_boards := boards
+EXTRAS_image := image
+EXTRAS_pipeline := pipeline
+EXTRAS_release := image
+EXTRAS_test = boards,demo$(shell $(BIN)/python -c 'import sys; print(",iceberg" * (sys.version_info >= (3, 11)))')
+GROUPS := docs release test
 
 # Installs packages with apt-get where that can be done without asking; fails where it cannot.
 define apt_install
@@ -40,37 +34,25 @@ if command -v apt-get >/dev/null; then \
 	$$as_root DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(1) >/dev/null
 endef
 
-.PHONY: help demo pipeline look test bench bench-pipeline bench-history live crash scale soak faults fuzz fuzz-long fuzz-packs powercut tools \
-  firmware flash deploy test-board bench-board docs release lint size clean mosquitto wasm aedes
+.PHONY: help demo tools test proofs lint docs release pipeline firmware flash deploy bench size clean \
+  mosquitto wasm aedes
 
 help:
-	@echo "make demo    a board's sketch publishes, this machine receives: a look in a few seconds"
-	@echo "make pipeline  200 boards, the ingest, Spark's jobs, the report, in two minutes; BROKER, SPARK_MASTER"
-	@echo "make look    the report of that in a browser, as on a phone and on a desk: pictures in build/look"
-	@echo "make test    lint, types and every test; WORKERS=0 for a single process"
-	@echo "make bench   flatmq beside other clients; writes docs/results.md"
-	@echo "make bench-pipeline  broker to Parquet, by part, beside paho-mqtt; writes docs/results.md"
-	@echo "make bench-history  refresh, report and restart after 1, 30 and 365 days; writes docs/results.md"
-	@echo "make live    a run under 20,000 messages a second, many topics, retained and large messages; writes docs/results.md"
-	@echo "make crash   parts of the pipeline are killed at work; rows lost or twice; writes docs/results.md"
-	@echo "make scale   what fleets of other sizes need, measured and calculated; writes docs/scale.md"
-	@echo "make soak    a million messages each way over a link that breaks; LINK=tls, websocket; writes docs/results.md"
-	@echo "make faults  every fault there is a scenario for; writes docs/results.md"
-	@echo "make fuzz    hostile bytes, guided by coverage, for FUZZ_SECONDS=60"
-	@echo "make fuzz-long  PACKETS=10000000 hostile packets by chance; MINUTES=60 at most; LINK=tls, websocket; VERSION=5; writes docs/results.md"
-	@echo "make fuzz-packs  DOCUMENTS=1000000 hostile messages through the pipeline's jobs; writes docs/results.md"
-	@echo "make powercut  the spool's power cut at every write; writes docs/results.md"
-	@echo "make tools   the flatmq command, with all that it needs for boards, in $(BIN)"
-	@echo "make firmware BOARD=pico_w [FIRMWARE=file]  a board's image, in build/; SKETCH, SET=key=value, FLASH_SIZE"
-	@echo "make flash BOARD=pico_w   that image goes to the board; PORT where there are several"
-	@echo "make deploy BOARD=pico_w  sketch and client go to a board that runs MicroPython; PORT, SKETCH, SET"
-	@echo "make test-board  the tests that need a board: BOARD_PORT, BOARD_WIFI, BOARD_BROKER, RESULTS"
-	@echo "make bench-board  memory and time on a board beside umqtt.simple: BOARD_PORT, BOARD_WIFI, BOARD_BROKER; writes docs/results.md"
-	@echo "make docs    the documentation as a site, in build/site; a broken link is an error"
-	@echo "make release the wheel, the sdist, the packages for mip as .mpy, and the notes, in build/release"
-	@echo "make size    flash and memory that the client takes, by module and by step; writes docs/results.md"
-	@echo "make lint    ruff, mypy, the boards' types, no private access across modules"
-	@echo "make clean   removes .venv and what was built"
+	@echo "make demo      a board's sketch publishes, this machine receives: a look in a few seconds"
+	@echo "make tools     the flatmq command, with all that it needs for boards, in $(BIN)"
+	@echo "make test      lint, types and the tests; TESTS=host_tests/unit for some, WORKERS=0 for one process"
+	@echo "make proofs    every test and every proof in its long form, in hours; writes docs/results.md"
+	@echo "make lint      ruff, mypy, and the boards' types"
+	@echo "make docs      the documentation as a site, in build/site; a broken link is an error"
+	@echo "make release   the wheel, the sdist, the packages for mip as .mpy, and the notes, in build/release"
+	@echo "make pipeline  200 boards, the ingest, Spark's jobs and the report, in two minutes"
+	@echo "make firmware BOARD=pico_w [FIRMWARE=file]  build a board's image in build; SKETCH, SET=key=value, FLASH_SIZE"
+	@echo "make flash BOARD=pico_w   write that image to the board; PORT if there are several"
+	@echo "make deploy BOARD=pico_w  write sketch and client to a board that runs MicroPython; PORT, SKETCH, SET"
+	@echo "make bench     flatmq beside other clients; writes docs/results.md"
+	@echo "make size      flash and memory that the client takes, by module and by step; writes docs/results.md"
+	@echo "make clean     remove .venv and what was built"
+	@echo "More measurements: $(BIN)/python -m flatmq_rigs --help, after make test"
 
 demo: $(VENV)/demo.stamp
 	@$(BIN)/flatmq demo $(if $(READINGS),--readings $(READINGS))
@@ -78,58 +60,11 @@ demo: $(VENV)/demo.stamp
 pipeline: $(VENV)/py311.stamp $(VENV)/demo.stamp $(VENV)/pipeline.stamp
 	@$(BIN)/flatmq pipeline demo build/pipeline
 
-look: $(VENV)/pipeline.stamp
-	@$(BIN)/python host_tests/pipeline/look.py build/pipeline/report.html build/look
-
-# The processes that run the tests, each with brokers of its own; 0 runs all in one.
-WORKERS ?= 2
-
 test: mosquitto wasm aedes lint
-	@$(BIN)/pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
+	@$(BIN)/pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder $(TESTS)
 
-bench: $(VENV)/rigs.stamp mosquitto
-	@-$(MAKE) --no-print-directory wasm
-	@$(BIN)/python -m flatmq_rigs bench
-
-bench-pipeline: $(VENV)/pipeline.stamp $(VENV)/rigs.stamp mosquitto
-	@$(BIN)/python -m flatmq_rigs pipeline-bench --results docs/results.md
-
-crash: $(VENV)/pipeline.stamp $(VENV)/rigs.stamp mosquitto
-	@$(BIN)/python -m flatmq_rigs crash --results docs/results.md
-
-live: $(VENV)/pipeline.stamp $(VENV)/rigs.stamp mosquitto
-	@$(BIN)/python -m flatmq_rigs live --results docs/results.md
-
-bench-history: $(VENV)/pipeline.stamp $(VENV)/rigs.stamp
-	@$(BIN)/python -m flatmq_rigs history build/history --results docs/results.md
-
-scale: pipeline $(VENV)/rigs.stamp
-	@$(BIN)/python -m flatmq_rigs scale build/pipeline --document docs/scale.md
-
-# The results keep the figures of the full number, with a broker of ours; all else is a look.
-soak: $(VENV)/rigs.stamp mosquitto
-	@$(BIN)/python -m flatmq_rigs soak --messages $(MESSAGES) --link $(LINK) \
-	  $(if $(BROKER),,$(if $(filter $(SOAK_$(LINK)),$(MESSAGES)),--results docs/results.md))
-
-faults: mosquitto $(VENV)/test.stamp
-	@PYTHONPATH=host_tests $(BIN)/python -m faults --results docs/results.md
-
-fuzz: $(VENV)/fuzz.stamp
-	@PYTHONPATH=lib:tools:host_tests $(BIN)/python -m hostile.guided --seconds $(FUZZ_SECONDS)
-
-# LINK=tls also breaks STREAMS streams of TLS, between clients and a real broker.
-fuzz-long: $(VENV)/test.stamp $(if $(filter tls,$(LINK)),mosquitto)
-	@PYTHONPATH=lib:tools:host_tests $(BIN)/python -m hostile.chance --link $(LINK) \
-	  --version $(VERSION) --packets $(PACKETS) $(if $(MINUTES),--minutes $(MINUTES)) --device $$(($(PACKETS) / $(SHARE))) --results docs/results.md
-	@$(if $(filter tls,$(LINK)),$(BIN)/python host_tests/tls/broken_streams.py \
-	  --streams $(STREAMS) --clients 3 --results docs/results.md)
-
-fuzz-packs: $(VENV)/test.stamp $(VENV)/pipeline.stamp
-	@PYTHONPATH=lib:tools:host_tests $(BIN)/python -m pipeline.fuzz_packs \
-	  --documents $(DOCUMENTS) --spark $$(($(DOCUMENTS) / 20)) --results docs/results.md
-
-powercut: $(VENV)/rigs.stamp
-	@$(BIN)/python -m flatmq_rigs powercut
+proofs: mosquitto wasm aedes lint
+	@$(BIN)/python -m flatmq_rigs proofs --results docs/results.md
 
 firmware: $(VENV)/image.stamp
 	@$(if $(BOARD),,echo "make firmware BOARD=...: one of" $(basename $(notdir $(wildcard firmware/*.toml))) >&2; exit 1)
@@ -146,12 +81,6 @@ deploy: $(VENV)/boards.stamp
 tools: $(VENV)/boards.stamp
 	@echo "$(BIN)/flatmq is there; '. $(BIN)/activate' puts it on the PATH"
 
-test-board: $(VENV)/test.stamp
-	@PYTHONPATH=host_tests $(BIN)/python -m hil$(if $(RESULTS), --results $(RESULTS))
-
-bench-board: $(VENV)/test.stamp
-	@PYTHONPATH=host_tests $(BIN)/python -m hil.bench --results $(or $(RESULTS),docs/results.md)
-
 # With --quiet, mkdocs drops the warnings before --strict counts them.
 docs: $(VENV)/docs.stamp
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
@@ -164,11 +93,14 @@ lint: $(VENV)/test.stamp $(VENV)/stubs.stamp
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
-	@$(BIN)/python -m flatmq_rigs private-access lib tools boards
 	@$(BIN)/python -m flatmq_rigs type-check $(VENV)/stubs
 
+bench: $(VENV)/test.stamp mosquitto
+	@-$(MAKE) --no-print-directory wasm
+	@$(BIN)/python -m flatmq_rigs bench
+
 # Without node or a network there are no figures of 32 bits, and the table says so.
-size: $(VENV)/rigs.stamp
+size: $(VENV)/test.stamp
 	@-$(MAKE) --no-print-directory wasm
 	@$(BIN)/python -m flatmq_rigs size --results docs/results.md
 
@@ -176,10 +108,11 @@ clean:
 	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .mypy_cache .hypothesis
 	find . -name __pycache__ -prune -exec rm -rf {} +
 
-# A stamp is as new as the last installation of its extra; the sources are used in place.
+# A stamp is as new as the last installation for its target; the sources are used in place.
 $(VENV)/%.stamp: pyproject.toml $(VENV)/made.stamp
 	@echo "installing what 'make $*' needs into $(VENV) ..."
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[$*]"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check \
+	  --editable ".[$(EXTRAS_$*)]" $(if $(filter $*,$(GROUPS)),--group $*)
 	@touch $@
 
 $(VENV)/py311.stamp: $(VENV)/made.stamp
@@ -205,6 +138,7 @@ $(VENV)/made.stamp:
 	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || \
 	  { echo "$(PYTHON) cannot make a venv: apt-get install python3-venv (Debian, Ubuntu)" >&2; exit 1; }
 	@$(PYTHON) -m venv --clear $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check "pip>=25.1"  # has --group
 	@touch $@
 
 # A broker for tests, at the versions of its lock file.
