@@ -7,6 +7,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# Python compiles what it imports; to compile all that is installed takes longer than to install it.
+PIP_INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
 # The processes that run the tests, each with its own brokers; 0 runs all in one.
 WORKERS ?= 2
 STUBS := micropython-esp32-stubs==1.28.0.post4 micropython-rp2-stubs==1.28.0.post4 \
@@ -111,8 +113,7 @@ clean:
 # A stamp is as new as the last installation for its target; the sources are used in place.
 $(VENV)/%.stamp: pyproject.toml $(VENV)/made.stamp
 	@echo "installing what 'make $*' needs into $(VENV) ..."
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check \
-	  --editable ".[$(EXTRAS_$*)]" $(if $(filter $*,$(GROUPS)),--group $*)
+	@$(PIP_INSTALL) --editable ".[$(EXTRAS_$*)]" $(if $(filter $*,$(GROUPS)),--group $*)
 	@touch $@
 
 $(VENV)/py311.stamp: $(VENV)/made.stamp
@@ -125,8 +126,7 @@ $(VENV)/stubs.stamp: Makefile $(VENV)/made.stamp
 	@echo "installing the types of MicroPython's ports into $(VENV)/stubs ..."
 	@rm -rf $(VENV)/stubs
 	@for stubs in $(STUBS); do \
-	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps \
-	    --target $(VENV)/stubs/$${stubs%%=*} $$stubs $(STDLIB_STUBS) || exit 1; \
+	  $(PIP_INSTALL) --no-deps --target $(VENV)/stubs/$${stubs%%=*} $$stubs $(STDLIB_STUBS) || exit 1; \
 	done
 	@touch $@
 
@@ -138,7 +138,7 @@ $(VENV)/made.stamp:
 	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || \
 	  { echo "$(PYTHON) cannot make a venv: apt-get install python3-venv (Debian, Ubuntu)" >&2; exit 1; }
 	@$(PYTHON) -m venv --clear $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check "pip>=25.1"  # has --group
+	@$(PIP_INSTALL) "pip>=25.1"  # has --group
 	@touch $@
 
 # A broker for tests, at the versions of its lock file.
