@@ -122,8 +122,8 @@ def _years(erases: float, kilobytes: int) -> float:
     return kilobytes / BLOCK * CYCLES / erases / MINUTES
 
 
-def main(results: Path, every: int, version: int | None) -> int:
-    """Run everything, with progress, and write the section "spool".
+def main(results: Path | None, every: int, version: int | None) -> int:
+    """Run everything with progress, print it, and write the section "spool" of the results.
 
     After every `every`-th first cut there is a second one. With a `version`, only its power
     cuts are run, and printed.
@@ -207,6 +207,7 @@ def main(results: Path, every: int, version: int | None) -> int:
             "it never is.",
         ]
     )
-    write(results, "spool", text)
+    if results:
+        write(results, "spool", text)
     print(text)
     return 0

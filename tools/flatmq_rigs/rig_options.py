@@ -13,13 +13,11 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 STRICT = click.option("--strict", is_flag=True, help="Exit with status 1 if a target is missed.")
 
 
-def results(default: Path | None = None) -> Callable[[_Command], _Command]:
+def results() -> Callable[[_Command], _Command]:
     """Add --results: the Markdown document in which a command rewrites its own section."""
     return click.option(
         "--results",
         type=click.Path(dir_okay=False, path_type=Path),
-        default=default,
-        show_default=default is not None,
         help="Markdown file in which to rewrite the section with these results.",
     )
 
@@ -43,4 +41,15 @@ def rounds(default: int) -> Callable[[_Command], _Command]:
         default=default,
         show_default=True,
         help="Number of times to measure everything; the tables show medians.",
+    )
+
+
+def link(*links: str) -> Callable[[_Command], _Command]:
+    """Add --link, with the transports that a command knows."""
+    return click.option(
+        "--link",
+        type=click.Choice(links),
+        default="tcp",
+        show_default=True,
+        help="Transport that flatmq connects over.",
     )

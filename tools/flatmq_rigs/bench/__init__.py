@@ -272,13 +272,13 @@ def main(
     only: Sequence[str] = (),
     quick: bool = False,
     strict: bool = False,
-    results: Path = Path("docs/results.md"),
+    results: Path | None = None,
     build: Path = Path("build"),
 ) -> int:
-    """Measure, print the tables, write them into `results`; return the exit status.
+    """Measure, print the tables, write them into `results` if given; return the exit status.
 
     1 when a client failed, or with `strict` when a target of flatmq was missed, else 0. A quick
-    run, or one with `only` some clients, is printed and not written. Raises BenchError when there
+    run, or one with `only` some clients, is only printed. Raises BenchError when there
     is no interpreter or no client of a name, BrokerError when there is no broker.
     """
     console = Console(width=None if sys.stdout.isatty() else _WIDTH)
@@ -313,7 +313,7 @@ def main(
         console.print(Markdown(bench.results.work.markdown()))
     if ours:
         console.print(Markdown(bench.versions.markdown()))
-    if complete and not quick:
+    if results and complete and not quick:
         write(results, SECTION, section)
         write(results, alone.SECTION, bench.results.work.markdown())
         write(results, versions.SECTION, bench.versions.markdown())

@@ -1,6 +1,6 @@
 """chumicro-mqtt: a tick loop that sends one packet per tick from a queue of 20."""
 
-# private access: the client does not report what is queued or in flight
+# ruff: noqa: SLF001 - the client does not report what is queued or in flight
 
 from packets import BURST, PAYLOAD, TOPICS, seen, since_ms, ticks_ms
 
