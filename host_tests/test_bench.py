@@ -12,18 +12,18 @@ import pytest
 import sizes
 from flatmq_rigs import bench, webassembly
 from flatmq_rigs.bench import certificate, peers, versions, work
-from flatmq_rigs.bench.clients import CLIENTS, CPYTHON, LINKS, MICROPYTHON, Client
-from flatmq_rigs.bench.figures import AT_5, BESIDE, CPU, LINKED, OPERATIONS, RATE, Job, Results
+from flatmq_rigs.bench.clients import CLIENTS, CPYTHON, LINKS, Client
+from flatmq_rigs.bench.figures import LINKED, OPERATIONS, RATE, Job, Results
 from flatmq_rigs.bench.report import Report
 from flatmq_rigs.bench.runner import Runner
 from flatmq_rigs.bench.source import Source
 from flatmq_rigs.bench.targets import FLATMQ, FLATMQ_LINKED, TARGETS
 from flatmq_rigs.bench.versions import EXTRAS, LIMIT, NEW, OLD, Versions
 from flatmq_rigs.bench.work import BITS, FLOOR, MIXES, UMQTT, Work
-from flatmq_tools import broker, interpreter
+from flatmq_rigs.links import Listening
+from flatmq_tools import interpreter
 
 LINKED_CLIENTS = [client for client in CLIENTS if client.link]
-CLIENTS_5 = [client for client in CLIENTS if client.module == "flatmq5"]
 MILLISECONDS = 1  # of CPU: the figures do not matter here
 ALL = (*work.OPERATIONS, *MIXES)
 
@@ -34,7 +34,9 @@ def measured(tmp_path_factory: pytest.TempPathFactory, bench_build: Path) -> Ite
     folder = certificate.write(tmp_path_factory.mktemp("certificate"))
     with contextlib.ExitStack() as stack:
         source = stack.enter_context(Source(folder))
-        ports = bench.brokers(stack, set(LINKS), folder)
+        ports = {
+            link: stack.enter_context(Listening(link, certificate=folder)).port for link in LINKS
+        }
         yield bench.Bench(Runner(bench_build, folder), source.port, ports, bench_build, True)
 
 
@@ -57,20 +59,6 @@ def test_everything_is_measured_over_each_link(measured: bench.Bench, client: Cl
     assert not measured.results.failures
     for name in (*LINKED, RATE):
         assert measured.results.median(client, name), name
-
-
-@pytest.mark.parametrize(
-    ("client", "name"),
-    sizes.one_each([(c, name) for c in CLIENTS_5 for name in BESIDE], lambda case: case[1]),
-    ids=str,
-)
-def test_everything_is_measured_at_mqtt_5(
-    measured: bench.Bench, client: Client, name: str
-) -> None:
-    assert measured.prepare(client), measured.results.failures
-    function, mix, _ = {**CPU, **AT_5}[name]
-    measured.timed(Job(client, name, "cpu", f"{function} {mix} {MILLISECONDS}"))
-    assert measured.results.median(client, name), measured.results.failures
 
 
 def test_every_operation_over_a_link_in_memory(bench_build: Path) -> None:
@@ -104,26 +92,16 @@ def test_without_the_32_bit_interpreter_the_rest_is_measured(
 def test_ratios_are_medians_of_the_ratios_within_a_round() -> None:
     results = Results()
     secure = next(c for c in FLATMQ_LINKED if c.link == "tls")
-    new = next(c for c in CLIENTS_5 if c.runtime == MICROPYTHON)
     for client, figure, values in (
         (FLATMQ, "publish", [2.0, 9.0, 4.0]),
         (FLATMQ, "receive", [1.0, 2.0, 4.0]),
         (secure, "receive", [3.0, 5.0, 8.0]),
-        (new, "receive", [1.1, 2.6, 4.4]),
-        (new, "receive_tagged", [2.0, 2.0, 8.0]),
     ):
         results.rounds[client.key, figure] = values
     results.rounds[FLATMQ.floor_key, "publish"] = [1.0, 3.0, 4.0]
     assert results.ratio(FLATMQ, "publish") == 2.0
     assert results.median(FLATMQ, "publish") == 4.0
     assert results.ratio(secure, "receive") == 2.5  # of the same client over TCP
-    assert results.beside(new, FLATMQ, "receive") == pytest.approx(1.1)
-    assert results.beside(new, FLATMQ, "receive_tagged") == 2
-    assert results.beside(new, FLATMQ, "publish") is None
-    written = Report([FLATMQ, new], results).versions()
-    assert "| receive QoS 0, MicroPython | 2 | 2.6 | 1.1 | met |" in written
-    assert "| … with a subscription identifier, MicroPython | 2 | 2 | 2 | MISSED |" in written
-    assert "| publish QoS 0, each sent off with `flush`, MicroPython | 4 | - | - | - |" in written
 
 
 def test_the_links_have_a_table_of_their_own_and_failures_a_reason() -> None:
@@ -211,10 +189,7 @@ def test_a_client_is_chosen_with_what_it_is_compared_to(only: str, names: str) -
         bench.chosen(["nothing"])
 
 
-def test_failures_outside_of_the_clients(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MOSQUITTO", "/bin/false")
-    with contextlib.ExitStack() as stack, pytest.raises(broker.BrokerError):
-        bench.brokers(stack, {"tls"}, tmp_path)
+def test_the_last_words_of_what_failed() -> None:
     done = subprocess.CompletedProcess([], 1, "@us flatmq idle 1\nTraceback:\nValueError: 3\n", "")
     assert interpreter.last_words(done) == "Traceback:\nValueError: 3"
     assert interpreter.last_words(subprocess.CompletedProcess([], 9, "@us", "")) == "exit status 9"
