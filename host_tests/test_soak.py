@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import re
 import shutil
-import socket
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,7 +17,6 @@ from click.testing import CliRunner
 import peer
 import sizes
 from conftest import ROOT
-from flatmq import Client
 from flatmq_rigs import soak
 from flatmq_rigs.__main__ import main as cli
 from flatmq_rigs.proxy import Proxy
@@ -27,7 +25,7 @@ from flatmq_rigs.soak.books import Arrivals, Books
 from flatmq_rigs.soak.faults import Faults
 from flatmq_rigs.soak.republished import Log, Republished
 from flatmq_rigs.soak.verdict import Verdict
-from flatmq_tools import broker, interpreter
+from flatmq_tools import interpreter
 
 SEED = 11
 QUICK = ("cut", "reset")  # faults that take no time
@@ -39,7 +37,6 @@ Run = Callable[..., Shown]
 @pytest.fixture
 def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
     """Run a soak; its exit status and what it prints."""
-    monkeypatch.delenv("BROKER", raising=False)
 
     def runs(messages: int, **options: Any) -> Shown:
         status = soak.main(messages, seed=SEED, **options)
@@ -50,14 +47,14 @@ def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> 
 
 def row(shown: str, name: str) -> str:
     """Return what stands behind a figure's name."""
-    found = re.search(rf"^ +{re.escape(name)} +(.*?) *$", shown, re.MULTILINE)
+    found = re.search(rf"^\| {re.escape(name)} \| (.*?)$", shown, re.MULTILINE)
     assert found, shown
     return found[1]
 
 
 def wrong(shown: str) -> list[str]:
     """Return the names of the figures that are not as required."""
-    return re.findall(r"^ +(\S.*?)  .*WRONG *$", shown, re.MULTILINE)
+    return re.findall(r"^\| ([^|]*) \| .* WRONG \|$", shown, re.MULTILINE)
 
 
 @dataclass
@@ -217,19 +214,6 @@ def test_what_kills_the_device_is_shown(run: Run) -> None:
     assert "MemoryError" in shown
 
 
-def test_a_broker_of_ones_own_is_left_as_it_was(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(soak.secrets, "token_hex", lambda size: "known")
-    with broker.mosquitto(extra=soak.MOSQUITTO) as own:
-        monkeypatch.setenv("BROKER", own.address)
-        status, shown = run(1_000, mean=15_000)
-        assert (status, wrong(shown)) == (0, []), shown
-        assert f"the external broker at {own.address}" in shown
-        client = Client(b"soak-known", own.host, own.port, clean_session=False)
-        client.connect()
-        assert not client.session_present
-        client.disconnect()
-
-
 def test_the_command_takes_its_options(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: dict[str, Any] = {}
 
@@ -249,27 +233,10 @@ def test_the_command_takes_its_options(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_a_user_can_mend_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("BROKER", "127.0.0.1:1")
-    done = CliRunner().invoke(cli, ["soak", "--link", "tls"])
-    assert (done.exit_code, done.output) == (
-        1,
-        "Error: BROKER must not be set with the link tls, which needs its own broker\n",
-    )
-    done = CliRunner().invoke(cli, ["soak"])
-    assert (done.exit_code, done.output) == (1, "Error: no broker answers at 127.0.0.1:1\n")
-    monkeypatch.delenv("BROKER")
     monkeypatch.setattr(interpreter, "find", lambda: None)
     done = CliRunner().invoke(cli, ["soak"])
     assert done.exit_code == 1
     assert done.output.endswith(f"Error: {interpreter.MISSING}\n")
-
-
-def test_a_broker_that_is_none_ends_it(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(soak, "DRAIN", 0.2)
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        monkeypatch.setenv("BROKER", f"127.0.0.1:{silent.getsockname()[1]}")
-        with pytest.raises(soak.PeerError, match="broker"):
-            run(1_000)
 
 
 def payload(number: int) -> bytes:

@@ -75,19 +75,21 @@ def bench(
 
 
 @main.command()
-@click.option(
+@rig_options.number(
     "--messages",
-    type=click.IntRange(1_000, 1_000_000_000),
-    help="Number of messages to send.  [default: 1,000,000 over tcp, otherwise 200,000]",
+    None,
+    1_000,
+    "Number of messages to send.  [default: 1,000,000 over tcp, otherwise 200,000]",
+    1_000_000_000,
 )
 @common_options.seed()
-@click.option(
+@rig_options.number(
     "--kilobytes",
-    type=click.IntRange(1, 1_000_000),
-    default=1_000,
-    show_default=True,
-    help="Mean traffic in one direction between two faults, in kB; a fault follows after 5 s "
+    1_000,
+    1,
+    "Mean traffic in one direction between two faults, in kB; a fault follows after 5 s "
     "in any case.",
+    1_000_000,
 )
 @click.option(
     "--client",
@@ -97,10 +99,12 @@ def bench(
     help="Interpreter that runs flatmq.",
 )
 @rig_options.link(*LINKS)
-@click.option(
+@rig_options.number(
     "--heap",
-    type=click.IntRange(16, 1_000_000),
-    help="Heap of MicroPython in KB.  [default: the smallest in which the link works]",
+    None,
+    16,
+    "Heap of MicroPython in KB.  [default: the smallest in which the link works]",
+    1_000_000,
 )
 @rig_options.results()
 def soak(
@@ -114,8 +118,8 @@ def soak(
 ) -> None:
     """Count numbered messages over a failing link.
 
-    --messages are sent in each direction, a third of them at each QoS. A mosquitto is started on
-    loopback. BROKER=host:port names a broker that already runs; the link is tcp then.
+    --messages are sent in each direction, a third of them at each QoS, to a mosquitto on
+    loopback.
     """
     from flatmq_tools.bytecode import CompileError
 
@@ -141,13 +145,7 @@ def soak(
 
 @main.command()
 @rig_options.results()
-@click.option(
-    "--every",
-    type=click.IntRange(1, 100),
-    default=1,
-    show_default=True,
-    help="Cut a second time only after every Nth first cut.",
-)
+@rig_options.number("--every", 1, 1, "Cut a second time only after every Nth first cut.", 100)
 @click.option(
     "--mqtt",
     type=click.Choice(["3.1.1", "5"]),
@@ -222,13 +220,7 @@ def pipeline_bench(
 
 @main.command()
 @rig_options.messages(50_000, 100)
-@click.option(
-    "--kills",
-    type=click.IntRange(1),
-    default=8,
-    show_default=True,
-    help="Kills of each part.",
-)
+@rig_options.number("--kills", 8, 1, "Kills of each part.")
 @click.option(
     "--part",
     "parts",
@@ -258,41 +250,15 @@ def crash(
 
 
 @main.command()
-@click.option(
-    "--rate",
-    type=click.IntRange(1, 1_000_000),
-    default=20_000,
-    show_default=True,
-    help="Messages a second of the steady load.",
+@rig_options.number("--rate", 20_000, 1, "Messages a second of the steady load.", 1_000_000)
+@rig_options.number("--steady", 180.0, 1, "Duration of the steady load, in seconds.", 86_400)
+@rig_options.number(
+    "--topics", 100_000, 1, "Number of different topics, with a message in each.", 10_000_000
 )
-@click.option(
-    "--steady",
-    type=click.FloatRange(1, 86_400),
-    default=180.0,
-    show_default=True,
-    help="Duration of the steady load, in seconds.",
+@rig_options.number(
+    "--retained", 50_000, 1, "Number of retained messages that are there at the start.", 10_000_000
 )
-@click.option(
-    "--topics",
-    type=click.IntRange(1, 10_000_000),
-    default=100_000,
-    show_default=True,
-    help="Number of different topics, with a message in each.",
-)
-@click.option(
-    "--retained",
-    type=click.IntRange(1, 10_000_000),
-    default=50_000,
-    show_default=True,
-    help="Number of retained messages that are there at the start.",
-)
-@click.option(
-    "--size",
-    type=click.IntRange(1, 200_000_000),
-    default=10_000_000,
-    show_default=True,
-    help="Size of the large message, in bytes.",
-)
+@rig_options.number("--size", 10_000_000, 1, "Size of the large message, in bytes.", 200_000_000)
 @rig_options.results()
 def live(
     rate: int, steady: float, topics: int, retained: int, size: int, results: Path | None
@@ -459,10 +425,11 @@ def _run_in_tests(module: str, arguments: Sequence[str]) -> NoReturn:
 @click.option(
     "--mqtt", type=click.Choice(["3.1.1", "5"]), default="3.1.1", help="Version of MQTT."
 )
-@click.option(
+@rig_options.number(
     "--packets",
-    type=click.IntRange(1),
-    help="Number of packets to change.  "
+    None,
+    1,
+    "Number of packets to change.  "
     "[default: 10,000,000; 1,000,000 at MQTT 5, 200,000 over websocket, 20,000 over tls]",
 )
 @click.pass_context
