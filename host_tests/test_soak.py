@@ -85,7 +85,7 @@ MORE = [
 )
 def test_nothing_is_lost(run: Run, tmp_path: Path, way: Way) -> None:
     path = tmp_path / "results.md"
-    status, shown = run(way.messages, mean=way.mean, results_path=path, **way.options)
+    status, shown = run(way.messages, mean=way.mean, document=path, **way.options)
     assert (status, wrong(shown)) == (0, []), shown
     link = way.options.get("link", "tcp")
     assert f"--seed {SEED}" in shown
@@ -193,7 +193,7 @@ def test_a_spoiled_client_is_found_out(
         source.write(f"\nold, count = {function}, [0]\ndef new{code}\n{function} = new\n")
     monkeypatch.setattr(soak, "LIBRARY", library)
     monkeypatch.setattr(faults, "KINDS", QUICK)
-    status, shown = run(2_000, mean=12_000, heap_kb=128)
+    status, shown = run(2_000, mean=12_000, heap=128)
     assert status == 1
     assert figures <= set(wrong(shown)), shown
 
@@ -209,7 +209,7 @@ def test_a_client_that_stops_is_ended(run: Run, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_what_kills_the_device_is_shown(run: Run) -> None:
-    status, shown = run(1_000, heap_kb=40)
+    status, shown = run(1_000, heap=40)
     assert status == 1
     assert "MemoryError" in shown
 
@@ -226,7 +226,7 @@ def test_the_command_takes_its_options(monkeypatch: pytest.MonkeyPatch) -> None:
     assert CliRunner().invoke(cli, ["soak", *words.split()]).exit_code == 1
     assert seen == {
         "messages": 200_000, "seed": 3, "mean": 20_000, "python": "cpython", "link": "tls",
-        "heap_kb": 96, "results_path": Path("r.md"),
+        "heap": 96, "document": Path("r.md"),
     }  # fmt: skip
     CliRunner().invoke(cli, ["soak"])
     assert seen["messages"] == 1_000_000

@@ -11,7 +11,7 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import click
 
@@ -60,18 +60,11 @@ def main() -> None:
 @click.option("--quick", is_flag=True, help="Measure briefly and print; write no results.")
 @rig_options.STRICT
 @rig_options.results()
-def bench(
-    rounds: int, only: tuple[str, ...], quick: bool, strict: bool, results: Path | None
-) -> None:
+def bench(**options: Any) -> None:
     """Measure flatmq beside other clients, in one run."""
     from . import bench as command
 
-    end(
-        lambda: command.main(
-            rounds=rounds, only=only, quick=quick, strict=strict, results=results
-        ),
-        command.BenchError,
-    )
+    end(lambda: command.main(**options), command.BenchError)
 
 
 @main.command()
@@ -93,6 +86,7 @@ def bench(
 )
 @click.option(
     "--client",
+    "python",
     type=click.Choice(["micropython", "cpython"]),
     default="micropython",
     show_default=True,
@@ -108,13 +102,7 @@ def bench(
 )
 @rig_options.results()
 def soak(
-    messages: int | None,
-    seed: int | None,
-    kilobytes: int,
-    client: str,
-    link: str,
-    heap: int | None,
-    results: Path | None,
+    link: str, messages: int | None, kilobytes: int, results: Path | None, **options: Any
 ) -> None:
     """Count numbered messages over a failing link.
 
@@ -126,16 +114,9 @@ def soak(
     from . import soak as command
     from .links import LinkError
 
+    count = messages or (1_000_000 if link == "tcp" else 200_000)
     end(
-        lambda: command.main(
-            messages or (1_000_000 if link == "tcp" else 200_000),
-            seed=seed,
-            python=client,
-            link=link,
-            heap_kb=heap,
-            mean=kilobytes * 1000,
-            results_path=results,
-        ),
+        lambda: command.main(count, link=link, mean=kilobytes * 1000, document=results, **options),
         command.SoakError,
         command.PeerError,
         LinkError,

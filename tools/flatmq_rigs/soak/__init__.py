@@ -227,22 +227,23 @@ def main(
     seed: int | None = None,
     python: str = "micropython",
     link: str = "tcp",
-    heap_kb: int | None = None,
+    heap: int | None = None,
     mean: int = BYTES,
-    results_path: Path | None = None,
+    document: Path | None = None,
     console: Console | None = None,
 ) -> int:
     """Run the soak; return 0 if every figure is as required, otherwise 1.
 
     messages: in each direction. seed: of the faults; None takes another each time. link: one of
-    `links.LINKS`. heap_kb: None takes what the link needs. mean: bytes between two faults. Raises
-    SoakError, PeerError, LinkError, BrokerError or InterpreterError when it cannot run.
+    `links.LINKS`. heap: of MicroPython, in KB; None takes what the link needs. mean: bytes between
+    two faults. Raises SoakError, PeerError, LinkError, BrokerError or InterpreterError when it
+    cannot run.
     """
     if MISSING:
         raise SoakError(f"{MISSING}: pip install 'flatmq[rigs]'")
     console = console or (Console() if sys.stdout.isatty() else Console(width=WIDTH))
     seed = secrets.randbelow(1_000_000) if seed is None else seed
-    heap_kb = heap_kb or HEAP_KB[link]
+    heap_kb = heap or HEAP_KB[link]
     client_id = f"soak-{secrets.token_hex(4)}"
     prefix = f"flatmq/{client_id}"
     # The proxy runs beside the desk's client in one process, and must not wait for its turn.
@@ -297,7 +298,7 @@ def main(
     console.print(figures(verdict), markup=False, highlight=False, soft_wrap=True)
     happened = ", ".join(f"{faults.happened[kind]} × {kind}" for kind in KINDS)
     console.print(f"the link had {happened}; --seed {seed}", highlight=False)
-    if results_path:
+    if document:
         facts = [
             ("date", datetime.date.today().isoformat()),
             ("client", what.replace(" ", f" {run.version} ", 1)),
@@ -306,7 +307,7 @@ def main(
             ("seed", str(seed)),
         ]
         name = SECTION if link == "tcp" else f"{SECTION}-{link}"
-        results.write(results_path, name, section(link, verdict, facts))
+        results.write(document, name, section(link, verdict, facts))
     verdict_text = "nothing lost, nothing hung" if verdict.ok else "something is WRONG"
     console.print(f"[bold]{verdict_text}[/]")
     return 0 if verdict.ok else 1
