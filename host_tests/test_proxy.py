@@ -177,13 +177,6 @@ def test_a_fault_after_exactly_so_many_bytes(
         assert is_quiet(writing)
 
 
-@pytest.mark.parametrize("way", BOTH)
-def test_a_cut_after_bytes_that_came_one_by_one(bench: Bench, way: Direction) -> None:
-    link = bench.link(bench.proxy(rules(way, Way(3))))
-    assert all(passes(link, way, BIG[i : i + 1]) for i in range(3))
-    assert read(link[UP]) == read(link[DOWN]) == b""
-
-
 def test_silence_takes_everything_and_a_stall_nothing(bench: Bench) -> None:
     proxy = bench.proxy()
     link = bench.link(proxy)
@@ -302,21 +295,6 @@ def test_trickle_sends_every_byte_by_itself(
     assert sizes == [1] * 1500
 
 
-@pytest.mark.parametrize("fault", ["silence", "stall"])
-def test_a_fault_comes_between_two_bytes_of_a_trickle(bench: Bench, fault: Fault) -> None:
-    proxy = bench.proxy(Rules(up=Way(trickle=True)))
-    link = bench.link(proxy)
-    write(link[UP], BIG)
-    read(link[DOWN], 10)
-    proxy.strike(fault)
-    link[DOWN].settimeout(QUIET)
-    got = 0
-    with pytest.raises(TimeoutError):
-        while True:
-            got += len(link[DOWN].recv(4096))
-    assert got < len(BIG) - 10
-
-
 def test_refuse_and_accept_again(bench: Bench) -> None:
     proxy = bench.proxy()
     port = proxy.port
@@ -374,14 +352,6 @@ def test_nobody_takes_the_port_of_a_proxy_that_refuses(bench: Bench) -> None:
     assert not any(tries)
     proxy.refuse(False)
     assert passes(bench.link(proxy), UP)
-
-
-def test_rules_are_made_for_each_connection_by_its_number(bench: Bench) -> None:
-    proxy = bench.proxy(lambda count: Rules(up=Way(count + 1)))
-    for count in range(3):
-        link = bench.link(proxy)
-        link[UP].sendall(b"123456")
-        assert read(link[DOWN]) == b"123456"[: count + 1]
 
 
 PACKETS = {

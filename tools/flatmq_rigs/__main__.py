@@ -127,15 +127,12 @@ def soak(
 @main.command()
 @rig_options.results()
 @rig_options.number("--every", 1, 1, "Cut a second time only after every Nth first cut.", 100)
-@click.option(
-    "--mqtt",
-    type=click.Choice(["3.1.1", "5"]),
-    help="Only cut the power, with clients of this version, and only print the table.",
-)
+@rig_options.MQTT
 def powercut(results: Path | None, every: int, mqtt: str | None) -> None:
     """Cut the power of a spool at every write to its flash.
 
-    Measures the wear of the flash too.
+    Measures the wear of the flash too. With --mqtt, only cuts the power, with clients of that
+    version.
     """
     from . import powercut as command
 
@@ -403,9 +400,7 @@ def _run_in_tests(module: str, arguments: Sequence[str]) -> NoReturn:
 
 @main.command("fuzz-long", context_settings={**_PASSED_ON, "help_option_names": ["-h", "--help"]})
 @rig_options.link("tcp", "websocket", "tls")
-@click.option(
-    "--mqtt", type=click.Choice(["3.1.1", "5"]), default="3.1.1", help="Version of MQTT."
-)
+@rig_options.MQTT
 @rig_options.number(
     "--packets",
     None,
@@ -414,7 +409,7 @@ def _run_in_tests(module: str, arguments: Sequence[str]) -> NoReturn:
     "[default: 10,000,000; 1,000,000 at MQTT 5, 200,000 over websocket, 20,000 over tls]",
 )
 @click.pass_context
-def fuzz_long(context: click.Context, link: str, mqtt: str, packets: int | None) -> None:
+def fuzz_long(context: click.Context, link: str, mqtt: str | None, packets: int | None) -> None:
     """Feed hostile packets by chance, judged by an oracle.
 
     Other options are passed on: --minutes, --seed, --processes, --device and --results.

@@ -12,6 +12,8 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 STRICT = click.option("--strict", is_flag=True, help="Exit with status 1 if a target is missed.")
 
+MQTT = click.option("--mqtt", type=click.Choice(["3.1.1", "5"]), help="Version of MQTT.")
+
 
 def results() -> Callable[[_Command], _Command]:
     """Add --results: the Markdown document in which a command rewrites its own section."""
