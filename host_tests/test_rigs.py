@@ -50,7 +50,7 @@ def test_the_commands_in_the_tests_and_of_the_proofs_are_there() -> None:
             "hostile.chance --link tls --version 4 --packets 20000 --device 500 --minutes 5",
         ),
         (
-            "fuzz-long --mqtt 5 --packets 80",
+            "fuzz-long --version 5 --packets 80",
             "hostile.chance --link tcp --version 5 --packets 80 --device 4",
         ),
     ],

@@ -59,7 +59,7 @@ def main() -> None:
 @click.option("--only", multiple=True, metavar="CLIENT", help="Measure this client; repeatable.")
 @click.option("--quick", is_flag=True, help="Measure briefly and print; write no results.")
 @rig_options.STRICT
-@rig_options.results()
+@rig_options.results(Path("docs/results.md"))
 def bench(**options: Any) -> None:
     """Measure flatmq beside other clients, in one run."""
     from . import bench as command
@@ -127,7 +127,7 @@ def soak(
 @main.command()
 @rig_options.results()
 @rig_options.number("--every", 1, 1, "Cut a second time only after every Nth first cut.", 100)
-@rig_options.MQTT
+@click.option("--mqtt", type=click.Choice(["3.1.1", "5"]), help="Version of MQTT.")
 def powercut(results: Path | None, every: int, mqtt: str | None) -> None:
     """Cut the power of a spool at every write to its flash.
 
@@ -174,8 +174,6 @@ def pipeline_bench(
     The same run measures paho-mqtt, and the most that this machine can do.
     """
     _need_the_pipeline()
-    if importlib.util.find_spec("paho") is None:
-        raise click.ClickException("the measurements need: pip install 'flatmq[pipeline,rigs]'")
     from flatmq_tools.broker import BrokerError
     from flatmq_tools.pipeline.java import JavaError
 
@@ -400,7 +398,13 @@ def _run_in_tests(module: str, arguments: Sequence[str]) -> NoReturn:
 
 @main.command("fuzz-long", context_settings={**_PASSED_ON, "help_option_names": ["-h", "--help"]})
 @rig_options.link("tcp", "websocket", "tls")
-@rig_options.MQTT
+@click.option(
+    "--version",
+    type=click.Choice(["4", "5"]),
+    default="4",
+    show_default=True,
+    help="Version of MQTT; 4 is 3.1.1.",
+)
 @rig_options.number(
     "--packets",
     None,
@@ -409,17 +413,17 @@ def _run_in_tests(module: str, arguments: Sequence[str]) -> NoReturn:
     "[default: 10,000,000; 1,000,000 at MQTT 5, 200,000 over websocket, 20,000 over tls]",
 )
 @click.pass_context
-def fuzz_long(context: click.Context, link: str, mqtt: str | None, packets: int | None) -> None:
+def fuzz_long(context: click.Context, link: str, version: str, packets: int | None) -> None:
     """Feed hostile packets by chance, judged by an oracle.
 
     Other options are passed on: --minutes, --seed, --processes, --device and --results.
     MicroPython runs one packet in 20 of them, over TLS one in 40.
     """
     few = {"websocket": 200_000, "tls": 20_000}
-    count = packets or few.get(link) or (1_000_000 if mqtt == "5" else 10_000_000)
+    count = packets or few.get(link) or (1_000_000 if version == "5" else 10_000_000)
     device = count // (40 if link == "tls" else 20)
     sizes = ["--packets", str(count), "--device", str(device)]
-    chosen = ["--link", link, "--version", "5" if mqtt == "5" else "4", *sizes]
+    chosen = ["--link", link, "--version", version, *sizes]
     _run_in_tests("hostile.chance", [*chosen, *context.args])
 
 

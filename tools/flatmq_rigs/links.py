@@ -50,10 +50,8 @@ class Listening:
         if link.startswith("websocket"):
             lines += "protocol websockets\n"
         if link.endswith("tls"):
-            try:
-                from . import loopback_certificate as made
-            except ImportError as error:
-                raise LinkError(f"{error}: pip install 'flatmq[rigs]'") from error
+            from . import loopback_certificate as made
+
             folder = certificate or made.write(Path(self._folder.name))
             self.ca = str(folder / made.AUTHORITY)
             lines += f"certfile {folder / made.CHAIN}\nkeyfile {folder / made.KEY}\n"

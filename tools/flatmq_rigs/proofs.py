@@ -44,7 +44,7 @@ PROOFS = {
     ),
     "faults": _rig("every scenario of a fault", "faults"),
     "hostile": _rig("1,000,000 hostile packets", "fuzz-long", "--packets", "1000000"),
-    "hostile-5": _rig("1,000,000 hostile packets, MQTT 5", "fuzz-long", "--mqtt", "5"),
+    "hostile-5": _rig("1,000,000 hostile packets, MQTT 5", "fuzz-long", "--version", "5"),
     "hostile-websocket": _rig("200,000 over WebSocket", "fuzz-long", "--link", "websocket"),
     "hostile-tls": _rig("20,000 over TLS", "fuzz-long", "--link", "tls"),
     "broken-streams": _rig("4,000 broken TLS streams", "broken-streams"),

@@ -12,14 +12,14 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 STRICT = click.option("--strict", is_flag=True, help="Exit with status 1 if a target is missed.")
 
-MQTT = click.option("--mqtt", type=click.Choice(["3.1.1", "5"]), help="Version of MQTT.")
 
-
-def results() -> Callable[[_Command], _Command]:
+def results(default: Path | None = None) -> Callable[[_Command], _Command]:
     """Add --results: the Markdown document in which a command rewrites its own section."""
     return click.option(
         "--results",
         type=click.Path(dir_okay=False, path_type=Path),
+        default=default,
+        show_default=default is not None,
         help="Markdown file in which to rewrite the section with these results.",
     )
 

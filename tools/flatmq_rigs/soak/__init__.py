@@ -36,15 +36,9 @@ from .. import results
 from ..links import Listening
 from ..proxy import Proxy
 from .faults import KINDS, Faults
+from .peer import Peer, PeerError
 from .republished import Log
 from .verdict import Verdict
-
-try:
-    from .peer import Peer, PeerError
-except ImportError as error:
-    MISSING: ImportError | None = error
-else:
-    MISSING = None
 
 SECTION = "soak"
 MESSAGES = 1_000_000
@@ -239,8 +233,6 @@ def main(
     two faults. Raises SoakError, PeerError, LinkError, BrokerError or InterpreterError when it
     cannot run.
     """
-    if MISSING:
-        raise SoakError(f"{MISSING}: pip install 'flatmq[rigs]'")
     console = console or (Console() if sys.stdout.isatty() else Console(width=WIDTH))
     seed = secrets.randbelow(1_000_000) if seed is None else seed
     heap_kb = heap or HEAP_KB[link]
