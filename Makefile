@@ -69,7 +69,7 @@ help:
 	@echo "make docs    the documentation as a site, in build/site; a broken link is an error"
 	@echo "make release the wheel, the sdist, the packages for mip as .mpy, and the notes, in build/release"
 	@echo "make size    flash and memory that the client takes, by module and by step; writes docs/results.md"
-	@echo "make lint    ruff, mypy, the boards' types"
+	@echo "make lint    ruff, mypy, the boards' types, no private access across modules"
 	@echo "make clean   removes .venv and what was built"
 
 demo: $(VENV)/demo.stamp
@@ -164,6 +164,7 @@ lint: $(VENV)/test.stamp $(VENV)/stubs.stamp
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
+	@$(BIN)/python -m flatmq_rigs private-access lib tools boards
 	@$(BIN)/python -m flatmq_rigs type-check $(VENV)/stubs
 
 # Without node or a network there are no figures of 32 bits, and the table says so.

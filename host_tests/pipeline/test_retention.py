@@ -293,7 +293,7 @@ def test_a_run_says_what_it_removes(tmp_path: Path) -> None:
 
 def _has_looked(at_work: Merging) -> bool:
     """Return whether a first look is over."""
-    working = at_work._working  # a look that finds nothing leaves no trace
+    working = at_work._working  # private access: a look that finds nothing leaves no trace
     return working is not None and working.done()
 
 
