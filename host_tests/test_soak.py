@@ -96,7 +96,7 @@ def test_nothing_is_lost(run: Run, tmp_path: Path, way: Way) -> None:
         assert all(re.search(rf"[1-9]\d* × {kind}", shown) for kind in faults.KINDS), shown
     document = path.read_text(encoding="utf-8")
     assert f"<!-- soak{'' if link == 'tcp' else '-' + link}:begin -->" in document
-    assert re.search(rf"`make soak( LINK={re.escape(link)})?`", document)
+    assert re.search(rf"`python -m flatmq_rigs soak( --link {re.escape(link)})?`", document)
     assert f"- seed: {SEED}" in document
     assert re.search(r"- broker: mosquitto version 2\.", document)
     assert "| lost at QoS 2 | 0 / 0 | 0 / 0 | met |" in document

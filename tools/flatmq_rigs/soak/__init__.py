@@ -199,7 +199,7 @@ def figures(verdict: Verdict) -> str:
 
 def section(link: str, verdict: Verdict, facts: list[tuple[str, str]]) -> str:
     """The section of the results."""
-    command = "make soak" if link == "tcp" else f"make soak LINK={link}"
+    command = "python -m flatmq_rigs soak" + ("" if link == "tcp" else f" --link {link}")
     return "\n".join(
         [
             f"## A soak{NAMES.get(link, '')}",
