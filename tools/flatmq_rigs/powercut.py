@@ -173,8 +173,8 @@ def main(results: Path | None, every: int, version: int | None) -> int:
             "## Spool",
             "`python -m flatmq_rigs powercut` runs MicroPython's littlefs on flash in RAM that "
             "stops at the n-th program or erase, for every n of a scenario, once before that "
-            "write and once half way through it. Then the board reboots. In the rows with two cuts the power is cut "
-            "again at every write of what follows, after "
+            "write and once half way through it. Then the board reboots. In the rows with two "
+            "cuts the power is cut again at every write of what follows, after "
             f"{'each first cut' if every == 1 else f'one of {every} first cuts'}. "
             "The scenario has a reading that the broker closes the connection on, or in MQTT 5 "
             "refuses by reason code; it counts as lost unless it was set aside. The run ends with "
