@@ -53,19 +53,17 @@ def test_the_filesystem_follows_the_flash_on_an_esp32() -> None:
     assert board.flash.filesystem_size == 14 * 1024 * KIB
 
 
-def test_the_filesystem_of_a_pico_is_where_the_firmware_has_it() -> None:
-    with pytest.raises(boards.BoardError, match=r"pico: .* one place .* 0xa0000 to 0x200000"):
-        boards.load("pico").with_flash(16 * 1024 * KIB)
-
-
-def test_less_flash_than_the_firmware_takes() -> None:
-    with pytest.raises(boards.BoardError, match=r"flash.filesystem_size = 0x0: must be at least"):
-        boards.load("esp32").with_flash(0x200000)
-
-
-def test_an_unknown_board_is_told_those_there_are() -> None:
-    with pytest.raises(boards.BoardError, match=r"pico_3: no such board; there are esp32, .*pico"):
-        boards.load("pico_3")
+@pytest.mark.parametrize(
+    ("name", "flash", "error"),
+    [
+        ("pico", 16 * 1024 * KIB, r"pico: .* one place .* 0xa0000 to 0x200000"),
+        ("esp32", 0x200000, r"flash.filesystem_size = 0x0: must be at least"),
+        ("pico_3", 0, r"pico_3: no such board; there are esp32, .*pico"),
+    ],
+)
+def test_a_board_that_cannot_be(name: str, flash: int, error: str) -> None:
+    with pytest.raises(boards.BoardError, match=error):
+        boards.load(name).with_flash(flash)
 
 
 def edited(folder: Path, board: str, old: str, new: str) -> None:

@@ -39,7 +39,7 @@ def outside_of_the_client(files: dict[str, bytes]) -> list[str]:
     return [path for path in files if not path.startswith("/lib/flatmq/")]
 
 
-def test_only_what_the_sketch_uses(sketch: Path) -> None:
+def test_what_the_sketch_uses_and_the_whole_client(sketch: Path) -> None:
     files = contents.contents(sketch, {"wifi": {"ssid": "x"}})
     assert outside_of_the_client(files) == [
         "/helper.mpy",
@@ -52,24 +52,16 @@ def test_only_what_the_sketch_uses(sketch: Path) -> None:
     ]
     assert files["/main.py"] == (sketch / "main.py").read_bytes()
     assert json.loads(files["/settings.json"]) == {"wifi": {"ssid": "x"}}
-
-
-def test_the_whole_client_but_what_runs_on_a_desk(sketch: Path) -> None:
-    files = contents.contents(sketch, {})
     client = {Path(path).stem for path in files if path.startswith("/lib/flatmq/")}
-    there = {file.stem for file in bytecode.SOURCES.glob("*.py")}
-    assert client == there - set(bytecode.DESK_ONLY)
-
-
-def test_no_settings_no_file(sketch: Path) -> None:
-    assert "/settings.json" not in contents.contents(sketch, {})
-
-
-def test_all_is_mpy_of_version_6_but_main(sketch: Path) -> None:
-    for path, data in contents.contents(sketch, {}).items():
-        if path != "/main.py":
-            assert path.endswith(".mpy")
-            assert data[:2] == b"M\x06", path
+    assert client == {file.stem for file in bytecode.SOURCES.glob("*.py")} - set(
+        bytecode.DESK_ONLY
+    )
+    compiled = {path: data for path, data in files.items() if path.endswith(".mpy")}
+    assert len(compiled) == len(files) - 2
+    assert {data[:2] for data in compiled.values()} == {b"M\x06"}
+    # A traceback on the board names the module.
+    assert b"flatmq.wire" in files["/lib/flatmq/wire.mpy"]
+    assert b"sensors.bme" in files["/lib/sensors/bme.mpy"]
 
 
 def test_source_is_left_as_it_is(sketch: Path) -> None:
@@ -77,6 +69,7 @@ def test_source_is_left_as_it_is(sketch: Path) -> None:
     assert files["/helper.py"] == (sketch / "helper.py").read_bytes()
     assert files["/lib/flatmq/wire.py"] == (bytecode.SOURCES / "wire.py").read_bytes()
     assert not [path for path in files if path.endswith(".mpy")]
+    assert "/settings.json" not in files  # without settings
 
 
 def test_a_module_of_the_sketch_goes_before_a_shared_one(sketch: Path) -> None:
@@ -95,12 +88,6 @@ def test_the_same_bytes_from_another_folder(sketch: Path, tmp_path: Path) -> Non
     files = contents.contents(sketch, {"a": 1})
     assert contents.contents(other, {"a": 1}) == files
     assert not [path for path, data in files.items() if str(tmp_path).encode() in data]
-
-
-def test_a_traceback_on_the_board_names_the_module(sketch: Path) -> None:
-    files = contents.contents(sketch, {})
-    assert b"flatmq.wire" in files["/lib/flatmq/wire.mpy"]
-    assert b"sensors.bme" in files["/lib/sensors/bme.mpy"]
 
 
 # Modules of MicroPython's firmware: built in, and frozen by ports/{rp2,esp32}/boards/manifest.py.
@@ -129,19 +116,13 @@ def test_nothing_is_missing_on_a_board(name: str) -> None:
 def test_a_sketch_by_name_and_by_path(sketch: Path) -> None:
     assert contents.find_sketch("host") == contents.SKETCHES / "host"
     assert contents.find_sketch(str(sketch)) == sketch
-
-
-def test_no_sketch_of_that_name() -> None:
     with pytest.raises(contents.ContentsError, match=r"nowhere: no sketch: .*there are .*host"):
         contents.find_sketch("nowhere")
 
 
-def test_a_folder_without_main(tmp_path: Path) -> None:
+def test_a_sketch_that_is_none(sketch: Path, tmp_path: Path) -> None:
     with pytest.raises(contents.ContentsError, match=r"no sketch: it has no main\.py"):
         contents.contents(tmp_path, {})
-
-
-def test_a_sketch_that_is_no_python(sketch: Path) -> None:
     (sketch / "helper.py").write_text("x = 1\ndef\n")
     with pytest.raises(contents.ContentsError, match=r"helper\.py: line 2: "):
         contents.contents(sketch, {})

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import sizes
 from conftest import BROKERS, LIB, ROOT, SharedBrokers
 from flatmq_tools import demo, interpreter
 
@@ -74,7 +75,7 @@ def _change(monkeypatch: pytest.MonkeyPatch, folder: Path, *changes: tuple[str, 
     monkeypatch.setattr(demo, "SKETCH", folder)
 
 
-@pytest.mark.parametrize("kind", list(BROKERS))
+@pytest.mark.parametrize("kind", sizes.sample(BROKERS, 1))
 def test_a_lost_message_fails_the_demo(
     kind: str,
     shared_brokers: SharedBrokers,
@@ -100,32 +101,31 @@ PUBLISH = "return client.publish(topic, payload, qos=1) is not None"
 SHORT = ("EVERY_MS = 200", "EVERY_MS = 20")
 
 
-@pytest.mark.parametrize(
-    ("changes", "shown"),
-    [
-        ([("READINGS = 25", "READINGS = 7"), SHORT],
-         ["sensors/host-1", "7 messages at QoS 1", r"lost +0\b"]),
-        ([('b"host-1"', 'b"shed"'), SHORT], ["sensors/shed  ", "25 messages at QoS 1"]),
-        ([('b"sensors/"', 'b"garden/bed/"'), SHORT], ["garden/bed/host-1  "]),
-        ([('{"n":   ', '{"count":   '), ("put(number, 13)", "put(number, 17)"), SHORT],
-         ['{"count":25,']),
-        ([(PUBLISH, 'return client.publish("lamp/1", "lamp: on") is not None'), SHORT],
-         ["lamp/1  lamp: on", "25 messages at QoS 0"]),
-        ([(PUBLISH, 'client.publish(b"second", payload)\n    ' + PUBLISH), SHORT],
-         ["second  [{]", "25 messages at QoS 0, 25 messages at QoS 1"]),
-        ([(PUBLISH, "return client.publish_from(topic, payload) is not None"), SHORT],
-         ["sent +not counted", r"arrived +25\b", "(?m)^messages arrived$"]),
-    ],
-    ids=["readings", "device", "topic", "field", "text", "two topics", "in pieces"],
-)  # fmt: skip
+CHANGES = {
+    "readings": ([("READINGS = 25", "READINGS = 7"), SHORT],
+        ["sensors/host-1", "7 messages at QoS 1", r"lost +0\b"]),
+    "device": ([('b"host-1"', 'b"shed"'), SHORT], ["sensors/shed  ", "25 messages at QoS 1"]),
+    "topic": ([('b"sensors/"', 'b"garden/bed/"'), SHORT], ["garden/bed/host-1  "]),
+    "field": ([('{"n":   ', '{"count":   '), ("put(number, 13)", "put(number, 17)"), SHORT],
+        ['{"count":25,']),
+    "text": ([(PUBLISH, 'return client.publish("lamp/1", "lamp: on") is not None'), SHORT],
+        ["lamp/1  lamp: on", "25 messages at QoS 0"]),
+    "two topics": ([(PUBLISH, 'client.publish(b"second", payload)\n    ' + PUBLISH), SHORT],
+        ["second  [{]", "25 messages at QoS 0, 25 messages at QoS 1"]),
+    "in pieces": ([(PUBLISH, "return client.publish_from(topic, payload) is not None"), SHORT],
+        ["sent +not counted", r"arrived +25\b", "(?m)^messages arrived$"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", sizes.sample(CHANGES, 4))
 def test_a_changed_sketch_is_shown(
-    changes: list[tuple[str, str]],
-    shown: list[str],
+    name: str,
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """The README invites people to change the sketch: what they change is what they see."""
+    changes, shown = CHANGES[name]
     monkeypatch.delenv("BROKER", raising=False)
     _change(monkeypatch, tmp_path, *changes)
     status = demo.main()

@@ -1,42 +1,153 @@
-"""The pages on the client keep their word: code, links, pictures, and the table of modules."""
+"""The pages keep their word: code, commands, links, tables and pictures, and the site of them.
+
+A link that leads nowhere, from one page of docs to another, fails the build of the site.
+"""
 
 from __future__ import annotations
 
 import ast
+import importlib.util
+import inspect
+import json
+import os
 import re
+import shlex
+import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
+import click
 import pytest
 
 from conftest import LIB, ROOT
+from flatmq import Client
+from flatmq_rigs import docstring_columns, headlines
+from flatmq_rigs.__main__ import main as rigs
+from flatmq_rigs.results import markers
+from flatmq_tools import cli
+from pages.commands import commands
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 DOCS = ROOT / "docs"
-PAGES = (
-    "asyncio.md",
-    "clouds.md",
-    "design.md",
-    "guide.md",
-    "mqtt5.md",
-    "protocol.md",
-    "tls.md",
-    "umqtt.md",
-    "websocket.md",
-)
-DESIGN = (DOCS / "design.md").read_text()
-HERE = "192.168.1.10"  # the broker of the pages
+MADE = sorted(DOCS.rglob("*.md"))
+FRONT = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")]
+ON_THE_CLIENT = (
+    "asyncio", "clouds", "design", "guide", "mqtt5", "protocol", "tls", "umqtt", "websocket",
+)  # fmt: skip
+DESIGN = (DOCS / "design.md").read_text("utf-8")
+RESULTS = (DOCS / "results.md").read_text("utf-8")
+CONTENTS = (ROOT / "mkdocs.yml").read_text("utf-8")
 
 
-def _blocks(page: str) -> list[str]:
-    return re.findall(r"```python\n(.*?)```", (DOCS / page).read_text(), re.DOTALL)
+def _blocks(path: Path, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", path.read_text("utf-8"), re.DOTALL | re.M)
 
 
-def _rows() -> dict[str, tuple[str, ...]]:
+def _name(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+# The code and the commands of the pages.
+
+
+@pytest.mark.parametrize("path", [*FRONT, *MADE], ids=_name)
+def test_the_blocks_of_a_page_can_be_read(path: Path) -> None:
+    for code in _blocks(path, "python"):
+        compile(code, path.name, "exec")
+    for text in _blocks(path, "json"):
+        json.loads(text)
+    for text in _blocks(path, "toml"):
+        tomllib.loads(text)
+    for text in _blocks(path, "sh"):
+        shlex.split(text, comments=True)
+
+
+@pytest.mark.parametrize("page", ON_THE_CLIENT)
+def test_the_code_that_needs_no_broker_runs(page: str) -> None:
+    blocks = _blocks(DOCS / f"{page}.md", "python")
+    assert blocks
+    for code in blocks:
+        if not any(words in code for words in ("while True", ".connect(", "asyncio.run(")):
+            exec(compile(code.replace("192.168.1.10", "127.0.0.1"), page, "exec"), {})
+
+
+def test_the_session_prints_what_the_design_says(capsys: pytest.CaptureFixture[str]) -> None:
+    code = _blocks(DOCS / "design.md", "python")[0]
+    said = re.findall(r"print\(.*\)  # (.*)", code)
+    exec(code, {})
+    printed = capsys.readouterr().out.splitlines()
+    assert len(printed) == len(said)
+    for line, beginning in zip(printed, said, strict=True):
+        assert line.startswith(beginning.split("...")[0])
+
+
+def _unknown(words: tuple[str, ...]) -> str:
+    """Return the first word of ours that is neither a command nor an option; "" if all are."""
+    command: click.Command
+    if words[0] == "flatmq":
+        command, left = cli.main, list(words[1:])
+    elif words[:3] == ("python", "-m", "flatmq_rigs"):
+        command, left = rigs, list(words[3:])
+    else:
+        return ""
+    while isinstance(command, click.Group) and left:
+        name = left.pop(0)
+        if name not in command.commands:
+            return name
+        command = command.commands[name]
+    if command.ignore_unknown_options:
+        return ""
+    known = {"--help", "-h"}.union(*(each.opts + each.secondary_opts for each in command.params))
+    options = (word.partition("=")[0] for word in left if re.match(r"--?[a-z]", word))
+    return next((option for option in options if option not in known), "")
+
+
+def test_the_commands_of_the_pages_exist_with_their_options() -> None:
+    pages = {path: list(commands(path)) for path in [*FRONT, *MADE]}
+    assert sum(words[0] == "flatmq" for found in pages.values() for words in found) > 20
+    unknown = {
+        word: words for found in pages.values() for words in found if (word := _unknown(words))
+    }
+    assert unknown == {}
+    assert _unknown(("flatmq", "pipeline", "run", "out", "--colour=red")) == "--colour"
+    assert _unknown(("flatmq", "pipeline", "paint")) == "paint"
+    assert _unknown(("python", "-m", "flatmq_rigs", "paint")) == "paint"
+
+
+def test_the_front_pages_name_files_and_targets_that_exist() -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text("utf-8"), re.M))
+    for path in [*FRONT, DOCS / "index.md", DOCS / "tutorial.md"]:
+        named = re.findall(r"(?:`|^)make\s+([a-z-]+)", path.read_text("utf-8"), re.M)
+        assert set(named) <= targets, path
+        assert named or path.name not in ("README.md", "CONTRIBUTING.md"), path
+    for path in FRONT:
+        links = re.findall(r"\]\(([^)#]+)", path.read_text("utf-8"))
+        assert links
+        for link in links:
+            assert link.startswith("https://") or (ROOT / link).exists(), link
+    named = re.findall(
+        r"`?\b((?:host_tests|boards|firmware|lib|tools)/[\w/.]*\w)", FRONT[1].read_text("utf-8")
+    )
+    assert named
+    assert [file for file in named if not (ROOT / file).exists()] == []
+
+
+# The table of modules in the design.
+
+
+def _rows() -> dict[str, list[str]]:
     """The table of modules: what each imports at its top, in the order of the rows."""
     rows = {}
     for line in DESIGN.splitlines():
         cells = [cell.strip() for cell in line.split("|")]
         if len(cells) == 7 and re.fullmatch(r"`\w+`", cells[1]):
-            rows[cells[1].strip("`")] = tuple(re.findall(r"`(\w+)`", cells[3]))
+            rows[cells[1].strip("`")] = sorted(re.findall(r"`(\w+)`", cells[3]))
     return rows
 
 
@@ -47,73 +158,174 @@ def _imports(module: str) -> Iterator[str]:
             yield from [node.module] if node.module else [alias.name for alias in node.names]
 
 
-def _anchors(text: str) -> set[str]:
-    heads = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
-
-
-@pytest.mark.parametrize("page", PAGES)
-def test_the_code_is_python(page: str) -> None:
-    blocks = _blocks(page)
-    assert blocks
-    for code in blocks:
-        compile(code, page, "exec")
-
-
-@pytest.mark.parametrize("page", PAGES)
-def test_the_code_that_needs_no_broker_runs(page: str) -> None:
-    for code in _blocks(page):
-        if not any(words in code for words in ("while True", ".connect(", "asyncio.run(")):
-            exec(compile(code.replace(HERE, "127.0.0.1"), page, "exec"), {})
-
-
-def test_the_session_prints_what_the_design_says(capsys: pytest.CaptureFixture[str]) -> None:
-    code = _blocks("design.md")[0]
-    said = re.findall(r"print\(.*\)  # (.*)", code)
-    exec(code, {})
-    printed = capsys.readouterr().out.splitlines()
-    assert len(printed) == len(said)
-    for line, beginning in zip(printed, said, strict=True):
-        assert line.startswith(beginning.split("...")[0])
-
-
-@pytest.mark.parametrize("page", PAGES)
-def test_the_links_lead_somewhere(page: str) -> None:
-    links = re.findall(r"\]\((?!https://)([^)]+)\)", (DOCS / page).read_text())
-    assert links
-    for link in links:
-        file, _, anchor = link.partition("#")
-        target = DOCS / (file or page)
-        assert target.is_file(), link
-        assert not anchor or anchor in _anchors(target.read_text()), link
-
-
-def test_the_modules_import_what_the_design_says() -> None:
+def test_the_modules_import_what_the_design_says_and_only_from_the_rows_above() -> None:
     rows = _rows()
-    assert {module: sorted(set(_imports(module))) for module in rows} == {
-        module: sorted(names) for module, names in rows.items()
-    }
-
-
-def test_modules_import_only_from_the_rows_above() -> None:
+    assert {module: sorted(set(_imports(module))) for module in rows} == rows
     above: set[str] = set()
-    for module, names in _rows().items():
+    for module, names in rows.items():
         assert set(names) <= above, module
         above.add(module)
-
-
-def test_no_module_of_the_client_is_missing() -> None:
     beside = DESIGN.split("Beside them stand")[1].partition("\n\n")[0]
-    listed = set(_rows()) | set(re.findall(r"`(\w+)`", beside))
     there = {source.stem for source in (LIB / "flatmq").glob("*.py")} - {"__init__"}
-    assert there <= listed
-    assert set(_rows()) <= there
+    assert set(rows) <= there <= set(rows) | set(re.findall(r"`(\w+)`", beside))
+
+
+# The pictures and the headlines.
 
 
 @pytest.mark.parametrize("picture", sorted(DOCS.glob("*.svg")), ids=lambda path: path.name)
-def test_the_pictures_need_nothing_else(picture) -> None:
+def test_the_pictures_need_nothing_else(picture: Path) -> None:
     """They have a background of their own, to be readable on a dark page."""
     text = picture.read_text()
     background = '<rect fill="#292929"' if "rich-terminal" in text else ".card { fill: #ffffff"
     assert background in text
     assert not re.search(r"href=|url\((?!#)|<script|<image", text)
+
+
+def test_the_headlines_are_those_of_the_results() -> None:
+    begin, end = markers(headlines.SECTION)
+    text = (DOCS / "headlines.md").read_text("utf-8")
+    assert text.partition(begin)[2].partition(end)[0].strip() == headlines.page(RESULTS).strip()
+    for name, (_, bars, unit) in headlines.charts(RESULTS).items():
+        assert (DOCS / headlines.CHARTS / f"{name}.svg").is_file()
+        assert bars and unit
+
+
+def test_figures_that_are_missing_are_an_error() -> None:
+    begin, end = markers("crash")
+    table = (
+        f"{begin}\n| killed | kills | Parquet | Delta |\n| --- | ---: | ---: | ---: |\n"
+        f"| driver | 8 | 0 · 1 | 1,002 · 0 |\n| broker | 9 | 3 · 0 | 0 · 20 |\n{end}\n"
+    )
+    assert headlines.crashes(table) == (17, 1005, 21)  # sums over all readers
+    with pytest.raises(ValueError, match="no column has missing · twice"):
+        headlines.crashes(table.replace(" · ", " and "))
+    with pytest.raises(ValueError, match="no table has the column 'colour'"):
+        headlines.rows(RESULTS, "bench", "colour")
+    with pytest.raises(ValueError, match="has no number"):
+        headlines.figure("-")
+    begin, end = markers("pipeline")
+    assert headlines.cores(f"{begin}\nmeasured on 16 cores\n{end}") == 16
+    with pytest.raises(ValueError, match="number of cores is missing"):
+        headlines.cores("on 16 cores")
+
+
+# The site.
+
+
+def test_columns_of_a_docstring_become_a_list() -> None:
+    docstring = (
+        "A client. It has one line.\n\n"
+        "host, port     the address. A `link`\n"
+        "               replaces both\n"
+        "user, password up to 65,535 bytes\n"
+        "retry_ms, retry_max_ms   the wait\n\n"
+        "    client.poll(20)  # code stays\n\n"
+        "Prose stays,\nline by line."
+    )
+    assert docstring_columns.as_markdown(docstring) == (
+        "A client. It has one line.\n\n"
+        "- `host, port`: the address. A `link` replaces both\n"
+        "- `user, password`: up to 65,535 bytes\n"
+        "- `retry_ms, retry_max_ms`: the wait\n\n"
+        "    client.poll(20)  # code stays\n\n"
+        "Prose stays,\nline by line."
+    )
+    text = docstring_columns.as_markdown(inspect.getdoc(Client) or "")
+    for name in ("tx_size", "retry_ms, retry_max_ms", "on_dropped"):
+        assert f"\n- `{name}`: " in text
+
+
+def test_the_reference_has_the_modules_that_there_are() -> None:
+    page = (DOCS / "reference" / "boards.md").read_text("utf-8")
+    modules = {path.stem for path in (ROOT / "boards" / "shared").glob("*.py")}
+    assert set(re.findall(r"^::: (\w+)$", page, re.M)) == modules
+    for path in sorted((DOCS / "reference").glob("*.md")):
+        for module in re.findall(r"^::: flatmq\.(\w+)$", path.read_text("utf-8"), re.M):
+            assert (LIB / "flatmq" / f"{module}.py").is_file(), module
+
+
+def _build(checkout: Path, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Build the site of a checkout with the options of `make docs`."""
+    makefile = (ROOT / "Makefile").read_text("utf-8")
+    (options,) = re.findall(r"-m mkdocs build (.*)$", makefile, re.M)
+    return subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", *shlex.split(options), "--site-dir", folder],
+        cwd=checkout,
+        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build the site, with warnings as errors, and return its folder."""
+    if importlib.util.find_spec("mkdocs") is None:
+        pytest.skip("needs the extra docs")
+    folder = tmp_path_factory.mktemp("site")
+    built = _build(ROOT, folder)
+    assert built.returncode == 0, built.stdout + built.stderr
+    return folder
+
+
+@pytest.mark.proof
+def test_a_broken_link_is_an_error(tmp_path: Path) -> None:
+    shutil.copytree(DOCS, tmp_path / "docs")
+    shutil.copy(ROOT / "mkdocs.yml", tmp_path)
+    for name in ("boards", "lib", "tools"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    with (tmp_path / "docs" / "tutorial.md").open("a", encoding="utf-8") as page:
+        page.write("\n[Missing](missing.md)\n")
+    built = _build(tmp_path, tmp_path / "site")
+    assert built.returncode != 0
+    assert "contains a link 'missing.md'" in built.stdout + built.stderr
+
+
+def test_the_site_has_every_page_and_an_index_and_loads_nothing_else(site: Path) -> None:
+    index = json.loads((site / "search" / "search_index.json").read_text("utf-8"))
+    indexed = {entry["location"].partition("#")[0] for entry in index["docs"]}
+    assert indexed >= {str(page.relative_to(DOCS).with_suffix(".html")) for page in MADE}
+    assert "--strict" in (ROOT / "Makefile").read_text("utf-8")
+    assert len(re.findall(r": warn\b", CONTENTS)) == 7  # of links and the contents
+    loads = r"<(?:script|img|iframe)\b[^>]*\bsrc=\"?(?:https?:)?//|<link\b[^>]*stylesheet[^>]*//"
+    for built in site.rglob("*.html"):
+        assert not re.search(loads, built.read_text("utf-8")), built
+
+
+def _public_methods(path: Path, name: str) -> set[str]:
+    """Return the methods of a class, with those that it takes from other modules."""
+    (found,) = (
+        node
+        for node in ast.parse(path.read_text("utf-8")).body
+        if isinstance(node, ast.ClassDef) and node.name == name
+    )
+    methods: set[str] = set()
+    checked = [each for it in found.body if isinstance(it, ast.If) for each in it.body]
+    for node in [*found.body, *checked]:
+        if isinstance(node, ast.FunctionDef):
+            methods.add(node.name)
+        elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Attribute):
+            methods.update(each.id for each in node.targets if isinstance(each, ast.Name))
+    return {method for method in methods if not method.startswith("_")}
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "page"),
+    [("client", "Client", "client"), ("v5", "Client5", "mqtt5")],
+)
+def test_the_reference_has_each_method_of_a_client_and_its_arguments(
+    site: Path, module: str, name: str, page: str
+) -> None:
+    text = (site / "reference" / f"{page}.html").read_text("utf-8")
+    methods = _public_methods(LIB / "flatmq" / f"{module}.py", name)
+    assert {"subscribe", "set_will", "disconnect"} <= methods
+    missing = {each for each in methods if f'id="flatmq.{module}.{name}.{each}"' not in text}
+    assert not missing
+    if name == "Client":
+        after = text.partition('id="flatmq.client.Client"')[2]
+        own = after.partition('id="flatmq.client.Client.')[0]  # without the methods
+        signature = re.sub(r"<[^>]+>", "", own)
+        assert "keepalive" in signature
+        assert re.search(r"tx_size(?:: int)? ?= ?1024", signature)

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from paho.mqtt import client as paho
 
+import sizes
 from conftest import BROKERS, LIB, ROOT, SharedBrokers, interpreter_command
 from flatmq_tools import interpreter
 
@@ -19,17 +20,21 @@ GUIDE = (ROOT / "docs" / "guide.md").read_text()
 ANSWER = 20.0  # seconds that a message may take
 
 
-@pytest.fixture(params=["cpython", "micropython"])
-def python(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
+Peer = tuple[paho.Client, "queue.Queue[tuple[str, bytes]]", int]
+
+PYTHONS = ("cpython", "micropython")
+CASES = [
+    (page, python, kind)
+    for page in ("README", "guide", "script")
+    for python in PYTHONS
+    for kind in BROKERS
+]
 
 
-@pytest.fixture(params=list(BROKERS))
-def peer(
-    request: pytest.FixtureRequest, shared_brokers: SharedBrokers
-) -> Iterator[tuple[paho.Client, queue.Queue[tuple[str, bytes]], int]]:
+@pytest.fixture
+def peer(case: tuple[str, str, str], shared_brokers: SharedBrokers) -> Iterator[Peer]:
     """A paho client that is subscribed to everything, what it gets, and the broker's port."""
-    broker = shared_brokers.get(request.param, "shared")
+    broker = shared_brokers.get(case[2], "shared")
     messages: queue.Queue[tuple[str, bytes]] = queue.Queue()
     subscribed: queue.Queue[bool] = queue.Queue()
     client = paho.Client(paho.CallbackAPIVersion.VERSION2)
@@ -68,43 +73,30 @@ def _started(code: str, python: str, port: int, folder: Path) -> subprocess.Pope
     )
 
 
-@pytest.mark.parametrize("page", [README, GUIDE], ids=["README", "guide"])
-def test_the_sketch_runs(
-    page: str,
-    python: str,
-    peer: tuple[paho.Client, queue.Queue[tuple[str, bytes]], int],
-    tmp_path: Path,
-) -> None:
+@pytest.mark.parametrize("case", sizes.one_each(CASES, lambda case: case[:2]), ids="-".join)
+def test_the_code_of_the_page_runs(case: tuple[str, str, str], peer: Peer, tmp_path: Path) -> None:
     client, messages, port = peer
-    process = _started(_blocks(page)[0], python, port, tmp_path)
+    page, python, _kind = case
+    code = {"README": _blocks(README)[0], "guide": _blocks(GUIDE)[0]}.get(page) or next(
+        code for code in _blocks(GUIDE) if ".disconnect(" in code
+    )
+    process = _started(code, python, port, tmp_path)
     try:
-        _await(messages, ("dev/pico-1/status", b"online"))
-        client.publish("dev/pico-1/cmd", b"hello", 1)
-        _await(messages, ("dev/pico-1/answer", b"hello yourself"))
-        assert process.poll() is None
-        process.kill()
-        _await(messages, ("dev/pico-1/status", b"offline"))
+        if page == "script":
+            _await(messages, ("dev/pico-1/cmd", b"hello"))
+            assert process.wait(ANSWER) == 0
+        else:
+            _await(messages, ("dev/pico-1/status", b"online"))
+            client.publish("dev/pico-1/cmd", b"hello", 1)
+            _await(messages, ("dev/pico-1/answer", b"hello yourself"))
+            assert process.poll() is None
+            process.kill()
+            _await(messages, ("dev/pico-1/status", b"offline"))
     finally:
         process.kill()
         output = process.communicate()[0]
         print(output)
     assert output == ""
-
-
-def test_the_script_runs(
-    python: str,
-    peer: tuple[paho.Client, queue.Queue[tuple[str, bytes]], int],
-    tmp_path: Path,
-) -> None:
-    _, messages, port = peer
-    (script,) = (code for code in _blocks(GUIDE) if ".disconnect(" in code)
-    process = _started(script, python, port, tmp_path)
-    try:
-        _await(messages, ("dev/pico-1/cmd", b"hello"))
-        assert process.communicate(timeout=ANSWER)[0] == ""
-    finally:
-        process.kill()
-    assert process.returncode == 0
 
 
 def test_the_readme_is_short() -> None:

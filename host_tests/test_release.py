@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 import tarfile
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -62,33 +64,33 @@ def _checkout(folder: Path) -> Path:
     return folder
 
 
-@pytest.fixture(scope="module")
-def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return _checkout(tmp_path_factory.mktemp("checkout"))
-
-
-def test_another_checkout_gives_the_same_bytes(checkout: Path, tmp_path: Path) -> None:
-    again = _checkout(tmp_path / "again")
-    release.build(tmp_path / "one", "Notes.\n", checkout)
+def test_another_checkout_gives_the_same_bytes(tmp_path: Path) -> None:
+    first, again = _checkout(tmp_path / "first"), _checkout(tmp_path / "again")
     (again / "build").mkdir()
     (again / "build" / "image.uf2").write_bytes(b"not part of a release")
     (again / "boards" / "settings.json").write_text('{"wifi": {"password": "s3cret"}}')
+    (tmp_path / "two").mkdir()
+    (tmp_path / "two" / "flatmq-0.0.1.tar.gz").write_bytes(b"old")
+    release.build(tmp_path / "one", "Notes.\n", first)
     release.build(tmp_path / "two", "Notes.\n", again)
     one, two = _files(tmp_path / "one"), _files(tmp_path / "two")
-    assert {f"flatmq-{VERSION}-py3-none-any.whl", f"flatmq-{VERSION}.tar.gz", "NOTES.md"} < set(
-        one
-    )
-    assert any(name.endswith("/package.json") for name in one)
     assert {name: one[name] == two.get(name) for name in one} == dict.fromkeys(two, True)
-
-
-def test_what_was_in_the_folder_is_gone(checkout: Path, tmp_path: Path) -> None:
-    (tmp_path / "flatmq-0.0.1.tar.gz").write_bytes(b"old")
-    files = release.build(tmp_path, "Notes.\n", checkout)
-    assert not [file for file in files if "0.0.1" in file.name]
-    with tarfile.open(tmp_path / f"flatmq-{VERSION}.tar.gz") as sdist:
-        names = sdist.getnames()
-    assert f"flatmq-{VERSION}/tools/flatmq_rigs/release.py" in names
+    assert {f"flatmq-{VERSION}-py3-none-any.whl", f"flatmq-{VERSION}.tar.gz"} < set(one)
+    assert one["NOTES.md"] == b"Notes.\n"
+    assert any(name.endswith("/package.json") for name in one)
+    with tarfile.open(tmp_path / "one" / f"flatmq-{VERSION}.tar.gz") as sdist:
+        assert f"flatmq-{VERSION}/tools/flatmq_rigs/release.py" in sdist.getnames()
+    # Spark looks for format("mqtt") in the last of them.
+    wheel = tmp_path / "one" / f"flatmq-{VERSION}-py3-none-any.whl"
+    names = set(zipfile.ZipFile(wheel).namelist())
+    assert {"flatmq/py.typed", "flatmq/port.pyi", "pyspark_mqtt.py"} <= names
+    code = (
+        f"import sys; sys.path.insert(0, {str(wheel)!r}); import flatmq, flatmq_tools;"
+        "print(flatmq.__file__, flatmq_tools.__file__)"
+    )
+    python = [sys.executable, "-I", "-c", code]
+    found = subprocess.run(python, capture_output=True, text=True, check=True).stdout.split()
+    assert found == [f"{wheel}/flatmq/__init__.py", f"{wheel}/flatmq_tools/__init__.py"]
 
 
 def test_the_notes_are_the_section_of_the_version() -> None:

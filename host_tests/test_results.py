@@ -7,20 +7,14 @@ from flatmq_rigs.results import insert, markers, number, write
 BEGIN, END = markers("bench")
 
 
-def test_section_replaces_only_what_stands_between_the_markers():
+def test_a_section_replaces_what_is_between_its_markers_or_is_appended():
     other = "<!-- other:begin -->\nother\n<!-- other:end -->"
     document = f"# Results\n\nkept before\n\n{BEGIN}\nold\n{END}\n\nkept after\n{other}\n"
     assert insert(document, "bench", "new") == document.replace("old", "new")
-
-
-def test_section_is_appended_to_a_document_without_markers():
     assert insert("# Results\n", "bench", "new") == f"# Results\n\n{BEGIN}\nnew\n{END}\n"
-
-
-@pytest.mark.parametrize("document", [BEGIN, END, f"{END}\n{BEGIN}"])
-def test_half_a_pair_of_markers_is_an_error(document):
-    with pytest.raises(ValueError, match="bench:begin"):
-        insert(document, "bench", "new")
+    for half in (BEGIN, END, f"{END}\n{BEGIN}"):
+        with pytest.raises(ValueError, match="bench:begin"):
+            insert(half, "bench", "new")
 
 
 def test_the_file_is_made_and_written_again(tmp_path):

@@ -19,35 +19,32 @@ def test_what_a_board_sends() -> None:
     ]
 
 
-def test_base_fields_hold_until_they_are_given_anew() -> None:
-    pack = """[{"bn":"a:","bu":"V","bv":100,"bt":1700000000,"n":"x","v":1},{"n":"y","t":-5},
-              {"bn":"b:","n":"x","u":"A","v":2.5,"t":60}]"""
-    assert resolve(pack, NOW) == [
-        Record("a:x", "V", 1700000000, 101),
-        Record("a:y", "V", 1699999995, 100),
-        Record("b:x", "A", 1700000060, 102.5),
-    ]
-
-
-def test_small_times_are_relative_to_now() -> None:
-    pack = '[{"n":"a","v":1},{"n":"b","v":1,"t":-10.5},{"n":"c","v":1,"t":268435455}]'
-    assert [r.time for r in resolve(pack, NOW)] == [NOW, NOW - 10.5, NOW + 268435455]
-    assert resolve('[{"n":"a","v":1,"t":268435456}]', NOW)[0].time == 268435456
-
-
-def test_sums() -> None:
-    pack = '[{"bs":10,"n":"energy","u":"J","s":2},{"n":"power","v":3},{"bn":" ","n":"x","v":1}]'
-    with pytest.raises(PackError, match="name"):
-        resolve(pack, NOW)
-    pack = '[{"bs":10,"n":"energy","u":"J","s":2},{"n":"power","v":3}]'
-    assert resolve(pack, NOW) == [
-        Record("energy", "J", NOW, None, 12),
-        Record("power", "", NOW, 3, 10),
-    ]
-
-
-def test_a_record_of_base_fields_alone_says_nothing() -> None:
-    assert resolve('[{"bn":"a"},{"n":"b","v":1}]', NOW) == [Record("ab", "", NOW, 1)]
+@pytest.mark.parametrize(
+    ("pack", "records"),
+    [
+        # Base fields hold until they are given again; a record of base fields alone says nothing.
+        (
+            """[{"bn":"a:","bu":"V","bv":100,"bt":1700000000,"n":"x","v":1},{"n":"y","t":-5},
+               {"bn":"b:","n":"x","u":"A","v":2.5,"t":60}]""",
+            [
+                Record("a:x", "V", 1700000000, 101),
+                Record("a:y", "V", 1699999995, 100),
+                Record("b:x", "A", 1700000060, 102.5),
+            ],
+        ),
+        ('[{"bn":"a"},{"n":"b","v":1}]', [Record("ab", "", NOW, 1)]),
+        # Small times are relative to now.
+        ('[{"n":"a","v":1,"t":-10.5}]', [Record("a", "", NOW - 10.5, 1)]),
+        ('[{"n":"a","v":1,"t":268435455}]', [Record("a", "", NOW + 268435455, 1)]),
+        ('[{"n":"a","v":1,"t":268435456}]', [Record("a", "", 268435456, 1)]),
+        (
+            '[{"bs":10,"n":"energy","u":"J","s":2},{"n":"power","v":3}]',
+            [Record("energy", "J", NOW, None, 12), Record("power", "", NOW, 3, 10)],
+        ),
+    ],
+)
+def test_records_are_resolved(pack: str, records: list[Record]) -> None:
+    assert resolve(pack, NOW) == records
 
 
 @pytest.mark.parametrize(
@@ -75,6 +72,7 @@ def test_a_record_of_base_fields_alone_says_nothing() -> None:
         ('[{"v":1}]', "name = ''"),
         ('[{"bn":"-","n":"a","v":1}]', "name = '-a'"),
         ('[{"n":"a b","v":1}]', "name = 'a b'"),
+        ('[{"bn":" ","n":"x","v":1}]', "name = ' x'"),
     ],
 )
 def test_what_is_no_pack(pack: str | bytes, why: str) -> None:

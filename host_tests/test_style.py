@@ -1,10 +1,13 @@
-"""Hold every docstring, comment, message, help text and page to the project's rules of English."""
+"""Hold English to the words that the project uses, and help texts to complete phrases."""
 
 from __future__ import annotations
 
 import ast
+import inspect
+import io
 import re
-import textwrap
+import subprocess
+import tokenize
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,236 +16,155 @@ import click
 import pytest
 from click.testing import CliRunner
 
-import style_words
 from conftest import ROOT
 from flatmq_rigs.__main__ import main as rigs
 from flatmq_tools import cli
-from style_texts import Text, docstrings, of_markdown, of_python, prose
 
-FOLDERS = ("lib", "tools", "boards", "firmware", "host_tests")
-FRONT = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")
-PAGES = (*FRONT, *(str(each.relative_to(ROOT)) for each in sorted(ROOT.glob("docs/*.md"))))
+# A pattern of whole words, and what to write instead. A space matches a line break too.
+AVOIDED: dict[str, str] = {
+    r"told|tell(?:s|ing)?(?! \w+ (?:\w+ )?apart)(?! apart)": "say, report, return, know",
+    r"anew": "again, from scratch",
+    r"wants|wanted": "needs, expects; in an error: must be",
+    r"at the (?:most|least)": "at most, at least",
+    r"in place of": "instead of",
+    r"for good(?! (?:reasons?|measure))": "permanently, after a while",
+    r"(?:if|where|when) not (?:told|given) (?:else|otherwise)": "unless given",
+    r"hears? (?:of|about)": "learns of, receives",
+    r"(?:takes?|knows?|sees?|needs?|wants?|gets?) (?:it|them|this) not": "does not ...",
+    r"(?:knows?|takes?|gets?|needs) not": "does not ...",
+    r"not anymore than": "no more than",
+    r"(?:after|for) so long(?! as)": "for N seconds, after N seconds",
+    r"(?:is|are) (?:not )?spoken": "is (not) supported",
+    r"where(?:of|in|upon|by)|there(?:of|in|upon)|here(?:of|in|by)": "of which, in it, so",
+    r"lest|ere|whilst|nought|naught|amongst|betwixt|oft": "so that ... not, before, while, among",
+    r"till": "until",
+}
+PATTERN = re.compile(
+    rf"\b(?:{'|'.join(f'({words})' for words in AVOIDED)})\b".replace(" ", r"[\s#]+"),
+    re.IGNORECASE,
+)
+# What is not English: code and addresses; in Markdown fenced code and comments too.
+CODE = re.compile(r"``.+?``|`[^`]+`|\]\([^)]*\)|https?://\S+", re.DOTALL)
+FENCED = re.compile(r"^( *)(```|~~~).*?^\1\2 *$|<!--.*?-->", re.DOTALL | re.MULTILINE)
+SENTENCE = re.compile(r"[A-Za-z]{2,} +[A-Za-z]+ +[A-Za-z]{2,}")
+ASKS = re.compile(r"(?:what|which|how|whether|why|when|who|whose|where)\b", re.IGNORECASE)
 
-_ASKS = re.compile(r"(?:what|which|how|whether|why|when|who|whose|where)\b", re.IGNORECASE)
+_Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 
-def _modules() -> list[Path]:
-    return sorted(
-        path
-        for folder in FOLDERS
-        for path in (ROOT / folder).rglob("*.py")
-        if "node_modules" not in path.parts
-    )
+def docstrings(tree: ast.Module) -> list[str]:
+    """Return the docstrings of a module."""
+    nodes = (node for node in ast.walk(tree) if isinstance(node, _Documented))
+    return [text for node in nodes if (text := ast.get_docstring(node))]
 
 
-def _texts(path: Path) -> Iterator[Text]:
-    source = path.read_text("utf-8")
-    if path.suffix == ".md":
-        return of_markdown(path, source)
-    return of_python(path, source, is_test="host_tests" in path.relative_to(ROOT).parts)
+def sentences(tree: ast.Module) -> Iterator[str]:
+    """Yield the strings of a module that read as English, and the parts of an f-string."""
+    for node in ast.walk(tree):
+        text = node.value if isinstance(node, ast.Constant) else ""
+        if isinstance(text, str) and SENTENCE.search(text):
+            yield inspect.cleandoc(text)
 
 
-def _words(text: Text) -> list[str]:
-    """Describe each avoided word in a text, with the usual one."""
-    english = prose(text.text)
-    return [
-        f"{text.path}:{text.line_of(offset)}: {text.kind}: {word!r}; write: {better}"
-        for offset, word, better in style_words.found(english)
+def comments(source: str) -> str:
+    """Return the comments of a module, one line each: a phrase may go over two."""
+    tokens = tokenize.generate_tokens(io.StringIO(source).readline)
+    return "\n".join(t.string.lstrip("# ") for t in tokens if t.type == tokenize.COMMENT)
+
+
+def words(text: str) -> Iterator[str]:
+    """Yield each avoided word of a text, with what to write instead."""
+    for found in PATTERN.finditer(CODE.sub("_", text)):
+        yield f"{found[0]!r}; write: {list(AVOIDED.values())[found.lastindex - 1]}"
+
+
+def faults(name: str, source: str) -> set[str]:
+    """Describe each avoided word of a file, and each docstring that asks.
+
+    The strings of a test are payloads.
+    """
+    if name.endswith(".md"):
+        return {f"{name}: {word}" for word in words(FENCED.sub("_", source))}
+    tree = ast.parse(source)
+    documented = docstrings(tree)
+    found = {f"{name}: {text[:60]!r} asks" for text in documented if ASKS.match(text)}
+    if PATTERN.search(source):
+        spoken = [] if name.startswith("host_tests/") else sentences(tree)
+        for text in {*documented, comments(source), *spoken}:
+            found |= {f"{name}: {text.strip()[:60]!r}: {word}" for word in words(text)}
+    return found
+
+
+def test_the_files_avoid_unusual_words() -> None:
+    listed = subprocess.run(
+        ["git", "ls-files", "*.py", "*.md"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.split()
+    files = [Path(name) for name in listed if name != "host_tests/test_style.py"]
+    assert len(files) > 100
+    found = [
+        fault
+        for path in files
+        if (ROOT / path).is_file()
+        for fault in faults(str(path), (ROOT / path).read_text("utf-8"))
     ]
+    assert not found, "\n".join(found)
 
 
-def _docstring_faults(text: Text) -> list[str]:
-    """Describe how a docstring breaks the rules for its first line and sentence."""
-    english = text.text.strip()
-    first = english.split("\n", 1)[0].rstrip()
-    sentence = re.split(r"(?<=[.?!])\s", english.split("\n\n", 1)[0], maxsplit=1)[0]
-    where = f"{text.path}:{text.line}: docstring"
-    faults = []
-    if sentence.endswith("?"):
-        faults.append(f"{where}: begins with a question: {first!r}; state what it is or does")
-    elif _ASKS.match(english):
-        faults.append(
-            f"{where}: begins with {english.split()[0]!r}: {first!r}; use the imperative or a noun"
-        )
-    if not first.endswith((".", "?")):
-        faults.append(f"{where}: the first line must end with a full stop: {first!r}")
-    return faults
+@pytest.mark.parametrize(
+    ("name", "source", "count"),
+    [
+        ("a.py", '"""Write anew."""', 1),
+        ("a.py", "def f():\n    '''Return.\n\n    The link is told.\n    '''", 1),
+        ("a.py", "x = 1\n# so it\n# wants more", 1),
+        ("a.py", "x = 1  # at the\n# most", 1),
+        ("a.py", "raise ValueError(f'{x}: a number is wanted')", 1),
+        ("a.py", '"""What it holds."""', 1),
+        ("a.py", "told = wants(anew)\nx = b'he told me twice'\ny = {'told': 1}", 0),
+        ("a.py", '"""Return what `told` and `in place of` hold."""\n# tell the two apart', 0),
+        ("host_tests/test_a.py", "send('he told me twice')", 0),
+        ("a.md", "A `told`.\n\n```python\ntold = 1\n```\n[x](told.md) <!-- told -->", 0),
+        ("a.md", "It is\ntold.", 1),
+    ],
+)
+def test_words_are_found_in_english_alone(name: str, source: str, count: int) -> None:
+    assert len(faults(name, source)) == count
 
 
-def _commands(command: click.Command, name: str) -> Iterator[tuple[str, click.Command]]:
+def commands(command: click.Command, name: str) -> Iterator[tuple[str, click.Command]]:
     """Yield each command under a group, with the words that call it."""
     yield name, command
     if isinstance(command, click.Group):
-        for each, child in command.commands.items():
-            yield from _commands(child, f"{name} {each}")
+        for each in command.list_commands(click.Context(command)):
+            child = command.get_command(click.Context(command), each)
+            assert child is not None
+            yield from commands(child, f"{name} {each}")
 
 
-def _all_commands() -> Iterator[tuple[str, click.Command]]:
-    """Yield the commands for users, and those of the rigs."""
-    yield from _commands(cli.main, "flatmq")
-    yield from _commands(rigs, "flatmq_rigs")
+COMMANDS = dict([*commands(cli.main, "flatmq"), *commands(rigs, "flatmq_rigs")])
 
 
-def _options() -> Iterator[tuple[str, click.Option]]:
-    """Yield each option of each command."""
-    for name, command in _all_commands():
-        for each in command.params:
-            if isinstance(each, click.Option):
-                yield name, each
-
-
-def _help_faults(name: str, option: click.Option) -> list[str]:
-    """Describe how a help text is not a complete phrase."""
-    where = f"{name} {option.opts[-1]}"
-    if not option.help:
-        return [f"{where}: has no help"]
-    phrase = re.sub(r"\s*\[default: .*\]$", "", option.help, flags=re.DOTALL)
-    faults = []
-    if not phrase[:1].isupper():
-        faults.append(f"{where}: must begin with a capital letter: {option.help!r}")
-    if not phrase.endswith("."):
-        faults.append(f"{where}: must end with a full stop: {option.help!r}")
-    return faults
-
-
-def _show(faults: list[str]) -> str:
-    return "\n".join([f"{len(faults)} faults", *(each.replace(f"{ROOT}/", "") for each in faults)])
-
-
-def _faults(path: Path) -> list[str]:
-    """Describe what breaks the rules in a file."""
-    faults = []
-    for text in _texts(path):
-        faults += _words(text)
-        if text.kind == "docstring":
-            faults += _docstring_faults(text)
-    return faults
-
-
-@pytest.mark.parametrize("place", [*FOLDERS, "docs", *FRONT])
-def test_the_english_keeps_the_rules(place: str) -> None:
-    files = [*_modules(), *(ROOT / page for page in PAGES)]
-    here = [path for path in files if path.is_relative_to(ROOT / place)]
-    assert here
-    faults = [fault for path in here for fault in _faults(path)]
-    assert not faults, _show(faults)
-
-
-def test_help_texts_are_complete_phrases() -> None:
-    faults = [fault for name, option in _options() for fault in _help_faults(name, option)]
-    assert not faults, _show(faults)
-
-
-def test_commands_say_what_they_do() -> None:
-    for name, command in _all_commands():
+def test_help_is_complete_phrases_and_the_same_for_the_same_option() -> None:
+    phrases: dict[tuple[str, str | None, str], dict[str, str]] = defaultdict(dict)
+    found = []
+    for name, command in COMMANDS.items():
         first = (command.help or "").strip().split("\n")[0]
-        assert first[:1].isupper() and first.endswith("."), f"{name}: {first!r}"
+        if not (first[:1].isupper() and first.endswith(".")):
+            found.append(f"{name}: {first!r}")
+        for option in command.params:
+            if isinstance(option, click.Option):
+                phrase = re.sub(r"\s*\[default: [^\]]*\]$", "", option.help or "")
+                if not (phrase[:1].isupper() and phrase.endswith(".")):
+                    found.append(f"{name} {option.opts[-1]}: {phrase!r}")
+                same = (option.opts[-1], option.metavar, type(option.type).__name__)
+                phrases[same][phrase] = name
+    found += [f"{key[0]}: {texts}" for key, texts in phrases.items() if len(texts) > 1]
+    assert not found, "\n".join(found)
 
 
 def test_the_list_of_commands_shows_whole_sentences() -> None:
-    groups = [(name, each) for name, each in _all_commands() if isinstance(each, click.Group)]
+    groups = {name: each for name, each in COMMANDS.items() if isinstance(each, click.Group)}
     assert len(groups) > 1
-    for name, group in groups:
+    for name, group in groups.items():
         shown = CliRunner().invoke(group, ["--help"], terminal_width=80).output
         cut = [line for line in shown.splitlines() if line.endswith("...")]
         assert not cut[1:], f"{name}: {cut}"  # the first one is the usage: [ARGS]...
-
-
-def test_the_same_option_has_the_same_help_in_every_command() -> None:
-    helps: dict[tuple[str, str | None, str], dict[str, list[str]]] = defaultdict(
-        lambda: defaultdict(list)
-    )
-    for name, option in _options():
-        same = (option.opts[-1], option.metavar, type(option.type).__name__)
-        phrase = re.sub(r"\s*\[default: .*\]$", "", option.help or "", flags=re.DOTALL)
-        helps[same][phrase].append(name)
-    faults = [f"{key[0]}: {dict(texts)}" for key, texts in helps.items() if len(texts) > 1]
-    assert not faults, _show(faults)
-
-
-# The checks find what they are for, and only that.
-
-
-@pytest.mark.parametrize(
-    ("source", "line", "kind"),
-    [
-        ('"""Write anew."""', 1, "docstring"),
-        ("def f():\n    '''Return.\n\n    The link is told.\n    '''", 4, "docstring"),
-        ("x = 1\n# so it\n# wants more", 3, "comment"),
-        ("x = 1  # at the\n# most", 1, "comment"),
-        ("raise ValueError(f'{x}: a number is wanted')", 1, "string"),
-        ("print('starts the broker anew')", 1, "string"),
-        ("option(help='Files, at the most.')", 1, "string"),
-    ],
-)
-def test_an_avoided_word_is_found(source: str, line: int, kind: str, tmp_path: Path) -> None:
-    path = tmp_path / "module.py"
-    faults = [f for text in of_python(path, source, is_test=False) for f in _words(text)]
-    assert len(faults) == 1
-    assert faults[0].startswith(f"{path}:{line}: {kind}: ")
-
-
-@pytest.mark.parametrize(
-    "source",
-    [
-        "told = wants(anew)",
-        "x = b'he told me twice'",
-        "x = {'told': 1}",
-        '"""Return what `told` and `in place of` hold."""',
-        "# `anew` is a name here",
-        "# tell the two apart, tell them apart",
-        "# foretold, wantsome",
-    ],
-)
-def test_names_and_payloads_are_not_text(source: str, tmp_path: Path) -> None:
-    texts = of_python(tmp_path / "module.py", source, is_test=False)
-    assert [fault for text in texts for fault in _words(text)] == []
-
-
-def test_strings_of_a_test_are_payloads_unless_somebody_reads_them(tmp_path: Path) -> None:
-    source = "send('he told me twice')\nassert x, 'he told me twice'\n"
-    texts = of_python(tmp_path / "test_it.py", source, is_test=True)
-    assert len([fault for text in texts for fault in _words(text)]) == 1
-
-
-def test_code_in_a_page_is_not_prose(tmp_path: Path) -> None:
-    page = (
-        "A `told` page.\n\n```python\ntold = 1\n```\n[x](told.md) <!-- told -->\n\nIt is told.\n"
-    )
-    (text,) = of_markdown(tmp_path / "page.md", page)
-    (fault,) = _words(text)
-    assert fault.startswith(f"{tmp_path / 'page.md'}:8: prose: 'told'")
-
-
-@pytest.mark.parametrize(
-    ("docstring", "faults"),
-    [
-        ("Return the length.", 0),
-        ("Return the length.\n\nIs it long?", 0),
-        ("How long is it?", 1),
-        ("What it holds.", 1),
-        ("Whether it is open.", 1),
-        ("Return the length", 1),
-        ("Return the length of what\nis held.", 1),
-        ("Which of them is\nlong?", 2),
-    ],
-)
-def test_a_docstring_is_judged_by_its_beginning(docstring: str, faults: int) -> None:
-    source = f'def f():\n    """{textwrap.indent(docstring, "    ").strip()}"""\n'
-    (text,) = docstrings(Path("module.py"), ast.parse(source))
-    assert len(_docstring_faults(text)) == faults
-
-
-@pytest.mark.parametrize(
-    ("help", "faults"),
-    [
-        ("Seconds to wait.", 0),
-        ("Seconds to wait.  [default: until Ctrl-C]", 0),
-        ("seconds to wait.", 1),
-        ("Seconds [0.2]", 1),
-        ("", 1),
-        (None, 1),
-    ],
-)
-def test_a_help_text_is_judged_by_its_phrase(help: str | None, faults: int) -> None:
-    assert len(_help_faults("flatmq watch", click.Option(["--seconds"], help=help))) == faults

@@ -84,8 +84,10 @@ def cards(seen: Image.Image) -> int:
 def main() -> int:
     """Show a page, and say where its pictures are."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("page", type=Path)
-    parser.add_argument("to", type=Path, help="the folder for the pictures")
+    parser.add_argument("page", type=Path, nargs="?", default=Path("build/pipeline/report.html"))
+    parser.add_argument(
+        "to", type=Path, nargs="?", default=Path("build/look"), help="the folder for the pictures"
+    )
     told = parser.parse_args()
     if not told.page.is_file():
         print(f"{told.page} is not there: `make pipeline` writes a report", file=sys.stderr)

@@ -66,7 +66,7 @@ def test_a_full_disk_comes_out_of_the_next_look_and_the_merge_is_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     days.prepared(tmp_path)
-    write = merge._write  # private access: the edge at which the disk is full
+    write = merge._write  # the edge at which the disk is full
     full = [True]
 
     def failing(*arguments: Any) -> None:

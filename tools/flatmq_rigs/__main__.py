@@ -1,14 +1,17 @@
 """`python -m flatmq_rigs COMMAND`: the measurements and proofs of the project itself.
 
 They run in a checkout. Each command is a module of its own, loaded when it runs; this is their
-front. The Makefile has a target for each, with what it needs installed.
+front. Some have their modules in host_tests, which parse their own options.
 """
 
 from __future__ import annotations
 
 import importlib.util
+import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any, NoReturn
 
 import click
 
@@ -18,10 +21,32 @@ from flatmq_tools.ending import end
 from . import rig_options
 from .links import LINKS
 
+_ROOT = Path(__file__).parents[2]
 _FILE = click.Path(dir_okay=False, path_type=Path)
-
-
-_RESULTS = Path("docs/results.md")
+_FOLDER = click.Path(file_okay=False, path_type=Path)
+_PASSED_ON = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}
+# Commands whose modules are in host_tests: the module, arguments before those given, the help.
+_IN_TESTS: dict[str, tuple[str, tuple[str, ...], str]] = {
+    "faults": ("faults", (), "Run every scenario of a fault."),
+    "fuzz": ("hostile.guided", (), "Feed hostile bytes, guided by coverage."),
+    "fuzz-packs": (
+        "pipeline.fuzz_packs",
+        ("--documents", "1000000", "--spark", "50000"),
+        "Send hostile messages through the pipeline's jobs.",
+    ),
+    "broken-streams": (
+        "tls.broken_streams",
+        ("--streams", "4000", "--clients", "3"),
+        "Break the TLS streams of clients.",
+    ),
+    "look": (
+        "pipeline.look",
+        (),
+        "Show the report in a browser, as on a phone.",
+    ),
+    "board": ("hil", (), "Test flatmq on the board at BOARD_PORT."),
+    "board-bench": ("hil.bench", (), "Measure flatmq on the board at BOARD_PORT."),
+}
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -34,79 +59,64 @@ def main() -> None:
 @click.option("--only", multiple=True, metavar="CLIENT", help="Measure this client; repeatable.")
 @click.option("--quick", is_flag=True, help="Measure briefly and print; write no results.")
 @rig_options.STRICT
-@rig_options.results(_RESULTS)
-def bench(rounds: int, only: tuple[str, ...], quick: bool, strict: bool, results: Path) -> None:
+@rig_options.results(Path("docs/results.md"))
+def bench(**options: Any) -> None:
     """Measure flatmq beside other clients, in one run."""
     from . import bench as command
 
-    end(
-        lambda: command.main(
-            rounds=rounds, only=only, quick=quick, strict=strict, results=results
-        ),
-        command.BenchError,
-    )
+    end(lambda: command.main(**options), command.BenchError)
 
 
 @main.command()
-@rig_options.messages(1_000_000, 1_000, 1_000_000_000)
+@rig_options.number(
+    "--messages",
+    None,
+    1_000,
+    "Number of messages to send.  [default: 1,000,000 over tcp, otherwise 200,000]",
+    1_000_000_000,
+)
 @common_options.seed()
-@click.option(
+@rig_options.number(
     "--kilobytes",
-    type=click.IntRange(1, 1_000_000),
-    default=1_000,
-    show_default=True,
-    help="Mean traffic in one direction between two faults, in kB; a fault follows after 5 s "
+    1_000,
+    1,
+    "Mean traffic in one direction between two faults, in kB; a fault follows after 5 s "
     "in any case.",
+    1_000_000,
 )
 @click.option(
     "--client",
+    "python",
     type=click.Choice(["micropython", "cpython"]),
     default="micropython",
     show_default=True,
     help="Interpreter that runs flatmq.",
 )
-@click.option(
-    "--link",
-    type=click.Choice(LINKS),
-    default="tcp",
-    show_default=True,
-    help="Transport that flatmq connects over.",
-)
-@click.option(
+@rig_options.link(*LINKS)
+@rig_options.number(
     "--heap",
-    type=click.IntRange(16, 1_000_000),
-    help="Heap of MicroPython in KB.  [default: the smallest in which the link works]",
+    None,
+    16,
+    "Heap of MicroPython in KB.  [default: the smallest in which the link works]",
+    1_000_000,
 )
 @rig_options.results()
 def soak(
-    messages: int,
-    seed: int | None,
-    kilobytes: int,
-    client: str,
-    link: str,
-    heap: int | None,
-    results: Path | None,
+    link: str, messages: int | None, kilobytes: int, results: Path | None, **options: Any
 ) -> None:
-    """Send numbered messages over a failing link, and count them.
+    """Count numbered messages over a failing link.
 
-    --messages are sent in each direction, a third of them at each QoS. A mosquitto is started on
-    loopback. BROKER=host:port names a broker that already runs; the link is tcp then.
+    --messages are sent in each direction, a third of them at each QoS, to a mosquitto on
+    loopback.
     """
     from flatmq_tools.bytecode import CompileError
 
     from . import soak as command
     from .links import LinkError
 
+    count = messages or (1_000_000 if link == "tcp" else 200_000)
     end(
-        lambda: command.main(
-            messages,
-            seed=seed,
-            python=client,
-            link=link,
-            heap_kb=heap,
-            mean=kilobytes * 1000,
-            results_path=results,
-        ),
+        lambda: command.main(count, link=link, mean=kilobytes * 1000, document=results, **options),
         command.SoakError,
         command.PeerError,
         LinkError,
@@ -115,23 +125,14 @@ def soak(
 
 
 @main.command()
-@rig_options.results(_RESULTS)
-@click.option(
-    "--every",
-    type=click.IntRange(1, 100),
-    default=1,
-    show_default=True,
-    help="Cut a second time only after every Nth first cut.",
-)
-@click.option(
-    "--mqtt",
-    type=click.Choice(["3.1.1", "5"]),
-    help="Only cut the power, with clients of this version, and only print the table.",
-)
-def powercut(results: Path, every: int, mqtt: str | None) -> None:
+@rig_options.results()
+@rig_options.number("--every", 1, 1, "Cut a second time only after every Nth first cut.", 100)
+@click.option("--mqtt", type=click.Choice(["3.1.1", "5"]), help="Version of MQTT.")
+def powercut(results: Path | None, every: int, mqtt: str | None) -> None:
     """Cut the power of a spool at every write to its flash.
 
-    Measures the wear of the flash too.
+    Measures the wear of the flash too. With --mqtt, only cuts the power, with clients of that
+    version.
     """
     from . import powercut as command
 
@@ -173,8 +174,6 @@ def pipeline_bench(
     The same run measures paho-mqtt, and the most that this machine can do.
     """
     _need_the_pipeline()
-    if importlib.util.find_spec("paho") is None:
-        raise click.ClickException("the measurements need: pip install 'flatmq[pipeline,rigs]'")
     from flatmq_tools.broker import BrokerError
     from flatmq_tools.pipeline.java import JavaError
 
@@ -197,13 +196,7 @@ def pipeline_bench(
 
 @main.command()
 @rig_options.messages(50_000, 100)
-@click.option(
-    "--kills",
-    type=click.IntRange(1),
-    default=8,
-    show_default=True,
-    help="Kills of each part.",
-)
+@rig_options.number("--kills", 8, 1, "Kills of each part.")
 @click.option(
     "--part",
     "parts",
@@ -233,41 +226,15 @@ def crash(
 
 
 @main.command()
-@click.option(
-    "--rate",
-    type=click.IntRange(1, 1_000_000),
-    default=20_000,
-    show_default=True,
-    help="Messages a second of the steady load.",
+@rig_options.number("--rate", 20_000, 1, "Messages a second of the steady load.", 1_000_000)
+@rig_options.number("--steady", 180.0, 1, "Duration of the steady load, in seconds.", 86_400)
+@rig_options.number(
+    "--topics", 100_000, 1, "Number of different topics, with a message in each.", 10_000_000
 )
-@click.option(
-    "--steady",
-    type=click.FloatRange(1, 86_400),
-    default=180.0,
-    show_default=True,
-    help="Duration of the steady load, in seconds.",
+@rig_options.number(
+    "--retained", 50_000, 1, "Number of retained messages that are there at the start.", 10_000_000
 )
-@click.option(
-    "--topics",
-    type=click.IntRange(1, 10_000_000),
-    default=100_000,
-    show_default=True,
-    help="Number of different topics, with a message in each.",
-)
-@click.option(
-    "--retained",
-    type=click.IntRange(1, 10_000_000),
-    default=50_000,
-    show_default=True,
-    help="Number of retained messages that are there at the start.",
-)
-@click.option(
-    "--size",
-    type=click.IntRange(1, 200_000_000),
-    default=10_000_000,
-    show_default=True,
-    help="Size of the large message, in bytes.",
-)
+@rig_options.number("--size", 10_000_000, 1, "Size of the large message, in bytes.", 200_000_000)
 @rig_options.results()
 def live(
     rate: int, steady: float, topics: int, retained: int, size: int, results: Path | None
@@ -306,7 +273,7 @@ def scale(tables: Path, document: Path | None) -> None:
 
 
 @main.command()
-@click.argument("out", type=click.Path(file_okay=False, path_type=Path))
+@click.argument("out", type=_FOLDER)
 @click.option(
     "--days",
     type=click.IntRange(1, 4000),
@@ -337,7 +304,7 @@ def history(out: Path, days: tuple[int, ...], leave: bool, results: Path | None)
 
 
 @main.command()
-@click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
+@click.argument("folder", type=_FOLDER)
 def release(folder: Path) -> None:
     """Build the files of a release into FOLDER.
 
@@ -371,17 +338,105 @@ def type_check(stubs: Path) -> None:
     sys.exit(command.main(stubs.resolve()))
 
 
-@main.command("private-access")
-@click.argument("folders", nargs=-1, required=True)
-def private_access(folders: tuple[str, ...]) -> None:
-    """Report private names used outside their module.
+@main.command()
+def packages() -> None:
+    """Write what `mip install` reads into the checkout."""
+    from . import packages as command
 
-    Looks at every module below FOLDERS.
+    command.write()
+
+
+@main.command()
+@click.argument("folder", type=_FOLDER)
+def headlines(folder: Path) -> None:
+    """Draw the headlines of the results.
+
+    They are written beside results.md in FOLDER.
     """
-    from . import private_access as command
+    from . import headlines as command
 
-    sys.exit(command.main(list(folders)))
+    command.main(folder)
 
+
+@main.command()
+@click.argument("file", type=_FILE)
+def recording(file: Path) -> None:
+    """Record the terminal that the README shows.
+
+    FILE is the SVG to write.
+    """
+    from . import recording as command
+
+    file.write_text(command.recorded() + "\n", encoding="utf-8")
+
+
+@main.command()
+@click.option("--only", multiple=True, metavar="PROOF", help="Run this proof; repeatable.")
+@rig_options.results()
+def proofs(only: tuple[str, ...], results: Path | None) -> None:
+    """Run everything in its long form, one after another.
+
+    A proof that fails does not stop the others. What each prints is in build/proofs.
+    """
+    from . import proofs as command
+
+    unknown = set(only) - set(command.PROOFS)
+    if unknown:
+        raise click.BadParameter(
+            f"must be one of {', '.join(command.PROOFS)}, not {', '.join(sorted(unknown))}",
+            param_hint="--only",
+        )
+    sys.exit(command.main(only or tuple(command.PROOFS), results))
+
+
+def _run_in_tests(module: str, arguments: Sequence[str]) -> NoReturn:
+    """Become a module of host_tests."""
+    path = os.pathsep.join(str(_ROOT / name) for name in ("lib", "tools", "host_tests"))
+    command = [sys.executable, "-m", module, *arguments]
+    os.execve(sys.executable, command, {**os.environ, "PYTHONPATH": path})
+
+
+@main.command("fuzz-long", context_settings={**_PASSED_ON, "help_option_names": ["-h", "--help"]})
+@rig_options.link("tcp", "websocket", "tls")
+@click.option(
+    "--version",
+    type=click.Choice(["4", "5"]),
+    default="4",
+    show_default=True,
+    help="Version of MQTT; 4 is 3.1.1.",
+)
+@rig_options.number(
+    "--packets",
+    None,
+    1,
+    "Number of packets to change.  "
+    "[default: 10,000,000; 1,000,000 at MQTT 5, 200,000 over websocket, 20,000 over tls]",
+)
+@click.pass_context
+def fuzz_long(context: click.Context, link: str, version: str, packets: int | None) -> None:
+    """Feed hostile packets by chance, judged by an oracle.
+
+    Other options are passed on: --minutes, --seed, --processes, --device and --results.
+    MicroPython runs one packet in 20 of them, over TLS one in 40.
+    """
+    few = {"websocket": 200_000, "tls": 20_000}
+    count = packets or few.get(link) or (1_000_000 if version == "5" else 10_000_000)
+    device = count // (40 if link == "tls" else 20)
+    sizes = ["--packets", str(count), "--device", str(device)]
+    chosen = ["--link", link, "--version", version, *sizes]
+    _run_in_tests("hostile.chance", [*chosen, *context.args])
+
+
+def _add(name: str, module: str, default: Sequence[str], text: str) -> None:
+    def command(context: click.Context) -> None:
+        _run_in_tests(module, [*default, *context.args])
+
+    made = main.command(name, context_settings=_PASSED_ON, help=text)
+    made(click.pass_context(command))
+
+
+for _name, _entry in _IN_TESTS.items():
+    _add(_name, *_entry)
 
 if __name__ == "__main__":
     main(prog_name="python -m flatmq_rigs")

@@ -1,13 +1,8 @@
-"""Draw the headlines of the results: docs/headlines.md and its charts, from docs/results.md.
-
-python -m flatmq_rigs.headlines docs
-"""
+"""Draw the headlines of the results: docs/headlines.md and its charts, from docs/results.md."""
 
 from __future__ import annotations
 
-import argparse
 import re
-import sys
 from pathlib import Path
 
 from .results import markers, write
@@ -194,17 +189,9 @@ tables found {missing} rows missing and {twice} rows twice.
 """
 
 
-def main() -> int:
+def main(folder: Path) -> None:
     """Write the page and the charts to a folder that has results.md."""
-    parser = argparse.ArgumentParser(prog="flatmq_rigs.headlines", description=__doc__)
-    parser.add_argument("folder", type=Path, help="The folder of results.md.")
-    folder: Path = parser.parse_args().folder
     document = (folder / "results.md").read_text(encoding="utf-8")
     for name, (title, bars, unit) in charts(document).items():
         draw(folder / CHARTS / f"{name}.svg", title, bars, unit)
     write(folder / "headlines.md", SECTION, page(document))
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -29,6 +29,7 @@ class Listening:
     certificate to trust, in DER; "" without TLS.
 
     port, link_port: 0 takes a free one. extra, persistence, output: as in `broker.mosquitto`.
+    certificate: a folder of `loopback_certificate.write`; None has one made.
     Raises LinkError, and BrokerError if mosquitto is missing or ends.
     """
 
@@ -41,6 +42,7 @@ class Listening:
         persistence: bool = False,
         extra: str = "",
         output: int | None = None,
+        certificate: Path | None = None,
     ) -> None:
         self.ca = ""
         self._folder = tempfile.TemporaryDirectory(prefix="flatmq-link-")
@@ -48,11 +50,9 @@ class Listening:
         if link.startswith("websocket"):
             lines += "protocol websockets\n"
         if link.endswith("tls"):
-            try:
-                from . import loopback_certificate as made
-            except ImportError as error:
-                raise LinkError(f"{error}: pip install 'flatmq[rigs]'") from error
-            folder = made.write(Path(self._folder.name))
+            from . import loopback_certificate as made
+
+            folder = certificate or made.write(Path(self._folder.name))
             self.ca = str(folder / made.AUTHORITY)
             lines += f"certfile {folder / made.CHAIN}\nkeyfile {folder / made.KEY}\n"
         tries = 1 if link_port or not lines else _TRIES

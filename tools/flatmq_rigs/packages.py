@@ -1,8 +1,7 @@
-"""`python -m flatmq_rigs.packages`: write what `mip install` reads, for each part of flatmq.
+"""Write what `mip install` reads: package.json, and a JSON file for each other part of flatmq.
 
-Without arguments, write package.json and a JSON file for each other part into the checkout.
-With `--release FOLDER`, compile all parts into FOLDER/mpyN, where N is the version of the .mpy
-format, with the same JSON files for the .mpy files.
+They are written into the checkout for the sources, and into the folder mpyN of a release for the
+.mpy files, where N is the version of the .mpy format.
 
 A package lists every file that it needs, those of the core too: mip takes `deps` from an index or
 a full URL, and neither is the same for a checkout, a fork and a release. Paths are relative to the
@@ -11,10 +10,8 @@ JSON file and go down only, because GitHub does not resolve "..".
 
 from __future__ import annotations
 
-import argparse
 import ast
 import json
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -125,24 +122,3 @@ def release(into: Path) -> Path:
         text = document(part, "flatmq", "mpy")
         (folder / f"{part}.json").write_text(text, encoding="utf-8")
     return folder
-
-
-def main(arguments: list[str] | None = None) -> int:
-    """Write the files, and print where a release is; return 0."""
-    parser = argparse.ArgumentParser(prog="flatmq_rigs.packages", description="Packages for mip.")
-    parser.add_argument(
-        "--release", type=Path, metavar="FOLDER", help="Compile to .mpy, into this folder."
-    )
-    options = parser.parse_args(arguments)
-    if options.release is None:
-        write()
-        return 0
-    folder = release(options.release)
-    names = ", ".join(f"{part}.json" for part in PARTS)
-    print(f"{folder}: {names}")
-    print(f"Install one with: mpremote mip install {folder}/package.json")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -122,8 +122,8 @@ def _years(erases: float, kilobytes: int) -> float:
     return kilobytes / BLOCK * CYCLES / erases / MINUTES
 
 
-def main(results: Path, every: int, version: int | None) -> int:
-    """Run everything, with progress, and write the section "spool".
+def main(results: Path | None, every: int, version: int | None) -> int:
+    """Run everything with progress, print it, and write the section "spool" of the results.
 
     After every `every`-th first cut there is a second one. With a `version`, only its power
     cuts are run, and printed.
@@ -171,10 +171,10 @@ def main(results: Path, every: int, version: int | None) -> int:
     text = "\n\n".join(
         [
             "## Spool",
-            "`make powercut` runs MicroPython's littlefs on flash in RAM that stops at the n-th "
-            "program or erase, for every n of a scenario, once before that write and once half "
-            "way through it. Then the board reboots. In the rows with two cuts the power is cut "
-            "again at every write of what follows, after "
+            "`python -m flatmq_rigs powercut` runs MicroPython's littlefs on flash in RAM that "
+            "stops at the n-th program or erase, for every n of a scenario, once before that "
+            "write and once half way through it. Then the board reboots. In the rows with two "
+            "cuts the power is cut again at every write of what follows, after "
             f"{'each first cut' if every == 1 else f'one of {every} first cuts'}. "
             "The scenario has a reading that the broker closes the connection on, or in MQTT 5 "
             "refuses by reason code; it counts as lost unless it was set aside. The run ends with "
@@ -207,6 +207,7 @@ def main(results: Path, every: int, version: int | None) -> int:
             "it never is.",
         ]
     )
-    write(results, "spool", text)
+    if results:
+        write(results, "spool", text)
     print(text)
     return 0

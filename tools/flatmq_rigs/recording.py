@@ -1,16 +1,11 @@
-"""Write the picture of a terminal that the README shows, from a real run of `make demo`.
-
-python -m flatmq_rigs.recording docs/demo.svg
-"""
+"""Write the picture of a terminal that the README shows, from a real run of `make demo`."""
 
 from __future__ import annotations
 
-import argparse
 import os
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 from rich.console import Console
 from rich.text import Text
@@ -35,16 +30,3 @@ def recorded() -> str:
         style = "bold green" if "0 bytes" in line or line == "every message arrived" else ""
         console.print(Text(line, style=style))
     return _FONTS.sub("", console.export_svg(title="flatmq", unique_id="demo"))
-
-
-def main() -> int:
-    """Write the picture to the file that is named."""
-    parser = argparse.ArgumentParser(prog="flatmq_rigs.recording", description=__doc__)
-    parser.add_argument("file", type=Path, help="The SVG file to write.")
-    file = parser.parse_args().file
-    file.write_text(recorded() + "\n", encoding="utf-8")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -24,23 +24,33 @@ def results(default: Path | None = None) -> Callable[[_Command], _Command]:
     )
 
 
+def number(
+    name: str, default: float | None, low: float, text: str, high: float | None = None
+) -> Callable[[_Command], _Command]:
+    """Add an option that is a number: a whole one, unless its default has a fraction."""
+    kind: Any = click.FloatRange if isinstance(default, float) else click.IntRange
+    return click.option(
+        name, type=kind(low, high), default=default, show_default=default is not None, help=text
+    )
+
+
 def messages(default: int, low: int, high: int | None = None) -> Callable[[_Command], _Command]:
     """Add --messages."""
-    return click.option(
-        "--messages",
-        type=click.IntRange(low, high),
-        default=default,
-        show_default=True,
-        help="Number of messages to send.",
-    )
+    return number("--messages", default, low, "Number of messages to send.", high)
 
 
 def rounds(default: int) -> Callable[[_Command], _Command]:
     """Add --rounds."""
+    text = "Number of times to measure everything; the tables show medians."
+    return number("--rounds", default, 1, text, 100)
+
+
+def link(*links: str) -> Callable[[_Command], _Command]:
+    """Add --link, with the transports that a command knows."""
     return click.option(
-        "--rounds",
-        type=click.IntRange(1, 100),
-        default=default,
+        "--link",
+        type=click.Choice(links),
+        default="tcp",
         show_default=True,
-        help="Number of times to measure everything; the tables show medians.",
+        help="Transport that flatmq connects over.",
     )

@@ -1,8 +1,6 @@
 """Check the types of the client and the sketches, as each port sees them.
 
-Usage: `python -m flatmq_rigs.type_check STUBS`.
-
-STUBS is a folder with a folder for each of the stub packages that the boards' files name, and
+A folder has a folder for each of the stub packages that the boards' files name, and
 micropython-unix-stubs. mypy checks lib/flatmq and boards/ against each of them: a port's modules
 instead of CPython's, its builtins instead of typeshed's.
 """
@@ -96,7 +94,3 @@ def main(folder: Path) -> int:
         bad |= process.returncode
         print(f"{stubs}: {told}")
     return 1 if bad else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1]).resolve()))

@@ -96,7 +96,7 @@ class _Transport(SerialTransport):
     def __init__(self, address: str, patience: float) -> None:
         self._patience = patience
         super().__init__(address, timeout=patience)
-        line = getattr(self.serial, "_socket", None)  # private access: pyserial has no other way
+        line = getattr(self.serial, "_socket", None)  # pyserial has no other way
         if isinstance(line, socket.socket):  # a command is several writes: 40 ms each otherwise
             line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 

@@ -9,7 +9,7 @@ import platform
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,6 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from flatmq_rigs.bench import certificate as certificates
 from flatmq_rigs.bench import figures, versions
 from flatmq_rigs.bench import work as alone
-from flatmq_rigs.bench.certificate import CHAIN, KEY
 from flatmq_rigs.bench.clients import CLIENTS, MICROPYTHON, Client
 from flatmq_rigs.bench.figures import ALL, HELD, SMALLEST, Job, Results
 from flatmq_rigs.bench.peers import PeerError
@@ -28,14 +27,14 @@ from flatmq_rigs.bench.report import SECTION, Report
 from flatmq_rigs.bench.runner import Failed, Runner
 from flatmq_rigs.bench.source import Source
 from flatmq_rigs.bench.targets import TARGETS
+from flatmq_rigs.links import Listening
 from flatmq_rigs.results import write
-from flatmq_tools import broker, interpreter, ports
+from flatmq_tools import broker, interpreter
 
 ROUNDS = 5
 QUICK_ROUNDS = 2
 _HELD_RUNS = 5
 _WIDTH = 160  # columns, for a log; a terminal knows its own
-_PORT_TRIES = 5  # a port that was free may be taken before the broker binds it
 _HEAPS_KB = (4, 256)  # the smallest heap is looked for between these
 
 
@@ -186,33 +185,6 @@ def chosen(only: Sequence[str]) -> list[Client]:
     return [c for c in CLIENTS if c in named or c.key in beside]
 
 
-def brokers(stack: contextlib.ExitStack, links: Set[str], certificate: Path) -> dict[str, int]:
-    """Start a mosquitto for each link, and return the ports by link.
-
-    The listeners of one mosquitto would share its loop.
-    """
-    return {link: _broker(stack, link, certificate) for link in links}
-
-
-def _broker(stack: contextlib.ExitStack, link: str, certificate: Path) -> int:
-    if not link:
-        return stack.enter_context(broker.mosquitto()).port
-    for left in reversed(range(_PORT_TRIES)):
-        port = ports.free_port()
-        lines = [f"listener {port} {broker.LOOPBACK}"]
-        if "tls" in link:
-            lines += [f"certfile {certificate / CHAIN}", f"keyfile {certificate / KEY}"]
-        if "websocket" in link:
-            lines.append("protocol websockets")
-        try:
-            stack.enter_context(broker.mosquitto(extra="\n".join(lines)))
-            return port
-        except broker.BrokerError:
-            if not left:
-                raise
-    raise AssertionError
-
-
 def _processor() -> str:
     """Return the processor's name, as far as the system reports it."""
     try:
@@ -272,13 +244,13 @@ def main(
     only: Sequence[str] = (),
     quick: bool = False,
     strict: bool = False,
-    results: Path = Path("docs/results.md"),
+    results: Path | None = None,
     build: Path = Path("build"),
 ) -> int:
-    """Measure, print the tables, write them into `results`; return the exit status.
+    """Measure, print the tables, write them into `results` if given; return the exit status.
 
     1 when a client failed, or with `strict` when a target of flatmq was missed, else 0. A quick
-    run, or one with `only` some clients, is printed and not written. Raises BenchError when there
+    run, or one with `only` some clients, is only printed. Raises BenchError when there
     is no interpreter or no client of a name, BrokerError when there is no broker.
     """
     console = Console(width=None if sys.stdout.isatty() else _WIDTH)
@@ -299,7 +271,10 @@ def main(
         build = build.resolve()
         certificate = certificates.write(Path(folder))
         source = stack.enter_context(Source(certificate))
-        ports = brokers(stack, {client.link for client in clients}, certificate)
+        ports = {
+            link: stack.enter_context(Listening(link or "tcp", certificate=certificate)).port
+            for link in sorted({client.link for client in clients})  # which would share a loop
+        }
         bench = Bench(Runner(build, certificate), source.port, ports, build, quick)
         ready = [client for client in clients if bench.prepare(client)]
         bench.run(ready, rounds, progress)
@@ -313,7 +288,7 @@ def main(
         console.print(Markdown(bench.results.work.markdown()))
     if ours:
         console.print(Markdown(bench.versions.markdown()))
-    if complete and not quick:
+    if results and complete and not quick:
         write(results, SECTION, section)
         write(results, alone.SECTION, bench.results.work.markdown())
         write(results, versions.SECTION, bench.versions.markdown())

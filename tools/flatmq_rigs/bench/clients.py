@@ -31,8 +31,8 @@ class Client:
 
     @property
     def is_ours(self) -> bool:
-        """True for flatmq, at any version of MQTT."""
-        return self.module.startswith("flatmq")
+        """True for flatmq."""
+        return self.module == "flatmq"
 
     @property
     def key(self) -> str:
@@ -43,16 +43,6 @@ class Client:
     def plain_key(self) -> str:
         """Key of the same client over TCP."""
         return f"{self.module}@{self.runtime}"
-
-    @property
-    def interpreter(self) -> str:
-        """The interpreter's name."""
-        return "MicroPython" if self.runtime == MICROPYTHON else "CPython"
-
-    @property
-    def key_at_4(self) -> str:
-        """The key of the same client at 3.1.1, for a client at MQTT 5; empty for any other."""
-        return f"flatmq@{self.runtime}" if self.module == "flatmq5" else ""
 
     @property
     def floor_key(self) -> str:
@@ -84,32 +74,12 @@ _PLAIN = (
         note="without the image, which is in the heap here and in flash on a board",
     ),
     Client(
-        "flatmq, MQTT 5", "flatmq5",
-        note="the messages have no properties, but one byte more, which says so",
-    ),
-    Client(
         "umqtt.simple", "umqtt_simple", sdists=("micropython-umqtt.simple==1.3.4",),
         note="it waits for each acknowledgement, so one message is in flight",
     ),
     Client(
         "umqtt.simple2", "umqtt_simple2", sdists=("micropython-umqtt.simple2==2.2.0",),
         note="4 messages in flight at QoS 1",
-    ),
-    Client(
-        "chumicro-mqtt",
-        "chumicro",
-        wheels=(
-            "chumicro-mqtt==0.30.3",
-            "chumicro-sockets==0.21.3",
-            "chumicro-timing==0.8.4",
-        ),
-        note="20 messages in flight at QoS 1; it has no ping, so the keep-alive is made due",
-    ),
-    Client(
-        "aiomqttc",
-        "aiomqttc",
-        wheels=("aiomqttc==1.0.7",),
-        note="8 tasks publish at QoS 1; its log gets a stand-in for the clock of a board",
     ),
     Client(
         "MiniMQTT",
@@ -124,7 +94,6 @@ _PLAIN = (
     ),
     Client("floor (CPython)", "floor", runtime=CPYTHON, is_floor=True),
     Client("flatmq (CPython)", "flatmq", runtime=CPYTHON),
-    Client("flatmq, MQTT 5 (CPython)", "flatmq5", runtime=CPYTHON),
     Client(
         "paho-mqtt (CPython)", "paho", runtime=CPYTHON,
         note="driven by loop() in one thread; 20 messages in flight at QoS 1",

@@ -19,9 +19,8 @@ OPERATIONS = {
     "ping": "ping",
     "idle": "idle poll",
 }
-# What is timed over a link that is not TCP.
+# What is timed over a link that is not TCP, and whose calls of the socket are counted.
 LINKED = ("publish", "publish_burst", "receive")
-CALLED = ("publish", "publish_burst", "receive")
 # Figure of CPU time -> function of the client's module, mix of topics of device/mixes.py or "-"
 # where nothing is received, figure of its floor.
 CPU = {
@@ -36,25 +35,6 @@ CPU = {
     "receive_eight": ("receive", "eight", "receive"),
     "receive_random": ("receive", "random", "receive"),
     "chunks": ("chunks", "one", "receive"),
-}
-# What is held against 3.1.1: the same, and what stands in for what only MQTT 5 has.
-AT_5 = {
-    "publish_topics": ("publish_topics", "-", "publish"),
-    "publish_properties": ("publish_properties", "-", "publish"),
-    "receive1": ("receive1", "one", "receive"),
-    "receive_tagged": ("receive_tagged", "one", "receive"),
-    "receive1_tagged": ("receive1_tagged", "one", "receive"),
-}
-# Figure at MQTT 5 -> figure at 3.1.1, what it is. RATE is per second, the others are times.
-BESIDE = {
-    "publish": ("publish", "publish QoS 0, each sent off with `flush`"),
-    "publish_burst": ("publish_burst", "… in bursts of 16"),
-    "publish_topics": ("publish_topics", "… two topics in turn"),
-    "publish_properties": ("publish", "… with properties"),
-    "receive": ("receive", "receive QoS 0"),
-    "receive_tagged": ("receive", "… with a subscription identifier"),
-    "receive1": ("receive1", "receive QoS 1, and PUBACK"),
-    "receive1_tagged": ("receive1", "… with a subscription identifier"),
 }
 RATE = "qos1_rate"
 SMALLEST = "smallest"
@@ -99,17 +79,6 @@ class Results:
             return None
         return statistics.median(value / least for value, least in zip(values, floor, strict=True))
 
-    def beside(self, client: Client, other: Client, name: str) -> float | None:
-        """Return a time at MQTT 5 as a multiple of the other client's time at 3.1.1.
-
-        It is the median of the multiples within each round.
-        """
-        new = self.rounds.get((client.key, name))
-        old = self.rounds.get((other.key, BESIDE[name][0]))
-        if not new or not old or len(new) != len(old):
-            return None
-        return statistics.median(n / o for n, o in zip(new, old, strict=True))
-
     def most_heap(self, client: Client) -> float | None:
         """Heap bytes that the greediest operation asked for; None if one was not measured."""
         found: list[float] = []
@@ -134,7 +103,7 @@ def once(client: Client) -> Iterator[Job]:
             yield Job(client, f"alloc {operation}", "alloc", operation)
     if client.link:
         return
-    for operation in CALLED:
+    for operation in LINKED:
         yield Job(client, f"calls {operation}", "calls", operation)
 
 
@@ -143,9 +112,8 @@ def timed(client: Client, quick: bool) -> Iterator[Job]:
     if client.romfs:
         return
     cpu_ms, rate_ms = (60, 500) if quick else (150, 1500)
-    known = CPU if client.link or not client.is_ours else {**CPU, **AT_5}
-    for name in LINKED if client.link else known:
-        function, mix, _ = known[name]
+    for name in LINKED if client.link else CPU:
+        function, mix, _ = CPU[name]
         yield Job(client, name, "cpu", f"{function} {mix} {cpu_ms}")
     if not client.is_floor:
         yield Job(client, RATE, "rate", str(rate_ms), broker=True)

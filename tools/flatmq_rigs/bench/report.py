@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from flatmq_rigs.bench.clients import CPYTHON, Client
 from flatmq_rigs.bench.figures import (
     ALL,
-    BESIDE,
     CPU,
     HELD,
     LINKED,
@@ -18,7 +17,6 @@ from flatmq_rigs.bench.figures import (
 )
 from flatmq_rigs.bench.runner import HEAP_KB
 from flatmq_rigs.bench.targets import TARGETS
-from flatmq_rigs.bench.versions import LIMIT
 from flatmq_rigs.results import NONE, number, table
 
 SECTION = "bench"  # of the document
@@ -127,21 +125,6 @@ class Report:
         head = ["publish alone", "× TCP", "in bursts of 16", "× TCP", "receive", "× TCP"]
         return table(["", *head, "QoS 1 per s", "heap bytes, at most"], rows)
 
-    def versions(self) -> str:
-        """CPU time per message at MQTT 5 beside 3.1.1, on each interpreter."""
-        rows = []
-        for client in self._clients:
-            other = next((c for c in self._clients if c.key == client.key_at_4), None)
-            if other is None:
-                continue
-            for name, (figure, text) in BESIDE.items():
-                ratio = self._results.beside(client, other, name)
-                met = NONE if ratio is None else "met" if ratio <= LIMIT else "MISSED"
-                old = self._cell(other, figure, number(self._results.median(other, figure)))
-                new = self._cell(client, name, number(self._results.median(client, name)))
-                rows.append([f"{text}, {client.interpreter}", old, new, number(ratio), met])
-        return table(["", "3.1.1", "5", "× 3.1.1", f"≤ {LIMIT}"], rows)
-
     def topics(self) -> str:
         """CPU time per message received, with topics that change."""
         rows = []
@@ -159,7 +142,7 @@ class Report:
             if client.is_floor or client.romfs:
                 continue
             row = [client.name]
-            for operation in ("publish", "publish_burst", "receive"):
+            for operation in LINKED:
                 parts = [self._once(client, f"calls {operation}", index) for index in range(3)]
                 row.append(parts[0] if parts[0] in (NONE, FAILED) else " / ".join(parts))
             rows.append(row)
@@ -202,10 +185,6 @@ class Report:
             "of this interpreter has memory of its own, outside the heap. The last column is the "
             'most that one of the operations of "Heap bytes per operation" asked the heap for.',
             self.links(),
-            "### MQTT 5 beside 3.1.1",
-            "CPU µs per message, to and from the same peer, and the multiple of 3.1.1 in the same "
-            "round.",
-            self.versions(),
             "### Several topics",
             "CPU µs per message received, and the multiple of one read per message. Two topics: a "
             "subscription each, or one with `+` for both. Eight topics: four subscriptions, each "

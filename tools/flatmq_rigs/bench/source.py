@@ -8,8 +8,7 @@ when they are done:
 
     sink ID            from now on answer nothing that client ID sends
     drain ID BYTES     read until so many bytes have come since; the connection ends if they do not
-    spray ID N MIX Q T send it N messages at QoS Q, to the topics of a mix of mixes.py in turn; if
-                       T is 1, and it speaks MQTT 5, with the subscription identifier 1
+    spray ID N MIX Q   send it N messages at QoS Q, to the topics of a mix of mixes.py in turn
 
 Between two drains nothing is read and the receive buffer is small: a writer then pays for handing
 its bytes to the network, not for the delivery to a reader on the same machine.
@@ -34,8 +33,6 @@ from flatmq_rigs.bench.device import mixes, packets
 
 _RECEIVE_BUFFER = 8192  # bytes
 _DRAIN_TIMEOUT = 10  # s
-_LEVEL_5 = 5  # the protocol level of MQTT 5
-_TAG = b"\2\x0b\1"  # properties: subscription identifier 1
 
 
 class Source:
@@ -84,10 +81,10 @@ def _split(buffer: bytearray) -> Iterator[bytes]:
 
 
 @functools.cache
-def _spray(count: int, mix: str, qos: int, properties: bytes) -> list[bytes]:
+def _spray(count: int, mix: str, qos: int) -> list[bytes]:
     topics = mixes.TOPICS[mix][1]
     return [
-        packets.publish(topics[i % len(topics)], packets.PAYLOAD, qos, i % 65535 + 1, properties)
+        packets.publish(topics[i % len(topics)], packets.PAYLOAD, qos, i % 65535 + 1)
         for i in range(count)
     ]
 
@@ -99,7 +96,6 @@ class _Connection:
 
     def __init__(self, channel: Channel) -> None:
         self.channel = channel
-        self.none = b""  # the properties of a packet that has none: nothing before MQTT 5
         self.sinking = False
         self.wanted: queue.Queue[int] = queue.Queue()
         self.drained: queue.Queue[None] = queue.Queue()
@@ -131,18 +127,14 @@ class _Connection:
         kind = packet[0] >> 4
         if kind == 1:
             at = 1 + 2 + packet[2] + 4
-            if packet[at - 4] == _LEVEL_5:
-                self.none = b"\0"
-                at += 1 + packet[at]
             size = packet[at] << 8 | packet[at + 1]
             self.everyone[packet[at + 2 : at + 2 + size].decode()] = self
-            self.channel.send([bytes((0x20, 2 + len(self.none), 0, 0)) + self.none])
+            self.channel.send([b"\x20\2\0\0"])
         elif kind == 3 and packet[0] & 6 == 2:
             at = 3 + (packet[1] << 8 | packet[2])
             self.channel.send([b"\x40\x02" + packet[at : at + 2]])
         elif kind == 8:
-            answer = packet[1:3] + self.none + bytes((packet[-1] & 3,))
-            self.channel.send([bytes((0x90, len(answer))) + answer])
+            self.channel.send([b"\x90\3" + packet[1:3] + bytes((packet[-1] & 3,))])
         elif kind == 12:
             self.channel.send([b"\xd0\0"])
 
@@ -156,9 +148,8 @@ def _obey(command: str) -> None:
         client.wanted.put(int(arguments[0]))
         client.drained.get(timeout=_DRAIN_TIMEOUT)
     else:
-        count, mix, qos, tagged = arguments
-        properties = _TAG if tagged == "1" else client.none
-        client.channel.send(_spray(int(count), mix, int(qos), properties))
+        count, mix, qos = arguments
+        client.channel.send(_spray(int(count), mix, int(qos)))
 
 
 def _serve(connection: socket.socket, context: ssl.SSLContext) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import datetime
-import os
 import re
 import secrets
 import sys
@@ -18,7 +17,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rich import box
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -28,10 +26,9 @@ from rich.progress import (
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
-from rich.table import Table
 
 import flatmq
-from flatmq_tools import broker, interpreter
+from flatmq_tools import interpreter
 from flatmq_tools.bytecode import compile_module, compiled
 from flatmq_tools.demo import Sketch
 
@@ -39,15 +36,9 @@ from .. import results
 from ..links import Listening
 from ..proxy import Proxy
 from .faults import KINDS, Faults
+from .peer import Peer, PeerError
 from .republished import Log
-from .verdict import Figure, Verdict
-
-try:
-    from .peer import Peer, PeerError, forget
-except ImportError as error:
-    MISSING: ImportError | None = error
-else:
-    MISSING = None
+from .verdict import Verdict
 
 SECTION = "soak"
 MESSAGES = 1_000_000
@@ -67,7 +58,6 @@ NAMES = {
 BYTES = 1_000_000  # on average, between two faults
 PATIENCE = 60.0  # seconds without anything new until it is given up
 DRAIN = 10.0  # seconds that the last messages may be behind the device's end
-EVERY = 60.0  # seconds between two lines where there is no terminal
 WIDTH = 110  # columns where there is no terminal
 HERE = Path(__file__).parent
 LIBRARY = Path(flatmq.__file__).parent  # the client that is put to the test
@@ -179,63 +169,37 @@ def follow(run: Run, peer: Peer, process: Sketch, faults: Faults, proxy: Proxy) 
 
 
 def show(run: Run, peer: Peer, turns: Iterator[None], console: Console) -> None:
-    """Show how far it is: in place on a terminal, else a line a minute."""
+    """Show on a terminal how far it is."""
     began = time.monotonic()
-    if console.is_terminal:
-        columns = (
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[rate]:,.0f}/s"),
-            TimeElapsedColumn(),
-            TimeRemainingColumn(),
-        )
-        with Progress(*columns, console=console) as bars:
-            up = bars.add_task("device → desk", total=run.messages, rate=0)
-            down = bars.add_task("desk → device", total=run.messages, rate=0)
-            for _ in turns:
-                for task, count in ((up, peer.books.came), (down, run.came)):
-                    rate = count / (time.monotonic() - began)
-                    bars.update(task, completed=count, rate=rate)
-        return
-    due = began + EVERY
-    for _ in turns:
-        now = time.monotonic()
-        if now > due:
-            due += EVERY
-            console.print(
-                f"{now - began:5.0f} s  device → desk {peer.books.came:,}"
-                f" ({peer.books.came / (now - began):,.0f}/s)"
-                f"  desk → device {run.came:,} ({run.came / (now - began):,.0f}/s)"
-                f"  connections {run.connects:,}",
-                soft_wrap=True,
-                highlight=False,
-            )
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[rate]:,.0f}/s"),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console) as bars:
+        up = bars.add_task("device → desk", total=run.messages, rate=0)
+        down = bars.add_task("desk → device", total=run.messages, rate=0)
+        for _ in turns:
+            for task, count in ((up, peer.books.came), (down, run.came)):
+                rate = count / (time.monotonic() - began)
+                bars.update(task, completed=count, rate=rate)
 
 
-def mark(figure: Figure) -> str:
-    """The word behind a figure."""
-    return "WRONG" if not figure.ok else "met" if figure.wanted else ""
-
-
-def report(verdict: Verdict, console: Console) -> None:
-    """Print the figures."""
-    lines = Table(box=box.SIMPLE)
-    lines.add_column("device → desk / desk → device")
-    lines.add_column("measured", justify="right")
-    lines.add_column("required", justify="right")
-    lines.add_column("")
+def figures(verdict: Verdict) -> str:
+    """Return the table of figures, each with a word behind it."""
+    rows = []
     for figure in verdict.figures:
-        style = None if figure.ok else "bold red"
-        lines.add_row(figure.name, figure.text, figure.wanted, mark(figure), style=style)
-    console.print(lines)
+        mark = "WRONG" if not figure.ok else "met" if figure.wanted else ""
+        rows.append((figure.name, figure.text, figure.wanted, mark))
+    return results.table(("device → desk / desk → device", "measured", "required", ""), rows)
 
 
 def section(link: str, verdict: Verdict, facts: list[tuple[str, str]]) -> str:
     """The section of the results."""
-    command = "make soak" if link == "tcp" else f"make soak LINK={link}"
-    rows = [(figure.name, figure.text, figure.wanted, mark(figure)) for figure in verdict.figures]
-    head = ("device → desk / desk → device", "measured", "required", "")
+    command = "python -m flatmq_rigs soak" + ("" if link == "tcp" else f" --link {link}")
     return "\n".join(
         [
             f"## A soak{NAMES.get(link, '')}",
@@ -246,7 +210,7 @@ def section(link: str, verdict: Verdict, facts: list[tuple[str, str]]) -> str:
             "",
             *[f"- {name}: {text}" for name, text in facts],
             "",
-            results.table(head, rows),
+            figures(verdict),
         ]
     )
 
@@ -257,46 +221,34 @@ def main(
     seed: int | None = None,
     python: str = "micropython",
     link: str = "tcp",
-    heap_kb: int | None = None,
+    heap: int | None = None,
     mean: int = BYTES,
-    results_path: Path | None = None,
+    document: Path | None = None,
     console: Console | None = None,
 ) -> int:
     """Run the soak; return 0 if every figure is as required, otherwise 1.
 
     messages: in each direction. seed: of the faults; None takes another each time. link: one of
-    `links.LINKS`. heap_kb: None takes what the link needs. mean: bytes between two faults. $BROKER
-    (host:port) names a broker that runs already, over TCP. Raises SoakError, PeerError, LinkError,
-    BrokerError or InterpreterError when it cannot run.
+    `links.LINKS`. heap: of MicroPython, in KB; None takes what the link needs. mean: bytes between
+    two faults. Raises SoakError, PeerError, LinkError, BrokerError or InterpreterError when it
+    cannot run.
     """
-    if MISSING:
-        raise SoakError(f"{MISSING}: pip install 'flatmq[rigs]'")
     console = console or (Console() if sys.stdout.isatty() else Console(width=WIDTH))
     seed = secrets.randbelow(1_000_000) if seed is None else seed
-    heap_kb = heap_kb or HEAP_KB[link]
-    address = os.environ.get("BROKER")
-    if address and link != "tcp":
-        raise SoakError(f"BROKER must not be set with the link {link}, which needs its own broker")
+    heap_kb = heap or HEAP_KB[link]
     client_id = f"soak-{secrets.token_hex(4)}"
     prefix = f"flatmq/{client_id}"
     # The proxy runs beside the desk's client in one process, and must not wait for its turn.
     sys.setswitchinterval(0.0005)
     with contextlib.ExitStack() as stack:
-        port, ca = 0, ""
-        log: Log | None = None
-        if address:
-            target = stack.enter_context(broker.external(address))
-        elif link == "tcp":
-            target = stack.enter_context(broker.mosquitto(extra=MOSQUITTO))
-        else:
-            log = Log(client_id)
+        log = Log(client_id) if link != "tcp" else None
+        if log:
             stack.callback(log.stop)
-            listening = stack.enter_context(
-                Listening(link, extra=MOSQUITTO + PACKETS, output=log.output)
-            )
-            target, port, ca = listening.broker, listening.port, listening.ca
+        extra, output = (MOSQUITTO + PACKETS, log.output) if log else (MOSQUITTO, None)
+        listening = stack.enter_context(Listening(link, extra=extra, output=output))
+        target, ca = listening.broker, listening.ca
         faults = Faults(seed, mean, HANDSHAKE[link], link == "tcp")
-        proxy = stack.enter_context(Proxy(target.host, port or target.port, faults.rules))
+        proxy = stack.enter_context(Proxy(target.host, listening.port, faults.rules))
         peer = Peer(target.host, target.port, prefix, messages)
         stack.callback(peer.stop)
         deadline = time.monotonic() + DRAIN
@@ -321,8 +273,6 @@ def main(
         show(run, peer, follow(run, peer, process, faults, proxy), console)
         seconds = time.monotonic() - began
         found = re.search(r"mosquitto version \S+", log.version if log else target.log())
-        if target.kind == "external":
-            forget(target.host, target.port, client_id)
     for line in [*run.trouble, *peer.books.wrong]:
         console.print(f"[red]{line}[/]", soft_wrap=True)
     if not run.ended:
@@ -337,19 +287,19 @@ def main(
     broken_off = faults.early if ca else None
     republished = log.republished if log else faults.republished.numbers
     verdict = Verdict(messages, peer.sent, peer.books, run.told, republished, seconds, broken_off)
-    report(verdict, console)
+    console.print(figures(verdict), markup=False, highlight=False, soft_wrap=True)
     happened = ", ".join(f"{faults.happened[kind]} × {kind}" for kind in KINDS)
     console.print(f"the link had {happened}; --seed {seed}", highlight=False)
-    if results_path:
+    if document:
         facts = [
             ("date", datetime.date.today().isoformat()),
             ("client", what.replace(" ", f" {run.version} ", 1)),
-            ("broker", found[0] if found else f"the {target.kind} broker"),
+            ("broker", found[0] if found else "mosquitto"),
             ("the link had", happened),
             ("seed", str(seed)),
         ]
         name = SECTION if link == "tcp" else f"{SECTION}-{link}"
-        results.write(results_path, name, section(link, verdict, facts))
+        results.write(document, name, section(link, verdict, facts))
     verdict_text = "nothing lost, nothing hung" if verdict.ok else "something is WRONG"
     console.print(f"[bold]{verdict_text}[/]")
     return 0 if verdict.ok else 1

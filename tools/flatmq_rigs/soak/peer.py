@@ -94,23 +94,3 @@ class Peer:
         """Disconnect."""
         self._client.on_disconnect = None
         self._client.disconnect()
-
-
-def forget(host: str, port: int, client_id: str) -> None:
-    """Have a broker forget the session of a client that will not come back."""
-    client = paho.Client(CallbackAPIVersion.VERSION2, client_id, clean_session=True)
-    done = False
-
-    def connected(*_: Any) -> None:
-        nonlocal done
-        done = True
-
-    client.on_connect = connected
-    try:
-        client.connect(host, port)
-        for _ in range(100):
-            if done or client.loop(0.1) != MQTTErrorCode.MQTT_ERR_SUCCESS:
-                break
-        client.disconnect()
-    except OSError:
-        pass

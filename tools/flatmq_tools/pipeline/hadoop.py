@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 def file_system(spark: SparkSession, path: str) -> tuple[Any, Any]:
     """The file system of a path or URL, and the path, as objects of the JVM."""
-    jvm = spark._jvm  # private access: PySpark offers no other way
+    jvm = spark._jvm  # noqa: SLF001 - PySpark offers no other way
     assert jvm is not None
     found = jvm.org.apache.hadoop.fs.Path(path)
     return found.getFileSystem(configuration(spark)), found
@@ -18,7 +18,7 @@ def file_system(spark: SparkSession, path: str) -> tuple[Any, Any]:
 
 def configuration(spark: SparkSession) -> Any:
     """Return the configuration of Hadoop, as an object of the JVM."""
-    return spark._jsc.hadoopConfiguration()  # private access: PySpark offers no other way
+    return spark._jsc.hadoopConfiguration()  # noqa: SLF001 - PySpark offers no other way
 
 
 def local(files: Any, path: Any) -> Path | None:

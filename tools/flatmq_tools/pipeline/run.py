@@ -641,7 +641,7 @@ def _texts(error: BaseException) -> list[str]:
     texts: list[str] = []
     at: BaseException | None = error
     while at is not None:
-        trace = getattr(at, "_stackTrace", "")  # private access: PySpark offers no other way
+        trace = getattr(at, "_stackTrace", "")  # PySpark offers no other way
         texts += [str(at), str(trace)]
-        at = getattr(at, "_cause", None)  # private access: PySpark offers no other way
+        at = getattr(at, "_cause", None)  # PySpark offers no other way
     return texts

@@ -121,7 +121,7 @@ class Java:
     """The Java process in which the running session's Spark is."""
 
     def __init__(self) -> None:
-        gateway = SparkContext._gateway  # private access: PySpark offers no other way
+        gateway = SparkContext._gateway  # noqa: SLF001 - PySpark offers no other way
         self._process = getattr(gateway, "proc", None)
         self._parent = os.getppid()  # under spark-submit Java has started this process
 

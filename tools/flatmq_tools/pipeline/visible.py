@@ -64,7 +64,7 @@ def counts(spark: SparkSession, folder: str) -> dict[str, int]:
 
     The counts are those of the footers, as the driver reads them.
     """
-    jvm = spark._jvm  # private access: PySpark offers no other way
+    jvm = spark._jvm  # noqa: SLF001 - PySpark offers no other way
     assert jvm is not None
     files, path = file_system(spark, folder)
     hadoop = jvm.org.apache.parquet.hadoop

@@ -37,8 +37,8 @@ def prepare(function):
     on_message = handlers.get(function, comparing)
 
 
-def connect(port, name, version=4):
-    client = Client(name, "127.0.0.1", port, version=version)
+def connect(port, name):
+    client = Client(name, "127.0.0.1", port)
     client.connect()
     return client
 
@@ -71,14 +71,6 @@ def publish_burst(client, n):
             while client.publish(TOPICS[0], PAYLOAD) is None:
                 client.poll(0)
         client.poll(0)
-
-
-def publish_topics(client, n):
-    """Publish as `publish` does, to two topics in turn."""
-    for i in range(n):
-        while client.publish(TOPICS[i & 1], PAYLOAD) is None:
-            client.poll(0)
-        client.flush()
 
 
 def publish1(client, n):

@@ -1,26 +1,24 @@
 """umqtt.simple2: publishes without waiting, `check_msg` collects the acknowledgements."""
 
-from packets import BURST, PAYLOAD, TOPICS, seen, since_ms, ticks_ms
+import client_umqtt_simple as simple
+from client_umqtt_simple import connect, idle, ping, publish, publish_burst, receive  # noqa: F401
+
+from packets import PAYLOAD, TOPICS, seen, since_ms, ticks_ms
 
 IN_FLIGHT = 4
-MQTTClient = None
+receive1 = receive
 
 
 def load():
-    global MQTTClient
     from umqtt.simple2 import MQTTClient
+
+    simple.MQTTClient = MQTTClient
+    simple.on_message = on_message
 
 
 def on_message(topic, payload, retain, dup):
     if payload:
         seen[0] += 1
-
-
-def connect(port, name):
-    client = MQTTClient(name, "127.0.0.1", port, keepalive=60)
-    client.set_callback(on_message)
-    client.connect()
-    return client
 
 
 def acknowledged(client, left=0):
@@ -33,41 +31,10 @@ def subscribe(client, topic, qos):
     acknowledged(client)
 
 
-def publish(client, n):
-    for _ in range(n):
-        client.publish(TOPICS[0], PAYLOAD)
-
-
-def publish_burst(client, n):
-    for _ in range(n // BURST):
-        for _ in range(BURST):
-            client.publish(TOPICS[0], PAYLOAD)
-        client.check_msg()
-
-
 def publish1(client, n):
     for _ in range(n):
         client.publish(TOPICS[0], PAYLOAD, qos=1)
         acknowledged(client)
-
-
-def receive(client, n):
-    while seen[0] < n:
-        client.check_msg()
-
-
-receive1 = receive
-
-
-def ping(client, n):
-    for _ in range(n):
-        client.ping()
-        client.wait_msg()
-
-
-def idle(client, n):
-    for _ in range(n):
-        client.check_msg()
 
 
 def qos1(client, ms):

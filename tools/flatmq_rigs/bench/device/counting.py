@@ -10,6 +10,13 @@ import sys
 WRITE = 0
 READ = 1
 OTHER = 2
+# What is counted, and what is only passed on.
+CALLS = {
+    "write": WRITE, "send": WRITE, "sendall": WRITE,
+    "read": READ, "readinto": READ, "readline": READ, "recv": READ, "recv_into": READ,
+    "setblocking": OTHER, "settimeout": OTHER,
+    "setsockopt": None, "connect": None, "fileno": None, "close": None,
+}  # fmt: skip
 counts = [0, 0, 0]
 
 
@@ -17,40 +24,20 @@ def reset():
     counts[:] = (0, 0, 0)
 
 
+def _counted(function, kind):
+    def call(*args):
+        if kind is not None:
+            counts[kind] += 1
+        return function(*args)
+
+    return call
+
+
 def _install_cpython():
-    class Socket(socket.socket):
-        def send(self, *args):
-            counts[WRITE] += 1
-            return super().send(*args)
-
-        def sendall(self, *args):
-            counts[WRITE] += 1
-            return super().sendall(*args)
-
-        def recv(self, *args):
-            counts[READ] += 1
-            return super().recv(*args)
-
-        def recv_into(self, *args):
-            counts[READ] += 1
-            return super().recv_into(*args)
-
-        def setblocking(self, flag):
-            counts[OTHER] += 1
-            super().setblocking(flag)
-
-        def settimeout(self, value):
-            counts[OTHER] += 1
-            super().settimeout(value)
-
-    plain = select.select
-
-    def counted(*args):
-        counts[OTHER] += 1
-        return plain(*args)
-
-    socket.socket = Socket
-    select.select = counted
+    calls = {name: kind for name, kind in CALLS.items() if hasattr(socket.socket, name)}
+    methods = {name: _counted(getattr(socket.socket, name), kind) for name, kind in calls.items()}
+    socket.socket = type("socket", (socket.socket,), methods)
+    select.select = _counted(select.select, OTHER)
 
 
 def _install_micropython():
@@ -63,55 +50,9 @@ def _install_micropython():
             self._socket = real.socket(*args)
             self._poll = select.poll()
             self._poll.register(self._socket)
-
-        def _write(self, name, *args):
-            counts[WRITE] += 1
-            return getattr(self._socket, name)(*args)
-
-        def _read(self, name, *args):
-            counts[READ] += 1
-            return getattr(self._socket, name)(*args)
-
-        def write(self, *args):
-            return self._write("write", *args)
-
-        def send(self, *args):
-            return self._write("send", *args)
-
-        def sendall(self, *args):
-            return self._write("sendall", *args)
-
-        def read(self, *args):
-            return self._read("read", *args)
-
-        def readinto(self, *args):
-            return self._read("readinto", *args)
-
-        def readline(self, *args):
-            return self._read("readline", *args)
-
-        def recv(self, *args):
-            return self._read("recv", *args)
-
-        def setblocking(self, flag):
-            counts[OTHER] += 1
-            self._socket.setblocking(flag)
-
-        def settimeout(self, value):
-            counts[OTHER] += 1
-            self._socket.settimeout(value)
-
-        def setsockopt(self, *args):
-            self._socket.setsockopt(*args)
-
-        def connect(self, address):
-            self._socket.connect(address)
-
-        def fileno(self):
-            return self._socket.fileno()
-
-        def close(self):
-            self._socket.close()
+            for name, kind in CALLS.items():
+                if hasattr(self._socket, name):
+                    setattr(self, name, _counted(getattr(self._socket, name), kind))
 
         def ioctl(self, request, argument):
             if request == 3:  # a poll asks what is ready

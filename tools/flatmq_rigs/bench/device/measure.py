@@ -35,14 +35,13 @@ class Peer:
     def sink(self):
         self._command(b"sink %s\n" % self._name)
 
-    def drain(self, count, size=packets.SIZE):
+    def drain(self, count):
         """Read what the client published since `sink`; fail unless all of it has come."""
-        self._command(b"drain %s %d\n" % (self._name, count * size))
+        self._command(b"drain %s %d\n" % (self._name, count * packets.SIZE))
 
-    def spray(self, count, topics, qos, tagged=False):
+    def spray(self, count, topics, qos):
         seen[0] = 0
-        words = (self._name, count, topics.encode(), qos, tagged)
-        self._command(b"spray %s %d %s %d %d\n" % words)
+        self._command(b"spray %s %d %s %d\n" % (self._name, count, topics.encode(), qos))
 
 
 def connected(module, port, name, topics="-", qos=0):
@@ -103,12 +102,8 @@ def cpu(module, port, name, argument):
     budget_ms = int(words[2])
     if hasattr(module, "prepare"):
         module.prepare(words[0])
-    qos = 1 if words[0].startswith("receive1") else 0
-    tagged = words[0].endswith("_tagged")
-    # Bytes of a message, where it is not of the usual size.
-    size = getattr(module, "sizes", {}).get(words[0], packets.SIZE)
     peer = Peer(port, name)
-    client = connected(module, port, name, topics, qos)
+    client = connected(module, port, name, topics)
     segment = RECEIVE_SEGMENT
     if topics == "-":
         segment = PUBLISH_SEGMENT
@@ -120,11 +115,11 @@ def cpu(module, port, name, argument):
         (cpu_seconds() - start) * 1000 < budget_ms and since_ms(wall) < budget_ms * 20
     ):
         if topics != "-":
-            peer.spray(segment, topics, qos, tagged)
+            peer.spray(segment, topics, 0)
         function(client, segment)
         count += segment
         if topics == "-":
-            peer.drain(count + segment, size)
+            peer.drain(count + segment)
         if not count:  # the first segment only warms up
             gc.collect()
             wall = ticks_ms()
@@ -147,7 +142,7 @@ def calls(module, port, name, operation):
     counting.reset()
     getattr(module, operation)(client, CALLS_COUNT)
     if not receiving:
-        peer.drain(CALLS_COUNT, getattr(module, "sizes", {}).get(operation, packets.SIZE))
+        peer.drain(CALLS_COUNT)
     return [count / CALLS_COUNT for count in counting.counts]
 
 

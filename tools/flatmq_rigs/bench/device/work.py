@@ -222,7 +222,36 @@ class Flatmq(Common):
         return self.get(now, client, stream, self.next(name), BURST)
 
 
-class Umqtt(Common):
+class Plain(Common):
+    """A client whose operations on several messages are those on one, over and over."""
+
+    take = Flatmq.take
+
+    def publish(self, now):
+        return self.publishes(now, TURNS)
+
+    def publish_burst(self, now):
+        return self.publishes(now, TURNS * BURST)
+
+    def trip(self, now):
+        return self.trips(now, 1)
+
+    def trip_burst(self, now):
+        return self.trips(now, BURST)
+
+    def receive(self, now):
+        return self.get(now, self.one, 1)
+
+    receive_bytes = receive
+
+    def receive_burst(self, now):
+        return self.get(now, self.burst, BURST)
+
+    def mix(self, now, name):
+        return self.get(now, self.next(name), BURST)
+
+
+class Umqtt(Plain):
     """umqtt.simple, which subscribes to nothing here: it hands every message to one callback."""
 
     name = "umqtt.simple"
@@ -244,26 +273,14 @@ class Umqtt(Common):
         stream.taken()
         return stream, client
 
-    def publish(self, now):
+    def publishes(self, now, n):
         c = self.client
         t = now()
-        for _ in range(TURNS):
+        for _ in range(n):
             c.publish(TOPICS[0], PAYLOAD)
         t = now() - t
-        self.take(TURNS * self.size)
+        self.take(n * self.size)
         return t
-
-    def publish_burst(self, now):
-        c = self.client
-        t = now()
-        for _ in range(TURNS):
-            for _ in range(BURST):
-                c.publish(TOPICS[0], PAYLOAD)
-        t = now() - t
-        self.take(TURNS * BURST * self.size)
-        return t
-
-    take = Flatmq.take
 
     def trips(self, now, n):
         """Each message waits for its own acknowledgement: the client has no other way."""
@@ -278,12 +295,6 @@ class Umqtt(Common):
         self.take(n * (self.size + 2))
         return t
 
-    def trip(self, now):
-        return self.trips(now, 1)
-
-    def trip_burst(self, now):
-        return self.trips(now, BURST)
-
     def get(self, now, data, n):
         c = self.client
         seen[0] = 0
@@ -295,14 +306,6 @@ class Umqtt(Common):
         if seen[0] != n or self.stream.incoming.any():
             raise RuntimeError("received otherwise")
         return t
-
-    def receive(self, now):
-        return self.get(now, self.one, 1)
-
-    receive_bytes = receive
-
-    def receive_burst(self, now):
-        return self.get(now, self.burst, BURST)
 
     def idle(self, now):
         c = self.idler
@@ -323,11 +326,8 @@ class Umqtt(Common):
         c.check_msg()
         return t + (now() - u)
 
-    def mix(self, now, name):
-        return self.get(now, self.next(name), BURST)
 
-
-class Floor(Common):
+class Floor(Plain):
     """One write per ready packet, one read per message: no client is faster."""
 
     name = "floor"
@@ -337,27 +337,14 @@ class Floor(Common):
         self.stream = memory.Stream(_RING)
         self.ack = bytearray(4)
 
-    take = Flatmq.take
-
-    def publish(self, now):
+    def publishes(self, now, n):
         s = self.stream
         packet = self.one
         t = now()
-        for _ in range(TURNS):
+        for _ in range(n):
             s.write(packet)
         t = now() - t
-        self.take(TURNS * self.size)
-        return t
-
-    def publish_burst(self, now):
-        s = self.stream
-        packet = self.one
-        t = now()
-        for _ in range(TURNS):
-            for _ in range(BURST):
-                s.write(packet)
-        t = now() - t
-        self.take(TURNS * BURST * self.size)
+        self.take(n * self.size)
         return t
 
     def trips(self, now, n):
@@ -373,12 +360,6 @@ class Floor(Common):
         self.take(n * self.size)
         return t
 
-    def trip(self, now):
-        return self.trips(now, 1)
-
-    def trip_burst(self, now):
-        return self.trips(now, BURST)
-
     def get(self, now, data, n):
         s = self.stream
         into = self.into
@@ -387,14 +368,6 @@ class Floor(Common):
         for _ in range(n):
             s.readinto(into)
         return now() - t
-
-    def receive(self, now):
-        return self.get(now, self.one, 1)
-
-    receive_bytes = receive
-
-    def receive_burst(self, now):
-        return self.get(now, self.burst, BURST)
 
     def idle(self, now):
         s = self.stream
@@ -414,9 +387,6 @@ class Floor(Common):
         u = now()
         s.readinto(self.into)
         return t + (now() - u)
-
-    def mix(self, now, name):
-        return self.get(now, self.next(name), BURST)
 
 
 def once(client, operation, now):

@@ -180,7 +180,8 @@ class Store:
         if not file.exists():
             return None
         store = cls.__new__(cls)
-        store.file, store._lock = file, threading.Lock()
+        store.file = file
+        store._lock = threading.Lock()  # noqa: SLF001 - of this class
         with store.named():
             # A connection that may only read fails if the last writer was killed.
             store.db = sqlite3.connect(

@@ -1,0 +1,253 @@
+"""The bench measures every client over every link, and its report says what was measured."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import sizes
+from flatmq_rigs import bench, webassembly
+from flatmq_rigs.bench import certificate, peers, versions, work
+from flatmq_rigs.bench.clients import CLIENTS, CPYTHON, LINKS, Client
+from flatmq_rigs.bench.figures import LINKED, OPERATIONS, RATE, Job, Results
+from flatmq_rigs.bench.report import Report
+from flatmq_rigs.bench.runner import Runner
+from flatmq_rigs.bench.source import Source
+from flatmq_rigs.bench.targets import FLATMQ, FLATMQ_LINKED, TARGETS
+from flatmq_rigs.bench.versions import EXTRAS, LIMIT, NEW, OLD, Versions
+from flatmq_rigs.bench.work import BITS, FLOOR, MIXES, UMQTT, Work
+from flatmq_rigs.links import Listening
+from flatmq_tools import interpreter
+
+LINKED_CLIENTS = [client for client in CLIENTS if client.link]
+MILLISECONDS = 1  # of CPU: the figures do not matter here
+ALL = (*work.OPERATIONS, *MIXES)
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory, bench_build: Path) -> Iterator[bench.Bench]:
+    """A bench whose peer and brokers run."""
+    folder = certificate.write(tmp_path_factory.mktemp("certificate"))
+    with contextlib.ExitStack() as stack:
+        source = stack.enter_context(Source(folder))
+        ports = {
+            link: stack.enter_context(Listening(link, certificate=folder)).port for link in LINKS
+        }
+        yield bench.Bench(Runner(bench_build, folder), source.port, ports, bench_build, True)
+
+
+@pytest.mark.parametrize(
+    "client",
+    sizes.one_each(LINKED_CLIENTS, lambda client: (client.link, client.runtime)),
+    ids=lambda client: client.name,
+)
+def test_everything_is_measured_over_each_link(measured: bench.Bench, client: Client) -> None:
+    assert measured.prepare(client), measured.results.failures
+    for name in LINKED:
+        topics = "one" if name == "receive" else "-"
+        measured.timed(Job(client, name, "cpu", f"{name} {topics} {MILLISECONDS}"))
+    measured.timed(Job(client, RATE, "rate", "100", broker=True))
+    if client.runtime != CPYTHON:
+        for operation in OPERATIONS:
+            measured.once(Job(client, f"alloc {operation}", "alloc", operation))
+        heap = measured.results.most_heap(client)
+        assert heap == 0 if client.module == "flatmq" else heap and heap > 0
+    assert not measured.results.failures
+    for name in (*LINKED, RATE):
+        assert measured.results.median(client, name), name
+
+
+def test_every_operation_over_a_link_in_memory(bench_build: Path) -> None:
+    """Each of them checks itself that it did what it is timed for."""
+    if webassembly.find() is None:
+        pytest.fail(webassembly.MISSING)
+    alone = work.measure(bench_build, 1)
+    expected = {(b, c, o) for b in BITS for c in (FLOOR, work.FLATMQ, UMQTT) for o in ALL}
+    assert set(alone.rounds) == set(alone.heap) == expected
+    ours = {key: left for key, left in alone.heap.items() if key[1] == work.FLATMQ and left}
+    assert {operation for _bits, _client, operation in ours} <= {"receive_bytes"}
+    assert None not in {alone.worst(bits) for bits in BITS}
+    assert alone.markdown().count("| eight topics in turn, four subscriptions |") == 2
+    both = versions.measure(1)
+    names = (*versions.OPERATIONS, *EXTRAS)
+    assert set(both.rounds) == {(b, v, o) for b in BITS for v in (OLD, NEW) for o in names}
+    assert {where: left for where, left in both.heap.items() if left} == {}
+    # On a busy machine a difference of two times may have either sign.
+    assert None not in {both.ratio_of(bits, name) for bits in BITS for name in names}
+
+
+def test_without_the_32_bit_interpreter_the_rest_is_measured(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("MICROPYTHON_WASM", str(tmp_path))
+    both = versions.measure(1)
+    assert {bits for bits, _, _ in both.rounds} == {"64-bit"}
+    assert webassembly.MISSING in both.markdown()
+
+
+def test_ratios_are_medians_of_the_ratios_within_a_round() -> None:
+    results = Results()
+    secure = next(c for c in FLATMQ_LINKED if c.link == "tls")
+    for client, figure, values in (
+        (FLATMQ, "publish", [2.0, 9.0, 4.0]),
+        (FLATMQ, "receive", [1.0, 2.0, 4.0]),
+        (secure, "receive", [3.0, 5.0, 8.0]),
+    ):
+        results.rounds[client.key, figure] = values
+    results.rounds[FLATMQ.floor_key, "publish"] = [1.0, 3.0, 4.0]
+    assert results.ratio(FLATMQ, "publish") == 2.0
+    assert results.median(FLATMQ, "publish") == 4.0
+    assert results.ratio(secure, "receive") == 2.5  # of the same client over TCP
+
+
+def test_the_links_have_a_table_of_their_own_and_failures_a_reason() -> None:
+    results = Results()
+    secure, *_ = FLATMQ_LINKED
+    for client, value in ((FLATMQ, 2.0), (secure, 5.0)):
+        results.rounds[client.key, "publish"] = [value]
+    for operation in OPERATIONS:
+        results.once[secure.key, f"alloc {operation}"] = [0.0, 0.0]
+    results.failures[secure.key, RATE] = "OSError: no"
+    results.failures[FLATMQ.key, "held"] = "MemoryError: no room"
+    report = Report([FLATMQ, secure], results)
+    assert "| flatmq over TLS | 5 | 2.5 | - | - | - | - | failed | 0 |" in report.links()
+    assert "| flatmq | failed | failed |" in report.memory()
+    for other in (report.memory, report.allocation, report.speed, report.topics, report.calls):
+        assert "over TLS" not in other()
+    written = report.markdown([], with_targets=True)
+    assert report.links() in written
+    assert "- flatmq over TLS, qos1_rate: OSError: no" in written
+    assert "MemoryError: no room" in written
+
+
+def test_targets_are_missed_without_a_measurement_and_by_any_link() -> None:
+    assert not any(target.met(target.value(Results())) for target in TARGETS)
+    results = Results()
+    target = next(t for t in TARGETS if "TLS" in t.text)
+    for client in FLATMQ_LINKED:
+        for operation in OPERATIONS:
+            results.once[client.key, f"alloc {operation}"] = [0.0, 0.0]
+    assert target.met(target.value(results))
+    results.once[FLATMQ_LINKED[-1].key, "alloc ping"] = [0.0, 32.0]
+    assert target.value(results) == 32
+
+
+def test_the_worst_ratio_is_that_of_the_slowest_operation() -> None:
+    alone = Work()
+    alone.add("64-bit", [f"@us {work.FLATMQ} idle 1", f"@us {UMQTT} idle 2"])
+    assert alone.ratio("64-bit", work.FLATMQ, UMQTT, "idle") == 0.5
+    assert alone.worst("64-bit") is None  # as long as one is missing
+    alone = Work()
+    for name in ALL:
+        alone.add("64-bit", [f"@us {work.FLATMQ} {name} {n}" for n in (1, 9, 2)])
+        alone.add("64-bit", [f"@us {UMQTT} {name} 4"])
+    alone.add("64-bit", [f"@us {work.FLATMQ} ping 12"] * 4)
+    assert alone.worst("64-bit") == 3
+    found = [t for t in TARGETS if "link in memory" in t.text]
+    assert [t.value(Results(work=alone)) for t in found] == [3, None]
+
+
+def test_what_takes_more_at_mqtt_5_than_the_limit_is_said() -> None:
+    both = Versions()
+    times = {(OLD, "idle"): (-19, 2, 9), (NEW, "idle"): (-30, 2.5, 3)}
+    for name in versions.OPERATIONS:
+        both.add("64-bit", [f"@us {OLD} {name} {n}" for n in times.get((OLD, name), (2, 2, 4))])
+        both.add("64-bit", [f"@us {NEW} {name} {n}" for n in times.get((NEW, name), (7, 2, 2))])
+    # Of a difference the median counts: the least may be below 0 on a busy machine.
+    assert both.ratio_of("64-bit", "idle") == 1.25
+    idle = both.missed()
+    assert len(idle) == 1 and "poll with nothing to do, 64-bit: 1.25 times" in idle[0]
+    both.add("64-bit", [f"@us {OLD} receive 0.5", f"@us {NEW} receive 1"])
+    for name in EXTRAS:  # what only MQTT 5 has has no limit
+        both.add("64-bit", [f"@us {OLD} {name} 1", f"@us {NEW} {name} 9"])
+    said = f"receive QoS 0, one at a time, 64-bit: 2 times 3.1.1, more than {LIMIT}"
+    assert sorted(both.missed()) == sorted([*idle, said])
+    for line in (
+        "| receive QoS 0, one at a time | 0.5 | 1 | 2 | MISSED |",
+        "| PINGREQ and PINGRESP | 2 | 2 | 1 | met |",
+        "| publish QoS 0 with a topic alias | 1 | 9 | 9 |  |",
+    ):
+        assert line in both.markdown()
+
+
+@pytest.mark.parametrize(
+    ("only", "names"),
+    [
+        ("umqtt.simple over TLS", "umqtt.simple, umqtt.simple over TLS"),
+        ("flatmq, .mpy in ROMFS", "flatmq, .mpy in ROMFS"),
+    ],
+)
+def test_a_client_is_chosen_with_what_it_is_compared_to(only: str, names: str) -> None:
+    chosen = [client for client in bench.chosen([only]) if not client.is_floor]
+    assert ", ".join(client.name for client in chosen) == names
+    assert set(FLATMQ_LINKED) < set(bench.chosen(["flatmq"]))
+    with pytest.raises(bench.BenchError, match="flatmq over TLS"):
+        bench.chosen(["nothing"])
+
+
+def test_the_last_words_of_what_failed() -> None:
+    done = subprocess.CompletedProcess([], 1, "@us flatmq idle 1\nTraceback:\nValueError: 3\n", "")
+    assert interpreter.last_words(done) == "Traceback:\nValueError: 3"
+    assert interpreter.last_words(subprocess.CompletedProcess([], 9, "@us", "")) == "exit status 9"
+
+
+Meanwhile = Callable[[], object]
+
+
+@pytest.fixture
+def pip(monkeypatch: pytest.MonkeyPatch) -> list[Meanwhile]:
+    """Calls to make, one each time, while pip installs a module; pip is faked."""
+    meanwhile: list[Meanwhile] = []
+
+    def run(command: list[str], **_options: object) -> subprocess.CompletedProcess[str]:
+        folder = Path(command[command.index("--target") + 1])
+        if meanwhile:
+            meanwhile.pop()()
+        with (folder / "client.py").open("x") as module:
+            module.write(command[-1])
+        return subprocess.CompletedProcess(command, 0, "", "")
+
+    monkeypatch.setattr(subprocess, "run", run)
+    return meanwhile
+
+
+@pytest.mark.usefixtures("pip")
+def test_a_cache_with_another_version_is_replaced(tmp_path: Path) -> None:
+    old = tmp_path / "client"
+    old.mkdir(parents=True)
+    (old / ".fetched").write_text("client==0")
+    (old / "left_over.py").write_text("")
+    assert peers.fetch(tmp_path, "client", (), ("client==1",)) == old
+    assert (old / "client.py").read_text() == "client==1"
+    assert not (old / "left_over.py").exists()
+    before = (old / "client.py").stat()
+    assert peers.fetch(tmp_path, "client", (), ("client==1",)) == old
+    assert (old / "client.py").stat() == before
+    assert list(tmp_path.iterdir()) == [old]
+
+
+def test_what_another_process_fetched_meanwhile_stays(
+    tmp_path: Path, pip: list[Meanwhile]
+) -> None:
+    seen = []
+
+    def elsewhere() -> None:
+        folder = peers.fetch(tmp_path, "client", (), ("client==1",))
+        seen.append((folder / "client.py").stat())
+
+    pip.append(elsewhere)
+    folder = peers.fetch(tmp_path, "client", (), ("client==1",))
+    assert seen == [(folder / "client.py").stat()]
+    assert list(tmp_path.iterdir()) == [folder]
+
+
+def test_the_index_that_pip_uses_is_used_for_archives_too() -> None:
+    index = "global.index-url='https://index.example/simple'\n"
+    host = ":env:.trusted-host='index.example'\n"
+    options = ["--index-url", "https://index.example/simple", "--trusted-host", "index.example"]
+    assert peers.index_options(index + host) == options
+    assert peers.index_options("global.cert='/etc/cert.pem'\n") == []

@@ -1,0 +1,140 @@
+"""Run every proof in its long form, one after another, and show one table."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.live import Live
+from rich.spinner import Spinner
+
+from . import results
+
+SECTION = "proofs"
+ROOT = Path(__file__).parents[2]
+LOGS = ROOT / "build" / "proofs"
+_REFRESH = 1.0  # s between two looks at a proof that runs
+
+
+@dataclass(frozen=True)
+class Proof:
+    """A command of `python -m`, and how much it does; `writes` if it has --results."""
+
+    amount: str
+    command: tuple[str, ...]
+    writes: bool = True
+
+
+def _rig(amount: str, *command: str) -> Proof:
+    return Proof(amount, ("flatmq_rigs", *command))
+
+
+PROOFS = {
+    "tests": Proof(
+        "all tests, whole",
+        ("pytest", "--whole", "-n", "2", "--dist", "loadgroup", "--no-loadscope-reorder",
+         "host_tests"),
+        writes=False,
+    ),
+    "faults": _rig("every scenario of a fault", "faults"),
+    "hostile": _rig("1,000,000 hostile packets", "fuzz-long", "--packets", "1000000"),
+    "hostile-5": _rig("1,000,000 hostile packets, MQTT 5", "fuzz-long", "--version", "5"),
+    "hostile-websocket": _rig("200,000 over WebSocket", "fuzz-long", "--link", "websocket"),
+    "hostile-tls": _rig("20,000 over TLS", "fuzz-long", "--link", "tls"),
+    "broken-streams": _rig("4,000 broken TLS streams", "broken-streams"),
+    "hostile-packs": _rig(
+        "200,000 hostile messages in the pipeline",
+        "fuzz-packs", "--documents", "200000", "--spark", "10000",
+    ),
+    "powercut": _rig("a power cut at every write", "powercut"),
+    "soak": _rig("1,000,000 messages each way", "soak"),
+    "soak-tls": _rig("200,000 over TLS", "soak", "--link", "tls"),
+    "soak-websocket": _rig("200,000 over WebSocket", "soak", "--link", "websocket"),
+    "crash": _rig("8 kills of each part of the pipeline", "crash"),
+    "live": _rig("20,000 messages a second for 3 minutes", "live"),
+}  # fmt: skip
+"""Each proof by name, in the order in which they run."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The row of the table for a proof that has run."""
+
+    name: str
+    amount: str
+    seconds: float
+    status: int
+
+    @property
+    def cells(self) -> tuple[str, str, str, str]:
+        """The row as text."""
+        result = "ok" if self.status == 0 else f"FAILED ({self.status})"
+        return self.name, self.amount, f"{self.seconds / 60:.1f}", result
+
+
+def counted(amount: str, log: str) -> str:
+    """Return how much was done; after pytest, with the number of tests from its last line."""
+    found = re.findall(r"^=*\s*(\d+ (?:passed|failed)\b.*?) in [\d.]+s", log, re.MULTILINE)
+    return f"{amount}: {found[-1]}" if found else amount
+
+
+def run(name: str, proof: Proof, document: Path | None, console: Console) -> Outcome:
+    """Run a proof in a process of its own, whose output goes to a file, and show that it runs."""
+    command = [sys.executable, "-m", *proof.command]
+    if document and proof.writes:
+        command += ["--results", str(document.resolve())]
+    log = LOGS / f"{name}.log"
+    began = time.monotonic()
+    shown = Spinner("dots")
+    with (
+        log.open("w") as output,
+        Live(shown, console=console, transient=True),
+        subprocess.Popen(
+            command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
+        ) as process,
+    ):
+        status = None
+        while status is None:
+            shown.update(text=f"{name}: {proof.amount}, {(time.monotonic() - began) / 60:.0f} min")
+            try:
+                status = process.wait(_REFRESH)
+            except subprocess.TimeoutExpired:
+                continue
+    amount = counted(proof.amount, log.read_text("utf-8", "replace"))
+    return Outcome(name, amount, time.monotonic() - began, status)
+
+
+def section(outcomes: Sequence[Outcome]) -> str:
+    """The table as Markdown."""
+    failed = sum(outcome.status != 0 for outcome in outcomes)
+    head = ("proof", "how much", "minutes", "result")
+    return (
+        "## Proofs\n\n"
+        f"`python -m flatmq_rigs proofs`: {len(outcomes)} proofs, {failed} failed.\n\n"
+        f"{results.table(head, [outcome.cells for outcome in outcomes])}\n"
+    )
+
+
+def main(names: Sequence[str], document: Path | None) -> int:
+    """Run these proofs; return 1 if one has failed. The table goes to the document, too."""
+    LOGS.mkdir(parents=True, exist_ok=True)
+    console = Console()
+    outcomes = []
+    for name in names:
+        outcome = run(name, PROOFS[name], document, console)
+        outcomes.append(outcome)
+        console.print(" · ".join(outcome.cells), markup=False, highlight=False, soft_wrap=True)
+        if outcome.status:
+            log = (LOGS / f"{name}.log").relative_to(ROOT)
+            console.print(f"its output: {log}", markup=False, highlight=False)
+    text = section(outcomes)
+    console.print(text, markup=False, highlight=False, soft_wrap=True)
+    if document:
+        results.write(document, SECTION, text)
+    return int(any(outcome.status for outcome in outcomes))
