@@ -1,4 +1,4 @@
-"""How much of a proof runs: a fixed sample in `make test`, all of it in `make proofs`.
+"""The size of each proof: a fixed sample in `make test`, all of it in `make proofs`.
 
 A test whose cases are many takes them from here. `pytest --whole` makes each function return all
 that it is given. A sample is chosen by a hash of each case, so that it stays the same when cases

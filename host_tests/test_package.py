@@ -33,8 +33,10 @@ AGAIN = "python -m flatmq_rigs packages writes them"
 
 def _listed(part: str) -> dict[str, str]:
     """Return where each file of a part goes, and where it is in the checkout."""
-    package: dict[str, Any] = json.loads((ROOT / f"{part}.json").read_text())
-    return dict(package["urls"])
+    file = packages.path(part)
+    package: dict[str, Any] = json.loads(file.read_text())
+    folder = file.parent.relative_to(ROOT)
+    return {target: str(folder / source) for target, source in package["urls"]}
 
 
 def _manifest(monkeypatch: pytest.MonkeyPatch) -> tuple[dict[str, str], set[str]]:
@@ -58,7 +60,7 @@ def _manifest(monkeypatch: pytest.MonkeyPatch) -> tuple[dict[str, str], set[str]
 
 def test_the_packages_are_up_to_date() -> None:
     for part in packages.PARTS:
-        assert (ROOT / f"{part}.json").read_text() == packages.document(part), AGAIN
+        assert packages.path(part).read_text() == packages.document(part), AGAIN
     found = {module for part in packages.PARTS for module in packages.modules(part)}
     assert found == MODULES, "name what nothing imports in packages.PARTS"
 
@@ -131,9 +133,10 @@ def test_what_no_board_imports_compiles_for_one(tmp_path: Path) -> None:
 def test_github_has_the_files() -> None:
     """A URL there is made of the package's own and of what it lists, and ".." is not resolved."""
     for part in packages.PARTS:
-        package = f"github:owner/flatmq/{part}.json"
-        for source in _listed(part).values():
-            url = mip._rewrite_url(f"{package.rpartition('/')[0]}/{source}")
+        file = packages.path(part)
+        folder = f"github:owner/flatmq/{file.parent.relative_to(ROOT).as_posix()}"
+        for _target, source in json.loads(file.read_text())["urls"]:
+            url = mip._rewrite_url(f"{folder.removesuffix('/.')}/{source}")
             start, _, path = url.partition("/HEAD/")
             assert start == "https://raw.githubusercontent.com/owner/flatmq"
             assert ".." not in path
@@ -242,7 +245,7 @@ def _files(folder: Path) -> dict[str, bytes]:
 
 @pytest.mark.parametrize("part", sizes.sample(packages.PARTS, 2))
 def test_mpremote_installs_a_part_from_the_checkout(part: str, tmp_path: Path) -> None:
-    _install(str(ROOT / f"{part}.json"), tmp_path)
+    _install(str(packages.path(part)), tmp_path)
     expected = {target: (ROOT / source).read_bytes() for target, source in _listed(part).items()}
     assert _files(tmp_path / "lib") == expected
 

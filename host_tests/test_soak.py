@@ -59,7 +59,7 @@ def wrong(shown: str) -> list[str]:
 
 @dataclass
 class Way:
-    """How a soak runs: its messages and bytes between two faults, and what else it is given."""
+    """The size of a soak: its messages and bytes between two faults, and what else it is given."""
 
     messages: int
     mean: int

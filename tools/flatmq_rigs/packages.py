@@ -85,8 +85,17 @@ def modules(part: str, sources: Path = bytecode.SOURCES) -> list[str]:
     return sorted(found)
 
 
-def document(part: str, folder: str = "lib/flatmq", suffix: str = "py") -> str:
-    """The JSON file of a part whose files are in `folder`, relative to it."""
+def path(part: str, root: Path = ROOT) -> Path:
+    """The JSON file of a part in a checkout: package.json at the top, the others in lib."""
+    return root / "package.json" if part == "package" else root / "lib" / f"{part}.json"
+
+
+def document(part: str, folder: str = "", suffix: str = "py") -> str:
+    """The text of the JSON file of a part; its files are in `folder`, relative to it.
+
+    Without a folder, they are where `path` puts the JSON file of a checkout.
+    """
+    folder = folder or ("lib/flatmq" if part == "package" else "flatmq")
     urls = [
         json.dumps([f"flatmq/{module}.{suffix}", f"{folder}/{module}.{suffix}"])
         for module in modules(part)
@@ -102,7 +111,7 @@ def document(part: str, folder: str = "lib/flatmq", suffix: str = "py") -> str:
 def write(root: Path = ROOT) -> None:
     """Write the JSON files of the sources."""
     for part in PARTS:
-        (root / f"{part}.json").write_text(document(part), encoding="utf-8")
+        path(part, root).write_text(document(part), encoding="utf-8")
 
 
 def release(into: Path) -> Path:
