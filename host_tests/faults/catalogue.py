@@ -298,16 +298,7 @@ def _wedges() -> Iterator[Scenario]:
             heap=LARGER,
             waits=True,
         )
-    for kind, often in (("mosquitto", "30"), ("fake", "100")):
-        yield Scenario(
-            "killed a hundred times",
-            "wedges",
-            "killed_often",
-            often,
-            (kind,),
-            own=True,
-            heap=LARGER,
-        )
+    yield Scenario("killed a hundred times", "wedges", "killed_often", own=True, heap=LARGER)
     for fault in ("cut", "reset"):
         yield Scenario(
             f"link {fault} a hundred times",

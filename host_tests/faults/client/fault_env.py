@@ -132,6 +132,7 @@ class FaultEnv(Env):
                 __import__("flatmq.v5_" + name)
         self.over = options["link"]
         self.long = options["long"] == "1"
+        self.often = 100 if self.long else 30  # outages in a row
         self._way = TCP
         if self.over == "tls":
             from flatmq.stream_tls import TLS

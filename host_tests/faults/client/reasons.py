@@ -4,7 +4,6 @@ import random
 
 from flatmq.properties import Properties
 
-OFTEN = 100  # outages in a row
 LARGE = 1000  # bytes of a message in pieces
 
 
@@ -165,7 +164,7 @@ def shrinks_often(env, client):
     """
     random.seed(3)
     env.fault()
-    for _ in range(OFTEN):
+    for _ in range(env.often):
         env.until("the broker", lambda: client.connected, client)
         for _ in range(random.getrandbits(5)):
             env.publish(client, random.getrandbits(8) % 3)
