@@ -16,7 +16,6 @@ import sizes
 from faults.bench import HERE, PYTHONS, SIDE_BY_SIDE, Bench, Case, Row, cases
 from faults.catalogue import LINKS, SCENARIOS
 
-
 OF_EACH_PAIR = 8  # cases of each broker on each interpreter, at least
 
 
