@@ -6,27 +6,18 @@ All run side by side: most only wait.
 from __future__ import annotations
 
 import ast
-import itertools
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 
-import sizes
-from faults.bench import HERE, PYTHONS, SIDE_BY_SIDE, Bench, Case, Row, cases
-from faults.catalogue import LINKS, SCENARIOS
+from faults.bench import HERE, SIDE_BY_SIDE, Bench, Case, Row, cases
+from faults.catalogue import SCENARIOS
+from scenario_child import chosen
 
-OF_EACH_PAIR = 8  # cases of each broker on each interpreter, at least
-
-
-def chosen() -> list[Case]:
-    """Return a case of each scenario, and several of each broker on each interpreter."""
-    every = cases()
-    found = set(sizes.one_each(every, key=lambda case: case.scenario.title))
-    for pair in itertools.product(LINKS, PYTHONS):
-        of_pair = [case for case in every if (case.broker, case.python) == pair]
-        found.update(sizes.sample(of_pair, OF_EACH_PAIR))
-    return [case for case in every if case in found]
+CASES = chosen(
+    cases(), lambda case: case.scenario.title, lambda case: (case.broker, case.python), 8
+)
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +35,7 @@ def rows(request: pytest.FixtureRequest) -> Iterator[dict[Case, Future[Row]]]:
             future.cancel()
 
 
-@pytest.mark.parametrize("case", chosen(), ids=str)
+@pytest.mark.parametrize("case", CASES, ids=str)
 def test_fault(case: Case, rows: dict[Case, Future[Row]]) -> None:
     row = rows[case].result()
     assert row.ok, f"{row.problems}\n{row.told}"
