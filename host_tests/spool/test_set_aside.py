@@ -13,82 +13,34 @@ from unittest import mock
 
 import pytest
 
-import flatmq.client
 import flatmq.flash
 from conftest import ROOT
-from flatmq import Client
-from flatmq.spool import Spool
-from spool.model_broker import Broker
+from spool.board import Board
 
 BAD = b"forbidden"
 
 
-class Board:
-    """A board with a spool, whose broker forbids a topic."""
-
-    def __init__(self, folder: Path, version: int, **options) -> None:
-        self.folder = folder
-        self.version = version
-        self.options = options
-        self.broker = Broker(version)
-        self.broker.forbidden = BAD
-        self.reported: list[tuple[int, bytes, str]] = []
-        self.boot()
-
-    def boot(self, **options) -> None:
-        self.broker.plug()
-        self.client = Client(
-            b"b", link=self.broker, clean_session=False, inflight=4, keepalive=0, give_up=3,
-            retry_ms=1, retry_max_ms=1, on_dropped=lambda *about: self.reported.append(about),
-            version=self.version,
-        )  # fmt: skip
-        self.spool = Spool(self.client, str(self.folder / "s"), segment=512, **self.options)
-        self.client.start()
-
-    def poll(self, times: int = 300) -> None:
-        for _ in range(times):
-            self.spool.poll(1)
-
-    def publish(self, *numbers: int, qos: int = 1, topic: bytes = b"t") -> None:
-        for n in numbers:
-            assert self.spool.publish(topic, b"%05d" % n + bytes(20), qos)
-
-    @property
-    def got(self) -> list[int]:
-        return [int(body[:5]) for _, _, body in self.broker.taken]
-
-    @property
-    def aside(self) -> list[int]:
-        return [int(payload[:5]) for _, _, payload in self.spool.dropped()]
-
-
-@pytest.fixture
-def clock() -> Iterator[None]:
-    now = [0]
-
-    def ticks_ms() -> int:
-        now[0] += 1
-        return now[0]
-
-    with mock.patch.object(flatmq.client, "ticks_ms", ticks_ms):
-        yield
+def _board(folder: Path, version: int, head: int = 128) -> Board:
+    """A board whose broker forbids a topic."""
+    board = Board(folder, version, head=head, segment=512)
+    board.broker.forbidden = BAD
+    return board
 
 
 @pytest.fixture(
     params=[(4, 0), (4, 128), (5, 0), (5, 128)],
     ids=["3.1.1, no head", "3.1.1", "MQTT 5, no head", "MQTT 5"],
 )
-def board(tmp_path: Path, clock: None, request: pytest.FixtureRequest) -> Iterator[Board]:
-    version, head = request.param
-    board = Board(tmp_path, version, head=head)
+def board(tmp_path: Path, ticking: None, request: pytest.FixtureRequest) -> Iterator[Board]:
+    board = _board(tmp_path, *request.param)
     yield board
     assert board.broker.complaints == []
 
 
 @pytest.fixture
-def refusing(tmp_path: Path, clock: None) -> Iterator[Board]:
+def refusing(tmp_path: Path, ticking: None) -> Iterator[Board]:
     """A board whose broker refuses by reason code."""
-    board = Board(tmp_path, 5)
+    board = _board(tmp_path, 5)
     board.broker.refuses = True
     yield board
     assert board.broker.complaints == []
