@@ -17,6 +17,7 @@ from flatmq_rigs.bench.clients import CLIENTS
 from flatmq_rigs.bench.peers import PeerError, fetch
 from flatmq_rigs.bench.source import Source
 from flatmq_rigs.size import modules, steps
+from flatmq_rigs.size.committed import sealed
 from flatmq_rigs.size.scales import BROKEN, InPlace, Narrow, Scales, SizeError, Wide
 from flatmq_tools.bytecode import DESK_ONLY, SOURCES, compile_module, compiled
 
@@ -405,6 +406,6 @@ def main(document: Path | None = None, build: Path = Path("build")) -> int:
     for text in sizes.over():
         console.print(f"over its bound: {text}", markup=False, highlight=False)
     if document:
-        results.write(document, "size", _text(sizes))
+        results.write(document, "size", sealed(_text(sizes)))
         results.write(document, "size5", f"## MQTT 5: size\n\n{_text_of_5(sizes)}")
     return 0
