@@ -165,10 +165,7 @@ def shrinks_often(env, client):
     random.seed(3)
     env.fault()
     for _ in range(env.often):
-        env.until("the broker", lambda: client.connected, client)
-        for _ in range(random.getrandbits(5)):
-            env.publish(client, random.getrandbits(8) % 3)
-            env.poll(client)
+        env.traffic(client)
         env.ask("announce", f"21:{random.getrandbits(2) + 1}")
         env.ask("strike", ("cut", "reset")[random.getrandbits(1)])
     env.recovers(client)

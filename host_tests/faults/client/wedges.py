@@ -92,10 +92,7 @@ def struck_often(env, client):
     random.seed(1)
     env.fault()
     for _ in range(env.often):
-        env.until("the broker", lambda: client.connected, client)
-        for _ in range(random.getrandbits(5)):
-            env.publish(client, random.getrandbits(8) % 3)
-            env.poll(client)
+        env.traffic(client)
         env.ask("strike", env.option)
     env.recovers(client)
     env.saw("every message")
@@ -109,10 +106,7 @@ def killed_often(env, client):
     random.seed(2)
     env.fault()
     for _ in range(env.often):
-        env.until("the broker", lambda: client.connected, client)
-        for _ in range(random.getrandbits(5)):
-            env.publish(client, random.getrandbits(8) % 3)
-            env.poll(client)
+        env.traffic(client)
         env.ask("strike", "cut")  # mosquitto would not keep what it acknowledges from here on
         env.ask("kill")
         env.ask("restart")
