@@ -167,7 +167,7 @@ class Case(NamedTuple):
 
     @property
     def kills(self) -> bool:
-        """Whether the broker may be killed: no other case can use it."""
+        """True if the broker may be killed: no other case can use it."""
         return self.scenario.broker in ("own", "durable")
 
 

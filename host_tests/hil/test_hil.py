@@ -94,7 +94,7 @@ Spool.poll = settle
 def test_a_broker_that_acknowledges_within_a_poll(
     tmp_path: Path, mosquitto: broker.Broker
 ) -> None:
-    """The burst ends with messages on the spool, and the desk hears of the board meanwhile."""
+    """The burst ends with messages on the spool, and the board gives signs of life meanwhile."""
     path = f"import sys; sys.path.insert(0, {suite.HOME!r})"
     arguments = f"{mosquitto.host!r}, {mosquitto.port}, b'hil'"
     with EmulatedBoard(tmp_path) as board, Remote(board.address, patience=20) as desk:

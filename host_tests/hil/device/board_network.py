@@ -19,7 +19,7 @@ ALIVE = 10  # turns between two signs of life
 class Patience:
     """Count the turns of a loop that waits for one thing, and give up after ANSWER_MS.
 
-    The desk hears of it meanwhile: where the board is slow, that is long on the desk's clock.
+    It prints signs of life: where the board is slow, that is long on the desk's clock.
     """
 
     def __init__(self, what):
