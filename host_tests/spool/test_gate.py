@@ -14,6 +14,7 @@ from flatmq import Client
 from flatmq.spool import Spool
 from spool.board import Board
 
+PUBACK = 0x40
 PUBCOMP = 0x70
 
 
@@ -102,6 +103,22 @@ def test_past_pubrec_a_reboot_goes_on_with_pubrel(board: Board) -> None:
     assert board.got == [0, 1, 2]
     assert board.spool.pending == 0
     assert board.client.stats.resent >= 1
+
+
+def test_what_was_settled_before_an_older_record_is_not_sent_again(board: Board) -> None:
+    """The older one, whose PUBACK was lost with the power, is."""
+    board.broker.acks = False
+    board.publish(0)
+    board.publish(1, qos=2)
+    board.poll(30)
+    board.broker._out[:] = [packet for packet in board.broker._out if packet[0] != PUBACK]
+    board.broker.acks = True
+    board.poll(30)
+    assert (board.client.pending, board.spool.pending) == (1, 2)
+    board.boot()
+    board.poll(30)
+    assert board.got == [0, 1, 0]
+    assert board.spool.pending == 0
 
 
 def test_a_broker_that_has_forgotten_gets_it_again_only_after_that_is_noted(
