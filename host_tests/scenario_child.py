@@ -4,7 +4,25 @@ from __future__ import annotations
 
 import subprocess
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import TypeVar
+
+import sizes
+
+T = TypeVar("T")
+
+
+def chosen(
+    cases: Sequence[T], scenario: Callable[[T], Hashable], where: Callable[[T], Hashable], few: int
+) -> list[T]:
+    """Return a case of each scenario, and at least a few of each broker on each interpreter.
+
+    The latter is `where` a case runs. With --whole, return all.
+    """
+    found = set(sizes.one_each(cases, scenario))
+    for place in {where(case) for case in cases}:
+        found.update(sizes.sample([case for case in cases if where(case) == place], few))
+    return [case for case in cases if case in found]
 
 
 class ScenarioError(AssertionError):

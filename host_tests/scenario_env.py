@@ -112,6 +112,14 @@ class Env:
         self.until("SUBACK", lambda: subscription.granted is not None, *clients)
         return bytes(subscription.granted)
 
+    def subscribed(self, client, filters, qos, **more):
+        """Have a client subscribe and connect; return its Inbox when that is granted."""
+        inbox = Inbox()
+        subscription = client.subscribe(filters, inbox.take, qos, **more)
+        client.start()
+        self.granted(subscription, client)
+        return inbox
+
     def unsubscribed(self, request, *clients):
         """Wait for the UNSUBACK; in MQTT 5 it has a code for each filter."""
         codes = self.granted(request, *clients)

@@ -1,14 +1,18 @@
 """The scenarios of scenarios/, on both interpreters and every broker that suits them.
 
-A scenario runs in an interpreter of its own and asks for what it cannot do itself: to have
-another process killed, or the broker.
+Each runs once per version of MQTT, and with --whole on every broker and interpreter. A scenario
+runs in an interpreter of its own and asks for what it cannot do itself: to have another process
+killed, or the broker.
 """
 
 from __future__ import annotations
 
 import ast
+import contextlib
 import itertools
 import socket
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,7 +22,7 @@ import peer
 from conftest import HERE, SharedBrokers, interpreter_command, kinds, library, ways
 from flatmq_tools import interpreter
 from flatmq_tools.broker import Broker
-from scenario_child import converse
+from scenario_child import chosen, converse
 from v5 import build5
 from v5.strict5 import Connect
 
@@ -26,7 +30,9 @@ from v5.strict5 import Connect
 # MQTT 5 to 3.1.1.
 HEAPS = {4: 128, 5: 192, None: 192}  # KB
 DEADLINE = 60  # seconds until a scenario is ended from outside; it gives up by itself before
+SIDE_BY_SIDE = 8  # most of them wait most of the time
 _run_number = itertools.count()
+pytestmark = pytest.mark.xdist_group("scenarios")  # one process starts them all
 
 
 class Scenario(NamedTuple):
@@ -130,11 +136,12 @@ class Run:
         where = (self._broker.host, self._broker.port)
         with socket.create_connection(where, timeout=DEADLINE) as connection:
             qos, retain, dup = first >> 1 & 3, first & 1, first >> 3 & 1
+            name = f"{self._token}-asked".encode()
             if self._version == 5:
-                hello = build5.connect(Connect(b"asked", keepalive=60))
+                hello = build5.connect(Connect(name, keepalive=60))
                 message = build5.publish(topic, payload, qos, 1, retain=retain, dup=dup)
             else:
-                hello = peer.packet(0x10, b"\0\4MQTT\4\2\0\x3c" + b"\0\5asked")
+                hello = peer.packet(0x10, b"\0\4MQTT\4\2\0\x3c\0" + bytes((len(name),)) + name)
                 message = peer.publish(topic, payload, qos, 1, retain=retain, dup=dup)
             # DISCONNECT comes last, so that the broker closes when it has dealt with all of it.
             connection.sendall(hello + message + peer.packet(0xE0))
@@ -143,42 +150,84 @@ class Run:
 
 
 SCENARIOS = _scenarios()
+NAMES = {4: "3.1.1", 5: "5", None: "5-or-3.1.1"}
+
+
+class Case(NamedTuple):
+    """A scenario on a broker and an interpreter, with clients of a version."""
+
+    scenario: Scenario
+    version: int | None
+    kind: str
+    python: str
+
+    def __str__(self) -> str:
+        s = self.scenario
+        return f"{s.module}.{s.function}-{self.kind}-{NAMES[self.version]}-{self.python}"
+
+    @property
+    def kills(self) -> bool:
+        """True if the broker may be killed: no other case can use it."""
+        return self.scenario.broker in ("own", "durable")
+
+
 # Clients that fall back are for the brokers that have 3.1.1 alone, but where a scenario asks for
 # nothing else.
 CASES = [
-    (scenario, version, kind)
+    Case(scenario, version, kind, python)
     for scenario in SCENARIOS
     for version in scenario.versions
     for kind in kinds(scenario.broker, version)
     if kind not in scenario.never
     if version is not None or kind != "mosquitto" or scenario.versions == (None,)
+    for python in ("cpython", "micropython")
 ]
-NAMES = {4: "3.1.1", 5: "5", None: "5-or-3.1.1"}
 
 
-@pytest.mark.parametrize("python", ["cpython", "micropython"])
-@pytest.mark.parametrize(
-    ("scenario", "version", "kind"),
-    CASES,
-    ids=[f"{s.module}.{s.function}-{kind}-{NAMES[version]}" for s, version, kind in CASES],
-)
-def test_scenario(
-    scenario: Scenario,
-    version: int | None,
-    python: str,
-    kind: str,
-    shared_brokers: SharedBrokers,
-    tmp_path: Path,
-) -> None:
-    what = (scenario.module, scenario.function)
-    given = (f"run{next(_run_number)}", version, tmp_path, scenario.more)
-    if scenario.broker not in ("own", "durable"):
-        broker = shared_brokers.get(kind, scenario.broker, version)
-        Run(python, broker, *given).finish(*what)
-    else:
-        with ways(kind, version)[scenario.broker]() as broker:
-            Run(python, broker, *given).finish(*what)
+def _run(case: Case, shared: Broker | None, folder: Path) -> None:
+    """Run a case to its end, on the broker that all share or on one that it starts."""
+    scenario = case.scenario
+    start = ways(case.kind, case.version)[scenario.broker]
+    with contextlib.nullcontext(shared) if shared else start() as broker:
+        run = Run(
+            case.python, broker, f"run{next(_run_number)}", case.version, folder, scenario.more
+        )
+        run.finish(scenario.module, scenario.function)
     assert getattr(broker, "complaints", []) == []
+
+
+@pytest.fixture(scope="module")
+def runs(
+    request: pytest.FixtureRequest,
+    shared_brokers: SharedBrokers,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[dict[Case, Future[None]]]:
+    """A run, now or later, of each case that is asked for. Most of them wait most of the time."""
+    wanted = [
+        item.callspec.params["case"]
+        for item in request.session.items
+        if isinstance(item, pytest.Function) and item.function is test_scenario
+    ]
+    library("micropython")  # compiled before the threads need it
+    with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
+        futures = {}
+        for case in wanted:
+            way = case.scenario.broker
+            shared = None if case.kills else shared_brokers.get(case.kind, way, case.version)
+            folder = tmp_path_factory.mktemp("scenario")
+            futures[case] = pool.submit(_run, case, shared, folder)
+        yield futures
+        for future in futures.values():
+            future.cancel()
+
+
+@pytest.mark.parametrize(
+    "case",
+    chosen(CASES, lambda case: case[:2], lambda case: case[1:], 6),
+    ids=str,
+)
+def test_scenario(case: Case, runs: dict[Case, Future[None]]) -> None:
+    runs[case].result()
 
 
 def test_every_module_has_scenarios() -> None:

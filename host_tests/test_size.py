@@ -1,92 +1,134 @@
-"""Test the weights of every module and the bounds of every step of a client's life."""
+"""The weights of every module and the bounds of every step of a client's life.
+
+They are measured with --whole, and where the client is not the one of the committed figures.
+"""
 
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
-from flatmq_rigs import packages, size, webassembly
+import sizes
+from conftest import ROOT
+from flatmq_rigs import packages, results, size, webassembly
 from flatmq_rigs.__main__ import main as cli
 from flatmq_rigs.size import modules, steps
+from flatmq_rigs.size.committed import sealed, steps_on_32_bits
 from flatmq_rigs.size.scales import InPlace, Narrow, Wide
 from flatmq_tools import bytecode
 
+COMMITTED = {} if sizes.whole() else steps_on_32_bits(ROOT / "docs/results.md")
+
 
 @pytest.fixture(scope="module")
-def sizes() -> size.Sizes:
+def weighed() -> size.Sizes:
     if webassembly.find() is None:
         pytest.fail(webassembly.MISSING)
     return size.measure(peers=False)
 
 
+def measured(test: Callable[..., None]) -> Callable[..., None]:
+    """Have a test of what is measured run where there are no committed figures."""
+    return pytest.mark.proof(test) if COMMITTED else test
+
+
 @pytest.mark.parametrize("step", steps.BOUNDS)
-def test_a_step_keeps_its_bound_on_32_bits(sizes: size.Sizes, step: str) -> None:
-    assert sizes.steps[Narrow.title][step] <= steps.BOUNDS[step]
+def test_a_step_keeps_its_bound_on_32_bits(step: str, request: pytest.FixtureRequest) -> None:
+    held = COMMITTED or request.getfixturevalue("weighed").steps[Narrow.title]
+    assert held[step] <= steps.BOUNDS[step]
 
 
-def test_every_module_is_weighed(sizes: size.Sizes) -> None:
-    order = [module for group in sizes.groups for module in group]
+@pytest.mark.parametrize("edit", ["nothing", "a source", "a new source", "a figure"])
+def test_committed_figures_are_those_of_the_sources(edit: str, tmp_path: Path) -> None:
+    sources = shutil.copytree(bytecode.SOURCES, tmp_path / "flatmq")
+    document = tmp_path / "results.md"
+    text = size._text(_SIZES)
+    results.write(document, "size", sealed(text, sources))
+    if edit == "a source":
+        with (sources / "client.py").open("a") as file:
+            file.write("#")
+    elif edit == "a new source":
+        (sources / "more.py").touch()
+    elif edit == "a figure":
+        document.write_text(document.read_text().replace("99,999", "9,999"))
+    found = steps_on_32_bits(document, sources)
+    assert found == (_SIZES.steps[Narrow.title] if edit == "nothing" else {})
+
+
+@measured
+def test_every_module_is_weighed(weighed: size.Sizes) -> None:
+    order = [module for group in weighed.groups for module in group]
     assert sorted(order) == modules.names(bytecode.SOURCES, bytecode.DESK_ONLY)
     assert len(set(order)) == len(order)
     for title in (Wide.title, Narrow.title, InPlace.title):
-        assert set(sizes.modules[title]) == set(order)
-        assert all(held > 0 for held in sizes.modules[title].values()), title
+        assert set(weighed.modules[title]) == set(order)
+        assert all(held > 0 for held in weighed.modules[title].values()), title
     for module in order:
-        assert sizes.functions[module] < sizes.mpy[module]
+        assert weighed.functions[module] < weighed.mpy[module]
 
 
-def test_what_publishes_does_not_load_what_receives(sizes: size.Sizes) -> None:
-    publishing, receiving, on_request = sizes.groups
+@measured
+def test_what_publishes_does_not_load_what_receives(weighed: size.Sizes) -> None:
+    publishing, receiving, on_request = weighed.groups
     assert "client" in publishing
     assert receiving
     assert {"spool", "senml", "stream_uart"} <= set(on_request)
 
 
-def test_what_is_on_request_is_listed_by_the_file_that_installs_it(sizes: size.Sizes) -> None:
-    by_part = [module for part in sizes.parts.values() for module in part]
-    assert by_part == sizes.groups[-1]
-    assert list(sizes.parts) == list(packages.PARTS)
-    for part, added in sizes.parts.items():
+@measured
+def test_what_is_on_request_is_listed_by_the_file_that_installs_it(weighed: size.Sizes) -> None:
+    by_part = [module for part in weighed.parts.values() for module in part]
+    assert by_part == weighed.groups[-1]
+    assert list(weighed.parts) == list(packages.PARTS)
+    for part, added in weighed.parts.items():
         assert set(added) <= set(packages.modules(part))
-    assert {"stream_tls", "stream_tls_board"} <= set(sizes.parts["tls"])
-    assert "stream_websocket" in sizes.parts["websocket"]
-    assert "aio" in sizes.parts["aio"]
+    assert {"stream_tls", "stream_tls_board"} <= set(weighed.parts["tls"])
+    assert "stream_websocket" in weighed.parts["websocket"]
+    assert "aio" in weighed.parts["aio"]
 
 
-def test_tls_and_websocket_hold_more_than_tcp(sizes: size.Sizes) -> None:
-    assert set(sizes.links) == {Wide.title, InPlace.title}
-    for links in sizes.links.values():
+@measured
+def test_tls_and_websocket_hold_more_than_tcp(weighed: size.Sizes) -> None:
+    assert set(weighed.links) == {Wide.title, InPlace.title}
+    for links in weighed.links.values():
         assert set(links) == set(steps.LINKS)
         for step in (steps.MADE, steps.CONNECTED):
             tcp, *others, both = (held[step] for held in links.values())
             assert 0 < tcp < min(others) < max(others) < both
     for link in steps.LINKS:
-        wide, in_place = (sizes.links[t][link] for t in (Wide.title, InPlace.title))
+        wide, in_place = (weighed.links[t][link] for t in (Wide.title, InPlace.title))
         assert in_place[steps.CONNECTED] < wide[steps.CONNECTED]
 
 
-def test_every_step_is_weighed_everywhere(sizes: size.Sizes) -> None:
+@measured
+def test_every_step_is_weighed_everywhere(weighed: size.Sizes) -> None:
     wanted = {*steps.PUBLISHING, *steps.SUBSCRIBING} - {steps.PEER}
     for title in (Wide.title, Narrow.title, InPlace.title):
-        assert set(sizes.steps[title]) == wanted
+        assert set(weighed.steps[title]) == wanted
     for narrow, wide, in_place in (
-        (sizes.steps[Narrow.title][n], sizes.steps[Wide.title][n], sizes.steps[InPlace.title][n])
+        (
+            weighed.steps[Narrow.title][n],
+            weighed.steps[Wide.title][n],
+            weighed.steps[InPlace.title][n],
+        )
         for n in wanted
     ):
         assert 0 < in_place < wide
         assert 0.5 * wide < narrow < wide
 
 
-def test_mqtt_5_is_weighed_at_every_step_and_feature(sizes: size.Sizes) -> None:
+@measured
+def test_mqtt_5_is_weighed_at_every_step_and_feature(weighed: size.Sizes) -> None:
     for title in (Wide.title, Narrow.title, InPlace.title):
-        old, new = sizes.steps[title], sizes.steps_5[title]
+        old, new = weighed.steps[title], weighed.steps_5[title]
         assert set(new) == set(old)
         assert new[steps.IMPORTED] == old[steps.IMPORTED], "3.1.1 loads something of MQTT 5"
         assert all(new[step] > old[step] for step in new if step != steps.IMPORTED)
-        found = sizes.features[title]
+        found = weighed.features[title]
         assert set(found) == {4, 5}
         for version in (4, 5):
             assert set(found[version]) == set(steps.features(version))
@@ -95,7 +137,7 @@ def test_mqtt_5_is_weighed_at_every_step_and_feature(sizes: size.Sizes) -> None:
         # What comes in with properties needs nothing that is not there.
         assert found[5]["a message with properties comes in"] == 0
         # What has fallen back lets go of the connection and the router of MQTT 5.
-        assert old[steps.GRANTED] < sizes.fallen_back[title] < new[steps.GRANTED]
+        assert old[steps.GRANTED] < weighed.fallen_back[title] < new[steps.GRANTED]
 
 
 def test_the_command_writes_its_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,6 +160,7 @@ def test_the_command_writes_its_tables(tmp_path: Path, monkeypatch: pytest.Monke
     assert "It is 7 bytes of .mpy files (mqtt5.json)" in written
 
 
+@measured
 def test_a_missing_interpreter_and_a_module_that_does_not_load_are_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -160,7 +203,7 @@ _SIZES = size.Sizes(
     mpy={"client": 1234, "message": 100, "chunks": 20, "spool": 3, "v5": 7},
     modules={Wide.title: {"client": 2345, "message": 1, "chunks": 4, "spool": 50}},
     links={Wide.title: {"TLS": {steps.MADE: 1_500, steps.CONNECTED: 2_500}}},
-    steps={Narrow.title: {steps.MADE: 99_999}},
+    steps={Narrow.title: {steps.MADE: 99_999, steps.SUBSCRIBED: 77}},
     steps_5={Narrow.title: {steps.MADE: 100_009}},
     features={Narrow.title: {5: {"`client.request`": 77}}},
     fallen_back={Narrow.title: 5_555},

@@ -1,9 +1,32 @@
 """A handler that looks at what it gets, for a client of the scripted peer."""
 
+from micropython import const
+
 import packets
 from scripted_link import online, subscribe
 
 TOPIC = b"home/kitchen/lamp"
+_EXPIRY = const(0x02)
+_CONTENT_TYPE = const(0x03)
+_USER = const(0x26)
+
+
+def looked(p):
+    """Return whether properties are packets.SOME, read in every way that allocates nothing."""
+    n = at = 0
+    while p.find(_USER, at):
+        n += 1
+        at = p.end
+    return (
+        n == 2
+        and p.get(_EXPIRY) == 65536
+        and p.get(_CONTENT_TYPE - 2) is None
+        and p.is_value(_CONTENT_TYPE, b"text")
+        and not p.is_value(_CONTENT_TYPE, b"html")
+        and p.is_user(b"two", b"bcd")
+        and not p.is_user(b"one", b"bcd")
+        and p.user(b"three") is None
+    )
 
 
 class Reader:
@@ -26,6 +49,7 @@ class Reader:
             and message[0] == self._into[0] == 45
             and message[4] == self._into[4]
             and message.qos + message.retain + message.dup <= 4
+            and (packets.properties is None or looked(message.properties))
         ):
             self.count += 1
 
@@ -44,3 +68,10 @@ def receiving(filters, topic=TOPIC, qos=0):
     reader = Reader(topic)
     subscribe(client, link, filters, reader.take, qos)
     return link, client, reader, packets.publish(topic, b"-1500")
+
+
+def taking(link, reader, packet, count=1):
+    """The operation that gives a client a packet with as many messages for its handler."""
+    while True:
+        link.give(packet)
+        yield reader.took(count)

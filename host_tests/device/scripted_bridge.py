@@ -83,7 +83,7 @@ class UART(io.IOBase):
 def online(**options):
     """The scripted peer, and a client that is connected to it over the UART."""
     peer = scripted_link.Link()
-    client = scripted_link.made(Link(UART(peer)), **options)
+    client = peer.client = scripted_link.made(Link(UART(peer)), **options)
     client.start()
     while client.state != "greeting":
         client.poll()

@@ -20,6 +20,8 @@ class Link:
     `room` is how many bytes one write takes.
     """
 
+    client = None  # the one that it was made for
+
     def __init__(self):
         self.address = None
         self.now = 0
@@ -30,7 +32,7 @@ class Link:
         self._script = b""
         self._at = self._end = 0
         self._gone = self._failing = False
-        self._written = bytearray(768)
+        self._written = bytearray(1024)
         self._n = 0
         flatmq.client.ticks_ms = self.ticks_ms
 
@@ -89,6 +91,33 @@ class Link:
         self._at = at
         self._end = len(packet) if end is None else end
 
+    def give(self, packet, at=0, end=None):
+        """Have the client read a packet, or a part of it, and poll it once."""
+        self.feed(packet, at, end)
+        self.client.poll()
+
+    def publish(self, topic, payload, qos=0):
+        """Have the client publish, with the properties that messages have; return its answer."""
+        if packets.properties is None:
+            return self.client.publish(topic, payload, qos)
+        return self.client.publish(topic, payload, qos, properties=packets.properties)
+
+    def settled(self, wanted, identifier, qos=1):
+        """Return whether the client has sent a message, and forgets it once it is acknowledged."""
+        sent = self.took(wanted.with_id(identifier)) and self.client.pending == 1
+        if qos == 2:
+            self.give(packets.PUBREC.with_id(identifier))
+            sent = sent and self.released(identifier)
+        else:
+            self.give(packets.PUBACK.with_id(identifier))
+        return sent and self.client.pending == 0
+
+    def released(self, identifier):
+        """Return whether the client has sent PUBREL, and give it PUBCOMP."""
+        sent = self.took(packets.PUBREL.with_id(identifier)) and self.client.pending > 0
+        self.give(packets.PUBCOMP.with_id(identifier))
+        return sent
+
     def took(self, wanted):
         """Return whether exactly these bytes were written since the last call."""
         n = self._n
@@ -127,7 +156,8 @@ def made(link, **options):
     options.setdefault("tx_size", 512)
     options.setdefault("rx_size", 256)
     options.setdefault("version", packets.version)
-    return Client(b"proof", link=link, **options)
+    link.client = Client(b"proof", link=link, **options)
+    return link.client
 
 
 def greeting(client, link):
@@ -164,3 +194,11 @@ def subscribe(client, link, filters, handler, qos=0, chunks=False):
     if wanted.granted != bytes((qos,)):
         raise AssertionError("not granted")
     return wanted
+
+
+def flushed(link, publish, wanted):
+    """The operation that publishes at QoS 0 and has it written."""
+    while True:
+        accepted = publish()
+        link.client.flush()
+        yield accepted == 0 and link.took(wanted)

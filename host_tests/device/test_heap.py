@@ -2,6 +2,7 @@
 
 import pytest
 
+import sizes
 from conftest import SharedBrokers
 from device import on_device
 
@@ -16,7 +17,7 @@ def test_a_sketch_runs_in_a_small_heap(shared_brokers: SharedBrokers) -> None:
 @pytest.mark.parametrize(
     ("name", "steps"),
     [
-        pytest.param("ten_mixed_messages", 100, id="1000 mixed messages"),
+        pytest.param("ten_mixed_messages", 100 if sizes.whole() else 20, id="mixed messages"),
         pytest.param("reconnect_over_tcp", 20, id="20 reconnects"),
         pytest.param("reconnect_after_a_loss", 20, id="20 losses"),
         pytest.param("reconnect_after_a_refusal", 20, id="20 refusals"),

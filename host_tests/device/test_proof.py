@@ -33,7 +33,7 @@ THROUGH = {
     RECEIVE: ("receiving", "qos0", 4),
     SEND_5: ("publishing", "qos0", 5),
     RECEIVE_5: ("receiving", "qos0", 5),
-    WALK_5: ("v5_receiving", "properties_that_are_read", 5),
+    WALK_5: ("receiving", "qos0", "5+"),
     ANSWER_5: ("v5_answers", "puback_in_each_form", 5),
 }
 BYTES = '_ = b"x" + bytes(1)'

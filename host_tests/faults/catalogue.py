@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import NamedTuple
 
 BOTH = ("mosquitto", "fake")
@@ -22,10 +23,7 @@ SMALL = "104k"  # heap of MicroPython; a 64-bit one, where objects are twice as 
 LARGER = "136k"  # where the client has buffers of 8 KB messages, or there are several clients
 # Heap for every scenario over a link that has code of its own. On the unix port the buffers of TLS
 # are not in it.
-OVER = {
-    "mosquitto over TLS": "176k",
-    "mosquitto over WebSocket": "152k",
-}
+OVER = {"mosquitto over TLS": "176k", "mosquitto over WebSocket": "152k"}
 MORE_5 = 64  # KB of heap for the code of MQTT 5
 
 
@@ -43,8 +41,8 @@ class Scenario(NamedTuple):
     client loads when it is first needed.
     """
 
-    title: str
     module: str
+    title: str
     function: str
     option: str = ""
     brokers: tuple[str, ...] = BOTH
@@ -54,6 +52,17 @@ class Scenario(NamedTuple):
     client: str = ""
     wraps: str = ""
     twice: bool = False
+
+
+# The modules of client/.
+greeting = partial(Scenario, "greeting")
+silence = partial(Scenario, "silence")
+handshakes = partial(Scenario, "handshakes")
+cuts = partial(Scenario, "cuts")
+surprises = partial(Scenario, "surprises")
+wedges = partial(Scenario, "wedges")
+clock = partial(Scenario, "clock")
+reasons = partial(Scenario, "reasons")
 
 
 def heap(scenario: Scenario, broker: str) -> str:
@@ -112,61 +121,51 @@ def _named(option: str) -> str:
 
 
 def _greeting() -> Iterator[Scenario]:
-    yield Scenario("name lookup fails", "greeting", "name_lookup_fails", twice=True)
-    yield Scenario("name lookup of a name in .invalid", "greeting", "no_such_name", twice=True)
-    yield Scenario(
-        "TCP is never answered",
-        "greeting",
-        "tcp_is_never_answered",
-        waits=True,
-        client="timeout:1",
+    yield greeting("name lookup fails", "name_lookup_fails", twice=True)
+    yield greeting("name lookup of a name in .invalid", "no_such_name", twice=True)
+    yield greeting(
+        "TCP is never answered", "tcp_is_never_answered", waits=True, client="timeout:1"
     )
-    yield Scenario(
+    yield greeting(
         "connection refused for a minute",
-        "greeting",
         "connection_refused",
         waits=True,
         client="keepalive:0,retry_ms:500,retry_max_ms:5000",
         twice=True,
     )
-    yield Scenario("no CONNACK", "greeting", "no_connack", waits=True, client="timeout:1")
+    yield greeting("no CONNACK", "no_connack", waits=True, client="timeout:1")
     for n in range(4):
-        yield Scenario(
-            f"closed after {n} bytes of CONNACK", "greeting", "closed_in_connack", str(n)
-        )
+        yield greeting(f"closed after {n} bytes of CONNACK", "closed_in_connack", str(n))
     for code, name in REFUSALS.items():
-        yield Scenario(f"CONNACK refused, {code}: {name}", "greeting", "refused", str(code), FAKE)
+        yield greeting(f"CONNACK refused, {code}: {name}", "refused", str(code), FAKE)
     for name, data in {
         "PUBLISH before CONNACK": "300500016162",
         "CONNACK with flags": "20020200",
         "CONNACK of 3 bytes": "2003000000",
     }.items():
-        yield Scenario(name, "greeting", "wrong_answer_to_connect", data, FAKE)
+        yield greeting(name, "wrong_answer_to_connect", data, FAKE)
 
 
 def _silence() -> Iterator[Scenario]:
     for option, name in {"": "idle", "1": "QoS 1 waits", "2": "QoS 2 waits"}.items():
-        yield Scenario(
+        yield silence(
             f"silent peer, keepalive 4, {name}",
-            "silence",
             "silent_peer",
             option,
             waits=True,
             client="keepalive:4",
         )
-    yield Scenario("silence, then reset", "silence", "silent_then_reset")
-    yield Scenario(
+    yield silence("silence, then reset", "silent_then_reset")
+    yield silence(
         "silence in the middle of a packet",
-        "silence",
         "silent_in_a_packet",
         "",
         FAKE,
         waits=True,
         client="keepalive:4",
     )
-    yield Scenario(
+    yield silence(
         "header claims 256 MB",
-        "silence",
         "length_without_end",
         "",
         FAKE,
@@ -175,64 +174,44 @@ def _silence() -> Iterator[Scenario]:
         twice=True,
     )
     for option in ("skipped", "pieces"):
-        yield Scenario(
+        yield silence(
             f"header claims 256 MB, cut after 3 MB, {option}",
-            "silence",
             "length_and_a_part",
             option,
             FAKE,
             client=f"chunks:{int(option == 'pieces')}",
             twice=True,
         )
-    yield Scenario(
-        "peer stops reading",
-        "silence",
-        "peer_stops_reading",
-        waits=True,
-        client="keepalive:4,tx_size:2048",
+    yield silence(
+        "peer stops reading", "peer_stops_reading", waits=True, client="keepalive:4,tx_size:2048"
     )
-    yield Scenario(
-        "peer stops reading for a while",
-        "silence",
-        "peer_stops_reading_for_a_while",
-        client="tx_size:2048",
+    yield silence(
+        "peer stops reading for a while", "peer_stops_reading_for_a_while", client="tx_size:2048"
     )
-    yield Scenario(
+    yield silence(
         "partial writes, 8 KB messages",
-        "silence",
         "partial_writes",
         heap=LARGER,
         client="tx_size:17000,rx_size:128,inflight:2,room:1000",
     )
-    yield Scenario(
-        f"100 KB message, {SMALL[:-1]} KB heap", "silence", "larger_than_the_heap", twice=True
-    )
-    yield Scenario(
-        "disconnect while messages wait",
-        "silence",
-        "disconnects_while_messages_wait",
-        twice=True,
-    )
+    yield silence(f"100 KB message, {SMALL[:-1]} KB heap", "larger_than_the_heap", twice=True)
+    yield silence("disconnect while messages wait", "disconnects_while_messages_wait", twice=True)
 
 
 def _handshakes() -> Iterator[Scenario]:
     for direction, options in PACKETS.items():
         for option in options:
-            yield Scenario(
+            yield handshakes(
                 f"broker killed at {direction} {_named(option)}",
-                "handshakes",
                 f"{direction}_killed",
                 option,
                 own=True,
             )
     for option in PACKETS["outgoing"]:
-        yield Scenario(f"taken over at {_named(option)}", "handshakes", "taken_over", option)
-        yield Scenario(
-            f"session forgotten at {_named(option)}", "handshakes", "session_forgotten", option
-        )
-    yield Scenario(
+        yield handshakes(f"taken over at {_named(option)}", "taken_over", option)
+        yield handshakes(f"session forgotten at {_named(option)}", "session_forgotten", option)
+    yield handshakes(
         "two clients, one identifier",
-        "handshakes",
         "two_clients_one_identifier",
         heap=LARGER,
         client="clean_session:1",
@@ -242,41 +221,34 @@ def _handshakes() -> Iterator[Scenario]:
 
 def _cuts() -> Iterator[Scenario]:
     for fault in ("cut", "reset"):
-        yield Scenario(f"link {fault}", "cuts", "struck", fault)
+        yield cuts(f"link {fault}", "struck", fault)
         for way in ("up", "down"):
-            yield Scenario(
+            yield cuts(
                 f"link {fault} after every byte {way}",
-                "cuts",
                 "at_every_byte",
                 f"{way}-{fault}",
                 heap=LARGER,
                 client="none",
             )
     for qos in range(3):
-        yield Scenario(
-            f"closed right behind a message at QoS {qos}",
-            "cuts",
-            "closed_behind_a_message",
-            str(qos),
+        yield cuts(
+            f"closed right behind a message at QoS {qos}", "closed_behind_a_message", str(qos)
         )
-    yield Scenario("delay of 50 ms", "cuts", "delayed", "50")
-    yield Scenario("byte by byte", "cuts", "byte_by_byte")
+    yield cuts("delay of 50 ms", "delayed", "50")
+    yield cuts("byte by byte", "byte_by_byte")
 
 
 def _surprises() -> Iterator[Scenario]:
     for name, data in BROKEN_RULES.items():
-        yield Scenario(name, "surprises", "breaks_a_rule", data, FAKE)
-    yield Scenario("SUBACK 0x80", "surprises", "subscription_refused", "", FAKE, twice=True)
-    yield Scenario("stray PUBACK and others", "surprises", "stray_acknowledgements", "", FAKE)
-    yield Scenario(
-        "PUBLISH before SUBACK", "surprises", "publish_before_suback", "", FAKE, twice=True
-    )
+        yield surprises(name, "breaks_a_rule", data, FAKE)
+    yield surprises("SUBACK 0x80", "subscription_refused", "", FAKE, twice=True)
+    yield surprises("stray PUBACK and others", "stray_acknowledgements", "", FAKE)
+    yield surprises("PUBLISH before SUBACK", "publish_before_suback", "", FAKE, twice=True)
     for qos in range(3):
-        yield Scenario(f"handler raises at QoS {qos}", "surprises", "handler_raises", str(qos))
+        yield surprises(f"handler raises at QoS {qos}", "handler_raises", str(qos))
     for qos in (1, 2):
-        yield Scenario(
+        yield surprises(
             f"handler raises, then a cut, QoS {qos}",
-            "surprises",
             "handler_raises_and_the_link_is_cut",
             str(qos),
         )
@@ -289,40 +261,23 @@ def _wedges() -> Iterator[Scenario]:
     yield _wedge("PUBREL is never answered", "release_is_never_answered", "", "give_up:3")
     yield _wedge("QoS 2 answered with PUBACK", "qos_2_answered_with_puback", "", "")
     for qos in (1, 2):
-        yield Scenario(
+        yield wedges(
             f"killed a hundred times, QoS {qos} under way",
-            "wedges",
             "killed_while_one_is_under_way",
             str(qos),
             FAKE,
             heap=LARGER,
             waits=True,
         )
-    for kind, often in (("mosquitto", "30"), ("fake", "100")):
-        yield Scenario(
-            "killed a hundred times",
-            "wedges",
-            "killed_often",
-            often,
-            (kind,),
-            own=True,
-            heap=LARGER,
-        )
+    yield wedges("killed a hundred times", "killed_often", own=True, heap=LARGER)
     for fault in ("cut", "reset"):
-        yield Scenario(
-            f"link {fault} a hundred times",
-            "wedges",
-            "struck_often",
-            fault,
-            heap=LARGER,
-            waits=True,
+        yield wedges(
+            f"link {fault} a hundred times", "struck_often", fault, heap=LARGER, waits=True
         )
 
 
 def _wedge(title: str, function: str, option: str, client: str) -> Scenario:
-    return Scenario(
-        title, "wedges", function, option, FAKE, heap=LARGER, client=client, twice=True
-    )
+    return wedges(title, function, option, FAKE, heap=LARGER, client=client, twice=True)
 
 
 def _clock() -> Iterator[Scenario]:
@@ -332,18 +287,16 @@ def _clock() -> Iterator[Scenario]:
         6500: "the back-off",
         8500: "CONNACK",
     }.items():
-        yield Scenario(
+        yield clock(
             f"ticks_ms wraps in the time of {name}",
-            "clock",
             "wraps",
             waits=True,
             client="keepalive:4,timeout:2,retry_ms:1000,retry_max_ms:2000",
             wraps=str(after),
         )
     for ms in (5000, 3600000):
-        yield Scenario(
+        yield clock(
             f"the application sleeps for {ms // 1000} s",
-            "clock",
             "application_sleeps",
             str(ms),
             client="keepalive:4",
@@ -433,29 +386,24 @@ REFUSALS_5 = {
 
 def _only_at_5() -> Iterator[Scenario]:
     for code, name in REFUSALS_5.items():
-        yield Scenario(f"CONNACK {code:#x}: {name}", "greeting", "refused", str(code), FAKE_5)
+        yield greeting(f"CONNACK {code:#x}: {name}", "refused", str(code), FAKE_5)
     for name, data in ANSWERS_TO_CONNECT_5.items():
-        yield Scenario(name, "greeting", "wrong_answer_to_connect", data, FAKE_5)
+        yield greeting(name, "wrong_answer_to_connect", data, FAKE_5)
     for name, (data, rule, code) in BROKEN_RULES_5.items():
         option = f"{data}-{rule}-{code:x}"
-        yield Scenario(name, "reasons", "breaks_a_rule", option, FAKE_5, twice=True)
+        yield reasons(name, "breaks_a_rule", option, FAKE_5, twice=True)
     for option, name in {
         "PUBACK-1": "PUBACK 0x87",
         "PUBREC-2": "PUBREC 0x87",
         "PUBACK-large": "PUBACK 0x87, a message in pieces",
     }.items():
-        yield Scenario(name, "reasons", "message_refused", option, FAKE_5, twice=True)
-    yield Scenario("PUBCOMP 0x92", "reasons", "release_unknown", "", FAKE_5, twice=True)
-    yield Scenario(
-        "SUBACK and UNSUBACK 0x87", "reasons", "requests_refused", "", FAKE_5, twice=True
-    )
+        yield reasons(name, "message_refused", option, FAKE_5, twice=True)
+    yield reasons("PUBCOMP 0x92", "release_unknown", "", FAKE_5, twice=True)
+    yield reasons("SUBACK and UNSUBACK 0x87", "requests_refused", "", FAKE_5, twice=True)
     for code in (0x00, 0x89, 0x8B, 0x93, 0x97, 0x98, 0x9C):
-        yield Scenario(
-            f"DISCONNECT {code:#x}", "reasons", "disconnected", f"{code:x}", FAKE_5, twice=True
-        )
-    yield Scenario(
+        yield reasons(f"DISCONNECT {code:#x}", "disconnected", f"{code:x}", FAKE_5, twice=True)
+    yield reasons(
         "taken over, DISCONNECT 0x8e",
-        "reasons",
         "taken_over_for_good",
         "",
         FAKE_5,
@@ -463,12 +411,9 @@ def _only_at_5() -> Iterator[Scenario]:
         twice=True,
     )
     for option, name in {"1": "to 1", "2": "to 2"}.items():
-        yield Scenario(
-            f"Receive Maximum shrinks {name}", "reasons", "shrinks", option, FAKE_5, twice=True
-        )
-    yield Scenario(
+        yield reasons(f"Receive Maximum shrinks {name}", "shrinks", option, FAKE_5, twice=True)
+    yield reasons(
         "Receive Maximum changes a hundred times",
-        "reasons",
         "shrinks_often",
         "",
         FAKE_5,
@@ -476,12 +421,8 @@ def _only_at_5() -> Iterator[Scenario]:
         waits=True,
         twice=True,
     )
-    yield Scenario(
-        "session expired while away", "reasons", "session_expired", "", FAKE_5, twice=True
-    )
-    yield Scenario(
-        "limits appear at a reconnect", "reasons", "limits_appear", "", FAKE_5, twice=True
-    )
+    yield reasons("session expired while away", "session_expired", "", FAKE_5, twice=True)
+    yield reasons("limits appear at a reconnect", "limits_appear", "", FAKE_5, twice=True)
 
 
 SCENARIOS = [

@@ -1,4 +1,7 @@
-"""Every row of the fault table, in its short version. All run side by side: most only wait."""
+"""Each scenario of the fault table, in its short version; with --whole, every row.
+
+All run side by side: most only wait.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,11 @@ import pytest
 
 from faults.bench import HERE, SIDE_BY_SIDE, Bench, Case, Row, cases
 from faults.catalogue import SCENARIOS
+from scenario_child import chosen
+
+CASES = chosen(
+    cases(), lambda case: case.scenario.title, lambda case: (case.broker, case.python), 8
+)
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +35,7 @@ def rows(request: pytest.FixtureRequest) -> Iterator[dict[Case, Future[Row]]]:
             future.cancel()
 
 
-@pytest.mark.parametrize("case", cases(), ids=str)
+@pytest.mark.parametrize("case", CASES, ids=str)
 def test_fault(case: Case, rows: dict[Case, Future[Row]]) -> None:
     row = rows[case].result()
     assert row.ok, f"{row.problems}\n{row.told}"

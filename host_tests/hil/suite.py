@@ -335,7 +335,8 @@ class Suite:
         Returns how many messages were acknowledged, and accepted, before it.
         """
         self._remote.run_until_reset(
-            f"import board_network as b; b.{function}({self._there}, {messages})", self._say
+            f"import board_network as b; b.{function}({self._there}, {messages})",
+            lambda line: None if line.startswith("@") else self._say(line),
         )
         self._remote.run(f"import sys; sys.path.insert(0, {HOME!r})")
         told = self._told("import board_network as b; b.state()")

@@ -79,6 +79,40 @@ def test_everything(
     assert SECRET not in printed + section
 
 
+# A board so slow that the broker has acknowledged everything by the end of each poll.
+SLOW = """
+from flatmq.spool import Spool
+poll = Spool.poll
+def settle(self, ms=0):
+    poll(self, ms)
+    while self.pending:
+        poll(self, 1)
+Spool.poll = settle
+"""
+
+
+def test_a_broker_that_acknowledges_within_a_poll(
+    tmp_path: Path, mosquitto: broker.Broker
+) -> None:
+    """The burst ends with messages on the spool, and the board gives signs of life meanwhile."""
+    path = f"import sys; sys.path.insert(0, {suite.HOME!r})"
+    arguments = f"{mosquitto.host!r}, {mosquitto.port}, b'hil'"
+    with EmulatedBoard(tmp_path) as board, Remote(board.address, patience=20) as desk:
+        desk.enter()
+        desk.write(suite.compiled())
+        desk.run(f"{path}\n{SLOW}")
+        heard: list[str] = []
+        desk.run_until_reset(
+            f"import board_network as b; b.spooled_burst({arguments}, 160)", heard.append
+        )
+        assert set(heard) == {"@alive"}
+        (state,) = desk.run(f"{path}\nimport board_network as b; b.state()")
+        acknowledged, accepted = map(int, state.split()[1:])
+        assert accepted > acknowledged >= 80
+        *_, drained = desk.run(f"b.drain({arguments})")
+        assert int(drained.split()[1]) >= accepted - acknowledged
+
+
 def test_what_fails_is_a_row(
     tmp_path: Path,
     variables: pytest.MonkeyPatch,

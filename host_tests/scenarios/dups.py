@@ -9,12 +9,9 @@ DUP_0, DUP_0_RETAIN, DUP_1 = "38", "39", "3a"
 
 def _passes(env, first):
     """Two messages sent with that first byte reach a subscriber at QoS 0; returns it."""
-    inbox = env.Inbox()
     topic = env.name(b"dup")
     client = env.client(b"c")
-    subscription = client.subscribe(topic, inbox.take, qos=0)
-    client.start()
-    env.granted(subscription, client)
+    inbox = env.subscribed(client, topic, 0)
     for payload in ("one", "two"):
         env.ask("publish", first, topic.decode(), payload)
         env.arrives(inbox, payload.encode(), client)

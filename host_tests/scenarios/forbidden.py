@@ -8,13 +8,10 @@ GIVE_UP = 3
 
 def _mixed(env, qos, clean):
     """A forbidden message among good ones: all of those arrive, and the client goes on."""
-    inbox = env.Inbox()
     reports = env.Reports()
     topic, forbidden = env.name(b"good"), env.name(b"forbidden")
     subscriber = env.client(b"s", incoming=100)
-    subscription = subscriber.subscribe(topic, inbox.take, qos=2)
-    subscriber.start()
-    env.granted(subscription, subscriber)
+    inbox = env.subscribed(subscriber, topic, 2)
     publisher = env.client(
         b"p", clean_session=clean, give_up=GIVE_UP, on_dropped=reports.take, tx_size=512
     )

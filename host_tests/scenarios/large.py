@@ -60,12 +60,9 @@ def from_a_file(env):
 
 def skipped_where_nobody_takes_pieces(env):
     """It is acknowledged and counted, and what comes behind it is delivered."""
-    inbox = env.Inbox()
     topic = env.name(b"skipped")
     client = env.client(b"c")
-    subscription = client.subscribe(topic, inbox.take, qos=1)
-    client.start()
-    env.granted(subscription, client)
+    inbox = env.subscribed(client, topic, 1)
     client.publish_from(topic, bytes(SIZE), 1)
     env.until("PUBACK", lambda: not client.pending, client)
     env.published(client, topic, b"after", 1)

@@ -129,11 +129,8 @@ def victim(env):
 
 def will_delay(env):
     """A will comes after its delay, and does not if the client is back before."""
-    inbox = env.Inbox()
     watcher = env.client(b"w")
-    subscription = watcher.subscribe(env.name(b"will"), inbox.take, qos=1)
-    watcher.start()
-    env.granted(subscription, watcher)
+    inbox = env.subscribed(watcher, env.name(b"will"), 1)
     env.ask("kill", "lasting", "victim", "returns")
     back = env.client(b"vreturns", clean_session=False, session_expiry=1000)
     back.connect(timeout_ms=15000)

@@ -12,11 +12,8 @@ def aliases(env):
     They do so while the name is sent, when two bytes stand for it, when the broker takes no
     more aliases, and on the next connection.
     """
-    inbox = env.Inbox()
     subscriber = env.client(b"s")
-    subscription = subscriber.subscribe(env.name(b"a/+"), inbox.take, qos=0)
-    subscriber.start()
-    env.granted(subscription, subscriber)
+    inbox = env.subscribed(subscriber, env.name(b"a/+"), 0)
     publisher = env.client(b"p")
     numbered = [publisher.alias(env.name(b"a/%d" % number)) for number in range(12)]
     wanted = []

@@ -9,12 +9,9 @@ def receive_maximum(env):
 
     QoS 0 and what is settled go on, and all arrive.
     """
-    inbox = env.Inbox()
     topic = env.name(b"narrow")
     client = env.client(b"c", inflight=8)
-    subscription = client.subscribe(topic, inbox.take, qos=2)
-    client.start()
-    env.granted(subscription, client)
+    inbox = env.subscribed(client, topic, 2)
     env.equal(client.server.receive_maximum, 2, "Receive Maximum")
     wanted = []
     full = 0

@@ -45,12 +45,9 @@ def connect_gives_up_in_time(env):
 
 def subscriptions_return(env):
     """After the broker was killed and came back, the handlers get messages again, unasked."""
-    inbox = env.Inbox()
     topic, later = env.name(b"return"), env.name(b"return/later")
     client = env.client(b"c")
-    subscription = client.subscribe(topic, inbox.take, qos=1)
-    client.start()
-    env.granted(subscription, client)
+    inbox = env.subscribed(client, topic, 1)
     client.subscribe(later, inbox.take, qos=1)
     env.published(client, later, b"before", 1)
     env.arrive(inbox, 1, client)

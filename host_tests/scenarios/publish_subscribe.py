@@ -31,12 +31,9 @@ def each_qos_to_each(env):
 
 def empty_and_large_payloads(env):
     """A payload of no bytes and one that fills the buffers arrive as they were sent."""
-    inbox = env.Inbox()
     topic = env.name(b"size")
     client = env.client(b"c", tx_size=2048, rx_size=2048)
-    subscription = client.subscribe(topic, inbox.take, qos=1)
-    client.start()
-    env.granted(subscription, client)
+    inbox = env.subscribed(client, topic, 1)
     sent = [b"", bytes(range(256)) * 6, b"\x00", b""]
     for payload in sent:
         env.published(client, topic, payload, 1)
@@ -47,13 +44,10 @@ def empty_and_large_payloads(env):
 
 def burst_in_order(env):
     """A hundred messages at each QoS arrive once each and in order, however little room is."""
-    inbox = env.Inbox()
     topic = env.name(b"burst")
     publisher = env.online(b"p", tx_size=128, inflight=3)
     subscriber = env.client(b"s", rx_size=128, incoming=env.expected["unreleased"])
-    subscription = subscriber.subscribe(topic, inbox.take, qos=2)
-    subscriber.start()
-    env.granted(subscription, subscriber)
+    inbox = env.subscribed(subscriber, topic, 2)
     full = 0
     for qos in range(3):
         inbox.messages.clear()
@@ -171,11 +165,8 @@ def overlapping_filters(env):
     inboxes = [env.Inbox() for _ in filters]
     client = env.client(b"c")
     for i in range(3):
-        last = client.subscribe(env.name(filters[i]), inboxes[i].take, qos=1)
-    end = env.Inbox()
-    last = client.subscribe(env.name(b"end"), end.take, qos=1)
-    client.start()
-    env.granted(last, client)
+        client.subscribe(env.name(filters[i]), inboxes[i].take, qos=1)
+    end = env.subscribed(client, env.name(b"end"), 1)
     env.published(client, env.name(b"over/lap"), b"x", 1)
     env.published(client, env.name(b"end"), b"", 1)
     env.arrive(end, 1, client)

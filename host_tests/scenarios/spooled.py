@@ -37,11 +37,8 @@ def victim(env):
 
 def killed_again_and_again(env):
     """Every reading arrives, in order at each QoS, those at QoS 2 once."""
-    inbox = env.Inbox()
     subscriber = env.client(b"s", incoming=env.expected["unreleased"])
-    subscription = subscriber.subscribe(env.name(b"reading"), inbox.take, qos=2)
-    subscriber.start()
-    env.granted(subscription, subscriber)
+    inbox = env.subscribed(subscriber, env.name(b"reading"), 2)
     for life in range(LIVES):
         env.ask("kill", "spooled", "victim", str(life * READINGS // LIVES))
     client, spool = _spool(env)

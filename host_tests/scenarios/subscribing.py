@@ -37,12 +37,9 @@ def in_the_order_of_the_calls(env):
 
 def unsubscribe_with_no_room_left(env):
     """Ending a subscription needs no room among `subscriptions`, and its answer is reported."""
-    inbox = env.Inbox()
     topics = [env.name(b"room/a"), env.name(b"room/b")]
     client = env.client(b"c", subscriptions=1)
-    subscription = client.subscribe(topics, inbox.take, qos=1)
-    client.start()
-    env.granted(subscription, client)
+    inbox = env.subscribed(client, topics, 1)
     request = client.unsubscribe(topics[0])
     env.equal(request.granted, None, "before UNSUBACK")
     env.unsubscribed(request, client)
@@ -57,11 +54,8 @@ def unsubscribe_with_no_room_left(env):
 def unsubscribe_from_what_an_earlier_run_left(env):
     """In a kept session there may be filters that this run knows nothing of."""
     kept, gone, end = env.name(b"left/kept"), env.name(b"left/gone"), env.name(b"left/end")
-    inbox = env.Inbox()
     earlier = env.client(b"c", clean_session=False)
-    subscription = earlier.subscribe([kept, gone], inbox.take, qos=1)
-    earlier.start()
-    env.granted(subscription, earlier)
+    inbox = env.subscribed(earlier, [kept, gone], 1)
     earlier.disconnect()
     later = env.client(b"c", clean_session=False, on_message=inbox.take)
     later.connect(timeout_ms=15000)

@@ -29,13 +29,10 @@ class _Zeros:
 
 
 def _online(env, reports):
-    inbox = env.Inbox()
     client = env.client(
         b"c", tx_size=1024, give_up=GIVE_UP, on_dropped=reports.take, clean_session=False
     )
-    subscription = client.subscribe(env.name(b"good"), inbox.take, qos=2)
-    client.start()
-    env.granted(subscription, client)
+    inbox = env.subscribed(client, env.name(b"good"), 2)
     return client, inbox
 
 

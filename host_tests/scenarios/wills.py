@@ -50,11 +50,8 @@ def killed_client(env):
 def not_after_disconnect(env):
     """A client that disconnects takes its will with it."""
     topic = env.name(b"quiet")
-    inbox = env.Inbox()
     watcher = env.client(b"w")
-    subscription = watcher.subscribe(topic, inbox.take, qos=1)
-    watcher.start()
-    env.granted(subscription, watcher)
+    inbox = env.subscribed(watcher, topic, 1)
     leaver = env.client(b"leaver")
     leaver.set_will(topic, b"gone", 1, True)
     leaver.connect(timeout_ms=15000)
@@ -71,11 +68,8 @@ def not_after_disconnect(env):
 
 def cleared(env):
     """A will that was set and cleared again does not come when the client is killed."""
-    inbox = env.Inbox()
     watcher = env.client(b"cw")
-    subscription = watcher.subscribe(env.name(b"will/0"), inbox.take, qos=1)
-    watcher.start()
-    env.granted(subscription, watcher)
+    inbox = env.subscribed(watcher, env.name(b"will/0"), 1)
     env.ask("kill", "wills", "victim", "cleared")
     env.ask("kill", "wills", "victim", "0")  # whose will comes after that of the first
     env.arrive(inbox, 1, watcher)

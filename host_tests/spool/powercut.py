@@ -259,6 +259,7 @@ def one(full, head, durable, version, cut_at, how, second_at, second_how):
 
     Returns the world and whether each cut came.
     """
+    random.seed(cut_at)  # the packet identifiers begin anywhere
     w = World(full, head, durable, version)
     w.chip.power_on(cut_at, how)
     cut = [False, False]
@@ -281,7 +282,6 @@ def one(full, head, durable, version, cut_at, how, second_at, second_how):
 
 
 def main():
-    random.seed(1)  # the packet identifiers begin anywhere
     full, head = sys.argv[1], int(sys.argv[2])
     durable, at, step, second, version = [int(a) for a in sys.argv[3:8]]
     cuts = again = 0

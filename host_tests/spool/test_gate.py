@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,55 +9,25 @@ from unittest import mock
 
 import pytest
 
-import flatmq.client
 import flatmq.journal
 from flatmq import Client
 from flatmq.spool import Spool
-from spool.model_broker import Broker
+from spool.board import Board
 
-
-class Board:
-    def __init__(self, folder: Path, version: int) -> None:
-        self.folder = folder
-        self.version = version
-        self.broker = Broker(version)
-        self.handled: list[bytes] = []
-        self.boot()
-
-    def boot(self) -> None:
-        """Also after the power was cut: what is in memory is gone."""
-        self.broker.plug()
-        self.client = Client(
-            b"b", link=self.broker, clean_session=False, inflight=4, keepalive=0,
-            retry_ms=1, retry_max_ms=1, version=self.version,
-        )  # fmt: skip
-        self.client.subscribe(b"in", lambda m: self.handled.append(m.payload), qos=2)
-        self.spool = Spool(self.client, str(self.folder / "s"))
-        self.client.start()
-
-    def poll(self, times: int = 30) -> None:
-        for _ in range(times):
-            self.spool.poll(1)
-
-    @property
-    def got(self) -> list[bytes]:
-        return [payload for _, _, payload in self.broker.taken]
+PUBACK = 0x40
+PUBCOMP = 0x70
 
 
 @pytest.fixture(params=[4, 5], ids=["3.1.1", "MQTT 5"])
-def board(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Board]:
-    now = [0]
-
-    def ticks_ms() -> int:
-        now[0] += 1
-        return now[0]
-
-    with mock.patch.object(flatmq.client, "ticks_ms", ticks_ms):
-        board = Board(tmp_path, request.param)
-        board.poll()
-        assert board.client.connected
-        yield board
-        assert board.broker.complaints == []
+def board(tmp_path: Path, ticking: None, request: pytest.FixtureRequest) -> Iterator[Board]:
+    """A board that is online and handles what comes in."""
+    handled: list[bytes] = []
+    board = Board(tmp_path, request.param, lambda message: handled.append(message.payload))
+    board.handled = handled  # type: ignore[attr-defined]
+    board.poll(30)
+    assert board.client.connected
+    yield board
+    assert board.broker.complaints == []
 
 
 class Flash:
@@ -82,81 +51,94 @@ def flash() -> Iterator[Flash]:
         yield flash
 
 
-def test_nothing_is_acknowledged_while_the_flash_fails(board: Board, flash: Flash) -> None:
-    flash.fails = True
-    board.broker.send(b"1")
-    raised = 0
+def _failures(board: Board) -> int:
+    """Poll, and return how often the flash failed."""
+    count = 0
     for _ in range(20):
         try:
             board.spool.poll(1)
         except OSError as e:
             assert e.errno == errno.EIO
-            raised += 1
-    assert raised > 10
+            count += 1
+    return count
+
+
+def _ids_past_pubrec(board: Board) -> list[int]:
+    client = board.client
+    return [i for i, wait in zip(client.ids, client.waits, strict=False) if wait == PUBCOMP]
+
+
+def test_nothing_is_acknowledged_while_the_flash_fails(board: Board, flash: Flash) -> None:
+    flash.fails = True
+    board.broker.send(b"1")
+    assert _failures(board) > 10
     assert board.handled == [b"1"]
     assert [m[2] for m in board.broker.outgoing] == [False], "PUBREC has left"
     flash.fails = False
-    board.poll()
+    board.poll(30)
     assert board.handled == [b"1"]
     assert board.broker.outgoing == []
 
 
 def test_pubrel_waits_for_the_flash(board: Board, flash: Flash) -> None:
-    board.spool.publish(b"t", b"1", 2)
+    board.publish(1, qos=2)
     flash.fails = True
-    for _ in range(20):
-        with contextlib.suppress(OSError):
-            board.spool.poll(1)
+    _failures(board)
     assert len(board.broker.unreleased) == 1
     board.boot()  # with nothing of the PUBREC on flash
     flash.fails = False
-    board.poll()
-    assert board.got == [b"1"]
+    board.poll(30)
+    assert board.got == [1]
     assert (board.spool.pending, board.broker.unreleased) == (0, set())
 
 
 def test_past_pubrec_a_reboot_goes_on_with_pubrel(board: Board) -> None:
-    for n in range(3):
-        board.spool.publish(b"t", b"%d" % n, 2)
-    while not board.broker.unreleased:
+    board.publish(0, 1, 2, qos=2)
+    while not _ids_past_pubrec(board):
         board.spool.poll(0)
-    while not any(wait == 0x70 for wait in board.client.waits):
-        board.spool.poll(0)
-    ids = [i for i, w in zip(board.client.ids, board.client.waits, strict=False) if w == 0x70]
+    ids = _ids_past_pubrec(board)
     board.boot()
-    assert [
-        i for i, w in zip(board.client.ids, board.client.waits, strict=False) if w == 0x70
-    ] == ids, "the same identifiers wait for PUBCOMP"
-    board.poll()
-    assert board.got == [b"0", b"1", b"2"]
+    assert _ids_past_pubrec(board) == ids
+    board.poll(30)
+    assert board.got == [0, 1, 2]
     assert board.spool.pending == 0
     assert board.client.stats.resent >= 1
+
+
+def test_what_was_settled_before_an_older_record_is_not_sent_again(board: Board) -> None:
+    """The older one, whose PUBACK was lost with the power, is."""
+    board.broker.acks = False
+    board.publish(0)
+    board.publish(1, qos=2)
+    board.poll(30)
+    board.broker._out[:] = [packet for packet in board.broker._out if packet[0] != PUBACK]
+    board.broker.acks = True
+    board.poll(30)
+    assert (board.client.pending, board.spool.pending) == (1, 2)
+    board.boot()
+    board.poll(30)
+    assert board.got == [0, 1, 0]
+    assert board.spool.pending == 0
 
 
 def test_a_broker_that_has_forgotten_gets_it_again_only_after_that_is_noted(
     board: Board, flash: Flash
 ) -> None:
-    board.spool.publish(b"t", b"1", 2)
-    while not any(wait == 0x70 for wait in board.client.waits):
+    board.publish(1, qos=2)
+    while not _ids_past_pubrec(board):
         board.spool.poll(0)
     board.boot()
     board.broker.forget()
-    assert board.client.waits[0] == 0x70
+    assert _ids_past_pubrec(board)
     flash.fails = True
     sent = len(board.got)
-    raised = 0
-    for _ in range(20):
-        try:
-            board.spool.poll(1)
-        except OSError:
-            raised += 1
-    assert raised > 10
+    assert _failures(board) > 10
     assert not board.client.connected
     assert board.client.stats.losses == 0, "the same CONNACK is handled again"
     assert len(board.got) == sent
     flash.fails = False
-    board.poll()
-    assert board.got == [b"1", b"1"]
+    board.poll(30)
+    assert board.got == [1, 1]
     assert board.spool.pending == 0
 
 
@@ -165,23 +147,23 @@ def test_incoming_messages_are_remembered_over_a_reboot(board: Board) -> None:
     while not board.handled:
         board.spool.poll(0)
     board.boot()
-    board.poll()
+    board.poll(30)
     assert board.handled == [b"1"]
     assert board.broker.outgoing == []
     assert not any(board.client.received)
 
 
 def test_nothing_is_written_that_is_on_flash_already(board: Board, flash: Flash) -> None:
-    board.poll()
+    board.poll(30)
     flash.writes = 0
     for _ in range(10):
         board.client.ping()
-        board.poll()
+        board.poll(30)
     board.client.subscribe(b"other", lambda m: None, qos=1)
-    board.poll()
+    board.poll(30)
     assert flash.writes == 0
     board.broker.send(b"1")
-    board.poll()
+    board.poll(30)
     assert flash.writes == 2  # received, and released
 
 
@@ -189,7 +171,7 @@ def test_a_journal_of_a_larger_client_is_read(board: Board) -> None:
     for n in range(4):
         board.broker.send(b"%d" % n)
     board.broker.acks = False
-    board.poll()
+    board.poll(30)
     board.spool.close()
     client = Client(b"b", link=board.broker, clean_session=False, incoming=1, inflight=2)
     spool = Spool(client, str(board.folder / "s"))

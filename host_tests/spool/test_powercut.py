@@ -1,25 +1,47 @@
-"""Whenever the power is cut, nothing accepted is lost, torn, or delivered twice at QoS 2."""
+"""Whenever the power is cut, nothing accepted is lost, torn, or delivered twice at QoS 2.
+
+A slice of the writes is cut in each way in which there is a spool, and with --whole each write.
+`python -m flatmq_rigs powercut` also cuts the power again after each cut.
+"""
+
+from __future__ import annotations
 
 import pytest
 
+import sizes
 from flatmq_rigs import powercut
 
+SLICES = 13
+SECOND = 48  # every so many writes there is a second cut in what follows
+LAST = 280
 
-@pytest.mark.parametrize(("full", "head", "durable", "version"), powercut.WAYS)
-def test_a_cut_at_every_write(full: str, head: int, durable: bool, version: int) -> None:
-    seen = powercut.sweep(full, head, durable, version=version)
+
+FIRST = [(*way, first) for way in powercut.WAYS for first in range(1, SLICES + 1)]
+TWICE = [(*way, at) for way in powercut.WAYS for at in range(9, 210, SECOND)]
+
+
+@pytest.mark.parametrize(
+    ("full", "head", "durable", "version", "first"), sizes.one_each(FIRST, lambda case: case[:4])
+)
+def test_a_cut(full: str, head: int, durable: bool, version: int, first: int) -> None:
+    seen = powercut.sweep(full, head, durable, first, SLICES, version=version)
     writes, cuts, _, _, dropped, gone, *broken = seen
     assert broken == [0] * 5
     assert writes > 150, "the scenario has shrunk"
-    assert cuts == 2 * writes, "not every cut came"
+    assert cuts == 2 * len(range(first, writes + 1, SLICES)), "not every cut came"
     assert (dropped > 0) == (full == "drop")
     assert (gone == 0) == durable, "what was not acknowledged goes with the power"
 
 
-@pytest.mark.parametrize("version", [4, 5])
-def test_a_second_cut_while_it_recovers(version: int) -> None:
-    _, cuts, _, _, _, _, *broken = powercut.sweep("drop", 128, True, 9, 48, 1, version)
-    assert cuts > 200
+@pytest.mark.parametrize(
+    ("full", "head", "durable", "version", "at"),
+    sizes.one_each(TWICE, lambda case: (case[0], case[3])),
+)
+def test_a_second_cut_while_it_recovers(
+    full: str, head: int, durable: bool, version: int, at: int
+) -> None:
+    _, cuts, _, _, _, _, *broken = powercut.sweep(full, head, durable, at, LAST, 1, version)
+    assert cuts > 60
     assert broken == [0] * 5
 
 

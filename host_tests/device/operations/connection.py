@@ -56,7 +56,7 @@ def pending(proof):
     link, client = online()
     link.room = 0
     for qos in range(3):
-        client.publish(TOPIC, PAYLOAD, qos)
+        link.publish(TOPIC, PAYLOAD, qos)
     while True:
         yield client.pending == 3
 
@@ -67,17 +67,16 @@ def connected(proof):
         yield client.connected
 
 
-def _again(client, link, connack, by_peer=False):
+def _again(link, connack, by_peer=False):
     """The connection is lost, and there again; nothing but CONNECT was written on it."""
     if by_peer:
         link.end()
     else:
         link.fail()
-    client.poll()
-    greeting(client, link)
+    link.client.poll()
+    greeting(link.client, link)
     link.room = 0
-    link.feed(connack)
-    client.poll()
+    link.give(connack)
     link.room = WITHOUT_END
 
 
@@ -91,12 +90,20 @@ def publish_while_it_is_away(proof):
         client.poll()
         link.took_any()
         proof.resume()
-        accepted = client.publish(TOPIC, PAYLOAD)
+        accepted = link.publish(TOPIC, PAYLOAD)
         proof.pause()
-        _again(client, link, packets.CONNACK)
+        _again(link, packets.CONNACK)
         proof.resume()
         client.poll()
         yield accepted == 0 and link.took(wanted)
+
+
+def _three(link):
+    """Publish at QoS 1, at QoS 2, and at QoS 2 up to its PUBREC. Return their identifiers."""
+    made = [link.publish(TOPIC, PAYLOAD, qos) for qos in (1, 2, 2)]
+    link.client.poll()
+    link.give(packets.PUBREC.with_id(made[2]))
+    return made
 
 
 def sent_again_after_a_reconnect(proof):
@@ -104,32 +111,18 @@ def sent_again_after_a_reconnect(proof):
     link, client = online(clean_session=False)
     at1 = packets.numbered(TOPIC, PAYLOAD, 0x3A)
     at2 = packets.numbered(TOPIC, PAYLOAD, 0x3C)
-    puback = packets.puback()
-    pubrec = packets.pubrec()
-    pubrel = packets.pubrel()
-    pubcomp = packets.pubcomp()
     while True:
         proof.pause()
-        one = client.publish(TOPIC, PAYLOAD, 1)
-        two = client.publish(TOPIC, PAYLOAD, 2)
-        three = client.publish(TOPIC, PAYLOAD, 2)
-        client.poll()
-        link.feed(pubrec.with_id(three))
-        client.poll()
-        _again(client, link, packets.RESUMED)
-        wanted = at1.with_id(one) + at2.with_id(two) + pubrel.with_id(three)
+        one, two, three = _three(link)
+        _again(link, packets.RESUMED)
+        wanted = at1.with_id(one) + at2.with_id(two) + packets.PUBREL.with_id(three)
         proof.resume()
         client.poll()
         again = link.took(wanted)
-        link.feed(puback.with_id(one))
-        client.poll()
-        link.feed(pubcomp.with_id(three))
-        client.poll()
-        link.feed(pubrec.with_id(two))
-        client.poll()
-        again = again and link.took(pubrel.with_id(two))
-        link.feed(pubcomp.with_id(two))
-        client.poll()
+        link.give(packets.PUBACK.with_id(one))
+        link.give(packets.PUBCOMP.with_id(three))
+        link.give(packets.PUBREC.with_id(two))
+        again = again and link.released(two)
         yield again and client.pending == 0
 
 
@@ -138,54 +131,34 @@ def sent_again_one_at_a_time(proof):
     link, client = online(clean_session=False)
     at1 = packets.numbered(TOPIC, PAYLOAD, 0x3A)
     at2 = packets.numbered(TOPIC, PAYLOAD, 0x3C)
-    puback = packets.puback()
-    pubrec = packets.pubrec()
-    pubrel = packets.pubrel()
-    pubcomp = packets.pubcomp()
     while True:
         proof.pause()
-        one = client.publish(TOPIC, PAYLOAD, 1)
-        two = client.publish(TOPIC, PAYLOAD, 2)
-        three = client.publish(TOPIC, PAYLOAD, 2)
-        client.poll()
-        link.feed(pubrec.with_id(three))
-        client.poll()
-        _again(client, link, packets.RESUMED, True)
+        one, two, three = _three(link)
+        _again(link, packets.RESUMED, True)
         proof.resume()
         client.poll()
         again = link.took(packets.PINGREQ)
-        link.feed(packets.PINGRESP)
-        client.poll()
+        link.give(packets.PINGRESP)
         again = again and link.took(at1.with_id(one))
-        link.feed(puback.with_id(one))
-        client.poll()
+        link.give(packets.PUBACK.with_id(one))
         again = again and link.took(at2.with_id(two))
-        link.feed(pubrec.with_id(two))
-        client.poll()
-        again = again and link.took(pubrel.with_id(two))
-        link.feed(pubcomp.with_id(two))
-        client.poll()
-        again = again and link.took(pubrel.with_id(three))
-        link.feed(pubcomp.with_id(three))
-        client.poll()
+        link.give(packets.PUBREC.with_id(two))
+        again = again and link.released(two)
+        again = again and link.released(three)
         yield again and client.pending == 0
 
 
 def sent_as_new_to_a_broker_that_forgot(proof):
     link, client = online(clean_session=False)
     wanted = packets.numbered(TOPIC, PAYLOAD, 0x32)
-    puback = packets.puback()
     while True:
         proof.pause()
-        identifier = client.publish(TOPIC, PAYLOAD, 1)
+        identifier = link.publish(TOPIC, PAYLOAD, 1)
         client.poll()
-        _again(client, link, packets.CONNACK)
+        _again(link, packets.CONNACK)
         proof.resume()
         client.poll()
-        again = link.took(wanted.with_id(identifier))
-        link.feed(puback.with_id(identifier))
-        client.poll()
-        yield again and client.pending == 0 and client.connected
+        yield link.settled(wanted, identifier) and client.connected
 
 
 def first_message_after_a_reconnect(proof):
@@ -193,8 +166,8 @@ def first_message_after_a_reconnect(proof):
     wanted = packets.publish(TOPIC, PAYLOAD)
     while True:
         proof.pause()
-        _again(client, link, packets.CONNACK)
+        _again(link, packets.CONNACK)
         proof.resume()
-        client.publish(TOPIC, PAYLOAD)
+        link.publish(TOPIC, PAYLOAD)
         client.flush()
         yield link.took(wanted)

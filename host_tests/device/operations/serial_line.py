@@ -20,14 +20,10 @@ def publish_qos0(proof):
 def publish_qos1_and_its_puback(proof):
     peer, client = online()
     wanted = packets.numbered(TOPIC, b"21.5", 0x32)
-    puback = packets.puback()
     while True:
         identifier = client.publish(TOPIC, b"21.5", 1)
         client.poll()
-        sent = peer.took(wanted.with_id(identifier)) and client.pending == 1
-        peer.feed(puback.with_id(identifier))
-        client.poll()
-        yield sent and client.pending == 0
+        yield peer.settled(wanted, identifier)
 
 
 def publish_in_several_frames(proof):
@@ -45,13 +41,11 @@ def receive_qos1_and_its_puback(proof):
     reader = Reader()
     subscribe(client, peer, TOPIC, reader.take, 1)
     packet = packets.numbered(TOPIC, b"-1500", 0x32)
-    puback = packets.puback()
     identifier = 1
     while True:
         identifier += 1
-        peer.feed(packet.with_id(identifier))
-        client.poll()
-        yield reader.took(1) and peer.took(puback.with_id(identifier))
+        peer.give(packet.with_id(identifier))
+        yield reader.took(1) and peer.took(packets.PUBACK.with_id(identifier))
 
 
 def receive_in_several_frames(proof):

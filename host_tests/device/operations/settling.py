@@ -36,7 +36,6 @@ def reconnect_after_a_loss(proof):
     """With a message in flight, and a subscription that is asked for again."""
     link, client = online()
     subscribe(client, link, TOPIC, print)
-    puback = packets.puback()
     suback = packets.suback(0)
     while True:
         identifier = client.publish(TOPIC, b"1", 1)
@@ -45,10 +44,8 @@ def reconnect_after_a_loss(proof):
         client.poll()
         connect(client, link)
         client.poll()
-        link.feed(suback.with_id(client.router.requests[0].id))
-        client.poll()
-        link.feed(puback.with_id(identifier))
-        client.poll()
+        link.give(suback.with_id(client.router.requests[0].id))
+        link.give(packets.PUBACK.with_id(identifier))
         yield client.connected and client.pending == 0
 
 
@@ -74,6 +71,5 @@ def keeping_each_message(proof):
     subscribe(client, link, TOPIC, lambda message: kept.append(message.payload))
     packet = packets.publish(TOPIC, b"21.5")
     while True:
-        link.feed(packet)
-        client.poll()
+        link.give(packet)
         yield kept[-1] == b"21.5"

@@ -15,28 +15,29 @@ def _online(proof, of=MQTTClient):
     return client
 
 
+def _returning(call):
+    """The operation that makes a call, which returns None."""
+    while True:
+        yield call() is None
+
+
 def publish_qos0(proof):
     client = _online(proof)
-    while True:
-        yield client.publish(TOPIC, PAYLOAD) is None
+    return _returning(lambda: client.publish(TOPIC, PAYLOAD))
 
 
 def publish_qos1(proof):
     client = _online(proof)
-    while True:
-        yield client.publish(TOPIC, PAYLOAD, qos=1) is None
+    return _returning(lambda: client.publish(TOPIC, PAYLOAD, qos=1))
 
 
 def publish_qos2(proof):
     client = _online(proof)
-    while True:
-        yield client.publish(TOPIC, PAYLOAD, False, 2) is None
+    return _returning(lambda: client.publish(TOPIC, PAYLOAD, False, 2))
 
 
 def check_msg(proof):
-    client = _online(proof)
-    while True:
-        yield client.check_msg() is None
+    return _returning(_online(proof).check_msg)
 
 
 def ping_and_wait(proof):
@@ -48,17 +49,13 @@ def ping_and_wait(proof):
 
 def robust_publish_qos0(proof):
     client = _online(proof, RobustClient)
-    while True:
-        yield client.publish(TOPIC, PAYLOAD) is None
+    return _returning(lambda: client.publish(TOPIC, PAYLOAD))
 
 
 def robust_publish_qos1(proof):
     client = _online(proof, RobustClient)
-    while True:
-        yield client.publish(TOPIC, PAYLOAD, qos=1) is None
+    return _returning(lambda: client.publish(TOPIC, PAYLOAD, qos=1))
 
 
 def robust_check_msg(proof):
-    client = _online(proof, RobustClient)
-    while True:
-        yield client.check_msg() is None
+    return _returning(_online(proof, RobustClient).check_msg)

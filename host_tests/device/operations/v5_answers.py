@@ -29,15 +29,13 @@ def puback_in_each_form(proof):
         identifier = client.publish(TOPIC, PAYLOAD, 1)
         client.poll()
         sent = link.took(wanted.with_id(identifier))
-        link.feed(forms[i].with_id(identifier))
-        client.poll()
+        link.give(forms[i].with_id(identifier))
         yield sent and client.pending == 0 and client.connected
 
 
 def pubrec_and_pubcomp_in_each_form(proof):
     link, client = online()
     wanted = packets.numbered(TOPIC, PAYLOAD, 0x34)
-    pubrel = packets.pubrel()
     pubrecs = [packets.pubrec(more) for more in SUCCESS + NOT_HEARD]
     pubcomps = [packets.pubcomp(more) for more in SUCCESS]
     i = 0
@@ -46,31 +44,24 @@ def pubrec_and_pubcomp_in_each_form(proof):
         identifier = client.publish(TOPIC, PAYLOAD, 2)
         client.poll()
         sent = link.took(wanted.with_id(identifier))
-        link.feed(pubrecs[i].with_id(identifier))
-        client.poll()
-        sent = sent and link.took(pubrel.with_id(identifier))
-        link.feed(pubcomps[i % len(pubcomps)].with_id(identifier))
-        client.poll()
+        link.give(pubrecs[i].with_id(identifier))
+        sent = sent and link.took(packets.PUBREL.with_id(identifier))
+        link.give(pubcomps[i % len(pubcomps)].with_id(identifier))
         yield sent and client.pending == 0
 
 
 def pubrel_in_each_form(proof):
     """0x92, too: the packet identifier is not known there any more."""
-    link, client, reader, _ = receiving(TOPIC, qos=2)
-    packet = packets.numbered(TOPIC, b"-1500", 0x34)
-    pubrec = packets.pubrec()
-    pubcomp = packets.pubcomp()
+    link, _, reader, _ = receiving(TOPIC, TOPIC, 2)
+    packet = packets.numbered(TOPIC, b"-1500", 0x34).with_id(99)
     forms = [packets.pubrel(more) for more in SUCCESS + UNKNOWN]
-    reader.topic = TOPIC
     i = 0
     while True:
         i = (i + 1) % len(forms)
-        link.feed(packet.with_id(99))
-        client.poll()
-        taken = reader.took(1) and link.took(pubrec.with_id(99))
-        link.feed(forms[i].with_id(99))
-        client.poll()
-        yield taken and link.took(pubcomp.with_id(99))
+        link.give(packet)
+        taken = reader.took(1) and link.took(packets.PUBREC.with_id(99))
+        link.give(forms[i].with_id(99))
+        yield taken and link.took(packets.PUBCOMP.with_id(99))
 
 
 def strays_in_long_forms(proof):
@@ -79,8 +70,7 @@ def strays_in_long_forms(proof):
     packet += packets.pubrec(NOT_HEARD[2]).with_id(77)
     while True:
         before = client.stats.strays
-        link.feed(packet)
-        client.poll()
+        link.give(packet)
         yield client.stats.strays == before + 3 and client.connected
 
 
@@ -95,11 +85,9 @@ def long_form_cut_in_two_at_each_byte(proof):
             client.poll()
             packet = puback.with_id(identifier)
             done = done and link.took(wanted.with_id(identifier))
-            link.feed(packet, 0, at)
-            client.poll()
+            link.give(packet, 0, at)
             done = done and client.pending == 1
-            link.feed(packet, at)
-            client.poll()
+            link.give(packet, at)
             done = done and client.pending == 0
         yield done
 

@@ -20,18 +20,15 @@ class Asker:
         self.answers = self.late = 0
         self._handler = self._take  # a method that is looked up is a new object
         self._sent = packets.numbered(TOPIC, b"on", 0x32, _BLOCK).with_id(0)
-        self._puback = packets.puback()
         if not self.client.request(TOPIC, b"on", self._handler, 5):
             raise AssertionError("no room for a request")
         self.client.poll()
         subscribed = self.link.identifier(2)
         if not self.link.took_any():
             raise AssertionError("no SUBSCRIBE")
-        self.link.feed(packets.suback(1).with_id(subscribed))
-        self.client.poll()
+        self.link.give(packets.suback(1).with_id(subscribed))
         self._answer = bytearray(packets.publish(MINE, b"done", 0x30, b"\x09\x0b\1" + _BLOCK[1:8]))
-        self.link.feed(self._puback.with_id(self.client.ids[0]))
-        self.client.poll()
+        self.link.give(packets.PUBACK.with_id(self.client.ids[0]))
         self.wait()
 
     def _take(self, message):
@@ -50,8 +47,7 @@ class Asker:
         self._expect(_DATA + 2)
         pid = self.link.identifier(_ID)
         sent = self.link.took(self._sent)
-        self.link.feed(self._puback.with_id(pid))
-        self.client.poll()
+        self.link.give(packets.PUBACK.with_id(pid))
         return sent and self.client.pending == 0
 
     def _expect(self, at):
@@ -63,8 +59,7 @@ class Asker:
         """Have the peer answer the last request."""
         for i in range(4):
             self._answer[len(self._answer) - 8 + i] = self._sent[_DATA + i]
-        self.link.feed(self._answer)
-        self.client.poll()
+        self.link.give(self._answer)
 
     def wait(self):
         """Poll until a request has been given up."""
@@ -131,6 +126,5 @@ def request_that_is_answered(proof):
     packet = packets.publish(TOPIC, b"on", 0x30, b"\x11\x08\0\x0areply/desk\x09\0\x017")
     wanted = packets.publish(THEIRS, b"done", 0x30, b"\4\x09\0\x017")
     while True:
-        link.feed(packet)
-        client.poll()
+        link.give(packet)
         yield link.took(wanted)

@@ -2,10 +2,9 @@
 
 import packets
 from flatmq import Client
-from flatmq.port import ticks_diff, ticks_ms
 from flatmq.setup import tcp
 from flatmq.stream_websocket import WebSocket
-from sockets import ANSWER_MS, LONG, Echo
+from sockets import LONG, Echo
 
 
 class _ZeroMask:
@@ -42,15 +41,8 @@ def there_and_back_at_qos2_with_a_mask_of_zeros(proof):
 
 
 def ping_and_its_pingresp(proof):
-    client = _echo(proof, 0).client
-    while True:
-        client.ping()
-        yield client.poll(ANSWER_MS)
+    return _echo(proof, 0).pings()
 
 
 def idle_poll_that_waits(proof):
-    client = _echo(proof, 0).client
-    while True:
-        began = ticks_ms()
-        came = client.poll(3)
-        yield not came and ticks_diff(ticks_ms(), began) >= 2 and client.connected
+    return _echo(proof, 0).waits()

@@ -6,6 +6,7 @@ test compares them with what the broker saw: see ledger.py. Both interpreters ru
 
 import gc
 import os
+import random
 import sys
 
 # Before the heap is in pieces, and before it is compared: code that is loaded when it is needed.
@@ -132,6 +133,7 @@ class FaultEnv(Env):
                 __import__("flatmq.v5_" + name)
         self.over = options["link"]
         self.long = options["long"] == "1"
+        self.often = 100 if self.long else 30  # outages in a row
         self._way = TCP
         if self.over == "tls":
             from flatmq.stream_tls import TLS
@@ -290,6 +292,13 @@ class FaultEnv(Env):
             self.ask("strike", "cut")
             self.until("the loss", lambda: not client.connected, client)
         self.recovers(client)
+
+    def traffic(self, client):
+        """Publish up to 31 messages, as chance has it, once the client is online."""
+        self.until("the broker", lambda: client.connected, client)
+        for _ in range(random.getrandbits(5)):
+            self.publish(client, random.getrandbits(8) % 3)
+            self.poll(client)
 
     def exchange(self, client, each=1, qos=(0, 1, 2)):
         """Move messages both ways and wait until they are there."""

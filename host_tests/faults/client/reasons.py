@@ -4,7 +4,6 @@ import random
 
 from flatmq.properties import Properties
 
-OFTEN = 100  # outages in a row
 LARGE = 1000  # bytes of a message in pieces
 
 
@@ -165,11 +164,8 @@ def shrinks_often(env, client):
     """
     random.seed(3)
     env.fault()
-    for _ in range(OFTEN):
-        env.until("the broker", lambda: client.connected, client)
-        for _ in range(random.getrandbits(5)):
-            env.publish(client, random.getrandbits(8) % 3)
-            env.poll(client)
+    for _ in range(env.often):
+        env.traffic(client)
         env.ask("announce", f"21:{random.getrandbits(2) + 1}")
         env.ask("strike", ("cut", "reset")[random.getrandbits(1)])
     env.recovers(client)

@@ -2,7 +2,6 @@
 
 import random
 
-OFTEN = 100  # outages in a row
 PUBREL = 6
 
 
@@ -76,7 +75,7 @@ def killed_while_one_is_under_way(env, client):
     env.ask("withhold", 4, 5)
     env.accepted(client, int(env.option))
     env.fault()
-    for _ in range(OFTEN):
+    for _ in range(env.often):
         env.until("the broker", lambda: client.connected, client)
         env.until("the message", lambda: env.ask("held") == "yes", client)
         losses = client.stats.losses
@@ -92,11 +91,8 @@ def struck_often(env, client):
     """The link is cut, or reset, `option`, a hundred times at any moment while messages flow."""
     random.seed(1)
     env.fault()
-    for _ in range(OFTEN):
-        env.until("the broker", lambda: client.connected, client)
-        for _ in range(random.getrandbits(5)):
-            env.publish(client, random.getrandbits(8) % 3)
-            env.poll(client)
+    for _ in range(env.often):
+        env.traffic(client)
         env.ask("strike", env.option)
     env.recovers(client)
     env.saw("every message")
@@ -105,15 +101,12 @@ def struck_often(env, client):
 def killed_often(env, client):
     """Kill the broker at any moment while messages flow, a hundred times.
 
-    In the short version, do so `option` times. It comes back with what it kept.
+    It comes back with what it kept.
     """
     random.seed(2)
     env.fault()
-    for _ in range(OFTEN if env.long else int(env.option)):
-        env.until("the broker", lambda: client.connected, client)
-        for _ in range(random.getrandbits(5)):
-            env.publish(client, random.getrandbits(8) % 3)
-            env.poll(client)
+    for _ in range(env.often):
+        env.traffic(client)
         env.ask("strike", "cut")  # mosquitto would not keep what it acknowledges from here on
         env.ask("kill")
         env.ask("restart")

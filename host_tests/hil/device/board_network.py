@@ -12,7 +12,27 @@ from board_wifi import join, station  # noqa: F401 - `join` for the desk
 from flatmq import Client
 
 STATE = "/hil/state"  # what is known of the burst, over a reset
-ANSWER_MS = 120000  # until a step is given up
+ANSWER_MS = 120000  # of the board's clock, until a step is given up
+ALIVE = 10  # turns between two signs of life
+
+
+class Patience:
+    """Count the turns of a loop that waits for one thing, and give up after ANSWER_MS.
+
+    It prints signs of life: where the board is slow, that is long on the desk's clock.
+    """
+
+    def __init__(self, what):
+        self._what = what
+        self._end = ticks_add(ticks_ms(), ANSWER_MS)
+        self._turns = 0
+
+    def turn(self, client):
+        self._turns += 1
+        if self._turns % ALIVE == 0:
+            print("@alive")
+        if ticks_diff(self._end, ticks_ms()) < 0:
+            raise OSError(self._what + " did not come; " + client.state)
 
 
 def reach(host, port):
@@ -53,11 +73,10 @@ class Numbers:
 
     def until(self, what, holds):
         """Poll until it holds."""
-        end = ticks_add(ticks_ms(), ANSWER_MS)
+        patience = Patience(what)
         while not holds():
             self.client.poll(20)
-            if ticks_diff(end, ticks_ms()) < 0:
-                raise OSError(what + " did not come; " + self.client.state)
+            patience.turn(self.client)
 
     def whole(self):
         """Return whether all messages are back and acknowledged."""
@@ -68,10 +87,12 @@ def exchange(host, port, token, qos, messages):
     """Numbered messages out and back."""
     numbers = Numbers(host, port, token + b"/exchange%d" % qos, qos)
     began = ticks_ms()
+    patience = Patience("room for every message")
     while numbers.next < messages:
         while numbers.next < messages and numbers.offer():
             pass
         numbers.client.poll(5)
+        patience.turn(numbers.client)
     numbers.until("every message", numbers.whole)
     print("@exchanged", qos, numbers.count, numbers.wrong, ticks_diff(ticks_ms(), began))
     numbers.client.disconnect()
@@ -117,30 +138,46 @@ def burst(host, port, token, messages):
     client = Client(b"burst" + token[-16:], host, port)
     client.connect(ANSWER_MS)
     n = 0
+    patience = Patience("so many acknowledgements")
     while True:
         while client.publish(topic, b"%d" % n, 1) is not None:
             n += 1
         if n - client.pending >= messages:
             break
         client.poll(20)
+        patience.turn(client)
     client.flush()
     # They are acknowledged in the order of publishing (section 4.6).
     _reset(n - client.pending, n)
 
 
 def spooled_burst(host, port, token, messages):
-    """The same through a spool, of which everything that was accepted has to arrive."""
-    spool = _spool(host, port, token)[1]
+    """The same through a spool, of which everything that was accepted has to arrive.
+
+    A fast broker acknowledges all that a slow board sends within the same poll. So the last
+    messages are published after the last poll.
+    """
+    client, spool = _spool(host, port, token)
+    topic = token + b"/spooled"
     n = 0
-    while n - spool.pending < messages // 2 or not spool.pending:
-        for _ in range(4):
-            if spool.publish(token + b"/spooled", b"%d" % n, 1):
-                n += 1
+    patience = Patience("so many acknowledgements")
+    while n - spool.pending < messages // 2:
+        n += _publish_each(spool, topic, n, 4)
         spool.poll(20)
-    for _ in range(8):
-        if spool.publish(token + b"/spooled", b"%d" % n, 1):
-            n += 1
+        patience.turn(client)
+    n += _publish_each(spool, topic, n, 8)
+    spool.poll()  # these are on their way, or acknowledged
+    n += _publish_each(spool, topic, n, 4)
     _reset(n - spool.pending, n)
+
+
+def _publish_each(spool, topic, first, count):
+    """Publish so many numbers, and return how many of them were accepted."""
+    n = first
+    for _ in range(count):
+        if spool.publish(topic, b"%d" % n, 1):
+            n += 1
+    return n - first
 
 
 def _reset(acknowledged, accepted):
@@ -161,11 +198,10 @@ def _spool(host, port, token):
     # A head that littlefs keeps in the folder: four times its prog size.
     spool = Spool(client, "/hil/spool", head=512 if sys.platform == "rp2" else 128)
     client.start()
-    end = ticks_add(ticks_ms(), ANSWER_MS)
+    patience = Patience("the connection")
     while not client.connected:
         spool.poll(20)
-        if ticks_diff(end, ticks_ms()) < 0:
-            raise OSError("not connected")
+        patience.turn(client)
     return client, spool
 
 
@@ -179,10 +215,9 @@ def drain(host, port, token):
     """After the reset: sends what the spool still has."""
     client, spool = _spool(host, port, token)
     left = spool.pending
-    end = ticks_add(ticks_ms(), ANSWER_MS)
+    patience = Patience("the last acknowledgement")
     while spool.pending:
         spool.poll(20)
-        if ticks_diff(end, ticks_ms()) < 0:
-            raise OSError("the spool did not get empty")
+        patience.turn(client)
     print("@drained", left)
     client.disconnect()

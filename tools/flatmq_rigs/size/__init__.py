@@ -17,6 +17,7 @@ from flatmq_rigs.bench.clients import CLIENTS
 from flatmq_rigs.bench.peers import PeerError, fetch
 from flatmq_rigs.bench.source import Source
 from flatmq_rigs.size import modules, steps
+from flatmq_rigs.size.committed import sealed
 from flatmq_rigs.size.scales import BROKEN, InPlace, Narrow, Scales, SizeError, Wide
 from flatmq_tools.bytecode import DESK_ONLY, SOURCES, compile_module, compiled
 
@@ -24,6 +25,9 @@ __all__ = ("SizeError", "Sizes", "main", "measure")
 
 _HARNESS = Path(__file__).parents[1] / "bench" / "device" / "memory.py"
 _UMQTT = next(client for client in CLIENTS if client.module == "umqtt_simple")
+_TITLES = (Narrow.title, Wide.title, InPlace.title)
+_FALLEN_BACK = "version=None, fallen back to 3.1.1, subscribed"
+Columns = list[tuple[str, dict[str, int]]]  # title, and figures by row
 _SUMS = ("to publish", "to receive", "together")
 _CORE = "package"  # the part that all others contain
 # Loaded by itself, with a package that loads nothing.
@@ -269,69 +273,59 @@ def _sums() -> set[str]:
     return {*_SUMS, *map(_title, packages.PARTS)}
 
 
+def _rows(first: str, names: Iterable[str], columns: Columns) -> tuple[list[str], list[list[str]]]:
+    """Head and rows of a table whose columns have figures by name."""
+    head = [first, *(title for title, _ in columns)]
+    return head, [[name, *(_cell(column.get(name)) for _, column in columns)] for name in names]
+
+
+def _steps() -> list[str]:
+    return [name for name in {**steps.PUBLISHING, **steps.SUBSCRIBING} if name != steps.PEER]
+
+
 def _link_rows(sizes: Sizes) -> tuple[list[str], list[list[str]]]:
     """Head and rows of the third table."""
-    head = ["link"]
-    columns = []
-    for title, by_link in sizes.links.items():
-        for step in (steps.MADE, steps.CONNECTED):
-            head.append(f"{step}, {title}")
-            columns.append({link: held[step] for link, held in by_link.items()})
-    return head, [[link, *(_cell(column.get(link)) for column in columns)] for link in steps.LINKS]
+    columns = [
+        (f"{step}, {title}", {link: held[step] for link, held in by_link.items()})
+        for title, by_link in sizes.links.items()
+        for step in (steps.MADE, steps.CONNECTED)
+    ]
+    return _rows("link", steps.LINKS, columns)
 
 
 def _step_rows(sizes: Sizes) -> tuple[list[str], list[list[str]]]:
     """Head and rows of the second table."""
-    titles = (Narrow.title, Wide.title, InPlace.title)
-    head = ["step", *titles, "umqtt.simple, 32-bit", "64-bit", "bound, 32-bit"]
-    columns = [sizes.steps.get(title, {}) for title in titles]
-    columns += [sizes.umqtt.get(title, {}) for title in (Narrow.title, Wide.title)]
-    columns.append(steps.BOUNDS)
-    names = dict.fromkeys([*steps.PUBLISHING, *steps.SUBSCRIBING])
-    return head, [
-        [name, *(_cell(column.get(name)) for column in columns)]
-        for name in names
-        if name != steps.PEER
+    columns = [(title, sizes.steps.get(title, {})) for title in _TITLES]
+    columns += [
+        ("umqtt.simple, 32-bit", sizes.umqtt.get(Narrow.title, {})),
+        ("64-bit", sizes.umqtt.get(Wide.title, {})),
+        ("bound, 32-bit", steps.BOUNDS),
     ]
+    return _rows("step", _steps(), columns)
 
 
 def _rows_at_5(sizes: Sizes) -> tuple[list[str], list[list[str]]]:
     """Head and rows of the table of steps at MQTT 5, beside 3.1.1."""
-    titles = (Narrow.title, Wide.title, InPlace.title)
-    head = ["step"]
-    for title in titles:
-        head += [f"3.1.1, {title}", "5", "more"]
-    rows = []
-    for name in dict.fromkeys([*steps.PUBLISHING, *steps.SUBSCRIBING]):
-        if name == steps.PEER:
-            continue
-        row = [name]
-        for title in titles:
-            old = sizes.steps.get(title, {}).get(name)
-            new = sizes.steps_5.get(title, {}).get(name)
-            more = None if old is None or new is None else new - old
-            row += map(_cell, (old, new, more))
-        rows.append(row)
-    row = ["version=None, fallen back to 3.1.1, subscribed"]
-    for title in titles:
-        old = sizes.steps.get(title, {}).get(steps.GRANTED)
-        new = sizes.fallen_back.get(title)
-        more = None if old is None or new is None else new - old
-        row += map(_cell, (old, new, more))
-    return head, [*rows, row]
+    columns: Columns = []
+    for title in _TITLES:
+        old, new = dict(sizes.steps.get(title, {})), dict(sizes.steps_5.get(title, {}))
+        if steps.GRANTED in old:
+            old[_FALLEN_BACK] = old[steps.GRANTED]
+        if title in sizes.fallen_back:
+            new[_FALLEN_BACK] = sizes.fallen_back[title]
+        more = {name: held - old[name] for name, held in new.items() if name in old}
+        columns += [(f"3.1.1, {title}", old), ("5", new), ("more", more)]
+    return _rows("step", [*_steps(), _FALLEN_BACK], columns)
 
 
 def _feature_rows(sizes: Sizes) -> tuple[list[str], list[list[str]]]:
     """Head and rows of the table of features."""
-    head = ["feature"]
-    columns = []
-    for title in (Narrow.title, Wide.title, InPlace.title):
-        for version, text in ((4, f"3.1.1, {title}"), (5, "5")):
-            head.append(text)
-            columns.append(sizes.features.get(title, {}).get(version, {}))
-    return head, [
-        [name, *(_cell(column.get(name)) for column in columns)] for name in steps.features(5)
+    columns = [
+        (text, sizes.features.get(title, {}).get(version, {}))
+        for title in _TITLES
+        for version, text in ((4, f"3.1.1, {title}"), (5, "5"))
     ]
+    return _rows("feature", steps.features(5), columns)
 
 
 def _text_of_5(sizes: Sizes) -> str:
@@ -395,16 +389,13 @@ def main(document: Path | None = None, build: Path = Path("build")) -> int:
     """Print what each module and each step takes, and put it into `document`; return 0."""
     sizes = measure(build)
     console = Console()
-    _show(console, *_module_rows(sizes))
-    _show(console, *_step_rows(sizes))
-    _show(console, *_link_rows(sizes))
-    _show(console, *_rows_at_5(sizes))
-    _show(console, *_feature_rows(sizes))
+    for rows in (_module_rows, _step_rows, _link_rows, _rows_at_5, _feature_rows):
+        _show(console, *rows(sizes))
     for note in sizes.notes:
         console.print(f"not measured: {note}", markup=False, highlight=False)
     for text in sizes.over():
         console.print(f"over its bound: {text}", markup=False, highlight=False)
     if document:
-        results.write(document, "size", _text(sizes))
+        results.write(document, "size", sealed(_text(sizes)))
         results.write(document, "size5", f"## MQTT 5: size\n\n{_text_of_5(sizes)}")
     return 0

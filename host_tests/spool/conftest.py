@@ -1,0 +1,19 @@
+"""A clock that moves with each look at it."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from unittest import mock
+
+import pytest
+
+import flatmq.client
+
+
+@pytest.fixture
+def ticking() -> Iterator[None]:
+    """A clock for clients that are not connected to a network."""
+    ticks = itertools.count(1)
+    with mock.patch.object(flatmq.client, "ticks_ms", ticks.__next__):
+        yield
