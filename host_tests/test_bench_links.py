@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from flatmq_rigs import bench
-from flatmq_rigs.bench import certificate
+from flatmq_rigs import bench, certificates
 from flatmq_rigs.bench.clients import CLIENTS, CPYTHON, LINKS, MICROPYTHON, Client
 from flatmq_rigs.bench.figures import AT_5, BESIDE, CPU, LINKED, OPERATIONS, RATE, Job, Results
 from flatmq_rigs.bench.report import Report
@@ -25,7 +24,7 @@ MILLISECONDS = 1  # of CPU: the figures do not matter here
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory: pytest.TempPathFactory, bench_build: Path) -> Iterator[bench.Bench]:
     """A bench whose peer and brokers run."""
-    folder = certificate.write(tmp_path_factory.mktemp("certificate"))
+    folder = certificates.write_loopback(tmp_path_factory.mktemp("certificate"))
     with contextlib.ExitStack() as stack:
         source = stack.enter_context(Source(folder))
         ports = bench.brokers(stack, set(LINKS), folder)

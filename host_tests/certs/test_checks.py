@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -14,15 +15,19 @@ from cryptography.hazmat.primitives.serialization import (
     pkcs7,
 )
 
-from . import issued
+import sizes
+from flatmq_rigs import certificates
+from flatmq_rigs.certificates import Issued
+
 from .imaged import image, on_board
-from .issued import Issued
 
 ROOT = Issued("Test Root", authority=True)
 SECOND = Issued("Second Root", authority=True)
 MIDDLE = Issued("Test Intermediate", ROOT, authority=True)
 LEAF = Issued("broker", MIDDLE, hosts=["broker.example"])
-CLIENT = Issued("board-1", ROOT, usage=issued.CLIENT)
+CLIENT = Issued("board-1", ROOT, usage=certificates.CLIENT)
+SOON = Issued("Old Root", authority=True, days=(-300, 10))
+SECRET = CLIENT.key.private_numbers().private_value.to_bytes(32, "big")
 
 
 def settings(files: dict[str, bytes]) -> dict[str, str]:
@@ -30,7 +35,7 @@ def settings(files: dict[str, bytes]) -> dict[str, str]:
     return {key: table[key] for key in ("ca", "cert", "key", "pin")}
 
 
-def test_pem_becomes_der_and_the_settings_name_it(tmp_path: Path) -> None:
+def test_pem_becomes_der_and_the_key_goes_nowhere_else(tmp_path: Path) -> None:
     ca, _ = ROOT.write(tmp_path, "ca")
     cert, key = CLIENT.write(tmp_path, "client")
     said = image(tmp_path, f"tls.ca={ca}", f"tls.cert={cert}", f"tls.key={key}")
@@ -46,15 +51,8 @@ def test_pem_becomes_der_and_the_settings_name_it(tmp_path: Path) -> None:
         "key": "/tls/key.der",
         "pin": "",
     }
-
-
-def test_the_key_goes_nowhere_else(tmp_path: Path) -> None:
-    ca, _ = ROOT.write(tmp_path, "ca")
-    cert, key = CLIENT.write(tmp_path, "client")
-    said = image(tmp_path, f"tls.ca={ca}", f"tls.cert={cert}", f"tls.key={key}")
-    secret = CLIENT.key.private_numbers().private_value.to_bytes(32, "big")
-    for path, content in on_board(tmp_path).items():
-        assert (secret in content) == (path == "/tls/key.der"), path
+    for path, content in files.items():
+        assert (SECRET in content) == (path == "/tls/key.der"), path
     body = key.read_text().splitlines()[1]
     assert body not in said.output
     assert body.encode() not in (tmp_path / "image.bin").read_bytes()
@@ -65,52 +63,41 @@ def test_a_romfs_has_no_key_in_it(tmp_path: Path) -> None:
     told = [f"tls.pin={LEAF.pin}", f"tls.cert={cert}", f"tls.key={key}"]
     said = image(tmp_path, *told, more=["--romfs"])
     assert said.exit_code == 0, said.output
-    secret = CLIENT.key.private_numbers().private_value.to_bytes(32, "big")
-    assert secret not in (tmp_path / "esp32.romfs").read_bytes()
+    assert SECRET not in (tmp_path / "esp32.romfs").read_bytes()
     assert "/tls/key.der" in on_board(tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("name", "data"),
-    [
-        ("PEM", ROOT.pem),
-        ("DER", ROOT.der),
-        ("with text around it", b"Subject: a root\r\n" + ROOT.pem.replace(b"\n", b"\r\n")),
-        ("bundle", MIDDLE.pem + ROOT.pem),
-        ("full chain", LEAF.pem + MIDDLE.pem + ROOT.pem),
-        ("twice the same", ROOT.pem + ROOT.pem),
-        ("PKCS #7", pkcs7.serialize_certificates([ROOT.certificate], Encoding.DER)),
-        ("PKCS #7 in PEM", pkcs7.serialize_certificates([ROOT.certificate], Encoding.PEM)),
-    ],
-    ids=lambda value: value if isinstance(value, str) else "",
-)
-def test_the_root_is_found_in(name: str, data: bytes, tmp_path: Path) -> None:
+# What may be in broker.tls.ca: the certificate that goes to the board, and a remark.
+OTHER = "Test Root goes to the board; the other"
+AUTHORITIES: dict[str, tuple[bytes, Issued, str]] = {
+    "PEM": (ROOT.pem, ROOT, ""),
+    "DER": (ROOT.der, ROOT, ""),
+    "text around it": (b"Subject: a root\r\n" + ROOT.pem.replace(b"\n", b"\r\n"), ROOT, ""),
+    "bundle": (MIDDLE.pem + ROOT.pem, ROOT, OTHER),
+    "full chain": (LEAF.pem + MIDDLE.pem + ROOT.pem, ROOT, OTHER),
+    "twice the same": (ROOT.pem + ROOT.pem, ROOT, ""),
+    "PKCS #7": (pkcs7.serialize_certificates([ROOT.certificate], Encoding.DER), ROOT, ""),
+    "PKCS #7 in PEM": (pkcs7.serialize_certificates([ROOT.certificate], Encoding.PEM), ROOT, ""),
+    "an intermediate": (LEAF.pem + MIDDLE.pem, MIDDLE, "Test Intermediate is not a root"),
+    "expires soon": (SOON.pem, SOON, "Old Root expires soon, on "),
+}
+
+
+@pytest.mark.parametrize("kind", AUTHORITIES)
+def test_the_authority_is_found_in(kind: str, tmp_path: Path) -> None:
+    data, found, remark = AUTHORITIES[kind]
     (tmp_path / "ca").write_bytes(data)
     said = image(tmp_path, f"tls.ca={tmp_path / 'ca'}")
     assert said.exit_code == 0, said.output
-    assert on_board(tmp_path)["/tls/ca.der"] == ROOT.der
-    others = {"bundle": 1, "full chain": 2}.get(name, 0)
-    assert ("Test Root goes to the board; the other" in said.output) == bool(others)
-
-
-def test_an_intermediate_alone_is_used_with_a_remark(tmp_path: Path) -> None:
-    (tmp_path / "ca").write_bytes(LEAF.pem + MIDDLE.pem)
-    said = image(tmp_path, f"tls.ca={tmp_path / 'ca'}")
-    assert said.exit_code == 0, said.output
-    assert "Test Intermediate is not a root" in said.output
-    assert on_board(tmp_path)["/tls/ca.der"] == MIDDLE.der
-
-
-def test_one_that_expires_soon_is_used_with_a_remark(tmp_path: Path) -> None:
-    ca, _ = Issued("Old Root", authority=True, days=(-300, 10)).write(tmp_path, "ca")
-    said = image(tmp_path, f"tls.ca={ca}")
-    assert said.exit_code == 0, said.output
-    assert "Old Root expires soon, on " in said.output
+    assert on_board(tmp_path)["/tls/ca.der"] == found.der
+    assert remark in said.output
+    if not remark:
+        assert OTHER not in said.output
 
 
 def test_the_certificate_of_the_key_is_found_in_a_chain(tmp_path: Path) -> None:
     ca, _ = ROOT.write(tmp_path, "ca")
-    mine = Issued("board-2", MIDDLE, usage=issued.CLIENT)
+    mine = Issued("board-2", MIDDLE, usage=certificates.CLIENT)
     cert, key = mine.write(tmp_path, "client")
     cert.write_bytes(MIDDLE.pem + mine.pem)
     said = image(tmp_path, f"tls.ca={ca}", f"tls.cert={cert}", f"tls.key={key}")
@@ -119,9 +106,17 @@ def test_the_certificate_of_the_key_is_found_in_a_chain(tmp_path: Path) -> None:
     assert "the broker has to know Test Intermediate" in said.output
 
 
-@pytest.mark.parametrize("kind", ["P-256", "RSA 2048"])
-@pytest.mark.parametrize("encoding", [Encoding.PEM, Encoding.DER])
-@pytest.mark.parametrize("form", [PrivateFormat.PKCS8, PrivateFormat.TraditionalOpenSSL])
+@pytest.mark.parametrize(
+    ("kind", "encoding", "form"),
+    sizes.one_each(
+        itertools.product(
+            ("P-256", "RSA 2048"),
+            (Encoding.PEM, Encoding.DER),
+            (PrivateFormat.PKCS8, PrivateFormat.TraditionalOpenSSL),
+        ),
+        lambda case: case[1:],
+    ),
+)
 def test_every_form_of_a_key(
     kind: str, encoding: Encoding, form: PrivateFormat, tmp_path: Path
 ) -> None:
@@ -142,18 +137,14 @@ def test_a_pin_alone_puts_no_file_on_the_board(tmp_path: Path) -> None:
     assert settings(files)["pin"] == f"{LEAF.pin},{ROOT.pin}"
 
 
-def test_a_board_without_a_network_gets_none(tmp_path: Path) -> None:
+def test_what_is_said_where_no_certificate_is_needed(tmp_path: Path) -> None:
+    """For a board without a network, and without TLS."""
     ca, _ = ROOT.write(tmp_path, "ca")
     said = image(tmp_path, f"tls.ca={ca}", board="pico")
     assert said.exit_code == 0, said.output
     assert "broker.tls is left out: Raspberry Pi Pico has no network" in said.output
     assert b"/tls/ca.der" not in (tmp_path / "image.bin").read_bytes()
-
-
-def test_without_tls_nothing_is_said(tmp_path: Path) -> None:
-    said = image(tmp_path)
-    assert said.exit_code == 0, said.output
-    assert "broker.tls" not in said.output
+    assert "broker.tls" not in image(tmp_path).output
 
 
 def _authority(data: bytes) -> Callable[[Path], list[str]]:
@@ -181,7 +172,7 @@ _OLD = Issued("Old Root", authority=True, days=(-300, -3))
 _COMING = Issued("Coming Root", authority=True, days=(5, 300))
 _SMALL = Issued("Small Root", authority=True, kind="RSA 1024")
 _EDWARDS = Issued("board-5", ROOT, kind="Ed25519")
-_SERVER = Issued("board-6", ROOT, usage=issued.SERVER)
+_SERVER = Issued("board-6", ROOT, usage=certificates.SERVER)
 _PKCS12 = bytes.fromhex("3082") + b"\x05\x00" + b"\x02\x01\x03" + bytes(1200)
 
 ERRORS: list[tuple[Callable[[Path], list[str]], str]] = [

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from certs.issued import Issued
 from conftest import HERE, interpreter_command, library
 from flatmq import Client
+from flatmq_rigs.certificates import Issued
 from flatmq_tools import broker, interpreter, ports
 from scenario_child import converse
 
@@ -113,14 +113,14 @@ class Services:
 
     def _write(self) -> None:
         ca = Issued("Authority of the clouds", authority=True)
-        ca.write_for_board(self.tls, "ca")
-        ca.write_for_board(self.folder, "ca")
+        ca.write(self.tls, "ca")
+        ca.write(self.folder, "ca")
         for section, host in HOSTS.items():
             # Boards of the bench connect to loopback by its address.
             leaf = Issued("a broker", ca, hosts=[host, broker.LOOPBACK])
-            leaf.write_for_board(self.folder, section.split()[0] + section.split()[-1])
+            leaf.write(self.folder, section.split()[0] + section.split()[-1])
         client = Issued(NAME, ca)
-        client.write_for_board(self.folder, "client")
+        client.write(self.folder, "client")
         (self.tls / "cert.der").write_bytes((self.folder / "client.der").read_bytes())
         (self.tls / "key.der").write_bytes((self.folder / "client.key.der").read_bytes())
 

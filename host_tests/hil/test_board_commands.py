@@ -16,7 +16,7 @@ import pytest
 from click.testing import CliRunner, Result
 from serial.tools import list_ports
 
-from certs.issued import Issued
+from flatmq_rigs.certificates import Issued
 from flatmq_tools import boards, cli, flash, logs, remote, settings
 from flatmq_tools.remote import Remote
 from hil.emulated_board import EmulatedBoard

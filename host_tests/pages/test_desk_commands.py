@@ -25,9 +25,9 @@ from click.testing import CliRunner
 from serial.tools import list_ports
 
 import typed_command
-from certs.issued import CLIENT, HERE, SERVER, Issued
 from conftest import ROOT
 from flatmq import Client
+from flatmq_rigs.certificates import CLIENT, HERE, SERVER, Issued
 from flatmq_tools import boards, cli, flash, ports, settings
 from flatmq_tools.broker import LOOPBACK, Broker, find_mosquitto, mosquitto
 from hil import emulated_board

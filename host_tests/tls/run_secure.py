@@ -1,10 +1,12 @@
-"""Run one scenario over TLS on either interpreter: `run_secure.py SCENARIO key=value ...`."""
+"""Run one scenario over TLS on either interpreter: `run_secure.py MODULE SCENARIO key=value`.
+
+`tls` are the arguments of TLS in JSON, and `plain` the port without it.
+"""
 
 import json
 import sys
 
-import secure_scenarios
-
+from expectations import expected
 from flatmq.stream_tls import TLS
 from scenario_env import Env, start
 
@@ -13,14 +15,13 @@ class SecureEnv(Env):
     """An environment whose clients use TLS, except for those of `plain`."""
 
     def __init__(self, options):
-        Env.__init__(self, options)
+        super().__init__(options, expected("mosquitto", "4"))
         self.settings = json.loads(options["tls"])
         self.plain_port = int(options["plain"])
 
-    def tls(self, **more):
+    def tls(self):
         """Return a TLS as the test needs it. A path after "@" is read here."""
         given = dict(self.settings)
-        given.update(more)
         for name in ("ca", "cert", "key"):
             value = given.get(name)
             if value and value[0] == "@":
@@ -34,7 +35,7 @@ class SecureEnv(Env):
         """A client that has not started."""
         if "tls" not in options:
             options["tls"] = self.tls()
-        return Env.client(self, name, **options)
+        return super().client(name, **options)
 
     def plain(self, name, **options):
         """A client without TLS, that is connected."""
@@ -46,5 +47,6 @@ class SecureEnv(Env):
             self.port = secure
 
 
-scenario = getattr(secure_scenarios, sys.argv[1])
-start(scenario, SecureEnv(dict(argument.split("=", 1) for argument in sys.argv[2:])))
+module, function = sys.argv[1:3]
+scenario = getattr(__import__(module), function)
+start(scenario, SecureEnv(dict(argument.split("=", 1) for argument in sys.argv[3:])))

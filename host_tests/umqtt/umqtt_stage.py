@@ -27,9 +27,9 @@ import pytest
 from paho.mqtt import client as paho
 
 import peer
-from certs.issued import Issued
 from conftest import LIB, ROOT, interpreter_command
 from flatmq_rigs.bench import peers
+from flatmq_rigs.certificates import Issued
 from flatmq_rigs.proxy import Proxy
 from flatmq_tools import broker, bytecode, interpreter, ports
 from scenario_child import converse

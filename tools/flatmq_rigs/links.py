@@ -49,10 +49,10 @@ class Listening:
             lines += "protocol websockets\n"
         if link.endswith("tls"):
             try:
-                from . import loopback_certificate as made
+                from . import certificates as made
             except ImportError as error:
                 raise LinkError(f"{error}: pip install 'flatmq[rigs]'") from error
-            folder = made.write(Path(self._folder.name))
+            folder = made.write_loopback(Path(self._folder.name))
             self.ca = str(folder / made.AUTHORITY)
             lines += f"certfile {folder / made.CHAIN}\nkeyfile {folder / made.KEY}\n"
         tries = 1 if link_port or not lines else _TRIES

@@ -17,10 +17,9 @@ from rich.console import Console
 from rich.markdown import Markdown
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from flatmq_rigs.bench import certificate as certificates
+from flatmq_rigs import certificates
 from flatmq_rigs.bench import figures, versions
 from flatmq_rigs.bench import work as alone
-from flatmq_rigs.bench.certificate import CHAIN, KEY
 from flatmq_rigs.bench.clients import CLIENTS, MICROPYTHON, Client
 from flatmq_rigs.bench.figures import ALL, HELD, SMALLEST, Job, Results
 from flatmq_rigs.bench.peers import PeerError
@@ -28,6 +27,7 @@ from flatmq_rigs.bench.report import SECTION, Report
 from flatmq_rigs.bench.runner import Failed, Runner
 from flatmq_rigs.bench.source import Source
 from flatmq_rigs.bench.targets import TARGETS
+from flatmq_rigs.certificates import CHAIN, KEY
 from flatmq_rigs.results import write
 from flatmq_tools import broker, interpreter, ports
 
@@ -297,7 +297,7 @@ def main(
         Progress(*columns, TimeElapsedColumn(), console=console, transient=True) as progress,
     ):
         build = build.resolve()
-        certificate = certificates.write(Path(folder))
+        certificate = certificates.write_loopback(Path(folder))
         source = stack.enter_context(Source(certificate))
         ports = brokers(stack, {client.link for client in clients}, certificate)
         bench = Bench(Runner(build, certificate), source.port, ports, build, quick)

@@ -41,7 +41,7 @@ _TAG = b"\2\x0b\1"  # properties: subscription identifier 1
 class Source:
     """The peer as a child process, at `port` on loopback; a context manager.
 
-    `certificate` is a folder that `certificate.write` has filled.
+    `certificate` is a folder that `certificates.write_loopback` has filled.
     """
 
     def __init__(self, certificate: Path) -> None:
