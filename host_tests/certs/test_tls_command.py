@@ -115,8 +115,8 @@ def test_it_picks_the_brokers_authority_and_saves_it(secure: SecureBroker, tmp_p
             "modern",
             1,
             [
-                "Error: {place}: has TLS 1.3 only, or none later than TLS 1.1; boards have TLS 1.2. "
-                "Allow TLS 1.2 at the broker\n"
+                "Error: {place}: has TLS 1.3 only, or none later than TLS 1.1; boards "
+                "have TLS 1.2. Allow TLS 1.2 at the broker\n"
             ],
         ),
         (

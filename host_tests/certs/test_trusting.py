@@ -241,7 +241,7 @@ def test_the_listener_notes_what_is_sent(listener: Listener) -> None:
 NO_USE = {
     "authority": ("chained", "--ca other.pem", "unknown authority"),
     "expired": ("expired", "--ca ca.pem", "has expired by this clock"),
-    "pin": ("chained", "--pin other", "is not in pin"),
+    "pin": ("chained", "--pin other", "{chained}"),
     "no certificate": ("mutual", "--ca ca.pem", "needs a client certificate"),
     "no TLS": ("plain", "--ca ca.pem", "use the port that has TLS"),
 }
@@ -279,7 +279,7 @@ def test_a_mistake_is_reported_at_once(
     address = f"localhost:{secure.ports[listener]}"
     said = flatmq(command, address, *few, *options_of(secure, options))
     assert said.exit_code == 1
-    assert text in said.output.replace("\n", " "), said.output
+    assert text.format(**secure.pins) in said.output.replace("\n", " "), said.output
     if mistake in ("no certificate", "no TLS"):
         assert 1 <= len(known) <= 4
     else:

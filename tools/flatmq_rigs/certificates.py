@@ -78,7 +78,7 @@ class Issued:
             builder = builder.add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
         signer = issuer.key if issuer else self.key
         algorithm = None if isinstance(signer, ed25519.Ed25519PrivateKey) else hashes.SHA256()
-        self.certificate = builder.sign(signer, algorithm)
+        self.certificate: x509.Certificate = builder.sign(signer, algorithm)
 
     @property
     def pem(self) -> bytes:
