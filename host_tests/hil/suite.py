@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import contextlib
 import secrets
 import tempfile
@@ -10,6 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from device import on_device
 from flatmq_tools import bytecode
 from flatmq_tools.remote import Remote, RemoteError
 
@@ -45,6 +45,11 @@ class Row:
     what: str
     figure: str
     ok: bool | None = True
+
+    @property
+    def mark(self) -> str:
+        """The result in words."""
+        return "not run" if self.ok is None else "ok" if self.ok else "FAILED"
 
 
 class Suite:
@@ -103,8 +108,7 @@ class Suite:
     def _row(self, what: str, figure: str, ok: bool | None = True) -> None:
         row = Row(self._scrubbed(what), self._scrubbed(figure), ok)
         self.rows.append(row)
-        mark = "not run" if ok is None else "ok" if ok else "FAILED"
-        self._say(f"{row.what}: {row.figure}  [{mark}]")
+        self._say(f"{row.what}: {row.figure}  [{row.mark}]")
 
     @contextlib.contextmanager
     def _step(self, what: str) -> Iterator[None]:
@@ -173,8 +177,8 @@ class Suite:
                 f"{HOME} can be removed ({error})"
             )
 
-    def _deploy(self) -> None:
-        files = compiled()
+    def _put(self, files: dict[str, bytes]) -> None:
+        """Write the files that differ from those on the board."""
         changed = self._remote.different(files)
         size = sum(map(len, changed.values()))
         self._say(f"deploying {len(changed)} files, {size:,} bytes ...")
@@ -186,6 +190,10 @@ class Suite:
             self._wrote(done, size)
 
         self._remote.write(changed, moved)
+
+    def _deploy(self) -> None:
+        files = compiled()
+        self._put(files)
         left = self._remote.different(files)
         client = sum(len(data) for path, data in files.items() if "/flatmq/" in path)
         self._row(".mpy files of the client", f"{client:,} bytes of flash", not left)
@@ -206,7 +214,7 @@ class Suite:
         count = 0
         bad = []
         for module in modules:
-            names = operations(module)
+            names = on_device.operations(module)
             told = self._told(
                 "import board_proof; "
                 f"board_proof.prove({module!r}, {names!r}, {REPEATS}, {broker!r})"
@@ -341,16 +349,6 @@ class Suite:
         told = self._told("import board_network as b; b.state()")
         acknowledged, accepted = map(int, told["state"][0])
         return acknowledged, accepted
-
-
-def operations(module: str) -> list[str]:
-    """The operations of a module: its public functions."""
-    tree = ast.parse((DEVICE / "operations" / f"{module}.py").read_text())
-    return [
-        node.name
-        for node in tree.body
-        if isinstance(node, ast.FunctionDef) and not node.name.startswith("_")
-    ]
 
 
 def compiled() -> dict[str, bytes]:

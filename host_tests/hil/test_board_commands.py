@@ -83,20 +83,25 @@ def test_without_a_port_the_only_board_is_taken(
     assert "tty-pico: cannot be opened" in done.output
 
 
-def test_several_boards_are_listed(plugged: Callable[..., None]) -> None:
-    plugged(("/dev/ttyACM0", 0x2E8A, 5), ("/dev/ttyACM1", 0x2E8A, 5))
+@pytest.mark.parametrize(
+    ("ports", "texts"),
+    [
+        (
+            [("/dev/ttyACM0", 0x2E8A, 5), ("/dev/ttyACM1", 0x2E8A, 5)],
+            ["2 ports may be the board", "--port /dev/ttyACM0", "--port /dev/ttyACM1"],
+        ),
+        ([("/dev/ttyUSB1", 1, 2)], ["/dev/ttyUSB1 (0001:0002 Board)"]),
+    ],
+    ids=["several", "none"],
+)
+def test_another_number_of_boards_is_an_error(
+    ports: list[tuple[str, int, int]], texts: list[str], plugged: Callable[..., None]
+) -> None:
+    plugged(*ports)
     done = _run("logs")
     assert done.exit_code == 1
-    assert "2 ports may be the board" in done.output
-    assert "--port /dev/ttyACM0" in done.output
-    assert "--port /dev/ttyACM1" in done.output
-
-
-def test_no_board_is_said_with_what_there_is(plugged: Callable[..., None]) -> None:
-    plugged(("/dev/ttyUSB1", 1, 2))
-    done = _run("logs")
-    assert done.exit_code == 1
-    assert "/dev/ttyUSB1 (0001:0002 Board)" in done.output
+    for text in texts:
+        assert text in done.output
 
 
 # deploy and logs
@@ -241,34 +246,36 @@ def test_deploy_resets_the_board(tmp_path: Path, fault: dict[str, int]) -> None:
         assert board.resets == 1
 
 
-def test_deploy_says_that_the_board_was_not_reset(tmp_path: Path) -> None:
-    with EmulatedBoard(tmp_path, swallows=100) as board:
-        done = _run("deploy", "pico", "--port", board.address, "--sketch", _sketch(tmp_path))
-    assert done.exit_code == 1
-    assert "the board was not reset in 3 tries" in done.output
-    assert "the board restarts" not in done.output
-
-
-def test_deploy_says_when_there_is_no_room(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("main", "swallows", "oldest", "text"),
+    [
+        ("", 100, None, "the board was not reset in 3 tries"),
+        ("#" * 500_000, 0, None, "bytes of room"),
+        ("", 0, (9, 9), "9.9 or later is needed: `flatmq flash`"),
+    ],
+    ids=["not reset", "no room", "old MicroPython"],
+)
+def test_deploy_says_what_is_wrong(
+    main: str,
+    swallows: int,
+    oldest: tuple[int, int] | None,
+    text: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    if oldest:
+        monkeypatch.setattr(remote, "OLDEST", oldest)
     sketch = _sketch(tmp_path)
-    (sketch / "main.py").write_text("#" * 500_000)
-    with EmulatedBoard(tmp_path) as board:
+    (sketch / "main.py").write_text(main or MAIN)
+    with EmulatedBoard(tmp_path, swallows=swallows) as board:
         done = _run("deploy", "pico_w", "--port", board.address, "--sketch", sketch)
         assert done.exit_code == 1
-        assert "bytes of room" in done.output
-        with Remote(board.address) as desk:
-            desk.enter()
-            assert desk.run("import os; print(os.listdir('/'))") == ["[]"]
-
-
-def test_deploy_does_not_take_an_old_micropython(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(remote, "OLDEST", (9, 9))
-    with EmulatedBoard(tmp_path) as board:
-        done = _run("deploy", "pico", "--port", board.address, "--sketch", _sketch(tmp_path))
-    assert done.exit_code == 1
-    assert "9.9 or later is needed: `flatmq flash`" in done.output
+        assert text in done.output
+        assert "the board restarts" not in done.output
+        if not swallows:
+            with Remote(board.address) as desk:
+                desk.enter()
+                assert desk.run("import os; print(os.listdir('/'))") == ["[]"]
 
 
 # flash by a boot drive
@@ -298,12 +305,19 @@ def drive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     yield folder
 
 
+@pytest.mark.parametrize("running", [False, True])
 def test_flash_copies_to_the_boot_drive(
-    tmp_path: Path, drive: Path, plugged: Callable[..., None]
+    running: bool, tmp_path: Path, drive: Path, plugged: Callable[..., None]
 ) -> None:
+    """A running board is asked for its drive."""
     file = tmp_path / "image.uf2"
     file.write_bytes(_uf2(*[RP2040] * 200))
-    done = _run("flash", "pico_w", file)
+    if running:
+        hidden = drive.rename(tmp_path / "hidden")
+        with EmulatedBoard(tmp_path, show_drive=lambda: hidden.rename(drive) and None) as board:
+            done = _run("flash", "pico_w", file, "--port", board.address)
+    else:
+        done = _run("flash", "pico_w", file)
     assert done.exit_code == 0, done.output
     assert (drive / "image.uf2").read_bytes() == file.read_bytes()
 
@@ -347,22 +361,6 @@ def test_flash_says_when_the_drive_does_not_take_it(
     done = _run("flash", "pico", file)
     assert done.exit_code == 1
     assert "after 0 of 102,400 bytes. Unplug the board" in done.output
-
-
-def test_flash_asks_a_running_board_for_its_boot_drive(
-    tmp_path: Path, drive: Path, plugged: Callable[..., None]
-) -> None:
-    file = tmp_path / "image.uf2"
-    file.write_bytes(_uf2(RP2040))
-    hidden = drive.rename(tmp_path / "hidden")
-
-    def show() -> None:
-        hidden.rename(drive)
-
-    with EmulatedBoard(tmp_path, show_drive=show) as board:
-        done = _run("flash", "pico_w", file, "--port", board.address)
-    assert done.exit_code == 0, done.output
-    assert (drive / "image.uf2").read_bytes() == file.read_bytes()
 
 
 # flash by esptool

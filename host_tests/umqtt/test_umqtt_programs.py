@@ -1,7 +1,6 @@
 """Programs for umqtt, run with umqtt and, one line changed, with flatmq.
 
-There is one for each of its examples. They print the same, and a subscriber sees the same
-messages.
+They print the same, and a subscriber sees the same messages.
 """
 
 from __future__ import annotations
@@ -12,19 +11,16 @@ from pathlib import Path
 
 import pytest
 
+import sizes
 from umqtt import umqtt_stage
-from umqtt.umqtt_stage import PROGRAMS, Seen
+from umqtt.umqtt_stage import PROGRAMS, PYTHONS, Seen
 
 NAMES = sorted(path.stem for path in PROGRAMS.glob("*_*.py"))
-TLS = {"simple_pub_tls", "simple_pub_tls_context"}
 # What is seen with the umqtt of micropython-lib. That of the package index cannot do it yet: TLS
-# with an SSLContext or where there is no ussl, values of wait_msg() and check_msg(), a check_msg()
-# that reconnects, and a reconnect that calls the connect() of a subclass.
+# with an SSLContext, values of wait_msg() and check_msg(), a check_msg() that reconnects, and a
+# reconnect that calls the connect() of a subclass.
 _LWT = "tele/test/LWT"
 KNOWN = {
-    "simple_pub_tls": Seen(
-        ["0"], [("foo_topic", b"hello", False), ("foo_topic", b"again", False)]
-    ),
     "simple_sub": Seen(
         [
             "None",
@@ -37,17 +33,6 @@ KNOWN = {
         ],
         [("foo_topic", word, False) for word in (b"hello", b"again", b"bye")],
     ),
-    "simple_sub_check": Seen(
-        [
-            "None None",
-            "(b'foo_topic', b'one')",
-            "messages of one call: 1",
-            "(b'foo_topic', b'two')",
-            "messages of one call: 1",
-            "[48, 48] None",
-        ],
-        [("foo_topic", b"one", False), ("foo_topic", b"two", False)],
-    ),
     "simple_pub_tls_context": Seen(
         ["0", "b'foo_topic' 5 b'hello'", "b'foo_topic' 20000 b'xxxxx'", "0"],
         [
@@ -56,7 +41,6 @@ KNOWN = {
             ("other_topic", b"back", False),
         ],
     ),
-    "robust_check_msg": Seen(["mqtt", "None"], [("alive", b"yes", False)]),
     "robust_lwt": Seen(
         ["mqtt", "mqtt", "enough"],
         [(_LWT, b"Online", False), (_LWT, b"Offline", False)] * 2 + [(_LWT, b"Online", False)],
@@ -83,18 +67,19 @@ def _with_umqtt(name: str) -> Seen:
 
 
 def _run(program: Path, which: str, python: str) -> Seen:
-    if program.stem not in TLS:
+    if not program.stem.endswith("tls_context"):
         return umqtt_stage.run(program, which, python)
     with tempfile.TemporaryDirectory(prefix="flatmq-tls-") as folder:
         extra = umqtt_stage.certificate(Path(folder))
         return umqtt_stage.run(program, which, python, extra, tls=True)
 
 
-@pytest.mark.parametrize("python", ["micropython", "cpython"])
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    ("name", "python"),
+    sizes.one_each([(name, python) for name in NAMES for python in PYTHONS], lambda c: c[0]),
+)
 def test_a_program_does_the_same(name: str, python: str, tmp_path: Path) -> None:
-    program = tmp_path / f"{name}.py"
-    program.write_text(umqtt_stage.moved((PROGRAMS / f"{name}.py").read_text()))
+    program = umqtt_stage.moved(PROGRAMS / f"{name}.py", tmp_path)
     assert _run(program, "flatmq", python) == _with_umqtt(name)
 
 
@@ -112,8 +97,13 @@ def test_the_real_umqtt_is_the_one_that_runs(tmp_path: Path) -> None:
     assert Path(line).parents[1] in umqtt_stage.real_umqtt()
 
 
-@pytest.mark.parametrize("python", ["micropython", "cpython"])
-@pytest.mark.parametrize("name", ["simple_sub", "robust_sub"])
+@pytest.mark.parametrize(
+    ("name", "python"),
+    sizes.one_each(
+        [(name, python) for name in ("simple_sub", "robust_sub") for python in PYTHONS],
+        lambda case: case[0],
+    ),
+)
 def test_a_file_of_one_line_moves_every_program(name: str, python: str, tmp_path: Path) -> None:
     (tmp_path / "umqtt").mkdir()
     (tmp_path / "umqtt" / "simple.py").write_text("from flatmq.umqtt import MQTTClient\n")
@@ -123,7 +113,6 @@ def test_a_file_of_one_line_moves_every_program(name: str, python: str, tmp_path
 
 
 def test_a_program_runs_in_a_small_heap(tmp_path: Path) -> None:
-    program = tmp_path / "simple_reconnect.py"
-    program.write_text(umqtt_stage.moved((PROGRAMS / program.name).read_text()))
+    program = umqtt_stage.moved(PROGRAMS / "simple_reconnect.py", tmp_path)
     seen = umqtt_stage.run(program, "flatmq", "micropython", heap="72k")
     assert seen == _with_umqtt(program.stem)

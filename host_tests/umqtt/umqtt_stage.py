@@ -13,7 +13,6 @@ This adds the tests that need it; without it they are not collected.
 from __future__ import annotations
 
 import contextlib
-import difflib
 import os
 import re
 import socket
@@ -39,6 +38,7 @@ HEAP = "256k"
 DEADLINE = 60  # seconds until a program is ended from outside
 PATIENCE = 20  # seconds until what must come is given up
 USERS = {"alice": "s3cret"}
+PYTHONS = ("micropython", "cpython")
 
 _NAMED = os.environ.get("UMQTT")
 _SDISTS = {
@@ -91,20 +91,24 @@ def is_current() -> bool:
     return "def check_msg" in Path(_NAMED, "umqtt", "robust.py").read_text()
 
 
-def moved(source: str) -> str:
-    """A program with its import of umqtt changed to flatmq's: one line, and nothing else."""
-    result = source
+def moved(program: Path, folder: Path) -> Path:
+    """Return a copy of a program in `folder` whose one line that imports umqtt imports flatmq."""
+    result = program.read_text()
+    count = 0
     for old, new in _MOVED.items():
-        result = re.sub(
+        result, n = re.subn(
             rf"^from {re.escape(old)} import", f"from {new} import", result, flags=re.M
         )
-    changed = [
-        line
-        for line in difflib.ndiff(source.splitlines(), result.splitlines())
-        if line.startswith(("+ ", "- "))
-    ]
-    assert len(changed) == 2, changed
-    return result
+        count += n
+    assert count == 1, program
+    (folder / program.name).write_text(result)
+    return folder / program.name
+
+
+def cases(lines: list[str]) -> dict[str, str]:
+    """Return what each case of a program printed."""
+    found = [line.split(" ", 2) for line in lines if line.startswith("case ")]
+    return {name: result for _, name, result in found}
 
 
 class Observer:
@@ -243,6 +247,7 @@ def run(
         peers_at_hand = {
             "scripted": scripted.port,
             "garbage": garbage.port,
+            "users": guarded.port,
             "silent": silent.getsockname()[1],
         }
         observer = Observer(target.port, tls)
@@ -255,8 +260,6 @@ def run(
                     observer.publish(topic, payload, int(*qos))
                 case ["port", "nothing"]:
                     return str(ports.free_port())
-                case ["port", "users"]:
-                    return str(guarded.port)
                 case ["port", what]:
                     return str(peers_at_hand[what])
                 case ["large", topic, size]:
@@ -265,16 +268,11 @@ def run(
                     observer.see(topic, payload)
                 case ["cut"]:
                     proxy.strike("cut")
-                case ["refuse"]:
-                    proxy.refuse()
-                case ["accept"]:
-                    proxy.refuse(False)
-                case ["silence"]:
-                    withheld.append("silence")
-                    proxy.strike("silence")
-                case ["stall"]:
-                    withheld.append("stall")
-                    proxy.strike("stall")
+                case ["refuse" | "accept" as what]:
+                    proxy.refuse(what == "refuse")
+                case ["silence" | "stall" as fault]:
+                    withheld.append(fault)
+                    proxy.strike(fault)
                 case ["resume"]:
                     proxy.resume()
                 case _:
