@@ -134,7 +134,7 @@ async def idle(bench, rounds):
         bench.meter.pause()
 
 
-async def receive(bench, rounds, packet, packet_id=0):
+async def _receive(bench, rounds, packet, packet_id=0):
     """A message, and its PUBREL at QoS 2."""
     received = bench.client.core.received
     for _ in range(rounds):
@@ -152,20 +152,20 @@ async def receive(bench, rounds, packet, packet_id=0):
 
 async def receive_qos0(bench, rounds):
     """A message at QoS 0."""
-    await receive(bench, rounds, b"\x30\x08\0\1t12345")
+    await _receive(bench, rounds, b"\x30\x08\0\1t12345")
 
 
 async def receive_qos1(bench, rounds):
     """A message at QoS 1."""
-    await receive(bench, rounds, b"\x32\x0a\0\1t\0\x0712345")
+    await _receive(bench, rounds, b"\x32\x0a\0\1t\0\x0712345")
 
 
 async def receive_qos2(bench, rounds):
     """A message at QoS 2."""
-    await receive(bench, rounds, b"\x34\x0a\0\1t\0\x0712345", 7)
+    await _receive(bench, rounds, b"\x34\x0a\0\1t\0\x0712345", 7)
 
 
-async def publish(bench, rounds, qos):
+async def _publish(bench, rounds, qos):
     """A message that is sent, and the wait for its acknowledgement."""
     link = bench.link
     for _ in range(rounds):
@@ -181,17 +181,17 @@ async def publish(bench, rounds, qos):
 
 async def publish_qos0(bench, rounds):
     """A message at QoS 0."""
-    await publish(bench, rounds, 0)
+    await _publish(bench, rounds, 0)
 
 
 async def publish_qos1(bench, rounds):
     """A message at QoS 1."""
-    await publish(bench, rounds, 1)
+    await _publish(bench, rounds, 1)
 
 
 async def publish_qos2(bench, rounds):
     """A message at QoS 2."""
-    await publish(bench, rounds, 2)
+    await _publish(bench, rounds, 2)
 
 
 async def held(bench, rounds):

@@ -1,19 +1,15 @@
-"""A program for asyncio that runs until it is ended, and a peer at the same broker."""
+"""A program for asyncio that runs until it is ended."""
 
 from __future__ import annotations
 
 import subprocess
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from conftest import interpreter_command, library
-from flatmq import Client
-from flatmq.message import Message
-from flatmq_tools import broker, interpreter
+from flatmq_tools import interpreter
 
-PATIENCE = 60.0  # seconds that any one step may take
 HEAP = "192k"  # of MicroPython, for a program, what it imports, and the compiler
 
 
@@ -41,34 +37,3 @@ def running(
     finally:
         process.kill()
         process.wait()
-
-
-class Peer:
-    """Another client of `target`, subscribed to everything.
-
-    `heard` has topic, payload and whether the message was retained.
-    """
-
-    def __init__(self, target: broker.Broker, name: bytes = b"peer") -> None:
-        self.heard: list[tuple[bytes, bytes, bool]] = []
-        self.client = Client(name, target.host, target.port)
-        made = self.client.subscribe(b"#", self._take, 1)
-        self.client.connect()
-        self.until(lambda: made.granted is not None)
-
-    def _take(self, message: Message) -> None:
-        self.heard.append((message.topic, message.payload, bool(message.retain)))
-
-    def payloads(self, topic: bytes) -> list[bytes]:
-        """Return what was published to a topic while this peer was there."""
-        return [payload for name, payload, retain in self.heard if name == topic and not retain]
-
-    def until(
-        self, condition: Callable[[], bool], again: Callable[[], object] = lambda: None
-    ) -> None:
-        """Poll until a condition holds; call `again` before each poll."""
-        deadline = time.monotonic() + PATIENCE
-        while not condition():
-            assert time.monotonic() < deadline, self.heard
-            again()
-            self.client.poll(50)

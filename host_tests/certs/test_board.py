@@ -56,7 +56,7 @@ def board_with(
 def test_it_connects(way: str, secure: SecureBroker, tmp_path: Path) -> None:
     listener, tls = WAYS[way]
     with board_with(secure, tmp_path, listener, tls) as (_, watcher):
-        watcher.until("status", b"online")
+        watcher.status(b"online")
         assert watcher.pack()["chip/temp"]
 
 
@@ -74,7 +74,7 @@ def test_the_clock_is_set_before_dates_are_checked(secure: SecureBroker, tmp_pat
         assert "no time from ntp.example: [Errno 110] ETIMEDOUT\n" in board.output
         assert watcher.retained("status") is None  # it has not tried to connect
         board.do("ntp = True")
-        watcher.until("status", b"online")
+        watcher.status(b"online")
         times = board.ask("len(asked)")
         watcher.pack()
         assert board.ask("len(asked)") == times
@@ -82,5 +82,5 @@ def test_the_clock_is_set_before_dates_are_checked(secure: SecureBroker, tmp_pat
 
 def test_a_pin_needs_no_clock(secure: SecureBroker, tmp_path: Path) -> None:
     with board_with(secure, tmp_path, "broker", ["pin=broker"], setup=UNSET) as (board, watcher):
-        watcher.until("status", b"online")
+        watcher.status(b"online")
         assert board.ask("asked") == "[]"

@@ -135,10 +135,10 @@ class SecureBroker:
         said: dict[str, list[str]] = {}
         play(
             python,
-            Path(__file__).with_name("run_secure.py"),
+            HERE / "run_linked.py",
             *scenario.split("."),
             heap=HEAP,
-            folders=[HERE / "scenarios"],
+            folders=[Path(__file__).parent],
             hear=lambda words: said.update({words[0][1:]: words[1:]}),
             host=host,
             port=port or self.ports[listener],

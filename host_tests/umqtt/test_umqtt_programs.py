@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import sizes
+from observer import Heard
 from umqtt import umqtt_stage
 from umqtt.umqtt_stage import PROGRAMS, PYTHONS, Seen
 
@@ -31,19 +32,19 @@ KNOWN = {
             "(b'foo_topic', b'bye')",
             "48",
         ],
-        [("foo_topic", word, False) for word in (b"hello", b"again", b"bye")],
+        [Heard("foo_topic", word) for word in (b"hello", b"again", b"bye")],
     ),
     "simple_pub_tls_context": Seen(
         ["0", "b'foo_topic' 5 b'hello'", "b'foo_topic' 20000 b'xxxxx'", "0"],
         [
-            ("foo_topic", b"hello", False),
-            ("foo_topic", b"x" * 20000, False),
-            ("other_topic", b"back", False),
+            Heard("foo_topic", b"hello"),
+            Heard("foo_topic", b"x" * 20000),
+            Heard("other_topic", b"back"),
         ],
     ),
     "robust_lwt": Seen(
         ["mqtt", "mqtt", "enough"],
-        [(_LWT, b"Online", False), (_LWT, b"Offline", False)] * 2 + [(_LWT, b"Online", False)],
+        [Heard(_LWT, b"Online"), Heard(_LWT, b"Offline")] * 2 + [Heard(_LWT, b"Online")],
     ),
     "robust_resubscribe": Seen(
         [
@@ -53,7 +54,7 @@ KNOWN = {
             "subscribes to b'test/topic/a'",
             "b'message 1' b'message 3'",
         ],
-        [("test/topic/a", b"message %d" % i, False) for i in (1, 2, 3)],
+        [Heard("test/topic/a", b"message %d" % i) for i in (1, 2, 3)],
     ),
 }
 

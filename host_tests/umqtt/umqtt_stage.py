@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from paho.mqtt import client as paho
 
 import peer
 from conftest import LIB, ROOT, interpreter_command
@@ -31,6 +30,7 @@ from flatmq_rigs.bench import peers
 from flatmq_rigs.certificates import Issued
 from flatmq_rigs.proxy import Proxy
 from flatmq_tools import broker, bytecode, interpreter, ports
+from observer import Heard, Observer
 from scenario_child import converse
 
 PROGRAMS = Path(__file__).parent / "programs"
@@ -52,7 +52,7 @@ class Seen(NamedTuple):
     """The result of a program."""
 
     printed: list[str]
-    messages: list[tuple[str, bytes, bool]]  # topic, payload, and whether it was retained
+    messages: list[Heard]
 
 
 def real_umqtt() -> list[Path]:
@@ -109,52 +109,6 @@ def cases(lines: list[str]) -> dict[str, str]:
     """Return what each case of a program printed."""
     found = [line.split(" ", 2) for line in lines if line.startswith("case ")]
     return {name: result for _, name, result in found}
-
-
-class Observer:
-    """A subscriber to everything, which publishes what a program asks for."""
-
-    def __init__(self, port: int, tls: bool) -> None:
-        self.messages: list[tuple[str, bytes, bool]] = []
-        self._came = threading.Condition()
-        self._client = paho.Client(paho.CallbackAPIVersion.VERSION2, "observer")
-        self._client.on_message = self._take
-        self._client.username_pw_set("alice", "s3cret")
-        if tls:
-            self._client.tls_set(cert_reqs=paho.ssl.CERT_NONE)
-            self._client.tls_insecure_set(True)
-        subscribed = threading.Event()
-        self._client.on_subscribe = lambda *_: subscribed.set()
-        self._client.connect(broker.LOOPBACK, port)
-        self._client.loop_start()
-        self._client.subscribe("#", 1)
-        assert subscribed.wait(PATIENCE)
-
-    def _take(self, _client: object, _data: object, message: paho.MQTTMessage) -> None:
-        with self._came:
-            self.messages.append((message.topic, message.payload, message.retain))
-            self._came.notify_all()
-
-    def publish(self, topic: str, payload: str, qos: int) -> None:
-        """Publish, and wait until the broker has passed it on."""
-        with self._came:
-            before = len(self.messages)
-            self._client.publish(topic, payload, qos)
-            wanted = (topic, payload.encode(), False)
-            assert self._came.wait_for(lambda: wanted in self.messages[before:], PATIENCE)
-
-    def see(self, topic: str, payload: str) -> None:
-        """Wait until a message has come."""
-        wanted = (topic, payload.encode(), False)
-        with self._came:
-            assert self._came.wait_for(lambda: wanted in self.messages, PATIENCE)
-
-    def finish(self) -> list[tuple[str, bytes, bool]]:
-        """Return what was seen, without what was published here at the end."""
-        self.publish("the/end", "", 1)
-        self._client.disconnect()
-        self._client.loop_stop()
-        return [message for message in self.messages if message[0] != "the/end"]
 
 
 class Scripted:
@@ -237,6 +191,7 @@ def run(
 ) -> Seen:
     """Run a program to its end, by way of a proxy that it can have cut its connection."""
     with (
+        contextlib.ExitStack() as stack,
         broker.mosquitto(users=USERS if tls else None, extra=extra) as target,
         broker.mosquitto(users=USERS) as guarded,
         Proxy(target.host, target.port) as proxy,
@@ -250,22 +205,31 @@ def run(
             "users": guarded.port,
             "silent": silent.getsockname()[1],
         }
-        observer = Observer(target.port, tls)
+        observer = stack.enter_context(
+            Observer(target.host, target.port, user=("alice", "s3cret"), with_tls=tls)
+        )
+
+        def publish(topic: str, payload: str, qos: int) -> None:
+            """Publish, and wait until the broker has passed it on."""
+            before = len(observer.messages)
+            observer.publish(topic, payload, qos)
+            wanted = (topic, payload.encode(), False)
+            observer.until(lambda: wanted in observer.messages[before:])
 
         withheld: list[str] = []  # faults after which the broker may never learn of an end
 
         def carry_out(words: list[str]) -> str:
             match words:
                 case ["publish", topic, payload, *qos]:
-                    observer.publish(topic, payload, int(*qos))
+                    publish(topic, payload, int(*qos or "0"))
                 case ["port", "nothing"]:
                     return str(ports.free_port())
                 case ["port", what]:
                     return str(peers_at_hand[what])
                 case ["large", topic, size]:
-                    observer.publish(topic, "x" * int(size), 1)
+                    publish(topic, "x" * int(size), 1)
                 case ["seen", topic, payload]:
-                    observer.see(topic, payload)
+                    observer.until(lambda: payload.encode() in observer.payloads(topic))
                 case ["cut"]:
                     proxy.strike("cut")
                 case ["refuse" | "accept" as what]:
@@ -291,7 +255,8 @@ def run(
             while proxy.open:
                 assert time.monotonic() < deadline, "the broker keeps a connection"
                 time.sleep(0.005)
-        messages = observer.finish()
+        publish("the/end", "", 1)
+        messages = [message for message in observer.messages if message.topic != "the/end"]
     printed = [line for line in output if not line.startswith("@")]
     # The texts of errors differ.
     printed = [re.sub(r"^(mqtt[\w ]*):.*", r"\1", line) for line in printed]

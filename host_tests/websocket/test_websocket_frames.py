@@ -317,19 +317,6 @@ def test_a_ping_in_the_middle_of_a_frame_is_answered_behind_it(left: int, tls: b
     assert [(f.first & 15, len(f.payload)) for f in inner.sent()] == [(BINARY, 200), (PONG, 3)]
 
 
-def test_pongs_that_nobody_asked_for_change_nothing() -> None:
-    """Not even the answer to a ping that has not left yet."""
-    inner = Inner()
-    link = opened(inner)
-    inner.room = lambda n: None
-    inner.incoming.append(frame(PING, b"there?") + frame(PONG, bytes(125)) * 3)
-    assert taken(link) == (b"", None)
-    inner.room = lambda n: n
-    assert taken(link) == (b"", None)
-    (answer,) = inner.sent()
-    assert answer.payload == b"there?"
-
-
 def test_pings_alone_do_not_hold_a_call() -> None:
     """However many there are, each call ends."""
     inner = Inner()

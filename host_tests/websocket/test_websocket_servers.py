@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import threading
 import time
 from collections.abc import Callable, Iterator
 from http import HTTPStatus
+from typing import Any
 
 import pytest
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.server import Server, ServerConnection, serve
 
 import peer
+import sizes
 from flatmq import Client
 from flatmq.stream_websocket import WebSocket
 from websocket.over_websocket import PYTHONS, run
@@ -125,12 +128,16 @@ def as_it_is(socket: ServerConnection, data: bytes) -> None:
     socket.send(data)
 
 
-@pytest.mark.parametrize("python", PYTHONS)
-@pytest.mark.parametrize("send", [as_it_is, in_fragments, in_messages])
+@pytest.mark.parametrize(
+    ("send", "python"),
+    sizes.one_each(
+        itertools.product((as_it_is, in_fragments, in_messages), PYTHONS), lambda case: case[0]
+    ),
+)
 def test_messages_come_back_and_the_ending_is_in_order(send: Send, python: str) -> None:
     broker = Broker(send)
     with serving(broker) as server:
-        run(python, "run_reports.messages_come_back", _port(server))
+        run(python, "websocket_scenarios.messages_come_back", _port(server))
         assert broker.done.wait(DEADLINE)
     assert (broker.failed, broker.closed) == ([], [(1000, 1000)])
 
@@ -156,15 +163,46 @@ def test_each_ping_is_answered() -> None:
     assert not broker.failed
 
 
-@pytest.mark.parametrize("python", PYTHONS)
-def test_a_close_with_a_code_is_reported(python: str) -> None:
-    broker = Broker(then=lambda socket: socket.close(1008, "not on this topic"))
-    with serving(broker) as server:
-        (told,) = run(python, "run_reports.first_error", _port(server))[:1]
-        assert broker.done.wait(DEADLINE)
-    assert told.startswith("@ closed read 127.0.0.1:")
-    assert "code 1008 not on this topic" in told
-    assert broker.closed[0] == (1008, 1008)
+def _refuse(socket: ServerConnection, request: object) -> object:
+    return socket.respond(HTTPStatus.FORBIDDEN, "no\n")
+
+
+# What a server does, the first error of the client, and the codes of Close that the server got
+# and sent, where the connection was open.
+ERRORS: dict[str, tuple[dict[str, Any], str, tuple[int, int | None] | None]] = {
+    "a close with a code": (
+        {"then": lambda socket: socket.close(1008, "not on this topic")},
+        "read 127.0.0.1:{port}: WebSocket closed by the peer: code 1008 not on this topic",
+        (1008, 1008),
+    ),
+    "text": (
+        {"then": lambda socket: socket.send("hello")},
+        "the peer sent a text frame",
+        (1003, 1003),
+    ),
+    "no sub-protocol": ({"subprotocols": None}, "sub-protocol mqtt not accepted", None),
+    "a refusal": (
+        {"process_request": _refuse},
+        "answered HTTP/1.1 403 Forbidden: check the path '/mqtt'",
+        None,
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("error", "python"),
+    sizes.one_each(itertools.product(ERRORS, PYTHONS), lambda case: case[0]),
+)
+def test_what_a_server_does_is_reported(error: str, python: str) -> None:
+    options, text, codes = ERRORS[error]
+    options = dict(options)
+    broker = Broker(then=options.pop("then", None))
+    with serving(broker, **options) as server:
+        told = run(python, "websocket_scenarios.first_error", _port(server))[0]
+        assert codes is None or broker.done.wait(DEADLINE)
+        assert told.startswith("@ closed ")
+        assert text.format(port=_port(server)) in told
+    assert codes is None or broker.closed[0] == codes
     assert not broker.failed
 
 
@@ -181,34 +219,6 @@ def test_a_message_on_which_the_server_closes_is_set_aside() -> None:
         until(client, "the report", lambda: dropped)
         client.disconnect()
     assert dropped == [b"t"]
-
-
-@pytest.mark.parametrize("python", PYTHONS)
-def test_text_is_refused(python: str) -> None:
-    broker = Broker(then=lambda socket: socket.send("hello"))
-    with serving(broker) as server:
-        told = run(python, "run_reports.first_error", _port(server))[0]
-        assert broker.done.wait(DEADLINE)
-    assert "the peer sent a text frame" in told
-    assert broker.closed[0][0] == 1003
-
-
-@pytest.mark.parametrize("python", PYTHONS)
-def test_a_server_without_the_sub_protocol(python: str) -> None:
-    with serving(Broker(), subprotocols=None) as server:
-        told = run(python, "run_reports.first_error", _port(server))[0]
-    assert told.startswith("@ closed connect 127.0.0.1:")
-    assert "sub-protocol mqtt not accepted" in told
-
-
-@pytest.mark.parametrize("python", PYTHONS)
-def test_a_server_that_refuses(python: str) -> None:
-    def refuse(socket: ServerConnection, request):
-        return socket.respond(HTTPStatus.FORBIDDEN, "no\n")
-
-    with serving(Broker(), process_request=refuse) as server:
-        told = run(python, "run_reports.first_error", _port(server))[0]
-    assert "answered HTTP/1.1 403 Forbidden: check the path '/mqtt'" in told
 
 
 def test_a_path_arrives_as_it_was_given() -> None:

@@ -1,26 +1,36 @@
-"""Run one scenario over TLS on either interpreter: `run_secure.py MODULE SCENARIO key=value`.
+"""Run a scenario over TLS, WebSocket or both: `run_linked.py MODULE SCENARIO key=value ...`.
 
-`tls` are the arguments of TLS in JSON, and `plain` the port without it.
+Runs on either interpreter. `tls` are the arguments of TLS in JSON, and `plain` the port without
+it. `mask` is that of WebSocket frames: "random", or "zero" as over TLS.
 """
 
 import json
 import sys
 
 from expectations import expected
-from flatmq.stream_tls import TLS
+from flatmq.setup import tcp
 from scenario_env import Env, start
 
 
-class SecureEnv(Env):
-    """An environment whose clients use TLS, except for those of `plain`."""
+class _ZeroMask:
+    link = staticmethod(tcp)
+
+
+class LinkedEnv(Env):
+    """An environment whose clients use the link, except for those of `plain`."""
 
     def __init__(self, options):
         super().__init__(options, expected("mosquitto", "4"))
-        self.settings = json.loads(options["tls"])
-        self.plain_port = int(options["plain"])
+        self.settings = json.loads(options.get("tls", "null"))
+        self.plain_port = int(options.get("plain", "0"))
+        self.mask = options.get("mask")
 
     def tls(self):
         """Return a TLS as the test needs it. A path after "@" is read here."""
+        if self.settings is None:
+            return None
+        from flatmq.stream_tls import TLS
+
         given = dict(self.settings)
         for name in ("ca", "cert", "key"):
             value = given.get(name)
@@ -33,7 +43,12 @@ class SecureEnv(Env):
 
     def client(self, name, **options):
         """A client that has not started."""
-        if "tls" not in options:
+        if self.mask:
+            from flatmq.stream_websocket import WebSocket
+
+            tls = _ZeroMask if self.mask == "zero" else self.tls()
+            options["link"] = WebSocket(self.host, self.port, tls=tls)
+        elif "tls" not in options:
             options["tls"] = self.tls()
         return super().client(name, **options)
 
@@ -49,4 +64,4 @@ class SecureEnv(Env):
 
 module, function = sys.argv[1:3]
 scenario = getattr(__import__(module), function)
-start(scenario, SecureEnv(dict(argument.split("=", 1) for argument in sys.argv[3:])))
+start(scenario, LinkedEnv(dict(argument.split("=", 1) for argument in sys.argv[3:])))
