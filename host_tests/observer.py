@@ -24,7 +24,8 @@ class Heard(NamedTuple):
 class Observer:
     """Subscribed to `topics`, or to everything, until `close`; use it as a context manager.
 
-    `messages` has what was heard, in order. with_tls: over TLS, whose certificate is not verified.
+    `messages` has what was heard, in order; `changed` is notified of each.
+    with_tls: over TLS, whose certificate is not verified.
     """
 
     def __init__(
@@ -34,9 +35,11 @@ class Observer:
         *topics: str,
         user: tuple[str, str] | None = None,
         with_tls: bool = False,
+        qos: int = 1,
     ) -> None:
+        self.port = port
         self.messages: list[Heard] = []
-        self._changed = threading.Condition()
+        self.changed = threading.Condition()
         self._client = paho.Client(paho.CallbackAPIVersion.VERSION2)
         self._client.on_message = self._take
         if user:
@@ -48,13 +51,13 @@ class Observer:
         self._client.on_subscribe = lambda *_: subscribed.set()
         self._client.connect(host, port)
         self._client.loop_start()
-        self._client.subscribe([(topic, 1) for topic in topics or ("#",)])
+        self._client.subscribe([(topic, qos) for topic in topics or ("#",)])
         assert subscribed.wait(PATIENCE)
 
     def _take(self, _client: object, _data: object, message: paho.MQTTMessage) -> None:
-        with self._changed:
+        with self.changed:
             self.messages.append(Heard(message.topic, message.payload, message.retain))
-            self._changed.notify_all()
+            self.changed.notify_all()
 
     def payloads(self, topic: str) -> list[bytes]:
         """Return what was published to a topic while this client was there."""
@@ -65,11 +68,11 @@ class Observer:
     ) -> None:
         """Wait until a condition holds, and call `again` every now and then."""
         deadline = time.monotonic() + PATIENCE
-        with self._changed:
+        with self.changed:
             while not condition():
                 assert time.monotonic() < deadline, self.messages
                 again()
-                self._changed.wait(0.05)
+                self.changed.wait(0.05)
 
     def send(self, topic: str, payload: str | bytes) -> None:
         """Publish at QoS 0."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,8 +18,11 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 import sizes
+from conftest import ROOT as ROOT_FOLDER
 from flatmq_rigs import certificates
 from flatmq_rigs.certificates import Issued
+from flatmq_tools import certificates as checks
+from flatmq_tools import probe
 
 from .imaged import image, on_board
 
@@ -235,3 +240,15 @@ def test_an_error_names_the_setting_and_the_file(
     assert not (tmp_path / "image.bin").exists()
     for line in CLIENT.key_bytes().decode().splitlines()[1:-1]:
         assert line not in said.output
+
+
+def test_the_page_has_the_texts_of_the_checks() -> None:
+    page = (ROOT_FOLDER / "docs" / "certificates.md").read_text()
+    sources = inspect.getsource(checks) + inspect.getsource(probe)
+    texts = re.sub(r'"\s*f?"', "", sources)
+    table = page.partition("## What the checks say")[2]
+    rows = re.findall(r"^\| (\w[^|]+) \|", table, re.MULTILINE)[1:]
+    assert len(rows) == 9
+    for row in rows:
+        for part in re.split(r" ?…|(?<=holds) N |, ", row):
+            assert part in texts, part

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import socket
 import subprocess
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 from cryptography import x509
 
-from flatmq_tools import broker, ports, probe
+from flatmq_tools import ports, probe
 from flatmq_tools.cli import main as cli
 from tls.secure_broker import SecureBroker
+
+from .answering import answering
 
 
 def tls(*arguments: object) -> Result:
@@ -142,28 +142,6 @@ def test_saving_what_is_not_known(secure: SecureBroker, tmp_path: Path) -> None:
     assert "ca.pem: the broker does not send the authority" in said.output
     assert f"--set broker.tls.pin={secure.pins['chained']}" in said.output
     assert not (tmp_path / "ca.pem").exists()
-
-
-@contextmanager
-def answering(answer: Callable[[socket.socket], None]) -> Iterator[str]:
-    """The address of something that treats each connection so."""
-    with socket.create_server((broker.LOOPBACK, 0)) as server:
-
-        def serve() -> None:
-            while True:
-                try:
-                    end, _ = server.accept()
-                except OSError:
-                    return
-                with end:
-                    answer(end)
-
-        thread = threading.Thread(target=serve, daemon=True)
-        thread.start()
-        host, port = server.getsockname()
-        yield f"{host}:{port}"
-        server.shutdown(socket.SHUT_RDWR)
-    thread.join()
 
 
 def _http(end: socket.socket) -> None:

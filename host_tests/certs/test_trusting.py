@@ -13,7 +13,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import paho.mqtt.client as paho
 import pytest
@@ -32,6 +32,8 @@ from flatmq_tools.fleet import link as fleet_link
 from tls.secure_broker import SecureBroker
 from uart.test_bridge_command import CONNECT, run, terminal
 from uart.test_conversation import HELLO, frame
+
+from .answering import answering
 
 DEADLINE = 120.0  # seconds
 SECRET = "s3cret-of-all"
@@ -146,51 +148,33 @@ def _paho(port: int, how: trust.Trust) -> bool:
         client.loop_stop()
 
 
-class Listener:
+class Somebody(NamedTuple):
     """A TLS server that notes what each client sends once the handshake is over."""
 
-    def __init__(self, folder: Path) -> None:
-        leaf = certificates.Issued("somebody", hosts=certificates.HERE, authority=True)
-        cert, key = leaf.write(folder, "somebody")
-        self.pin = leaf.pin
-        self.sent: list[bytes] = []
-        self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        self._context.load_cert_chain(cert, key)
-        self._server = socket.create_server((broker.LOOPBACK, 0))
-        self._thread = threading.Thread(target=self._serve, daemon=True)
-        self._thread.start()
+    address: str
+    pin: str
+    sent: list[bytes]
 
-    @property
-    def address(self) -> str:
-        return f"{broker.LOOPBACK}:{self._server.getsockname()[1]}"
 
-    def _serve(self) -> None:
-        while True:
-            try:
-                end, _ = self._server.accept()
-            except OSError:
-                return
-            end.settimeout(DEADLINE)
-            try:
-                with self._context.wrap_socket(end, server_side=True) as secured:
-                    self.sent.append(secured.recv(4096))
-            except OSError:
-                end.close()
+@contextlib.contextmanager
+def somebody(folder: Path) -> Iterator[Somebody]:
+    leaf = certificates.Issued("somebody", hosts=certificates.HERE, authority=True)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*leaf.write(folder, "somebody"))
+    sent: list[bytes] = []
 
-    def close(self) -> None:
-        with contextlib.suppress(OSError):  # it was closed before
-            self._server.shutdown(socket.SHUT_RDWR)
-        self._server.close()
-        self._thread.join(DEADLINE)
+    def note(end: socket.socket) -> None:
+        with context.wrap_socket(end, server_side=True) as secured:
+            sent.append(secured.recv(4096))
+
+    with answering(note) as address:
+        yield Somebody(address, leaf.pin, sent)
 
 
 @pytest.fixture
-def listener(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Listener]:
+def secret(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FLATMQ_PASSWORD", SECRET)
     monkeypatch.setattr(watch, "PATIENCE_MS", 1000)
-    made = Listener(tmp_path)
-    yield made
-    made.close()
 
 
 WRONG = {"pin": "--pin chained", "authority": "--ca ca.pem"}
@@ -221,20 +205,20 @@ def connect(command: str, address: str, options: list[str], folder: Path) -> str
     sizes.one_each(itertools.product(COMMANDS, WRONG), lambda case: case[0]),
 )
 def test_nothing_is_sent_to_somebody_else(
-    command: str, how: str, secure: SecureBroker, listener: Listener, tmp_path: Path
+    command: str, how: str, secure: SecureBroker, secret: None, tmp_path: Path
 ) -> None:
-    told = connect(command, listener.address, options_of(secure, WRONG[how]), tmp_path)
-    listener.close()
-    assert not any(listener.sent)
+    with somebody(tmp_path) as other:
+        told = connect(command, other.address, options_of(secure, WRONG[how]), tmp_path)
+    assert not any(other.sent)
     assert SECRET not in told
     if how == "pin":
-        assert listener.pin in told.replace("\n", "")
+        assert other.pin in told.replace("\n", "")
 
 
-def test_the_listener_notes_what_is_sent(listener: Listener) -> None:
-    flatmq("watch", listener.address, "--user", "alice", "--pin", listener.pin)
-    listener.close()
-    assert any(SECRET.encode() in data for data in listener.sent)
+def test_somebody_notes_what_is_sent(secret: None, tmp_path: Path) -> None:
+    with somebody(tmp_path) as other:
+        flatmq("watch", other.address, "--user", "alice", "--pin", other.pin)
+    assert any(SECRET.encode() in data for data in other.sent)
 
 
 # The listener, the options and the text of each mistake that no further try mends.

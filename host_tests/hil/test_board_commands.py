@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import re
 import socket
-import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -20,6 +19,7 @@ from flatmq_rigs.certificates import Issued
 from flatmq_tools import boards, cli, flash, logs, remote, settings
 from flatmq_tools.remote import Remote
 from hil.emulated_board import EmulatedBoard
+from images import downloads
 
 RP2040, RP2350 = 0xE48BFF56, 0xE48BFF59
 PATIENCE = 60.0  # seconds until something that has to come is given up
@@ -282,15 +282,9 @@ def test_deploy_says_what_is_wrong(
 
 
 def _uf2(*families: int) -> bytes:
-    """A UF2 file with a block for each family, by the format's description."""
-    blocks = [
-        struct.pack("<8I", 0x0A324655, 0x9E5D5157, 0x2000, 0x10000000, 256, i, 1, family).ljust(
-            508, b"\xa5"
-        )
-        + struct.pack("<I", 0x0AB16F30)
-        for i, family in enumerate(families)
-    ]
-    return b"".join(blocks)
+    """A UF2 file with a page for each family."""
+    pico = boards.load("pico")
+    return b"".join(downloads.uf2(pico, b"\xa5" * 256, family) for family in families)
 
 
 @pytest.fixture

@@ -1,14 +1,22 @@
 """Return values and exceptions, call by call, with umqtt and with flatmq.
 
-There is also what is better with flatmq, or different.
+There is also what is better with flatmq, or different, what ssl= and ssl_params do, and what calls
+take from the heap.
 """
 
 from __future__ import annotations
 
+import json
+import socket
 from pathlib import Path
 
 import pytest
 
+from conftest import SharedBrokers
+from device import on_device
+from flatmq_tools import broker
+from scenario_child import play
+from tls.secure_broker import SecureBroker
 from umqtt import umqtt_stage
 from umqtt.umqtt_stage import PROGRAMS, PYTHONS
 
@@ -44,7 +52,7 @@ SAME = {
     "subscribe_without_a_callback": "AssertionError",
     "unsubscribe": "(None, None, [])",
 }
-# Of these, what the umqtt of the package index does not do yet: umqtt_stage says how to run them.
+# Of these, what the umqtt of the package index does not do yet.
 NEW = {
     "callback_that_raises",
     "connect",
@@ -91,7 +99,7 @@ def _seen(program: Path, which: str, python: str) -> dict[str, str]:
 
 def test_umqtt_does_it() -> None:
     seen = _seen(PROGRAMS / "calls.py", "umqtt", "micropython")
-    for case in SAME.keys() - (set() if umqtt_stage.is_current() else NEW):
+    for case in SAME.keys() - NEW:
         assert (case, seen[case]) == (case, SAME[case])
 
 
@@ -108,3 +116,65 @@ def test_flatmq_does_the_same(python: str, tmp_path: Path) -> None:
 def test_flatmq_does_better(python: str) -> None:
     seen = _seen(PROGRAMS / "better.py", "flatmq", python)
     assert seen == (BETTER | ON_CPYTHON if python == "cpython" else BETTER)
+
+
+# ssl= and ssl_params
+
+USED = "(0, [(b'secure', 3000)])"
+# By the cases of programs/secure.py.
+SECURE = {
+    "a_broker_that_does_not_answer": "True",
+    "context": USED,
+    "context_and_a_port_without_tls": "OSError",
+    "context_with_a_certificate": f"({USED}, 'OSError')",
+    "contexts_that_do_not_fit": "['ValueError', 'ValueError', 'ValueError']",
+    "params_that_are_no_certificate": "ValueError",
+    "params_that_are_put_right": (
+        f"['TypeError', 'ValueError', 'ValueError', 'TypeError', True, {USED}]"
+    ),
+    "params_that_do_not_fit": "['ValueError', 'ValueError', 'ValueError', 'TypeError']",
+    "params_that_verify": USED,
+    "params_with_a_certificate": f"({USED}, 'OSError')",
+    "params_with_the_name": USED,
+    "the_text_of_a_certificate": "True",
+    "true_verifies_nothing": f"({USED}, {USED})",
+}
+# Python has ssl.SSLError for a file that is no certificate.
+SECURE_ON_CPYTHON = {"params_that_are_no_certificate": "OSError"}
+
+
+@pytest.mark.parametrize("python", umqtt_stage.PYTHONS)
+def test_ssl(python: str) -> None:
+    secure = SecureBroker()
+    try:
+        with socket.create_server((broker.LOOPBACK, 0)) as silent:
+            ports = {**secure.ports, "silent": silent.getsockname()[1]}
+            lines = play(
+                python,
+                umqtt_stage.PROGRAMS / "secure.py",
+                *(broker.LOOPBACK, "0", str(secure.folder), json.dumps(ports)),
+                heap=umqtt_stage.HEAP,
+            )
+    finally:
+        secure.stop()
+    expected = SECURE | SECURE_ON_CPYTHON if python == "cpython" else SECURE
+    assert umqtt_stage.cases(lines) == expected
+
+
+# The heap
+
+
+@pytest.mark.parametrize("name", on_device.operations("umqtt_calls"))
+def test_a_call_allocates_nothing(name: str, shared_brokers: SharedBrokers) -> None:
+    peer = shared_brokers.get("mosquitto", "shared")
+    assert on_device.proof("umqtt_calls", name, peer) == on_device.NOTHING
+
+
+def test_umqtt_allocates_more(tmp_path: Path) -> None:
+    program = umqtt_stage.PROGRAMS / "heap.py"
+    before = umqtt_stage.cases(umqtt_stage.run(program, "umqtt", "micropython").printed)
+    after = umqtt_stage.moved(program, tmp_path)
+    heap = umqtt_stage.cases(umqtt_stage.run(after, "flatmq", "micropython").printed)
+    received = int(heap.pop("receive"))
+    assert set(heap.values()) == {"0"}
+    assert 40 <= received < int(before["receive"])

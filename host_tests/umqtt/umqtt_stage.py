@@ -2,12 +2,7 @@
 
 The umqtt to compare with is fetched from the package index: umqtt.simple 1.3.4 and umqtt.robust
 1.0, the last ones that are there. What the umqtt of today's micropython-lib does beyond them is in
-tables, and flatmq is held against these. To hold umqtt itself against them, too, name a folder
-with umqtt/simple.py and umqtt/robust.py in UMQTT, such as one that `mip` has installed:
-
-    UMQTT=/path/to/folder pytest host_tests/umqtt
-
-This adds the tests that need it; without it they are not collected.
+tables, and flatmq is held against these.
 """
 
 from __future__ import annotations
@@ -16,7 +11,6 @@ import contextlib
 import os
 import re
 import socket
-import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -30,6 +24,7 @@ from flatmq_rigs.bench import peers
 from flatmq_rigs.certificates import Issued
 from flatmq_rigs.proxy import Proxy
 from flatmq_tools import broker, bytecode, interpreter, ports
+from loopback_broker import Connection, LoopbackBroker
 from observer import Heard, Observer
 from scenario_child import converse
 
@@ -40,7 +35,6 @@ PATIENCE = 20  # seconds until what must come is given up
 USERS = {"alice": "s3cret"}
 PYTHONS = ("micropython", "cpython")
 
-_NAMED = os.environ.get("UMQTT")
 _SDISTS = {
     "umqtt_simple": "micropython-umqtt.simple==1.3.4",
     "umqtt_robust": "micropython-umqtt.robust==1.0",
@@ -57,8 +51,6 @@ class Seen(NamedTuple):
 
 def real_umqtt() -> list[Path]:
     """The folders to import the real umqtt from; the test fails if it cannot be had."""
-    if _NAMED:
-        return [Path(_NAMED)]
     try:
         # MicroPython looks for a submodule in one folder only.
         folder = ROOT / "build" / "peers" / "umqtt_both" / "umqtt"
@@ -81,16 +73,6 @@ def _copy(source: Path, folder: Path) -> None:
         made.replace(target)
 
 
-def is_current() -> bool:
-    """Return whether the real umqtt is that of today's micropython-lib, not of 2017.
-
-    Fetches nothing.
-    """
-    if not _NAMED:
-        return False
-    return "def check_msg" in Path(_NAMED, "umqtt", "robust.py").read_text()
-
-
 def moved(program: Path, folder: Path) -> Path:
     """Return a copy of a program in `folder` whose one line that imports umqtt imports flatmq."""
     result = program.read_text()
@@ -111,53 +93,29 @@ def cases(lines: list[str]) -> dict[str, str]:
     return {name: result for _, name, result in found}
 
 
-class Scripted:
+class Scripted(LoopbackBroker[Connection]):
     """A broker that refuses the filter "forbidden" and sends back what it gets.
 
     For "garbage" it sends a packet that is none.
     """
 
     def __init__(self, connack: bytes = peer.connack()) -> None:
+        super().__init__(Connection)
         self._connack = connack
-        self._listener = socket.create_server((broker.LOOPBACK, 0))
-        self.port = self._listener.getsockname()[1]
-        self._open: list[socket.socket] = []
-        threading.Thread(target=self._accept, daemon=True).start()
+        self.restart()
 
-    def __enter__(self) -> Scripted:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for end in (self._listener, *self._open):
-            with contextlib.suppress(OSError):
-                end.shutdown(socket.SHUT_RDWR)
-            end.close()
-
-    def _accept(self) -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                connection, _ = self._listener.accept()
-                self._open.append(connection)
-                threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
-
-    def _serve(self, connection: socket.socket) -> None:
-        rest = b""
-        with contextlib.suppress(OSError):
-            while data := connection.recv(4096):
-                packets, rest = peer.split(rest + data)
-                for packet in packets:
-                    connection.sendall(self._answer(packet))
-
-    def _answer(self, packet: peer.Packet) -> bytes:
-        if packet.first == 0x10:
-            return self._connack
-        if packet.first == 0x82:
-            return peer.suback(packet.pid, 0x80 if b"forbidden" in packet.body else 0)
-        if packet.first == 0x30:
-            if peer.take_apart(packet).payload == b"garbage":
-                return peer.packet(0x36, packet.body)
-            return peer.packet(0x30, packet.body)
-        return b""
+    def taken(self, connection: Connection, data: bytes) -> bytes:
+        packets, rest = peer.split(data)
+        for packet in packets:
+            if packet.first == 0x10:
+                connection.send(self._connack)
+            elif packet.first == 0x82:
+                code = 0x80 if b"forbidden" in packet.body else 0
+                connection.send(peer.suback(packet.pid, code))
+            elif packet.first == 0x30:
+                is_garbage = peer.take_apart(packet).payload == b"garbage"
+                connection.send(peer.packet(0x36 if is_garbage else 0x30, packet.body))
+        return rest
 
 
 def certificate(folder: Path) -> str:

@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 
 import sizes
+from device import on_device
 from flatmq_rigs.links import Listening
 from flatmq_rigs.proxy import Proxy, Rules, Way
+from flatmq_tools.broker import Broker
 from websocket.over_websocket import PYTHONS, run
 
 SCENARIOS = [
@@ -89,3 +91,18 @@ def test_each_message_arrives_once_though_connections_are_cut(
         (losses,) = run(python, scenario, proxy.port, "random" if ca else mask, ca)
     # What is resent decides how many cuts it takes.
     assert int(losses.removeprefix("@losses ")) >= 4
+
+
+# Nothing that a client does once it is online allocates: see proof.py.
+
+
+@pytest.mark.parametrize("version", [4, 5])
+@pytest.mark.parametrize("name", on_device.operations("websocket_broker"))
+def test_nothing_is_allocated(name: str, version: int, plain: tuple[int, None]) -> None:
+    peer = Broker("127.0.0.1", plain[0])
+    assert on_device.proof("websocket_broker", name, peer, version=version) == on_device.NOTHING
+
+
+@pytest.mark.parametrize("name", on_device.operations("websocket_scripted"))
+def test_nothing_is_allocated_with_a_scripted_peer(name: str) -> None:
+    assert on_device.proof("websocket_scripted", name) == on_device.NOTHING
