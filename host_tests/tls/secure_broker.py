@@ -5,8 +5,11 @@ from __future__ import annotations
 import itertools
 import json
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from conftest import HERE
 from flatmq_rigs.certificates import CLIENT, SERVER, Issued
@@ -148,3 +151,10 @@ class SecureBroker:
             tls=json.dumps(self.arguments(tls)),
         )
         return said
+
+
+@pytest.fixture(scope="session")
+def secure() -> Iterator[SecureBroker]:
+    running = SecureBroker()
+    yield running
+    running.stop()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 import sizes
@@ -14,22 +12,15 @@ STREAMS = 48 if sizes.whole() else 16
 SEED = 5
 
 
-@pytest.fixture(scope="module")
-def broker() -> Iterator[SecureBroker]:
-    running = SecureBroker()
-    yield running
-    running.stop()
-
-
-def test_broken_streams_end_and_nothing_is_lost(broker: SecureBroker) -> None:
-    counts = broken_streams.break_all(broker, STREAMS, SEED)
+def test_broken_streams_end_and_nothing_is_lost(secure: SecureBroker) -> None:
+    counts = broken_streams.break_all(secure, STREAMS, SEED)
     for python in PYTHONS:
         assert counts[python]["streams"] >= STREAMS // 2
         assert counts[python]["changed"] > STREAMS // 4, counts
 
 
 @pytest.mark.proof
-def test_the_same_streams_without_tls_are_found(broker: SecureBroker) -> None:
+def test_the_same_streams_without_tls_are_found(secure: SecureBroker) -> None:
     """A message that was changed, or an error that the other side's MQTT made of it."""
     with pytest.raises(broken_streams.Broken, match=r"@wrong|protocol"):
-        broken_streams.break_one(broker, broken_streams.PLAIN, 200, "plain")
+        broken_streams.break_one(secure, broken_streams.PLAIN, 200, "plain")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 import errno
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -78,13 +77,6 @@ def each_way(*ways: str) -> pytest.MarkDecorator:
 
 pythons = pytest.mark.parametrize("python", PYTHONS)
 one_python = pytest.mark.parametrize("python", sizes.sample(PYTHONS, 1))
-
-
-@pytest.fixture(scope="session")
-def secure() -> Iterator[SecureBroker]:
-    broker = SecureBroker()
-    yield broker
-    broker.stop()
 
 
 @pytest.mark.parametrize(("way", "python"), sizes.one_each(CASES, lambda case: case[0]))

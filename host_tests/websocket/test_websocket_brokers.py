@@ -88,7 +88,7 @@ def test_each_message_arrives_once_though_connections_are_cut(
     port, ca = secure if mask == "TLS" else plain
     with Proxy("127.0.0.1", port, RULES[way]) as proxy:
         scenario = "websocket_scenarios.each_message_once"
-        (losses,) = run(python, scenario, proxy.port, "random" if ca else mask, ca)
+        losses, *_ = run(python, scenario, proxy.port, "random" if ca else mask, ca)
     # What is resent decides how many cuts it takes.
     assert int(losses.removeprefix("@losses ")) >= 4
 

@@ -172,7 +172,7 @@ def _refuse(socket: ServerConnection, request: object) -> object:
 ERRORS: dict[str, tuple[dict[str, Any], str, tuple[int, int | None] | None]] = {
     "a close with a code": (
         {"then": lambda socket: socket.close(1008, "not on this topic")},
-        "read 127.0.0.1:{port}: WebSocket closed by the peer: code 1008 not on this topic",
+        "WebSocket closed by the peer: code 1008 not on this topic",
         (1008, 1008),
     ),
     "text": (
@@ -201,7 +201,7 @@ def test_what_a_server_does_is_reported(error: str, python: str) -> None:
         told = run(python, "websocket_scenarios.first_error", _port(server))[0]
         assert codes is None or broker.done.wait(DEADLINE)
         assert told.startswith("@ closed ")
-        assert text.format(port=_port(server)) in told
+        assert text in told
     assert codes is None or broker.closed[0] == codes
     assert not broker.failed
 
