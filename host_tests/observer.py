@@ -25,7 +25,6 @@ class Observer:
     """Subscribed to `topics`, or to everything, until `close`; use it as a context manager.
 
     `messages` has what was heard, in order; `changed` is notified of each.
-    with_tls: over TLS, whose certificate is not verified.
     """
 
     def __init__(
@@ -34,7 +33,6 @@ class Observer:
         port: int,
         *topics: str,
         user: tuple[str, str] | None = None,
-        with_tls: bool = False,
         qos: int = 1,
     ) -> None:
         self.port = port
@@ -44,9 +42,6 @@ class Observer:
         self._client.on_message = self._take
         if user:
             self._client.username_pw_set(*user)
-        if with_tls:
-            self._client.tls_set(cert_reqs=paho.ssl.CERT_NONE)
-            self._client.tls_insecure_set(True)
         subscribed = threading.Event()
         self._client.on_subscribe = lambda *_: subscribed.set()
         self._client.connect(host, port)

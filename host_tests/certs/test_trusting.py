@@ -29,6 +29,7 @@ from flatmq_tools import broker, trust, watch
 from flatmq_tools.cli import main as cli
 from flatmq_tools.fleet import fleet
 from flatmq_tools.fleet import link as fleet_link
+from spread import each
 from tls.secure_broker import SecureBroker
 from uart.test_bridge_command import CONNECT, run, terminal
 from uart.test_conversation import HELLO, frame
@@ -200,10 +201,7 @@ def connect(command: str, address: str, options: list[str], folder: Path) -> str
     return said.output
 
 
-@pytest.mark.parametrize(
-    ("command", "how"),
-    sizes.one_each(itertools.product(COMMANDS, WRONG), lambda case: case[0]),
-)
+@each("command", COMMANDS, how=WRONG)
 def test_nothing_is_sent_to_somebody_else(
     command: str, how: str, secure: SecureBroker, secret: None, tmp_path: Path
 ) -> None:
@@ -231,10 +229,7 @@ NO_USE = {
 }
 
 
-@pytest.mark.parametrize(
-    ("command", "mistake"),
-    sizes.one_each(itertools.product(("watch", "fleet"), NO_USE), lambda case: case[1]),
-)
+@each("mistake", NO_USE, command=("watch", "fleet"))
 def test_a_mistake_is_reported_at_once(
     command: str, mistake: str, secure: SecureBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -285,20 +280,15 @@ MISTAKES = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("command", "options", "error"),
-    sizes.one_each(
-        [(command, *mistake) for command in COMMANDS for mistake in MISTAKES], lambda case: case[2]
-    ),
-)
+@each("mistake", MISTAKES, command=COMMANDS)
 def test_an_error_names_the_option_and_the_file(
+    mistake: tuple[list[str], str],
     command: str,
-    options: list[str],
-    error: str,
     secure: SecureBroker,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    options, error = mistake
     monkeypatch.chdir(tmp_path)
     mine = certificates.Issued("client")
     mine.write(tmp_path, "client")

@@ -8,6 +8,7 @@ import pytest
 
 import sizes
 from observer import Observer
+from spread import each
 
 from . import page
 from .services import HOSTS, KEY, NAME, PYTHONS, Services
@@ -22,15 +23,7 @@ def said(lines: list[str], what: str) -> list[str]:
     return [line[len(what) + 1 :] for line in lines if line.startswith(what + " ")]
 
 
-def each_section(*sections: str) -> pytest.MarkDecorator:
-    """Parametrize by `section` and `python`; a sample has each section on one interpreter."""
-    cases = [(section, python) for section in sections for python in PYTHONS]
-    return pytest.mark.parametrize(
-        ("section", "python"), sizes.one_each(cases, lambda case: case[0])
-    )
-
-
-@each_section(*MOST)
+@each("section", MOST, python=PYTHONS)
 def test_messages_go_both_ways(section: str, python: str, services: Services) -> None:
     lines = services.run(python, "session", section, MOST[section])
     refused = said(lines, "@refused")
@@ -56,15 +49,11 @@ MISTAKES = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("section", "old", "new", "says", "python"),
-    sizes.one_each(
-        [(*mistake, python) for mistake in MISTAKES for python in PYTHONS], lambda case: case[:-1]
-    ),
-)
+@each("mistake", MISTAKES, python=PYTHONS)
 def test_what_a_service_refuses(
-    section: str, old: str, new: str, says: str, python: str, services: Services
+    mistake: tuple[str, str, str, str], python: str, services: Services
 ) -> None:
+    section, old, new, says = mistake
     assert old in page.program(section)
     program = page.program(section).replace(old, new)
     with services.hub(services.open) as hub:
@@ -120,7 +109,7 @@ def test_a_token_that_expires(python: str, services: Services) -> None:
     assert len(hub.tokens) == len(set(hub.tokens)) == 2
 
 
-@each_section(page.AWS, page.GRID)
+@each("section", (page.AWS, page.GRID), python=PYTHONS)
 def test_who_the_broker_takes_the_board_for(section: str, python: str, services: Services) -> None:
     """The broker's rules go by the certificate's name or by the user name.
 

@@ -90,7 +90,7 @@ class Suite:
             stack.callback(self._leave)
             self._begin()
             self._deploy()
-            with self._step("free heap"):
+            with self._step("heap taken"):
                 self._memory()
             with self._step("bytes per operation"):
                 self._proofs(SCRIPTED, "a scripted peer", None)
@@ -199,16 +199,14 @@ class Suite:
         self._row(".mpy files of the client", f"{client:,} bytes of flash", not left)
 
     def _memory(self) -> None:
-        told = self._told("import board_memory; board_memory.measure()")
-        free = {step: int(n) for step, n in told["free"]}
-        self._row("free heap before import", f"{free['before']:,} bytes")
+        told = self._told("import board_bench as b; b.held_flatmq('broker', 1883, False)")
+        taken = {step: int(n) for step, n in told["held"]}
         for step, words in (
-            ("imported", "after `from flatmq import Client`"),
-            ("made", "after `Client(...)`, default sizes"),
-            ("subscribed", "after the first `subscribe`"),
+            ("import", "`from flatmq import Client`"),
+            ("made", "`Client(...)`, default sizes"),
+            ("subscribed", "the first `subscribe`"),
         ):
-            taken = free["before"] - free[step]
-            self._row(f"free heap {words}", f"{free[step]:,} bytes ({taken:,} taken)", taken > 0)
+            self._row(f"heap taken after {words}", f"{taken[step]:,} bytes", taken[step] > 0)
 
     def _proofs(self, modules: tuple[str, ...], peer: str, broker: tuple[str, int] | None) -> None:
         count = 0

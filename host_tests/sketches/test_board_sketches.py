@@ -28,6 +28,7 @@ from sketches.board_bench import (
     sketch,
     switched_on,
 )
+from spread import each
 from uart import ptys
 
 PICOS = ["pico", "pico_2", "pico_2_w", "pico_w"]
@@ -124,10 +125,7 @@ def test_every_board_has_its_sketch() -> None:
     assert {*BOARDS.glob("*/main.py")} == {*used, BOARDS / "host" / "main.py"}
 
 
-@pytest.mark.parametrize(
-    ("name", "kind"),
-    sizes.one_each(itertools.product(NAMES, BROKERS), lambda case: case[0]),
-)
+@each("name", NAMES, kind=BROKERS)
 def test_readings_arrive_with_numbers_and_units(
     name: str, kind: str, stand: Stand, shared_brokers: SharedBrokers
 ) -> None:

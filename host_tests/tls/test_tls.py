@@ -17,6 +17,7 @@ from flatmq import Client, stream_tls_errors
 from flatmq.stream_tls import TLS
 from flatmq_rigs.proxy import Proxy, Rules, Way
 from flatmq_tools import interpreter
+from spread import each
 from tls import failures
 from tls.secure_broker import PYTHONS, SecureBroker
 
@@ -69,12 +70,6 @@ MISTAKES = [
 ]
 
 
-def each_way(*ways: str) -> pytest.MarkDecorator:
-    """Parametrize by `way` and `python`; a sample has each way on one interpreter."""
-    cases = [(way, python) for way in ways for python in PYTHONS]
-    return pytest.mark.parametrize(("way", "python"), sizes.one_each(cases, lambda case: case[0]))
-
-
 pythons = pytest.mark.parametrize("python", PYTHONS)
 one_python = pytest.mark.parametrize("python", sizes.sample(PYTHONS, 1))
 
@@ -119,7 +114,7 @@ def test_connect_reports_a_mistake_at_once(
         assert any(str(day) in detail for day in (before, after)), detail
 
 
-@each_way("up", "down")
+@each("way", ("up", "down"), python=PYTHONS)
 def test_connect_goes_on_after_a_cut(way: str, python: str, secure: SecureBroker) -> None:
     """One handshake that is cut, before or after the broker's certificate, proves nothing."""
 
@@ -131,7 +126,7 @@ def test_connect_goes_on_after_a_cut(way: str, python: str, secure: SecureBroker
         assert secure.run(python, scenario, CA, port=proxy.port)["losses"] == ["1"]
 
 
-@each_way("authority", "pin")
+@each("way", ("authority", "pin"), python=PYTHONS)
 def test_a_broker_that_is_not_trusted_gets_no_connect(
     way: str, python: str, secure: SecureBroker
 ) -> None:
@@ -157,7 +152,7 @@ def test_the_handshake_waits_for_the_broker(python: str, secure: SecureBroker) -
     assert turns <= ms // 100 + 15
 
 
-@each_way("up", "down")
+@each("way", ("up", "down"), python=PYTHONS)
 def test_a_handshake_that_is_cut(way: str, python: str, secure: SecureBroker) -> None:
     """After each number of bytes; on MicroPython, which takes longer, after each third."""
     at = sizes.sample(range(0, HANDSHAKE, 1 if python == "cpython" else 3), 60)

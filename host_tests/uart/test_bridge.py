@@ -90,16 +90,13 @@ class Desk:
         counted = Counter(payload for qos, payload in self._everything if qos == 2)
         return [payload for payload, count in counted.items() if count > 1]
 
-    def stop(self, board: Board, was_reset: bool = False) -> None:
-        """Have the board end, and look at whether it ends well.
-
-        One that was reset has forgotten which QoS 2 messages it had.
-        """
+    def stop(self, board: Board) -> None:
+        """Have the board end, and look at whether it ends well."""
         self.send(1, b"stop")
         self.until("the end", lambda: not board.running)
         assert board.wait(DEADLINE) == 0, board.told
         self.client.disconnect()
-        assert was_reset or not self.twice()
+        assert not self.twice()
 
 
 def test_every_qos_both_ways(target: broker.Broker) -> None:
@@ -146,31 +143,6 @@ def test_harm_at_every_byte(connecting: bool, direction: str, target: broker.Bro
     assert at > least, at
     if connecting or sizes.whole():
         assert bridge.pump.conversation.opens > least / step / 2
-
-
-def test_a_board_is_reset(target: broker.Broker) -> None:
-    """Reset the board after any number of bytes.
-
-    The broker learns of it, and the next life begins from scratch.
-    """
-    desk = Desk(target)
-    with bench(target, "echo.py", desk.name, str(PATIENCE_MS)) as (wire, first, _):
-        board = first
-        for after in range(0, 160, 20):
-            desk.answered()
-            before = desk.wills
-            wire.harm[UP] = harm = Struck("tear", after)
-            desk.send(1, b"one")
-            desk.send(2, b"two \x03\xfa")
-            desk.until("the bytes", lambda harm=harm: harm.done)
-            board.reset()
-            wire.harm[UP] = bytes
-            board = Board(wire, "echo.py", desk.name, str(PATIENCE_MS))
-            desk.until("the will", lambda before=before: desk.wills > before)
-        desk.answered()
-        desk.stop(board, was_reset=True)
-    known = {b"there?", b"one", b"two \x03\xfa", b"stop"}
-    assert {payload for _, payload in desk.got} == known
 
 
 def test_a_bridge_ends_and_comes_back(target: broker.Broker) -> None:

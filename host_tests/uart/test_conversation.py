@@ -13,6 +13,7 @@ import sizes
 from flatmq import stream_uart
 from flatmq.frames import CLOSE, DATA, OPEN, PAYLOAD, SMALL
 from flatmq_tools.bridge.conversation import LEAST_ROOM, Conversation
+from spread import each
 from uart.simulation import DOWN, ROOM, UP, World
 from uart.test_frames_on_a_line import decoded, encoded
 from uart.test_torture import TEXT, WAYS, Struck
@@ -216,10 +217,7 @@ def burst(world: World) -> None:
     assert world.got == [b"%d" % n for n in range(4)]
 
 
-@pytest.mark.parametrize(
-    ("delay", "room"),
-    sizes.one_each(itertools.product((0, 1, 20), (256, 1024)), lambda case: case[0]),
-)
+@each("delay", (0, 1, 20), room=(256, 1024))
 def test_a_burst_both_ways_does_not_stop_the_line(delay: int, room: int) -> None:
     with World(room, keepalive=0, inflight=64, tx_size=4096) as world:
         world.until("the bridge", lambda: world.client.connected)

@@ -120,7 +120,7 @@ def test_flatmq_does_better(python: str) -> None:
 
 # ssl= and ssl_params
 
-USED = "(0, [(b'secure', 3000)])"
+USED = "(0, [(b'secure', 20000)])"
 # By the cases of programs/secure.py.
 SECURE = {
     "a_broker_that_does_not_answer": "True",

@@ -6,30 +6,18 @@ They print the same, and a subscriber sees the same messages.
 from __future__ import annotations
 
 import functools
-import tempfile
 from pathlib import Path
 
-import pytest
-
-import sizes
 from observer import Heard
+from spread import each
 from umqtt import umqtt_stage
 from umqtt.umqtt_stage import PROGRAMS, PYTHONS, Seen
 
 NAMES = sorted(path.stem for path in PROGRAMS.glob("*_*.py"))
-# What is seen with the umqtt of micropython-lib. That of the package index cannot do it yet: TLS
-# with an SSLContext, values of wait_msg() and check_msg(), a check_msg() that reconnects, and a
-# reconnect that calls the connect() of a subclass.
+# What is seen with the umqtt of micropython-lib. That of the package index cannot do it yet: a
+# check_msg() that reconnects, and a reconnect that calls the connect() of a subclass.
 _LWT = "tele/test/LWT"
 KNOWN = {
-    "simple_pub_tls_context": Seen(
-        ["0", "b'foo_topic' 5 b'hello'", "b'foo_topic' 20000 b'xxxxx'", "0"],
-        [
-            Heard("foo_topic", b"hello"),
-            Heard("foo_topic", b"x" * 20000),
-            Heard("other_topic", b"back"),
-        ],
-    ),
     "robust_lwt": Seen(
         ["mqtt", "mqtt", "enough"],
         [Heard(_LWT, b"Online"), Heard(_LWT, b"Offline")] * 2 + [Heard(_LWT, b"Online")],
@@ -49,25 +37,15 @@ KNOWN = {
 
 @functools.cache
 def _with_umqtt(name: str) -> Seen:
-    """Return what a program does with the real umqtt."""
-    return KNOWN.get(name) or _run(PROGRAMS / f"{name}.py", "umqtt", "micropython")
+    """Return what a program does with umqtt."""
+    program = PROGRAMS / f"{name}.py"
+    return KNOWN.get(name) or umqtt_stage.run(program, "umqtt", "micropython")
 
 
-def _run(program: Path, which: str, python: str) -> Seen:
-    if not program.stem.endswith("tls_context"):
-        return umqtt_stage.run(program, which, python)
-    with tempfile.TemporaryDirectory(prefix="flatmq-tls-") as folder:
-        extra = umqtt_stage.certificate(Path(folder))
-        return umqtt_stage.run(program, which, python, extra, tls=True)
-
-
-@pytest.mark.parametrize(
-    ("name", "python"),
-    sizes.one_each([(name, python) for name in NAMES for python in PYTHONS], lambda c: c[0]),
-)
+@each("name", NAMES, python=PYTHONS)
 def test_a_program_does_the_same(name: str, python: str, tmp_path: Path) -> None:
     program = umqtt_stage.moved(PROGRAMS / f"{name}.py", tmp_path)
-    assert _run(program, "flatmq", python) == _with_umqtt(name)
+    assert umqtt_stage.run(program, "flatmq", python) == _with_umqtt(name)
 
 
 def test_the_real_umqtt_is_the_one_that_runs(tmp_path: Path) -> None:
@@ -77,13 +55,7 @@ def test_the_real_umqtt_is_the_one_that_runs(tmp_path: Path) -> None:
     assert Path(line).parents[1] in umqtt_stage.real_umqtt()
 
 
-@pytest.mark.parametrize(
-    ("name", "python"),
-    sizes.one_each(
-        [(name, python) for name in ("simple_reconnect", "robust_sub") for python in PYTHONS],
-        lambda case: case[0],
-    ),
-)
+@each("name", ("simple_reconnect", "robust_sub"), python=PYTHONS)
 def test_a_file_of_one_line_moves_every_program(name: str, python: str, tmp_path: Path) -> None:
     (tmp_path / "umqtt").mkdir()
     (tmp_path / "umqtt" / "simple.py").write_text("from flatmq.umqtt import MQTTClient\n")

@@ -7,7 +7,6 @@ tables, and flatmq is held against these.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import socket
@@ -21,7 +20,6 @@ import pytest
 import peer
 from conftest import LIB, ROOT, interpreter_command
 from flatmq_rigs.bench import peers
-from flatmq_rigs.certificates import Issued
 from flatmq_rigs.proxy import Proxy
 from flatmq_tools import broker, bytecode, interpreter, ports
 from loopback_broker import Connection, LoopbackBroker
@@ -118,15 +116,6 @@ class Scripted(LoopbackBroker[Connection]):
         return rest
 
 
-def certificate(folder: Path) -> str:
-    """Return the lines of a mosquitto configuration that turn TLS on.
-
-    They name a certificate of its own for localhost.
-    """
-    cert, key = Issued("localhost", authority=True).write(folder, "own")
-    return f"certfile {cert}\nkeyfile {key}"
-
-
 def folders(which: str, python: str) -> Sequence[Path]:
     """Return the folders from which a program imports.
 
@@ -139,19 +128,12 @@ def folders(which: str, python: str) -> Sequence[Path]:
     return [LIB if python == "cpython" else bytecode.library()]
 
 
-def run(
-    program: Path,
-    which: str,
-    python: str,
-    extra: str = "",
-    tls: bool = False,
-    heap: str = HEAP,
-) -> Seen:
+def run(program: Path, which: str, python: str, heap: str = HEAP) -> Seen:
     """Run a program to its end, by way of a proxy that it can have cut its connection."""
     with (
-        contextlib.ExitStack() as stack,
-        broker.mosquitto(users=USERS if tls else None, extra=extra) as target,
+        broker.mosquitto() as target,
         broker.mosquitto(users=USERS) as guarded,
+        Observer(target.host, target.port) as observer,
         Proxy(target.host, target.port) as proxy,
         Scripted() as scripted,
         Scripted(b"\x20\x02\x07\x09") as garbage,
@@ -163,9 +145,6 @@ def run(
             "users": guarded.port,
             "silent": silent.getsockname()[1],
         }
-        observer = stack.enter_context(
-            Observer(target.host, target.port, user=("alice", "s3cret"), with_tls=tls)
-        )
 
         def publish(topic: str, payload: str, qos: int) -> None:
             """Publish, and wait until the broker has passed it on."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from device import on_device
 from flatmq_rigs.links import Listening
 from flatmq_rigs.proxy import Proxy, Rules, Way
 from flatmq_tools.broker import Broker
+from spread import each
 from websocket.over_websocket import PYTHONS, run
 
 SCENARIOS = [
@@ -51,26 +51,17 @@ def secure() -> Iterator[tuple[int, Path]]:
         yield listening.port, Path(listening.ca)
 
 
-@pytest.mark.parametrize(
-    ("scenario", "mask", "python"),
-    sizes.one_each(itertools.product(SCENARIOS, MASKS, PYTHONS), lambda case: case[0]),
-)
+@each("scenario", SCENARIOS, mask=MASKS, python=PYTHONS)
 def test_scenario(scenario: str, mask: str, python: str, plain: tuple[int, None]) -> None:
     run(python, scenario, plain[0], mask)
 
 
-@pytest.mark.parametrize(
-    ("scenario", "python"),
-    sizes.one_each(itertools.product(OVER_TLS, PYTHONS), lambda case: case[0]),
-)
+@each("scenario", OVER_TLS, python=PYTHONS)
 def test_over_tls(scenario: str, python: str, secure: tuple[int, Path]) -> None:
     run(python, scenario, secure[0], ca=secure[1])
 
 
-@pytest.mark.parametrize(
-    ("mask", "python"),
-    sizes.one_each(itertools.product(MASKS, PYTHONS), lambda case: case[0]),
-)
+@each("mask", MASKS, python=PYTHONS)
 def test_byte_by_byte(mask: str, python: str, plain: tuple[int, None]) -> None:
     rules = Rules(Way(trickle=True), Way(trickle=True))
     with Proxy("127.0.0.1", plain[0], lambda count: rules) as proxy:

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import threading
 import time
 from collections.abc import Callable, Iterator
 from http import HTTPStatus
 from typing import Any
 
-import pytest
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.server import Server, ServerConnection, serve
 
 import peer
-import sizes
 from flatmq import Client
 from flatmq.stream_websocket import WebSocket
+from spread import each
 from websocket.over_websocket import PYTHONS, run
 
 DEADLINE = 30.0  # seconds that anything may take
@@ -128,12 +126,7 @@ def as_it_is(socket: ServerConnection, data: bytes) -> None:
     socket.send(data)
 
 
-@pytest.mark.parametrize(
-    ("send", "python"),
-    sizes.one_each(
-        itertools.product((as_it_is, in_fragments, in_messages), PYTHONS), lambda case: case[0]
-    ),
-)
+@each("send", (as_it_is, in_fragments, in_messages), python=PYTHONS)
 def test_messages_come_back_and_the_ending_is_in_order(send: Send, python: str) -> None:
     broker = Broker(send)
     with serving(broker) as server:
@@ -189,10 +182,7 @@ ERRORS: dict[str, tuple[dict[str, Any], str, tuple[int, int | None] | None]] = {
 }
 
 
-@pytest.mark.parametrize(
-    ("error", "python"),
-    sizes.one_each(itertools.product(ERRORS, PYTHONS), lambda case: case[0]),
-)
+@each("error", ERRORS, python=PYTHONS)
 def test_what_a_server_does_is_reported(error: str, python: str) -> None:
     options, text, codes = ERRORS[error]
     options = dict(options)

@@ -115,38 +115,32 @@ def test_help(words: tuple[str, ...], everything: Installed) -> None:
     assert said.startswith(f"Usage: {' '.join(['flatmq', *words])} ")
 
 
-def test_version(everything: Installed) -> None:
-    assert everything.flatmq("--version") == f"flatmq, version {flatmq.__version__}\n"
+# Commands that need nothing beside them: a part of what they print, or of the error they end with.
+ALONE: dict[str, tuple[list[str], int, str]] = {
+    "version": (["--version"], 0, f"flatmq, version {flatmq.__version__}\n"),
+    "demo": (["demo", "--readings", "3"], 0, "every message arrived"),
+    "boards": (["boards"], 0, "Raspberry Pi Pico 2 W"),
+    "image": (["image", "pico_w", "--set", "wifi.ssid=home"], 0, "for Raspberry Pi Pico W"),
+    "flash": (["flash", "pico_w", "{file}"], 1, "firmware.uf2: not a UF2 file: 700 bytes are no"),
+    "deploy": (
+        ["deploy", "pico_w", "--port", "socket://127.0.0.1:1"],
+        1,
+        "Error: socket://127.0.0.1:1: cannot be opened",
+    ),
+}
 
 
-def test_demo(everything: Installed) -> None:
-    assert "every message arrived" in everything.flatmq("demo", "--readings", 3)
-
-
-@pytest.mark.proof
-def test_boards(everything: Installed) -> None:
-    assert "Raspberry Pi Pico 2 W" in everything.flatmq("boards")
-
-
-def test_image(everything: Installed) -> None:
-    said = everything.flatmq("image", "pico_w", "--set", "wifi.ssid=home")
-    assert (everything.folder / "build" / "pico_w-filesystem.uf2").stat().st_size > 100_000
-    assert "for Raspberry Pi Pico W" in said
-
-
-@pytest.mark.proof
-def test_flash(everything: Installed, tmp_path: Path) -> None:
+@pytest.mark.parametrize("command", sizes.sample(ALONE, 3))
+def test_a_command_alone(command: str, everything: Installed, tmp_path: Path) -> None:
     file = tmp_path / "firmware.uf2"
     file.write_bytes(b"x" * 700)
-    said = everything.refused("flash", "pico_w", file)
-    assert said.endswith("firmware.uf2: not a UF2 file: 700 bytes are no multiple of 512")
-
-
-@pytest.mark.proof
-def test_deploy(everything: Installed) -> None:
-    port = "socket://127.0.0.1:1"
-    said = everything.refused("deploy", "pico_w", "--port", port)
-    assert said.startswith(f"Error: {port}: cannot be opened")
+    words, status, text = ALONE[command]
+    words = [word.format(file=file) for word in words]
+    said = everything.refused(*words) if status else everything.flatmq(*words)
+    assert text in said
+    if command == "image":
+        made = everything.folder / "build" / "pico_w-filesystem.uf2"
+        assert made.stat().st_size > 100_000
 
 
 @pytest.mark.proof
@@ -245,7 +239,9 @@ class TestPipeline:
 
 
 def test_every_command_is_run_here() -> None:
-    tests = {name.removeprefix("test_") for name in globals() if name.startswith("test_")}
+    tests = {name.removeprefix("test_") for name in globals() if name.startswith("test_")} | set(
+        ALONE
+    )
     chained = {"ingest", "run"}  # by the fixtures
     for words in COMMANDS:
         if words[:1] == ("pipeline",) and len(words) == 2:

@@ -50,7 +50,7 @@ def _used(client):
     seen = []
     client.set_callback(lambda topic, msg: seen.append((topic, len(msg))))
     client.subscribe(b"secure", 1)
-    client.publish(b"secure", b"x" * 3000, qos=1)
+    client.publish(b"secure", b"x" * 20000, qos=1)
     while not seen:
         client.wait_msg()
     client.disconnect()
