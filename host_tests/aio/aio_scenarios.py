@@ -263,9 +263,9 @@ async def cuts_while_a_queue_is_full(env):
 
 
 async def run_again(env):
-    """disconnect() ends run() and the waiting calls; the next run() goes on.
+    """disconnect() ends run() and the waiting calls, though the broker is away.
 
-    It keeps what was not acknowledged and the subscriptions.
+    The next run() waits for it, and keeps what was not acknowledged and the subscriptions.
     """
     client = env.client(b"again")
     topic = env.name(b"again")
@@ -280,8 +280,13 @@ async def run_again(env):
     await env.soon(running)
     for task in (sending, online):
         env.equal((await _raises(env, env.MQTTError, lambda t=task: t)).kind, "closed", "kind")
-    env.ask("accept")
     running = asyncio.create_task(client.run())
+    online = asyncio.create_task(client.connected())
+    losses = client.core.stats.losses
+    await env.until("another one", lambda: client.core.stats.losses > losses)
+    env.equal((online.done(), client.core.error.kind), (False, "closed"), "done, kind")
+    env.ask("accept")
+    await env.soon(online)
     await env.until("what was kept", lambda: inbox == [b"kept"])
     await env.soon(client.publish(topic, b"new", 1))
     await env.until("the new one", lambda: inbox == [b"kept", b"new"])
@@ -404,20 +409,6 @@ async def the_end_of_a_loop(env):
         last = asyncio.create_task(_collect(queue, [], 1))
         await env.granted(queue)
     await env.soon(last)
-
-
-async def broker_away_at_start(env):
-    """connected() and publish() wait for a broker that comes later."""
-    env.ask("refuse")
-    async with env.client(b"cold") as client:
-        sending = asyncio.create_task(client.publish(env.name(b"cold"), b"1", 1))
-        online = asyncio.create_task(client.connected())
-        await env.until("a try that failed", lambda: client.core.stats.losses > 1)
-        env.equal((sending.done(), online.done()), (False, False), "done")
-        env.equal(client.core.error.kind, "closed", "kind")
-        env.ask("accept")
-        await env.soon(online)
-        await env.soon(sending)
 
 
 async def a_message_that_is_set_aside(env):

@@ -10,26 +10,54 @@ from __future__ import annotations
 import difflib
 import os
 import re
-from collections.abc import Iterator
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from aio.aio_stage import running
-from conftest import ROOT
+from conftest import ROOT, interpreter_command, library
 from flatmq_rigs.proxy import Proxy
-from flatmq_tools import broker, bytecode
+from flatmq_tools import broker, bytecode, interpreter
 from observer import Observer, retained
 
 PROGRAMS = Path(__file__).parent / "programs"
 BOARD = PROGRAMS / "board"  # what a board has and the desk lacks: a radio
 PAGE = (ROOT / "docs" / "asyncio.md").read_text()
 (EXAMPLE,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+HEAP = "192k"  # of MicroPython, for a program, what it imports, and the compiler
 OUTAGES = 3
 MQTT_AS = os.environ.get("MQTT_AS")
 CASES = [("after.py", "cpython"), ("after.py", "micropython")]
 if MQTT_AS:
     CASES.append(("before.py", "micropython"))
+
+
+@contextmanager
+def running(
+    python: str, program: Path, output: Path, *arguments: str, folders: Sequence[Path] = ()
+) -> Iterator[None]:
+    """Run a program during the block, at whose end it must still be there, and kill it.
+
+    What it prints goes to `output`. It imports from `folders`, then flatmq.
+    """
+    command = interpreter_command(python, HEAP)
+    if python == "cpython":
+        command.append("-u")
+    with output.open("w") as written:
+        process = subprocess.Popen(
+            [*command, str(program), *arguments],
+            env=interpreter.environment(*folders, library(python)),
+            stdout=written,
+            stderr=subprocess.STDOUT,
+        )
+    try:
+        yield
+        assert process.poll() is None, output.read_text()
+    finally:
+        process.kill()
+        process.wait()
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ import inspect
 import itertools
 import json
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -152,87 +151,72 @@ def test_what_is_said_where_no_certificate_is_needed(tmp_path: Path) -> None:
     assert "broker.tls" not in image(tmp_path).output
 
 
-def _authority(data: bytes) -> Callable[[Path], list[str]]:
-    def told(folder: Path) -> list[str]:
-        (folder / "ca.pem").write_bytes(data)
-        return [f"tls.ca={folder / 'ca.pem'}"]
-
-    return told
-
-
-def _own(cert: bytes, key: bytes) -> Callable[[Path], list[str]]:
-    def told(folder: Path) -> list[str]:
-        (folder / "my.pem").write_bytes(cert)
-        (folder / "my.key").write_bytes(key)
-        return [
-            f"tls.pin={LEAF.pin}",
-            f"tls.cert={folder / 'my.pem'}",
-            f"tls.key={folder / 'my.key'}",
-        ]
-
-    return told
-
-
 _OLD = Issued("Old Root", authority=True, days=(-300, -3))
 _COMING = Issued("Coming Root", authority=True, days=(5, 300))
 _SMALL = Issued("Small Root", authority=True, kind="RSA 1024")
 _EDWARDS = Issued("board-5", ROOT, kind="Ed25519")
 _SERVER = Issued("board-6", ROOT, usage=certificates.SERVER)
 _PKCS12 = bytes.fromhex("3082") + b"\x05\x00" + b"\x02\x01\x03" + bytes(1200)
+_OPENSSL = PrivateFormat.TraditionalOpenSSL
+_LOCKED = "my.key: must not be encrypted"
 
-ERRORS: list[tuple[Callable[[Path], list[str]], str]] = [
-    (_authority(b""), "ca.pem: must be a certificate in PEM or DER, not an empty file"),
-    (_authority(b"<html>"), "ca.pem: must be a certificate in PEM or DER, not a web page"),
-    (_authority(_PKCS12), "not a PKCS #12 container or a key"),
-    (_authority(ROOT.key_bytes()), "ca.pem: must be a certificate, not a private key"),
+# What is in the file of broker.tls.ca, and the error.
+AUTHORITY_ERRORS = [
+    (b"", "ca.pem: must be a certificate in PEM or DER, not an empty file"),
+    (b"<html>", "ca.pem: must be a certificate in PEM or DER, not a web page"),
+    (_PKCS12, "not a PKCS #12 container or a key"),
+    (ROOT.key_bytes(), "ca.pem: must be a certificate, not a private key"),
     (
-        _authority(ROOT.pem + SECOND.pem),
+        ROOT.pem + SECOND.pem,
         "ca.pem: holds 2 authorities (Second Root, Test Root), and a board takes one; `flatmq tls",
     ),
-    (_authority(LEAF.pem), "broker: must be an authority, not a certificate that Test Interm"),
-    (_authority(_OLD.pem), "Old Root: has expired, on "),
-    (_authority(_COMING.pem), "Coming Root: is not valid before "),
-    (_authority(_SMALL.pem), "Small Root: must have a key of RSA of 2048 to 4096 bits, or P-256"),
-    (lambda folder: [f"tls.ca={folder / 'none.pem'}"], "none.pem: cannot be read: No such file"),
-    (_own(CLIENT.pem, SECOND.key_bytes()), "my.key: must be the key of the certificate in broker"),
-    (_own(CLIENT.pem, CLIENT.key_bytes(password=b"x")), "my.key: must not be encrypted"),
-    (
-        _own(CLIENT.pem, CLIENT.key_bytes(Encoding.DER, password=b"x")),
-        "my.key: must not be encrypted",
+    (LEAF.pem, "broker: must be an authority, not a certificate that Test Interm"),
+    (_OLD.pem, "Old Root: has expired, on "),
+    (_COMING.pem, "Coming Root: is not valid before "),
+    (_SMALL.pem, "Small Root: must have a key of RSA of 2048 to 4096 bits, or P-256"),
+]
+# The same of broker.tls.cert and broker.tls.key.
+OWN_ERRORS = [
+    (CLIENT.pem, SECOND.key_bytes(), "my.key: must be the key of the certificate in broker"),
+    (CLIENT.pem, CLIENT.key_bytes(password=b"x"), _LOCKED),
+    (CLIENT.pem, CLIENT.key_bytes(Encoding.DER, password=b"x"), _LOCKED),
+    (CLIENT.pem, CLIENT.key_bytes(form=_OPENSSL, password=b"x"), _LOCKED),
+    (CLIENT.pem, CLIENT.pem, "my.key: must be a private key, not a certificate"),
+    (CLIENT.pem, b"junk", "my.key: must be a private key in PEM or DER"),
+    (_EDWARDS.pem, _EDWARDS.key_bytes(), "for a board, not Ed25519"),
+    (_SERVER.pem, _SERVER.key_bytes(), "board-6: must be a certificate for clients"),
+    (CLIENT.pem + SECOND.pem, CLIENT.key_bytes(), "they do not belong together"),
+]
+# Settings that need no file, and the error.
+SETTINGS_ERRORS = [
+    (["ca=none.pem"], "none.pem: cannot be read: No such file"),
+    (["cert=a.pem", "key=b.pem"], "broker.tls.cert needs broker.tls.ca or broker.tls"),
+    (["pin=x"], "broker.tls.pin must be the SHA-256 of a public key, 32 bytes in B"),
+    ([f"pin={LEAF.pin}", "key=b.pem"], "broker.tls.key needs its certificate in"),
+    ([f"pin={LEAF.pin}", "cert=b.pem"], "broker.tls.cert needs its private key"),
+]
+ERRORS = [
+    *(({"ca.pem": data}, ["ca=ca.pem"], error) for data, error in AUTHORITY_ERRORS),
+    *(
+        ({"my.pem": cert, "my.key": key}, [f"pin={LEAF.pin}", "cert=my.pem", "key=my.key"], error)
+        for cert, key, error in OWN_ERRORS
     ),
-    (
-        _own(
-            CLIENT.pem,
-            CLIENT.key_bytes(form=PrivateFormat.TraditionalOpenSSL, password=b"x"),
-        ),
-        "my.key: must not be encrypted",
-    ),
-    (_own(CLIENT.pem, CLIENT.pem), "my.key: must be a private key, not a certificate"),
-    (_own(CLIENT.pem, b"junk"), "my.key: must be a private key in PEM or DER"),
-    (_own(_EDWARDS.pem, _EDWARDS.key_bytes()), "for a board, not Ed25519"),
-    (_own(_SERVER.pem, _SERVER.key_bytes()), "board-6: must be a certificate for clients"),
-    (_own(CLIENT.pem + SECOND.pem, CLIENT.key_bytes()), "they do not belong together"),
-    (
-        lambda _: ["tls.cert=a.pem", "tls.key=b.pem"],
-        "broker.tls.cert needs broker.tls.ca or broker.tls",
-    ),
-    (lambda _: ["tls.pin=x"], "broker.tls.pin must be the SHA-256 of a public key, 32 bytes in B"),
-    (
-        lambda _: [f"tls.pin={LEAF.pin}", "tls.key=b.pem"],
-        "broker.tls.key needs its certificate in",
-    ),
-    (
-        lambda _: [f"tls.pin={LEAF.pin}", "tls.cert=b.pem"],
-        "broker.tls.cert needs its private key",
-    ),
+    *(({}, told, error) for told, error in SETTINGS_ERRORS),
 ]
 
 
-@pytest.mark.parametrize(("told", "error"), ERRORS, ids=[error for _, error in ERRORS])
+@pytest.mark.parametrize(("files", "told", "error"), ERRORS)
 def test_an_error_names_the_setting_and_the_file(
-    told: Callable[[Path], list[str]], error: str, tmp_path: Path
+    files: dict[str, bytes],
+    told: list[str],
+    error: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    said = image(tmp_path, *told(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    for name, data in files.items():
+        Path(name).write_bytes(data)
+    said = image(tmp_path, *(f"tls.{each}" for each in told))
     assert said.exit_code == 1
     assert said.output.startswith("Error: broker.tls.")
     assert error in said.output

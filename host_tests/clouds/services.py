@@ -161,3 +161,9 @@ class Services:
             token="cloud",
             option=option,
         )
+
+
+@pytest.fixture(scope="session")
+def services() -> Iterator[Services]:
+    with contextlib.ExitStack() as stack:
+        yield Services(stack)

@@ -120,6 +120,14 @@ def _sketch(folder: Path) -> Path:
     return sketch
 
 
+def _on(board: EmulatedBoard, code: str, files: dict[str, bytes] | None = None) -> list[str]:
+    """Write files to a board, and return what code prints there."""
+    with Remote(board.address) as desk:
+        desk.enter()
+        desk.write(files or {})
+        return desk.run(code)
+
+
 class Log:
     """`flatmq logs` in a thread."""
 
@@ -181,17 +189,13 @@ def test_deploy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sketch = _sketch(tmp_path)
     with EmulatedBoard(tmp_path) as board:
         deploy = ("deploy", "pico_w", "--port", board.address, "--sketch", sketch)
-        with Remote(board.address) as desk:
-            desk.enter()
-            old = {"/lib/flatmq/__init__.py": b"1/0\n", "/helper.py": b"WORD = 'old'\n"}
-            desk.write({**old, "/mine.txt": b"kept"})
+        old = {"/lib/flatmq/__init__.py": b"1/0\n", "/helper.py": b"WORD = 'old'\n"}
+        _on(board, "", {**old, "/mine.txt": b"kept"})
         done = _run(*deploy, "--set", "wifi.ssid=home")
         assert done.exit_code == 0, done.output
         assert " 0 unchanged" in done.output
-        with Remote(board.address) as desk:
-            desk.enter()
-            (there,) = desk.run("import os; print(sorted(os.listdir('/')))")
-            assert there == "['helper.mpy', 'lib', 'main.py', 'mine.txt', 'settings.json']"
+        (there,) = _on(board, "import os; print(sorted(os.listdir('/')))")
+        assert there == "['helper.mpy', 'lib', 'main.py', 'mine.txt', 'settings.json']"
         with Log(board.address) as log:
             board.press_reset()
             _until("the sketch", lambda: re.search(r"main 0\..*\n", log.text) is not None)
@@ -203,12 +207,8 @@ def test_deploy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert "1 files written" in done.output
         (wrote,) = re.findall(r"written, (\d+) bytes", done.output)
         assert int(wrote) < 100
-        with Remote(board.address) as desk:
-            desk.enter()
-            (ssid,) = desk.run(
-                "import json; print(json.load(open('/settings.json'))['wifi']['ssid'])"
-            )
-            assert ssid == "home"
+        look = "import json; print(json.load(open('/settings.json'))['wifi']['ssid'])"
+        assert _on(board, look) == ["home"]
 
 
 def test_deploy_puts_certificates_and_takes_them_away(
@@ -226,11 +226,9 @@ def test_deploy_puts_certificates_and_takes_them_away(
         for options, there in ((tls, ["ca.der", "cert.der", "key.der"]), (tls[:2], ["ca.der"])):
             done = _run(*deploy, *options)
             assert done.exit_code == 0, done.output
-            with Remote(board.address) as desk:
-                desk.enter()
-                assert desk.run(look) == [str(there)]
-                (ca,) = desk.run("print(open('/tls/ca.der', 'rb').read().hex())")
-                assert bytes.fromhex(ca) == one.der
+            assert _on(board, look) == [str(there)]
+            (ca,) = _on(board, "print(open('/tls/ca.der', 'rb').read().hex())")
+            assert bytes.fromhex(ca) == one.der
 
 
 @pytest.mark.parametrize("fault", [{"swallows": 1}, {"reset_ms": 800}], ids=str)
@@ -273,9 +271,7 @@ def test_deploy_says_what_is_wrong(
         assert text in done.output
         assert "the board restarts" not in done.output
         if not swallows:
-            with Remote(board.address) as desk:
-                desk.enter()
-                assert desk.run("import os; print(os.listdir('/'))") == ["[]"]
+            assert _on(board, "import os; print(os.listdir('/'))") == ["[]"]
 
 
 # flash by a boot drive

@@ -23,7 +23,6 @@ from sketches.board_bench import (
     HERE,
     Board,
     Watcher,
-    library,
     resolved,
     sketch,
     switched_on,
@@ -64,7 +63,6 @@ class Stand:
         self.port = port
         self._boards: list[Board] = []
         self._watchers: list[Watcher] = []
-        library()  # made before there are threads
 
     def device(self, name: str) -> str:
         """A name that no other test uses."""
@@ -115,8 +113,10 @@ def stand(shared_brokers: SharedBrokers, tmp_path: Path) -> Iterator[Stand]:
 
 
 def on_boards(*names: str) -> pytest.MarkDecorator:
-    """Parametrize by `name`; a sample has the first."""
-    return pytest.mark.parametrize("name", names if sizes.whole() else names[:1])
+    """Parametrize by `name`; a sample has one with each family of chips."""
+    return pytest.mark.parametrize(
+        "name", sizes.one_each(names, lambda name: name.partition("_")[0])
+    )
 
 
 def test_every_board_has_its_sketch() -> None:

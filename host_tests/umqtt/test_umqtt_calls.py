@@ -22,7 +22,6 @@ from umqtt.umqtt_stage import PROGRAMS, PYTHONS
 
 # What both do, by the cases of programs/calls.py.
 SAME = {
-    "callback_that_publishes": "[(b'question', b'why'), (b'answer', b'why')]",
     "callback_that_raises": "(('ValueError', None), False, [b'bad', b'good'])",
     "calls_when_lost": "(-1, 'OSError', 'OSError')",
     "connect": "([0, True, 0, 0, None], None)",
@@ -36,11 +35,9 @@ SAME = {
     "messages_one_by_one": "([1, 2, 3, 4, 5], [b'0', b'1', b'2', b'3', b'4'], None)",
     "no_broker": "['OSError', 111]",
     "one_exception": "(True, (5,))",
-    "overlapping_subscriptions": "True",
     "passwords": "[('MQTTException', (5,)), 0]",
     "ping": "[None, None, None, None, None, None, '48', 'None']",
     "publish": "([None, None, None, None, None, None], True, True, ('TypeError', None))",
-    "retained": "[(b'kept', b'value')]",
     "robust_attempts": "(None, None, None, 3)",
     "robust_class": "(True, 2, False, None)",
     "robust_delays": "(0, [1, 2, 3])",

@@ -92,18 +92,6 @@ def _port(server: Server) -> int:
     return int(server.socket.getsockname()[1])
 
 
-def client_of(server: Server, **options) -> Client:
-    link = WebSocket("127.0.0.1", _port(server))
-    return Client(b"c", link=link, retry_ms=20, retry_max_ms=40, **options)
-
-
-def until(client: Client, what: str, condition: Callable[[], object]) -> None:
-    end = time.monotonic() + DEADLINE
-    while not condition():
-        client.poll(20)
-        assert time.monotonic() < end, (what, client)
-
-
 def in_fragments(socket: ServerConnection, data: bytes) -> None:
     """Each byte in a frame of its own, with a ping before every 50th."""
 
@@ -133,27 +121,6 @@ def test_messages_come_back_and_the_ending_is_in_order(send: Send, python: str) 
         run(python, "websocket_scenarios.messages_come_back", _port(server))
         assert broker.done.wait(DEADLINE)
     assert (broker.failed, broker.closed) == ([], [(1000, 1000)])
-
-
-def test_each_ping_is_answered() -> None:
-    answered: list[bool] = []
-
-    def ask(socket: ServerConnection) -> None:
-        events = [socket.ping(payload) for payload in (b"", b"p" * 125)]
-        answered.extend(event.wait(DEADLINE) for event in events)
-        socket.send(peer.puback(1))
-
-    broker = Broker(then=ask)
-    with serving(broker) as server:
-        client = client_of(server)
-        client.start()
-        until(client, "online", lambda: client.connected)
-        client.publish(b"t", b"x", 0)
-        until(client, "the pongs", lambda: len(answered) == 2)
-        assert answered == [True, True]
-        assert client.connected
-        client.disconnect()
-    assert not broker.failed
 
 
 def _refuse(socket: ServerConnection, request: object) -> object:
@@ -199,26 +166,20 @@ def test_what_a_server_does_is_reported(error: str, python: str) -> None:
 def test_a_message_on_which_the_server_closes_is_set_aside() -> None:
     """A Close frame counts as closing the connection."""
     dropped: list[bytes] = []
-    broker = Broker(then=lambda socket: socket.close(1009))
-    with serving(broker) as server:
-        client = client_of(
-            server, give_up=2, on_dropped=lambda pid, topic, why: dropped.append(bytes(topic))
+    with serving(Broker(then=lambda socket: socket.close(1009))) as server:
+        client = Client(
+            b"c",
+            link=WebSocket("127.0.0.1", _port(server)),
+            retry_ms=20,
+            retry_max_ms=40,
+            give_up=2,
+            on_dropped=lambda pid, topic, why: dropped.append(bytes(topic)),
         )
         client.publish(b"t", b"x", 1)
         client.start()
-        until(client, "the report", lambda: dropped)
+        end = time.monotonic() + DEADLINE
+        while not dropped:
+            client.poll(20)
+            assert time.monotonic() < end, client
         client.disconnect()
     assert dropped == [b"t"]
-
-
-def test_a_path_arrives_as_it_was_given() -> None:
-    paths: list[str] = []
-
-    def note(socket: ServerConnection, request) -> None:
-        paths.append(request.path)
-
-    with serving(Broker(), process_request=note) as server:
-        client = Client(b"c", link=WebSocket("127.0.0.1", _port(server), "/a/b?c=d%20e"))
-        client.connect()
-        client.disconnect()
-    assert paths == ["/a/b?c=d%20e"]

@@ -122,28 +122,6 @@ def echo():
     return returned, c.seen
 
 
-def retained():
-    c = _online()
-    c.publish(b"kept", b"value", True, 1)
-    c.subscribe(b"kept")
-    while not c.seen:
-        c.check_msg()
-    c.publish(b"kept", b"", True, 1)
-    return c.seen[:1]
-
-
-def overlapping_subscriptions():
-    c = _online()
-    c.subscribe(b"over/#", 1)
-    c.subscribe(b"over/+", 1)
-    c.publish(b"over/lap", b"1")
-    c.wait_msg()
-    c.publish(b"over/end", b"2")
-    while c.seen[-1][1] != b"2":
-        c.wait_msg()
-    return [msg for _, msg in c.seen].count(b"1") in (1, 2)
-
-
 def messages_one_by_one():
     c = _online()
     c.subscribe(b"many", 1)
@@ -195,23 +173,6 @@ def callback_that_raises():
     c.publish(b"raises", b"bad")
     c.publish(b"raises", b"good")
     return _raised(c.wait_msg), c.wait_msg() is None, c.seen
-
-
-def callback_that_publishes():
-    c = _online()
-
-    def take(topic, msg):
-        c.seen.append((topic, msg))
-        if topic == b"question":
-            c.publish(b"answer", msg, qos=1)
-
-    c.set_callback(take)
-    c.subscribe(b"question")
-    c.subscribe(b"answer")
-    c.publish(b"question", b"why")
-    while len(c.seen) < 2:
-        c.wait_msg()
-    return c.seen
 
 
 def _lost():
