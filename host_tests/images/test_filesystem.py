@@ -8,14 +8,11 @@ from pathlib import Path
 import pytest
 from littlefs import LittleFS, UserContext
 
-import sizes
 from conftest import SharedBrokers
 from flatmq_tools import boards, image
 from flatmq_tools.image import filesystem, romfs
 from images.making import files, listed, modules, on_board
 from observer import Observer
-
-BOARDS = boards.names()
 
 
 def program(board: boards.Board) -> int:
@@ -39,13 +36,6 @@ def watcher(shared_brokers: SharedBrokers) -> Iterator[Observer]:
     broker = shared_brokers.get("mosquitto", "shared")
     with Observer(broker.host, broker.port, "images/reading") as observer:
         yield observer
-
-
-@pytest.mark.parametrize("name", sizes.sample(BOARDS, 2))
-def test_every_file_is_there_with_its_bytes(name: str, tmp_path: Path) -> None:
-    board = boards.load(name)
-    found = listed(on_board("files", stored(board, tmp_path), program(board)))
-    assert found == files()
 
 
 @pytest.mark.parametrize("name", ["pico_w", "esp32"])

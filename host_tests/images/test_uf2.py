@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from adafruit_uf2 import uf2conv
 from littlefs import LittleFS, UserContext
 
 import sizes
@@ -107,20 +106,6 @@ def test_blocks_are_numbered_and_placed_as_the_boards_file_says(name: str, tmp_p
             assert blocks[0] == block
         else:
             assert own[block.number] == block._replace(total=len(own))
-
-
-@pytest.mark.parametrize("name", ONE_OF_EACH_CHIP)
-def test_another_reader_finds_the_filesystem(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """uf2conv, of those who defined the format."""
-    board = boards.load(name)
-    flash = board.flash
-    monkeypatch.setattr(uf2conv, "familyid", board.flashing.family)
-    content = uf2conv.convert_from_uf2(image.make(board, files()).image)
-    assert uf2conv.appstartaddr == flash.address + flash.filesystem
-    stored = filesystem.build(files(), flash)
-    for number in filesystem.live(stored, flash):
-        at = number * flash.block
-        assert content[at : at + flash.block] == stored[at : at + flash.block]
 
 
 def test_a_romfs_goes_to_its_partition(tmp_path: Path) -> None:

@@ -166,12 +166,6 @@ def test_readings_arrive_with_numbers_and_units(
     assert watcher.retained("status") == b"offline"
 
 
-@on_boards(*NAMES)
-def test_a_board_with_nothing_on_its_pins(name: str, stand: Stand) -> None:
-    _, watcher = stand.started(name)
-    assert set(watcher.pack()) == {"chip/temp", "boot", "seq"}
-
-
 @on_boards("pico_w", "esp32_s3", "pico")
 def test_commands_are_obeyed_and_bad_ones_refused(name: str, stand: Stand) -> None:
     board, watcher = stand.started(name, interval=86400)
@@ -322,9 +316,10 @@ def test_a_board_without_a_name_has_one(name: str, own: str, stand: Stand) -> No
     assert resolved(watcher.next("telemetry"))["seq"] == (1, None)
 
 
-def test_without_the_watchdog(stand: Stand) -> None:
-    board, watcher = stand.started("pico_w", watchdog=False)
-    assert watcher.pack()["seq"][0] == 1
+@on_boards(*NAMES)
+def test_nothing_on_the_pins_and_no_watchdog(name: str, stand: Stand) -> None:
+    board, watcher = stand.started(name, watchdog=False)
+    assert set(watcher.pack()) == {"chip/temp", "boot", "seq"}
     assert not any(line.startswith("@watchdog") for line in board.output)
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import sizes
 from flatmq import stream_uart
-from flatmq.frames import CLOSE, DATA, OPEN, PAYLOAD, SMALL
+from flatmq.frames import CLOSE, DATA, OPEN, SMALL
 from flatmq_tools.bridge.conversation import LEAST_ROOM, Conversation
 from spread import each
 from uart.simulation import DOWN, ROOM, UP, World
@@ -244,16 +244,6 @@ def test_a_loss_in_a_burst_is_noticed_within_seconds(direction: str) -> None:
         if not harm.done:
             break
     assert at > 1000
-
-
-@given(st.integers(0, 0xFFFF), st.binary(min_size=1, max_size=300), st.integers(1, 80))
-def test_bytes_arrive_in_order_however_the_line_cuts_them(who, data, step) -> None:
-    broker, talk = opened(who)
-    pieces = [data[at : at + PAYLOAD] for at in range(0, len(data), PAYLOAD)]
-    line = b"print".join(frame(DATA, who, p, seq) for seq, p in enumerate(pieces))
-    for at in range(0, len(line), step):
-        talk.receive(line[at : at + step], 0)
-    assert broker.got == data
 
 
 payloads = st.binary(max_size=70)

@@ -87,8 +87,7 @@ def test_each_message_arrives_once_though_connections_are_cut(
 # Nothing that a client does once it is online allocates: see proof.py.
 
 
-@pytest.mark.parametrize("version", [4, 5])
-@pytest.mark.parametrize("name", on_device.operations("websocket_broker"))
+@each("name", on_device.operations("websocket_broker"), version=(4, 5))
 def test_nothing_is_allocated(name: str, version: int, plain: tuple[int, None]) -> None:
     peer = Broker("127.0.0.1", plain[0])
     assert on_device.proof("websocket_broker", name, peer, version=version) == on_device.NOTHING

@@ -37,6 +37,13 @@ def _online(timeout=None, of=MQTTClient, clean_session=True, **options):
             # A busy machine took longer.
 
 
+def _received(c, what=None):
+    """Wait until a message has come, or that one; return all that have."""
+    while not c.seen or what is not None and what not in c.seen:
+        c.wait_msg()
+    return c.seen
+
+
 def _port(what):
     return int(desk.ask("port", what))
 
@@ -92,8 +99,7 @@ def publish_a_large_message_to_a_broker_that_reads_nothing():
     c.connect(True, 20)
     c.subscribe(b"t", 1)
     c.publish(b"t", bytes(3000), qos=1)
-    while not c.seen:
-        c.wait_msg()
+    _received(c)
     return done, len(c.seen[0])
 
 
@@ -108,9 +114,7 @@ def a_message_that_timed_out_is_not_sent_later():
     done = [_timed_out(200, c.publish, b"late/1", b"1", qos=1)]
     c.connect(False, 20)
     c.publish(b"late/2", b"2", qos=2)
-    while not other.seen:
-        other.wait_msg()
-    return done, other.seen
+    return done, _received(other)
 
 
 def subscriptions_outlive_a_reconnect():
@@ -119,9 +123,7 @@ def subscriptions_outlive_a_reconnect():
     c.subscribe(b"stays/#", 1)
     desk.ask("cut")
     c.publish(b"stays/1", b"1", qos=1)
-    while not c.seen:
-        c.wait_msg()
-    return c.seen
+    return _received(c)
 
 
 def a_subscription_made_again_gets_retained_messages_once():
@@ -131,14 +133,12 @@ def a_subscription_made_again_gets_retained_messages_once():
     _raised(c.wait_msg)
     c.connect()
     c.subscribe(b"again/#", 1)
-    while not c.seen:
-        c.wait_msg()
+    _received(c)
     c.seen.clear()
     c.connect()
     c.subscribe(b"again/#", 1)
     c.publish(b"again/2", b"end", qos=1)
-    while b"end" not in c.seen:
-        c.wait_msg()
+    _received(c, b"end")
     c.publish(b"again/1", b"", True, 1)
     return c.seen
 
@@ -283,9 +283,7 @@ def a_callback_that_reconnects():
     c.publish(b"re", b"1")
     c.wait_msg()
     c.publish(b"re", b"2")
-    while b"2" not in c.seen:
-        c.wait_msg()
-    return c.seen
+    return _received(c, b"2")
 
 
 def a_publish_that_a_callback_cuts_off_fails():
