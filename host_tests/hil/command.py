@@ -1,4 +1,4 @@
-"""What `python -m hil` and `python -m hil.bench` share: variables, progress and errors.
+"""Variables, progress and errors of `python -m hil` and `python -m hil.bench`.
 
 BOARD_PORT    any address that mpremote connects to; without it nothing is run
 BOARD_WIFI    ssid:password of the Wi-Fi that the board is to join

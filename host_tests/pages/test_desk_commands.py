@@ -350,7 +350,7 @@ def _mpremote(desk: Desk, words: tuple[str, ...]) -> None:
 
 
 def _kind(words: tuple[str, ...]) -> tuple[str, ...]:
-    """What a sample has one of: a command that runs in this process, or its name."""
+    """Return the kind of command of which a sample has one: itself, if it runs in this process."""
     return words if words[0] == "flatmq" and words[1] not in ("logs", "bridge") else words[:2]
 
 
