@@ -39,7 +39,7 @@ def _online(timeout=None, of=MQTTClient, clean_session=True, **options):
 
 def _received(c, what=None):
     """Wait until a message has come, or that one; return all that have."""
-    while not c.seen or what is not None and what not in c.seen:
+    while not c.seen or (what is not None and what not in c.seen):
         c.wait_msg()
     return c.seen
 
