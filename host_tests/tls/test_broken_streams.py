@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-import sizes
 from tls import broken_streams
 from tls.secure_broker import PYTHONS, SecureBroker
 
-STREAMS = 48 if sizes.whole() else 16
+STREAMS = 48
 SEED = 5
 
 
