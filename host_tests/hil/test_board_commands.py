@@ -321,6 +321,7 @@ def test_flash_asks_a_running_board_for_its_boot_drive(
         ("esp32_s3", "x.bin", b"\xe9" + b"\0" * 99, "for esp32; the ESP32-S3"),
         ("esp32_s3", "x.bin", b"\0" * 99, "no firmware for esp32s3"),
     ],
+    ids=lambda value: value if isinstance(value, str) else "",
 )  # fmt: skip
 def test_flash_does_not_take_what_does_not_fit(
     board: str,
