@@ -110,13 +110,16 @@ def in_messages(socket: ServerConnection, data: bytes) -> None:
         socket.send(data[i : i + 3])
 
 
-def as_it_is(socket: ServerConnection, data: bytes) -> None:
-    socket.send(data)
+SENDS: dict[str, Send] = {
+    "as it is": lambda socket, data: socket.send(data),
+    "in fragments": in_fragments,
+    "in messages": in_messages,
+}
 
 
-@each("send", (as_it_is, in_fragments, in_messages), python=PYTHONS)
-def test_messages_come_back_and_the_ending_is_in_order(send: Send, python: str) -> None:
-    broker = Broker(send)
+@each("send", SENDS, python=PYTHONS)
+def test_messages_come_back_and_the_ending_is_in_order(send: str, python: str) -> None:
+    broker = Broker(SENDS[send])
     with serving(broker) as server:
         run(python, "websocket_scenarios.messages_come_back", _port(server))
         assert broker.done.wait(DEADLINE)
