@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-import sizes
 from flatmq_rigs.bench.peers import PeerError
 from flatmq_rigs.proxy import Proxy
 from flatmq_tools import broker, bytecode, remote
@@ -233,7 +232,8 @@ def test_a_board_that_boots_for_longer_than_a_try(
 SLOW_TO_RESET = [{"swallows": 1}, {"swallows": 2}, {"reset_ms": 800}]
 
 
-@pytest.mark.parametrize("fault", sizes.sample(SLOW_TO_RESET, 1), ids=str)
+@pytest.mark.proof
+@pytest.mark.parametrize("fault", SLOW_TO_RESET, ids=str)
 def test_no_step_begins_before_the_reset(
     fault: dict[str, int],
     tmp_path: Path,

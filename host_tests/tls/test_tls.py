@@ -226,7 +226,7 @@ def _reconnects(secure: SecureBroker, reserve: bool, when: str) -> list[str]:
     return _on_device("full_heap.py", "192k", *_where(secure), str(reserve), when)
 
 
-@pytest.mark.parametrize("when", ["online", "offline"])
+@pytest.mark.parametrize("when", sizes.sample(["online", "offline"], 1))
 def test_the_reserve_lets_it_reconnect_in_a_full_heap(when: str, secure: SecureBroker) -> None:
     assert _reconnects(secure, True, when) == ["100"]
 
