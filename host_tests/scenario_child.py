@@ -4,25 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import threading
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
-import sizes
-
-T = TypeVar("T")
-
-
-def chosen(
-    cases: Sequence[T], scenario: Callable[[T], Hashable], where: Callable[[T], Hashable], few: int
-) -> list[T]:
-    """Return a case of each scenario, and at least a few of each broker on each interpreter.
-
-    The latter is `where` a case runs. With --whole, return all.
-    """
-    found = set(sizes.one_each(cases, scenario))
-    for place in {where(case) for case in cases}:
-        found.update(sizes.sample([case for case in cases if where(case) == place], few))
-    return [case for case in cases if case in found]
+from conftest import HERE, interpreter_command, library
+from flatmq_tools import interpreter
 
 
 class ScenarioError(AssertionError):
@@ -80,3 +66,32 @@ def converse(
         told = "\n".join(output)
         raise ScenarioError(f"{' '.join(command)} ended with {status}:\n{told}")
     return output
+
+
+def play(
+    python: str,
+    script: Path,
+    *arguments: str,
+    heap: str,
+    deadline: float = 120,
+    folders: Sequence[Path] = (),
+    carry_out: Callable[[list[str]], str | None] = lambda words: None,
+    hear: Callable[[list[str]], None] = lambda words: None,
+    **options: object,
+) -> list[str]:
+    """Run a script with a scenario on "cpython" or "micropython"; return the lines it printed.
+
+    It gets the arguments, then the options as NAME=VALUE, and imports from its own folder, this
+    one, and `folders`. The others are as in `converse`.
+    """
+    return converse(
+        [
+            *interpreter_command(python, heap),
+            *(str(script), *arguments),
+            *(f"{name}={value}" for name, value in options.items()),
+        ],
+        interpreter.environment(library(python), HERE, script.parent, *folders),
+        deadline,
+        carry_out,
+        hear,
+    )

@@ -7,9 +7,13 @@ are added, and is the same in every process.
 
 from __future__ import annotations
 
+import itertools
 import zlib
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable
 from typing import TypeVar
+
+import pytest
 
 SEED = 2711
 
@@ -43,17 +47,39 @@ def sample(cases: Iterable[T], count: int) -> list[T]:
     return [case for case in everything if _rank(case) in chosen]
 
 
-def one_each(cases: Iterable[T], key: Callable[[T], Hashable]) -> list[T]:
-    """Return one case for each value of `key`, in their order.
+def one_each(
+    cases: Iterable[T],
+    key: Callable[[T], Hashable],
+    where: Callable[[T], Hashable] = lambda case: None,
+    few: int = 0,
+) -> list[T]:
+    """Return one case for each value of `key`, and at least `few` for each of `where`.
 
     Which one it is differs from value to value, so that brokers and interpreters are spread over
-    the scenarios.
+    the scenarios. They keep their order.
     """
     everything = list(cases)
     if _whole:
         return everything
     first: dict[Hashable, T] = {}
+    taken: Counter[Hashable] = Counter()
+    chosen = set()
     for case in sorted(everything, key=_rank):
-        first.setdefault(key(case), case)
-    chosen = {_rank(case) for case in first.values()}
+        if first.setdefault(key(case), case) is case:
+            chosen.add(_rank(case))
+            taken[where(case)] += 1
+    for case in sorted(everything, key=_rank):
+        if taken[where(case)] < few and _rank(case) not in chosen:
+            chosen.add(_rank(case))
+            taken[where(case)] += 1
     return [case for case in everything if _rank(case) in chosen]
+
+
+def spread(name: str, cases: Iterable[object], **axes: Iterable[object]) -> pytest.MarkDecorator:
+    """Parametrize a test by `name` and the axes.
+
+    A sample has each case once, with one value of each axis: other ones for other cases. Their
+    texts must be the same in every process: names of functions, not functions.
+    """
+    everything = itertools.product(cases, *axes.values())
+    return pytest.mark.parametrize((name, *axes), one_each(everything, lambda case: str(case[0])))

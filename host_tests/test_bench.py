@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 import sizes
-from flatmq_rigs import bench, webassembly
-from flatmq_rigs.bench import certificate, peers, versions, work
+from flatmq_rigs import bench, certificates, webassembly
+from flatmq_rigs.bench import peers, versions, work
 from flatmq_rigs.bench.clients import CLIENTS, CPYTHON, LINKS, Client
 from flatmq_rigs.bench.figures import LINKED, OPERATIONS, RATE, Job, Results
 from flatmq_rigs.bench.report import Report
@@ -31,7 +31,7 @@ ALL = (*work.OPERATIONS, *MIXES)
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory: pytest.TempPathFactory, bench_build: Path) -> Iterator[bench.Bench]:
     """A bench whose peer and brokers run."""
-    folder = certificate.write(tmp_path_factory.mktemp("certificate"))
+    folder = certificates.write_loopback(tmp_path_factory.mktemp("certificate"))
     with contextlib.ExitStack() as stack:
         source = stack.enter_context(Source(folder))
         ports = {

@@ -19,10 +19,11 @@ from typing import NamedTuple
 import pytest
 
 import peer
+import sizes
 from conftest import HERE, SharedBrokers, interpreter_command, kinds, library, ways
 from flatmq_tools import interpreter
 from flatmq_tools.broker import Broker
-from scenario_child import chosen, converse
+from scenario_child import converse
 from v5 import build5
 from v5.strict5 import Connect
 
@@ -223,7 +224,7 @@ def runs(
 
 @pytest.mark.parametrize(
     "case",
-    chosen(CASES, lambda case: case[:2], lambda case: case[1:], 6),
+    sizes.one_each(CASES, lambda case: case[:2], lambda case: case[1:], 6),
     ids=str,
 )
 def test_scenario(case: Case, runs: dict[Case, Future[None]]) -> None:

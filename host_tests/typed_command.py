@@ -1,16 +1,31 @@
-"""A command that somebody types, reads, and ends with Ctrl-C."""
+"""A command that somebody types, reads, and ends with Ctrl-C, and a serial line for it."""
 
 from __future__ import annotations
 
+import os
+import pty
 import signal
 import subprocess
 import threading
 import time
+import tty
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 PATIENCE = 300  # seconds for a command, on a busy machine
+
+
+@contextmanager
+def serial_line() -> Iterator[tuple[int, str]]:
+    """A serial line: the board's end, and the device at the desk's end."""
+    board, desk = pty.openpty()
+    tty.setraw(desk)
+    try:
+        yield board, os.ttyname(desk)
+    finally:
+        os.close(board)
+        os.close(desk)
 
 
 @contextmanager

@@ -134,7 +134,7 @@ async def idle(bench, rounds):
         bench.meter.pause()
 
 
-async def receive(bench, rounds, packet, packet_id=0):
+async def _receive(bench, rounds, packet, packet_id=0):
     """A message, and its PUBREL at QoS 2."""
     received = bench.client.core.received
     for _ in range(rounds):
@@ -150,22 +150,7 @@ async def receive(bench, rounds, packet, packet_id=0):
         bench.meter.pause()
 
 
-async def receive_qos0(bench, rounds):
-    """A message at QoS 0."""
-    await receive(bench, rounds, b"\x30\x08\0\1t12345")
-
-
-async def receive_qos1(bench, rounds):
-    """A message at QoS 1."""
-    await receive(bench, rounds, b"\x32\x0a\0\1t\0\x0712345")
-
-
-async def receive_qos2(bench, rounds):
-    """A message at QoS 2."""
-    await receive(bench, rounds, b"\x34\x0a\0\1t\0\x0712345", 7)
-
-
-async def publish(bench, rounds, qos):
+async def _publish(bench, rounds, qos):
     """A message that is sent, and the wait for its acknowledgement."""
     link = bench.link
     for _ in range(rounds):
@@ -177,21 +162,6 @@ async def publish(bench, rounds, qos):
         bench.meter.pause()
         if link.swallowed == before or bench.client.core.pending:
             raise AssertionError("not sent")
-
-
-async def publish_qos0(bench, rounds):
-    """A message at QoS 0."""
-    await publish(bench, rounds, 0)
-
-
-async def publish_qos1(bench, rounds):
-    """A message at QoS 1."""
-    await publish(bench, rounds, 1)
-
-
-async def publish_qos2(bench, rounds):
-    """A message at QoS 2."""
-    await publish(bench, rounds, 2)
 
 
 async def held(bench, rounds):
@@ -223,12 +193,25 @@ async def waits_for_room(bench, rounds):
     await bench.until(lambda: not core.pending)
 
 
+OPERATIONS = {
+    "idle": idle,
+    "receive_qos0": lambda bench, rounds: _receive(bench, rounds, b"\x30\x08\0\1t12345"),
+    "receive_qos1": lambda bench, rounds: _receive(bench, rounds, b"\x32\x0a\0\1t\0\x0712345"),
+    "receive_qos2": lambda bench, rounds: _receive(bench, rounds, b"\x34\x0a\0\1t\0\x0712345", 7),
+    "publish_qos0": lambda bench, rounds: _publish(bench, rounds, 0),
+    "publish_qos1": lambda bench, rounds: _publish(bench, rounds, 1),
+    "publish_qos2": lambda bench, rounds: _publish(bench, rounds, 2),
+    "held": held,
+    "waits_for_room": waits_for_room,
+}
+
+
 async def main():
     """Measure."""
     bench = Bench()
     meter = bench.meter
     await bench.start()
-    operation = globals()[sys.argv[1]]
+    operation = OPERATIONS[sys.argv[1]]
     await operation(bench, 8)  # as many as there are places for messages, and more
     meter.asked = meter.kept = failed = 0
     gc.collect()

@@ -2,9 +2,38 @@
 
 import asyncio
 
-from aio_env import cancelled, collect
-
 from flatmq.aio import Client
+
+
+async def _collect(queue, into, count, pause=0.0, close=True):
+    """Take that many messages, as (topic, payload, qos, retain)."""
+    async for m in queue:
+        into.append((m.topic, m.payload, m.qos, m.retain))
+        if pause:
+            await asyncio.sleep(pause)
+        if len(into) >= count:
+            break
+    if close:
+        queue.close()
+
+
+async def _cancelled(task):
+    """Cancel a task, and wait for its end. Returns whether it was cancelled."""
+    task.cancel()
+    try:
+        await task
+    except asyncio.CancelledError:
+        return True
+    return False
+
+
+async def _raises(env, kind, call, *arguments):
+    """Fail unless a call, or what it returns, raises that; return the exception."""
+    try:
+        await env.soon(call(*arguments))
+    except kind as e:
+        return e
+    raise AssertionError("nothing was raised")
 
 
 async def publish_from_several_tasks(env):
@@ -16,7 +45,7 @@ async def publish_from_several_tasks(env):
         inbox = []
         queue = client.subscribe(env.name(b"many/#"), qos=2, queue=8)
         await env.granted(queue)
-        reading = asyncio.create_task(collect(queue, inbox, 8 * 6))
+        reading = asyncio.create_task(_collect(queue, inbox, 8 * 6))
 
         async def publish(i):
             for k in range(6):
@@ -42,7 +71,7 @@ async def messages_at_each_qos(env):
         await client.publish(topic, "kept", qos=1, retain=True)
         inbox = []
         queue = client.subscribe(topic, qos=2)
-        reading = asyncio.create_task(collect(queue, inbox, 4))
+        reading = asyncio.create_task(_collect(queue, inbox, 4))
         await env.until("the retained one", lambda: inbox)
         for qos in range(3):
             await env.soon(client.publish(topic, b"at %d" % qos, qos))
@@ -61,7 +90,7 @@ async def a_handler_as_well(env):
         queue = client.subscribe(env.name(b"+"), qos=1)
         await env.until("SUBACK", lambda: made.granted)
         await env.granted(queue)
-        reading = asyncio.create_task(collect(queue, inbox, 2))
+        reading = asyncio.create_task(_collect(queue, inbox, 2))
         await client.publish(env.name(b"both"), b"1", 1)
         await client.publish(env.name(b"both"), b"2", 1)
         await env.soon(reading)
@@ -86,16 +115,11 @@ async def a_handler_that_raises_ends_run(env):
     queue = client.subscribe(env.name(b"never"))
     running = asyncio.create_task(client.run())
     await env.soon(client.connected())
-    waiting = asyncio.create_task(collect(queue, [], 1))
+    waiting = asyncio.create_task(_collect(queue, [], 1))
     sending = asyncio.create_task(client.publish(env.name(b"raise"), b"x", 1))
     await env.until("the exception", running.done)
     for task in (running, waiting):
-        try:
-            await env.soon(task)
-        except KeyError as e:
-            env.equal(e.args[0], "first", "exception")
-        else:
-            raise AssertionError("nothing was raised")
+        env.equal((await _raises(env, KeyError, lambda t=task: t)).args[0], "first", "exception")
     await asyncio.gather(sending, return_exceptions=True)  # acknowledged before, or not
     running = asyncio.create_task(client.run())
     await env.until("the message again", lambda: len(seen) == 2)
@@ -112,21 +136,21 @@ async def cancel_everything(env):
     # Before run(): waiting for a connection, an acknowledgement, room, the lock, a message.
     waiting = [asyncio.create_task(client.connected())]
     waiting += [asyncio.create_task(client.publish(topic, b"%d" % i, 1)) for i in range(5)]
-    waiting.append(asyncio.create_task(collect(queue, [], 1)))
+    waiting.append(asyncio.create_task(_collect(queue, [], 1)))
     await asyncio.sleep(0.02)
     env.equal(client.core.count, 2, "accepted")
     for task in waiting:
-        env.equal(await cancelled(task), True, "cancelled")
+        env.equal(await _cancelled(task), True, "cancelled")
     env.equal(client.publishing, [], "waiting in publish")
     running = asyncio.create_task(client.run())
     await env.soon(client.connected())
     # What was accepted arrives all the same, what waited for room does not.
     inbox = []
-    reading = asyncio.create_task(collect(queue, inbox, 2, close=False))
+    reading = asyncio.create_task(_collect(queue, inbox, 2, close=False))
     await env.soon(reading)
     env.equal([m[1] for m in inbox], [b"0", b"1"], "accepted before the cancellation")
     # run() itself: the connection stays, and another run() goes on with it.
-    env.equal(await cancelled(running), True, "run was cancelled")
+    env.equal(await _cancelled(running), True, "run was cancelled")
     sending = asyncio.create_task(client.publish(topic, b"later", 1))
     await asyncio.sleep(0.02)
     env.equal(sending.done(), False, "acknowledged by nobody")
@@ -135,72 +159,38 @@ async def cancel_everything(env):
     await env.soon(sending)
     env.equal(client.core.stats.connects, connects, "connections")
     inbox = []
-    await env.soon(collect(queue, inbox, 1, close=False))
+    await env.soon(_collect(queue, inbox, 1, close=False))
     env.equal([m[1] for m in inbox], [b"later"], "after another run")
     # A consumer at random moments: nothing that it has not been given is lost.
     inbox = []
     for i in range(20):
-        reading = asyncio.create_task(collect(queue, inbox, 1000, close=False))
+        reading = asyncio.create_task(_collect(queue, inbox, 1000, close=False))
         sending = asyncio.create_task(client.publish(topic, b"%d" % i, 1))
         await asyncio.sleep(0.001 * (i % 5))
-        await cancelled(reading)
+        await _cancelled(reading)
         await env.soon(sending)
-    reading = asyncio.create_task(collect(queue, inbox, 1000, close=False))
+    reading = asyncio.create_task(_collect(queue, inbox, 1000, close=False))
     await env.until("all of them", lambda: len(inbox) >= 20)
-    await cancelled(reading)
+    await _cancelled(reading)
     env.equal([m[1] for m in inbox], [b"%d" % i for i in range(20)], "each of them once")
     leaving = asyncio.create_task(client.disconnect())
     await asyncio.sleep(0)
-    await cancelled(leaving)
+    await _cancelled(leaving)
     await env.soon(client.disconnect())
     await env.soon(running)
-    try:
-        await client.publish(topic)
-    except env.MQTTError as e:
-        env.equal(e.kind, "closed", "kind")
-    else:
-        raise AssertionError("published after disconnect()")
-
-
-async def reconnect(env):
-    """The connection is cut again and again while a task publishes and another one reads.
-
-    Both go on, subscriptions are kept, and nothing is lost at QoS 1 and 2.
-    """
-    for qos in (1, 2):
-        async with env.client(b"re%d" % qos, clean_session=False) as client:
-            topic = env.name(b"re%d" % qos)
-            queue = client.subscribe(topic, qos=qos)
-            await env.granted(queue)
-            inbox = []
-            reading = asyncio.create_task(collect(queue, inbox, 1000))
-            for i in range(12):
-                sending = asyncio.create_task(client.publish(topic, b"%d" % i, qos))
-                if i % 3 == 1:
-                    env.ask("cut")
-                    await env.soon(client.lost())
-                await env.soon(sending)
-            await env.until("all of them", lambda box=inbox: len({m[1] for m in box}) == 12)
-            env.equal(client.core.stats.losses >= 4, True, "losses")
-            if qos == 2:
-                env.equal([m[1] for m in inbox], [b"%d" % i for i in range(12)], "once each")
-            client.unsubscribe(topic)
-            await env.soon(reading)
-            await env.until("UNSUBACK", lambda: not client.core.load().requests)
+    error = await _raises(env, env.MQTTError, client.publish, topic)
+    env.equal(error.kind, "closed", "kind")
 
 
 async def slow_consumer(env):
-    """Cut the connection repeatedly while one task publishes and another one reads.
-
-    Both go on, subscriptions are kept, and nothing is lost at QoS 1 and 2.
-    """
+    """A full queue holds back what comes at QoS 1 and 2, and counts what it loses at QoS 0."""
     async with env.client(b"slow", keepalive=60) as client, env.client(b"fast") as sender:
         for qos in (1, 2):
             topic = env.name(b"slow%d" % qos)
             queue = client.subscribe(topic, qos=qos, queue=2)
             await env.granted(queue)
             inbox = []
-            reading = asyncio.create_task(collect(queue, inbox, 30, pause=0.01))
+            reading = asyncio.create_task(_collect(queue, inbox, 30, pause=0.01))
             for i in range(30):
                 await env.soon(sender.publish(topic, b"%d" % i, qos))
             await env.soon(reading)
@@ -213,7 +203,7 @@ async def slow_consumer(env):
             await sender.publish(topic, b"%d" % i)
         await env.until("the loss", lambda: queue.lost == 8)
         inbox = []
-        await env.soon(collect(queue, inbox, 2))
+        await env.soon(_collect(queue, inbox, 2))
         env.equal([m[1] for m in inbox], [b"0", b"1"], "payloads")
 
 
@@ -224,7 +214,7 @@ async def a_full_queue_outlives_the_keep_alive(env):
         queue = client.subscribe(topic, qos=1, queue=1)
         await env.granted(queue)
         inbox = []
-        reading = asyncio.create_task(collect(queue, inbox, 4, pause=2.0))
+        reading = asyncio.create_task(_collect(queue, inbox, 4, pause=2.0))
         for i in range(4):  # in one read, or several
             await env.soon(sender.publish(topic, b"%d" % i, 1))
         await env.soon(reading)
@@ -232,37 +222,50 @@ async def a_full_queue_outlives_the_keep_alive(env):
         env.equal(client.core.stats.losses, 0, "losses")
 
 
-async def cuts_while_a_queue_is_full(env):
-    """Cut the connections of a sender and of a slow reader, sometimes holding a message.
+async def _through_cuts(env, queue_size, pause):
+    """Cut the connections of a sender and of a reader again and again.
 
-    At QoS 2 everything arrives once and in order, at QoS 1 at least once.
+    At QoS 2 everything arrives once and in order, at QoS 1 at least once, and subscriptions are
+    kept.
     """
     kept = {"clean_session": False}
-    async with env.client(b"slow", **kept) as client, env.client(b"fast", **kept) as sender:
+    async with env.client(b"reads", **kept) as client, env.client(b"sends", **kept) as sender:
         for qos in (1, 2):
             topic = env.name(b"cuts%d" % qos)
-            queue = client.subscribe(topic, qos=qos, queue=2)
+            queue = client.subscribe(topic, qos=qos, queue=queue_size)
             await env.granted(queue)
             inbox = []
-            reading = asyncio.create_task(collect(queue, inbox, 1000, pause=0.005))
+            reading = asyncio.create_task(_collect(queue, inbox, 1000, pause=pause))
             for i in range(40):
                 sending = asyncio.create_task(sender.publish(topic, b"%d" % i, qos))
                 if i % 8 == 7:
                     await asyncio.sleep(0.001 * i)
                     env.ask("cut")
+                    await env.soon(client.lost())
                 await env.soon(sending)
             await env.until("all of them", lambda box=inbox: len({m[1] for m in box}) == 40)
             if qos == 2:
                 env.equal([m[1] for m in inbox], [b"%d" % i for i in range(40)], "once, in order")
-            env.equal(client.core.stats.losses > 0, True, "losses")
+            env.equal(client.core.stats.losses >= 4, True, "losses")
             client.unsubscribe(topic)
             await env.soon(reading)
+            await env.until("UNSUBACK", lambda: not client.core.load().requests)
+
+
+async def cuts(env):
+    """A reader that takes each message at once."""
+    await _through_cuts(env, 8, 0.0)
+
+
+async def cuts_while_a_queue_is_full(env):
+    """A slow reader, which sometimes holds a message meanwhile."""
+    await _through_cuts(env, 2, 0.005)
 
 
 async def run_again(env):
-    """disconnect() ends run() and the waiting calls; the next run() goes on.
+    """disconnect() ends run() and the waiting calls, though the broker is away.
 
-    It keeps what was not acknowledged and the subscriptions.
+    The next run() waits for it, and keeps what was not acknowledged and the subscriptions.
     """
     client = env.client(b"again")
     topic = env.name(b"again")
@@ -276,14 +279,14 @@ async def run_again(env):
     env.equal(await env.soon(client.disconnect()), False, "DISCONNECT has left")
     await env.soon(running)
     for task in (sending, online):
-        try:
-            await env.soon(task)
-        except env.MQTTError as e:
-            env.equal(e.kind, "closed", "kind")
-        else:
-            raise AssertionError("it waited for nothing")
-    env.ask("accept")
+        env.equal((await _raises(env, env.MQTTError, lambda t=task: t)).kind, "closed", "kind")
     running = asyncio.create_task(client.run())
+    online = asyncio.create_task(client.connected())
+    losses = client.core.stats.losses
+    await env.until("another one", lambda: client.core.stats.losses > losses)
+    env.equal((online.done(), client.core.error.kind), (False, "closed"), "done, kind")
+    env.ask("accept")
+    await env.soon(online)
     await env.until("what was kept", lambda: inbox == [b"kept"])
     await env.soon(client.publish(topic, b"new", 1))
     await env.until("the new one", lambda: inbox == [b"kept", b"new"])
@@ -297,7 +300,7 @@ async def room_in_order(env):
         inbox = []
         queue = reader.subscribe(env.name(b"order"), qos=1, queue=16)
         await env.granted(queue)
-        reading = asyncio.create_task(collect(queue, inbox, 13))
+        reading = asyncio.create_task(_collect(queue, inbox, 13))
         client = env.client(b"order", inflight=8, tx_size=128)  # does not run yet
         waiting = []
         for i, size in enumerate([20, 20, 100] + [1] * 10):
@@ -331,16 +334,13 @@ async def others_leave_while_a_queue_is_full(env):
             else:
                 client.unsubscribe(env.name(b"+"))
             inbox = []
-            await env.soon(collect(second, inbox, 3))
+            await env.soon(_collect(second, inbox, 3))
             env.equal([m[1] for m in inbox], [b"0", b"1", b"2"], "payloads")
             first.close()
 
 
 async def reply_in_the_loop(env):
-    """Closing the first of two queues does not lose a message held for the second.
-
-    The first one is closed, or replaced: the second one gets the message all the same.
-    """
+    """A consumer that awaits acknowledgements while its queue is full is not stuck."""
     async with env.client(b"reply") as client, env.client(b"asks") as sender:
         topic, answers = env.name(b"ask"), env.name(b"answer")
         queue = client.subscribe(topic, qos=1, queue=1)
@@ -354,33 +354,30 @@ async def reply_in_the_loop(env):
 
         replying = asyncio.create_task(reply())
         inbox = []
-        reading = asyncio.create_task(collect(replies, inbox, 20))
+        reading = asyncio.create_task(_collect(replies, inbox, 20))
         for i in range(20):
             await env.soon(sender.publish(topic, b"%d" % i, 1))
         await env.soon(reading)
         env.equal([m[1] for m in inbox], [b"re %d" % i for i in range(20)], "replies")
-        env.equal(await cancelled(replying), True, "cancelled")
+        env.equal(await _cancelled(replying), True, "cancelled")
 
 
 async def a_consumer_that_has_gone(env):
-    """A consumer that awaits acknowledgements while its queue is full is not stuck.
-
-    The queue grows.
-    """
+    """A queue whose consumer was cancelled ends when it is full; another one works."""
     async with env.client(b"gone") as client:
         topic = env.name(b"gone")
         queue = client.subscribe(topic, qos=1, queue=1)
         await env.granted(queue)
-        reading = asyncio.create_task(collect(queue, [], 1000))
+        reading = asyncio.create_task(_collect(queue, [], 1000))
         await asyncio.sleep(0)
-        await cancelled(reading)
+        await _cancelled(reading)
         for i in range(5):
             await env.soon(client.publish(topic, b"%d" % i, 1))
         await env.until("its end", lambda: queue.closed and not client.core.router.subscriptions)
         inbox = []
         again = client.subscribe(topic, qos=1)
         await env.granted(again)
-        reading = asyncio.create_task(collect(again, inbox, 1))
+        reading = asyncio.create_task(_collect(again, inbox, 1))
         await env.soon(client.publish(topic, b"again", 1))
         await env.soon(reading)
         env.equal([m[1] for m in inbox], [b"again"], "payloads")
@@ -394,7 +391,7 @@ async def the_end_of_a_loop(env):
     async with env.client(b"end") as client:
         topic = env.name(b"end")
         async with client.subscribe(topic, qos=1) as queue:
-            reading = asyncio.create_task(collect(queue, [], 1, close=False))
+            reading = asyncio.create_task(_collect(queue, [], 1, close=False))
             await env.granted(queue)
             await client.publish(topic, b"1", 1)
             await env.soon(reading)
@@ -402,30 +399,16 @@ async def the_end_of_a_loop(env):
         loops = []
         for _ in range(3):
             queue = client.subscribe(topic)
-            loops.append(asyncio.create_task(collect(queue, [], 1)))
+            loops.append(asyncio.create_task(_collect(queue, [], 1)))
             await env.granted(queue)
         await env.soon(asyncio.gather(*loops[:2]))
         env.equal(loops[2].done(), False, "the last one goes on")
         client.unsubscribe(topic)
         await env.soon(loops[2])
         queue = client.subscribe(topic)
-        last = asyncio.create_task(collect(queue, [], 1))
+        last = asyncio.create_task(_collect(queue, [], 1))
         await env.granted(queue)
     await env.soon(last)
-
-
-async def broker_away_at_start(env):
-    """connected() and publish() wait for a broker that comes later."""
-    env.ask("refuse")
-    async with env.client(b"cold") as client:
-        sending = asyncio.create_task(client.publish(env.name(b"cold"), b"1", 1))
-        online = asyncio.create_task(client.connected())
-        await env.until("a try that failed", lambda: client.core.stats.losses > 1)
-        env.equal((sending.done(), online.done()), (False, False), "done")
-        env.equal(client.core.error.kind, "closed", "kind")
-        env.ask("accept")
-        await env.soon(online)
-        await env.soon(sending)
 
 
 async def a_message_that_is_set_aside(env):
@@ -437,12 +420,8 @@ async def a_message_that_is_set_aside(env):
     packet_id = client.core.last_id
     async with client:
         client.core.drop(packet_id)
-        try:
-            await env.soon(sending)
-        except env.MQTTError as e:
-            env.equal((e.kind, e.code), ("dropped", packet_id), "error")
-        else:
-            raise AssertionError("nothing was raised")
+        error = await _raises(env, env.MQTTError, lambda: sending)
+        env.equal((error.kind, error.code), ("dropped", packet_id), "error")
         wanted = [(packet_id, env.name(b"drop"))]
         env.equal([(each[0], bytes(each[1])) for each in dropped], wanted, "on_dropped")
         await env.soon(client.publish(env.name(b"drop"), b"2", 1))
@@ -451,17 +430,8 @@ async def a_message_that_is_set_aside(env):
 async def bad_arguments(env):
     """They raise in the task that gave them, and leave nothing behind."""
     client = env.client(b"bad", tx_size=64)
-    for wrong in (
-        lambda: client.publish(b"a/#", b"", 1),
-        lambda: client.publish(b"a", b"", 3),
-        lambda: client.publish(b"a", bytes(100), 1),
-    ):
-        try:
-            await wrong()
-        except ValueError:
-            pass
-        else:
-            raise AssertionError("nothing was raised")
+    for wrong in ((b"a/#", b"", 1), (b"a", b"", 3), (b"a", bytes(100), 1)):
+        await _raises(env, ValueError, client.publish, *wrong)
     for options, text in (
         ({"filters": b"a/#/b"}, "topic filter"),
         ({"filters": b"a", "queue": 0}, "queue must be 1 to 255, not 0"),
@@ -480,12 +450,8 @@ async def bad_arguments(env):
     else:
         raise AssertionError("nothing was raised")
     async with client:
-        try:
-            await client.run()
-        except RuntimeError as e:
-            env.equal(str(e), "run() is running already", "text")
-        else:
-            raise AssertionError("nothing was raised")
+        error = await _raises(env, RuntimeError, client.run)
+        env.equal(str(error), "run() is running already", "text")
         await env.soon(client.publish(env.name(b"bad"), b"good", 1))
         env.equal((client.core.pending, client.publishing), (0, []), "left behind")
 
@@ -504,10 +470,10 @@ async def idle_turns(env):
     async with client:
         await env.soon(client.connected())
         queue = client.subscribe(env.name(b"idle"), qos=1)
-        reading = asyncio.create_task(collect(queue, [], 1))
+        reading = asyncio.create_task(_collect(queue, [], 1))
         await env.granted(queue)
         await asyncio.sleep(0.2)
         before = polls[0]
         await asyncio.sleep(2)
         print("@turns", polls[0] - before)
-        await cancelled(reading)
+        await _cancelled(reading)

@@ -10,20 +10,22 @@ from pathlib import Path
 
 import pytest
 
-from conftest import SharedBrokers, interpreter_command, library
+import sizes
+from conftest import SharedBrokers, interpreter_command
 from device import on_device
 from flatmq_rigs.proxy import Proxy
 from flatmq_tools import interpreter
-from scenario_child import converse
+from scenario_child import play
 
 HERE = Path(__file__).parent
 HEAP = "256k"  # of MicroPython, for the client, the scenarios and their compiler
-DEADLINE = 90  # seconds until a scenario is ended from outside; it gives up by itself before
+DEADLINE = 90  # seconds until an interpreter is ended from outside
+PYTHONS = ("cpython", "micropython")
 _run_number = itertools.count()
 
 
-def _functions(module: str) -> list[str]:
-    tree = ast.parse((HERE / f"{module}.py").read_text())
+def _scenarios() -> list[str]:
+    tree = ast.parse((HERE / "aio_scenarios.py").read_text())
     found = [node.name for node in tree.body if isinstance(node, ast.AsyncFunctionDef)]
     return [name for name in found if name[0] != "_"]
 
@@ -35,61 +37,62 @@ def proxy(shared_brokers: SharedBrokers) -> Iterator[Proxy]:
         yield made
 
 
-def _run(name: str, scenario: str, proxy: Proxy, version: int = 4) -> list[list[str]]:
+def _run(python: str, scenario: str, proxy: Proxy, version: int = 4) -> list[list[str]]:
     """Run a scenario to its end; returns the words of the lines that it reported."""
 
     def carry_out(words: list[str]) -> str:
         match words:
             case ["cut"]:
                 proxy.strike("cut")
-            case ["refuse"]:
-                proxy.refuse()
-            case ["accept"]:
-                proxy.refuse(False)
+            case ["refuse" | "accept" as what]:
+                proxy.refuse(what == "refuse")
             case _:
                 raise AssertionError(f"the scenario asks for something unknown: {words}")
         return "done"
 
     printed: list[list[str]] = []
-    converse(
-        [
-            *interpreter_command(name, HEAP),
-            str(HERE / "run_aio.py"),
-            scenario,
-            f"host={proxy.host}",
-            f"port={proxy.port}",
-            f"token=aio{next(_run_number)}",
-            f"version={version}",
-        ],
-        interpreter.environment(library(name), HERE),
-        DEADLINE,
-        carry_out,
-        printed.append,
+    play(
+        python,
+        HERE / "aio_env.py",
+        scenario,
+        heap=HEAP,
+        deadline=DEADLINE,
+        carry_out=carry_out,
+        hear=printed.append,
+        host=proxy.host,
+        port=proxy.port,
+        token=f"aio{next(_run_number)}",
+        version=version,
     )
     return printed
 
 
-@pytest.mark.parametrize("version", [4, 5])
-@pytest.mark.parametrize("python", ["cpython", "micropython"])
 @pytest.mark.parametrize(
-    "scenario", [name for name in _functions("aio_scenarios") if name != "idle_turns"]
+    ("scenario", "python", "version"),
+    sizes.one_each(
+        itertools.product(_scenarios(), PYTHONS, (4, 5)),
+        lambda case: case[:2],
+    ),
 )
 def test_scenario(scenario: str, python: str, version: int, proxy: Proxy) -> None:
-    _run(python, scenario, proxy, version)
+    printed = _run(python, scenario, proxy, version)
+    if scenario == "idle_turns":
+        (turns,) = [int(words[1]) for words in printed if words[0] == "@turns"]
+        # In two seconds: 20 ms each, and never more. On a busy machine there are fewer.
+        assert 1 <= turns <= 110
 
 
-@pytest.mark.parametrize("python", ["cpython", "micropython"])
-def test_an_idle_client_sleeps(python: str, proxy: Proxy) -> None:
-    printed = _run(python, "idle_turns", proxy)
-    (turns,) = [int(words[1]) for words in printed if words[0] == "@turns"]
-    # In two seconds: 20 ms each, and never more. On a busy machine there are fewer.
-    assert 1 <= turns <= 110
+def _operations() -> list[str]:
+    """The keys of OPERATIONS in aio_proof.py, which runs on MicroPython alone."""
+    (table,) = [
+        node.value
+        for node in ast.parse((HERE / "aio_proof.py").read_text()).body
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Dict)
+    ]
+    return [key.value for key in table.keys if isinstance(key, ast.Constant)]
 
 
-@pytest.mark.parametrize(
-    "operation",
-    [name for name in _functions("aio_proof") if name not in ("main", "publish", "receive")],
-)
+@pytest.mark.parametrize("operation", _operations())
 def test_it_allocates_nothing(operation: str) -> None:
     done = subprocess.run(
         [*interpreter_command("micropython", HEAP), str(HERE / "aio_proof.py"), operation],

@@ -1,44 +1,151 @@
-"""The example of docs/asyncio.md does what the page says, on both interpreters."""
+"""The programs of docs/asyncio.md do at a real broker what the page says.
+
+Of its program for mqtt_as, the same one moved to flatmq runs, on both interpreters. mqtt_as is
+in no package index: to run the one before the move too, on MicroPython, name a folder that has
+mqtt_as (0.8.3): `MQTT_AS=/path/to/folder pytest host_tests/aio`.
+"""
 
 from __future__ import annotations
 
+import difflib
+import os
 import re
-from collections.abc import Iterator
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from aio.aio_stage import Peer, running
-from conftest import ROOT, SharedBrokers
+from conftest import ROOT, interpreter_command, library
 from flatmq_rigs.proxy import Proxy
+from flatmq_tools import broker, bytecode, interpreter
+from observer import Observer, retained
 
+PROGRAMS = Path(__file__).parent / "programs"
+BOARD = PROGRAMS / "board"  # what a board has and the desk lacks: a radio
 PAGE = (ROOT / "docs" / "asyncio.md").read_text()
 (EXAMPLE,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+HEAP = "192k"  # of MicroPython, for a program, what it imports, and the compiler
+OUTAGES = 3
+MQTT_AS = os.environ.get("MQTT_AS")
+CASES = [("after.py", "cpython"), ("after.py", "micropython")]
+if MQTT_AS:
+    CASES.append(("before.py", "micropython"))
+
+
+@contextmanager
+def running(
+    python: str, program: Path, output: Path, *arguments: str, folders: Sequence[Path] = ()
+) -> Iterator[None]:
+    """Run a program during the block, at whose end it must still be there, and kill it.
+
+    What it prints goes to `output`. It imports from `folders`, then flatmq.
+    """
+    command = interpreter_command(python, HEAP)
+    if python == "cpython":
+        command.append("-u")
+    with output.open("w") as written:
+        process = subprocess.Popen(
+            [*command, str(program), *arguments],
+            env=interpreter.environment(*folders, library(python)),
+            stdout=written,
+            stderr=subprocess.STDOUT,
+        )
+    try:
+        yield
+        assert process.poll() is None, output.read_text()
+    finally:
+        process.kill()
+        process.wait()
 
 
 @pytest.fixture
-def proxy(shared_brokers: SharedBrokers) -> Iterator[Proxy]:
-    broker = shared_brokers.get("mosquitto", "own")
-    with Proxy(broker.host, broker.port) as made:
+def target() -> Iterator[broker.Broker]:
+    with broker.mosquitto() as made:
         yield made
 
 
-@pytest.fixture
-def peer(shared_brokers: SharedBrokers) -> Iterator[Peer]:
-    made = Peer(shared_brokers.get("mosquitto", "own"))
-    yield made
-    made.client.disconnect()
-
-
 @pytest.mark.parametrize("python", ["cpython", "micropython"])
-def test_the_example_answers(python: str, proxy: Proxy, peer: Peer, tmp_path: Path) -> None:
+def test_the_example_answers(python: str, target: broker.Broker, tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     assert '"192.168.1.10"' in EXAMPLE
-    program.write_text(EXAMPLE.replace('"192.168.1.10"', f'"{proxy.host}", {proxy.port}'))
-    with running(python, program, tmp_path / "output.txt"):
-        peer.until(lambda: b"online" in peer.payloads(b"dev/pico-1/status"))
+    program.write_text(EXAMPLE.replace('"192.168.1.10"', f'"{target.host}", {target.port}'))
+    with (
+        Observer(target.host, target.port) as peer,
+        running(python, program, tmp_path / "output.txt"),
+    ):
+        peer.until(lambda: b"online" in peer.payloads("dev/pico-1/status"))
         # It may not have subscribed yet.
         peer.until(
-            lambda: b"hello yourself" in peer.payloads(b"dev/pico-1/answer"),
-            lambda: peer.client.publish(b"dev/pico-1/cmd", b"hello"),
+            lambda: b"hello yourself" in peer.payloads("dev/pico-1/answer"),
+            lambda: peer.send("dev/pico-1/cmd", b"hello"),
         )
+
+
+def _works(target: broker.Broker, peer: Observer, output: Path, outages: int) -> None:
+    """Check that the program is online after so many outages, and answers."""
+    statuses = [b"online", *[b"offline", b"online"] * outages]
+    peer.until(lambda: len(peer.payloads("shed/status")) >= len(statuses))
+    assert peer.payloads("shed/status") == statuses
+    assert retained(target.host, target.port, "shed/status") == b"online"
+    assert output.read_text().count("lost") == outages
+    command = b"command %d" % outages
+    peer.publish("shed/command", command)
+    peer.until(lambda: command in peer.payloads("shed/answer"))
+    assert f"b'shed/command' {command!r} False" in output.read_text()
+    count = len(peer.payloads("shed/reading"))
+    peer.until(lambda: len(peer.payloads("shed/reading")) >= count + 2)
+
+
+def _is_gone(target: broker.Broker, peer: Observer) -> None:
+    """Check that the broker publishes the will."""
+    peer.until(lambda: peer.payloads("shed/status")[-1] == b"offline")
+    assert retained(target.host, target.port, "shed/status") == b"offline"
+
+
+@pytest.mark.parametrize(("program", "python"), CASES)
+def test_it_does_its_work(
+    program: str, python: str, target: broker.Broker, tmp_path: Path
+) -> None:
+    folders = [BOARD, *([Path(MQTT_AS)] if MQTT_AS else [])]
+    output = tmp_path / "output.txt"
+    with (
+        Observer(target.host, target.port) as peer,
+        Proxy(target.host, target.port) as proxy,
+    ):
+        where = proxy.host, str(proxy.port)
+        with running(python, PROGRAMS / program, output, *where, folders=folders):
+            _works(target, peer, output, 0)
+            for outages in range(1, OUTAGES + 1):
+                proxy.refuse()
+                proxy.strike("cut")
+                _is_gone(target, peer)
+                proxy.refuse(False)
+                _works(target, peer, output, outages)
+        _is_gone(target, peer)
+    # None is lost in an outage; one whose acknowledgement is lost may come twice.
+    readings = [int(payload) for payload in peer.payloads("shed/reading")]
+    assert readings == sorted(readings)
+    assert set(readings) == set(range(max(readings) + 1))
+    assert len(readings) <= max(readings) + 1 + OUTAGES
+
+
+@pytest.mark.parametrize("program", ["before", "after"])
+def test_a_program_compiles_for_a_board(program: str, tmp_path: Path) -> None:
+    made = tmp_path / f"{program}.mpy"
+    bytecode.compile_module(PROGRAMS / f"{program}.py", made, f"{program}.py")
+    assert made.stat().st_size
+
+
+def _code(program: str) -> list[str]:
+    """Return the lines of a program without its docstring."""
+    text = (PROGRAMS / f"{program}.py").read_text()
+    return text[text.index("import asyncio") :].splitlines()
+
+
+def test_the_page_shows_what_differs() -> None:
+    _, _, *lines = difflib.unified_diff(_code("before"), _code("after"), n=2, lineterm="")
+    shown = "\n".join("" if line.startswith("@@") else line.rstrip() for line in lines)
+    (block,) = re.findall(r"```diff\n(.*?)\n```", PAGE, re.DOTALL)
+    assert block == re.sub(r"\n{4,}", "\n\n\n", shown.strip("\n"))

@@ -11,25 +11,15 @@ from flatmq_tools import boards
 from flatmq_tools.cli import main as cli
 from images import making
 
+_TABLES = {"name": "device", "interval": "device", "ssid": "wifi"}
+
 
 def image(folder: Path, *told: str, board: str = "esp32", more: Iterable[str] = ()) -> Result:
     """Run `flatmq image` with each of `told` as --set broker...., or device.name."""
-    tables = {"name": "device", "interval": "device", "ssid": "wifi"}
-    options = []
+    options = ["--sketch", str(making.sketch()), "--out", str(folder / "image.bin")]
     for each in told:
-        options += ["--set", f"{tables.get(each.partition('=')[0], 'broker')}.{each}"]
-    out = folder / "image.bin"
-    arguments = [
-        "image",
-        board,
-        "--sketch",
-        str(making.sketch()),
-        "--out",
-        str(out),
-        *options,
-        *more,
-    ]
-    return CliRunner().invoke(cli, arguments)
+        options += ["--set", f"{_TABLES.get(each.partition('=')[0], 'broker')}.{each}"]
+    return CliRunner().invoke(cli, ["image", board, *options, *more])
 
 
 def on_board(folder: Path, board: str = "esp32") -> dict[str, bytes]:

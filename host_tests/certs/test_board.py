@@ -8,38 +8,43 @@ from pathlib import Path
 
 import pytest
 
+import sizes
 from sketches.board_bench import Board, Watcher, switched_on
+from tls.secure_broker import SecureBroker
 
-from .conftest import Guarded
 from .imaged import image, on_board
 
 ALONE = "adc[4] = 14000; import station; station.READY_MS = 30"
 # The bench's clock was not set.
 UNSET = "import clock, ntptime; clock.time = ntptime.Time; clock.RETRY_MS = 20"
+# The listener, and the settings of TLS with the names of files.
+WAYS = {
+    "authority": ("broker", ["ca=ca.pem"]),
+    "own certificate": ("mutual", ["ca=ca.pem", "cert=client.pem", "key=client.key.pem"]),
+    "RSA": ("mutual", ["ca=ca.pem", "cert=rsa.pem", "key=rsa.key.pem"]),
+    "pin": ("broker", ["pin=broker"]),
+    "pin of an expired one": ("expired", ["pin=expired"]),
+}
 
 
 @contextmanager
 def board_with(
-    guarded: Guarded, folder: Path, device: str, port: int, *told: str, setup: str = ""
+    secure: SecureBroker, folder: Path, listener: str, tls: list[str], setup: str = ""
 ) -> Iterator[tuple[Board, Watcher]]:
     """A Pico W that runs with the settings and files of an image, and who watches it."""
-    said = image(
-        folder,
-        *told,
-        "host=127.0.0.1",
-        f"port={port}",
-        f"name={device}",
-        "ssid=home",
-        "interval=1",
-    )
+    device, port = folder.name, secure.ports[listener]
+    told = f"host=127.0.0.1 port={port} name={device} ssid=home interval=1".split()
+    for key, _, value in (each.partition("=") for each in tls):
+        found = {"pin": secure.pins.get(value), "ntp": value}
+        told.append(f"tls.{key}={found.get(key) or secure.path(value)}")
+    said = image(folder, *told)
     assert said.exit_code == 0, said.output
-    files = on_board(folder)
     board = Board("pico_w", folder / "board", {}, port)
     (board.folder / "tls").mkdir()
-    for path, data in files.items():
+    for path, data in on_board(folder).items():
         if path.startswith("/tls/") or path == "/settings.json":
             (board.folder / path[1:]).write_bytes(data)
-    watcher = Watcher(guarded.running.host, guarded.running.port, device)
+    watcher = Watcher(secure.broker.host, secure.broker.port, device)
     try:
         with switched_on(board, f"{ALONE}; {setup}"):
             yield board, watcher
@@ -47,59 +52,35 @@ def board_with(
         watcher.close()
 
 
-@pytest.mark.parametrize(
-    "way", ["authority", "own certificate", "RSA", "pin", "pin of an expired one"]
-)
-def test_it_connects(way: str, guarded: Guarded, tmp_path: Path) -> None:
-    ca = f"tls.ca={guarded.ca}"
-    port, told = {
-        "authority": (guarded.tls, [ca]),
-        "own certificate": (
-            guarded.strict,
-            [ca, f"tls.cert={guarded.cert}", f"tls.key={guarded.key}"],
-        ),
-        "RSA": (
-            guarded.strict,
-            [ca, f"tls.cert={guarded.rsa[0]}", f"tls.key={guarded.rsa[1]}"],
-        ),
-        "pin": (guarded.tls, [f"tls.pin={guarded.pin}"]),
-        "pin of an expired one": (guarded.late, [f"tls.pin={guarded.late_pin}"]),
-    }[way]
-    device = "tls-" + way.replace(" ", "-")
-    with board_with(guarded, tmp_path, device, port, *told) as (_, watcher):
-        watcher.until("status", b"online")
+@pytest.mark.parametrize("way", sizes.sample(WAYS, 3))
+def test_it_connects(way: str, secure: SecureBroker, tmp_path: Path) -> None:
+    listener, tls = WAYS[way]
+    with board_with(secure, tmp_path, listener, tls) as (_, watcher):
+        watcher.status(b"online")
         assert watcher.pack()["chip/temp"]
 
 
-def test_what_is_wrong_is_printed(guarded: Guarded, tmp_path: Path) -> None:
-    told = [f"tls.ca={guarded.other}"]
-    with board_with(guarded, tmp_path, "tls-wrong", guarded.tls, *told) as (board, _):
+def test_what_is_wrong_is_printed(secure: SecureBroker, tmp_path: Path) -> None:
+    with board_with(secure, tmp_path, "broker", ["ca=other.pem"]) as (board, _):
         board.until("turns > 100")
     assert any("the certificate is from an unknown authority" in line for line in board.output)
 
 
-def test_the_clock_is_set_before_dates_are_checked(guarded: Guarded, tmp_path: Path) -> None:
-    told = [f"tls.ca={guarded.ca}", "tls.ntp=ntp.example"]
-    with board_with(guarded, tmp_path, "tls-clock", guarded.tls, *told, setup=UNSET) as (
-        board,
-        watcher,
-    ):
+def test_the_clock_is_set_before_dates_are_checked(secure: SecureBroker, tmp_path: Path) -> None:
+    tls = ["ca=ca.pem", "ntp=ntp.example"]
+    with board_with(secure, tmp_path, "broker", tls, setup=UNSET) as (board, watcher):
         board.until("len(asked) > 2")
         assert board.ask("set(asked)") == "{'ntp.example'}"
         assert "no time from ntp.example: [Errno 110] ETIMEDOUT\n" in board.output
         assert watcher.retained("status") is None  # it has not tried to connect
         board.do("ntp = True")
-        watcher.until("status", b"online")
+        watcher.status(b"online")
         times = board.ask("len(asked)")
         watcher.pack()
         assert board.ask("len(asked)") == times
 
 
-def test_a_pin_needs_no_clock(guarded: Guarded, tmp_path: Path) -> None:
-    told = [f"tls.pin={guarded.pin}"]
-    with board_with(guarded, tmp_path, "tls-pinned", guarded.tls, *told, setup=UNSET) as (
-        board,
-        watcher,
-    ):
-        watcher.until("status", b"online")
+def test_a_pin_needs_no_clock(secure: SecureBroker, tmp_path: Path) -> None:
+    with board_with(secure, tmp_path, "broker", ["pin=broker"], setup=UNSET) as (board, watcher):
+        watcher.status(b"online")
         assert board.ask("asked") == "[]"

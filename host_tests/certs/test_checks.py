@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
+import itertools
 import json
-from collections.abc import Callable
+import re
 from pathlib import Path
 
 import pytest
@@ -14,15 +16,22 @@ from cryptography.hazmat.primitives.serialization import (
     pkcs7,
 )
 
-from . import issued
+import sizes
+from conftest import ROOT as ROOT_FOLDER
+from flatmq_rigs import certificates
+from flatmq_rigs.certificates import Issued
+from flatmq_tools import certificates as checks
+from flatmq_tools import probe
+
 from .imaged import image, on_board
-from .issued import Issued
 
 ROOT = Issued("Test Root", authority=True)
 SECOND = Issued("Second Root", authority=True)
 MIDDLE = Issued("Test Intermediate", ROOT, authority=True)
 LEAF = Issued("broker", MIDDLE, hosts=["broker.example"])
-CLIENT = Issued("board-1", ROOT, usage=issued.CLIENT)
+CLIENT = Issued("board-1", ROOT, usage=certificates.CLIENT)
+SOON = Issued("Old Root", authority=True, days=(-300, 10))
+SECRET = CLIENT.key.private_numbers().private_value.to_bytes(32, "big")
 
 
 def settings(files: dict[str, bytes]) -> dict[str, str]:
@@ -30,7 +39,7 @@ def settings(files: dict[str, bytes]) -> dict[str, str]:
     return {key: table[key] for key in ("ca", "cert", "key", "pin")}
 
 
-def test_pem_becomes_der_and_the_settings_name_it(tmp_path: Path) -> None:
+def test_pem_becomes_der_and_the_key_goes_nowhere_else(tmp_path: Path) -> None:
     ca, _ = ROOT.write(tmp_path, "ca")
     cert, key = CLIENT.write(tmp_path, "client")
     said = image(tmp_path, f"tls.ca={ca}", f"tls.cert={cert}", f"tls.key={key}")
@@ -46,15 +55,8 @@ def test_pem_becomes_der_and_the_settings_name_it(tmp_path: Path) -> None:
         "key": "/tls/key.der",
         "pin": "",
     }
-
-
-def test_the_key_goes_nowhere_else(tmp_path: Path) -> None:
-    ca, _ = ROOT.write(tmp_path, "ca")
-    cert, key = CLIENT.write(tmp_path, "client")
-    said = image(tmp_path, f"tls.ca={ca}", f"tls.cert={cert}", f"tls.key={key}")
-    secret = CLIENT.key.private_numbers().private_value.to_bytes(32, "big")
-    for path, content in on_board(tmp_path).items():
-        assert (secret in content) == (path == "/tls/key.der"), path
+    for path, content in files.items():
+        assert (SECRET in content) == (path == "/tls/key.der"), path
     body = key.read_text().splitlines()[1]
     assert body not in said.output
     assert body.encode() not in (tmp_path / "image.bin").read_bytes()
@@ -65,52 +67,41 @@ def test_a_romfs_has_no_key_in_it(tmp_path: Path) -> None:
     told = [f"tls.pin={LEAF.pin}", f"tls.cert={cert}", f"tls.key={key}"]
     said = image(tmp_path, *told, more=["--romfs"])
     assert said.exit_code == 0, said.output
-    secret = CLIENT.key.private_numbers().private_value.to_bytes(32, "big")
-    assert secret not in (tmp_path / "esp32.romfs").read_bytes()
+    assert SECRET not in (tmp_path / "esp32.romfs").read_bytes()
     assert "/tls/key.der" in on_board(tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("name", "data"),
-    [
-        ("PEM", ROOT.pem),
-        ("DER", ROOT.der),
-        ("with text around it", b"Subject: a root\r\n" + ROOT.pem.replace(b"\n", b"\r\n")),
-        ("bundle", MIDDLE.pem + ROOT.pem),
-        ("full chain", LEAF.pem + MIDDLE.pem + ROOT.pem),
-        ("twice the same", ROOT.pem + ROOT.pem),
-        ("PKCS #7", pkcs7.serialize_certificates([ROOT.certificate], Encoding.DER)),
-        ("PKCS #7 in PEM", pkcs7.serialize_certificates([ROOT.certificate], Encoding.PEM)),
-    ],
-    ids=lambda value: value if isinstance(value, str) else "",
-)
-def test_the_root_is_found_in(name: str, data: bytes, tmp_path: Path) -> None:
+# What may be in broker.tls.ca: the certificate that goes to the board, and a remark.
+OTHER = "Test Root goes to the board; the other"
+AUTHORITIES: dict[str, tuple[bytes, Issued, str]] = {
+    "PEM": (ROOT.pem, ROOT, ""),
+    "DER": (ROOT.der, ROOT, ""),
+    "text around it": (b"Subject: a root\r\n" + ROOT.pem.replace(b"\n", b"\r\n"), ROOT, ""),
+    "bundle": (MIDDLE.pem + ROOT.pem, ROOT, OTHER),
+    "full chain": (LEAF.pem + MIDDLE.pem + ROOT.pem, ROOT, OTHER),
+    "twice the same": (ROOT.pem + ROOT.pem, ROOT, ""),
+    "PKCS #7": (pkcs7.serialize_certificates([ROOT.certificate], Encoding.DER), ROOT, ""),
+    "PKCS #7 in PEM": (pkcs7.serialize_certificates([ROOT.certificate], Encoding.PEM), ROOT, ""),
+    "an intermediate": (LEAF.pem + MIDDLE.pem, MIDDLE, "Test Intermediate is not a root"),
+    "expires soon": (SOON.pem, SOON, "Old Root expires soon, on "),
+}
+
+
+@pytest.mark.parametrize("kind", AUTHORITIES)
+def test_the_authority_is_found_in(kind: str, tmp_path: Path) -> None:
+    data, found, remark = AUTHORITIES[kind]
     (tmp_path / "ca").write_bytes(data)
     said = image(tmp_path, f"tls.ca={tmp_path / 'ca'}")
     assert said.exit_code == 0, said.output
-    assert on_board(tmp_path)["/tls/ca.der"] == ROOT.der
-    others = {"bundle": 1, "full chain": 2}.get(name, 0)
-    assert ("Test Root goes to the board; the other" in said.output) == bool(others)
-
-
-def test_an_intermediate_alone_is_used_with_a_remark(tmp_path: Path) -> None:
-    (tmp_path / "ca").write_bytes(LEAF.pem + MIDDLE.pem)
-    said = image(tmp_path, f"tls.ca={tmp_path / 'ca'}")
-    assert said.exit_code == 0, said.output
-    assert "Test Intermediate is not a root" in said.output
-    assert on_board(tmp_path)["/tls/ca.der"] == MIDDLE.der
-
-
-def test_one_that_expires_soon_is_used_with_a_remark(tmp_path: Path) -> None:
-    ca, _ = Issued("Old Root", authority=True, days=(-300, 10)).write(tmp_path, "ca")
-    said = image(tmp_path, f"tls.ca={ca}")
-    assert said.exit_code == 0, said.output
-    assert "Old Root expires soon, on " in said.output
+    assert on_board(tmp_path)["/tls/ca.der"] == found.der
+    assert remark in said.output
+    if not remark:
+        assert OTHER not in said.output
 
 
 def test_the_certificate_of_the_key_is_found_in_a_chain(tmp_path: Path) -> None:
     ca, _ = ROOT.write(tmp_path, "ca")
-    mine = Issued("board-2", MIDDLE, usage=issued.CLIENT)
+    mine = Issued("board-2", MIDDLE, usage=certificates.CLIENT)
     cert, key = mine.write(tmp_path, "client")
     cert.write_bytes(MIDDLE.pem + mine.pem)
     said = image(tmp_path, f"tls.ca={ca}", f"tls.cert={cert}", f"tls.key={key}")
@@ -119,9 +110,17 @@ def test_the_certificate_of_the_key_is_found_in_a_chain(tmp_path: Path) -> None:
     assert "the broker has to know Test Intermediate" in said.output
 
 
-@pytest.mark.parametrize("kind", ["P-256", "RSA 2048"])
-@pytest.mark.parametrize("encoding", [Encoding.PEM, Encoding.DER])
-@pytest.mark.parametrize("form", [PrivateFormat.PKCS8, PrivateFormat.TraditionalOpenSSL])
+@pytest.mark.parametrize(
+    ("kind", "encoding", "form"),
+    sizes.one_each(
+        itertools.product(
+            ("P-256", "RSA 2048"),
+            (Encoding.PEM, Encoding.DER),
+            (PrivateFormat.PKCS8, PrivateFormat.TraditionalOpenSSL),
+        ),
+        lambda case: case[1:],
+    ),
+)
 def test_every_form_of_a_key(
     kind: str, encoding: Encoding, form: PrivateFormat, tmp_path: Path
 ) -> None:
@@ -142,101 +141,82 @@ def test_a_pin_alone_puts_no_file_on_the_board(tmp_path: Path) -> None:
     assert settings(files)["pin"] == f"{LEAF.pin},{ROOT.pin}"
 
 
-def test_a_board_without_a_network_gets_none(tmp_path: Path) -> None:
+def test_what_is_said_where_no_certificate_is_needed(tmp_path: Path) -> None:
+    """For a board without a network, and without TLS."""
     ca, _ = ROOT.write(tmp_path, "ca")
     said = image(tmp_path, f"tls.ca={ca}", board="pico")
     assert said.exit_code == 0, said.output
     assert "broker.tls is left out: Raspberry Pi Pico has no network" in said.output
     assert b"/tls/ca.der" not in (tmp_path / "image.bin").read_bytes()
-
-
-def test_without_tls_nothing_is_said(tmp_path: Path) -> None:
-    said = image(tmp_path)
-    assert said.exit_code == 0, said.output
-    assert "broker.tls" not in said.output
-
-
-def _authority(data: bytes) -> Callable[[Path], list[str]]:
-    def told(folder: Path) -> list[str]:
-        (folder / "ca.pem").write_bytes(data)
-        return [f"tls.ca={folder / 'ca.pem'}"]
-
-    return told
-
-
-def _own(cert: bytes, key: bytes) -> Callable[[Path], list[str]]:
-    def told(folder: Path) -> list[str]:
-        (folder / "my.pem").write_bytes(cert)
-        (folder / "my.key").write_bytes(key)
-        return [
-            f"tls.pin={LEAF.pin}",
-            f"tls.cert={folder / 'my.pem'}",
-            f"tls.key={folder / 'my.key'}",
-        ]
-
-    return told
+    assert "broker.tls" not in image(tmp_path).output
 
 
 _OLD = Issued("Old Root", authority=True, days=(-300, -3))
 _COMING = Issued("Coming Root", authority=True, days=(5, 300))
 _SMALL = Issued("Small Root", authority=True, kind="RSA 1024")
 _EDWARDS = Issued("board-5", ROOT, kind="Ed25519")
-_SERVER = Issued("board-6", ROOT, usage=issued.SERVER)
+_SERVER = Issued("board-6", ROOT, usage=certificates.SERVER)
 _PKCS12 = bytes.fromhex("3082") + b"\x05\x00" + b"\x02\x01\x03" + bytes(1200)
+_OPENSSL = PrivateFormat.TraditionalOpenSSL
+_LOCKED = "my.key: must not be encrypted"
 
-ERRORS: list[tuple[Callable[[Path], list[str]], str]] = [
-    (_authority(b""), "ca.pem: must be a certificate in PEM or DER, not an empty file"),
-    (_authority(b"<html>"), "ca.pem: must be a certificate in PEM or DER, not a web page"),
-    (_authority(_PKCS12), "not a PKCS #12 container or a key"),
-    (_authority(ROOT.key_bytes()), "ca.pem: must be a certificate, not a private key"),
+# What is in the file of broker.tls.ca, and the error.
+AUTHORITY_ERRORS = [
+    (b"", "ca.pem: must be a certificate in PEM or DER, not an empty file"),
+    (b"<html>", "ca.pem: must be a certificate in PEM or DER, not a web page"),
+    (_PKCS12, "not a PKCS #12 container or a key"),
+    (ROOT.key_bytes(), "ca.pem: must be a certificate, not a private key"),
     (
-        _authority(ROOT.pem + SECOND.pem),
+        ROOT.pem + SECOND.pem,
         "ca.pem: holds 2 authorities (Second Root, Test Root), and a board takes one; `flatmq tls",
     ),
-    (_authority(LEAF.pem), "broker: must be an authority, not a certificate that Test Interm"),
-    (_authority(_OLD.pem), "Old Root: has expired, on "),
-    (_authority(_COMING.pem), "Coming Root: is not valid before "),
-    (_authority(_SMALL.pem), "Small Root: must have a key of RSA of 2048 to 4096 bits, or P-256"),
-    (lambda folder: [f"tls.ca={folder / 'none.pem'}"], "none.pem: cannot be read: No such file"),
-    (_own(CLIENT.pem, SECOND.key_bytes()), "my.key: must be the key of the certificate in broker"),
-    (_own(CLIENT.pem, CLIENT.key_bytes(password=b"x")), "my.key: must not be encrypted"),
-    (
-        _own(CLIENT.pem, CLIENT.key_bytes(Encoding.DER, password=b"x")),
-        "my.key: must not be encrypted",
+    (LEAF.pem, "broker: must be an authority, not a certificate that Test Interm"),
+    (_OLD.pem, "Old Root: has expired, on "),
+    (_COMING.pem, "Coming Root: is not valid before "),
+    (_SMALL.pem, "Small Root: must have a key of RSA of 2048 to 4096 bits, or P-256"),
+]
+# The same of broker.tls.cert and broker.tls.key.
+OWN_ERRORS = [
+    (CLIENT.pem, SECOND.key_bytes(), "my.key: must be the key of the certificate in broker"),
+    (CLIENT.pem, CLIENT.key_bytes(password=b"x"), _LOCKED),
+    (CLIENT.pem, CLIENT.key_bytes(Encoding.DER, password=b"x"), _LOCKED),
+    (CLIENT.pem, CLIENT.key_bytes(form=_OPENSSL, password=b"x"), _LOCKED),
+    (CLIENT.pem, CLIENT.pem, "my.key: must be a private key, not a certificate"),
+    (CLIENT.pem, b"junk", "my.key: must be a private key in PEM or DER"),
+    (_EDWARDS.pem, _EDWARDS.key_bytes(), "for a board, not Ed25519"),
+    (_SERVER.pem, _SERVER.key_bytes(), "board-6: must be a certificate for clients"),
+    (CLIENT.pem + SECOND.pem, CLIENT.key_bytes(), "they do not belong together"),
+]
+# Settings that need no file, and the error.
+SETTINGS_ERRORS = [
+    (["ca=none.pem"], "none.pem: cannot be read: No such file"),
+    (["cert=a.pem", "key=b.pem"], "broker.tls.cert needs broker.tls.ca or broker.tls"),
+    (["pin=x"], "broker.tls.pin must be the SHA-256 of a public key, 32 bytes in B"),
+    ([f"pin={LEAF.pin}", "key=b.pem"], "broker.tls.key needs its certificate in"),
+    ([f"pin={LEAF.pin}", "cert=b.pem"], "broker.tls.cert needs its private key"),
+]
+ERRORS = [
+    *(({"ca.pem": data}, ["ca=ca.pem"], error) for data, error in AUTHORITY_ERRORS),
+    *(
+        ({"my.pem": cert, "my.key": key}, [f"pin={LEAF.pin}", "cert=my.pem", "key=my.key"], error)
+        for cert, key, error in OWN_ERRORS
     ),
-    (
-        _own(
-            CLIENT.pem,
-            CLIENT.key_bytes(form=PrivateFormat.TraditionalOpenSSL, password=b"x"),
-        ),
-        "my.key: must not be encrypted",
-    ),
-    (_own(CLIENT.pem, CLIENT.pem), "my.key: must be a private key, not a certificate"),
-    (_own(CLIENT.pem, b"junk"), "my.key: must be a private key in PEM or DER"),
-    (_own(_EDWARDS.pem, _EDWARDS.key_bytes()), "for a board, not Ed25519"),
-    (_own(_SERVER.pem, _SERVER.key_bytes()), "board-6: must be a certificate for clients"),
-    (_own(CLIENT.pem + SECOND.pem, CLIENT.key_bytes()), "they do not belong together"),
-    (
-        lambda _: ["tls.cert=a.pem", "tls.key=b.pem"],
-        "broker.tls.cert needs broker.tls.ca or broker.tls",
-    ),
-    (lambda _: ["tls.pin=x"], "broker.tls.pin must be the SHA-256 of a public key, 32 bytes in B"),
-    (
-        lambda _: [f"tls.pin={LEAF.pin}", "tls.key=b.pem"],
-        "broker.tls.key needs its certificate in",
-    ),
-    (
-        lambda _: [f"tls.pin={LEAF.pin}", "tls.cert=b.pem"],
-        "broker.tls.cert needs its private key",
-    ),
+    *(({}, told, error) for told, error in SETTINGS_ERRORS),
 ]
 
 
-@pytest.mark.parametrize(("told", "error"), ERRORS, ids=[error for _, error in ERRORS])
+@pytest.mark.parametrize(("files", "told", "error"), ERRORS)
 def test_an_error_names_the_setting_and_the_file(
-    told: Callable[[Path], list[str]], error: str, tmp_path: Path
+    files: dict[str, bytes],
+    told: list[str],
+    error: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    said = image(tmp_path, *told(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    for name, data in files.items():
+        Path(name).write_bytes(data)
+    said = image(tmp_path, *(f"tls.{each}" for each in told))
     assert said.exit_code == 1
     assert said.output.startswith("Error: broker.tls.")
     assert error in said.output
@@ -244,3 +224,15 @@ def test_an_error_names_the_setting_and_the_file(
     assert not (tmp_path / "image.bin").exists()
     for line in CLIENT.key_bytes().decode().splitlines()[1:-1]:
         assert line not in said.output
+
+
+def test_the_page_has_the_texts_of_the_checks() -> None:
+    page = (ROOT_FOLDER / "docs" / "certificates.md").read_text()
+    sources = inspect.getsource(checks) + inspect.getsource(probe)
+    texts = re.sub(r'"\s*f?"', "", sources)
+    table = page.partition("## What the checks say")[2]
+    rows = re.findall(r"^\| (\w[^|]+) \|", table, re.MULTILINE)[1:]
+    assert len(rows) == 9
+    for row in rows:
+        for part in re.split(r" ?…|(?<=holds) N |, ", row):
+            assert part in texts, part

@@ -3,33 +3,38 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
+import os
+import re
 import socket
 import ssl
-import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import paho.mqtt.client as paho
 import pytest
 from click.testing import CliRunner, Result
 
+import sizes
+import typed_command
 from flatmq import Client
 from flatmq import stream_tls_cpython as tls_link
 from flatmq.frames import BEGIN, CLOSE, DATA, OPEN
+from flatmq_rigs import certificates
 from flatmq_tools import broker, trust, watch
 from flatmq_tools.cli import main as cli
 from flatmq_tools.fleet import fleet
 from flatmq_tools.fleet import link as fleet_link
+from sizes import spread
+from tls.secure_broker import SecureBroker
 from uart.test_bridge_command import CONNECT, run, terminal
 from uart.test_conversation import HELLO, frame
 
-from . import issued
-from .conftest import Guarded
+from .answering import answering
 
 DEADLINE = 120.0  # seconds
 SECRET = "s3cret-of-all"
@@ -41,102 +46,93 @@ def flatmq(*arguments: object) -> Result:
 
 
 @pytest.fixture
-def packed(guarded: Guarded) -> Iterator[Guarded]:
+def packed(secure: SecureBroker) -> Iterator[SecureBroker]:
     """The broker, with a pack of a board that whoever subscribes is sent."""
-    board = Client(b"b1", guarded.running.host, guarded.running.port)
+    board = Client(b"b1", secure.broker.host, secure.broker.port)
     board.connect()
     board.publish(b"dev/b1/telemetry", PACK, qos=1, retain=True)
     assert board.wait(10_000)
-    yield guarded
+    yield secure
     board.publish(b"dev/b1/telemetry", b"", qos=1, retain=True)
     assert board.wait(10_000)
     board.disconnect()
 
 
-WAYS = (
-    "authority",
-    "intermediate and root",
-    "pin",
-    "one of two pins",
-    "both",
-    "own certificate",
-    "TLS 1.3",
-)
+# The listener and the options of each way to connect: files of the broker, and its pins.
+WAYS = {
+    "authority": ("chained", "--ca ca.pem"),
+    "intermediate and root": ("chained", "--ca chain.pem"),
+    "pin": ("chained", "--pin chained"),
+    "one of two pins": ("chained", "--pin other --pin chained"),
+    "both": ("chained", "--tls --ca ca.pem --pin chained"),
+    "own certificate": ("mutual", "--ca ca.pem --cert client.pem --key client.key.pem"),
+    "TLS 1.3": ("modern", "--ca ca.pem"),
+}
 
 
-def way_of(guarded: Guarded, way: str) -> tuple[int, list[object]]:
-    """The port and the options of a way to connect with TLS."""
-    ca = ["--ca", guarded.ca]
-    pin = ["--pin", guarded.pin]
-    return {
-        "authority": (guarded.tls, ca),
-        "intermediate and root": (guarded.tls, ["--ca", guarded.chain]),
-        "pin": (guarded.tls, pin),
-        "one of two pins": (guarded.tls, ["--pin", "A" * 43 + "=", *pin]),
-        "both": (guarded.tls, ["--tls", *ca, *pin]),
-        "own certificate": (guarded.strict, [*ca, "--cert", guarded.cert, "--key", guarded.key]),
-        "TLS 1.3": (guarded.modern, ca),
-    }[way]
+def options_of(secure: SecureBroker, text: str) -> list[str]:
+    return [
+        secure.path(word) if word.endswith(".pem") else secure.pins.get(word, word)
+        for word in text.split()
+    ]
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_watch(way: str, packed: Guarded) -> None:
-    port, options = way_of(packed, way)
-    said = flatmq("watch", packed.at(port), "--packs", 1, "--seconds", DEADLINE, *options)
+def watches(address: str, options: list[str], folder: Path) -> None:
+    said = flatmq("watch", address, "--packs", 1, "--seconds", DEADLINE, *options)
     assert said.exit_code == 0, said.output
     assert "b1" in said.output
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_fleet(way: str, guarded: Guarded) -> None:
-    port, options = way_of(guarded, way)
-    said = flatmq("fleet", guarded.at(port), "--devices", 5, "--rate", 10, "--seconds", 1,
+def plays_a_fleet(address: str, options: list[str], folder: Path) -> None:
+    said = flatmq("fleet", address, "--devices", 5, "--rate", 10, "--seconds", 1,
                   "--calm", "--reboots", 20, *options)  # fmt: skip
     assert said.exit_code == 0, said.output
     assert "everything that was published was acknowledged" in said.output
 
 
-@pytest.mark.parametrize("way", ["authority", "pin", "own certificate", "TLS 1.3"])
-def test_bridge(way: str, guarded: Guarded) -> None:
-    port, options = way_of(guarded, way)
+def bridges(address: str, options: list[str], folder: Path) -> None:
     with terminal() as (board, line):
-        process = run(line, guarded.at(port), *map(str, options))
+        process = run(line, address, *options)
         board.hear(BEGIN)
         board.send(frame(OPEN, 7, HELLO))
         board.hear(OPEN)
         board.send(frame(DATA, 7, CONNECT))
         assert board.hear(DATA)[:1] == b"\x20"  # CONNACK
-        process.terminate()
-        told, _ = process.communicate(timeout=DEADLINE)
-    assert process.returncode == 0, told
+        typed_command.interrupt(process)
 
 
-@pytest.mark.parametrize("way", ["authority", "pin", "own certificate"])
-def test_ingest(way: str, packed: Guarded, tmp_path: Path) -> None:
+def ingests(address: str, options: list[str], folder: Path) -> None:
     pytest.importorskip("pyarrow")
-    port, options = way_of(packed, way)
-    landed = tmp_path / "landed"
-    process = subprocess.Popen(
-        [sys.executable, "-m", "flatmq_tools.cli", "pipeline", "ingest", packed.at(port),
-         str(landed), "--log", str(tmp_path / "log"), "--every", "0.1", *map(str, options)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )  # fmt: skip
-    end = time.monotonic() + DEADLINE
-    while not list(landed.glob("*.parquet")) and process.poll() is None:
-        assert time.monotonic() < end
-        time.sleep(0.02)
-    process.terminate()
-    told, _ = process.communicate(timeout=DEADLINE)
-    assert process.returncode == 0, told
+    landed = folder / "landed"
+    command = [sys.executable, "-m", "flatmq_tools.cli", "pipeline", "ingest", address,
+               str(landed), "--log", str(folder / "log"), "--every", "0.1", *options]  # fmt: skip
+    with typed_command.running(command, folder, os.environ) as process:
+        typed_command.when(lambda: list(landed.glob("*.parquet")), process)
+        typed_command.interrupt(process)
 
 
-def test_paho(guarded: Guarded) -> None:
+COMMANDS = {"watch": watches, "fleet": plays_a_fleet, "bridge": bridges, "ingest": ingests}
+
+
+@pytest.mark.parametrize(
+    ("command", "way"),
+    sizes.one_each(
+        itertools.product(COMMANDS, WAYS),
+        lambda case: case[1] if case[0] == "watch" else case[0],
+    ),
+)
+def test_a_command_connects(command: str, way: str, packed: SecureBroker, tmp_path: Path) -> None:
+    listener, options = WAYS[way]
+    address = f"127.0.0.1:{packed.ports[listener]}"
+    COMMANDS[command](address, options_of(packed, options), tmp_path)
+
+
+def test_paho(secure: SecureBroker) -> None:
     """The context serves clients that know nothing of pins."""
-    assert _paho(guarded.tls, trust.Trust(pins=trust.pins(guarded.pin)))
-    with pytest.raises(trust.PinError, match=guarded.pin.replace("+", "[+]")):
-        _paho(guarded.tls, trust.Trust(pins=(bytes(32),)))
+    pin = secure.pins["chained"]
+    assert _paho(secure.ports["chained"], trust.Trust(pins=trust.pins(pin)))
+    with pytest.raises(trust.PinError, match=re.escape(pin)):
+        _paho(secure.ports["chained"], trust.Trust(pins=(bytes(32),)))
 
 
 def _paho(port: int, how: trust.Trust) -> bool:
@@ -153,65 +149,43 @@ def _paho(port: int, how: trust.Trust) -> bool:
         client.loop_stop()
 
 
-class Listener:
+class Somebody(NamedTuple):
     """A TLS server that notes what each client sends once the handshake is over."""
 
-    def __init__(self, folder: Path) -> None:
-        leaf = issued.Issued("somebody", hosts=issued.HERE, authority=True)
-        cert, key = leaf.write(folder, "somebody")
-        self.pin = leaf.pin
-        self.sent: list[bytes] = []
-        self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        self._context.load_cert_chain(cert, key)
-        self._server = socket.create_server((broker.LOOPBACK, 0))
-        self._thread = threading.Thread(target=self._serve, daemon=True)
-        self._thread.start()
+    address: str
+    pin: str
+    sent: list[bytes]
 
-    @property
-    def address(self) -> str:
-        return f"{broker.LOOPBACK}:{self._server.getsockname()[1]}"
 
-    def _serve(self) -> None:
-        while True:
-            try:
-                end, _ = self._server.accept()
-            except OSError:
-                return
-            end.settimeout(DEADLINE)
-            try:
-                with self._context.wrap_socket(end, server_side=True) as secured:
-                    self.sent.append(secured.recv(4096))
-            except OSError:
-                end.close()
+@contextlib.contextmanager
+def somebody(folder: Path) -> Iterator[Somebody]:
+    leaf = certificates.Issued("somebody", hosts=certificates.HERE, authority=True)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*leaf.write(folder, "somebody"))
+    sent: list[bytes] = []
 
-    def close(self) -> None:
-        with contextlib.suppress(OSError):  # it was closed before
-            self._server.shutdown(socket.SHUT_RDWR)
-        self._server.close()
-        self._thread.join(DEADLINE)
+    def note(end: socket.socket) -> None:
+        with context.wrap_socket(end, server_side=True) as secured:
+            sent.append(secured.recv(4096))
+
+    with answering(note) as address:
+        yield Somebody(address, leaf.pin, sent)
 
 
 @pytest.fixture
-def listener(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Listener]:
+def secret(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FLATMQ_PASSWORD", SECRET)
     monkeypatch.setattr(watch, "PATIENCE_MS", 1000)
-    made = Listener(tmp_path)
-    yield made
-    made.close()
 
 
-WRONG = ["pin", "authority"]
+WRONG = {"pin": "--pin chained", "authority": "--ca ca.pem"}
 
 
-def wrong(how: str, guarded: Guarded) -> list[object]:
-    return {"pin": ["--pin", guarded.pin], "authority": ["--ca", guarded.ca]}[how]
-
-
-def connect(command: str, address: str, options: list[object], folder: Path) -> str:
+def connect(command: str, address: str, options: list[str], folder: Path) -> str:
     """Have a command connect and fail; returns what it says."""
     if command == "bridge":
         with terminal() as (board, line):
-            process = run(line, address, *map(str, options))
+            process = run(line, address, *options)
             board.hear(BEGIN)
             board.send(frame(OPEN, 7, HELLO))
             board.hear(CLOSE)
@@ -227,35 +201,37 @@ def connect(command: str, address: str, options: list[object], folder: Path) -> 
     return said.output
 
 
-@pytest.mark.parametrize("how", WRONG)
-@pytest.mark.parametrize("command", ["watch", "fleet", "bridge", "ingest"])
+@spread("command", COMMANDS, how=WRONG)
 def test_nothing_is_sent_to_somebody_else(
-    command: str, how: str, guarded: Guarded, listener: Listener, tmp_path: Path
+    command: str, how: str, secure: SecureBroker, secret: None, tmp_path: Path
 ) -> None:
-    told = connect(command, listener.address, wrong(how, guarded), tmp_path)
-    listener.close()
-    assert not any(listener.sent)
+    with somebody(tmp_path) as other:
+        told = connect(command, other.address, options_of(secure, WRONG[how]), tmp_path)
+    assert not any(other.sent)
     assert SECRET not in told
     if how == "pin":
-        assert listener.pin in told.replace("\n", "")
+        assert other.pin in told.replace("\n", "")
 
 
-def no_use(mistake: str, guarded: Guarded) -> tuple[int, list[object], str]:
-    """Return the port, the options and the text of a mistake that no further try mends."""
-    ca = ["--ca", guarded.ca]
-    return {
-        "authority": (guarded.tls, ["--ca", guarded.other], "unknown authority"),
-        "expired": (guarded.late, ca, "has expired by this clock"),
-        "pin": (guarded.tls, ["--pin", "A" * 43 + "="], guarded.pin),
-        "no certificate": (guarded.strict, ca, "needs a client certificate"),
-        "no TLS": (guarded.running.port, ca, "use the port that has TLS"),
-    }[mistake]
+def test_somebody_notes_what_is_sent(secret: None, tmp_path: Path) -> None:
+    with somebody(tmp_path) as other:
+        flatmq("watch", other.address, "--user", "alice", "--pin", other.pin)
+    assert any(SECRET.encode() in data for data in other.sent)
 
 
-@pytest.mark.parametrize("mistake", ["authority", "expired", "pin", "no certificate", "no TLS"])
-@pytest.mark.parametrize("command", ["watch", "fleet"])
+# The listener, the options and the text of each mistake that no further try mends.
+NO_USE = {
+    "authority": ("chained", "--ca other.pem", "unknown authority"),
+    "expired": ("expired", "--ca ca.pem", "has expired by this clock"),
+    "pin": ("chained", "--pin other", "{chained}"),
+    "no certificate": ("mutual", "--ca ca.pem", "needs a client certificate"),
+    "no TLS": ("plain", "--ca ca.pem", "use the port that has TLS"),
+}
+
+
+@spread("mistake", NO_USE, command=("watch", "fleet"))
 def test_a_mistake_is_reported_at_once(
-    command: str, mistake: str, guarded: Guarded, monkeypatch: pytest.MonkeyPatch
+    command: str, mistake: str, secure: SecureBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After one try, or after a second look if all that is known is that the broker has closed.
     One poll may see two tries. Of these only tries count of which TLS says something: on a busy
@@ -277,57 +253,53 @@ def test_a_mistake_is_reported_at_once(
 
         monkeypatch.setattr(link, "connect", counted)
         monkeypatch.setattr(link, "why", explained)
-    port, options, text = no_use(mistake, guarded)
+    listener, options, text = NO_USE[mistake]
     few = ["--devices", 1, "--seconds", 1] if command == "fleet" else []
-    said = flatmq(command, guarded.at(port, "localhost"), *few, *options)
+    address = f"localhost:{secure.ports[listener]}"
+    said = flatmq(command, address, *few, *options_of(secure, options))
     assert said.exit_code == 1
-    assert text in said.output.replace("\n", " "), said.output
+    assert text.format(**secure.pins) in said.output.replace("\n", " "), said.output
     if mistake in ("no certificate", "no TLS"):
         assert 1 <= len(known) <= 4
     else:
         assert len(tries) == 1
 
 
-def test_the_listener_notes_what_is_sent(listener: Listener) -> None:
-    flatmq("watch", listener.address, "--user", "alice", "--pin", listener.pin)
-    listener.close()
-    assert any(SECRET.encode() in data for data in listener.sent)
-
-
 MISTAKES = [
     (["--pin", "x"], "--pin must be the SHA-256 of a public key, 32 bytes in Base64, not 'x'"),
-    (["--key", "client.key"], "--key needs its certificate in --cert"),
+    (["--key", "client.key.pem"], "--key needs its certificate in --cert"),
     (["--ca", "empty"], "--ca empty: must be a certificate in PEM or DER"),
-    (["--ca", "client.key"], "--ca client.key: must be a certificate in PEM or DER"),
-    (["--cert", "client.key"], "--cert client.key: must be a certificate in PEM"),
+    (["--ca", "client.key.pem"], "--ca client.key.pem: must be a certificate in PEM or DER"),
+    (["--cert", "client.key.pem"], "--cert client.key.pem: must be a certificate in PEM"),
     (["--cert", "client.pem"], "--key client.pem: must be a private key in PEM"),
     (
-        ["--cert", "client.pem", "--key", "other.key"],
-        "--key other.key: must be the key of the certificate in --cert client.pem",
+        ["--cert", "client.pem", "--key", "other.key.pem"],
+        "--key other.key.pem: must be the key of the certificate in --cert client.pem",
     ),
     (["--cert", "client.pem", "--key", "locked.key"], "--key locked.key: must not be encrypted"),
 ]
 
 
-@pytest.mark.parametrize("command", ["watch", "fleet", "bridge", "ingest"])
-@pytest.mark.parametrize(("options", "error"), MISTAKES, ids=[error for _, error in MISTAKES])
+@spread("mistake", MISTAKES, command=COMMANDS)
 def test_an_error_names_the_option_and_the_file(
+    mistake: tuple[list[str], str],
     command: str,
-    options: list[str],
-    error: str,
-    guarded: Guarded,
+    secure: SecureBroker,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    options, error = mistake
     monkeypatch.chdir(tmp_path)
-    mine = issued.Issued("client")
+    mine = certificates.Issued("client")
     mine.write(tmp_path, "client")
-    issued.Issued("other").write(tmp_path, "other")
+    certificates.Issued("other").write(tmp_path, "other")
     (tmp_path / "locked.key").write_bytes(mine.key_bytes(password=b"x"))
     (tmp_path / "empty").touch()
     before = {"bridge": ["bridge", "/dev/null"], "ingest": ["pipeline", "ingest"]}
     after = ["landed"] if command == "ingest" else []
-    said = flatmq(*before.get(command, [command]), guarded.at(guarded.tls), *after, *options)
+    said = flatmq(
+        *before.get(command, [command]), f"127.0.0.1:{secure.ports['broker']}", *after, *options
+    )
     assert said.exit_code == 1
     assert said.output.startswith(f"Error: {error}"), said.output
     assert said.output.count("\n") == 1

@@ -4,29 +4,24 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from certs.issued import Issued
-from conftest import HERE, interpreter_command, library
-from flatmq import Client
-from flatmq_tools import broker, interpreter, ports
-from scenario_child import converse
+from flatmq_rigs.certificates import Issued
+from flatmq_tools import broker, ports
+from scenario_child import play
 
 from . import page
 from .fronts import Hub, NameCheck
 
 HEAP = "320k"  # of MicroPython, for the client, the scenario and its compiler
-DEADLINE = 120  # seconds until a scenario is ended from outside; it gives up by itself before
-PATIENCE = 30  # seconds that anything else may take
 PYTHONS = ("cpython", "micropython")
 USERS = {"pico": "secret"}  # as on the page
 NAME = "pico-1"
 KEY = b"secret of pico-1"  # of the device at the hub
+_QUICK = "set_tcp_nodelay true"
 _TRIES = 5  # a port that was free may be taken before mosquitto binds it
 
 HOSTS = {
@@ -50,41 +45,6 @@ system_default = default
 [default]
 MaxProtocol = TLSv1.2
 """
-
-
-class Other:
-    """Somebody else at a broker, who hears everything. `heard` has (topic, payload)."""
-
-    def __init__(self, at: broker.Broker, **options: Any) -> None:
-        self.heard: list[tuple[bytes, bytes]] = []
-        self.client = Client(b"somebody", at.host, at.port, **options)
-        listening = self.client.subscribe(
-            b"#", lambda m: self.heard.append((m.topic, m.payload)), qos=1
-        )
-        self.client.connect(PATIENCE * 1000)
-        self.until(lambda: listening.granted is not None)
-
-    def until(self, condition: Callable[[], bool]) -> None:
-        """Wait until it holds."""
-        end = time.monotonic() + PATIENCE
-        while not condition():
-            assert time.monotonic() < end, self.heard
-            self.client.poll(20)
-
-    def payloads(self, topic: str) -> list[bytes]:
-        """Return what was published to a topic, in order."""
-        return [payload for where, payload in self.heard if where == topic.encode()]
-
-    def send(self, topic: str, payload: str) -> None:
-        """Publish, and wait until the broker has it."""
-        self.client.publish(topic, payload, qos=1)
-        assert self.client.wait(PATIENCE * 1000)
-
-    def __enter__(self) -> Other:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.client.disconnect()
 
 
 class Services:
@@ -113,14 +73,14 @@ class Services:
 
     def _write(self) -> None:
         ca = Issued("Authority of the clouds", authority=True)
-        ca.write_for_board(self.tls, "ca")
-        ca.write_for_board(self.folder, "ca")
+        ca.write(self.tls, "ca")
+        ca.write(self.folder, "ca")
         for section, host in HOSTS.items():
             # Boards of the bench connect to loopback by its address.
             leaf = Issued("a broker", ca, hosts=[host, broker.LOOPBACK])
-            leaf.write_for_board(self.folder, section.split()[0] + section.split()[-1])
+            leaf.write(self.folder, self.holder(section).name)
         client = Issued(NAME, ca)
-        client.write_for_board(self.folder, "client")
+        client.write(self.folder, "client")
         (self.tls / "cert.der").write_bytes((self.folder / "client.der").read_bytes())
         (self.tls / "key.der").write_bytes((self.folder / "client.key.der").read_bytes())
 
@@ -128,44 +88,37 @@ class Services:
         """The path of a service's certificate and key, without their endings."""
         return self.folder / (section.split(maxsplit=1)[0] + section.rsplit(maxsplit=1)[-1])
 
-    def _listener(self, section: str, extra: str = "") -> tuple[int, str]:
-        port, holder = ports.free_port(), self.holder(section)
-        lines = [
-            f"listener {port} {broker.LOOPBACK}",
-            f"certfile {holder}.pem\nkeyfile {holder}.key.pem",
-            extra.format(folder=self.folder),
-        ]
-        return port, "\n".join(lines)
+    def _listener(self, port: int, section: str, extra: str = "") -> str:
+        holder = self.holder(section)
+        lines = (
+            f"listener {port} {broker.LOOPBACK}\ncertfile {holder}.pem\nkeyfile {holder}.key.pem"
+        )
+        return f"{lines}\n{extra.format(folder=self.folder)}"
 
     def _brokers(
         self, stack: contextlib.ExitStack
     ) -> tuple[broker.Broker, broker.Broker, dict[str, int]]:
         rules = self.folder / "rules"
         rules.write_text(_RULES)
+        by_certificate = {page.AWS: f"{_CERTIFIED}\nuse_identity_as_username true",
+                          page.GRID: _CERTIFIED}  # fmt: skip
         for left in reversed(range(_TRIES)):
-            aws, aws_lines = self._listener(
-                page.AWS, _CERTIFIED + "\nuse_identity_as_username true"
-            )
-            grid, grid_lines = self._listener(page.GRID, _CERTIFIED)
-            cloud, cloud_lines = self._listener(page.PASSWORDS)
-            home, home_lines = self._listener(page.HOME)
+            at = {each: ports.free_port() for each in HOSTS if each != page.AZURE}
+            certified = [self._listener(at[each], each, by_certificate[each])
+                         for each in by_certificate]  # fmt: skip
+            others = [self._listener(at[each], each) for each in at if each not in by_certificate]
             try:
                 anyone = broker.mosquitto(
-                    extra="\n".join(
-                        ("set_tcp_nodelay true", f"acl_file {rules}", aws_lines, grid_lines)
-                    )
+                    extra="\n".join([_QUICK, f"acl_file {rules}", *certified])
                 )
                 stack.callback(anyone.stop)
-                known = broker.mosquitto(
-                    users=USERS, extra="\n".join(("set_tcp_nodelay true", cloud_lines, home_lines))
-                )
+                known = broker.mosquitto(users=USERS, extra="\n".join([_QUICK, *others]))
                 stack.callback(known.stop)
             except broker.BrokerError:
                 if not left:
                     raise
             else:
-                ports = {page.AWS: aws, page.GRID: grid, page.PASSWORDS: cloud, page.HOME: home}
-                return anyone, known, ports
+                return anyone, known, at
         raise AssertionError("unreachable")
 
     @contextlib.contextmanager
@@ -187,7 +140,7 @@ class Services:
         *,
         program: str = "",
         port: int = 0,
-        carry_out: Callable[[list[str]], str | None] | None = None,
+        carry_out: Callable[[list[str]], str | None] = lambda words: None,
     ) -> list[str]:
         """Run a scenario of cloud_scenarios.py with a section's lines, or `program`.
 
@@ -195,19 +148,22 @@ class Services:
         """
         file = self.folder / "program.py"
         file.write_text(program or page.program(section))
-        return converse(
-            [
-                *interpreter_command(python, HEAP),
-                str(Path(__file__).with_name("run_cloud.py")),
-                scenario,
-                f"program={file}",
-                f"folder={self.folder}",
-                f"host={broker.LOOPBACK}",
-                f"port={port or self.ports[section]}",
-                "token=cloud",
-                f"option={option}",
-            ],
-            interpreter.environment(library(python), HERE, Path(__file__).parent),
-            DEADLINE,
-            carry_out or (lambda words: None),
+        return play(
+            python,
+            Path(__file__).with_name("run_cloud.py"),
+            scenario,
+            heap=HEAP,
+            carry_out=carry_out,
+            program=file,
+            folder=self.folder,
+            host=broker.LOOPBACK,
+            port=port or self.ports[section],
+            token="cloud",
+            option=option,
         )
+
+
+@pytest.fixture(scope="session")
+def services() -> Iterator[Services]:
+    with contextlib.ExitStack() as stack:
+        yield Services(stack)

@@ -100,13 +100,6 @@ def test_tokens_for_keys_and_resources(python: str) -> None:
 
 
 @pytest.mark.parametrize("python", PYTHONS)
-def test_a_policy_and_minutes(python: str) -> None:
-    (token,) = run(python, (NOW, f"SAS({HUB!r}, b'c2VjcmV0', 'iot hub', 1)()"))
-    assert token == expected(HUB, b"secret", unix(NOW) + 60, "iot hub")
-    assert parse_qs(token.partition(" ")[2])["skn"] == ["iot hub"]
-
-
-@pytest.mark.parametrize("python", PYTHONS)
 def test_the_expiry_in_each_month_and_on_leap_days(python: str) -> None:
     times = [
         *((2026, month, 1, 0, 0, 0, 0, 0, 0) for month in range(1, 13)),
@@ -116,17 +109,19 @@ def test_the_expiry_in_each_month_and_on_leap_days(python: str) -> None:
         (2028, 3, 1, 0, 0, 0, 0, 0, 0),
         (2040, 6, 15, 1, 2, 3, 0, 0, 0),  # past 31 bits
     ]
-    found = run(python, *((now, "SAS('x', 'c2VjcmV0')()") for now in times))
+    policy = (NOW, f"SAS({HUB!r}, b'c2VjcmV0', 'iot hub', 1)()")
+    token, *found = run(python, policy, *((now, "SAS('x', 'c2VjcmV0')()") for now in times))
+    assert token == expected(HUB, b"secret", unix(NOW) + 60, "iot hub")
     assert [int(parse_qs(each)["se"][0]) for each in found] == [unix(now) + 3600 for now in times]
 
 
 @pytest.mark.parametrize("python", PYTHONS)
-@pytest.mark.parametrize("year", [1970, 2000, 2021, 2025])
-def test_a_clock_that_was_not_set(python: str, year: int) -> None:
-    (found,) = run(python, ((year, 1, 2, 0, 0, 0, 0, 0, 0), "SAS('x', 'c2VjcmV0')()"))
-    kind, text, cause = found
-    assert (kind, cause) == ("MQTTError", "resource")
-    assert f"this clock shows {year}-01-02: set it first, with ntptime.settime()" in text
+def test_a_clock_that_was_not_set(python: str) -> None:
+    years = (1970, 2000, 2021, 2025)
+    tasks = [((year, 1, 2, 0, 0, 0, 0, 0, 0), "SAS('x', 'c2VjcmV0')()") for year in years]
+    for year, (kind, text, cause) in zip(years, run(python, *tasks), strict=True):
+        assert (kind, cause) == ("MQTTError", "resource")
+        assert f"this clock shows {year}-01-02: set it first, with ntptime.settime()" in text
 
 
 # The binascii of the port with 32 bits is in Python, and raises errors of its own.
@@ -146,12 +141,3 @@ def test_an_error_names_the_argument_and_hides_the_key(python: str) -> None:
     found = run(python, *((NOW, text) for text in tasks))
     assert [text for _, text, _ in found] == list(tasks.values())
     assert {kind for kind, _, _ in found} == {"ValueError", "TypeError"}
-
-
-def test_the_documented_example_of_hmac() -> None:
-    """RFC 4231, test case 2, which neither side here computed."""
-    (found,) = run(
-        "micropython",
-        (NOW, "sas.hmac_sha256(b'Jefe', b'what do ya want for nothing?').hex()"),
-    )
-    assert found == "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843"

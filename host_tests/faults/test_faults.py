@@ -11,11 +11,11 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 
+import sizes
 from faults.bench import HERE, SIDE_BY_SIDE, Bench, Case, Row, cases
 from faults.catalogue import SCENARIOS
-from scenario_child import chosen
 
-CASES = chosen(
+CASES = sizes.one_each(
     cases(), lambda case: case.scenario.title, lambda case: (case.broker, case.python), 8
 )
 

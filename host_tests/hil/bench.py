@@ -7,29 +7,22 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import os
 import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
 from rich.table import Table
 
 from flatmq_rigs import results
 from flatmq_rigs.bench.clients import CLIENTS
 from flatmq_rigs.bench.peers import PeerError, fetch
 from flatmq_tools import bytecode
-from flatmq_tools.remote import RemoteError
 
-from .__main__ import UsageError, where
+from . import command
 from .suite import HERE, HOME, JOIN_MS, Suite, Where
 
-NOT_RUN = (
-    "The benchmark on a board was NOT run: BOARD_PORT is not set. Name a board's port, for "
-    "instance BOARD_PORT=/dev/ttyACM0 (`flatmq boards` lists them)."
-)
 SECTION = "board-bench"  # of the document
 ARRIVE_MS = 100  # in which a message is there and back; delayed acknowledgements take 40
 FLATMQ, UMQTT, FLOOR = "flatmq", "umqtt", "floor"
@@ -108,17 +101,7 @@ class Bench(Suite):
                 f"{HOME}/{path.relative_to(folder)}": path.read_bytes()
                 for path in sorted(folder.rglob("*.mpy"))
             }
-        changed = self._remote.different(files)
-        size = sum(map(len, changed.values()))
-        self._say(f"deploying {len(changed)} files, {size:,} bytes ...")
-        done = 0
-
-        def moved(path: str, n: int) -> None:
-            nonlocal done
-            done += n
-            self._wrote(done, size)
-
-        self._remote.write(changed, moved)
+        self._put(files)
         return clients
 
     def _ready(self) -> None:
@@ -198,35 +181,22 @@ def main(arguments: list[str] | None = None) -> int:
         "--build", type=Path, default=Path("build"), help="Folder of fetched clients."
     )
     options = parser.parse_args(arguments)
-    console = Console(soft_wrap=True)
-    if not os.environ.get("BOARD_PORT"):
-        console.print(NOT_RUN, highlight=False)
+
+    def make(where: Where, say: Callable[[str], None], wrote: Callable[[int, int], None]) -> Bench:
+        return Bench(where, options.build, say, wrote)
+
+    def report(bench: Bench, console: Console) -> int:
+        table = Table(*_HEAD)
+        for row in bench.lines():
+            table.add_row(*row)
+        console.print(table)
+        for note in bench.notes:
+            console.print(note, markup=False, highlight=False)
+        if options.results:
+            results.write(options.results, SECTION, section(bench))
         return 0
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
-    try:
-        with Progress(*columns, console=console, transient=True) as bar:
-            task = bar.add_task("to the board", total=None, visible=False)
 
-            def wrote(done: int, size: int) -> None:
-                bar.update(task, completed=done, total=size, visible=done < size)
-
-            def say(text: str) -> None:
-                bar.console.print(text, markup=False, highlight=False)
-
-            bench = Bench(where(os.environ), options.build, say, wrote)
-            bench.run()
-    except (RemoteError, UsageError) as error:
-        console.print(f"Error: {error}", markup=False, highlight=False)
-        return 2
-    table = Table(*_HEAD)
-    for row in bench.lines():
-        table.add_row(*row)
-    console.print(table)
-    for note in bench.notes:
-        console.print(note, markup=False, highlight=False)
-    if options.results:
-        results.write(options.results, SECTION, section(bench))
-    return 0
+    return command.run("The benchmark on a board was", make, report)
 
 
 if __name__ == "__main__":

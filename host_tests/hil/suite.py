@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import contextlib
 import secrets
 import tempfile
@@ -10,6 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from device import on_device
 from flatmq_tools import bytecode
 from flatmq_tools.remote import Remote, RemoteError
 
@@ -45,6 +45,11 @@ class Row:
     what: str
     figure: str
     ok: bool | None = True
+
+    @property
+    def mark(self) -> str:
+        """The result in words."""
+        return "not run" if self.ok is None else "ok" if self.ok else "FAILED"
 
 
 class Suite:
@@ -85,7 +90,7 @@ class Suite:
             stack.callback(self._leave)
             self._begin()
             self._deploy()
-            with self._step("free heap"):
+            with self._step("heap taken"):
                 self._memory()
             with self._step("bytes per operation"):
                 self._proofs(SCRIPTED, "a scripted peer", None)
@@ -103,8 +108,7 @@ class Suite:
     def _row(self, what: str, figure: str, ok: bool | None = True) -> None:
         row = Row(self._scrubbed(what), self._scrubbed(figure), ok)
         self.rows.append(row)
-        mark = "not run" if ok is None else "ok" if ok else "FAILED"
-        self._say(f"{row.what}: {row.figure}  [{mark}]")
+        self._say(f"{row.what}: {row.figure}  [{row.mark}]")
 
     @contextlib.contextmanager
     def _step(self, what: str) -> Iterator[None]:
@@ -173,8 +177,8 @@ class Suite:
                 f"{HOME} can be removed ({error})"
             )
 
-    def _deploy(self) -> None:
-        files = compiled()
+    def _put(self, files: dict[str, bytes]) -> None:
+        """Write the files that differ from those on the board."""
         changed = self._remote.different(files)
         size = sum(map(len, changed.values()))
         self._say(f"deploying {len(changed)} files, {size:,} bytes ...")
@@ -186,27 +190,29 @@ class Suite:
             self._wrote(done, size)
 
         self._remote.write(changed, moved)
+
+    def _deploy(self) -> None:
+        files = compiled()
+        self._put(files)
         left = self._remote.different(files)
         client = sum(len(data) for path, data in files.items() if "/flatmq/" in path)
         self._row(".mpy files of the client", f"{client:,} bytes of flash", not left)
 
     def _memory(self) -> None:
-        told = self._told("import board_memory; board_memory.measure()")
-        free = {step: int(n) for step, n in told["free"]}
-        self._row("free heap before import", f"{free['before']:,} bytes")
+        told = self._told("import board_bench as b; b.held_flatmq('broker', 1883, False)")
+        taken = {step: int(n) for step, n in told["held"]}
         for step, words in (
-            ("imported", "after `from flatmq import Client`"),
-            ("made", "after `Client(...)`, default sizes"),
-            ("subscribed", "after the first `subscribe`"),
+            ("import", "`from flatmq import Client`"),
+            ("made", "`Client(...)`, default sizes"),
+            ("subscribed", "the first `subscribe`"),
         ):
-            taken = free["before"] - free[step]
-            self._row(f"free heap {words}", f"{free[step]:,} bytes ({taken:,} taken)", taken > 0)
+            self._row(f"heap taken after {words}", f"{taken[step]:,} bytes", taken[step] > 0)
 
     def _proofs(self, modules: tuple[str, ...], peer: str, broker: tuple[str, int] | None) -> None:
         count = 0
         bad = []
         for module in modules:
-            names = operations(module)
+            names = on_device.operations(module)
             told = self._told(
                 "import board_proof; "
                 f"board_proof.prove({module!r}, {names!r}, {REPEATS}, {broker!r})"
@@ -342,16 +348,6 @@ class Suite:
         told = self._told("import board_network as b; b.state()")
         acknowledged, accepted = map(int, told["state"][0])
         return acknowledged, accepted
-
-
-def operations(module: str) -> list[str]:
-    """The operations of a module: its public functions."""
-    tree = ast.parse((DEVICE / "operations" / f"{module}.py").read_text())
-    return [
-        node.name
-        for node in tree.body
-        if isinstance(node, ast.FunctionDef) and not node.name.startswith("_")
-    ]
 
 
 def compiled() -> dict[str, bytes]:

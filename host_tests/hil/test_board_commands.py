@@ -1,11 +1,12 @@
-"""`flatmq boards`, `flash`, `deploy` and `logs`, with a board that is emulated."""
+"""`flatmq boards`, `flash`, `deploy` and `logs`, with a board that is emulated.
+
+What their commands on the pages do, the tests of the pages show.
+"""
 
 from __future__ import annotations
 
 import io
 import re
-import socket
-import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -16,10 +17,11 @@ import pytest
 from click.testing import CliRunner, Result
 from serial.tools import list_ports
 
-from certs.issued import Issued
+from flatmq_rigs.certificates import Issued
 from flatmq_tools import boards, cli, flash, logs, remote, settings
 from flatmq_tools.remote import Remote
 from hil.emulated_board import EmulatedBoard
+from images import downloads
 
 RP2040, RP2350 = 0xE48BFF56, 0xE48BFF59
 PATIENCE = 60.0  # seconds until something that has to come is given up
@@ -83,20 +85,25 @@ def test_without_a_port_the_only_board_is_taken(
     assert "tty-pico: cannot be opened" in done.output
 
 
-def test_several_boards_are_listed(plugged: Callable[..., None]) -> None:
-    plugged(("/dev/ttyACM0", 0x2E8A, 5), ("/dev/ttyACM1", 0x2E8A, 5))
+@pytest.mark.parametrize(
+    ("ports", "texts"),
+    [
+        (
+            [("/dev/ttyACM0", 0x2E8A, 5), ("/dev/ttyACM1", 0x2E8A, 5)],
+            ["2 ports may be the board", "--port /dev/ttyACM0", "--port /dev/ttyACM1"],
+        ),
+        ([("/dev/ttyUSB1", 1, 2)], ["/dev/ttyUSB1 (0001:0002 Board)"]),
+    ],
+    ids=["several", "none"],
+)
+def test_another_number_of_boards_is_an_error(
+    ports: list[tuple[str, int, int]], texts: list[str], plugged: Callable[..., None]
+) -> None:
+    plugged(*ports)
     done = _run("logs")
     assert done.exit_code == 1
-    assert "2 ports may be the board" in done.output
-    assert "--port /dev/ttyACM0" in done.output
-    assert "--port /dev/ttyACM1" in done.output
-
-
-def test_no_board_is_said_with_what_there_is(plugged: Callable[..., None]) -> None:
-    plugged(("/dev/ttyUSB1", 1, 2))
-    done = _run("logs")
-    assert done.exit_code == 1
-    assert "/dev/ttyUSB1 (0001:0002 Board)" in done.output
+    for text in texts:
+        assert text in done.output
 
 
 # deploy and logs
@@ -113,6 +120,14 @@ def _sketch(folder: Path) -> Path:
     (sketch / "main.py").write_text(MAIN)
     (sketch / "helper.py").write_text("WORD = 'one'\n")
     return sketch
+
+
+def _on(board: EmulatedBoard, code: str, files: dict[str, bytes] | None = None) -> list[str]:
+    """Write files to a board, and return what code prints there."""
+    with Remote(board.address) as desk:
+        desk.enter()
+        desk.write(files or {})
+        return desk.run(code)
 
 
 class Log:
@@ -176,17 +191,13 @@ def test_deploy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sketch = _sketch(tmp_path)
     with EmulatedBoard(tmp_path) as board:
         deploy = ("deploy", "pico_w", "--port", board.address, "--sketch", sketch)
-        with Remote(board.address) as desk:
-            desk.enter()
-            old = {"/lib/flatmq/__init__.py": b"1/0\n", "/helper.py": b"WORD = 'old'\n"}
-            desk.write({**old, "/mine.txt": b"kept"})
+        old = {"/lib/flatmq/__init__.py": b"1/0\n", "/helper.py": b"WORD = 'old'\n"}
+        _on(board, "", {**old, "/mine.txt": b"kept"})
         done = _run(*deploy, "--set", "wifi.ssid=home")
         assert done.exit_code == 0, done.output
         assert " 0 unchanged" in done.output
-        with Remote(board.address) as desk:
-            desk.enter()
-            (there,) = desk.run("import os; print(sorted(os.listdir('/')))")
-            assert there == "['helper.mpy', 'lib', 'main.py', 'mine.txt', 'settings.json']"
+        (there,) = _on(board, "import os; print(sorted(os.listdir('/')))")
+        assert there == "['helper.mpy', 'lib', 'main.py', 'mine.txt', 'settings.json']"
         with Log(board.address) as log:
             board.press_reset()
             _until("the sketch", lambda: re.search(r"main 0\..*\n", log.text) is not None)
@@ -198,12 +209,8 @@ def test_deploy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert "1 files written" in done.output
         (wrote,) = re.findall(r"written, (\d+) bytes", done.output)
         assert int(wrote) < 100
-        with Remote(board.address) as desk:
-            desk.enter()
-            (ssid,) = desk.run(
-                "import json; print(json.load(open('/settings.json'))['wifi']['ssid'])"
-            )
-            assert ssid == "home"
+        look = "import json; print(json.load(open('/settings.json'))['wifi']['ssid'])"
+        assert _on(board, look) == ["home"]
 
 
 def test_deploy_puts_certificates_and_takes_them_away(
@@ -221,11 +228,9 @@ def test_deploy_puts_certificates_and_takes_them_away(
         for options, there in ((tls, ["ca.der", "cert.der", "key.der"]), (tls[:2], ["ca.der"])):
             done = _run(*deploy, *options)
             assert done.exit_code == 0, done.output
-            with Remote(board.address) as desk:
-                desk.enter()
-                assert desk.run(look) == [str(there)]
-                (ca,) = desk.run("print(open('/tls/ca.der', 'rb').read().hex())")
-                assert bytes.fromhex(ca) == one.der
+            assert _on(board, look) == [str(there)]
+            (ca,) = _on(board, "print(open('/tls/ca.der', 'rb').read().hex())")
+            assert bytes.fromhex(ca) == one.der
 
 
 @pytest.mark.parametrize("fault", [{"swallows": 1}, {"reset_ms": 800}], ids=str)
@@ -241,49 +246,43 @@ def test_deploy_resets_the_board(tmp_path: Path, fault: dict[str, int]) -> None:
         assert board.resets == 1
 
 
-def test_deploy_says_that_the_board_was_not_reset(tmp_path: Path) -> None:
-    with EmulatedBoard(tmp_path, swallows=100) as board:
-        done = _run("deploy", "pico", "--port", board.address, "--sketch", _sketch(tmp_path))
-    assert done.exit_code == 1
-    assert "the board was not reset in 3 tries" in done.output
-    assert "the board restarts" not in done.output
-
-
-def test_deploy_says_when_there_is_no_room(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("main", "swallows", "oldest", "text"),
+    [
+        ("", 100, None, "the board was not reset in 3 tries"),
+        ("#" * 500_000, 0, None, "bytes of room"),
+        ("", 0, (9, 9), "9.9 or later is needed: `flatmq flash`"),
+    ],
+    ids=["not reset", "no room", "old MicroPython"],
+)
+def test_deploy_says_what_is_wrong(
+    main: str,
+    swallows: int,
+    oldest: tuple[int, int] | None,
+    text: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    if oldest:
+        monkeypatch.setattr(remote, "OLDEST", oldest)
     sketch = _sketch(tmp_path)
-    (sketch / "main.py").write_text("#" * 500_000)
-    with EmulatedBoard(tmp_path) as board:
+    (sketch / "main.py").write_text(main or MAIN)
+    with EmulatedBoard(tmp_path, swallows=swallows) as board:
         done = _run("deploy", "pico_w", "--port", board.address, "--sketch", sketch)
         assert done.exit_code == 1
-        assert "bytes of room" in done.output
-        with Remote(board.address) as desk:
-            desk.enter()
-            assert desk.run("import os; print(os.listdir('/'))") == ["[]"]
-
-
-def test_deploy_does_not_take_an_old_micropython(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(remote, "OLDEST", (9, 9))
-    with EmulatedBoard(tmp_path) as board:
-        done = _run("deploy", "pico", "--port", board.address, "--sketch", _sketch(tmp_path))
-    assert done.exit_code == 1
-    assert "9.9 or later is needed: `flatmq flash`" in done.output
+        assert text in done.output
+        assert "the board restarts" not in done.output
+        if not swallows:
+            assert _on(board, "import os; print(os.listdir('/'))") == ["[]"]
 
 
 # flash by a boot drive
 
 
 def _uf2(*families: int) -> bytes:
-    """A UF2 file with a block for each family, by the format's description."""
-    blocks = [
-        struct.pack("<8I", 0x0A324655, 0x9E5D5157, 0x2000, 0x10000000, 256, i, 1, family).ljust(
-            508, b"\xa5"
-        )
-        + struct.pack("<I", 0x0AB16F30)
-        for i, family in enumerate(families)
-    ]
-    return b"".join(blocks)
+    """A UF2 file with a page for each family."""
+    pico = boards.load("pico")
+    return b"".join(downloads.uf2(pico, b"\xa5" * 256, family) for family in families)
 
 
 @pytest.fixture
@@ -298,12 +297,14 @@ def drive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     yield folder
 
 
-def test_flash_copies_to_the_boot_drive(
+def test_flash_asks_a_running_board_for_its_boot_drive(
     tmp_path: Path, drive: Path, plugged: Callable[..., None]
 ) -> None:
     file = tmp_path / "image.uf2"
     file.write_bytes(_uf2(*[RP2040] * 200))
-    done = _run("flash", "pico_w", file)
+    hidden = drive.rename(tmp_path / "hidden")
+    with EmulatedBoard(tmp_path, show_drive=lambda: hidden.rename(drive) and None) as board:
+        done = _run("flash", "pico_w", file, "--port", board.address)
     assert done.exit_code == 0, done.output
     assert (drive / "image.uf2").read_bytes() == file.read_bytes()
 
@@ -320,6 +321,7 @@ def test_flash_copies_to_the_boot_drive(
         ("esp32_s3", "x.bin", b"\xe9" + b"\0" * 99, "for esp32; the ESP32-S3"),
         ("esp32_s3", "x.bin", b"\0" * 99, "no firmware for esp32s3"),
     ],
+    ids=lambda value: value if isinstance(value, str) else "",
 )  # fmt: skip
 def test_flash_does_not_take_what_does_not_fit(
     board: str,
@@ -349,22 +351,6 @@ def test_flash_says_when_the_drive_does_not_take_it(
     assert "after 0 of 102,400 bytes. Unplug the board" in done.output
 
 
-def test_flash_asks_a_running_board_for_its_boot_drive(
-    tmp_path: Path, drive: Path, plugged: Callable[..., None]
-) -> None:
-    file = tmp_path / "image.uf2"
-    file.write_bytes(_uf2(RP2040))
-    hidden = drive.rename(tmp_path / "hidden")
-
-    def show() -> None:
-        hidden.rename(drive)
-
-    with EmulatedBoard(tmp_path, show_drive=show) as board:
-        done = _run("flash", "pico_w", file, "--port", board.address)
-    assert done.exit_code == 0, done.output
-    assert (drive / "image.uf2").read_bytes() == file.read_bytes()
-
-
 # flash by esptool
 
 
@@ -380,20 +366,3 @@ def test_flash_asks_a_running_board_for_its_boot_drive(
 )
 def test_where_it_goes_in_flash(name: str, data: bytes, offset: int, tmp_path: Path) -> None:
     assert flash.esp_offset(boards.load(name), tmp_path / "x.bin", data) == offset
-
-
-def test_flash_runs_esptool_and_says_which_button(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    """The real one, at a port where no boot loader answers."""
-    config = tmp_path / "esptool.cfg"
-    config.write_text("[esptool]\nconnect_attempts = 1\n")
-    monkeypatch.setenv("ESPTOOL_CFGFILE", str(config))
-    file = tmp_path / "x.bin"
-    file.write_bytes(b"\xe9" + b"\0" * 99)
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        port = f"socket://127.0.0.1:{silent.getsockname()[1]}"
-        done = _run("flash", "esp32", file, "--port", port)
-    assert done.exit_code == 1
-    assert "esptool could not flash it. Hold BOOT" in done.output
-    assert "No serial data received" in "".join(capfd.readouterr())

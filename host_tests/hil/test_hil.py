@@ -1,18 +1,23 @@
-"""`make test-board` from end to end, with a board that is emulated: all but the wire is real."""
+"""`make test-board` and `make bench-board` from end to end, with a board that is emulated.
+
+All but the wire is real.
+"""
 
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from flatmq_rigs.bench.peers import PeerError
 from flatmq_rigs.proxy import Proxy
 from flatmq_tools import broker, bytecode, remote
 from flatmq_tools.remote import Remote, RemoteError
-from hil import suite
-from hil.__main__ import NOT_RUN, UsageError, main, where
+from hil import bench, suite
+from hil.__main__ import main
+from hil.command import UsageError, where
 from hil.emulated_board import EmulatedBoard
 
 SECRET = "se:cret w0rd"
@@ -24,6 +29,8 @@ NETWORK_ROWS = 7
 def variables(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     for name in ("BOARD_PORT", "BOARD_WIFI", "BOARD_BROKER", "DESK_BROKER"):
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(bench, "ARRIVE_MS", 3)
+    monkeypatch.setattr(suite, "KEEPALIVE", 1)
     return monkeypatch
 
 
@@ -33,21 +40,25 @@ def mosquitto() -> Iterator[broker.Broker]:
         yield running
 
 
-def _rows(document: str) -> dict[str, tuple[str, str]]:
-    """Figure and mark of each row of a section on a board."""
-    cells = [line.strip("| ").split(" | ") for line in document.splitlines() if line[:1] == "|"]
-    return {row[0]: (row[1], row[2]) for row in cells[2:]}
+def _rows(document: Path) -> dict[str, list[str]]:
+    """The cells of each row of a section on a board, by the first one."""
+    lines = [line for line in document.read_text().splitlines() if line[:1] == "|"]
+    cells = [line.strip("| ").split(" | ") for line in lines[2:]]
+    return {row[0]: row[1:] for row in cells}
 
 
+@pytest.mark.parametrize("command", [main, bench.main], ids=["test-board", "bench-board"])
 def test_everything(
+    command: Callable[[list[str]], int],
     tmp_path: Path,
     variables: pytest.MonkeyPatch,
     mosquitto: broker.Broker,
     capsys: pytest.CaptureFixture[str],
+    bench_build: Path,
 ) -> None:
     """On a board that goes away at each reset, with a program of its own on it."""
-    variables.setattr(suite, "KEEPALIVE", 1)
     document = tmp_path / "results.md"
+    build = ["--build", str(bench_build)] if command is bench.main else []
     with (
         Proxy(mosquitto.host, mosquitto.port) as air,
         EmulatedBoard(tmp_path, air=air, wifi=("net", SECRET), unplugs=True) as board,
@@ -59,7 +70,7 @@ def test_everything(
         variables.setenv("BOARD_WIFI", f"net:{SECRET}")
         variables.setenv("BOARD_BROKER", f"{air.host}:{air.port}")
         variables.setenv("DESK_BROKER", mosquitto.address)
-        status = main(["--results", str(document)])
+        status = command(["--results", str(document), *build])
         printed = capsys.readouterr().out
         assert status == 0, printed
         assert board.resets >= 4
@@ -68,15 +79,32 @@ def test_everything(
             (left,) = desk.run("import os; print(sorted(os.listdir('/')))")
             assert left == "['main.py']"
             assert not desk.different({"/main.py": MAIN})
-    section = document.read_text()
-    rows = _rows(section)
-    assert len(rows) == 15
+    assert SECRET not in printed + document.read_text()
+    (_check_bench if command is bench.main else _check_tests)(_rows(document))
+
+
+def _check_tests(rows: dict[str, list[str]]) -> None:
+    assert len(rows) == 14
     assert {mark for _, mark in rows.values()} == {"ok"}
     assert "0 in 60 operations" in rows["bytes per operation, a scripted peer"][0]
     assert "0 in 10 operations" in rows["bytes per operation, a broker"][0]
     for qos in (0, 1, 2):
         assert "100 sent, 0 lost" in rows[f"out and back at QoS {qos}"][0]
-    assert SECRET not in printed + section
+
+
+def _check_bench(rows: dict[str, list[str]]) -> None:
+    assert len(rows) == len(bench.STEPS) + len(bench.OPERATIONS)
+    for text in bench.STEPS.values():
+        ours, _, theirs, *_ = rows[text]
+        assert int(theirs.removesuffix(" B").replace(",", "")) > 0
+        assert int(ours.removesuffix(" B").replace(",", "")) > 0
+    for text in bench.OPERATIONS.values():
+        ours, left, theirs, _, _ = rows[f"{text}, µs"]
+        assert left == "0", text
+        assert float(ours.replace(",", "")) >= 0
+        assert float(theirs.replace(",", "")) >= 0
+    for name in ("publish", "receive", "idle"):
+        assert rows[f"{bench.OPERATIONS[name]}, µs"][4] != "-"
 
 
 # A board so slow that the broker has acknowledged everything by the end of each poll.
@@ -132,8 +160,7 @@ def test_what_fails_is_a_row(
         status = main(["--results", str(document)])
     printed = capsys.readouterr().out
     assert status == 1, printed
-    section = document.read_text()
-    rows = _rows(section)
+    rows = _rows(document)
     marks = [mark for _, mark in rows.values()]
     assert (marks.count("not run"), marks.count("FAILED")) == (NETWORK_ROWS, 2)
     assert "not joined" in rows["joining the network"][0]
@@ -141,7 +168,7 @@ def test_what_fails_is_a_row(
     assert mark == "FAILED"
     assert "publishing.qos0: " in figure
     assert "heap lock refused" in figure
-    assert "not the w0rd" not in printed + section
+    assert "not the w0rd" not in printed + document.read_text()
 
 
 def test_a_board_without_a_network(
@@ -157,18 +184,31 @@ def test_a_board_without_a_network(
         variables.setenv("BOARD_WIFI", "net:word")
         variables.setenv("BOARD_BROKER", mosquitto.address)
         assert main(["--results", str(document)]) == 0, capsys.readouterr().out
-    rows = _rows(document.read_text())
+    rows = _rows(document)
     not_run = [figure for figure, mark in rows.values() if mark == "not run"]
     assert not_run == ["the board has no network"] * NETWORK_ROWS
-    assert rows["free heap before import"][1] == "ok"
+    assert rows["heap taken after the first `subscribe`"][1] == "ok"
 
 
-def test_without_a_network_its_rows_say_so() -> None:
-    without = suite.Suite(where({"BOARD_PORT": "x"}), lambda text: None)
-    without.with_network(None)
-    assert [(row.figure, row.ok) for row in without.rows] == [
-        ("BOARD_BROKER is not set", None)
-    ] * NETWORK_ROWS
+def test_without_a_broker_and_without_the_other_client(
+    tmp_path: Path, variables: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Memory alone, and the reasons."""
+
+    def missing(build: Path) -> Path:
+        raise PeerError("no network here")
+
+    variables.setattr(bench, "_umqtt", missing)
+    document = tmp_path / "results.md"
+    with EmulatedBoard(tmp_path) as board:
+        variables.setenv("BOARD_PORT", board.address)
+        assert bench.main(["--results", str(document)]) == 0, capsys.readouterr().out
+    written = document.read_text()
+    assert "umqtt.simple was not measured: no network here." in written
+    assert "Times were not measured: BOARD_BROKER is not set." in written
+    rows = _rows(document)
+    assert rows[bench.STEPS["subscribed"]][0].endswith(" B")
+    assert set(rows["idle poll, µs"]) == {"-"}
 
 
 def _allocating(folder: Path) -> dict[str, bytes]:
@@ -185,28 +225,24 @@ def _allocating(folder: Path) -> dict[str, bytes]:
     return {f"{suite.HOME}/flatmq/session.mpy": target.read_bytes()}
 
 
+@pytest.mark.parametrize("command", [main, bench.main])
 def test_without_a_board_it_says_so(
-    variables: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    command: Callable[[list[str]], int],
+    variables: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert main([]) == 0
-    assert capsys.readouterr().out.strip() == NOT_RUN
+    assert command([]) == 0
+    assert "NOT run: BOARD_PORT is not set" in capsys.readouterr().out
 
 
-def test_a_port_where_nothing_is(
-    variables: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as gone:
-        port = gone.getsockname()[1]
-    with pytest.raises(RemoteError, match="cannot be opened"):
-        Remote(f"socket://127.0.0.1:{port}").enter(patience=0)
-
-
-def test_a_port_where_nothing_answers() -> None:
-    """Something listens there, but no MicroPython."""
+def test_a_port_where_no_board_answers() -> None:
+    """Something listens there, but no MicroPython; and then nothing does."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        port = silent.getsockname()[1]
+        address = f"socket://127.0.0.1:{silent.getsockname()[1]}"
         with pytest.raises(RemoteError, match="does not answer"):
-            Remote(f"socket://127.0.0.1:{port}").enter(patience=0.2)
+            Remote(address).enter(patience=0.2)
+    with pytest.raises(RemoteError, match="cannot be opened"):
+        Remote(address).enter(patience=0)
 
 
 @pytest.mark.parametrize("soft_reset", [False, True])
@@ -230,6 +266,7 @@ def test_a_board_that_boots_for_longer_than_a_try(
 SLOW_TO_RESET = [{"swallows": 1}, {"swallows": 2}, {"reset_ms": 800}]
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("fault", SLOW_TO_RESET, ids=str)
 def test_no_step_begins_before_the_reset(
     fault: dict[str, int],
@@ -247,33 +284,9 @@ def test_no_step_begins_before_the_reset(
         variables.setenv("BOARD_PORT", board.address)
         assert main(["--results", str(document)]) == 0, capsys.readouterr().out
         assert board.resets == 2  # before the first step, and after the last
-    rows = _rows(document.read_text())
-    taken = rows["free heap after `from flatmq import Client`"][0].partition("(")[2].split()[0]
+    rows = _rows(document)
+    taken = rows["heap taken after `from flatmq import Client`"][0].removesuffix(" bytes")
     assert int(taken.replace(",", "")) > 4000
-
-
-def test_a_board_that_is_never_reset(
-    tmp_path: Path, variables: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with EmulatedBoard(tmp_path, swallows=100) as board:
-        variables.setenv("BOARD_PORT", board.address)
-        assert main([]) == 2
-    printed = capsys.readouterr().out
-    assert "the board was not reset in 3 tries" in printed
-    assert "free heap" not in printed
-
-
-def test_an_import_is_measured_once(tmp_path: Path) -> None:
-    """With the client loaded it would seem to take nothing."""
-    with EmulatedBoard(tmp_path) as board, Remote(board.address) as desk:
-        desk.enter()
-        desk.write(suite.compiled())
-        for _ in range(2):
-            desk.restart()
-            desk.run(f"import sys; sys.path.insert(0, {suite.HOME!r})")
-            assert desk.run("import board_memory; board_memory.measure()")
-            with pytest.raises(RemoteError, match="flatmq is loaded already"):
-                desk.run("board_memory.measure()")
 
 
 def test_code_that_should_end_in_a_reset_and_does_not(tmp_path: Path) -> None:
@@ -293,17 +306,14 @@ def test_code_that_should_end_in_a_reset_and_does_not(tmp_path: Path) -> None:
         assert board.resets == 1
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [("BOARD_WIFI", "only-a-name-s3cret"), ("BOARD_BROKER", "no.such.host.invalid:1883")],
-)
-def test_variables_that_are_wrong(name: str, value: str) -> None:
-    with pytest.raises(UsageError, match=name) as raised:
-        where({"BOARD_PORT": "x", name: value})
-    assert "s3cret" not in str(raised.value)
-
-
-def test_a_password_may_have_colons_and_the_broker_no_port() -> None:
+def test_the_variables() -> None:
+    for name, value in (
+        ("BOARD_WIFI", "only-a-name-s3cret"),
+        ("BOARD_BROKER", "no.such.host.invalid:1883"),
+    ):
+        with pytest.raises(UsageError, match=name) as raised:
+            where({"BOARD_PORT": "x", name: value})
+        assert "s3cret" not in str(raised.value)
     found = where({"BOARD_PORT": "x", "BOARD_WIFI": "a:b:c", "BOARD_BROKER": "127.0.0.1"})
     assert found.wifi == ("a", "b:c")
     assert found.broker == found.desk == ("127.0.0.1", 1883)

@@ -24,9 +24,9 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from flatmq_rigs import results
+from flatmq_rigs import certificates, results
 from flatmq_tools import bytecode, interpreter
-from hostile import certificate_files, grammar, replay, search
+from hostile import grammar, replay, search
 
 HERE = Path(__file__).parent
 HEAP = "2m"  # of MicroPython; the harness takes most of it
@@ -157,7 +157,7 @@ def on_desk(
     It stops earlier when the time is over.
     """
     if link == "tls":
-        certificate_files.folder()  # before there are processes, each of which would make one
+        certificates.loopback()  # before there are processes, each of which would make one
     reports: multiprocessing.Queue = multiprocessing.Queue()
     share = -(-packets // len(seeds))
     until = time.monotonic() + seconds
@@ -199,7 +199,7 @@ def compare(batch: list[bytes], link: str = "tcp") -> list[str]:
     command = interpreter.command(HEAP)
     if command is None:
         raise interpreter.InterpreterError(interpreter.MISSING)
-    folder = str(certificate_files.folder()) if link == "tls" else ""
+    folder = str(certificates.loopback()) if link == "tls" else ""
     with tempfile.NamedTemporaryFile(suffix=".cases") as file:
         for data in batch:
             file.write(len(data).to_bytes(4, "big") + data)

@@ -19,7 +19,8 @@ from contextlib import contextmanager
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from hostile import cases, certificate_files, drive, framed, grammar, secured
+from flatmq_rigs import certificates
+from hostile import cases, drive, framed, grammar, secured
 from hostile.oracle import Oracle
 from hostile.oracle5 import Oracle5
 from hostile.websocket_oracle import WebSocketOracle
@@ -110,7 +111,7 @@ def judge(data: bytes, oracle: Oracle, link: str = "tcp") -> Counter[str]:
         drive.run(data, oracle, held_the_same())
         return Counter()
     if link == "tls":
-        secured.run(data, oracle, held_the_same(), str(certificate_files.folder()))
+        secured.run(data, oracle, held_the_same(), str(certificates.loopback()))
         assert oracle.log == judged(data).log, "other events than without TLS"
         return Counter()
     below = WebSocketOracle(oracle)

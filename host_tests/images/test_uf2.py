@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import random
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from adafruit_uf2 import uf2conv
 from littlefs import LittleFS, UserContext
 
+import sizes
 from flatmq_tools import boards, image
 from flatmq_tools.image import filesystem, romfs, uf2
 from images import boot_rom, downloads
 from images.making import files, listed, make, modules, on_board
 
 PICOS = [name for name in boards.names() if boards.load(name).port == "rp2"]
+ONE_OF_EACH_CHIP = sizes.one_each(PICOS, lambda name: boards.load(name).chip)
 SIZE = 0x54321  # of the firmware: ends within a page and within a sector
 
 
@@ -44,8 +46,13 @@ def older(board: boards.Board) -> bytes:
     return downloads.noise(flash.filesystem, "older") + bytes(context.buffer)
 
 
-@pytest.mark.parametrize("name", PICOS)
-@pytest.mark.parametrize("way", ["in order", "mixed"])
+@pytest.mark.parametrize(
+    ("name", "way"),
+    sizes.one_each(
+        itertools.product(PICOS, ("in order", "mixed")),
+        lambda case: (boards.load(case[0]).chip, case[1]),
+    ),
+)
 def test_flash_after_copying_the_file(name: str, way: str, tmp_path: Path) -> None:
     board = boards.load(name)
     program = downloads.program(board, SIZE)
@@ -64,7 +71,7 @@ def test_flash_after_copying_the_file(name: str, way: str, tmp_path: Path) -> No
     assert listed(on_board("files", file, board.flash.program)) == files()
 
 
-@pytest.mark.parametrize("name", PICOS)
+@pytest.mark.parametrize("name", ONE_OF_EACH_CHIP)
 def test_the_filesystem_alone_leaves_the_firmware(name: str, tmp_path: Path) -> None:
     board = boards.load(name)
     made = image.make(board, files())
@@ -77,7 +84,7 @@ def test_the_filesystem_alone_leaves_the_firmware(name: str, tmp_path: Path) -> 
     assert listed(on_board("files", file, board.flash.program)) == files()
 
 
-@pytest.mark.parametrize("name", PICOS)
+@pytest.mark.parametrize("name", ONE_OF_EACH_CHIP)
 def test_blocks_are_numbered_and_placed_as_the_boards_file_says(name: str, tmp_path: Path) -> None:
     board = boards.load(name)
     download = downloads.uf2(board, downloads.program(board, SIZE))
@@ -101,20 +108,6 @@ def test_blocks_are_numbered_and_placed_as_the_boards_file_says(name: str, tmp_p
             assert own[block.number] == block._replace(total=len(own))
 
 
-@pytest.mark.parametrize("name", PICOS)
-def test_another_reader_finds_the_filesystem(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """uf2conv, of those who defined the format."""
-    board = boards.load(name)
-    flash = board.flash
-    monkeypatch.setattr(uf2conv, "familyid", board.flashing.family)
-    content = uf2conv.convert_from_uf2(image.make(board, files()).image)
-    assert uf2conv.appstartaddr == flash.address + flash.filesystem
-    stored = filesystem.build(files(), flash)
-    for number in filesystem.live(stored, flash):
-        at = number * flash.block
-        assert content[at : at + flash.block] == stored[at : at + flash.block]
-
-
 def test_a_romfs_goes_to_its_partition(tmp_path: Path) -> None:
     board = boards.load("pico_2_w")
     flash = replace(board.flash, romfs=0x160000, romfs_size=0x20000)
@@ -134,10 +127,6 @@ def test_a_romfs_that_does_not_fit() -> None:
     board = replace(board, flash=replace(board.flash, romfs=0x160000, romfs_size=0x1000))
     with pytest.raises(romfs.RomfsError, match=r"\d\d,\d{3} bytes do not fit .* = 4,096"):
         image.make(board, modules(), with_romfs=True)
-
-
-def test_a_file_of_no_blocks_has_no_version(tmp_path: Path) -> None:
-    assert image.make(boards.load("pico"), modules()).version == ""
 
 
 def changed(data: bytes, at: int, there: bytes) -> bytes:

@@ -9,13 +9,11 @@ from __future__ import annotations
 import itertools
 import json
 import os
-import pty
 import re
 import socket
 import subprocess
 import sys
 import threading
-import tty
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -24,16 +22,17 @@ import pytest
 from click.testing import CliRunner
 from serial.tools import list_ports
 
+import sizes
 import typed_command
-from certs.issued import CLIENT, HERE, SERVER, Issued
 from conftest import ROOT
 from flatmq import Client
 from flatmq_tools import boards, cli, flash, ports, settings
-from flatmq_tools.broker import LOOPBACK, Broker, find_mosquitto, mosquitto
+from flatmq_tools.broker import LOOPBACK, find_mosquitto
 from hil import emulated_board
 from hil.emulated_board import EmulatedBoard
 from images import downloads
 from pages.commands import everything
+from tls.secure_broker import SecureBroker
 
 PACK = [{"bn": "pico/", "n": "boot", "v": 7}, {"n": "seq", "v": 1}, {"n": "temp", "v": 21.5}]
 SIZE = 0x40000  # bytes of a made-up firmware
@@ -58,7 +57,7 @@ COVERED = {
     ),
     "make release": ("test_release.py", "test_another_checkout_gives_the_same_bytes"),
     "make test-board": ("hil/test_hil.py", "test_everything"),
-    "make bench-board": ("hil/test_board_bench.py", "test_everything"),
+    "make bench-board": ("hil/test_hil.py", "test_everything"),
     "mpremote mip install package.json": (
         "test_package.py",
         "test_mpremote_installs_a_part_from_the_checkout",
@@ -85,35 +84,16 @@ HERE_RUN = [
 
 
 @pytest.fixture(scope="module")
-def authority() -> Issued:
-    return Issued("an authority", authority=True)
-
-
-@pytest.fixture(scope="module")
-def own(authority: Issued) -> Issued:
-    return Issued("a broker", authority, hosts=HERE, usage=SERVER)
-
-
-@pytest.fixture(scope="module")
-def broker(
-    authority: Issued, own: Issued, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[tuple[Broker, int, int]]:
-    """A broker with a pack; its ports for TLS, without and with certificates of clients."""
-    folder = tmp_path_factory.mktemp("broker")
-    ca, _ = authority.write(folder, "ca")
-    cert, key = own.write(folder, "own")
-    secure, guarded = (ports.free_port() for _ in range(2))
-    extra = "".join(
-        f"listener {port} {LOOPBACK}\ncertfile {cert}\nkeyfile {key}\n{more}\n"
-        for port, more in ((secure, ""), (guarded, f"cafile {ca}\nrequire_certificate true"))
-    )
-    with mosquitto(extra=extra) as running:
-        client = Client(b"pages", running.host, running.port)
-        client.connect(10_000)
-        client.publish(b"dev/pico/telemetry", json.dumps(PACK).encode(), qos=1, retain=True)
-        assert client.wait(10_000)
-        client.disconnect()
-        yield running, secure, guarded
+def broker() -> Iterator[SecureBroker]:
+    """A broker with a pack, and listeners with TLS."""
+    secure = SecureBroker()
+    client = Client(b"pages", secure.broker.host, secure.broker.port)
+    client.connect(10_000)
+    client.publish(b"dev/pico/telemetry", json.dumps(PACK).encode(), qos=1, retain=True)
+    assert client.wait(10_000)
+    client.disconnect()
+    yield secure
+    secure.stop()
 
 
 @pytest.fixture(scope="module")
@@ -134,21 +114,18 @@ def silent() -> Iterator[str]:
 class Desk:
     """A folder in which somebody types the commands, with the files that they name."""
 
-    def __init__(
-        self, folder: Path, running: tuple[Broker, int, int], board: EmulatedBoard
-    ) -> None:
+    def __init__(self, folder: Path, broker: SecureBroker, board: EmulatedBoard) -> None:
         self.folder = folder
-        self.broker, self._secure, self._guarded = running
+        self.broker = broker
         self.board = board
-        self.pin = ""
 
     def word(self, word: str, words: tuple[str, ...]) -> str:
         """Return what replaces a word of a command."""
         if word in PLAIN:
-            return self.broker.address
+            return self.broker.broker.address
         if word == SECURE:
-            return f"localhost:{self._guarded if '--cert' in words else self._secure}"
-        return word.replace("BASE64", self.pin)
+            return f"localhost:{self.broker.ports['mutual' if '--cert' in words else 'broker']}"
+        return word.replace("BASE64", self.broker.pins["broker"])
 
     def flatmq(self, *words: str) -> str:
         """Run a command that comes to its end by itself, and return what it prints."""
@@ -171,16 +148,12 @@ class Desk:
 @pytest.fixture
 def desk(
     tmp_path: Path,
-    broker: tuple[Broker, int, int],
+    broker: SecureBroker,
     board: EmulatedBoard,
-    authority: Issued,
-    own: Issued,
     silent: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Desk:
     """A desk with a Pico W and an ESP32 connected, and a Pico that shows its boot drive."""
-    made = Desk(tmp_path, broker, board)
-    made.pin = own.pin
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(settings, "OWN", "absent.json")
     usb = [
@@ -198,21 +171,17 @@ def desk(
         "UF2 Bootloader v3.0\nModel: Raspberry Pi RP2\nBoard-ID: RPI-RP2\n"
     )
     monkeypatch.setattr(flash, "_mounts", (tmp_path / "drives").iterdir)
-    ca, _ = authority.write(tmp_path / "issued", "ca")
-    monkeypatch.setenv("SSL_CERT_FILE", str(ca))
-    return made
+    monkeypatch.setenv("SSL_CERT_FILE", broker.path("ca.pem"))
+    return Desk(tmp_path, broker, board)
 
 
-def _files(words: tuple[str, ...], authority: Issued) -> None:
+def _files(words: tuple[str, ...], broker: SecureBroker) -> None:
     """Make the files and folders that a command reads, and that a download would be."""
-    mine = Issued("pico-1", authority, usage=CLIENT)
     reads = dict(itertools.pairwise(words))
-    for kind, data in {
-        "ca": authority.pem, "cert": mine.pem, "key": mine.key_bytes()
-    }.items():  # fmt: skip
+    for kind, mine in (("ca", "ca.pem"), ("cert", "client.pem"), ("key", "client.key.pem")):
         names = re.findall(rf"broker\.tls\.{kind}=(\S+)", " ".join(words))
         for name in filter(None, [reads.get(f"--{kind}"), *names]):
-            Path(name).write_bytes(data)
+            Path(name).write_bytes(Path(broker.path(mine)).read_bytes())
     for name in words:
         if name.endswith((".uf2", ".bin")):
             known = boards.load(words[2])
@@ -290,7 +259,7 @@ def _deploy(desk: Desk, words: tuple[str, ...]) -> None:
 
 @runs("flatmq", "logs")
 def _logs(desk: Desk, words: tuple[str, ...]) -> None:
-    with _Line() as (end, port):
+    with typed_command.serial_line() as (end, port):
 
         def ready(line: str) -> None:
             if "Ctrl-C ends it" in line:
@@ -301,7 +270,7 @@ def _logs(desk: Desk, words: tuple[str, ...]) -> None:
 
 @runs("flatmq", "bridge")
 def _bridge(desk: Desk, words: tuple[str, ...]) -> None:
-    with _Line() as (end, port):
+    with typed_command.serial_line() as (end, port):
         greeting = threading.Thread(target=lambda: os.read(end, 1) and os.write(end, b"hello\r\n"))
         greeting.start()  # once the bridge has opened the line
         given = [port if word == "/dev/ttyACM0" else desk.word(word, words) for word in words[1:]]
@@ -380,29 +349,23 @@ def _mpremote(desk: Desk, words: tuple[str, ...]) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-class _Line:
-    """A serial line: the board's end, and the device at the desk's end."""
-
-    def __enter__(self) -> tuple[int, str]:
-        self._ends = pty.openpty()
-        tty.setraw(self._ends[1])
-        return self._ends[0], os.ttyname(self._ends[1])
-
-    def __exit__(self, *_: object) -> None:
-        for end in self._ends:
-            os.close(end)
+def _kind(words: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the kind of command of which a sample has one: itself, if it runs in this process."""
+    return words if words[0] == "flatmq" and words[1] not in ("logs", "bridge") else words[:2]
 
 
 @pytest.mark.parametrize(
-    "words", HERE_RUN, ids=lambda words: f"{COMMANDS[words]} {' '.join(words)}"
+    "words",
+    sizes.one_each(HERE_RUN, _kind),
+    ids=lambda words: f"{COMMANDS[words]} {' '.join(words)}",
 )
-def test_it_runs(words: tuple[str, ...], desk: Desk, authority: Issued) -> None:
+def test_it_runs(words: tuple[str, ...], desk: Desk) -> None:
     if words[:2] == ("make", "firmware"):
         file = desk.folder / "RPI_PICO_W.uf2"
         pico = boards.load("pico_w")
         file.write_bytes(downloads.uf2(pico, downloads.program(pico, SIZE)))
     elif words[0] == "flatmq":
-        _files(words, authority)
+        _files(words, desk.broker)
     for count in (1, 2):
         if runner := RUNNERS.get(words[:count]):
             runner(desk, words)

@@ -15,10 +15,9 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from paho.mqtt import client as paho
-
 from conftest import LIB, ROOT, interpreter_command
 from flatmq_tools import boards, broker, bytecode
+from observer import Observer, retained
 
 HERE = Path(__file__).parent
 BOARDS = ROOT / "boards"
@@ -161,87 +160,51 @@ class Board:
             self._process = None
 
 
-class Watcher:
+class Watcher(Observer):
     """A second client, which is subscribed to all of a device."""
 
     def __init__(self, host: str, port: int, device: str) -> None:
+        super().__init__(host, port, f"dev/{device}/#")
         self.device = device
-        self.messages: queue.SimpleQueue[paho.MQTTMessage] = queue.SimpleQueue()
-        ready = threading.Event()
-        self._client = paho.Client(paho.CallbackAPIVersion.VERSION2)
-        self._client.on_message = lambda _c, _d, message: self.messages.put(message)
-        self._client.on_subscribe = lambda *_: ready.set()
-        self._client.connect(host, port)
-        self._client.loop_start()
-        self._client.subscribe(f"dev/{device}/#", 1)
-        assert ready.wait(ANSWER)
+        self._where = host, port
+        self._at = 0  # of `messages`, those before were looked at
 
-    def next(self, topic: str) -> bytes:
-        """The payload of the next message to a topic of the device."""
-        deadline = time.monotonic() + ANSWER
-        while True:
-            try:
-                message = self.messages.get(timeout=max(0, deadline - time.monotonic()))
-            except queue.Empty:
-                raise AssertionError(f"nothing at {topic}") from None
-            if message.topic == f"dev/{self.device}/{topic}":
-                return bytes(message.payload)
+    def next(self, topic: str, wanted: Callable[[bytes], bool] = lambda payload: True) -> bytes:
+        """Return the next payload at a topic of the device for which `wanted` returns True."""
+        found: list[bytes] = []
 
-    def until(self, topic: str, wanted: bytes) -> None:
-        """Wait for a payload."""
-        deadline = time.monotonic() + ANSWER
-        while self.next(topic) != wanted:
-            assert time.monotonic() < deadline, f"never {wanted!r} at {topic}"
+        def came() -> bool:
+            while self._at < len(self.messages) and not found:
+                message = self.messages[self._at]
+                self._at += 1
+                if message.topic == f"dev/{self.device}/{topic}" and wanted(message.payload):
+                    found.append(message.payload)
+            return bool(found)
+
+        self.until(came)
+        return found[0]
+
+    def status(self, wanted: bytes) -> None:
+        """Wait for a status."""
+        self.next("status", lambda payload: payload == wanted)
 
     def pack(self, wanted: Callable[[dict[str, Any]], bool] = lambda _: True) -> dict[str, Any]:
         """Return the next pack for which `wanted` returns True."""
-        deadline = time.monotonic() + ANSWER
-        while True:
-            pack = resolved(self.next("telemetry"))
-            if wanted(pack):
-                return pack
-            assert time.monotonic() < deadline, pack
+        return resolved(self.next("telemetry", lambda payload: wanted(resolved(payload))))
 
-    def command(self, name: str, payload: bytes = b"", retain: bool = False) -> bytes:
+    def command(self, name: str, payload: bytes = b"") -> bytes:
         """Give a command, and return what is answered to it."""
-        self._client.publish(f"dev/{self.device}/cmd/{name}", payload, 1, retain)
-        deadline = time.monotonic() + ANSWER
-        while True:
-            answer = self.next("answer")
-            assert time.monotonic() < deadline, answer
-            if answer.startswith(name.encode() + b": "):
-                return answer[len(name) + 2 :]
+        self.order(name, payload)
+        start = name.encode() + b": "
+        return self.next("answer", lambda answer: answer.startswith(start)).removeprefix(start)
 
-    def send(self, name: str, payload: bytes = b"", retain: bool = False) -> None:
+    def order(self, name: str, payload: bytes = b"", retain: bool = False) -> None:
         """Give a command, and do not wait for its answer."""
-        done = self._client.publish(f"dev/{self.device}/cmd/{name}", payload, 1, retain)
-        done.wait_for_publish(ANSWER)
+        self.publish(f"dev/{self.device}/cmd/{name}", payload, retain=retain)
 
     def retained(self, topic: str) -> bytes | None:
         """Return what a client that subscribes now receives on a topic of the device."""
-        found: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
-        other = paho.Client(paho.CallbackAPIVersion.VERSION2)
-        host, port = self._client.host, self._client.port
-        probe = f"dev/{self.device}/probe"
-
-        def take(_c: Any, _d: Any, message: paho.MQTTMessage) -> None:
-            found.put(bytes(message.payload) if message.topic != probe else None)
-
-        other.on_message = take
-        other.on_subscribe = lambda *_: other.publish(probe, b"", 1)
-        other.connect(host, port)
-        other.loop_start()
-        other.subscribe([(f"dev/{self.device}/{topic}", 1), (probe, 1)])
-        try:
-            return found.get(timeout=ANSWER)
-        finally:
-            other.disconnect()
-            other.loop_stop()
-
-    def close(self) -> None:
-        """End it."""
-        self._client.disconnect()
-        self._client.loop_stop()
+        return retained(*self._where, f"dev/{self.device}/{topic}")
 
 
 @contextlib.contextmanager

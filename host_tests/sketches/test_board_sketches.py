@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import sizes
 from conftest import BROKERS, SharedBrokers
 from flatmq_rigs.proxy import Direction, Fault, Proxy, Rules, Way
 from flatmq_tools import boards
+from sizes import spread
 from sketches import bme280_registers
 from sketches.board_bench import (
     ANSWER,
@@ -22,7 +24,6 @@ from sketches.board_bench import (
     HERE,
     Board,
     Watcher,
-    library,
     resolved,
     sketch,
     switched_on,
@@ -53,11 +54,6 @@ SOON = "import station; station.READY_MS = 30"
 _count = itertools.count()
 
 
-@pytest.fixture(params=list(BROKERS))
-def kind(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
 class Stand:
     """Boards and those who watch them, for one test."""
 
@@ -67,7 +63,6 @@ class Stand:
         self.port = port
         self._boards: list[Board] = []
         self._watchers: list[Watcher] = []
-        library()  # made before there are threads
 
     def device(self, name: str) -> str:
         """A name that no other test uses."""
@@ -117,37 +112,11 @@ def stand(shared_brokers: SharedBrokers, tmp_path: Path) -> Iterator[Stand]:
     stand.close()
 
 
-def _together(names: list[str], check: Callable[[str], None]) -> None:
-    """Does the same for several boards at once, as most of the time is theirs to wait."""
-    failures: dict[str, BaseException] = {}
-
-    def run(name: str) -> None:
-        try:
-            check(name)
-        except BaseException as error:
-            failures[name] = error
-
-    threads = [threading.Thread(target=run, args=(name,)) for name in names]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    for name, error in failures.items():
-        raise AssertionError(name) from error
-
-
-def on_boards(*names: str) -> Callable[[Callable[[str, Stand], None]], Callable[[Stand], None]]:
-    """Make of a check for one board a test of several at once."""
-
-    def made(check: Callable[[str, Stand], None]) -> Callable[[Stand], None]:
-        def test(stand: Stand) -> None:
-            _together(list(names), lambda name: check(name, stand))
-
-        test.__name__ = check.__name__
-        test.__doc__ = check.__doc__
-        return test
-
-    return made
+def on_boards(*names: str) -> pytest.MarkDecorator:
+    """Parametrize by `name`; a sample has one with each family of chips."""
+    return pytest.mark.parametrize(
+        "name", sizes.one_each(names, lambda name: name.partition("_")[0])
+    )
 
 
 def test_every_board_has_its_sketch() -> None:
@@ -156,13 +125,17 @@ def test_every_board_has_its_sketch() -> None:
     assert {*BOARDS.glob("*/main.py")} == {*used, BOARDS / "host" / "main.py"}
 
 
+@spread("name", NAMES, kind=BROKERS)
 def test_readings_arrive_with_numbers_and_units(
-    kind: str, shared_brokers: SharedBrokers, tmp_path: Path
+    name: str, kind: str, stand: Stand, shared_brokers: SharedBrokers
 ) -> None:
     """All that each board can have on its pins, the watchdog's time, status, boot and seq."""
     broker = shared_brokers.get(kind, "shared")
-    stand = Stand(tmp_path, broker.host, broker.port)
+    stand.host, stand.port = broker.host, broker.port
     fine = bme280_registers.fine(RAW[1])
+    volts = 14000 * 3.3 / 65535
+    pico = 27 - (volts - 0.706) / 0.001721
+    old = (128 - 32) / 1.8
     wanted = {
         f"ds18b20/{ROM.hex()}/temp": (-10.125, 0, "Cel"),
         "dht22/temp": (-4.1, 0, "Cel"),
@@ -170,63 +143,33 @@ def test_readings_arrive_with_numbers_and_units(
         "bme280/temp": (fine / 5120, 0.01, "Cel"),
         "bme280/pressure": (bme280_registers.pressure(fine, RAW[0]), 3, "Pa"),
         "bme280/humidity": (bme280_registers.humidity(fine, RAW[2]), 0.1, "%RH"),
+        "chip/temp": (pico, 0.01, "Cel")
+        if name in PICOS
+        else ((old, 0.1, "Cel") if name == "esp32" else (39, 0, "Cel")),
     }
-    volts = 14000 * 3.3 / 65535
-
-    def check(name: str) -> None:
-        chip = {
-            "chip/temp": (27 - (volts - 0.706) / 0.001721, 0.01, "Cel")
-            if name in PICOS
-            else ((128 - 32) / 1.8, 0.1, "Cel")
-            if name == "esp32"
-            else (39, 0, "Cel")
-        }
-        setup = f"{ALONE};{ATTACHED};{SOON}"
-        if name == "esp32":
-            setup += ";raw_temperature = 128"
-        board, watcher = stand.started(name, setup)
-        assert board.await_("watchdog") == f"watchdog {WATCHDOG[name]}"
-        packs = [watcher.pack() for _ in range(2)]
-        for pack in packs:
-            for key, (value, error, unit) in {**wanted, **chip}.items():
-                assert pack[key][1] == unit, key
-                assert abs(float(pack[key][0]) - value) <= error, (key, pack[key])
-            assert set(pack) == {*wanted, *chip, "boot", "seq"}
-        assert [pack["seq"][0] for pack in packs] == [1, 2]
-        assert packs[0]["boot"] == packs[1]["boot"]
-        assert watcher.retained("status") == b"online"
-
-    try:
-        _together(NAMES, check)
-    finally:
-        stand.close()
-
-
-def test_a_board_with_nothing_on_its_pins(stand: Stand) -> None:
-    def check(name: str) -> None:
-        _, watcher = stand.started(name)
-        assert set(watcher.pack()) == {"chip/temp", "boot", "seq"}
-
-    _together(NAMES, check)
-
-
-def test_status_online_is_retained_and_the_will_says_offline(kind: str, stand: Stand,
-                                                             shared_brokers: SharedBrokers
-                                                             ) -> None:  # fmt: skip
-    broker = shared_brokers.get(kind, "shared")
-    stand.host, stand.port = broker.host, broker.port
-    board, watcher = stand.started("pico_w")
-    watcher.until("status", b"online")
+    setup = f"{ALONE};{ATTACHED};{SOON}"
+    if name == "esp32":
+        setup += ";raw_temperature = 128"
+    board, watcher = stand.started(name, setup)
+    assert board.await_("watchdog") == f"watchdog {WATCHDOG[name]}"
+    packs = [watcher.pack() for _ in range(2)]
+    for pack in packs:
+        for key, (value, error, unit) in wanted.items():
+            assert pack[key][1] == unit, key
+            assert abs(float(pack[key][0]) - value) <= error, (key, pack[key])
+        assert set(pack) == {*wanted, "boot", "seq"}
+    assert [pack["seq"][0] for pack in packs] == [1, 2]
+    assert packs[0]["boot"] == packs[1]["boot"]
     assert watcher.retained("status") == b"online"
     board.kill()
-    watcher.until("status", b"offline")
+    watcher.status(b"offline")
     assert watcher.retained("status") == b"offline"
 
 
 @on_boards("pico_w", "esp32_s3", "pico")
 def test_commands_are_obeyed_and_bad_ones_refused(name: str, stand: Stand) -> None:
     board, watcher = stand.started(name, interval=86400)
-    watcher.until("status", b"online")
+    watcher.status(b"online")
     pin = f"pins.get({LED.get(name, 'LED')!r})"
     assert watcher.command("led", b"on") == b"done"
     board.until(f"{pin} == 1")
@@ -258,7 +201,7 @@ def test_a_retained_command_is_obeyed_where_that_is_wanted(stand: Stand) -> None
     device = stand.device("pico_w")
     watcher = stand.watcher(device)
     for command, payload in (("interval", b"77"), ("sleep", b"10"), ("identify", b"5")):
-        watcher.send(command, payload, retain=True)
+        watcher.order(command, payload, retain=True)
     board = stand.board("pico_w", device)
     board.boot(f"{ALONE};{SOON}")
     answers = {watcher.next("answer") for _ in range(3)}
@@ -268,7 +211,7 @@ def test_a_retained_command_is_obeyed_where_that_is_wanted(stand: Stand) -> None
         b"identify: refused: not retained",
     }
     for command in ("interval", "sleep", "identify"):
-        watcher.send(command, retain=True)
+        watcher.order(command, retain=True)
 
 
 @on_boards("pico_w", "esp32")
@@ -286,28 +229,30 @@ def test_wifi_lost_and_regained(name: str, stand: Stand) -> None:
         board.until("wifi.count('connect') >= 4 and 'off' in wifi")  # in vain; the radio restarts
         assert proxy.accepted == 0  # nobody looks for the broker without Wi-Fi
         board.do("in_range = True")
-        watcher.until("status", b"online")
+        watcher.status(b"online")
         last = watcher.pack()["seq"][0]
         away.set()
         board.do("in_range = False")
         proxy.strike("cut")
-        watcher.until("status", b"offline")
+        watcher.status(b"offline")
         board.do("wifi[:] = []")
         board.until("'disconnect' in wifi and 'connect' in wifi")
         before = int(board.ask("turns"))
         board.until(f"turns > {before + 100}")
         away.clear()
         board.do("in_range = True")
-        watcher.until("status", b"online")
+        watcher.status(b"online")
         assert board.ask("longest < timeout") == "True"
     assert last >= 1
 
 
-@on_boards("pico_w", "esp32")
-def test_the_radio_of_the_pico_does_not_sleep(name: str, stand: Stand) -> None:
+@pytest.mark.parametrize(
+    ("name", "asked"),
+    [("pico_w", ["on", "pm=16", "connect"]), ("esp32", ["on", "connect"])],
+)
+def test_the_radio_of_the_pico_does_not_sleep(name: str, asked: list[str], stand: Stand) -> None:
     board, watcher = stand.started(name)
     watcher.pack()
-    asked = ["on", "pm=16", "connect"] if name == "pico_w" else ["on", "connect"]
     assert board.ask("wifi") == str(asked)
 
 
@@ -318,7 +263,7 @@ def test_readings_of_an_outage_wait_on_flash(stand: Stand) -> None:
         assert watcher.pack()["seq"][0] == 1
         proxy.refuse()
         proxy.strike("reset")
-        watcher.until("status", b"offline")
+        watcher.status(b"offline")
         board.until("pins.clear() is None")
         fills = int(board.ask("turns"))
         board.until(f"turns > {fills + 100}")  # 20 ms each, and readings every second
@@ -371,9 +316,11 @@ def test_a_board_without_a_name_has_one(name: str, own: str, stand: Stand) -> No
     assert resolved(watcher.next("telemetry"))["seq"] == (1, None)
 
 
-def test_without_the_watchdog(stand: Stand) -> None:
-    _, watcher = stand.started("pico_w", watchdog=False)
-    assert watcher.pack()["seq"][0] == 1
+@on_boards(*NAMES)
+def test_nothing_on_the_pins_and_no_watchdog(name: str, stand: Stand) -> None:
+    board, watcher = stand.started(name, watchdog=False)
+    assert set(watcher.pack()) == {"chip/temp", "boot", "seq"}
+    assert not any(line.startswith("@watchdog") for line in board.output)
 
 
 @on_boards("pico_w", "esp32_c3", "pico")
@@ -397,7 +344,7 @@ def test_deep_sleep_waits_until_all_is_acknowledged(name: str, stand: Stand) -> 
         assert 0 < int(told.split()[1]) <= 1000
         assert board.next() is None
         assert watcher.pack()["seq"][0] == 1
-        watcher.until("status", b"asleep")
+        watcher.status(b"asleep")
     assert watcher.retained("status") == b"asleep"
 
 
@@ -405,8 +352,8 @@ def test_deep_sleep_waits_until_all_is_acknowledged(name: str, stand: Stand) -> 
 def test_deep_sleep_when_it_is_asked_for(name: str, stand: Stand) -> None:
     board, watcher = stand.started(name)
     watcher.pack()
-    watcher.send("sleep", b"1")
-    watcher.until("status", b"asleep")
+    watcher.order("sleep", b"1")
+    watcher.status(b"asleep")
     assert board.await_("deepsleep").split()[1] <= "1000"
     assert board.next() is None
 
@@ -423,10 +370,10 @@ def test_a_board_that_always_sleeps(stand: Stand) -> None:
         assert board.next() is None
         board.boot(f"{ALONE};{SOON}")
     assert boots == [boots[0], boots[0] + 1, boots[0] + 2]
-    watcher.send("sleep", b"0", retain=True)  # a sleeping board finds the command as it wakes
+    watcher.order("sleep", b"0", retain=True)  # a sleeping board finds the command as it wakes
     assert watcher.pack(lambda pack: pack["seq"][0] == 2)["boot"][0] > boots[2]
     assert watcher.retained("status") == b"online"
-    watcher.send("sleep", retain=True)
+    watcher.order("sleep", retain=True)
 
 
 def test_a_reboot_has_another_boot_and_begins_at_1(stand: Stand) -> None:
@@ -445,18 +392,13 @@ def test_a_reboot_has_another_boot_and_begins_at_1(stand: Stand) -> None:
 
 
 def test_a_sensor_that_fails_is_left_out(stand: Stand) -> None:
+    """Also one that has not measured: a BME280 keeps what it measured last in its registers."""
     board, watcher = stand.started("pico_w", f"{ALONE};{ATTACHED};{SOON}")
     assert len(watcher.pack()) == 9
-    board.do("one_wire.clear(); dht = bytes(4) + b'x'; i2c.clear()")
-    assert watcher.pack(lambda pack: len(pack) == 3)["chip/temp"] == (Decimal("27.60"), "Cel")
-
-
-def test_a_sensor_that_could_not_measure_tells_nothing_old(stand: Stand) -> None:
-    """A BME280 keeps what it measured last in its registers."""
-    board, watcher = stand.started("pico_w", f"{ALONE};{ATTACHED};{SOON}")
-    assert "bme280/temp" in watcher.pack()
     board.do("import machine; machine.I2C.writeto_mem = None")
     watcher.pack(lambda pack: "bme280/temp" not in pack and "dht22/temp" in pack)
+    board.do("one_wire.clear(); dht = bytes(4) + b'x'; i2c.clear()")
+    assert watcher.pack(lambda pack: len(pack) == 3)["chip/temp"] == (Decimal("27.60"), "Cel")
 
 
 def test_settings_that_are_missing_are_named(stand: Stand) -> None:
@@ -486,9 +428,9 @@ def test_over_the_serial_line_and_the_bridge(
         name,
         "deaf",
     ) as (_, process, bridge):
-        watcher.until("status", b"online")
+        watcher.status(b"online")
         assert watcher.command("led", b"on") == b"done"
         assert watcher.pack(lambda pack: pack["seq"][0] > 1)["chip/temp"][0] == Decimal("27.60")
         assert f"@watchdog {WATCHDOG[name]}" in bridge.printed()
         process.reset()
-    watcher.until("status", b"offline")
+    watcher.status(b"offline")

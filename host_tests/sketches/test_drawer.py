@@ -14,12 +14,11 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from littlefs import LittleFS, UserContext
 
 from conftest import ROOT
 from flatmq_tools import boards, cli, flash
 from flatmq_tools.broker import Broker, mosquitto
-from images import boot_rom, downloads
+from images import boot_rom, downloads, making
 from sketches.board_bench import Board, switched_on
 
 README = (ROOT / "README.md").read_text()
@@ -33,21 +32,6 @@ def commands() -> list[str]:
     first, *others = block.splitlines()
     assert first.startswith("make tools")
     return others
-
-
-def files(image: bytes, board: boards.Board) -> dict[str, bytes]:
-    """Return what is in a filesystem: path -> bytes."""
-    context = UserContext(len(image))
-    context.buffer[:] = image
-    count = board.flash.filesystem_size // board.flash.block
-    filesystem = LittleFS(context, block_size=board.flash.block, block_count=count)
-    found = {}
-    for folder, _, names in filesystem.walk("/"):
-        for name in names:
-            path = f"{folder.rstrip('/')}/{name}"
-            with filesystem.open(path, "rb") as file:
-                found[path] = file.read()
-    return found
 
 
 def booted(board: Board, content: dict[str, bytes]) -> None:
@@ -92,8 +76,9 @@ def test_the_readme_brings_a_board_to_a_dashboard(
             arriving = boot_rom.blocks((drive / "pico_w.uf2").read_bytes())
             content, started = boot_rom.copied(arriving, bytes(pico.flash.size), pico.chip)
             assert started
-            at, end = pico.flash.filesystem, pico.flash.filesystem_end
-            booted(board, files(content[at:end], pico))
+            image = tmp_path / "image"
+            image.write_bytes(content[pico.flash.filesystem : pico.flash.filesystem_end])
+            booted(board, making.listed(making.on_board("files", image, pico.flash.program)))
             with switched_on(board, "adc[4] = 14000"):
                 done = CliRunner().invoke(
                     cli.main, [*arguments, "--packs", "1", "--seconds", "60"]

@@ -23,11 +23,9 @@ if __name__ == "__main__":
     ROOT = Path(__file__).parents[2]
     sys.path[:0] = [str(ROOT / name) for name in ("host_tests", "tools", "lib")]
 
-from conftest import interpreter_command, library
 from flatmq_rigs import results
 from flatmq_rigs.proxy import DOWN, UP, Direction, Proxy, Rules, Way
-from flatmq_tools import interpreter
-from scenario_child import ScenarioError, converse
+from scenario_child import ScenarioError, play
 from tls.secure_broker import HEAP, PYTHONS, SecureBroker
 
 HERE = Path(__file__).parent
@@ -101,7 +99,7 @@ CHILDREN = (
 PLAIN = Child("cpython", "plain", ())  # without TLS, for a test of the test
 
 
-def play(broker: SecureBroker, child: Child, rounds: int, seed: str) -> Counter[str]:
+def break_one(broker: SecureBroker, child: Child, rounds: int, seed: str) -> Counter[str]:
     """Have a client play so many rounds. Broken says what may not have happened."""
     spoilers: list[tuple[Direction, Spoiler]] = []
 
@@ -119,17 +117,14 @@ def play(broker: SecureBroker, child: Child, rounds: int, seed: str) -> Counter[
     port = broker.ports[child.listener]
     with Proxy("127.0.0.1", port, rules) as proxy:
         try:
-            lines = converse(
-                [
-                    *interpreter_command(child.python, HEAP),
-                    str(HERE / "broken_client.py"),
-                    *(f"{child.python}-{child.listener}-{seed.replace(':', '-')}", str(rounds)),
-                    *(str(proxy.port), str(port), *files),
-                ],
-                interpreter.environment(library(child.python), HERE),
-                300 + 10 * rounds,
-                lambda words: None,
-                lambda words: ended.update([words[1]] if words[0] == "@lost" else []),
+            lines = play(
+                child.python,
+                HERE / "broken_client.py",
+                *(f"{child.python}-{child.listener}-{seed.replace(':', '-')}", str(rounds)),
+                *(str(proxy.port), str(port), *files),
+                heap=HEAP,
+                deadline=300 + 10 * rounds,
+                hear=lambda words: ended.update([words[1]] if words[0] == "@lost" else []),
             )
         except ScenarioError as e:
             raise Broken(f"{child.python}, {child.listener}, seed {seed}: {e}") from e
@@ -151,7 +146,7 @@ def play(broker: SecureBroker, child: Child, rounds: int, seed: str) -> Counter[
     return counts
 
 
-def play_all(
+def break_all(
     broker: SecureBroker, streams: int, seed: int, each_kind: int = 1
 ) -> dict[str, Counter[str]]:
     """Break so many streams, with that many clients of each kind, all at once.
@@ -165,7 +160,7 @@ def play_all(
 
     def one(number: int, child: Child) -> None:
         try:
-            got = play(broker, child, rounds, f"{seed}:{number}")
+            got = break_one(broker, child, rounds, f"{seed}:{number}")
         except Exception as e:
             found.append(e)
         else:
@@ -226,7 +221,7 @@ def main() -> int:
     began = time.monotonic()
     broker = SecureBroker()
     try:
-        counts = play_all(broker, options.streams, options.seed, options.clients)
+        counts = break_all(broker, options.streams, options.seed, options.clients)
     except Broken as e:
         print(e)
         return 1

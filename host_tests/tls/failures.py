@@ -23,8 +23,7 @@ from tls.secure_broker import PYTHONS, SecureBroker
 class Failure(NamedTuple):
     """A mistake, and a part of the text that the client `says`.
 
-    `tls` are arguments of TLS, in which "ca.der" is a file of the broker's folder, and "pin of
-    broker" a pin.
+    `tls` are arguments for `SecureBroker.arguments`.
     """
 
     name: str
@@ -82,24 +81,13 @@ FAILURES = (
 )
 
 
-def arguments(broker: SecureBroker, tls: dict[str, Any]) -> dict[str, Any]:
-    """The arguments of TLS with the paths and pins of a broker."""
-    found = {}
-    for name, value in tls.items():
-        if name == "pin":
-            found[name] = broker.pins[value.removeprefix("pin of ")]
-        else:
-            found[name] = broker.path(value)
-    return found
-
-
-def said(broker: SecureBroker, python: str, failure: Failure) -> tuple[str, str]:
-    """The kind and the detail of the error."""
-    tls = arguments(broker, failure.tls)
-    printed = broker.run(python, "fails", tls, listener=failure.listener)
-    (line,) = [line for line in printed if line.startswith("@failed ")]
-    _, kind, detail = line.split(" ", 2)
-    return kind, detail
+def said(broker: SecureBroker, python: str, failure: Failure) -> tuple[int, str, str]:
+    """Return after how many tries connect() gives up, and the kind and the detail of its error."""
+    printed = broker.run(
+        python, "secure_scenarios.connect_raises", failure.tls, listener=failure.listener
+    )
+    tries, kind, *detail = printed["raised"]
+    return int(tries), kind, " ".join(detail)
 
 
 def main() -> int:
@@ -112,7 +100,7 @@ def main() -> int:
     try:
         for failure in FAILURES:
             for python in PYTHONS:
-                kind, detail = said(broker, python, failure)
+                _, kind, detail = said(broker, python, failure)
                 shown = detail.replace(str(broker.folder) + "/", "").replace("|", "\\|")
                 shown = re.sub(r"^TLS 127\.0\.0\.1:\d+: ", "", shown)
                 rows.append((failure.name, python, kind, shown))

@@ -5,17 +5,19 @@ from __future__ import annotations
 import itertools
 import json
 import tempfile
-from collections.abc import Callable
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from conftest import HERE, interpreter_command, library
-from flatmq_tools import broker, interpreter, ports
-from scenario_child import converse
-from tls import certificates
+import pytest
+
+from conftest import HERE
+from flatmq_rigs.certificates import CLIENT, SERVER, Issued
+from flatmq_rigs.certificates import HERE as LOOPBACK_NAMES
+from flatmq_tools import broker, ports
+from scenario_child import play
 
 HEAP = "320k"  # of MicroPython, for the client, the scenario and its compiler
-DEADLINE = 120  # seconds until a scenario is ended from outside; it gives up by itself before
 _TRIES = 5  # a port that was free may be taken before mosquitto binds it
 PYTHONS = ("cpython", "micropython")
 
@@ -29,8 +31,35 @@ _LISTENERS = {
     "mutual": "require_certificate true\ncafile {folder}/ca.pem",
     "older": "require_certificate true\ncafile {folder}/ca.pem\ntls_version tlsv1.2",
     "modern": "tls_version tlsv1.3",
+    "chained": "",
 }
 _runs = itertools.count()
+
+
+def _issued(folder: Path) -> dict[str, str]:
+    """Write all certificates into a folder; return the pin of each."""
+    ca = Issued("Test Root", authority=True)
+    middle = Issued("Test Intermediate", ca, authority=True)
+    other = Issued("Another Root", authority=True)
+    issued = {
+        "ca": ca,
+        "other": other,
+        "broker": Issued("localhost", ca, hosts=LOOPBACK_NAMES),
+        "expired": Issued("localhost", ca, hosts=LOOPBACK_NAMES, days=(-30, -1)),
+        "future": Issued("localhost", ca, hosts=LOOPBACK_NAMES, days=(10, 30)),
+        "own": Issued("localhost", hosts=LOOPBACK_NAMES, authority=True),
+        "named": Issued("broker.example", ca, hosts=["broker.example"]),
+        "chained": Issued("broker", middle, hosts=LOOPBACK_NAMES, usage=SERVER),
+        "client": Issued("board", ca, usage=CLIENT),
+        "rsa": Issued("board-2", ca, usage=CLIENT, kind="RSA 2048"),
+        "stranger": Issued("board", other),
+    }
+    for name, each in issued.items():
+        each.write(folder, name)
+    (folder / "broken.der").write_bytes(b"no certificate")
+    (folder / "chained.pem").write_bytes(issued["chained"].pem + middle.pem)
+    (folder / "chain.pem").write_bytes(middle.pem + ca.pem)
+    return {name: each.pin for name, each in issued.items()}
 
 
 class SecureBroker:
@@ -43,7 +72,7 @@ class SecureBroker:
     def __init__(self) -> None:
         self._made = tempfile.TemporaryDirectory(prefix="flatmq-tls-")
         self.folder = Path(self._made.name)
-        self.pins = certificates.write(self.folder)
+        self.pins = _issued(self.folder)
         self.ports: dict[str, int] = {}
         for left in reversed(range(_TRIES)):
             try:
@@ -77,39 +106,55 @@ class SecureBroker:
         """The path of a file of the folder."""
         return str(self.folder / name)
 
-    def trusting(self, **more: Any) -> dict[str, Any]:
-        """The arguments of a TLS that trusts the authority."""
-        return {"ca": self.path("ca.der"), **more}
+    def arguments(self, tls: dict[str, Any]) -> dict[str, Any]:
+        """Return arguments of TLS with the folder's paths and pins.
+
+        "ca.der" is a file of the folder, "@ca.der" its bytes, and "pin of broker" a pin.
+        """
+        found = dict(tls)
+        for name in {"ca", "cert", "key"} & tls.keys():
+            at = "@" if tls[name].startswith("@") else ""
+            found[name] = at + self.path(tls[name].removeprefix("@"))
+        if "pin" in tls:
+            pins = [self.pins[each.removeprefix("pin of ")] for each in tls["pin"].split(", ")]
+            found["pin"] = pins if len(pins) > 1 else pins[0]
+        return found
 
     def run(
         self,
         python: str,
         scenario: str,
-        tls: dict[str, Any] | None,
+        tls: dict[str, Any],
         *,
         listener: str = "broker",
         host: str = "127.0.0.1",
         port: int = 0,
         option: str = "",
-        carry_out: Callable[[list[str]], str | None] | None = None,
-    ) -> list[str]:
-        """Run a scenario of secure_scenarios.py; return the lines that it printed.
+    ) -> dict[str, list[str]]:
+        """Run a scenario, "module.function", with `arguments` of TLS.
 
-        In `tls` paths that begin with "@" are read, and given as bytes.
+        Returns the words of each line "@WORD ..." that it printed, by the first one.
         """
-        return converse(
-            [
-                *interpreter_command(python, HEAP),
-                str(Path(__file__).with_name("run_secure.py")),
-                scenario,
-                f"host={host}",
-                f"port={port or self.ports[listener]}",
-                f"plain={self.ports['plain']}",
-                f"token=tls{next(_runs)}",
-                f"option={option}",
-                f"tls={json.dumps(tls)}",
-            ],
-            interpreter.environment(library(python), HERE, Path(__file__).parent),
-            DEADLINE,
-            carry_out or (lambda words: None),
+        said: dict[str, list[str]] = {}
+        play(
+            python,
+            HERE / "run_linked.py",
+            *scenario.split("."),
+            heap=HEAP,
+            folders=[Path(__file__).parent],
+            hear=lambda words: said.update({words[0][1:]: words[1:]}),
+            host=host,
+            port=port or self.ports[listener],
+            plain=self.ports["plain"],
+            token=f"tls{next(_runs)}",
+            option=option,
+            tls=json.dumps(self.arguments(tls)),
         )
+        return said
+
+
+@pytest.fixture(scope="session")
+def secure() -> Iterator[SecureBroker]:
+    running = SecureBroker()
+    yield running
+    running.stop()

@@ -27,75 +27,53 @@ def every_qos(env):
     client.disconnect()
 
 
-class _Counter:
-    """A handler that counts the bytes of a message in pieces that are right."""
-
-    def __init__(self):
-        self.good = self.whole = 0
-
-    def take(self, message):
-        if message.offset == 0:
-            self.good = 0
-        for i in range(len(message)):
-            if message[i] == message.offset + i & 255:
-                self.good += 1
-        if message.last and self.good == message.total == SIZE:
-            self.whole += 1
-
-
-def _large(env, **options):
-    """A client that receives large messages, its handler, their topic and a payload."""
+def large(env):
+    """64 KB out and in, in one write at each QoS, then from a buffer; a small one follows each."""
     topic = env.name(b"large")
-    counter = _Counter()
-    client = env.client(b"c", **options)
-    subscription = client.subscribe(topic, counter.take, qos=2, chunks=True)
-    client.start()
-    env.granted(subscription, client)
     payload = bytearray(SIZE)
     for i in range(SIZE):
         payload[i] = i & 255
-    return client, counter, topic, payload
+    whole = []
 
+    def take(message):
+        counted["good"] = 0 if message.offset == 0 else counted["good"]
+        for i in range(len(message)):
+            counted["good"] += message[i] == message.offset + i & 255
+        if message.last:
+            whole.append((counted["good"], message.total))
 
-def large_from_the_ring(env):
-    """64 KB out in one write and in again, at each QoS."""
-    client, counter, topic, payload = _large(env, tx_size=SIZE + 1000)
-    for qos in range(3):
-        env.equal(client.publish(topic, payload, qos) is None, False, "accepted")
-        env.until("large", lambda n=qos: counter.whole > n and not client.pending, client)
-    env.equal(client.error, None, "error")
-    client.disconnect()
-
-
-def large_from_a_buffer(env):
-    """64 KB out and in at QoS 0 and 1, each followed by a small message."""
-    client, counter, topic, payload = _large(env)
-    for qos in (0, 1):
-        env.equal(client.publish_from(topic, payload, qos) is None, False, "accepted")
+    counted = {"good": 0}
+    client = env.client(b"c", tx_size=SIZE + 1000)
+    subscription = client.subscribe(topic, take, qos=2, chunks=True)
+    client.start()
+    env.granted(subscription, client)
+    for send, qos in (
+        (client.publish, 0),
+        (client.publish, 1),
+        (client.publish, 2),
+        (client.publish_from, 0),
+        (client.publish_from, 1),
+    ):
+        came = len(whole)
+        env.equal(send(topic, payload, qos) is None, False, "accepted")
         client.publish(env.name(b"small"), b"behind", 1)
-        env.until("large", lambda n=qos: counter.whole > n and not client.pending, client)
+        env.until("large", lambda n=came: len(whole) > n and not client.pending, client)
+    env.equal(whole, [(SIZE, SIZE)] * 5, "messages")
     env.equal(client.error, None, "error")
     client.disconnect()
 
 
 def reconnects(env):
-    """Again and again with one client, whose context is made once."""
+    """Again and again with one client, which makes its context once and keeps no certificate."""
     client = env.client(b"c")
+    env.equal("tls" in client.options, False, "tls in the options")
     rounds = int(env.option or ROUNDS)
     for _ in range(rounds):
         client.connect(15000)
+        gc.collect()
         env.published(client, env.name(b"again"), b"x", 1)
         env.equal(client.disconnect(), True, "DISCONNECT has left")
     env.equal(client.stats.connects, rounds, "connects")
-
-
-def fails(env):
-    """The first try fails; the kind and the text go to the test."""
-    client = env.client(b"c", retry_ms=60000, retry_max_ms=60000)
-    client.start()
-    env.until("a failure", lambda: client.error or client.connected, client)
-    error = client.error
-    print("@failed", error.kind if error else "none", error.detail if error else "connected")
 
 
 def connect_raises(env):
@@ -164,15 +142,4 @@ def exactly_once(env):
     env.arrive(inbox, count, watcher)
     env.equal(inbox.payloads(), [b"%d" % i for i in range(count)], "messages")
     print("@losses", client.stats.losses)
-    client.disconnect()
-
-
-def lets_go_of_certificates(env):
-    """A client does not keep the bytes that it was given."""
-    client = env.online(b"c")
-    env.equal("tls" in client.options, False, "tls in the options")
-    gc.collect()
-    env.published(client, env.name(b"kept"), b"x", 1)
-    client.disconnect()
-    client.connect(15000)
     client.disconnect()

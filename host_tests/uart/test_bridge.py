@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+import sizes
 from flatmq import Client
 from flatmq_tools import broker
 from uart.ptys import DOWN, PATIENCE_MS, UP, Board, Bridge, bench
@@ -89,16 +90,13 @@ class Desk:
         counted = Counter(payload for qos, payload in self._everything if qos == 2)
         return [payload for payload, count in counted.items() if count > 1]
 
-    def stop(self, board: Board, was_reset: bool = False) -> None:
-        """Have the board end, and look at whether it ends well.
-
-        One that was reset has forgotten which QoS 2 messages it had.
-        """
+    def stop(self, board: Board) -> None:
+        """Have the board end, and look at whether it ends well."""
         self.send(1, b"stop")
         self.until("the end", lambda: not board.running)
         assert board.wait(DEADLINE) == 0, board.told
         self.client.disconnect()
-        assert was_reset or not self.twice()
+        assert not self.twice()
 
 
 def test_every_qos_both_ways(target: broker.Broker) -> None:
@@ -127,6 +125,7 @@ def test_harm_at_every_byte(connecting: bool, direction: str, target: broker.Bro
     does it at each.
     """
     step, least = (3, 150) if connecting else (1, 100)
+    step = step if sizes.whole() else 11
     desk = Desk(target)
     with bench(target, "echo.py", desk.name, str(PATIENCE_MS)) as (wire, board, bridge):
         desk.answered()
@@ -142,32 +141,8 @@ def test_harm_at_every_byte(connecting: bool, direction: str, target: broker.Bro
         wire.harm[direction] = bytes
         desk.stop(board)
     assert at > least, at
-    assert bridge.pump.conversation.opens > least / step / 2
-
-
-def test_a_board_is_reset(target: broker.Broker) -> None:
-    """Reset the board after any number of bytes.
-
-    The broker learns of it, and the next life begins from scratch.
-    """
-    desk = Desk(target)
-    with bench(target, "echo.py", desk.name, str(PATIENCE_MS)) as (wire, first, _):
-        board = first
-        for after in range(0, 160, 20):
-            desk.answered()
-            before = desk.wills
-            wire.harm[UP] = harm = Struck("tear", after)
-            desk.send(1, b"one")
-            desk.send(2, b"two \x03\xfa")
-            desk.until("the bytes", lambda harm=harm: harm.done)
-            board.reset()
-            wire.harm[UP] = bytes
-            board = Board(wire, "echo.py", desk.name, str(PATIENCE_MS))
-            desk.until("the will", lambda before=before: desk.wills > before)
-        desk.answered()
-        desk.stop(board, was_reset=True)
-    known = {b"there?", b"one", b"two \x03\xfa", b"stop"}
-    assert {payload for _, payload in desk.got} == known
+    if connecting or sizes.whole():
+        assert bridge.pump.conversation.opens > least / step / 2
 
 
 def test_a_bridge_ends_and_comes_back(target: broker.Broker) -> None:

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import os
-import pty
 import select
 import signal
 import socket
-import ssl
 import subprocess
 import sys
-import tty
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
+from click.testing import CliRunner
 
+import typed_command
 from conftest import SharedBrokers
 from flatmq.frames import ACK, BEGIN, CLOSE, DATA, OPEN, SMALL, Decoder
-from flatmq_tools.address import AddressError, address
+from flatmq_tools.address import address
 from flatmq_tools.bridge import readable
-from flatmq_tools.trust import Trust, TrustError, given
+from flatmq_tools.cli import main as cli
 from uart.ptys import Bridge
 from uart.test_conversation import HELLO, frame
 from uart.test_frames_on_a_line import decoded
@@ -72,13 +71,8 @@ def run(*arguments: str) -> subprocess.Popen[str]:
 
 @contextmanager
 def terminal() -> Iterator[tuple[Board, str]]:
-    board, desk = pty.openpty()
-    tty.setraw(desk)
-    try:
-        yield Board(board), os.ttyname(desk)
-    finally:
-        os.close(board)
-        os.close(desk)
+    with typed_command.serial_line() as (end, name):
+        yield Board(end), name
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
@@ -129,16 +123,10 @@ def test_a_terminal_shows_the_state(shared_brokers: SharedBrokers) -> None:
 
 @pytest.mark.parametrize("wrong", ["", ":1883", "host:", "host:0", "host:70000", "host:mqtt"])
 def test_a_broker_has_to_be_named(wrong: str) -> None:
-    with pytest.raises(AddressError, match="HOST"):
-        address(wrong)
-
-
-def test_a_wrong_broker_is_told_in_a_line() -> None:
-    process = run("/dev/null", "host:0")
-    told, _ = process.communicate(timeout=SECONDS)
-    assert process.returncode == 1
-    assert told.startswith("Error: the broker must be HOST")
-    assert "Traceback" not in told
+    done = CliRunner().invoke(cli, ["bridge", "/dev/null", wrong])
+    assert done.exit_code == 1
+    assert done.output.startswith("Error: the broker must be HOST")
+    assert done.output.count("\n") == 1
 
 
 def test_addresses() -> None:
@@ -147,21 +135,6 @@ def test_addresses() -> None:
     assert address("10.0.0.1:99") == ("10.0.0.1", 99)
     assert address("[::1]:99") == ("::1", 99)
     assert address("[::1]") == address("::1") == ("::1", 1883)
-
-
-def test_tls_verifies(tmp_path) -> None:
-    assert given(False) is None
-    trust = given(True)
-    assert trust is not None
-    context = trust.context()
-    assert context.verify_mode is ssl.CERT_REQUIRED
-    assert context.check_hostname
-    (tmp_path / "empty.pem").write_text("nothing")
-    for name in ("missing.pem", "empty.pem"):
-        with pytest.raises(TrustError, match=name):
-            Trust(tmp_path / name).context()
-    with pytest.raises(TrustError, match="--cert"):
-        given(True, key=tmp_path / "empty.pem")
 
 
 def test_what_commands_a_terminal_is_not_shown() -> None:

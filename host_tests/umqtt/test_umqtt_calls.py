@@ -1,69 +1,59 @@
 """Return values and exceptions, call by call, with umqtt and with flatmq.
 
-There is also what is better with flatmq, or different.
+There is also what is better with flatmq, or different, what ssl= and ssl_params do, and what calls
+take from the heap.
 """
 
 from __future__ import annotations
 
-import functools
-import tempfile
+import json
+import socket
 from pathlib import Path
 
 import pytest
 
+from conftest import SharedBrokers
+from device import on_device
+from flatmq_tools import broker
+from scenario_child import play
+from tls.secure_broker import SecureBroker
 from umqtt import umqtt_stage
-from umqtt.umqtt_stage import PROGRAMS
+from umqtt.umqtt_stage import PROGRAMS, PYTHONS
 
 # What both do, by the cases of programs/calls.py.
 SAME = {
-    "accepted_with_a_password": "0",
-    "attributes": "(['a', 'host', 1883, None, None, 0, False], [None, None, 0, None, None, 0])",
-    "bad_wills": "(('AssertionError', None), ('AssertionError', None))",
-    "callback_that_publishes": "[(b'question', b'why'), (b'answer', b'why')]",
     "callback_that_raises": "(('ValueError', None), False, [b'bad', b'good'])",
-    "check_msg_when_lost": "OSError",
-    "client_id_as_bytes": "0",
-    "connect": "(0, True)",
-    "connect_twice": "None",
+    "calls_when_lost": "(-1, 'OSError', 'OSError')",
+    "connect": "([0, True, 0, 0, None], None)",
     "connect_when_lost": "(('OSError', 0), False, [(b't', b'1')])",
-    "connect_with_a_timeout": "0",
-    "disconnect": "None",
+    "constructor": (
+        "(['a', 'host', 1883, None, None, 0, False], [None, None, 0, None, None, 0], "
+        "[b'a', 'host', 1, 'u', 'p', 5, True, {'k': 1}], ['a', 'host', 2, b'u', b'p', 9], 8883)"
+    ),
     "echo": "([None, 48, None], [(b'echo/a', b'0'), (b'echo/b', b'1')])",
-    "errno_of_no_broker": "111",
-    "identifiers": "(True, True)",
-    "keepalive": "0",
     "large_messages": "True",
     "messages_one_by_one": "([1, 2, 3, 4, 5], [b'0', b'1', b'2', b'3', b'4'], None)",
-    "named_arguments": "['a', 'host', 2, b'u', b'p', 9]",
-    "no_broker": "OSError",
-    "nothing_there": "(None, None)",
+    "no_broker": "['OSError', 111]",
     "one_exception": "(True, (5,))",
-    "overlapping_subscriptions": "True",
+    "passwords": "[('MQTTException', (5,)), 0]",
     "ping": "[None, None, None, None, None, None, '48', 'None']",
-    "ports": "(1883, 8883)",
-    "positional_arguments": "[b'a', 'host', 1, 'u', 'p', 5, True, {'k': 1}]",
-    "publish": "[None, None, None, None, None, None]",
-    "publish_when_lost": "OSError",
-    "publish_wrong_type": "('TypeError', None)",
-    "refused": "('MQTTException', (5,))",
-    "retained": "[(b'kept', b'value')]",
+    "publish": "([None, None, None, None, None, None], True, True, ('TypeError', None))",
     "robust_attempts": "(None, None, None, 3)",
     "robust_class": "(True, 2, False, None)",
     "robust_delays": "(0, [1, 2, 3])",
-    "robust_log": "None",
     "session_present": "[0, 0, 1, 0]",
-    "set_callback": "(None, True)",
-    "set_last_will": "(None, 't', b'm', True, 1)",
+    "setters": (
+        "([None, True, None], ['t', b'm', True, 1], "
+        "(('AssertionError', None), ('AssertionError', None)))"
+    ),
     "subscribe_without_a_callback": "AssertionError",
-    "unknown_host": "OSError",
     "unsubscribe": "(None, None, [])",
-    "wait_msg_when_lost": "-1",
 }
-# Of these, what the umqtt of the package index does not do yet: umqtt_stage says how to run them.
+# Of these, what the umqtt of the package index does not do yet.
 NEW = {
     "callback_that_raises",
+    "connect",
     "connect_when_lost",
-    "connect_with_a_timeout",
     "echo",
     "ping",
     "robust_attempts",
@@ -74,8 +64,6 @@ BETTER = {
     "a_callback_may_disconnect": "(48, 'OSError')",
     "a_callback_may_do_everything": "([b'go', b'1', b'xxxx', b'3', b'done'], None)",
     "a_callback_that_reconnects": "[b'1', b'2']",
-    "a_malformed_connack": "OSError",
-    "a_malformed_packet": "OSError",
     "a_message_that_does_not_fit": "('MemoryError', [b'fits'])",
     "a_message_that_timed_out_is_not_sent_later": "([True], [b'2'])",
     "a_publish_that_a_callback_cuts_off_fails": "('OSError', None)",
@@ -87,59 +75,100 @@ BETTER = {
     "an_unsubscribed_topic_stays_so": "[b'2']",
     "attributes_count_at_connect": "(['OSError', (5,), 0], [b'1'])",
     "bad_arguments": "({'ValueError'}, None)",
+    "calls_to_a_silent_broker": "[True, True, True, True, True, True]",
     "connect_to_a_silent_broker": "True",
+    "malformed_packets": "('OSError', 'OSError')",
     "not_connected": "(10, 1, None)",
     "overlapping_subscriptions_call_back_once_per_packet": "[b'echo']",
-    "ping_a_silent_broker": "True",
     "publish_a_large_message_to_a_broker_that_reads_nothing": "(True, 3000)",
-    "publish_at_qos_2_to_a_silent_broker": "True",
-    "publish_to_a_silent_broker": "True",
     "qos_2": "(True, 48, [b'2', b'end'])",
-    "subscribe_at_a_silent_broker": "(True, True)",
     "subscriptions_outlive_a_reconnect": "[b'1']",
     "the_socket_can_be_polled": "([False, True], [b'1'], False)",
-    "unsubscribe_at_a_silent_broker": "True",
-    "wait_for_a_silent_broker": "True",
 }
 # A desk has memory enough.
-ON_CPYTHON = {
-    "a_message_that_does_not_fit": "does not happen",
-}
+ON_CPYTHON = {"a_message_that_does_not_fit": "does not happen"}
 
 
-@functools.cache
-def _seen(program: str, which: str, python: str) -> dict[str, str]:
+def _seen(program: Path, which: str, python: str) -> dict[str, str]:
     """Return what each case of a program returned."""
-    text = (PROGRAMS / f"{program}.py").read_text()
-    if which == "flatmq":
-        text = text.replace("from umqtt.simple import", "from flatmq.umqtt import")
-        text = text.replace("from umqtt.robust import", "from flatmq.umqtt_robust import")
-    with tempfile.TemporaryDirectory(prefix="flatmq-umqtt-") as folder:
-        source = Path(folder, f"{program}.py")
-        source.write_text(text)
-        lines = umqtt_stage.run(source, which, python).printed
-    cases = [line.split(" ", 2) for line in lines if line.startswith("case ")]
-    return {name: result for _, name, result in cases}
+    return umqtt_stage.cases(umqtt_stage.run(program, which, python).printed)
 
 
-@pytest.mark.parametrize("case", [c for c in SAME if c not in NEW or umqtt_stage.is_current()])
-def test_umqtt_does_it(case: str) -> None:
-    assert _seen("calls", "umqtt", "micropython")[case] == SAME[case]
+def test_umqtt_does_it() -> None:
+    seen = _seen(PROGRAMS / "calls.py", "umqtt", "micropython")
+    for case in SAME.keys() - NEW:
+        assert (case, seen[case]) == (case, SAME[case])
 
 
-@pytest.mark.parametrize("python", ["micropython", "cpython"])
-@pytest.mark.parametrize("case", SAME)
-def test_flatmq_does_the_same(case: str, python: str) -> None:
-    assert _seen("calls", "flatmq", python)[case] == SAME[case]
+@pytest.mark.parametrize("python", PYTHONS)
+def test_flatmq_does_the_same(python: str, tmp_path: Path) -> None:
+    text = (PROGRAMS / "calls.py").read_text()
+    text = text.replace("from umqtt.simple import", "from flatmq.umqtt import")
+    program = tmp_path / "calls.py"
+    program.write_text(text.replace("from umqtt.robust import", "from flatmq.umqtt_robust import"))
+    assert _seen(program, "flatmq", python) == SAME
 
 
-@pytest.mark.parametrize("python", ["micropython", "cpython"])
-@pytest.mark.parametrize("case", BETTER)
-def test_flatmq_does_better(case: str, python: str) -> None:
-    expected = ON_CPYTHON.get(case, BETTER[case]) if python == "cpython" else BETTER[case]
-    assert _seen("better", "flatmq", python)[case] == expected
+@pytest.mark.parametrize("python", PYTHONS)
+def test_flatmq_does_better(python: str) -> None:
+    seen = _seen(PROGRAMS / "better.py", "flatmq", python)
+    assert seen == (BETTER | ON_CPYTHON if python == "cpython" else BETTER)
 
 
-def test_every_case_is_expected() -> None:
-    assert set(_seen("calls", "flatmq", "micropython")) == set(SAME)
-    assert set(_seen("better", "flatmq", "micropython")) == set(BETTER)
+# ssl= and ssl_params
+
+USED = "(0, [(b'secure', 20000)])"
+# By the cases of programs/secure.py.
+SECURE = {
+    "a_broker_that_does_not_answer": "True",
+    "context": USED,
+    "context_and_a_port_without_tls": "OSError",
+    "context_with_a_certificate": f"({USED}, 'OSError')",
+    "contexts_that_do_not_fit": "['ValueError', 'ValueError', 'ValueError']",
+    "params_that_are_no_certificate": "ValueError",
+    "params_that_are_put_right": (
+        f"['TypeError', 'ValueError', 'ValueError', 'TypeError', True, {USED}]"
+    ),
+    "params_that_do_not_fit": "['ValueError', 'ValueError', 'ValueError', 'TypeError']",
+    "params_that_verify": USED,
+    "params_with_a_certificate": f"({USED}, 'OSError')",
+    "params_with_the_name": USED,
+    "the_text_of_a_certificate": "True",
+    "true_verifies_nothing": f"({USED}, {USED})",
+}
+# Python has ssl.SSLError for a file that is no certificate.
+SECURE_ON_CPYTHON = {"params_that_are_no_certificate": "OSError"}
+
+
+@pytest.mark.parametrize("python", umqtt_stage.PYTHONS)
+def test_ssl(python: str) -> None:
+    secure = SecureBroker()
+    try:
+        with socket.create_server((broker.LOOPBACK, 0)) as silent:
+            ports = {**secure.ports, "silent": silent.getsockname()[1]}
+            lines = play(
+                python,
+                umqtt_stage.PROGRAMS / "secure.py",
+                *(broker.LOOPBACK, "0", str(secure.folder), json.dumps(ports)),
+                heap=umqtt_stage.HEAP,
+            )
+    finally:
+        secure.stop()
+    expected = SECURE | SECURE_ON_CPYTHON if python == "cpython" else SECURE
+    assert umqtt_stage.cases(lines) == expected
+
+
+# The heap
+
+
+@pytest.mark.parametrize("name", on_device.operations("umqtt_calls"))
+def test_a_call_allocates_nothing(name: str, shared_brokers: SharedBrokers) -> None:
+    peer = shared_brokers.get("mosquitto", "shared")
+    assert on_device.proof("umqtt_calls", name, peer) == on_device.NOTHING
+
+
+def test_umqtt_allocates_more_for_a_message(tmp_path: Path) -> None:
+    program = PROGRAMS / "heap.py"
+    before = int(_seen(program, "umqtt", "micropython")["receive"])
+    after = _seen(umqtt_stage.moved(program, tmp_path), "flatmq", "micropython")
+    assert 40 <= int(after["receive"]) < before

@@ -1,65 +1,26 @@
 """Programs for umqtt, run with umqtt and, one line changed, with flatmq.
 
-There is one for each of its examples. They print the same, and a subscriber sees the same
-messages.
+They print the same, and a subscriber sees the same messages.
 """
 
 from __future__ import annotations
 
 import functools
-import tempfile
 from pathlib import Path
 
-import pytest
-
+from observer import Heard
+from sizes import spread
 from umqtt import umqtt_stage
-from umqtt.umqtt_stage import PROGRAMS, Seen
+from umqtt.umqtt_stage import PROGRAMS, PYTHONS, Seen
 
 NAMES = sorted(path.stem for path in PROGRAMS.glob("*_*.py"))
-TLS = {"simple_pub_tls", "simple_pub_tls_context"}
-# What is seen with the umqtt of micropython-lib. That of the package index cannot do it yet: TLS
-# with an SSLContext or where there is no ussl, values of wait_msg() and check_msg(), a check_msg()
-# that reconnects, and a reconnect that calls the connect() of a subclass.
+# What is seen with the umqtt of micropython-lib. That of the package index cannot do it yet: a
+# check_msg() that reconnects, and a reconnect that calls the connect() of a subclass.
 _LWT = "tele/test/LWT"
 KNOWN = {
-    "simple_pub_tls": Seen(
-        ["0"], [("foo_topic", b"hello", False), ("foo_topic", b"again", False)]
-    ),
-    "simple_sub": Seen(
-        [
-            "None",
-            "(b'foo_topic', b'hello')",
-            "48",
-            "(b'foo_topic', b'again')",
-            "48",
-            "(b'foo_topic', b'bye')",
-            "48",
-        ],
-        [("foo_topic", word, False) for word in (b"hello", b"again", b"bye")],
-    ),
-    "simple_sub_check": Seen(
-        [
-            "None None",
-            "(b'foo_topic', b'one')",
-            "messages of one call: 1",
-            "(b'foo_topic', b'two')",
-            "messages of one call: 1",
-            "[48, 48] None",
-        ],
-        [("foo_topic", b"one", False), ("foo_topic", b"two", False)],
-    ),
-    "simple_pub_tls_context": Seen(
-        ["0", "b'foo_topic' 5 b'hello'", "b'foo_topic' 20000 b'xxxxx'", "0"],
-        [
-            ("foo_topic", b"hello", False),
-            ("foo_topic", b"x" * 20000, False),
-            ("other_topic", b"back", False),
-        ],
-    ),
-    "robust_check_msg": Seen(["mqtt", "None"], [("alive", b"yes", False)]),
     "robust_lwt": Seen(
         ["mqtt", "mqtt", "enough"],
-        [(_LWT, b"Online", False), (_LWT, b"Offline", False)] * 2 + [(_LWT, b"Online", False)],
+        [Heard(_LWT, b"Online"), Heard(_LWT, b"Offline")] * 2 + [Heard(_LWT, b"Online")],
     ),
     "robust_resubscribe": Seen(
         [
@@ -69,40 +30,22 @@ KNOWN = {
             "subscribes to b'test/topic/a'",
             "b'message 1' b'message 3'",
         ],
-        [("test/topic/a", b"message %d" % i, False) for i in (1, 2, 3)],
+        [Heard("test/topic/a", b"message %d" % i) for i in (1, 2, 3)],
     ),
 }
 
 
 @functools.cache
 def _with_umqtt(name: str) -> Seen:
-    """Return what a program does with the real umqtt."""
-    if name in KNOWN and not umqtt_stage.is_current():
-        return KNOWN[name]
-    return _run(PROGRAMS / f"{name}.py", "umqtt", "micropython")
+    """Return what a program does with umqtt."""
+    program = PROGRAMS / f"{name}.py"
+    return KNOWN.get(name) or umqtt_stage.run(program, "umqtt", "micropython")
 
 
-def _run(program: Path, which: str, python: str) -> Seen:
-    if program.stem not in TLS:
-        return umqtt_stage.run(program, which, python)
-    with tempfile.TemporaryDirectory(prefix="flatmq-tls-") as folder:
-        extra = umqtt_stage.certificate(Path(folder))
-        return umqtt_stage.run(program, which, python, extra, tls=True)
-
-
-@pytest.mark.parametrize("python", ["micropython", "cpython"])
-@pytest.mark.parametrize("name", NAMES)
+@spread("name", NAMES, python=PYTHONS)
 def test_a_program_does_the_same(name: str, python: str, tmp_path: Path) -> None:
-    program = tmp_path / f"{name}.py"
-    program.write_text(umqtt_stage.moved((PROGRAMS / f"{name}.py").read_text()))
-    assert _run(program, "flatmq", python) == _with_umqtt(name)
-
-
-if umqtt_stage.is_current():  # umqtt_stage says how to run this
-
-    @pytest.mark.parametrize("name", sorted(KNOWN))
-    def test_what_is_known_of_umqtt_is_so(name: str) -> None:
-        assert _with_umqtt(name) == KNOWN[name]
+    program = umqtt_stage.moved(PROGRAMS / f"{name}.py", tmp_path)
+    assert umqtt_stage.run(program, "flatmq", python) == _with_umqtt(name)
 
 
 def test_the_real_umqtt_is_the_one_that_runs(tmp_path: Path) -> None:
@@ -112,8 +55,7 @@ def test_the_real_umqtt_is_the_one_that_runs(tmp_path: Path) -> None:
     assert Path(line).parents[1] in umqtt_stage.real_umqtt()
 
 
-@pytest.mark.parametrize("python", ["micropython", "cpython"])
-@pytest.mark.parametrize("name", ["simple_sub", "robust_sub"])
+@spread("name", ("simple_reconnect", "robust_sub"), python=PYTHONS)
 def test_a_file_of_one_line_moves_every_program(name: str, python: str, tmp_path: Path) -> None:
     (tmp_path / "umqtt").mkdir()
     (tmp_path / "umqtt" / "simple.py").write_text("from flatmq.umqtt import MQTTClient\n")
@@ -123,7 +65,6 @@ def test_a_file_of_one_line_moves_every_program(name: str, python: str, tmp_path
 
 
 def test_a_program_runs_in_a_small_heap(tmp_path: Path) -> None:
-    program = tmp_path / "simple_reconnect.py"
-    program.write_text(umqtt_stage.moved((PROGRAMS / program.name).read_text()))
+    program = umqtt_stage.moved(PROGRAMS / "simple_reconnect.py", tmp_path)
     seen = umqtt_stage.run(program, "flatmq", "micropython", heap="72k")
     assert seen == _with_umqtt(program.stem)

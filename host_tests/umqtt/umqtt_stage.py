@@ -2,36 +2,28 @@
 
 The umqtt to compare with is fetched from the package index: umqtt.simple 1.3.4 and umqtt.robust
 1.0, the last ones that are there. What the umqtt of today's micropython-lib does beyond them is in
-tables, and flatmq is held against these. To hold umqtt itself against them, too, name a folder
-with umqtt/simple.py and umqtt/robust.py in UMQTT, such as one that `mip` has installed:
-
-    UMQTT=/path/to/folder pytest host_tests/umqtt
-
-This adds the tests that need it; without it they are not collected.
+tables, and flatmq is held against these.
 """
 
 from __future__ import annotations
 
-import contextlib
-import difflib
 import os
 import re
 import socket
-import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from paho.mqtt import client as paho
 
 import peer
-from certs.issued import Issued
 from conftest import LIB, ROOT, interpreter_command
 from flatmq_rigs.bench import peers
 from flatmq_rigs.proxy import Proxy
 from flatmq_tools import broker, bytecode, interpreter, ports
+from loopback_broker import Connection, LoopbackBroker
+from observer import Heard, Observer
 from scenario_child import converse
 
 PROGRAMS = Path(__file__).parent / "programs"
@@ -39,8 +31,8 @@ HEAP = "256k"
 DEADLINE = 60  # seconds until a program is ended from outside
 PATIENCE = 20  # seconds until what must come is given up
 USERS = {"alice": "s3cret"}
+PYTHONS = ("micropython", "cpython")
 
-_NAMED = os.environ.get("UMQTT")
 _SDISTS = {
     "umqtt_simple": "micropython-umqtt.simple==1.3.4",
     "umqtt_robust": "micropython-umqtt.robust==1.0",
@@ -52,13 +44,11 @@ class Seen(NamedTuple):
     """The result of a program."""
 
     printed: list[str]
-    messages: list[tuple[str, bytes, bool]]  # topic, payload, and whether it was retained
+    messages: list[Heard]
 
 
 def real_umqtt() -> list[Path]:
     """The folders to import the real umqtt from; the test fails if it cannot be had."""
-    if _NAMED:
-        return [Path(_NAMED)]
     try:
         # MicroPython looks for a submodule in one folder only.
         folder = ROOT / "build" / "peers" / "umqtt_both" / "umqtt"
@@ -81,134 +71,49 @@ def _copy(source: Path, folder: Path) -> None:
         made.replace(target)
 
 
-def is_current() -> bool:
-    """Return whether the real umqtt is that of today's micropython-lib, not of 2017.
-
-    Fetches nothing.
-    """
-    if not _NAMED:
-        return False
-    return "def check_msg" in Path(_NAMED, "umqtt", "robust.py").read_text()
-
-
-def moved(source: str) -> str:
-    """A program with its import of umqtt changed to flatmq's: one line, and nothing else."""
-    result = source
+def moved(program: Path, folder: Path) -> Path:
+    """Return a copy of a program in `folder` whose one line that imports umqtt imports flatmq."""
+    result = program.read_text()
+    count = 0
     for old, new in _MOVED.items():
-        result = re.sub(
+        result, n = re.subn(
             rf"^from {re.escape(old)} import", f"from {new} import", result, flags=re.M
         )
-    changed = [
-        line
-        for line in difflib.ndiff(source.splitlines(), result.splitlines())
-        if line.startswith(("+ ", "- "))
-    ]
-    assert len(changed) == 2, changed
-    return result
+        count += n
+    assert count == 1, program
+    (folder / program.name).write_text(result)
+    return folder / program.name
 
 
-class Observer:
-    """A subscriber to everything, which publishes what a program asks for."""
-
-    def __init__(self, port: int, tls: bool) -> None:
-        self.messages: list[tuple[str, bytes, bool]] = []
-        self._came = threading.Condition()
-        self._client = paho.Client(paho.CallbackAPIVersion.VERSION2, "observer")
-        self._client.on_message = self._take
-        self._client.username_pw_set("alice", "s3cret")
-        if tls:
-            self._client.tls_set(cert_reqs=paho.ssl.CERT_NONE)
-            self._client.tls_insecure_set(True)
-        subscribed = threading.Event()
-        self._client.on_subscribe = lambda *_: subscribed.set()
-        self._client.connect(broker.LOOPBACK, port)
-        self._client.loop_start()
-        self._client.subscribe("#", 1)
-        assert subscribed.wait(PATIENCE)
-
-    def _take(self, _client: object, _data: object, message: paho.MQTTMessage) -> None:
-        with self._came:
-            self.messages.append((message.topic, message.payload, message.retain))
-            self._came.notify_all()
-
-    def publish(self, topic: str, payload: str, qos: int) -> None:
-        """Publish, and wait until the broker has passed it on."""
-        with self._came:
-            before = len(self.messages)
-            self._client.publish(topic, payload, qos)
-            wanted = (topic, payload.encode(), False)
-            assert self._came.wait_for(lambda: wanted in self.messages[before:], PATIENCE)
-
-    def see(self, topic: str, payload: str) -> None:
-        """Wait until a message has come."""
-        wanted = (topic, payload.encode(), False)
-        with self._came:
-            assert self._came.wait_for(lambda: wanted in self.messages, PATIENCE)
-
-    def finish(self) -> list[tuple[str, bytes, bool]]:
-        """Return what was seen, without what was published here at the end."""
-        self.publish("the/end", "", 1)
-        self._client.disconnect()
-        self._client.loop_stop()
-        return [message for message in self.messages if message[0] != "the/end"]
+def cases(lines: list[str]) -> dict[str, str]:
+    """Return what each case of a program printed."""
+    found = [line.split(" ", 2) for line in lines if line.startswith("case ")]
+    return {name: result for _, name, result in found}
 
 
-class Scripted:
+class Scripted(LoopbackBroker[Connection]):
     """A broker that refuses the filter "forbidden" and sends back what it gets.
 
     For "garbage" it sends a packet that is none.
     """
 
     def __init__(self, connack: bytes = peer.connack()) -> None:
+        super().__init__(Connection)
         self._connack = connack
-        self._listener = socket.create_server((broker.LOOPBACK, 0))
-        self.port = self._listener.getsockname()[1]
-        self._open: list[socket.socket] = []
-        threading.Thread(target=self._accept, daemon=True).start()
+        self.restart()
 
-    def __enter__(self) -> Scripted:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for end in (self._listener, *self._open):
-            with contextlib.suppress(OSError):
-                end.shutdown(socket.SHUT_RDWR)
-            end.close()
-
-    def _accept(self) -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                connection, _ = self._listener.accept()
-                self._open.append(connection)
-                threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
-
-    def _serve(self, connection: socket.socket) -> None:
-        rest = b""
-        with contextlib.suppress(OSError):
-            while data := connection.recv(4096):
-                packets, rest = peer.split(rest + data)
-                for packet in packets:
-                    connection.sendall(self._answer(packet))
-
-    def _answer(self, packet: peer.Packet) -> bytes:
-        if packet.first == 0x10:
-            return self._connack
-        if packet.first == 0x82:
-            return peer.suback(packet.pid, 0x80 if b"forbidden" in packet.body else 0)
-        if packet.first == 0x30:
-            if peer.take_apart(packet).payload == b"garbage":
-                return peer.packet(0x36, packet.body)
-            return peer.packet(0x30, packet.body)
-        return b""
-
-
-def certificate(folder: Path) -> str:
-    """Return the lines of a mosquitto configuration that turn TLS on.
-
-    They name a certificate of its own for localhost.
-    """
-    cert, key = Issued("localhost", authority=True).write(folder, "own")
-    return f"certfile {cert}\nkeyfile {key}"
+    def taken(self, connection: Connection, data: bytes) -> bytes:
+        packets, rest = peer.split(data)
+        for packet in packets:
+            if packet.first == 0x10:
+                connection.send(self._connack)
+            elif packet.first == 0x82:
+                code = 0x80 if b"forbidden" in packet.body else 0
+                connection.send(peer.suback(packet.pid, code))
+            elif packet.first == 0x30:
+                is_garbage = peer.take_apart(packet).payload == b"garbage"
+                connection.send(peer.packet(0x36 if is_garbage else 0x30, packet.body))
+        return rest
 
 
 def folders(which: str, python: str) -> Sequence[Path]:
@@ -223,18 +128,12 @@ def folders(which: str, python: str) -> Sequence[Path]:
     return [LIB if python == "cpython" else bytecode.library()]
 
 
-def run(
-    program: Path,
-    which: str,
-    python: str,
-    extra: str = "",
-    tls: bool = False,
-    heap: str = HEAP,
-) -> Seen:
+def run(program: Path, which: str, python: str, heap: str = HEAP) -> Seen:
     """Run a program to its end, by way of a proxy that it can have cut its connection."""
     with (
-        broker.mosquitto(users=USERS if tls else None, extra=extra) as target,
+        broker.mosquitto() as target,
         broker.mosquitto(users=USERS) as guarded,
+        Observer(target.host, target.port) as observer,
         Proxy(target.host, target.port) as proxy,
         Scripted() as scripted,
         Scripted(b"\x20\x02\x07\x09") as garbage,
@@ -243,38 +142,38 @@ def run(
         peers_at_hand = {
             "scripted": scripted.port,
             "garbage": garbage.port,
+            "users": guarded.port,
             "silent": silent.getsockname()[1],
         }
-        observer = Observer(target.port, tls)
+
+        def publish(topic: str, payload: str, qos: int) -> None:
+            """Publish, and wait until the broker has passed it on."""
+            before = len(observer.messages)
+            observer.publish(topic, payload, qos)
+            wanted = (topic, payload.encode(), False)
+            observer.until(lambda: wanted in observer.messages[before:])
 
         withheld: list[str] = []  # faults after which the broker may never learn of an end
 
         def carry_out(words: list[str]) -> str:
             match words:
                 case ["publish", topic, payload, *qos]:
-                    observer.publish(topic, payload, int(*qos))
+                    publish(topic, payload, int(*qos or "0"))
                 case ["port", "nothing"]:
                     return str(ports.free_port())
-                case ["port", "users"]:
-                    return str(guarded.port)
                 case ["port", what]:
                     return str(peers_at_hand[what])
                 case ["large", topic, size]:
-                    observer.publish(topic, "x" * int(size), 1)
+                    publish(topic, "x" * int(size), 1)
                 case ["seen", topic, payload]:
-                    observer.see(topic, payload)
+                    observer.until(lambda: payload.encode() in observer.payloads(topic))
                 case ["cut"]:
                     proxy.strike("cut")
-                case ["refuse"]:
-                    proxy.refuse()
-                case ["accept"]:
-                    proxy.refuse(False)
-                case ["silence"]:
-                    withheld.append("silence")
-                    proxy.strike("silence")
-                case ["stall"]:
-                    withheld.append("stall")
-                    proxy.strike("stall")
+                case ["refuse" | "accept" as what]:
+                    proxy.refuse(what == "refuse")
+                case ["silence" | "stall" as fault]:
+                    withheld.append(fault)
+                    proxy.strike(fault)
                 case ["resume"]:
                     proxy.resume()
                 case _:
@@ -293,7 +192,8 @@ def run(
             while proxy.open:
                 assert time.monotonic() < deadline, "the broker keeps a connection"
                 time.sleep(0.005)
-        messages = observer.finish()
+        publish("the/end", "", 1)
+        messages = [message for message in observer.messages if message.topic != "the/end"]
     printed = [line for line in output if not line.startswith("@")]
     # The texts of errors differ.
     printed = [re.sub(r"^(mqtt[\w ]*):.*", r"\1", line) for line in printed]

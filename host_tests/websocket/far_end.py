@@ -160,6 +160,14 @@ class Inner:
                 self.incoming.append(self._reply(self.request))
         return took or None
 
+    def mend(self) -> None:
+        """Answer the next upgrade as a server does, whatever this one did before."""
+        self.request = b""
+        self._reply = answer
+        self.ended = False
+        self.incoming.clear()
+        self.written.clear()
+
     def sent(self) -> list[Frame]:
         """The frames that were written since this was last asked; all of them must be whole."""
         found, rest = frames(bytes(self.written))

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+import sizes
+from device import on_device
 from flatmq_rigs.links import Listening
 from flatmq_rigs.proxy import Proxy, Rules, Way
+from flatmq_tools.broker import Broker
+from sizes import spread
 from websocket.over_websocket import PYTHONS, run
 
 SCENARIOS = [
@@ -19,57 +23,25 @@ SCENARIOS = [
     "large.from_a_file",
     "sessions.messages_queued_while_away",
     "wills.not_after_disconnect",
-    "run_large.there_and_back",
+    "websocket_scenarios.there_and_back",
 ]
+OVER_TLS = SCENARIOS[0], SCENARIOS[3], SCENARIOS[7]
+MASKS = ("random", "zero")  # of frames: over TLS they are zero
 CUTS = 12
+# Where connections are cut: in the upgrade, in a header, in a payload.
+RULES = {
+    "up": lambda count: Rules(up=Way(limit=190 + 97 * count)) if count < CUTS else Rules(),
+    "down": lambda count: Rules(down=Way(limit=20 + 83 * count)) if count < CUTS else Rules(),
+    "over TLS": lambda count: Rules(Way(limit=300 * count)) if count < 8 else Rules(),
+}
+WAYS = [(mask, way) for mask in MASKS for way in ("up", "down")] + [("TLS", "over TLS")]
 
 
 @pytest.fixture(scope="module")
-def port() -> Iterator[int]:
-    """The port for WebSockets of a broker."""
+def plain() -> Iterator[tuple[int, None]]:
+    """The port for WebSockets of a broker, which has no authority."""
     with Listening("websocket") as listening:
-        yield listening.port
-
-
-@pytest.mark.parametrize("mask", ["random", "zero"])
-@pytest.mark.parametrize("python", PYTHONS)
-@pytest.mark.parametrize("scenario", SCENARIOS)
-def test_scenario(scenario: str, python: str, mask: str, port: int) -> None:
-    run(python, scenario, port, mask)
-
-
-@pytest.mark.parametrize("mask", ["random", "zero"])
-@pytest.mark.parametrize("python", PYTHONS)
-def test_byte_by_byte(python: str, mask: str, port: int) -> None:
-    rules = Rules(Way(trickle=True), Way(trickle=True))
-    with Proxy("127.0.0.1", port, lambda count: rules) as proxy:
-        for scenario in ("publish_subscribe.each_qos_to_each", "large.from_a_buffer"):
-            run(python, scenario, proxy.port, mask)
-
-
-def _cut_up(count: int) -> Rules:
-    return Rules(up=Way(limit=190 + 97 * count)) if count < CUTS else Rules()
-
-
-def _cut_down(count: int) -> Rules:
-    return Rules(down=Way(limit=20 + 83 * count)) if count < CUTS else Rules()
-
-
-@pytest.mark.parametrize("mask", ["random", "zero"])
-@pytest.mark.parametrize("rules", [_cut_up, _cut_down], ids=["up", "down"])
-@pytest.mark.parametrize("python", PYTHONS)
-def test_each_message_arrives_once_though_connections_are_cut(
-    python: str,
-    rules: Callable[[int], Rules],
-    mask: str,
-    port: int,
-) -> None:
-    """In the upgrade, in a header, in a payload: wherever the bytes run out."""
-    with Proxy("127.0.0.1", port, rules) as proxy:
-        losses = run(python, "run_outages.each_message_once", proxy.port, mask)[0]
-    assert (
-        int(losses.removeprefix("@losses ")) >= CUTS // 2
-    )  # what is resent decides how many cuts it takes
+        yield listening.port, None
 
 
 @pytest.fixture(scope="module")
@@ -79,31 +51,48 @@ def secure() -> Iterator[tuple[int, Path]]:
         yield listening.port, Path(listening.ca)
 
 
-@pytest.mark.parametrize("python", PYTHONS)
-@pytest.mark.parametrize(
-    "scenario",
-    ["publish_subscribe.each_qos_to_each", "large.from_a_buffer", "run_large.there_and_back"],
-)
+@spread("scenario", SCENARIOS, mask=MASKS, python=PYTHONS)
+def test_scenario(scenario: str, mask: str, python: str, plain: tuple[int, None]) -> None:
+    run(python, scenario, plain[0], mask)
+
+
+@spread("scenario", OVER_TLS, python=PYTHONS)
 def test_over_tls(scenario: str, python: str, secure: tuple[int, Path]) -> None:
-    port, ca = secure
-    run(python, scenario, port, ca=ca)
+    run(python, scenario, secure[0], ca=secure[1])
 
 
-@pytest.mark.parametrize("python", PYTHONS)
-def test_over_tls_each_message_arrives_once_though_connections_are_cut(
-    python: str, secure: tuple[int, Path]
+@spread("mask", MASKS, python=PYTHONS)
+def test_byte_by_byte(mask: str, python: str, plain: tuple[int, None]) -> None:
+    rules = Rules(Way(trickle=True), Way(trickle=True))
+    with Proxy("127.0.0.1", plain[0], lambda count: rules) as proxy:
+        for scenario in ("publish_subscribe.each_qos_to_each", "large.from_a_buffer"):
+            run(python, scenario, proxy.port, mask)
+
+
+@pytest.mark.parametrize(
+    ("mask", "way", "python"),
+    sizes.one_each([(*way, python) for way in WAYS for python in PYTHONS], lambda case: case[1]),
+)
+def test_each_message_arrives_once_though_connections_are_cut(
+    mask: str, way: str, python: str, plain: tuple[int, None], secure: tuple[int, Path]
 ) -> None:
-    """In the handshake, in the upgrade, and later."""
-    port, ca = secure
-    with Proxy("127.0.0.1", port, lambda n: Rules(Way(limit=300 * n)) if n < 8 else Rules()) as p:
-        losses = run(python, "run_outages.each_message_once", p.port, ca=ca)[0]
+    port, ca = secure if mask == "TLS" else plain
+    with Proxy("127.0.0.1", port, RULES[way]) as proxy:
+        scenario = "websocket_scenarios.each_message_once"
+        losses, *_ = run(python, scenario, proxy.port, "random" if ca else mask, ca)
+    # What is resent decides how many cuts it takes.
     assert int(losses.removeprefix("@losses ")) >= 4
 
 
-@pytest.mark.parametrize("python", PYTHONS)
-def test_over_tls_a_broker_that_is_not_trusted_is_named(
-    python: str, secure: tuple[int, Path]
-) -> None:
-    port, ca = secure
-    told = run(python, "run_reports.first_error", port, ca=ca.with_name("other.der"))[0]
-    assert told.startswith("@ tls TLS 127.0.0.1:")
+# Nothing that a client does once it is online allocates: see proof.py.
+
+
+@spread("name", on_device.operations("websocket_broker"), version=(4, 5))
+def test_nothing_is_allocated(name: str, version: int, plain: tuple[int, None]) -> None:
+    peer = Broker("127.0.0.1", plain[0])
+    assert on_device.proof("websocket_broker", name, peer, version=version) == on_device.NOTHING
+
+
+@pytest.mark.parametrize("name", on_device.operations("websocket_scripted"))
+def test_nothing_is_allocated_with_a_scripted_peer(name: str) -> None:
+    assert on_device.proof("websocket_scripted", name) == on_device.NOTHING

@@ -182,7 +182,7 @@ def test_masks_differ_without_tls() -> None:
 
 
 @pytest.mark.parametrize("tls", [False, True])
-@pytest.mark.parametrize("n", [1, 125, 126, 256, 257, 65535, 65536, 70000])
+@pytest.mark.parametrize("n", [125, 126, 65535, 65536, 70000])
 def test_a_span_of_any_length(n: int, tls: bool) -> None:
     inner = Inner()
     link = opened(inner, tls)
@@ -296,38 +296,6 @@ def test_a_pong_that_finds_no_room_is_waited_for() -> None:
     assert [f.payload for f in inner.sent()] == [b"there?", b"data"]
     link.wait(10, False)
     assert inner.waits == [True, False]
-
-
-@pytest.mark.parametrize("tls", [False, True])
-@pytest.mark.parametrize("left", [3, 8, 50])
-def test_a_ping_in_the_middle_of_a_frame_is_answered_behind_it(left: int, tls: bool) -> None:
-    """Wherever the network stopped: in the header, right behind it, or in the payload."""
-    inner = Inner()
-    link = opened(inner, tls)
-    span = memoryview(bytes(200))
-    rooms = iter([left, 0] if left < 9 else [8, left - 8, 0])
-    inner.room = lambda n: next(rooms, n)
-    at = link.write(span, 0, 200) or 0
-    inner.incoming.append(frame(PING, b"now"))
-    for _ in range(3):
-        assert link.readinto(memoryview(bytearray(8))) is None
-    while at < 200:
-        at += link.write(span, at, 200 - at) or 0
-    link.readinto(memoryview(bytearray(8)))
-    assert [(f.first & 15, len(f.payload)) for f in inner.sent()] == [(BINARY, 200), (PONG, 3)]
-
-
-def test_pongs_that_nobody_asked_for_change_nothing() -> None:
-    """Not even the answer to a ping that has not left yet."""
-    inner = Inner()
-    link = opened(inner)
-    inner.room = lambda n: None
-    inner.incoming.append(frame(PING, b"there?") + frame(PONG, bytes(125)) * 3)
-    assert taken(link) == (b"", None)
-    inner.room = lambda n: n
-    assert taken(link) == (b"", None)
-    (answer,) = inner.sent()
-    assert answer.payload == b"there?"
 
 
 def test_pings_alone_do_not_hold_a_call() -> None:

@@ -7,14 +7,15 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from http import HTTPStatus
+from typing import Any
 
-import pytest
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.server import Server, ServerConnection, serve
 
 import peer
 from flatmq import Client
 from flatmq.stream_websocket import WebSocket
+from sizes import spread
 from websocket.over_websocket import PYTHONS, run
 
 DEADLINE = 30.0  # seconds that anything may take
@@ -91,18 +92,6 @@ def _port(server: Server) -> int:
     return int(server.socket.getsockname()[1])
 
 
-def client_of(server: Server, **options) -> Client:
-    link = WebSocket("127.0.0.1", _port(server))
-    return Client(b"c", link=link, retry_ms=20, retry_max_ms=40, **options)
-
-
-def until(client: Client, what: str, condition: Callable[[], object]) -> None:
-    end = time.monotonic() + DEADLINE
-    while not condition():
-        client.poll(20)
-        assert time.monotonic() < end, (what, client)
-
-
 def in_fragments(socket: ServerConnection, data: bytes) -> None:
     """Each byte in a frame of its own, with a ping before every 50th."""
 
@@ -121,104 +110,79 @@ def in_messages(socket: ServerConnection, data: bytes) -> None:
         socket.send(data[i : i + 3])
 
 
-def as_it_is(socket: ServerConnection, data: bytes) -> None:
-    socket.send(data)
+SENDS: dict[str, Send] = {
+    "as it is": lambda socket, data: socket.send(data),
+    "in fragments": in_fragments,
+    "in messages": in_messages,
+}
 
 
-@pytest.mark.parametrize("python", PYTHONS)
-@pytest.mark.parametrize("send", [as_it_is, in_fragments, in_messages])
-def test_messages_come_back_and_the_ending_is_in_order(send: Send, python: str) -> None:
-    broker = Broker(send)
+@spread("send", SENDS, python=PYTHONS)
+def test_messages_come_back_and_the_ending_is_in_order(send: str, python: str) -> None:
+    broker = Broker(SENDS[send])
     with serving(broker) as server:
-        run(python, "run_reports.messages_come_back", _port(server))
+        run(python, "websocket_scenarios.messages_come_back", _port(server))
         assert broker.done.wait(DEADLINE)
     assert (broker.failed, broker.closed) == ([], [(1000, 1000)])
 
 
-def test_each_ping_is_answered() -> None:
-    answered: list[bool] = []
-
-    def ask(socket: ServerConnection) -> None:
-        events = [socket.ping(payload) for payload in (b"", b"p" * 125)]
-        answered.extend(event.wait(DEADLINE) for event in events)
-        socket.send(peer.puback(1))
-
-    broker = Broker(then=ask)
-    with serving(broker) as server:
-        client = client_of(server)
-        client.start()
-        until(client, "online", lambda: client.connected)
-        client.publish(b"t", b"x", 0)
-        until(client, "the pongs", lambda: len(answered) == 2)
-        assert answered == [True, True]
-        assert client.connected
-        client.disconnect()
-    assert not broker.failed
+def _refuse(socket: ServerConnection, request: object) -> object:
+    return socket.respond(HTTPStatus.FORBIDDEN, "no\n")
 
 
-@pytest.mark.parametrize("python", PYTHONS)
-def test_a_close_with_a_code_is_reported(python: str) -> None:
-    broker = Broker(then=lambda socket: socket.close(1008, "not on this topic"))
-    with serving(broker) as server:
-        (told,) = run(python, "run_reports.first_error", _port(server))[:1]
-        assert broker.done.wait(DEADLINE)
-    assert told.startswith("@ closed read 127.0.0.1:")
-    assert "code 1008 not on this topic" in told
-    assert broker.closed[0] == (1008, 1008)
+# What a server does, the first error of the client, and the codes of Close that the server got
+# and sent, where the connection was open.
+ERRORS: dict[str, tuple[dict[str, Any], str, tuple[int, int | None] | None]] = {
+    "a close with a code": (
+        {"then": lambda socket: socket.close(1008, "not on this topic")},
+        "WebSocket closed by the peer: code 1008 not on this topic",
+        (1008, 1008),
+    ),
+    "text": (
+        {"then": lambda socket: socket.send("hello")},
+        "the peer sent a text frame",
+        (1003, 1003),
+    ),
+    "no sub-protocol": ({"subprotocols": None}, "sub-protocol mqtt not accepted", None),
+    "a refusal": (
+        {"process_request": _refuse},
+        "answered HTTP/1.1 403 Forbidden: check the path '/mqtt'",
+        None,
+    ),
+}
+
+
+@spread("error", ERRORS, python=PYTHONS)
+def test_what_a_server_does_is_reported(error: str, python: str) -> None:
+    options, text, codes = ERRORS[error]
+    options = dict(options)
+    broker = Broker(then=options.pop("then", None))
+    with serving(broker, **options) as server:
+        told = run(python, "websocket_scenarios.first_error", _port(server))[0]
+        assert codes is None or broker.done.wait(DEADLINE)
+        assert told.startswith("@ closed ")
+        assert text in told
+    assert codes is None or broker.closed[0] == codes
     assert not broker.failed
 
 
 def test_a_message_on_which_the_server_closes_is_set_aside() -> None:
     """A Close frame counts as closing the connection."""
     dropped: list[bytes] = []
-    broker = Broker(then=lambda socket: socket.close(1009))
-    with serving(broker) as server:
-        client = client_of(
-            server, give_up=2, on_dropped=lambda pid, topic, why: dropped.append(bytes(topic))
+    with serving(Broker(then=lambda socket: socket.close(1009))) as server:
+        client = Client(
+            b"c",
+            link=WebSocket("127.0.0.1", _port(server)),
+            retry_ms=20,
+            retry_max_ms=40,
+            give_up=2,
+            on_dropped=lambda pid, topic, why: dropped.append(bytes(topic)),
         )
         client.publish(b"t", b"x", 1)
         client.start()
-        until(client, "the report", lambda: dropped)
+        end = time.monotonic() + DEADLINE
+        while not dropped:
+            client.poll(20)
+            assert time.monotonic() < end, client
         client.disconnect()
     assert dropped == [b"t"]
-
-
-@pytest.mark.parametrize("python", PYTHONS)
-def test_text_is_refused(python: str) -> None:
-    broker = Broker(then=lambda socket: socket.send("hello"))
-    with serving(broker) as server:
-        told = run(python, "run_reports.first_error", _port(server))[0]
-        assert broker.done.wait(DEADLINE)
-    assert "the peer sent a text frame" in told
-    assert broker.closed[0][0] == 1003
-
-
-@pytest.mark.parametrize("python", PYTHONS)
-def test_a_server_without_the_sub_protocol(python: str) -> None:
-    with serving(Broker(), subprotocols=None) as server:
-        told = run(python, "run_reports.first_error", _port(server))[0]
-    assert told.startswith("@ closed connect 127.0.0.1:")
-    assert "sub-protocol mqtt not accepted" in told
-
-
-@pytest.mark.parametrize("python", PYTHONS)
-def test_a_server_that_refuses(python: str) -> None:
-    def refuse(socket: ServerConnection, request):
-        return socket.respond(HTTPStatus.FORBIDDEN, "no\n")
-
-    with serving(Broker(), process_request=refuse) as server:
-        told = run(python, "run_reports.first_error", _port(server))[0]
-    assert "answered HTTP/1.1 403 Forbidden: check the path '/mqtt'" in told
-
-
-def test_a_path_arrives_as_it_was_given() -> None:
-    paths: list[str] = []
-
-    def note(socket: ServerConnection, request) -> None:
-        paths.append(request.path)
-
-    with serving(Broker(), process_request=note) as server:
-        client = Client(b"c", link=WebSocket("127.0.0.1", _port(server), "/a/b?c=d%20e"))
-        client.connect()
-        client.disconnect()
-    assert paths == ["/a/b?c=d%20e"]

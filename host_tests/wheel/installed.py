@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import sysconfig
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,9 +17,13 @@ _OURS = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "BROKER", "SPARK_MASTER", "M
 
 
 class Installed:
-    """An environment with flatmq's wheel and some of its extras; commands run in `folder`."""
+    """An environment with flatmq's wheel; commands run in `folder`.
 
-    def __init__(self, folder: Path, wheel: Path, extras: str) -> None:
+    extras: those of the wheel, "" for none. shares: what they need is taken from the environment
+    that runs this, instead of installed.
+    """
+
+    def __init__(self, folder: Path, wheel: Path, extras: str, *, shares: bool = False) -> None:
         self.folder = folder / "work"
         self.folder.mkdir(parents=True)
         self._programs = folder / "venv" / "bin"
@@ -28,8 +33,11 @@ class Installed:
         made = [sys.executable, "-m", "venv", "--without-pip", venv]
         subprocess.run(made, check=True, timeout=PATIENCE, env=self._environment)
         pip = [sys.executable, "-m", "pip", "--python", venv, "install", "--quiet", "--no-compile"]
-        command = [*pip, f"{wheel}{extras}"]
+        command = [*pip, "--no-deps", str(wheel)] if shares else [*pip, f"{wheel}{extras}"]
         subprocess.run(command, check=True, timeout=PATIENCE, env=self._environment)
+        if shares:
+            (packages,) = (folder / "venv" / "lib").glob("python*/site-packages")
+            (packages / "shared.pth").write_text(sysconfig.get_path("purelib"))
 
     def python(self, code: str) -> str:
         """Return what `code` prints in the environment."""

@@ -1,24 +1,25 @@
-"""The wheel as users install it: every command prints its help and runs once."""
+"""The wheel as users install it: every command prints its help and runs once.
+
+A sample of the tests takes what the wheel needs from the environment that they run in.
+"""
 
 from __future__ import annotations
 
 import json
 import os
-import pty
 import re
 import shutil
 import subprocess
 import sys
-import tty
 import zipfile
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import click
 import pytest
 
 import flatmq
+import sizes
 import typed_command
 from conftest import ROOT, SharedBrokers
 from flatmq import Client
@@ -56,7 +57,8 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def everything(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installed:
-    return Installed(tmp_path_factory.mktemp("everything"), wheel, EXTRAS)
+    folder = tmp_path_factory.mktemp("everything")
+    return Installed(folder, wheel, EXTRAS, shares=not sizes.whole())
 
 
 @pytest.fixture(scope="session")
@@ -76,18 +78,6 @@ def _publish(broker: Broker, topic: str) -> None:
     client.publish(topic.encode(), json.dumps(PACK).encode(), qos=1, retain=True)
     assert client.wait(10_000)
     client.disconnect()
-
-
-@contextmanager
-def _line() -> Iterator[tuple[int, str]]:
-    """A serial line: the board's end, and the device at the desk's end."""
-    board, desk = pty.openpty()
-    tty.setraw(desk)
-    try:
-        yield board, os.ttyname(desk)
-    finally:
-        os.close(board)
-        os.close(desk)
 
 
 # What is in it
@@ -119,53 +109,58 @@ def test_without_an_extra_the_command_names_it(nothing: Installed, everything: I
 # Every command
 
 
-@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+@pytest.mark.parametrize("words", sizes.sample(COMMANDS, 3), ids=" ".join)
 def test_help(words: tuple[str, ...], everything: Installed) -> None:
     said = everything.flatmq(*words, "--help")
     assert said.startswith(f"Usage: {' '.join(['flatmq', *words])} ")
 
 
-def test_version(everything: Installed) -> None:
-    assert everything.flatmq("--version") == f"flatmq, version {flatmq.__version__}\n"
+# Commands that need nothing beside them: a part of what they print, or of the error they end with.
+ALONE: dict[str, tuple[list[str], int, str]] = {
+    "version": (["--version"], 0, f"flatmq, version {flatmq.__version__}\n"),
+    "demo": (["demo", "--readings", "3"], 0, "every message arrived"),
+    "boards": (["boards"], 0, "Raspberry Pi Pico 2 W"),
+    "image": (["image", "pico_w", "--set", "wifi.ssid=home"], 0, "for Raspberry Pi Pico W"),
+    "flash": (["flash", "pico_w", "{file}"], 1, "firmware.uf2: not a UF2 file: 700 bytes are no"),
+    "deploy": (
+        ["deploy", "pico_w", "--port", "socket://127.0.0.1:1"],
+        1,
+        "Error: socket://127.0.0.1:1: cannot be opened",
+    ),
+}
 
 
-def test_demo(everything: Installed) -> None:
-    assert "every message arrived" in everything.flatmq("demo", "--readings", 3)
-
-
-def test_boards(everything: Installed) -> None:
-    assert "Raspberry Pi Pico 2 W" in everything.flatmq("boards")
-
-
-def test_image(everything: Installed) -> None:
-    said = everything.flatmq("image", "pico_w", "--set", "wifi.ssid=home")
-    assert (everything.folder / "build" / "pico_w-filesystem.uf2").stat().st_size > 100_000
-    assert "for Raspberry Pi Pico W" in said
-
-
-def test_flash(everything: Installed, tmp_path: Path) -> None:
+@pytest.mark.parametrize("command", sizes.sample(ALONE, 3))
+def test_a_command_alone(command: str, everything: Installed, tmp_path: Path) -> None:
     file = tmp_path / "firmware.uf2"
     file.write_bytes(b"x" * 700)
-    said = everything.refused("flash", "pico_w", file)
-    assert said.endswith("firmware.uf2: not a UF2 file: 700 bytes are no multiple of 512")
+    words, status, text = ALONE[command]
+    words = [word.format(file=file) for word in words]
+    said = everything.refused(*words) if status else everything.flatmq(*words)
+    assert text in said
+    if command == "image":
+        made = everything.folder / "build" / "pico_w-filesystem.uf2"
+        assert made.stat().st_size > 100_000
 
 
-def test_deploy(everything: Installed) -> None:
-    port = "socket://127.0.0.1:1"
-    said = everything.refused("deploy", "pico_w", "--port", port)
-    assert said.startswith(f"Error: {port}: cannot be opened")
-
-
+@pytest.mark.proof
 def test_logs(everything: Installed) -> None:
-    with _line() as (board, port), everything.running("logs", "--port", port) as process:
+    with (
+        typed_command.serial_line() as (board, port),
+        everything.running("logs", "--port", port) as process,
+    ):
         typed_command.until("Ctrl-C ends it", process)
         os.write(board, b"hello\r\n")
         typed_command.until("hello", process)
         typed_command.interrupt(process)
 
 
+@pytest.mark.proof
 def test_bridge(everything: Installed, broker: Broker) -> None:
-    with _line() as (board, port), everything.running("bridge", port, broker.address) as process:
+    with (
+        typed_command.serial_line() as (board, port),
+        everything.running("bridge", port, broker.address) as process,
+    ):
         os.read(board, 1)  # the bridge has opened the line
         os.write(board, b"hello\r\n")
         typed_command.until("board | hello", process)
@@ -177,10 +172,12 @@ def test_watch(everything: Installed, broker: Broker) -> None:
     assert "temp 21.5" in everything.flatmq("watch", broker.address, "--packs", 1)
 
 
+@pytest.mark.proof
 def test_fleet(everything: Installed, broker: Broker) -> None:
     everything.flatmq("fleet", broker.address, "--devices", 3, "--seconds", 1, "--calm")
 
 
+@pytest.mark.proof
 def test_tls(everything: Installed) -> None:
     with Listening("tls") as link:
         said = everything.flatmq("tls", f"localhost:{link.port}", "--ca", link.ca)
@@ -214,6 +211,7 @@ def tables(everything: Installed, landed: Path, tmp_path_factory) -> Path:
     return out
 
 
+@pytest.mark.proof
 @pytest.mark.skipif(not PIPELINE, reason="the pipeline needs Python 3.11")
 class TestPipeline:
     """From a broker to a report, by the commands as a user types them."""
@@ -241,7 +239,9 @@ class TestPipeline:
 
 
 def test_every_command_is_run_here() -> None:
-    tests = {name.removeprefix("test_") for name in globals() if name.startswith("test_")}
+    tests = {name.removeprefix("test_") for name in globals() if name.startswith("test_")} | set(
+        ALONE
+    )
     chained = {"ingest", "run"}  # by the fixtures
     for words in COMMANDS:
         if words[:1] == ("pipeline",) and len(words) == 2:

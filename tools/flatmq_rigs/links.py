@@ -29,7 +29,7 @@ class Listening:
     certificate to trust, in DER; "" without TLS.
 
     port, link_port: 0 takes a free one. extra, persistence, output: as in `broker.mosquitto`.
-    certificate: a folder of `loopback_certificate.write`; None has one made.
+    certificate: a folder of `certificates.write_loopback`; None has one made.
     Raises LinkError, and BrokerError if mosquitto is missing or ends.
     """
 
@@ -50,9 +50,9 @@ class Listening:
         if link.startswith("websocket"):
             lines += "protocol websockets\n"
         if link.endswith("tls"):
-            from . import loopback_certificate as made
+            from . import certificates as made
 
-            folder = certificate or made.write(Path(self._folder.name))
+            folder = certificate or made.write_loopback(Path(self._folder.name))
             self.ca = str(folder / made.AUTHORITY)
             lines += f"certfile {folder / made.CHAIN}\nkeyfile {folder / made.KEY}\n"
         tries = 1 if link_port or not lines else _TRIES

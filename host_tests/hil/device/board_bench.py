@@ -44,7 +44,7 @@ class Meter:
         print("@operation", name, middle / messages, min(self._left) / messages)
 
 
-def nothing():
+def nothing(*_):
     pass
 
 
@@ -117,158 +117,137 @@ def floor(host, port, token, arrive_ms):
     s.close()
 
 
-def flatmq(host, port, token, arrive_ms):
-    from flatmq import Client
+class Flatmq:
+    """flatmq, connected and subscribed to `back`."""
 
-    meter = Meter(arrive_ms)
-    arrive = meter.arrive
-    back = token + b"/b"
-    got = [0]
+    def __init__(self, host, port, token, back):
+        from flatmq import Client
 
-    def take(message):
-        got[0] += 1
+        self.got = 0
+        self._back = back
+        self._client = client = Client(token + b"q", host, port)
+        subscription = client.subscribe(back, self._take)
+        client.connect(30000)
+        end = time.ticks_add(time.ticks_ms(), 30000)
+        while subscription.granted is None:
+            client.poll(50)
+            if time.ticks_diff(end, time.ticks_ms()) < 0:
+                raise OSError("no SUBACK")
+        self.poll = client.poll
+        self.disconnect = client.disconnect
 
-    c = Client(token + b"q", host, port)
-    subscription = c.subscribe(back, take)
-    c.connect(30000)
-    end = time.ticks_add(time.ticks_ms(), 30000)
-    while subscription.granted is None:
-        c.poll(50)
-        if time.ticks_diff(end, time.ticks_ms()) < 0:
-            raise OSError("no SUBACK")
+    def _take(self, message):
+        self.got += 1
 
-    def publish():
-        c.publish(TOPIC, PAYLOAD)
-        c.flush()
-
-    def publish_burst():
-        for _ in range(BURST):
-            c.publish(TOPIC, PAYLOAD)
-        c.flush()
-
-    def settle():
-        while c.pending:
-            c.poll(20)
-
-    def trip():
-        c.publish(TOPIC, PAYLOAD, 1)
-        c.flush()
-        while c.pending:
-            c.poll(20)
-
-    def trip_burst():
-        for _ in range(BURST):
-            c.publish(TOPIC, PAYLOAD, 1)
-        c.flush()
-        while c.pending:
-            c.poll(20)
-
-    def come(n=1):
-        got[0] = 0
+    def publish(self, n):
         for _ in range(n):
-            c.publish(back, PAYLOAD)
-        c.flush()
-        arrive(n)
+            self._client.publish(TOPIC, PAYLOAD)
+        self._client.flush()
 
-    def receive():
-        while not got[0]:
-            c.poll()
+    def trip(self, n):
+        for _ in range(n):
+            self._client.publish(TOPIC, PAYLOAD, 1)
+        self._client.flush()
+        self._settle()
 
-    def receive_burst():
-        while got[0] < BURST:
-            c.poll()
+    def send_back(self, n):
+        for _ in range(n):
+            self._client.publish(self._back, PAYLOAD)
+        self._client.flush()
 
-    def drain():
-        settle()
+    def ping(self):
+        self._client.ping()
+        self._client.flush()
+
+    def drain(self, arrive):
+        """Take everything that is on its way."""
+        self._settle()
         arrive()
-        while c.poll():
+        while self.poll():
             pass
 
-    def ping():
-        c.ping()
-        c.flush()
+    def _settle(self):
+        while self._client.pending:
+            self.poll(20)
+
+
+class Umqtt:
+    """umqtt.simple, likewise."""
+
+    def __init__(self, host, port, token, back):
+        from umqtt.simple import MQTTClient
+
+        self.got = 0
+        self._back = back
+        self._client = client = MQTTClient(token + b"u", host, port, keepalive=600)
+        client.set_callback(self._take)
+        client.connect()
+        client.subscribe(back)
+        self.poll = client.check_msg
+        self.ping = client.ping
+        self.disconnect = client.disconnect
+
+    def _take(self, topic, payload):
+        self.got += 1
+
+    def publish(self, n):
+        for _ in range(n):
+            self._client.publish(TOPIC, PAYLOAD)
+
+    def trip(self, n):
+        for _ in range(n):
+            self._client.publish(TOPIC, PAYLOAD, False, 1)
+
+    def send_back(self, n):
+        for _ in range(n):
+            self._client.publish(self._back, PAYLOAD)
+
+    def drain(self, arrive):
+        """Take a PINGRESP that is on its way."""
+        arrive()
+        self.poll()
+
+
+def _measured(client, arrive_ms):
+    meter = Meter(arrive_ms)
+    arrive = meter.arrive
+
+    def ready():
+        client.drain(arrive)
 
     def pong():
-        drain()
-        ping()
+        ready()
+        client.ping()
         arrive()
 
-    meter.measure("publish", publish, drain)
-    meter.measure("publish_burst", publish_burst, drain, BURST)
-    meter.measure("trip", trip, drain)
-    meter.measure("trip_burst", trip_burst, drain, BURST)
-    drain()
-    meter.measure("receive", receive, come)
-    drain()
-    meter.measure("receive_burst", receive_burst, lambda: come(BURST), BURST)
-    drain()
-    meter.measure("idle", c.poll, nothing)
-    meter.measure("ping", ping, drain)
-    meter.measure("pong", c.poll, pong)
-    c.disconnect()
+    _measure_messages(meter, client, ready, "", 1)
+    _measure_messages(meter, client, ready, "_burst", BURST)
+    meter.measure("idle", client.poll, nothing)
+    meter.measure("ping", client.ping, ready)
+    meter.measure("pong", client.poll, pong)
+    client.disconnect()
+
+
+def _measure_messages(meter, client, ready, end, n):
+    def come():
+        client.got = 0
+        client.send_back(n)
+        meter.arrive(n)
+
+    def receive():
+        while client.got < n:
+            client.poll()
+
+    meter.measure("publish" + end, lambda: client.publish(n), ready, n)
+    meter.measure("trip" + end, lambda: client.trip(n), ready, n)
+    ready()
+    meter.measure("receive" + end, receive, come, n)
+    ready()
+
+
+def flatmq(host, port, token, arrive_ms):
+    _measured(Flatmq(host, port, token, token + b"/b"), arrive_ms)
 
 
 def umqtt(host, port, token, arrive_ms):
-    from umqtt.simple import MQTTClient
-
-    meter = Meter(arrive_ms)
-    arrive = meter.arrive
-    back = token + b"/b"
-    got = [0]
-
-    def take(topic, payload):
-        got[0] += 1
-
-    c = MQTTClient(token + b"u", host, port, keepalive=600)
-    c.set_callback(take)
-    c.connect()
-    c.subscribe(back)
-
-    def publish():
-        c.publish(TOPIC, PAYLOAD)
-
-    def publish_burst():
-        for _ in range(BURST):
-            c.publish(TOPIC, PAYLOAD)
-
-    def trip():
-        c.publish(TOPIC, PAYLOAD, False, 1)
-
-    def trip_burst():
-        for _ in range(BURST):
-            c.publish(TOPIC, PAYLOAD, False, 1)
-
-    def come(n=1):
-        got[0] = 0
-        for _ in range(n):
-            c.publish(back, PAYLOAD)
-        arrive(n)
-
-    def receive():
-        while not got[0]:
-            c.check_msg()
-
-    def receive_burst():
-        while got[0] < BURST:
-            c.check_msg()
-
-    def pong():
-        c.check_msg()
-        c.ping()
-        arrive()
-
-    def ready():
-        arrive()
-        c.check_msg()
-
-    meter.measure("publish", publish, arrive)
-    meter.measure("publish_burst", publish_burst, arrive, BURST)
-    meter.measure("trip", trip, arrive)
-    meter.measure("trip_burst", trip_burst, arrive, BURST)
-    meter.measure("receive", receive, come)
-    meter.measure("receive_burst", receive_burst, lambda: come(BURST), BURST)
-    meter.measure("idle", c.check_msg, nothing)
-    meter.measure("ping", c.ping, ready)
-    ready()
-    meter.measure("pong", c.check_msg, pong)
-    c.disconnect()
+    _measured(Umqtt(host, port, token, token + b"/b"), arrive_ms)

@@ -37,6 +37,13 @@ def _online(timeout=None, of=MQTTClient, clean_session=True, **options):
             # A busy machine took longer.
 
 
+def _received(c, what=None):
+    """Wait until a message has come, or that one; return all that have."""
+    while not c.seen or (what is not None and what not in c.seen):
+        c.wait_msg()
+    return c.seen
+
+
 def _port(what):
     return int(desk.ask("port", what))
 
@@ -68,16 +75,20 @@ def connect_to_a_silent_broker():
     return _timed_out(200, c.connect, timeout=0.2)
 
 
-def publish_to_a_silent_broker():
-    c = _online(0.2)
-    desk.ask("silence")
-    return _timed_out(200, c.publish, b"t", b"1", qos=1)
-
-
-def publish_at_qos_2_to_a_silent_broker():
-    c = _online(0.2)
-    desk.ask("silence")
-    return _timed_out(200, c.publish, b"t", b"1", qos=2)
+def calls_to_a_silent_broker():
+    returned = []
+    for least_ms, call in (
+        (200, lambda c: c.publish(b"t", b"1", qos=1)),
+        (200, lambda c: c.publish(b"t", b"1", qos=2)),
+        (200, lambda c: c.subscribe(b"t")),
+        (200, lambda c: c.unsubscribe(b"t")),
+        (1000, lambda c: (c.ping(), c.wait_msg())),
+        (1200, lambda c: c.wait_msg()),
+    ):
+        c = _online(0.2)
+        desk.ask("silence")
+        returned.append(_timed_out(least_ms, call, c))
+    return returned
 
 
 def publish_a_large_message_to_a_broker_that_reads_nothing():
@@ -88,34 +99,8 @@ def publish_a_large_message_to_a_broker_that_reads_nothing():
     c.connect(True, 20)
     c.subscribe(b"t", 1)
     c.publish(b"t", bytes(3000), qos=1)
-    while not c.seen:
-        c.wait_msg()
+    _received(c)
     return done, len(c.seen[0])
-
-
-def subscribe_at_a_silent_broker():
-    c = _online(0.2)
-    desk.ask("silence")
-    return _timed_out(200, c.subscribe, b"t"), _timed_out(0, c.wait_msg)
-
-
-def unsubscribe_at_a_silent_broker():
-    c = _online(0.2)
-    desk.ask("silence")
-    return _timed_out(200, c.unsubscribe, b"t")
-
-
-def ping_a_silent_broker():
-    c = _online(0.2)
-    desk.ask("silence")
-    c.ping()
-    return _timed_out(1000, c.wait_msg)
-
-
-def wait_for_a_silent_broker():
-    c = _online(0.2)
-    desk.ask("silence")
-    return _timed_out(1200, c.wait_msg)
 
 
 def a_message_that_timed_out_is_not_sent_later():
@@ -129,9 +114,7 @@ def a_message_that_timed_out_is_not_sent_later():
     done = [_timed_out(200, c.publish, b"late/1", b"1", qos=1)]
     c.connect(False, 20)
     c.publish(b"late/2", b"2", qos=2)
-    while not other.seen:
-        other.wait_msg()
-    return done, other.seen
+    return done, _received(other)
 
 
 def subscriptions_outlive_a_reconnect():
@@ -140,9 +123,7 @@ def subscriptions_outlive_a_reconnect():
     c.subscribe(b"stays/#", 1)
     desk.ask("cut")
     c.publish(b"stays/1", b"1", qos=1)
-    while not c.seen:
-        c.wait_msg()
-    return c.seen
+    return _received(c)
 
 
 def a_subscription_made_again_gets_retained_messages_once():
@@ -152,14 +133,12 @@ def a_subscription_made_again_gets_retained_messages_once():
     _raised(c.wait_msg)
     c.connect()
     c.subscribe(b"again/#", 1)
-    while not c.seen:
-        c.wait_msg()
+    _received(c)
     c.seen.clear()
     c.connect()
     c.subscribe(b"again/#", 1)
     c.publish(b"again/2", b"end", qos=1)
-    while b"end" not in c.seen:
-        c.wait_msg()
+    _received(c, b"end")
     c.publish(b"again/1", b"", True, 1)
     return c.seen
 
@@ -208,15 +187,11 @@ def a_refused_subscription():
     return returned, c.seen
 
 
-def a_malformed_packet():
+def malformed_packets():
     c = _client(_port("scripted"))
     c.connect()
     c.publish(b"t", b"garbage")
-    return _raised(c.wait_msg)
-
-
-def a_malformed_connack():
-    return _raised(_client(_port("garbage")).connect)
+    return _raised(c.wait_msg), _raised(_client(_port("garbage")).connect)
 
 
 def not_connected():
@@ -308,9 +283,7 @@ def a_callback_that_reconnects():
     c.publish(b"re", b"1")
     c.wait_msg()
     c.publish(b"re", b"2")
-    while b"2" not in c.seen:
-        c.wait_msg()
-    return c.seen
+    return _received(c, b"2")
 
 
 def a_publish_that_a_callback_cuts_off_fails():

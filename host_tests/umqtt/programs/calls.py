@@ -32,53 +32,37 @@ def _raised(f, *arguments, **options):
         return type(e).__name__, e.args[:1] if isinstance(e, MQTTException) else None
 
 
-def attributes():
+def constructor():
     c = MQTTClient("a", "host")
     settings = [c.client_id, c.server, c.port, c.user, c.pswd, c.keepalive, bool(c.ssl)]
-    return settings, [c.sock, c.cb, c.pid, c.lw_topic, c.lw_msg, c.lw_qos]
-
-
-def positional_arguments():
-    c = MQTTClient(b"a", "host", 1, "u", "p", 5, True, {"k": 1})
-    return [c.client_id, c.server, c.port, c.user, c.pswd, c.keepalive, c.ssl, c.ssl_params]
-
-
-def named_arguments():
-    c = MQTTClient(client_id="a", server="host", port=2, user=b"u", password=b"p", keepalive=9,
+    state = [c.sock, c.cb, c.pid, c.lw_topic, c.lw_msg, c.lw_qos]
+    p = MQTTClient(b"a", "host", 1, "u", "p", 5, True, {"k": 1})
+    placed = [p.client_id, p.server, p.port, p.user, p.pswd, p.keepalive, p.ssl, p.ssl_params]
+    n = MQTTClient(client_id="a", server="host", port=2, user=b"u", password=b"p", keepalive=9,
                    ssl=False, ssl_params={})  # fmt: skip
-    return [c.client_id, c.server, c.port, c.user, c.pswd, c.keepalive]
-
-
-def ports():
-    return MQTTClient("a", "host").port, MQTTClient("a", "host", ssl=True).port
+    named = [n.client_id, n.server, n.port, n.user, n.pswd, n.keepalive]
+    return settings, state, placed, named, MQTTClient("a", "host", ssl=True).port
 
 
 def one_exception():
     return issubclass(MQTTException, Exception), MQTTException(5).args
 
 
-def set_callback():
+def setters():
     c = _client()
     f = print
-    return c.set_callback(f), c.cb is f
-
-
-def set_last_will():
-    c = _client()
-    returned = c.set_last_will("t", b"m", True, 1)
-    return returned, c.lw_topic, c.lw_msg, c.lw_retain, c.lw_qos
-
-
-def bad_wills():
-    c = _client()
-    return _raised(c.set_last_will, "t", "m", qos=3), _raised(c.set_last_will, "", "m")
+    returned = [c.set_callback(f), c.cb is f, c.set_last_will("t", b"m", True, 1)]
+    bad = _raised(c.set_last_will, "t", "m", qos=3), _raised(c.set_last_will, "", "m")
+    return returned, [c.lw_topic, c.lw_msg, c.lw_retain, c.lw_qos], bad
 
 
 def connect():
-    c = _client()
-    returned = c.connect()
+    c = _client(b"bytes", keepalive=600)
+    returned = [c.connect()]
     c.disconnect()
-    return returned, bool(c.sock)
+    returned.append(bool(c.sock))
+    returned += [c.connect(True, 5), c.connect(), c.publish(b"twice", b"1", qos=1)]
+    return returned, c.disconnect()
 
 
 def session_present():
@@ -90,57 +74,21 @@ def session_present():
     return returned
 
 
-def connect_twice():
-    c = _online()
-    c.connect()
-    c.publish(b"twice", b"1", qos=1)
-    c.disconnect()
-
-
-def connect_with_a_timeout():
-    c = _client()
-    returned = c.connect(True, 5)
-    c.disconnect()
-    return returned
-
-
-def client_id_as_bytes():
-    c = _client(b"bytes")
-    return c.connect()
-
-
-def keepalive():
-    return _client(keepalive=600).connect()
-
-
-def refused():
-    c = MQTTClient("a", desk.HOST, int(desk.ask("port", "users")), user="alice", password="no")
-    return _raised(c.connect)
-
-
-def accepted_with_a_password():
+def passwords():
     port = int(desk.ask("port", "users"))
-    c = MQTTClient("a", desk.HOST, port, user="alice", password="s3cret")
-    return c.connect()
+    clients = [
+        MQTTClient("a", desk.HOST, port, user="alice", password=p) for p in ("no", "s3cret")
+    ]
+    return [_raised(c.connect) for c in clients]
 
 
 def no_broker():
-    return _raised(MQTTClient("a", desk.HOST, int(desk.ask("port", "nothing"))).connect)
-
-
-def errno_of_no_broker():
+    returned = [_raised(MQTTClient("a", "no.such.host.invalid", 1883).connect)]
     try:
         MQTTClient("a", desk.HOST, int(desk.ask("port", "nothing"))).connect()
     except OSError as e:
-        return e.errno
-
-
-def unknown_host():
-    return _raised(MQTTClient("a", "no.such.host.invalid", 1883).connect)
-
-
-def disconnect():
-    return _online().disconnect()
+        returned.append(e.errno)
+    return returned
 
 
 def ping():
@@ -157,21 +105,11 @@ def publish():
     c = _online()
     returned = [c.publish("t/str", "text"), c.publish(b"t/bytes", b"bytes")]
     returned += [c.publish(b"t", bytearray(b"array")), c.publish(b"t", b"")]
-    returned += [c.publish(b"t", b"1", qos=1), c.publish(b"t", b"2", False, 1)]
-    return returned
-
-
-def identifiers():
-    c = _online()
     before = c.pid
-    c.publish(b"t", b"1", qos=1)
+    returned.append(c.publish(b"t", b"1", qos=1))
     first = c.pid
-    c.publish(b"t", b"1", qos=1)
-    return first != before, c.pid != first
-
-
-def publish_wrong_type():
-    return _raised(_online().publish, b"t", 5)
+    returned.append(c.publish(b"t", b"2", False, 1))
+    return returned, first != before, c.pid != first, _raised(c.publish, b"t", 5)
 
 
 def echo():
@@ -184,28 +122,6 @@ def echo():
     return returned, c.seen
 
 
-def retained():
-    c = _online()
-    c.publish(b"kept", b"value", True, 1)
-    c.subscribe(b"kept")
-    while not c.seen:
-        c.check_msg()
-    c.publish(b"kept", b"", True, 1)
-    return c.seen[:1]
-
-
-def overlapping_subscriptions():
-    c = _online()
-    c.subscribe(b"over/#", 1)
-    c.subscribe(b"over/+", 1)
-    c.publish(b"over/lap", b"1")
-    c.wait_msg()
-    c.publish(b"over/end", b"2")
-    while c.seen[-1][1] != b"2":
-        c.wait_msg()
-    return [msg for _, msg in c.seen].count(b"1") in (1, 2)
-
-
 def messages_one_by_one():
     c = _online()
     c.subscribe(b"many", 1)
@@ -216,11 +132,6 @@ def messages_one_by_one():
         c.wait_msg()
         counts.append(len(c.seen))
     return counts, [msg for _, msg in c.seen], c.check_msg()
-
-
-def nothing_there():
-    c = _online()
-    return c.check_msg(), c.check_msg()
 
 
 def large_messages():
@@ -264,23 +175,6 @@ def callback_that_raises():
     return _raised(c.wait_msg), c.wait_msg() is None, c.seen
 
 
-def callback_that_publishes():
-    c = _online()
-
-    def take(topic, msg):
-        c.seen.append((topic, msg))
-        if topic == b"question":
-            c.publish(b"answer", msg, qos=1)
-
-    c.set_callback(take)
-    c.subscribe(b"question")
-    c.subscribe(b"answer")
-    c.publish(b"question", b"why")
-    while len(c.seen) < 2:
-        c.wait_msg()
-    return c.seen
-
-
 def _lost():
     c = _online()
     c.subscribe(b"t")
@@ -288,19 +182,12 @@ def _lost():
     return c
 
 
-def wait_msg_when_lost():
+def calls_when_lost():
     try:
         _lost().wait_msg()
     except OSError as e:
-        return e.args[0]
-
-
-def check_msg_when_lost():
-    return _raised(_lost().check_msg)
-
-
-def publish_when_lost():
-    return _raised(_lost().publish, b"t", b"1", qos=1)
+        number = e.args[0]
+    return number, _raised(_lost().check_msg), _raised(_lost().publish, b"t", b"1", qos=1)
 
 
 def connect_when_lost():
@@ -313,14 +200,8 @@ def connect_when_lost():
 
 def robust_class():
     c = RobustClient("r", desk.HOST, desk.PORT)
-    return issubclass(RobustClient, MQTTClient), c.DELAY, c.DEBUG, c.log(False, OSError(1))
-
-
-def robust_log():
-    c = RobustClient("r", desk.HOST, desk.PORT)
-    c.DEBUG = True
     c.log(True, OSError(1))
-    c.log(False, OSError(2))
+    return issubclass(RobustClient, MQTTClient), c.DELAY, c.DEBUG, c.log(False, OSError(1))
 
 
 def robust_delays():

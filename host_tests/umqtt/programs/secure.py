@@ -50,7 +50,7 @@ def _used(client):
     seen = []
     client.set_callback(lambda topic, msg: seen.append((topic, len(msg))))
     client.subscribe(b"secure", 1)
-    client.publish(b"secure", b"x" * 3000, qos=1)
+    client.publish(b"secure", b"x" * 20000, qos=1)
     while not seen:
         client.wait_msg()
     client.disconnect()
@@ -70,26 +70,17 @@ def context():
     return _used(_client("broker", _context()))
 
 
-def context_of_another_authority():
-    return _failed("broker", _context("other.der"))
-
-
-def context_and_another_name():
-    return _failed("named", _context())
-
-
-def context_and_an_old_certificate():
-    return _failed("expired", _context())
+def contexts_that_do_not_fit():
+    return [
+        _failed(listener, _context(ca))
+        for listener, ca in (("broker", "other.der"), ("named", "ca.der"), ("expired", "ca.der"))
+    ]
 
 
 def context_with_a_certificate():
     context = _context()
     context.load_cert_chain(_path("client" + SUFFIX), _path("client.key" + SUFFIX))
-    return _used(_client("mutual", context))
-
-
-def context_without_a_certificate():
-    return _used(_client("mutual", _context()))
+    return _used(_client("mutual", context)), _used(_client("mutual", _context()))
 
 
 def context_and_a_port_without_tls():
@@ -104,12 +95,16 @@ def params_that_verify():
     return _used(_client("broker", True, **_verifying(server_hostname="localhost")))
 
 
-def params_of_another_authority():
-    return _failed("broker", True, **_verifying(cadata=_content("other.der")))
-
-
-def params_with_another_name():
-    return _failed("broker", True, **_verifying(server_hostname="broker.example"))
+def params_that_do_not_fit():
+    return [
+        _failed("broker", True, **params)
+        for params in (
+            _verifying(cadata=_content("other.der")),
+            _verifying(server_hostname="broker.example"),
+            {"cert_reqs": ssl.CERT_REQUIRED},
+            {"colour": "red"},
+        )
+    ]
 
 
 def params_with_the_name():
@@ -121,16 +116,8 @@ def params_with_a_certificate():
     return _used(_client("mutual", True, **own)), _used(_client("mutual", True))
 
 
-def params_without_an_authority():
-    return _failed("broker", True, cert_reqs=ssl.CERT_REQUIRED)
-
-
 def params_that_are_no_certificate():
     return _failed("broker", True, **_verifying(cadata=b"none"))
-
-
-def params_that_are_unknown():
-    return _used(_client("broker", True, colour="red"))
 
 
 def the_text_of_a_certificate():

@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.markdown import Markdown
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from flatmq_rigs.bench import certificate as certificates
+from flatmq_rigs import certificates
 from flatmq_rigs.bench import figures, versions
 from flatmq_rigs.bench import work as alone
 from flatmq_rigs.bench.clients import CLIENTS, MICROPYTHON, Client
@@ -269,7 +269,7 @@ def main(
         Progress(*columns, TimeElapsedColumn(), console=console, transient=True) as progress,
     ):
         build = build.resolve()
-        certificate = certificates.write(Path(folder))
+        certificate = certificates.write_loopback(Path(folder))
         source = stack.enter_context(Source(certificate))
         ports = {
             link: stack.enter_context(Listening(link or "tcp", certificate=certificate)).port

@@ -16,7 +16,7 @@ from websockets.http11 import Request
 from websockets.server import ServerProtocol
 from websockets.typing import Subprotocol
 
-from flatmq_rigs.bench.certificate import CHAIN, KEY
+from flatmq_rigs.certificates import CHAIN, KEY
 
 _MOST = 65536  # bytes of one read
 
@@ -125,7 +125,7 @@ class Web:
 
 
 def server_context(folder: str) -> ssl.SSLContext:
-    """Return a TLS context for a peer, with the files of `certificate.write`."""
+    """Return a TLS context for a peer, with the files of `certificates.write_loopback`."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(f"{folder}/{CHAIN}", f"{folder}/{KEY}")
     return context

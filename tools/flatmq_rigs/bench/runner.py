@@ -32,7 +32,7 @@ class Failed(RuntimeError):
 class Runner:
     """A runner that knows where the libraries and the peers are.
 
-    `certificate` is a folder that `certificate.write` has filled.
+    `certificate` is a folder that `certificates.write_loopback` has filled.
     """
 
     def __init__(self, build: Path, certificate: Path, timeout: float = 60) -> None:

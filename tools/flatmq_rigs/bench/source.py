@@ -38,7 +38,7 @@ _DRAIN_TIMEOUT = 10  # s
 class Source:
     """The peer as a child process, at `port` on loopback; a context manager.
 
-    `certificate` is a folder that `certificate.write` has filled.
+    `certificate` is a folder that `certificates.write_loopback` has filled.
     """
 
     def __init__(self, certificate: Path) -> None:

@@ -11,8 +11,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from flatmq_rigs import packages, results
-from flatmq_rigs.bench import certificate
+from flatmq_rigs import certificates, packages, results
 from flatmq_rigs.bench.clients import CLIENTS
 from flatmq_rigs.bench.peers import PeerError, fetch
 from flatmq_rigs.bench.source import Source
@@ -180,10 +179,10 @@ def _weigh_links(sizes: Sizes, weighing: Iterable[Scales], library: Path, harnes
     The 32-bit interpreter has neither sockets nor TLS.
     """
     with tempfile.TemporaryDirectory(prefix="flatmq-size-") as name:
-        folder = certificate.write(Path(name))
+        folder = certificates.write_loopback(Path(name))
         with Source(folder) as source:
             prelude = steps.PRELUDE + steps.LINK_PRELUDE.format(
-                port=source.port, ca=certificate.authority(folder)
+                port=source.port, ca=(folder / certificates.AUTHORITY).read_bytes()
             )
             for scales in weighing:
                 if not scales.missing:

@@ -1,11 +1,15 @@
-"""Certificates of every kind that tests need, made on the spot."""
+"""Certificates of every kind that rigs and tests need, made on the spot."""
 
 from __future__ import annotations
 
+import atexit
 import base64
 import datetime
+import functools
 import hashlib
 import ipaddress
+import shutil
+import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -17,6 +21,10 @@ from cryptography.hazmat.primitives.serialization import Encoding, PrivateFormat
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 HERE = ("localhost", "127.0.0.1")
+# The files of `write_loopback`.
+CHAIN = "broker.pem"
+KEY = "broker.key.pem"
+AUTHORITY = "authority.der"
 CLIENT = ExtendedKeyUsageOID.CLIENT_AUTH
 SERVER = ExtendedKeyUsageOID.SERVER_AUTH
 
@@ -70,7 +78,7 @@ class Issued:
             builder = builder.add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
         signer = issuer.key if issuer else self.key
         algorithm = None if isinstance(signer, ed25519.Ed25519PrivateKey) else hashes.SHA256()
-        self.certificate = builder.sign(signer, algorithm)
+        self.certificate: x509.Certificate = builder.sign(signer, algorithm)
 
     @property
     def pem(self) -> bytes:
@@ -100,22 +108,16 @@ class Issued:
         return bytes(self.key.private_bytes(encoding, form, encryption))
 
     def write(self, folder: Path, stem: str) -> tuple[Path, Path]:
-        """Write both in PEM; returns the files."""
-        folder.mkdir(exist_ok=True)
-        cert, key = folder / f"{stem}.pem", folder / f"{stem}.key"
-        cert.write_bytes(self.pem)
-        key.write_bytes(self.key_bytes())
-        return cert, key
+        """Write STEM.pem and STEM.key.pem, which are returned, and both with .der for boards.
 
-    def write_for_board(self, folder: Path, stem: str) -> None:
-        """Write STEM.der and STEM.key.der, and STEM.pem and STEM.key.pem for the broker.
-
-        The key is as `openssl ecparam -genkey` has it (SEC 1).
+        The keys are as `openssl ecparam -genkey` has them (SEC 1).
         """
+        folder.mkdir(exist_ok=True)
         for encoding, suffix in ((Encoding.DER, "der"), (Encoding.PEM, "pem")):
             (folder / f"{stem}.{suffix}").write_bytes(self.certificate.public_bytes(encoding))
             key = self.key_bytes(encoding, PrivateFormat.TraditionalOpenSSL)
             (folder / f"{stem}.key.{suffix}").write_bytes(key)
+        return folder / f"{stem}.pem", folder / f"{stem}.key.pem"
 
 
 def _name(host: str) -> x509.GeneralName:
@@ -123,3 +125,23 @@ def _name(host: str) -> x509.GeneralName:
         return x509.IPAddress(ipaddress.ip_address(host))
     except ValueError:
         return x509.DNSName(host)
+
+
+def write_loopback(folder: Path) -> Path:
+    """Write an authority and the certificate of a broker on loopback; return the folder.
+
+    The module `authority` in it has the authority's certificate, in DER, as CA.
+    """
+    authority = Issued("An authority", authority=True)
+    authority.write(folder, Path(AUTHORITY).stem)
+    Issued("A broker", authority, hosts=HERE).write(folder, Path(CHAIN).stem)
+    (folder / "authority.py").write_text(f"CA = {authority.der!r}\n")
+    return folder
+
+
+@functools.cache
+def loopback() -> Path:
+    """Return a folder of `write_loopback`, removed at the end of this process."""
+    folder = Path(tempfile.mkdtemp(prefix="flatmq-certificates-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return write_loopback(folder)

@@ -1,0 +1,98 @@
+"""Variables, progress and errors of `python -m hil` and `python -m hil.bench`.
+
+BOARD_PORT    any address that mpremote connects to; without it nothing is run
+BOARD_WIFI    ssid:password of the Wi-Fi that the board is to join
+BOARD_BROKER  host:port of a broker that the board can reach
+DESK_BROKER   the same broker as this machine reaches it, where that is another address
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
+
+from flatmq_tools.address import AddressError, address
+from flatmq_tools.remote import RemoteError
+
+from .desk import DeskError
+from .suite import Suite, Where
+
+S = TypeVar("S", bound=Suite)
+
+
+class UsageError(ValueError):
+    """A variable that cannot be understood."""
+
+
+def _address(name: str, text: str) -> tuple[str, int]:
+    """The address in numbers: a board that looks up a name may wait for long."""
+    try:
+        host, port = address(text)
+        found = socket.getaddrinfo(host, port, socket.AF_INET, socket.SOCK_STREAM)
+    except (AddressError, OSError) as error:
+        raise UsageError(f"{name}={text}: {error}") from error
+    return str(found[0][4][0]), port
+
+
+def where(environment: Mapping[str, str]) -> Where:
+    """Return what the variables say.
+
+    Raises UsageError, which names one that is wrong, never a password.
+    """
+    wifi = environment.get("BOARD_WIFI")
+    broker = environment.get("BOARD_BROKER")
+    joined = None
+    if wifi:
+        ssid, colon, password = wifi.partition(":")
+        if not colon or not ssid:
+            raise UsageError("BOARD_WIFI is ssid:password")
+        joined = (ssid, password)
+    there = _address("BOARD_BROKER", broker) if broker else None
+    desk = environment.get("DESK_BROKER")
+    return Where(
+        environment["BOARD_PORT"],
+        joined,
+        there,
+        _address("DESK_BROKER", desk) if desk and there else there,
+    )
+
+
+def run(
+    what: str,
+    make: Callable[[Where, Callable[[str], None], Callable[[int, int], None]], S],
+    report: Callable[[S, Console], int],
+) -> int:
+    """Run the steps of `make` with the board at $BOARD_PORT, and `report`; return its status.
+
+    2 when they could not be run. Without a board it prints that `what` was not run.
+    """
+    console = Console(soft_wrap=True)
+    if not os.environ.get("BOARD_PORT"):
+        console.print(
+            f"{what} NOT run: BOARD_PORT is not set. Name a board's port, for instance "
+            "BOARD_PORT=/dev/ttyACM0 (`flatmq boards` lists them).",
+            highlight=False,
+        )
+        return 0
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
+    try:
+        with Progress(*columns, console=console, transient=True) as bar:
+            task = bar.add_task("to the board", total=None, visible=False)
+
+            def wrote(done: int, size: int) -> None:
+                bar.update(task, completed=done, total=size, visible=done < size)
+
+            def say(text: str) -> None:
+                bar.console.print(text, markup=False, highlight=False)
+
+            suite = make(where(os.environ), say, wrote)
+            suite.run()
+    except (RemoteError, DeskError, UsageError) as error:
+        console.print(f"Error: {error}", markup=False, highlight=False)
+        return 2
+    return report(suite, console)
