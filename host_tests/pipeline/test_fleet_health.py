@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import datetime
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from flatmq_tools.fleet import Settings, compare, plan, truth
@@ -23,17 +23,6 @@ TROUBLES = plan.Troubles(
     lost=0.05, duplicated=0.05, reordered=0.03, drop_outs=4, reboots=5, silent=0.25, clocks=0.2
 )
 SILENT_AFTER = 1.0  # s
-
-
-def last_packs(arrived: pa.Table) -> dict[str, datetime.datetime]:
-    """Return when the last pack of each board came."""
-    topics = arrived["topic"].to_pylist()
-    found: dict[str, datetime.datetime] = {}
-    for topic, at in zip(topics, arrived["timestamp"].to_pylist(), strict=True):
-        if topic.endswith("/telemetry"):
-            device = topic.split("/")[1]
-            found[device] = max(at, found.get(device, at))
-    return found
 
 
 def test_the_health_tables_say_what_the_fleet_did(
@@ -66,7 +55,9 @@ def test_the_health_tables_say_what_the_fleet_did(
         assert getattr(total, name) > 0, (name, total)
     # Nothing but what was done on purpose: so all of it is known exactly.
     assert not any(boot.again or boot.unacknowledged or boot.no_room for boot in boots)
-    heard = last_packs(arrived)
+    packs = arrived.filter(pc.ends_with(arrived["topic"], "/telemetry"))
+    last = packs.group_by("topic").aggregate([("timestamp", "max")]).to_pylist()
+    heard = {row["topic"].split("/")[1]: row["timestamp_max"] for row in last}
     now = max(heard[boot.device] for boot in boots)
 
     mine = spark.createDataFrame(arrived).where(f"topic like 'dev/{prefix}-%'")

@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.dataset as ds
-import pytest
 from click.testing import CliRunner
 
 from flatmq_tools.cli import main
-from flatmq_tools.pipeline.jobs import health, measurements
+from flatmq_tools.pipeline.jobs import measurements
 from flatmq_tools.pipeline.mapping.births import Births
 from flatmq_tools.pipeline.report import from_raw, numbers
 from flatmq_tools.pipeline.run import Plan, Run
@@ -127,40 +126,6 @@ def test_a_mapping_reads_every_message_as_it_does_without_spark(
         assert found.get(topic, []) == expected, topic
     assert found["site/a/senml"] == [("a", 1, 2, [("level", 1.5)])]
     assert "device 'a': the topic names 'b'" in found["site/b/senml"][0]
-
-
-def test_health_without_numbers(spark: SparkSession) -> None:
-    """Two messages each minute, and a door that is opened now and then."""
-    plug = [
-        Message(f"tele/plug/{kind}", b'{"POWER":"ON"}', 60 * n + more)
-        for n in range(11) for kind, more in (("STATE", 0), ("SENSOR", 0.1))
-    ]  # fmt: skip
-    door = [Message("zigbee2mqtt/door", b"{}", at) for at in (0, 10, 900, 920, 1790)]
-    old = Message("zigbee2mqtt/gone", SENSOR, 1, retain=True)
-    again = Message("zigbee2mqtt/door", b"{}", 1791, dup=True)
-    numbered = [reading("pico-1", 3, n, 100 * n) for n in (1, 2, 4)]
-    end = Message("elsewhere", b"", 1800)
-    fleet = [*plug, *door, old, again, *numbered, end, Message("tele/plug/STATE", b"{", 1000)]
-    mapping = measurements.mapped(NAMES)
-    with health.Health(frame(spark, fleet), mapping=mapping) as known:
-        rows = {row.device: row for row in known.devices().collect()}
-        heard = known.heard.groupBy("device").count().collect()
-    assert {row.device: row["count"] for row in heard} == {
-        "plug": 22, "door": 6, "gone": 1, "pico-1": 3
-    }  # fmt: skip
-    counts = ("boots", "received", "duplicates", "lost", "reboots", "reordered")
-    found = {device: tuple(row[name] for name in counts) for device, row in rows.items()}
-    assert found == {
-        "plug": (0, 22, 0, None, None, None),
-        "door": (0, 5, 1, None, None, None),
-        "gone": (0, 0, 1, None, None, None),
-        "pico-1": (1, 3, 0, 1, 0, 0),
-    }
-    assert rows["plug"].usual_s == pytest.approx(59.9)
-    assert (rows["plug"].silent_s, rows["plug"].silent) == (pytest.approx(1199.9), True)
-    # Its longest interval is a quarter of an hour.
-    assert (rows["door"].silent_s, rows["door"].silent) == (9.0, False)
-    assert (rows["gone"].heard, rows["gone"].silent) == (None, False)
 
 
 def test_births_name_the_metrics_of_other_messages(spark: SparkSession, tmp_path: Path) -> None:
