@@ -15,6 +15,7 @@ import sizes
 from flatmq_tools.pipeline.mapping import files
 from flatmq_tools.pipeline.mapping.mapping import Mapping
 from flatmq_tools.pipeline.mapping.sparkplug_schema import payload_class
+from pipeline.test_mapping_sparkplug import BY_ALIAS, DBIRTH, DDATA, NBIRTH, metric
 
 SCALARS = (
     0, -1, 1.5, True, False, None, 10**30, 10**400, 1e308, -0.0, "", "on", "1e999", "12", "\ud83d",
@@ -34,6 +35,15 @@ TOPICS = (
     "spBv1.0/g/DBIRTH/n/d", "spBv1.0/g/NDATA/n", "own/x", "own/\ud83d",
     "own/" + "y" * 3000, "\ud83d", "", "/", "own/\x00",
 )  # fmt: skip
+METRICS = [
+    metric(**fields)
+    for fields in (
+        {"name": b"\xff", "int_value": 1}, {"name": b"n" * 1500, "long_value": (1 << 64) - 1},
+        {"double_value": float("-inf")}, {"float_value": float("nan"), "datatype": 9},
+        {"string_value": b"\xed\xa0\xbd"}, {"bytes_value": b"\x00", "datatype": 17},
+        {"name": None}, {"is_null": True, "datatype": 40}, {"boolean_value": True, "datatype": 1},
+    )
+]  # fmt: skip
 # A rule that uses every key.
 OWN = """
 [[rule]]
@@ -82,34 +92,17 @@ def written(random: random.Random) -> bytes:
     return bytes(found)
 
 
-METRIC: dict[str, Callable[[random.Random], object]] = {
-    "name": lambda chance: chance.choice((b"", b"x", b"a/b", b"\xff", b"n" * 1500)),
-    "alias": lambda chance: chance.getrandbits(64),
-    "datatype": lambda chance: chance.randint(0, 40),
-    "timestamp": lambda chance: chance.getrandbits(chance.choice((10, 41, 64))),
-    "is_null": lambda chance: chance.random() < 0.3,
-}
-VALUE: dict[str, Callable[[random.Random], object]] = {
-    "int_value": lambda chance: chance.getrandbits(32),
-    "long_value": lambda chance: chance.getrandbits(64),
-    "float_value": lambda chance: chance.choice((1.5, float("nan"), float("inf"))),
-    "double_value": lambda chance: chance.choice((1.5, 1e308, float("-inf"))),
-    "boolean_value": lambda _: True,
-    "string_value": lambda chance: chance.choice((b"", b"on", b"\xed\xa0\xbd")),
-    "bytes_value": lambda _: b"\x00",
-}
-
-
 def protobuf(chance: random.Random) -> bytes:
-    """A Sparkplug payload, now and then damaged."""
+    """Some of the metrics of another implementation, and wrong ones, now and then damaged."""
     made = payload_class()()
-    if chance.random() < 0.7:
-        made.timestamp = chance.choice((0, 1_772_366_400_000, (1 << 64) - 1))
-    for _ in range(chance.randint(0, 4)):
-        metric = made.metrics.add()
-        fields = [name for name in METRIC if chance.random() < (0.8 if name == "name" else 0.4)]
-        for name in [*fields, *chance.sample([*VALUE], chance.random() < 0.9)]:
-            setattr(metric, name, {**METRIC, **VALUE}[name](chance))
+    for payload in chance.sample([NBIRTH, DBIRTH, DDATA, BY_ALIAS, *METRICS], 3):
+        made.MergeFromString(payload)
+    chosen = chance.sample(list(made.metrics), min(len(made.metrics), chance.randint(0, 4)))
+    del made.metrics[:]
+    made.metrics.extend(chosen)
+    for one in chosen[:1]:
+        one.timestamp = chance.getrandbits(chance.choice((10, 41, 64)))
+    made.timestamp = chance.choice((0, 1_772_366_400_000, (1 << 64) - 1))
     found = bytearray(made.SerializeToString())
     if chance.random() < 0.3 and found:
         found[chance.randrange(len(found))] = chance.getrandbits(8)

@@ -20,9 +20,7 @@ from hypothesis import strategies as st
 import peer
 import sizes
 from flatmq import Client
-from flatmq.v5_walk import TABLE
 from flatmq_tools.pipeline import log, receive
-from flatmq_tools.pipeline.carried import Checked
 from flatmq_tools.pipeline.receive import BulkClient, BulkClient5
 from hostile import cases, corpus, rules
 from unit.fake_link import Bench, Clock, FakeStream, fake_clock
@@ -280,20 +278,6 @@ def test_whatever_comes_in(version: int) -> None:
 
     with mock.patch.object(log, "_sync"), mock.patch.object(log, "sync_folder"):
         check()
-
-
-@pytest.mark.parametrize("identifier", [i for i in range(len(TABLE)) if TABLE[i] & 16])
-def test_a_property_twice_is_taken_where_the_standard_has_it_so(identifier: int) -> None:
-    one = {
-        0x01: b"\1", 0x02: bytes(4), 0x03: b"\0\1x", 0x08: b"\0\1x", 0x09: b"\0\1x", 0x0B: b"\1",
-        0x23: b"\0\1", 0x26: b"\0\1x\0\1y",
-    }[identifier]  # fmt: skip
-    block = bytes([identifier]) + one
-    checked = Checked()
-    for _ in range(2):
-        assert checked.takes(block) == (identifier != 0x23)
-        assert checked.takes(block * 2) == (identifier in (0x0B, 0x26))
-    assert checked <= {block, block * 2}
 
 
 # Nothing is acknowledged before it is synced
