@@ -145,6 +145,7 @@ def test_births_name_the_metrics_of_other_messages(spark: SparkSession, tmp_path
         assert found(second) == [22.5]
 
 
+@pytest.mark.proof
 def test_from_a_broker_to_the_report(spark: SparkSession, tmp_path: Path) -> None:
     names = [*NAMES, "sparkplug-b"]
     with broker() as there:

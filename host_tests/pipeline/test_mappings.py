@@ -25,20 +25,26 @@ RECEIVED = (datetime.datetime(2026, 3, 1, 12, 0, 1, tzinfo=datetime.timezone.utc
 def messages() -> list[Any]:
     """The messages of all fixtures, with the names of their mappings.
 
-    In the tables of a fixture, `one` are messages of one value, or none: topic, payload, device,
-    quantity, unit, value. Of `nothing` no values come, `dead` has the reasons of dead letters, and
-    for `other` there is no rule.
+    A fixture has these tables:
+    one      a value, or none: topic, payload, device, quantity, unit, value
+    many     values: topic, payload, device, time of the document if it has one, values
+    nothing  no values come of these: topic, payload
+    dead     dead letters: topic, payload, reason
+    other    there is no rule for these: topic, payload
     """
     found = []
     for file in sorted(FIXTURES.glob("*.toml")):
-        fixture = tomllib.loads(file.read_text())
-        every = list(fixture.get("message", []))
-        for topic, payload, device, *value in fixture.get("one", []):
-            values = [value] if value else []
-            every.append({"topic": topic, "payload": payload, "device": device, "values": values})
-        for kind in ("nothing", "dead", "other"):
-            for topic, payload, *reason in fixture.get(kind, []):
-                every.append({"topic": topic, "payload": payload, kind: "".join(reason)})
+        every: list[dict[str, Any]] = []
+        for kind, rows in tomllib.loads(file.read_text()).items():
+            for topic, payload, *more in rows:
+                message = {"topic": topic, "payload": payload}
+                if kind == "one":
+                    message |= {"device": more[0], "values": [more[1:]] if more[1:] else []}
+                elif kind == "many":
+                    message |= {"device": more[0], "time": more[1], "values": more[2]}
+                else:
+                    message[kind] = "".join(more)
+                every.append(message)
         found += [pytest.param(file.stem, m, id=f"{file.stem}-{n}") for n, m in enumerate(every)]
     return found
 
@@ -68,11 +74,12 @@ def check(mapping: Mapping, message: dict[str, Any]) -> None:
         assert reading.packs == []
     else:
         (pack,) = reading.packs
+        told = bool(message.get("time"))
         time = RECEIVED
-        if "time" in message:
+        if told:
             time = (message["time"] - EPOCH) // datetime.timedelta(microseconds=1)
         assert (pack.device, pack.boot, pack.seq) == (message["device"], None, None)
-        assert (pack.time, pack.told) == (time, "time" in message)
+        assert (pack.time, pack.told) == (time, told)
         found = [[r.quantity, r.unit, value_of(r)] for r in pack.records]
         expected = message["values"]
         assert [row[:2] for row in found] == [row[:2] for row in expected]

@@ -132,45 +132,6 @@ def test_dead_letters_are_whole_and_say_why(packs: DataFrame) -> None:
     assert counts["v: not a number"] == 2
 
 
-words = st.text(st.sampled_from("ab1-:./_ %"), max_size=4) | st.sampled_from(["boot", "x/seq"])
-digits = st.integers(-2, 1 << 62).map(str) | st.from_regex(r"[-0-9.eE]{1,4}", fullmatch=True)
-times = st.none() | digits | st.sampled_from(["268435455", "268435456.5", "1772366400", "1e400"])
-records = st.tuples(words, st.none() | words, digits, times)
-
-
-def as_written(
-    device: str, boot: str, base: str | None, seq: str, of: list[tuple[str, str | None, str, str]],
-    end: str,
-) -> bytes:  # fmt: skip
-    told_base = "" if base is None else f',"bt":{base}'
-    parts = [f'{{"bn":"{device}/","n":"boot","v":{boot}{told_base}}}', f'{{"n":"seq","v":{seq}}}']
-    for name, unit, value, at_ in of:
-        more = "" if unit is None else f'"u":"{unit}",'
-        then = "" if at_ is None else f',"t":{at_}'
-        parts.append(f'{{"n":"{name}",{more}"v":{value}{then}}}')
-    return f"[{','.join(parts)}]{end}".encode()
-
-
-@given(
-    st.builds(
-        as_written, words, digits, times, digits, st.lists(records, max_size=3),
-        st.sampled_from(["", "  ", "\n", "x", "\x00"]),
-    ),
-    st.none() | st.integers(0, 1 << 51),
-    st.none() | st.tuples(st.integers(0, 80), st.sampled_from(b' "\\{}[],:a0\xe9')),
-    st.sampled_from([b"dev/a/telemetry", b"dev/ab/telemetry", b"dev/\xff/telemetry", b"a/b"]),
-    st.booleans(),
-)  # fmt: skip
-def test_what_is_read_at_once_says_the_same(
-    payload: bytes, received: int | None, other: tuple[int, int] | None, topic: bytes, bound: bool
-) -> None:
-    """Packs as boards write them, and such as differ from that a little."""
-    if other is not None and other[0] < len(payload):
-        payload = payload[: other[0]] + bytes([other[1]]) + payload[other[0] + 1 :]
-    at_once, resolved = measurements.both_ways(topic, payload, received, bound)
-    assert at_once == resolved
-
-
 def test_packs_of_boards_are_read_at_once() -> None:
     for time in (None, 5):
         payload = reading("pico-1", 7, 12, 6, time).payload

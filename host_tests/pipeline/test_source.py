@@ -158,59 +158,6 @@ def test_from_a_broker_to_parquet_and_delta_over_a_restart_in_the_other_version(
         assert found == expected, name
 
 
-BAHIR = "org.apache.bahir.sql.streaming.mqtt.MQTTStreamSourceProvider"
-# The options of a program for Bahir's source, as people have it.
-OF_BAHIR = {
-    "topic": "mytopic", "persistence": "file", "clientId": "some-client-id", "QoS": 2,
-    "cleanSession": "false", "username": "alice", "password": "s3cret", "connectionTimeout": 30,
-    "keepAlive": 60, "mqttVersion": 0, "maxInflight": 60, "autoReconnect": "true",
-    "ssl.protocol": "TLSv1.2", "ssl.trust.store.password": "changeit",
-    "ssl.trust.store.type": "PEM",  # it was JKS, which is Java's
-}  # fmt: skip
-
-
-def test_a_user_of_bahirs_source_changes_the_format_name(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    cert, key = certificate(tmp_path)
-    port = free_port()
-    tls = f"listener {port} 127.0.0.1\ncertfile {cert}\nkeyfile {key}"
-    with broker(tls, users={"alice": "s3cret"}) as guarded:
-        url = f"ssl://127.0.0.1:{port}"
-
-        def stream(form: str) -> DataFrame:
-            reader = spark.readStream.format(form).options(**OF_BAHIR).option("brokerUrl", url)
-            reader = reader.option("localStorage", str(tmp_path / "paho"))
-            reader = reader.option("ssl.trust.store", str(cert))
-            return reader.load().selectExpr(
-                "topic", "CAST(payload AS STRING) AS value", "timestamp"
-            )
-
-        with pytest.raises(Exception, match=r"(?i)org\.apache\.bahir"):
-            stream(BAHIR)
-        frame = stream("mqtt")
-        words = frame.selectExpr("topic", "timestamp", "explode(split(value, ' ')) AS word")
-        writer = words.groupBy("topic", "word").count().writeStream.outputMode("complete")
-        query = (
-            writer.format("memory")
-            .queryName("word_counts")
-            .option("checkpointLocation", str(tmp_path / "checkpoint"))
-            .start()
-        )
-        until((tmp_path / "paho" / "subscribed.json").exists, query)
-        lines = [("mytopic", b"to be or not to be"), ("mytopic", b"be"), ("other", b"no")]
-        publish(guarded, lines, user="alice", password="s3cret")
-
-        def counts() -> dict[tuple[str, str], int]:
-            rows = spark.table("word_counts").collect()
-            return {(row["topic"], row["word"]): row["count"] for row in rows}
-
-        until(lambda: sum(counts().values()) >= 7, query)
-        query.stop()
-    found = {"to": 2, "be": 3, "or": 1, "not": 1}
-    assert counts() == {("mytopic", word): n for word, n in found.items()}
-
-
 def test_read_takes_what_waits_and_a_log_that_is_in_use(
     spark: SparkSession, there: Broker, tmp_path: Path
 ) -> None:
@@ -236,6 +183,15 @@ def test_read_takes_what_waits_and_a_log_that_is_in_use(
 
 
 # A reader by itself, as Spark calls it
+
+# The options of a program for Bahir's source, as people have it.
+OF_BAHIR = {
+    "topic": "mytopic", "persistence": "file", "clientId": "some-client-id", "QoS": "2",
+    "cleanSession": "false", "username": "alice", "password": "s3cret", "connectionTimeout": "30",
+    "keepAlive": "60", "mqttVersion": "0", "maxInflight": "60", "autoReconnect": "true",
+    "ssl.protocol": "TLSv1.2", "ssl.trust.store.password": "changeit",
+    "ssl.trust.store.type": "PEM",  # it was JKS, which is Java's
+}  # fmt: skip
 
 
 @pytest.fixture
@@ -318,24 +274,39 @@ def test_a_checkpoint_does_not_go_on_with_another_log(
     reader.stop()
 
 
-def test_a_broker_that_refuses_ends_the_query_with_its_reason(
-    signals: None, tmp_path: Path
-) -> None:
-    with broker(users={"alice": "s3cret"}) as guarded:
-        reader = _reader(guarded, tmp_path, username="alice", password="wr0ng")
-        reader.initialOffset()
+def test_a_user_of_bahirs_source_changes_the_format_name(signals: None, tmp_path: Path) -> None:
+    """A broker that refuses the password ends the query with that reason."""
+    cert, key = certificate(tmp_path)
+    port = free_port()
+    tls = f"listener {port} 127.0.0.1\ncertfile {cert}\nkeyfile {key}"
+    with broker(tls, users={"alice": "s3cret"}) as guarded:
+        more = {"brokerUrl": f"ssl://127.0.0.1:{port}", "ssl.trust.store": str(cert)}
+        given = {**OF_BAHIR, **more, "localStorage": str(tmp_path / "log")}
+        reader = source.StreamReader(parse(given), source.SCHEMA)
+        start = reader.initialOffset()
+        until(lambda: _subscribed(tmp_path))
+        lines = [("mytopic", b"to be"), ("other", b"no"), ("mytopic", b"or not to be")]
+        publish(guarded, lines, user="alice", password="s3cret")
+        until(lambda: reader.latestOffset()["offset"] == 2)
+        (part,) = reader.partitions(start, reader.latestOffset())
+        (batch,) = reader.read(part)
+        assert batch["payload"].to_pylist() == [b"to be", b"or not to be"]
+        reader.stop()
+
+        wrong = source.StreamReader(parse({**given, "password": "wr0ng"}), source.SCHEMA)
+        wrong.initialOffset()
         errors: list[str] = []
 
         def refused() -> bool:
             try:
-                reader.latestOffset()
+                wrong.latestOffset()
             except SourceError as error:
                 errors.append(str(error))
             return bool(errors)
 
         until(refused)
-        reader.stop()
-    assert f"{guarded.address} refuses the client" in errors[0]
+        wrong.stop()
+    assert f"127.0.0.1:{port} refuses the client" in errors[0]
     assert "wr0ng" not in errors[0]
 
 
