@@ -54,7 +54,7 @@ def micros(event: Event) -> int:
 
 
 def columns(events: Sequence[tuple[int, Event]], **more: list[Any]) -> pa.Table:
-    """What Spark and the state both need of packs, by their offsets."""
+    """Return the columns of packs, by offset, that Spark and the state both need."""
     ints = {
         "boot": [None if e.seq == -1 else e.boot for _, e in events],
         "seq": [None if e.seq == -1 else e.seq for _, e in events],
@@ -158,7 +158,7 @@ def keyed(table: pa.Table, *keys: str) -> dict[tuple[Any, ...], dict[str, Any]]:
 
 
 class Boot(NamedTuple):
-    """What is known of a boot."""
+    """The counts of a boot."""
 
     received: int
     lost: int = 0
@@ -185,7 +185,6 @@ FAULTS: dict[str, tuple[list[tuple[int, int]], dict[int, Boot]]] = {
         {3: Boot(2), 6: Boot(1, reboots=3), 700_000: Boot(1, lost=1, duplicates=1, reboots=1)},
     ),
 }  # fmt: skip
-END = 1000.0
 
 
 def steady(device: str, *stretches: tuple[int, int]) -> list[Event]:
@@ -406,10 +405,10 @@ def compare(folder: Path, wanted: dict[str, pa.Table], silences: bool) -> None:
 
 def test_a_day_in_any_batches_is_as_from_scratch(spark: SparkSession, tmp_path: Path) -> None:
     drawn = random.Random(5)
-    events = fleet(drawn, 25, 0.9)
-    by_state(tmp_path, split(drawn, events, 40))
+    events = fleet(drawn, 40 if sizes.whole() else 15, 0.9)
+    by_state(tmp_path, split(drawn, events, 20))
     wanted = by_spark(spark, events)
-    assert wanted["health"].num_rows > 100
+    assert wanted["health"].num_rows > 60
     for name in ("lost", "unheard", "duplicates", "reordered", "reboots"):
         assert sum(wanted["health"][name].to_pylist()) > 0, name
     assert {"lost", "silent"} == {*wanted["gaps"]["kind"].to_pylist()}
@@ -423,8 +422,8 @@ def test_closed_boots_stay_right_and_a_forgotten_device_leaves_them(
     scratch = tmp_path / "scratch"
     monkeypatch.setattr(snapshots, "_BOOTS", 20)
     drawn = random.Random(6)
-    events = fleet(drawn, 25, 12)
-    opened, closed = by_state(tmp_path, split(drawn, events, 60), every=1)
+    events = fleet(drawn, 25 if sizes.whole() else 12, 12)
+    opened, closed = by_state(tmp_path, split(drawn, events, 40), every=1)
     if sizes.whole():
         wanted = by_spark(request.getfixturevalue("spark"), events)
     else:

@@ -106,8 +106,6 @@ def test_the_columns_and_a_bad_option_come_out_of_load_without_a_broker(
     assert not (tmp_path / "log").exists()
     with pytest.raises(Exception, match=r"tpic: no such option; did you mean topic\?"):
         _stream(spark, nobody, tmp_path, tpic="x")
-    with pytest.raises(Exception, match="qos = '3': a whole number from 0 to 2"):
-        spark.read.format("mqtt").options(host="b", topic="t", QoS=3).load()
 
 
 PAIRS = [("b", "1"), ("a", "2"), ("b", "3")]
