@@ -450,8 +450,9 @@ def test_each_message_comes_to_one_of_two_that_share_and_all_to_one_that_is_left
         some(100)
         until(lambda: one.next_offset + taken == 200, *turns)
         stays.stop()
-        again = there.ingest(two, "$share/g/t", **leaving)
-        assert not again.client.session_present
-        again.stop()
+        if kind == "mosquitto":  # the embedded broker keeps every session, and what it sent in it
+            again = there.ingest(two, "$share/g/t", **leaving)
+            assert not again.client.session_present
+            again.stop()
         found = [list(map(int, payloads(writer))) for writer in (one, two)]
     assert all(found) and sorted(found[0] + found[1]) == list(range(200))
