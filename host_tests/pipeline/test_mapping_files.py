@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import tomllib
 
 from flatmq_tools.pipeline.mapping import files
 from flatmq_tools.pipeline.mapping.files import MappingError
@@ -89,27 +88,27 @@ def test_the_topic_and_the_document_name_devices_and_quantities() -> None:
             own.read("x/y", json.dumps(document).encode(), 0)
 
 
-def test_elements_of_arrays_may_be_named_by_themselves() -> None:
-    found = rule('arrays = { sensors = "id/no" }\nignore = "**/id"')
-    document = {"sensors": [{"id": {"no": 7}, "t": 1}, {"t": 2}, {"id": {"no": "x"}, "t": 3}]}
-    assert values(found, document) == {"sensors/7/t": 1, "sensors/1/t": 2, "sensors/x/t": 3}
-
-
-def test_words() -> None:
-    found = rule("words = { open = true, closed = 0, on = 'on' }\ntext_numbers = true")
-    document = {
-        "a": "OPEN",
-        "b": "closed",
-        "c": "On",
-        "d": "off",
-        "e": "-2.5",
-        "f": "x",
-        "g": "1x",
-    }
-    assert values(found, document) == {
-        "a": True, "b": 0.0, "c": "on", "d": False, "e": -2.5, "f": "x", "g": "1x",
-    }  # fmt: skip
-    assert values(rule(), {"e": "2.5"}) == {"e": "2.5"}
+@pytest.mark.parametrize(
+    ("more", "document", "expected"),
+    [
+        (
+            'arrays = { sensors = "id/no" }\nignore = "**/id"',
+            {"sensors": [{"id": {"no": 7}, "t": 1}, {"t": 2}, {"id": {"no": "x"}, "t": 3}]},
+            {"sensors/7/t": 1, "sensors/1/t": 2, "sensors/x/t": 3},
+        ),
+        (
+            "words = { open = true, closed = 0, on = 'on' }\ntext_numbers = true",
+            {"a": "OPEN", "b": "closed", "c": "On", "d": "off", "e": "-2.5", "f": "x", "g": "1x"},
+            {"a": True, "b": 0.0, "c": "on", "d": False, "e": -2.5, "f": "x", "g": "1x"},
+        ),
+        ("", {"e": "2.5"}, {"e": "2.5"}),
+    ],
+    ids=["arrays", "words", "texts"],
+)
+def test_names_of_elements_and_words(
+    more: str, document: dict[str, Any], expected: dict[str, object]
+) -> None:
+    assert values(rule(more), document) == expected
 
 
 @pytest.mark.parametrize(
@@ -184,12 +183,8 @@ def test_a_rule_for_some_documents() -> None:
         format = "nothing"
         """
     )
-    for kind, x, taken in (
-        (1, True, True),
-        ("one", True, True),
-        (1, 1, False),
-        (True, True, False),
-    ):
+    cases = [(1, True, True), ("one", True, True), (1, 1, False), (True, True, False)]
+    for kind, x, taken in cases:
         document = {"kind": kind, "deep": {"x": x}}
         read = found.read("t/a", json.dumps(document).encode(), 0)
         assert (read is not None) == taken, document
@@ -208,15 +203,16 @@ def test_a_name_cannot_grow() -> None:
         pack(rule(), {"a": 1}, "t/" + "d" * 2000)
 
 
-GOOD = '[[rule]]\ntopic = "t/{device}"\nformat = "json"\n'
-MISTAKES = tomllib.loads(Path(__file__).with_name("mapping_mistakes.toml").read_text())["mistake"]
+GOOD = '[[rule]]\ntopic = "t/{device}"\nformat = "json"'
+MISTAKES = Path(__file__).with_name("mapping_mistakes.txt").read_text().splitlines()[2:]
 
 
-@pytest.mark.parametrize("mistake", MISTAKES, ids=range(len(MISTAKES)))
-def test_a_mistake_is_named_with_its_place(mistake: dict[str, str]) -> None:
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_named_with_its_place(mistake: str) -> None:
+    file, _, error = mistake.partition("=> ")
     with pytest.raises(MappingError) as raised:
-        files.parse(mistake["file"].replace("GOOD\n", GOOD), "my.toml")
-    assert mistake["error"] in str(raised.value)
+        files.parse(file.replace(" | ", "\n").replace("GOOD", GOOD), "my.toml")
+    assert error in str(raised.value)
 
 
 def test_a_mapping_that_is_not_there(tmp_path: Path) -> None:

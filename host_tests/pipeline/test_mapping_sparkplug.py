@@ -12,6 +12,7 @@ from flatmq_tools.pipeline.mapping.births import Births
 from flatmq_tools.pipeline.mapping.sparkplug_schema import payload_class
 
 NODE, DEVICE = "spBv1.0/Plant/NDATA/Line1", "spBv1.0/Plant/DDATA/Line1/Pump"
+BORN, NODE_BORN = "spBv1.0/Plant/DBIRTH/Line1/Pump", "spBv1.0/Plant/NBIRTH/Line1"
 SENT = 1_772_366_398_250_000  # us since 1970
 
 # Written by pysparkplug 0.6.1.
@@ -63,18 +64,15 @@ def metric(**fields: object) -> bytes:
     return bytes(made.SerializeToString())
 
 
-def test_the_birth_of_a_node() -> None:
-    (pack,) = files.load(["sparkplug-b"]).read("spBv1.0/Plant/NBIRTH/Line1", NBIRTH, 0) or []
+def test_births_have_every_type_of_a_value() -> None:
+    (pack,) = files.load(["sparkplug-b"]).read(NODE_BORN, NBIRTH, 0) or []
     assert (pack.device, pack.boot, pack.seq, pack.time, pack.told) == (
         "Plant/Line1", None, None, SENT, True,
     )  # fmt: skip
-    assert values("spBv1.0/Plant/NBIRTH/Line1", NBIRTH) == [
+    assert values(NODE_BORN, NBIRTH) == [
         ("Properties/OS", "Linux"), ("Supply/Voltage", 24.125), ("Uptime", 2.0**40),
     ]  # fmt: skip
-
-
-def test_every_type_of_a_value() -> None:
-    assert values("spBv1.0/Plant/DBIRTH/Line1/Pump", DBIRTH) == [
+    assert values(BORN, DBIRTH) == [
         ("Temperature", 21.55), ("Offset8", -5.0), ("Offset16", -300.0), ("Offset32", -70000.0),
         ("Offset64", -(2.0**40)), ("U8", 250.0), ("U32", 2.0**32 - 1), ("Running", True),
         ("State", "läuft"), ("Since", "2026-03-01T12:00:00+00:00"),
@@ -85,11 +83,11 @@ def test_each_metric_has_its_time() -> None:
     made = payload_class().FromString(DDATA)
     del made.metrics[1]
     (pack,) = files.load(["sparkplug-b"]).read(DEVICE, made.SerializeToString(), 0) or []
-    assert pack.device == "Plant/Line1/Pump"
-    assert [(r.quantity, r.value, r.time) for r in pack.records] == [
-        ("Temperature", 21.75, SENT + 500_000)
-    ]
-    assert pack.time == SENT + 500_000
+    ((record),) = pack.records
+    assert (pack.device, record.quantity, record.value) == (
+        "Plant/Line1/Pump", "Temperature", 21.75
+    )  # fmt: skip
+    assert record.time == pack.time == SENT + 500_000
 
 
 def test_a_number_that_may_be_negative_is_not_guessed() -> None:
@@ -108,14 +106,6 @@ def test_numbers_in_the_bits_of_their_field() -> None:
         assert values(NODE, metric(datatype=1, int_value=raw)) == [("x", -5.0)]
     assert "does not fit the data type 1" in dead(NODE, metric(datatype=1, int_value=300))
     assert "does not fit the data type 5" in dead(NODE, metric(datatype=5, int_value=256))
-
-
-def test_an_alias_without_a_birth_is_a_dead_letter() -> None:
-    assert "alias = 10: no birth certificate that holds names it" in dead(DEVICE, BY_ALIAS)
-
-
-BORN = "spBv1.0/Plant/DBIRTH/Line1/Pump"
-NODE_BORN = "spBv1.0/Plant/NBIRTH/Line1"
 
 
 def said(births: Births, topic: str, payload: bytes, at: tuple[int, int]) -> object:
@@ -147,20 +137,16 @@ def test_a_birth_names_aliases_and_types() -> None:
 
 
 def test_the_next_birth_may_name_aliases_otherwise() -> None:
+    level = metric(name=b"Level", alias=10, datatype=10)
     births = Births()
-    births.add(
-        [(BORN, DBIRTH, 10, 0), (BORN, metric(name=b"Level", alias=10, datatype=10), 20, 1)]
-    )
+    births.add([(BORN, DBIRTH, 10, 0), (BORN, level, 20, 1)])
     assert said(births, DEVICE, BY_ALIAS, (15, 0)) == [("Temperature", 22.5)]
     assert said(births, DEVICE, BY_ALIAS, (20, 2)) == [("Level", 22.5)]
-
-
-def test_an_alias_that_is_given_twice_is_not_known() -> None:
-    made = payload_class().FromString(metric(name=b"A", alias=10, datatype=10))
-    made.MergeFromString(metric(name=b"B", alias=10, datatype=10))
-    births = Births()
-    births.add([(BORN, made.SerializeToString(), 10, 0), (BORN, b"\xff", 11, 0)])
-    assert "no birth certificate" in str(said(births, DEVICE, BY_ALIAS, (12, 0)))
+    # An alias that is given twice is not known; what is no birth is passed over.
+    twice = payload_class().FromString(metric(name=b"A", alias=10, datatype=10))
+    twice.MergeFromString(level)
+    births.add([(BORN, twice.SerializeToString(), 30, 0), (BORN, b"\xff", 31, 0)])
+    assert "no birth certificate" in str(said(births, DEVICE, BY_ALIAS, (32, 0)))
 
 
 def test_births_are_known_to_the_next_run(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import peer
+import sizes
 from flatmq_tools.pipeline import log
 from pipeline.survive import points
 from v5 import build5
@@ -59,63 +60,40 @@ def numbers(start: int, end: int) -> list[bytes]:
 # What is read
 
 
-def test_columns(tmp_path: Path) -> None:
-    with log.Writer(tmp_path) as writer:
-        writer.append(peer.publish("ü".encode(), b"\xff\0", 1, 7, retain=True, dup=True), 1, TIME)
-        writer.append(peer.publish(b"t", b"x" * 200) + peer.publish(b"t", b"", 2, 8), 2, TIME + 5)
-    (found,) = log.read(tmp_path, 0, 3)
-    assert found.schema == log.SCHEMA
-    assert [column.to_pylist() for column in found.columns[:2]] == [
-        ["ü", "t", "t"],
-        [b"\xff\0", b"x" * 200, b""],
-    ]
-    assert found["timestamp"].cast("int64").to_pylist() == [TIME, TIME + 5, TIME + 5]
-    assert [column.to_pylist() for column in found.columns[3:]] == [
-        [1, 0, 2],
-        [True, False, False],
-        [True, False, False],
-        [0, 1, 2],
-        *[[None] * 3] * 6,  # what MQTT 5 alone has
-    ]
+EVERY_PROPERTY = [
+    (Id.PAYLOAD_FORMAT, 1),
+    (Id.USER_PROPERTY, (b"b", "ü".encode())),
+    (Id.MESSAGE_EXPIRY, 0xFFFFFFFF),
+    (Id.USER_PROPERTY, (b"a", b"")),
+    (Id.CONTENT_TYPE, "text/ü".encode()),
+    (Id.RESPONSE_TOPIC, b"answers/1"),
+    (Id.CORRELATION_DATA, b"\0\xff"),
+    (Id.SUBSCRIPTION_IDENTIFIER, 200),
+    (Id.USER_PROPERTY, (b"b", b"again")),
+]
 
 
-def test_the_properties_of_mqtt_5_are_columns(tmp_path: Path) -> None:
-    all_of_them = [
-        (Id.PAYLOAD_FORMAT, 1),
-        (Id.USER_PROPERTY, (b"b", "ü".encode())),
-        (Id.MESSAGE_EXPIRY, 0xFFFFFFFF),
-        (Id.USER_PROPERTY, (b"a", b"")),
-        (Id.CONTENT_TYPE, "text/ü".encode()),
-        (Id.RESPONSE_TOPIC, b"answers/1"),
-        (Id.CORRELATION_DATA, b"\0\xff"),
-        (Id.SUBSCRIPTION_IDENTIFIER, 200),
-        (Id.USER_PROPERTY, (b"b", b"again")),
-    ]
+def test_the_columns_of_both_versions(tmp_path: Path) -> None:
     long = [(Id.CONTENT_TYPE, b"x" * 300), (Id.CORRELATION_DATA, b"")]
-    messages = [
-        build5.publish(b"t", b"0", 1, 7, all_of_them),
-        build5.publish(b"t", b"1"),
-        build5.publish(b"t", b"2", 2, 9, long),
-    ]
+    of_5 = build5.publish(b"t", b"0", 1, 7, EVERY_PROPERTY) + build5.publish(b"t", b"1")
     with log.Writer(tmp_path) as writer:
-        writer.append(b"".join(messages), 3, TIME, 5)
-        writer.append(peer.publish(b"t", b"3", 1, 7), 1, TIME)
-        writer.append(build5.publish(b"t", b"4", 0, 0, all_of_them[1:2]), 1, TIME, 5)
+        writer.append(of_5 + build5.publish(b"t", b"2", 2, 9, long), 3, TIME, 5)
+        writer.append(peer.publish("ü".encode(), b"\xff\0", 1, 7, retain=True, dup=True), 1, TIME)
+        writer.append(build5.publish(b"t", b"x" * 200, 0, 0, EVERY_PROPERTY[1:2]), 1, TIME + 5, 5)
     (found,) = log.read(tmp_path, 0, 5)
     assert found.schema == log.SCHEMA
-    assert found["payload"].to_pylist() == [b"%d" % i for i in range(5)]
-    assert {name: found[name].to_pylist() for name in found.schema.names[7:]} == {
-        "user_properties": [
-            [
-                {"name": "b", "value": "ü"},
-                {"name": "a", "value": ""},
-                {"name": "b", "value": "again"},
-            ],
-            None,
-            None,
-            None,
-            [{"name": "b", "value": "ü"}],
-        ],
+    assert found["timestamp"].cast("int64").to_pylist() == [TIME] * 4 + [TIME + 5]
+    b, a, again = ({"name": n, "value": v} for n, v in (("b", "ü"), ("a", ""), ("b", "again")))
+    assert {
+        name: found[name].to_pylist() for name in found.schema.names if name != "timestamp"
+    } == {
+        "topic": ["t", "t", "t", "ü", "t"],
+        "payload": [b"0", b"1", b"2", b"\xff\0", b"x" * 200],
+        "qos": [1, 0, 2, 1, 0],
+        "retain": [False, False, False, True, False],
+        "dup": [False, False, False, True, False],
+        "offset": [0, 1, 2, 3, 4],
+        "user_properties": [[b, a, again], None, None, None, [b]],
         "content_type": ["text/ü", None, "x" * 300, None, None],
         "response_topic": ["answers/1", None, None, None, None],
         "correlation_data": [b"\0\xff", None, b"", None, None],
@@ -173,9 +151,9 @@ def test_a_large_log_comes_in_several_batches(tmp_path: Path) -> None:
     with log.Writer(tmp_path) as writer:
         for _ in range(10):
             append(writer, 10_000)
-    sizes = [b.num_rows for b in log.read(tmp_path, 5, 99_999)]
-    assert sum(sizes) == 99_994
-    assert max(sizes) <= 40_000
+    counts = [b.num_rows for b in log.read(tmp_path, 5, 99_999)]
+    assert sum(counts) == 99_994
+    assert max(counts) <= 40_000
 
 
 # Any sequence of calls
@@ -236,45 +214,35 @@ def test_any_sequence_of_calls(calls: list[tuple[str, int]], segment_bytes: int)
 # Damage
 
 
-def test_a_torn_tail_at_every_byte(tmp_path: Path) -> None:
+def test_a_torn_or_wrong_tail(tmp_path: Path) -> None:
+    """A record that is cut at any byte, or has any wrong bit, is none; what precedes it stays."""
+    ends = [0]
     with log.Writer(tmp_path) as writer:
         for count in (2, 1, 3):
             append(writer, count)
+            ends.append(writer.size)
     (segment,) = log.segments(tmp_path)
     data = segment.path.read_bytes()
-    ends = [0]
-    for first, count in ((0, 2), (2, 1), (3, 3)):
-        ends.append(ends[-1] + log.HEADER + len(batch(first, count)))
-    assert ends[-1] == len(data)
+
+    def recovers(spoiled: bytes, whole: int) -> None:
+        """It goes on after so many records."""
+        messages = (0, 2, 3, 6)[whole]
+        segment.path.write_bytes(spoiled)
+        assert log.bounds(tmp_path) == (0, messages)
+        if messages < 6:
+            with pytest.raises(log.LogError, match=f"before message {messages}"):
+                payloads(tmp_path, 0, 6)
+        with log.Writer(tmp_path) as writer:
+            assert (writer.next_offset, writer.size) == (messages, ends[whole])
+            append(writer, 4)
+        assert payloads(tmp_path, 0, messages + 4) == numbers(0, messages + 4)
+
     for size in range(len(data)):
         for rest in (b"", bytes(40)):  # the file may have grown before its bytes were there
-            segment.path.write_bytes(data[:size] + rest)
-            whole = sum(end <= size for end in ends) - 1
-            messages = (0, 2, 3, 6)[whole]
-            assert log.bounds(tmp_path) == (0, messages)
-            with log.Writer(tmp_path) as writer:
-                assert (writer.next_offset, writer.size) == (messages, ends[whole])
-                append(writer, 4)
-            assert payloads(tmp_path, 0, messages + 4) == numbers(0, messages + 4)
-
-
-def test_a_wrong_bit_anywhere_in_the_last_record(tmp_path: Path) -> None:
-    with log.Writer(tmp_path) as writer:
-        append(writer, 2)
-        good = writer.size
-        append(writer, 3)
-    (segment,) = log.segments(tmp_path)
-    data = segment.path.read_bytes()
-    for at in range(good, len(data)):
-        for bit in range(8):
-            spoiled = bytearray(data)
-            spoiled[at] ^= 1 << bit
-            segment.path.write_bytes(spoiled)
-            assert log.bounds(tmp_path) == (0, 2)
-            with pytest.raises(log.LogError, match="before message 2"):
-                payloads(tmp_path, 0, 5)
-        with log.Writer(tmp_path) as writer:
-            assert (writer.next_offset, writer.size) == (2, good)
+            recovers(data[:size] + rest, sum(end <= size for end in ends) - 1)
+    for at in range(ends[2], len(data)):
+        for bit in range(8) if sizes.whole() else [at % 8]:
+            recovers(data[:at] + bytes([data[at] ^ 1 << bit]) + data[at + 1 :], 2)
 
 
 def test_damage_before_the_last_segment_is_told(tmp_path: Path) -> None:
@@ -309,9 +277,10 @@ def test_full_until_something_is_trimmed(tmp_path: Path) -> None:
         assert writer.size == 0
 
 
-def test_a_second_user_is_told_whose_it_is(tmp_path: Path) -> None:
+def test_a_log_has_an_identity_and_one_user(tmp_path: Path) -> None:
     with log.Writer(tmp_path) as writer:
         append(writer, 3)
+        identity = writer.id
         code = f"from flatmq_tools.pipeline import log; log.Writer({str(tmp_path)!r})"
         done = subprocess.run(
             [sys.executable, "-c", code], capture_output=True, text=True, check=False
@@ -322,15 +291,9 @@ def test_a_second_user_is_told_whose_it_is(tmp_path: Path) -> None:
             log.Writer(tmp_path)
         append(writer, 1)
     with log.Writer(tmp_path) as writer:
-        assert writer.next_offset == 4
-
-
-def test_an_identity_for_good(tmp_path: Path) -> None:
-    found = set()
-    for name in ("a", "a", "b"):
-        with log.Writer(tmp_path / name) as writer:
-            found.add(writer.id)
-    assert len(found) == 2
+        assert (writer.next_offset, writer.id) == (4, identity)
+    with log.Writer(tmp_path / "other") as writer:
+        assert writer.id != identity
 
 
 def test_a_disk_that_takes_only_a_part(tmp_path: Path) -> None:

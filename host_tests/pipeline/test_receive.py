@@ -1,9 +1,8 @@
-"""The bulk client does what the ordinary one does, except for the log."""
+"""The bulk client does what the ordinary one does, in both versions, except for the log."""
 
 from __future__ import annotations
 
 import ast
-import copy
 import itertools
 import os
 import re
@@ -11,7 +10,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from unittest import mock
 
 import pytest
@@ -19,36 +18,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import peer
+import sizes
 from flatmq import Client
 from flatmq_tools.pipeline import log, receive
-from flatmq_tools.pipeline.receive import BulkClient
+from flatmq_tools.pipeline.receive import BulkClient, BulkClient5
 from hostile import cases, corpus, rules
-from unit.fake_link import Bench, FakeStream, fake_clock
+from unit.fake_link import Bench, Clock, FakeStream, fake_clock
+from v5 import build5, strict5
+from v5.properties5 import Id
+from v5.properties5 import encoded as encoded_properties
 
-
-class Told(NamedTuple):
-    """A message out of the log, as a handler of the ordinary client gets it."""
-
-    topic: bytes
-    payload: bytes
-    qos: int
-    retain: int
-    dup: int
-
-    @classmethod
-    def of(cls, packet: peer.Packet) -> Told:
-        """Return the content of a PUBLISH."""
-        p = peer.take_apart(packet)
-        return cls(p.topic, p.payload, p.qos, int(p.retain), int(p.dup))
-
-
-def told(writer: log.Writer, start: int) -> list[Told]:
-    """The messages of a log from that offset on."""
-    return [
-        Told(m["topic"].encode(), m["payload"], m["qos"], int(m["retain"]), int(m["dup"]))
-        for b in log.read(writer.folder, start, writer.next_offset)
-        for m in b.to_pylist()
-    ]
+FULL = [
+    (Id.PAYLOAD_FORMAT, 1),
+    (Id.USER_PROPERTY, (b"k", b"1")),
+    (Id.MESSAGE_EXPIRY, 60),
+    (Id.CONTENT_TYPE, b"text/plain"),
+    (Id.USER_PROPERTY, (b"k", b"2")),
+]
+BOTH = pytest.mark.parametrize("version", [4, 5])
 
 
 @pytest.fixture
@@ -57,170 +44,65 @@ def writer(tmp_path: Path) -> Iterator[log.Writer]:
         yield made
 
 
-# The rules of what comes in
-
-# What an ordinary client passes over, unless it takes it in pieces, is kept here.
-KEPT = (
-    "larger than rx_size: a message is skipped and acknowledged",
-    "larger than rx_size: at QoS 2 too",
-)
+@pytest.fixture
+def clock() -> Iterator[Clock]:
+    with fake_clock() as made:
+        yield made
 
 
-def through(log_: log.Writer) -> type[BulkClient]:
-    """A client whose `on_message` gets what is in the log."""
-
-    class Through(BulkClient):
-        def __init__(self, name: bytes, on_message: Any, **options: Any) -> None:
-            options.setdefault("incoming", 32)
-            super().__init__(log_, name, delay_ms=0, **options)
-            self.on_message = on_message
-            self.seen = log_.next_offset
-
-        def poll(self, ms: int = 0) -> bool:
-            moved = super().poll(ms)
-            for message in told(log_, self.seen):
-                self.on_message(message)
-            self.seen = log_.next_offset
-            return moved
-
-    return Through
+def bulk(clock: Clock, writer: log.Writer, version: int = 4, **options: Any) -> Bench:
+    """A bulk client that awaits CONNACK."""
+    made = Bench(clock)
+    kind = BulkClient5 if version == 5 else BulkClient
+    made.client = kind(writer, b"unit", link=made.link, **{"delay_ms": 0, **options})
+    made.greet()
+    return made
 
 
-@pytest.mark.parametrize("name", rules.RULES)
-def test_a_rule_of_what_comes_in(name: str, writer: log.Writer) -> None:
-    rule = copy.copy(rules.RULES[name])
-    if name in KEPT:
-        rule.gets = [Told.of(p) for p in peer.split(rule.data)[0] if p.first >> 4 == 3]
-        assert len(rule.gets) == len(rules.RULES[name].gets) + 1
-    with mock.patch.object(rules, "Client", through(writer)):
-        for way in rules.WAYS:
-            rules.check(rule, way)
+def online(clock: Clock, writer: log.Writer, version: int = 4, **options: Any) -> Bench:
+    """A bulk client that is connected."""
+    made = bulk(clock, writer, version, **options)
+    made.feed(connack(version))
+    return made
 
 
-# Beside the ordinary client
+def again(bench: Bench, version: int = 4) -> None:
+    """Connect again, to the same session."""
+    bench.greet()
+    bench.feed(connack(version, present=True))
 
 
-def pieces(data: bytes, sizes: list[int]) -> Iterator[bytes]:
-    """The data in pieces of these sizes, again and again."""
-    at = 0
-    for size in itertools.cycle(sizes):
-        if at >= len(data):
-            return
-        yield data[at : at + size]
-        at += size
+def connack(version: int, present: bool = False) -> bytes:
+    return build5.connack(present=present) if version == 5 else peer.connack(present=present)
 
 
-class Gather:
-    """A handler that puts the pieces of a message together."""
-
-    def __init__(self) -> None:
-        self.got: list[Told] = []
-        self.payload = b""
-
-    def __call__(self, m: Any) -> None:
-        self.payload = (b"" if m.offset == 0 else self.payload) + m.payload
-        if m.last:
-            self.got.append(Told(m.topic, self.payload, m.qos, m.retain, m.dup))
+def publish(version: int, payload: bytes, qos: int, pid: int, carried: Any = ()) -> bytes:
+    """A PUBLISH to t."""
+    if version == 5:
+        return build5.publish(b"t", payload, qos, pid, carried)
+    return peer.publish(b"t", payload, qos, pid)
 
 
-FILTERS = [b"#", b"$SYS/#", b"$a/#"]
+def raw(name: bytes, block: bytes, payload: bytes, first: int, pid: bytes) -> bytes:
+    """A PUBLISH of these parts, of which any may be wrong."""
+    return peer.packet(first, peer.text(name) + (pid if first & 6 else b"") + block + payload)
 
 
-def outcome(bench: Bench, data: bytes, sizes: list[int]) -> tuple[Any, ...]:
-    """Return the outcome of these bytes: the answers, how it ended, and what was counted."""
-    for piece in pieces(data, sizes):
-        if bench.client.connected:
-            bench.feed(piece)
-    error, stats = bench.client.error, bench.client.stats
-    if error:
-        return error.kind, str(error.detail)
-    return sorted(bench.sent()), stats.received + stats.unrouted, stats.strays
+def rows(writer: log.Writer, start: int = 0) -> list[dict[str, Any]]:
+    """The messages of a log from that offset on, as `Gather` has them."""
+    found = [m for b in log.read(writer.folder, start, writer.next_offset) for m in b.to_pylist()]
+    return [{k: v for k, v in m.items() if k not in ("timestamp", "offset")} for m in found]
 
 
-def both(writer: log.Writer, data: bytes, sizes: list[int], rx_size: int) -> list[Any]:
-    """The messages and the outcome, in an ordinary client and in the bulk one."""
-    gather = Gather()
-    start = writer.next_offset
-    with fake_clock() as clock:
-        bench = Bench(clock, rx_size=rx_size, incoming=4)
-        bench.online()
-        bench.client.subscribe(FILTERS, gather, 2, chunks=True)
-        bench.drain()
-        bench.client.flush()
-        bench.sent()
-        ordinary = outcome(bench, data, sizes)
-        bench = Bench(clock)
-        bench.client = BulkClient(
-            writer, b"unit", link=bench.link, rx_size=rx_size, incoming=4, delay_ms=0
-        )
-        bench.online()
-        bench.client.subscribe(FILTERS, print, 2)
-        bench.drain()
-        bench.client.flush()
-        bench.sent()
-        bulk = outcome(bench, data, sizes)
-    return [(gather.got, ordinary), (told(writer, start), bulk)]
+def payloads(writer: log.Writer) -> list[bytes]:
+    return [m["payload"] for m in rows(writer)]
 
 
-FED = sorted(
-    {
-        b"".join(argument for step, argument in cases.decode(data)[1] if step == cases.FEED)
-        for data in corpus.load().values()
-    }
-)
-
-
-@pytest.mark.parametrize("rx_size", [64, 512])
-def test_the_corpus_of_hostile_bytes(
-    rx_size: int, writer: log.Writer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(log, "_sync", lambda _: None)
-    ends = set()
-    for i, data in enumerate(FED):
-        for sizes in ([rx_size], [1 + i % 7, 1 + i % 60]):
-            ordinary, bulk = both(writer, data, sizes, rx_size)
-            assert bulk == ordinary, f"{data.hex()} in pieces of {sizes}"
-            ends.add(str(ordinary[1][:2]))
-    assert len(ends) > 20, "they end in many ways"
-
-
-NAMES = st.sampled_from(
-    [b"t", b"a/b", "é".encode(), b"$SYS/x", b"$a/b", b"t" * 50] * 3
-    + [b"", b"a+", b"#", b"\xff", b"\xed\xa0\x80", b"a\0"]
-)
-PUBLISH = st.builds(
-    lambda name, payload, first, pid: peer.packet(
-        first, len(name).to_bytes(2, "big") + name + (pid if first & 6 else b"") + payload
-    ),
-    NAMES,
-    st.binary(max_size=40) | st.sampled_from([b"x" * 120, b"x" * 700]),
-    st.sampled_from([0x30, 0x32] * 9 + [0x31, 0x33, 0x34, 0x3A, 0x3B, 0x3C] * 3 + [0x36, 0x38]),
-    st.sampled_from([b"\0\1", b"\1\0", b"\xff\xff"] * 9 + [b"\0\0"]),
-)
-OTHER = st.sampled_from(
-    [peer.pubrel(1), peer.pubrel(256), peer.puback(9), peer.PINGRESP, peer.pubcomp(4)] * 3
-    + [b"\x30\0", b"\x32\3\0\1t", b"\x32\2\0\0", b"\x30\x80\x80\x80\x80\1", b"\0\0", b"\x30"]
-)
-
-
-@settings(max_examples=300)
-@given(
-    packets=st.lists(st.one_of(PUBLISH, PUBLISH, PUBLISH, OTHER), max_size=25),
-    sizes=st.lists(st.integers(1, 300), min_size=1, max_size=4),
-    rx_size=st.sampled_from([64, 200, 4096]),
-)
-def test_whatever_comes_in(packets: list[bytes], sizes: list[int], rx_size: int) -> None:
-    with (
-        mock.patch.object(log, "_sync"),
-        mock.patch.object(log, "sync_folder"),
-        tempfile.TemporaryDirectory() as folder,
-        log.Writer(folder) as writer,
-    ):
-        ordinary, bulk = both(writer, b"".join(packets), sizes, rx_size)
-    assert bulk == ordinary
-
-
-# Nothing is acknowledged before it is synced
+def written(bench: Bench) -> list[strict5.Packet]:
+    """All packets of MQTT 5 that were written on this connection, read strictly."""
+    packets, rest = strict5.split(bytes(bench.stream.written))
+    assert rest == b""
+    return [strict5.from_client(*p) for p in packets if p[0] != 0x10]
 
 
 def acknowledged(bench: Bench) -> list[int]:
@@ -237,12 +119,179 @@ def until(done: Callable[[], bool], client: Client) -> None:
         client.poll()
 
 
-@pytest.mark.parametrize("qos", [1, 2])
+# Beside the ordinary client
+
+COLUMNS = {
+    "content_type": 0x03,
+    "response_topic": 0x08,
+    "correlation_data": 0x09,
+    "message_expiry": 0x02,
+    "payload_format": 0x01,
+}
+
+
+class Gather:
+    """A handler that keeps messages as rows of the log, the pieces of each put together."""
+
+    def __init__(self) -> None:
+        self.rows: list[dict[str, Any]] = []
+        self._payload = b""
+
+    def __call__(self, m: Any) -> None:
+        self._payload = (b"" if m.offset == 0 else self._payload) + m.payload
+        if not m.last:
+            return
+        row = {"topic": m.topic.decode(), "payload": self._payload, "qos": m.qos}
+        row.update(retain=bool(m.retain), dup=bool(m.dup))
+        self.rows.append({**row, **_carried(getattr(m, "properties", None))})
+
+
+def _carried(p: Any) -> dict[str, Any]:
+    found: dict[str, Any] = {name: p and p.get(i) for name, i in COLUMNS.items()}
+    for name in ("content_type", "response_topic"):
+        found[name] = found[name] if found[name] is None else found[name].decode()
+    pairs = []
+    at = 0
+    while p is not None and p.find(0x26, at):
+        n = p.at + 2 + int.from_bytes(p.buf[p.at : p.at + 2], "big")
+        name, value = bytes(p.buf[p.at + 2 : n]), bytes(p.buf[n + 2 : p.end])
+        pairs.append({"name": name.decode(), "value": value.decode()})
+        at = p.end
+    return {**found, "user_properties": pairs or None}
+
+
+def outcome(bench: Bench, version: int, data: bytes, pieces: list[int]) -> tuple[Any, ...]:
+    """Return the outcome of these bytes: what was written, how it ended, and the counts."""
+    at = 0
+    for size in itertools.cycle(pieces):
+        if at >= len(data) or not bench.client.connected:
+            break
+        bench.feed(data[at : at + size])
+        at += size
+    error, stats = bench.client.error, bench.client.stats
+    sent: list[Any] = written(bench) if version == 5 else bench.sent()
+    if error:
+        ended = [p.code for p in sent if version == 5 and p.name == "DISCONNECT"]
+        return error.kind, str(error.detail), ended
+    return sorted(sent), stats.received + stats.unrouted, stats.strays, stats.skipped
+
+
+def both(
+    version: int, writer: log.Writer, data: bytes, pieces: list[int], rx_size: int
+) -> list[Any]:
+    """The messages and the outcome, in an ordinary client and in the bulk one."""
+    gather = Gather()
+    start = writer.next_offset
+    with fake_clock() as clock:
+        ordinary = Bench(
+            clock, version=version, rx_size=rx_size, incoming=4, on_message=gather, chunks=True
+        )
+        ordinary.greet()
+        ordinary.feed(connack(version))
+        ours = online(clock, writer, version, rx_size=rx_size, incoming=4)
+        found = [outcome(one, version, data, pieces) for one in (ordinary, ours)]
+    return [(gather.rows, found[0]), (rows(writer, start), found[1])]
+
+
+FED = {
+    b"".join(argument for step, argument in cases.decode(data)[1] if step == cases.FEED)
+    for data in corpus.load().values()
+} | {rule.data for rule in rules.RULES.values()}
+
+
+@pytest.mark.parametrize("rx_size", [64, 512])
+def test_hostile_bytes(rx_size: int, writer: log.Writer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The corpus of the fuzzer, and the bytes of all rules for what comes in."""
+    monkeypatch.setattr(log, "_sync", lambda _: None)
+    ends = set()
+    for i, data in enumerate(sorted(FED)):
+        for pieces in ([rx_size], [1 + i % 7, 1 + i % 60]):
+            ordinary, ours = both(4, writer, data, pieces, rx_size)
+            assert ours == ordinary, f"{data.hex()} in pieces of {pieces}"
+            ends.add(str(ordinary[1][:2]))
+    assert len(ends) > 20, "they end in many ways"
+
+
+NAMES = st.sampled_from(
+    [b"t", b"a/b", "é".encode(), b"$SYS/x", b"$a/b", b"t" * 50] * 3
+    + [b"", b"a+", b"#", b"\xff", b"\xed\xa0\x80", b"a\0"]
+)
+TEXT = st.sampled_from([b"", b"x", "é/ü".encode(), b"long" * 40] * 3 + [b"\xff", b"a\0", b"+"])
+VALUES = {
+    Id.PAYLOAD_FORMAT: st.sampled_from([0, 1, 1, 1, 2]),
+    Id.MESSAGE_EXPIRY: st.sampled_from([0, 1, 0xFFFFFFFF]),
+    Id.CONTENT_TYPE: TEXT,
+    Id.RESPONSE_TOPIC: TEXT,
+    Id.CORRELATION_DATA: st.binary(max_size=20),
+    Id.SUBSCRIPTION_IDENTIFIER: st.sampled_from([1, 200, 268435455]),
+    Id.USER_PROPERTY: st.tuples(TEXT, TEXT),
+}
+PROPERTIES = st.lists(
+    st.sampled_from(list(VALUES)).flatmap(lambda i: st.tuples(st.just(i), VALUES[i])), max_size=4
+).map(encoded_properties)
+WRONG = st.sampled_from([b"\x23\0\1", b"\x27\0\0\0\1", b"\x7f", b"\x26\0\5a", b"\x0b\0"])
+BLOCKS = {
+    4: st.just(b""),
+    5: st.one_of(
+        st.just(b"\0"),
+        st.just(b"\0"),
+        PROPERTIES,
+        PROPERTIES,
+        WRONG.map(lambda bad: bytes([len(bad)]) + bad),
+        st.sampled_from([b"", b"\x80\0", b"\x81\0x", b"\x80\x80\x80\x80\1", b"\x40"]),
+    ),
+}
+OTHER = st.sampled_from(
+    [peer.pubrel(1), peer.pubrel(256), peer.puback(9), peer.PINGRESP, peer.pubcomp(4)] * 3
+    + [build5.ack("PUBACK", 9, 0x10)]
+    + [b"\x30\0", b"\x32\3\0\1t", b"\x32\2\0\0", b"\x30\x80\x80\x80\x80\1", b"\0\0", b"\x30"]
+)
+
+
+def streams(version: int) -> st.SearchStrategy[list[bytes]]:
+    """Packets that a broker may send, right and wrong."""
+    messages = st.builds(
+        raw,
+        NAMES,
+        BLOCKS[version],
+        st.binary(max_size=40) | st.sampled_from([b"x" * 120, b"x" * 700]),
+        st.sampled_from(
+            [0x30, 0x32] * 9 + [0x31, 0x33, 0x34, 0x3A, 0x3B, 0x3C] * 3 + [0x36, 0x38]
+        ),
+        st.sampled_from([b"\0\1", b"\1\0", b"\xff\xff"] * 9 + [b"\0\0"]),
+    )
+    return st.lists(st.one_of(messages, messages, messages, OTHER), max_size=25)
+
+
+@BOTH
+def test_whatever_comes_in(version: int) -> None:
+    @settings(max_examples=400 if sizes.whole() else 150)
+    @given(
+        streams(version),
+        st.lists(st.integers(1, 300), min_size=1, max_size=4),
+        st.sampled_from([64, 200, 4096]),
+    )
+    def check(packets: list[bytes], pieces: list[int], rx_size: int) -> None:
+        with tempfile.TemporaryDirectory() as folder, log.Writer(folder) as writer:
+            ordinary, ours = both(version, writer, b"".join(packets), pieces, rx_size)
+        assert ours == ordinary
+
+    with mock.patch.object(log, "_sync"), mock.patch.object(log, "sync_folder"):
+        check()
+
+
+# Nothing is acknowledged before it is synced
+
+
+@BOTH
+@pytest.mark.parametrize("qos", [0, 1, 2])
 @pytest.mark.parametrize("rx_size", [64, 4096])
 @pytest.mark.parametrize("room", [None, 7])
 def test_no_acknowledgement_before_the_sync(
-    qos: int, rx_size: int, room: int | None, writer: log.Writer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    version: int, qos: int, rx_size: int, room: int | None, clock: Clock, writer: log.Writer,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """Messages of any size, in MQTT 5 with properties, have been synced when they are."""
     events: list[tuple[str, int]] = []
 
     def sync(file: int) -> None:
@@ -255,118 +304,109 @@ def test_no_acknowledgement_before_the_sync(
         return sent
 
     ordinary = FakeStream.write
+    bench = bulk(clock, writer, version, rx_size=rx_size, delay_ms=5)
     monkeypatch.setattr(log, "_sync", sync)
     monkeypatch.setattr(FakeStream, "write", write)
-    with fake_clock() as clock:
-        bench = Bench(clock)
-        bench.client = BulkClient(writer, b"unit", link=bench.link, rx_size=rx_size)
-        bench.greet()
-        # The first ones come with CONNACK, and some are larger than the buffer.
-        data = peer.connack()
-        for i in range(60):
-            data += peer.publish(b"t", b"%d" % i + b"x" * (100 * (i % 7 == 0)), qos, i + 1)
-        for piece in pieces(data, [50, 3, 200]):
-            bench.stream.room = room
-            bench.feed(piece)
-        bench.stream.room = None
-        until(lambda: len(acknowledged(bench)) == 60, bench.client)
+    # The first ones come with CONNACK, and some are larger than the buffer.
+    data = connack(version)
+    for i in range(60):
+        payload = b"%d" % i + b"x" * (100 * (i % 7 == 0))
+        data += publish(version, payload, qos, i + 1, FULL if i % 3 else [])
+    for at in range(0, len(data), 85):
+        bench.stream.room = room
+        bench.feed(data[at : at + 50])
+        bench.feed(data[at + 50 : at + 85])
+    bench.stream.room = None
+    expected = list(range(1, 61)) if qos else []
+    until(lambda: acknowledged(bench) == expected and writer.synced == 60, bench.client)
     synced = 0
     for what, n in events:
-        if what == "synced":
-            synced = n
-        else:
-            assert n <= synced
-    assert [m.payload.rstrip(b"x") for m in told(writer, 0)] == [b"%d" % i for i in range(60)]
-    assert acknowledged(bench) == list(range(1, 61))
+        synced = n if what == "synced" else synced
+        assert n <= synced
+    found = rows(writer)
+    assert [m["payload"].rstrip(b"x") for m in found] == [b"%d" % i for i in range(60)]
+    pairs = [{"name": "k", "value": "1"}, {"name": "k", "value": "2"}]
+    for i, m in enumerate(found):
+        names = ("user_properties", "content_type", "message_expiry", "payload_format")
+        carries = version == 5 and i % 3
+        assert [m[name] for name in names] == (
+            [pairs, "text/plain", 60, 1] if carries else [None] * 4
+        )
 
 
 def test_few_messages_wait_for_others_and_many_do_not(
-    writer: log.Writer, monkeypatch: pytest.MonkeyPatch
+    clock: Clock, writer: log.Writer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 10**9
     monkeypatch.setattr(receive.time, "monotonic_ns", lambda: now)
-    with fake_clock() as clock:
-        bench = Bench(clock)
-        bench.client = BulkClient(writer, b"unit", link=bench.link, delay_ms=5)
-        bench.online()
-        bench.feed(peer.publish(b"t", b"", 1, 1))
-        now += 4_000_000
-        bench.feed(peer.publish(b"t", b"", 1, 2))
-        assert (bench.sent(), writer.synced) == ([], 0)
-        bench.client.poll(100)
-        assert bench.link.waits[-1][0] == 1, "it waits no longer than until the sync is due"
-        now += 1_000_000
-        bench.client.poll()
-        assert ([p.pid for p in bench.sent()], writer.synced) == ([1, 2], 2)
-        writes = len(bench.stream.writes)
-        bench.stream.incoming.append(
-            b"".join(peer.publish(b"t", b"", 1, i + 1) for i in range(200))
-        )
-        bench.client.poll()
-        assert ([p.pid for p in bench.sent()], writer.synced) == (list(range(1, 201)), 202)
-        assert len(bench.stream.writes) == writes + 1, "all of them in one write"
+    bench = online(clock, writer, delay_ms=5)
+    bench.feed(publish(4, b"", 1, 1))
+    now += 4_000_000
+    bench.feed(publish(4, b"", 1, 2))
+    assert (bench.sent(), writer.synced) == ([], 0)
+    bench.client.poll(100)
+    assert bench.link.waits[-1][0] == 1, "it waits no longer than until the sync is due"
+    now += 1_000_000
+    bench.client.poll()
+    assert ([p.pid for p in bench.sent()], writer.synced) == ([1, 2], 2)
+    writes = len(bench.stream.writes)
+    bench.stream.incoming.append(b"".join(publish(4, b"", 1, i + 1) for i in range(200)))
+    bench.client.poll()
+    assert ([p.pid for p in bench.sent()], writer.synced) == (list(range(1, 201)), 202)
+    assert len(bench.stream.writes) == writes + 1, "all of them in one write"
 
 
 def test_acknowledgements_stay_with_their_connection(
-    writer: log.Writer, monkeypatch: pytest.MonkeyPatch
+    clock: Clock, writer: log.Writer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Identifiers mean something else on the next one."""
     now = 10**9
     monkeypatch.setattr(receive.time, "monotonic_ns", lambda: now)
-    with fake_clock() as clock:
-        bench = Bench(clock)
-        bench.client = BulkClient(writer, b"unit", link=bench.link, clean_session=False)
-        bench.online()
-        bench.stream.room = 5  # so that some are cut, some wait to be sent,
-        bench.feed(*[peer.publish(b"t", b"", 1, i + 1) for i in range(20)])
-        bench.feed(*[peer.publish(b"t", b"", 1, i + 1) for i in range(20, 40)])
-        bench.feed(peer.publish(b"t", b"", 1, 41))  # and one to be synced
-        bench.stream.ended = True
-        bench.drain()
-        bench.online(present=True)
-        now += 10**9
-        bench.client.poll()
-        bench.client.poll()
-        assert bench.sent() == []
-        assert writer.synced == 41
+    bench = online(clock, writer, delay_ms=5, clean_session=False)
+    bench.stream.room = 5  # so that some are cut, some wait to be sent,
+    bench.feed(*[publish(4, b"", 1, i + 1) for i in range(20)])
+    bench.feed(*[publish(4, b"", 1, i + 1) for i in range(20, 40)])
+    bench.feed(publish(4, b"", 1, 41))  # and one to be synced
+    bench.stream.ended = True
+    bench.drain()
+    again(bench)
+    now += 10**9
+    bench.client.poll()
+    bench.client.poll()
+    assert bench.sent() == []
+    assert writer.synced == 41
 
 
-def test_what_is_published_meanwhile_is_not_torn(writer: log.Writer) -> None:
-    with fake_clock() as clock:
-        bench = Bench(clock)
-        client = bench.client = BulkClient(writer, b"unit", link=bench.link, delay_ms=0)
-        bench.online()
-        numbers = iter(range(1, 10_000))
-        for i in range(60):
-            client.publish(b"out", b"x" * 30, i % 3)
-            bench.stream.room = i % 40
-            bench.feed(*[peer.publish(b"t", b"", 1, next(numbers)) for _ in range(1 + i % 7)])
-            client.ping()
-            bench.feed(peer.PINGRESP)
-        bench.stream.room = None
-        count = next(numbers) - 1
-        until(lambda: len(acknowledged(bench)) == count and not client.queued, client)
-        packets = bench.sent()  # asserts that there is no rest
+def test_what_is_published_meanwhile_is_not_torn(clock: Clock, writer: log.Writer) -> None:
+    bench = online(clock, writer)
+    client = bench.client
+    numbers = iter(range(1, 10_000))
+    for i in range(60):
+        client.publish(b"out", b"x" * 30, i % 3)
+        bench.stream.room = i % 40
+        bench.feed(*[publish(4, b"", 1, next(numbers)) for _ in range(1 + i % 7)])
+        client.ping()
+        bench.feed(peer.PINGRESP)
+    bench.stream.room = None
+    count = next(numbers) - 1
+    until(lambda: len(acknowledged(bench)) == count and not client.queued, client)
+    packets = bench.sent()  # asserts that there is no rest
     assert acknowledged(bench) == list(range(1, count + 1))
     assert sum(p.first >> 4 == 3 for p in packets) > 10
 
 
-# A full log, and a disk that takes nothing
+# A full log, a disk that takes nothing, and a broker that takes nothing
 
 
-def test_a_full_log_reads_nothing_and_stays_connected(tmp_path: Path) -> None:
-    with fake_clock() as clock, log.Writer(tmp_path, 5000, 1000) as writer:
-        bench = Bench(clock)
-        bench.client = BulkClient(
-            writer, b"unit", link=bench.link, keepalive=60, rx_size=512, delay_ms=0
-        )
-        bench.online()
+def test_a_full_log_reads_nothing_and_stays_connected(clock: Clock, tmp_path: Path) -> None:
+    with log.Writer(tmp_path, 5000, 1000) as writer:
+        bench = online(clock, writer, keepalive=60, rx_size=512)
         sent = 0
         while not writer.full:
-            bench.feed(peer.publish(b"t", b"%0100d" % sent, 1, sent + 1))
+            bench.feed(publish(4, b"%0100d" % sent, 1, sent + 1))
             sent += 1
         bench.sent()
-        bench.stream.incoming.append(peer.publish(b"t", b"%0100d" % sent, 1, sent + 1))
+        bench.stream.incoming.append(publish(4, b"%0100d" % sent, 1, sent + 1))
         reads = bench.stream.reads
         for _ in range(1200):  # ten minutes
             clock.now += 500
@@ -385,34 +425,31 @@ def test_a_full_log_reads_nothing_and_stays_connected(tmp_path: Path) -> None:
 @pytest.mark.parametrize("qos", [1, 2])
 @pytest.mark.parametrize("rx_size", [64, 4096])
 def test_a_disk_that_takes_nothing_for_a_while(
-    qos: int, rx_size: int, writer: log.Writer, monkeypatch: pytest.MonkeyPatch
+    qos: int, rx_size: int, clock: Clock, writer: log.Writer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with fake_clock() as clock:
-        bench = Bench(clock)
-        bench.client = BulkClient(writer, b"unit", link=bench.link, rx_size=rx_size, delay_ms=0)
-        bench.online()
-        for i in range(5):
-            bench.stream.incoming.append(peer.publish(b"t", b"%0200d" % i, qos, i + 1))
-        with monkeypatch.context() as patch:
-            patch.setattr(os, "writev", mock.Mock(side_effect=OSError(28, "no space")))
-            for _ in range(5):
-                with pytest.raises(OSError, match="no space"):
-                    bench.drain()
-                assert (bench.sent(), writer.next_offset) == ([], 0)
-        bench.drain()
-        assert [int(m.payload) for m in told(writer, 0)] == list(range(5))
-        assert [p.pid for p in bench.sent()] == [1, 2, 3, 4, 5]
+    bench = online(clock, writer, rx_size=rx_size)
+    for i in range(5):
+        bench.stream.incoming.append(publish(4, b"%0200d" % i, qos, i + 1))
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "writev", mock.Mock(side_effect=OSError(28, "no space")))
+        for _ in range(5):
+            with pytest.raises(OSError, match="no space"):
+                bench.drain()
+            assert (bench.sent(), writer.next_offset) == ([], 0)
+    bench.drain()
+    assert [int(payload) for payload in payloads(writer)] == list(range(5))
+    assert [p.pid for p in bench.sent()] == [1, 2, 3, 4, 5]
 
 
 @pytest.mark.parametrize("full", [False, True])
-def test_disconnecting_does_not_wait_for_a_log_that_is_full(full: bool, tmp_path: Path) -> None:
-    with fake_clock() as clock, log.Writer(tmp_path, 100, 100) as writer:
-        bench = Bench(clock)
-        bench.client = BulkClient(writer, b"unit", link=bench.link, delay_ms=0)
-        bench.online()
-        bench.feed(peer.publish(b"t", b"x" * 100 * full, 1, 1))
+def test_disconnecting_does_not_wait_for_a_log_that_is_full(
+    full: bool, clock: Clock, tmp_path: Path
+) -> None:
+    with log.Writer(tmp_path, 100, 100) as writer:
+        bench = online(clock, writer)
+        bench.feed(publish(4, b"x" * 100 * full, 1, 1))
         assert writer.full == full
-        bench.stream.incoming.append(peer.publish(b"t", b"", 1, 2))
+        bench.stream.incoming.append(publish(4, b"", 1, 2))
         bench.link.on_wait.append(lambda: setattr(bench.stream, "ended", True))
         before = clock.now
         assert bench.client.disconnect(5000)
@@ -420,54 +457,151 @@ def test_disconnecting_does_not_wait_for_a_log_that_is_full(full: bool, tmp_path
         assert [p.first for p in bench.sent()] == [0x40, 0xE0]
 
 
-def test_a_broker_that_takes_no_answers(writer: log.Writer) -> None:
+def test_a_broker_that_takes_no_answers(clock: Clock, writer: log.Writer) -> None:
     """Nothing more is read then, and every acknowledgement is sent in the end."""
-    with fake_clock() as clock:
-        bench = Bench(clock)
-        client = bench.client = BulkClient(
-            writer, b"unit", link=bench.link, rx_size=64, delay_ms=0
-        )
-        bench.online()
-        bench.stream.room = 0
-        count = 500
-        for i in range(count):
-            bench.stream.incoming.append(peer.publish(b"t", b"", 1 + i % 2, i + 1))
-        for _ in range(count):
-            client.poll()
-        assert client.paused
-        assert 16 <= writer.next_offset < 30
-        assert client.connected
-        while bench.stream.incoming or client.queued:
-            bench.stream.room = 3
-            client.poll()
-        assert acknowledged(bench) == list(range(1, count + 1))
-        assert writer.next_offset == count
-
-
-@pytest.mark.parametrize("size", [10, 300])
-def test_filters_that_overlap_bring_a_message_once(size: int, writer: log.Writer) -> None:
-    with fake_clock() as clock:
-        bench = Bench(clock)
-        client = bench.client = BulkClient(writer, b"unit", link=bench.link, rx_size=128)
-        asked = [client.subscribe("a/#", qos=2), client.subscribe("+/b", qos=2)]
-        bench.online()
+    bench = online(clock, writer, rx_size=64)
+    client = bench.client
+    bench.stream.room = 0
+    count = 500
+    for i in range(count):
+        bench.stream.incoming.append(publish(4, b"", 1 + i % 2, i + 1))
+    for _ in range(count):
         client.poll()
-        bench.feed(*[peer.suback(p.pid, 2) for p in bench.sent()])
-        assert [s.granted for s in asked] == [b"\2", b"\2"]
-        bench.feed(peer.publish(b"a/b", b"x" * size, 2, 7))
-        client.unsubscribe("a/#")
-        bench.feed(peer.publish(b"a/b", b"y" * size, 2, 8))
-        assert [m.payload[:1] for m in told(writer, 0)] == [b"x", b"y"]
+    assert client.paused
+    assert 16 <= writer.next_offset < 30
+    assert client.connected
+    while bench.stream.incoming or client.queued:
+        bench.stream.room = 3
+        client.poll()
+    assert acknowledged(bench) == list(range(1, count + 1))
+    assert writer.next_offset == count
+
+
+@BOTH
+def test_filters_that_overlap_bring_a_message_once(
+    version: int, clock: Clock, writer: log.Writer
+) -> None:
+    """Whatever identifiers of subscriptions it carries: another program may have made the session.
+
+    The client's own subscriptions have none.
+    """
+    bench = online(clock, writer, version, rx_size=128)
+    asked = [bench.client.subscribe(one, qos=2) for one in ("a/#", "+/b")]
+    bench.client.poll()
+    requests = [p for p in bench.sent() if p.first == 0x82]
+    assert [p.body[2] for p in requests] == [0, 0], "no properties; in 3.1.1 a length"
+    block = b"\0" if version == 5 else b""
+    bench.feed(*[peer.packet(0x90, p.body[:2] + block + b"\2") for p in requests])
+    assert [s.granted for s in asked] == [b"\2", b"\2"]
+    identifiers = [(Id.SUBSCRIPTION_IDENTIFIER, 1), (Id.SUBSCRIPTION_IDENTIFIER, 2)]
+    for n, size in enumerate((10, 300) * 3):
+        bench.feed(publish(version, b"x" * size, 2, n + 1, identifiers[: n // 2]))
+        if n == 2:
+            bench.client.unsubscribe("a/#")
+    assert writer.next_offset == 6
+
+
+# A property that breaks a rule
+
+
+def test_properties_larger_than_the_buffer_are_skipped_and_counted(
+    clock: Clock, writer: log.Writer
+) -> None:
+    there = online(clock, writer, 5, rx_size=128)
+    large = [(Id.USER_PROPERTY, (b"k", b"v" * 500))]
+    there.feed(publish(5, b"x", 1, 1, large), publish(5, b"y", 1, 2))
+    there.drain()
+    there.client.poll()
+    assert payloads(writer) == [b"y"]
+    assert there.client.stats.skipped == 1
+    assert acknowledged(there) == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("block", "code"),
+    [(b"\x7f\0", 0x81), (b"\x01\1\x01\1", 0x82), (b"\x0b\0", 0x82), (b"\x23\0\1", 0x94)],
+)
+@pytest.mark.parametrize("delay_ms", [0, 60_000])
+def test_what_came_before_a_broken_one_is_acknowledged_first(
+    block: bytes, code: int, delay_ms: int, clock: Clock, writer: log.Writer,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """Else a broker that sends the broken one again would send all of that again, each time."""
+    synced = []
+    monkeypatch.setattr(log, "_sync", lambda file: (os.fdatasync(file), synced.append(file)))
+    bad = raw(b"t", bytes([len(block)]) + block, b"bad", 0x32, b"\0\3")
+    there = online(clock, writer, 5, delay_ms=delay_ms, clean_session=False)
+    there.feed(publish(5, b"1", 1, 1))
+    there.feed(publish(5, b"2", 1, 2), bad, publish(5, b"4", 1, 4))
+    assert not there.client.connected
+    assert there.client.error.kind == "protocol"
+    assert [(p.name, p.pid, p.code) for p in written(there)] == [
+        ("PUBACK", 1, 0), ("PUBACK", 2, 0), ("DISCONNECT", 0, code),
+    ]  # fmt: skip
+    assert synced and writer.synced == 2
+    again(there, 5)
+    there.feed(publish(5, b"4", 1, 4))
+    there.client.poll(delay_ms)
+    assert payloads(writer) == [b"1", b"2", b"4"]
+
+
+@pytest.mark.parametrize("how", ["lost", "blocked"])
+def test_a_broken_one_while_nothing_can_be_sent(
+    how: str, clock: Clock, writer: log.Writer
+) -> None:
+    there = online(clock, writer, 5, clean_session=False)
+    if how == "lost":
+        there.stream.raises["write"] = ConnectionResetError("write")
+    else:
+        there.stream.room = 0
+    there.feed(publish(5, b"1", 1, 1), raw(b"t", b"\1\x7f", b"bad", 0x32, b"\0\3"))
+    assert not there.client.connected
+    again(there, 5)
+    there.feed(publish(5, b"1", 1, 1))
+    there.client.poll()
+    assert acknowledged(there) == [1]
+    assert payloads(writer) == [b"1", b"1"]
+
+
+@pytest.mark.parametrize("size", [0, 300])
+@pytest.mark.parametrize("qos", [1, 2])
+def test_a_broken_one_that_comes_again_is_acknowledged_and_not_kept(
+    qos: int, size: int, clock: Clock, writer: log.Writer
+) -> None:
+    """Another one ends the connection again, and so does the same at QoS 0."""
+
+    def bad(block: bytes, pid: int, qos: int = qos, dup: int = 0) -> bytes:
+        first = 0x30 | qos << 1 | dup << 3
+        return raw(b"t", block, b"bad" + bytes(size), first, pid.to_bytes(2, "big"))
+
+    first, second = b"\2\x0b\0", b"\4\x03\0\1\xff"
+    there = online(clock, writer, 5, clean_session=False, rx_size=128)
+    client = there.client
+    assert isinstance(client, BulkClient5)
+    there.feed(bad(first, 3))
+    assert not client.connected and client.refused == 0
+    again(there, 5)
+    there.feed(bad(first, 3, dup=1), publish(5, b"kept", qos, 4), bad(second, 5))
+    assert not client.connected and client.refused == 1
+    assert acknowledged(there) == [3, 4]
+    again(there, 5)
+    there.feed(bad(second, 5, dup=1))
+    assert client.connected and client.refused == 2 and client.refused_topic == b"t"
+    there.feed(publish(5, b"too", qos, 6))
+    assert payloads(writer) == [b"kept", b"too"]
+    for _ in range(2):
+        there.feed(bad(first, 0, qos=0))
+        assert not client.connected and client.refused == 2
+        again(there, 5)
 
 
 # The seam
 
 
-def test_it_uses_what_is_documented_of_the_client_and_nothing_else() -> None:
+def test_it_uses_what_is_documented_of_the_client_and_nothing_else(clock: Clock) -> None:
     """The other names that a client, its counters and its messages have may change."""
-    with fake_clock() as clock:
-        client = Bench(clock, version=5).client
-        message = client.load().message
+    client = Bench(clock, version=5).client
+    message = client.load().message
     theirs = {
         "self": client, "super()": client, "self.stats": client.stats, "m": message,
         "m.properties": message.properties,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import pickle
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -17,21 +16,22 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.dataset as ds
 import pytest
-from pyspark.errors import AnalysisException
+from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from flatmq.properties import Properties
 from flatmq_rigs.pipeline.bench.messages import fill
 from flatmq_tools.broker import Broker
-from flatmq_tools.pipeline import log
+from flatmq_tools.pipeline import log, source
 from flatmq_tools.pipeline.jobs import columns
+from flatmq_tools.pipeline.jobs.raw import raw
+from flatmq_tools.pipeline.options import parse
+from flatmq_tools.pipeline.source import SourceError
 from flatmq_tools.ports import free_port
 from pipeline.mqtt import PATIENCE, broker, certificate, publish, until
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
-
-    from flatmq_tools.pipeline.source import StreamReader
 
 
 @pytest.fixture(scope="module")
@@ -49,13 +49,14 @@ def _stream(spark: SparkSession, there: Broker, folder: Path, **options: Any) ->
 STARTING = {"Initializing sources", "Initializing StreamExecution"}
 
 
-def _start(frame: DataFrame, folder: Path, **trigger: Any) -> StreamingQuery:
+def _start(frame: DataFrame, folder: Path, grows: bool = False) -> StreamingQuery:
+    """Start a query into two tables, to which it adds columns if it `grows`."""
     from flatmq_tools.pipeline.sinks import Delta, Parquet, into
 
-    tables = [Parquet(folder / "parquet"), Delta(folder / "delta")]
+    tables = [Parquet(folder / "parquet"), Delta(folder / "delta", add_columns=grows)]
     writer = frame.writeStream.foreachBatch(into((lambda rows: rows, tables)))
     writer = writer.option("checkpointLocation", str(folder / "checkpoint"))
-    writer = writer.trigger(**(trigger or {"processingTime": "0 seconds"}))
+    writer = writer.trigger(processingTime="0 seconds")
     end = time.monotonic() + PATIENCE
     while True:
         query = writer.start()
@@ -96,202 +97,63 @@ def _numbered(folder: Path, numbers: range) -> list[tuple[str, bytes]]:
     return [(f"{folder.name}/{n % 3}", b"%d" % n) for n in numbers]
 
 
-def test_the_columns_are_there_without_register_and_without_a_broker(
+def test_the_columns_and_a_bad_option_come_out_of_load_without_a_broker(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    with socket.socket() as closed:
-        closed.bind(("127.0.0.1", 0))
-        nobody = Broker("127.0.0.1", closed.getsockname()[1])
-        columns = _stream(spark, nobody, tmp_path).dtypes
-    assert columns == [
-        ("topic", "string"),
-        ("payload", "binary"),
-        ("timestamp", "timestamp"),
-        ("qos", "int"),
-        ("retain", "boolean"),
-        ("dup", "boolean"),
-        ("offset", "bigint"),
-        ("user_properties", "array<struct<name:string,value:string>>"),
-        ("content_type", "string"),
-        ("response_topic", "string"),
-        ("correlation_data", "binary"),
-        ("message_expiry", "bigint"),
-        ("payload_format", "int"),
-    ]
+    nobody = Broker("127.0.0.1", free_port())
+    dtypes = _stream(spark, nobody, tmp_path).dtypes
+    assert dtypes == [*columns.MESSAGE.items(), *columns.CARRIED.items()]
     assert not (tmp_path / "log").exists()
-
-
-def test_a_bad_option_comes_out_of_load(
-    spark: SparkSession, there: Broker, tmp_path: Path
-) -> None:
     with pytest.raises(Exception, match=r"tpic: no such option; did you mean topic\?"):
-        _stream(spark, there, tmp_path, tpic="x")
-    with pytest.raises(Exception, match="qos = '3': a whole number from 0 to 2"):
-        spark.read.format("mqtt").options(host="b", topic="t", QoS=3).load()
+        _stream(spark, nobody, tmp_path, tpic="x")
 
 
-def test_from_a_broker_to_parquet_and_delta_over_a_restart(
+PAIRS = [("b", "1"), ("a", "2"), ("b", "3")]
+
+
+def test_from_a_broker_to_parquet_and_delta_over_a_restart_in_the_other_version(
     spark: SparkSession, there: Broker, tmp_path: Path
 ) -> None:
+    """In MQTT 5 rows have properties, and tables of an earlier run get their columns."""
     from deltalake import DeltaTable
 
     publish(there, [(f"{tmp_path.name}/kept", b"retained")], retain=True)
     frame = _stream(spark, there, tmp_path, qos=2, maxOffsetsPerTrigger=200)
-    query = _start(frame, tmp_path)
+    query = _start(frame.select(*columns.MESSAGE), tmp_path)
     until(lambda: _subscribed(tmp_path), query)
     for qos in (0, 1, 2):
         publish(there, _numbered(tmp_path, range(qos * 200, qos * 200 + 200)), qos)
     until(lambda: _count(tmp_path) >= 601, query)
     assert max(progress["numInputRows"] for progress in query.recentProgress) <= 200
     query.stop()
+    until(lambda: _released(tmp_path))  # it would receive some, without their properties
     # While nobody is there the broker keeps them, and sends them when the query is back.
-    publish(there, _numbered(tmp_path, range(600, 900)))
-    query = _start(frame, tmp_path)
+    carried = Properties(PAIRS, content_type="text/plain")
+    publish(there, _numbered(tmp_path, range(600, 900)), version=5, properties=carried)
+    five = _stream(spark, there, tmp_path, qos=2, mqttVersion=5, sessionExpiry=3600)
+    query = _start(raw(five), tmp_path, grows=True)
     until(lambda: _count(tmp_path) >= 901, query)
     query.stop()
 
-    readers = {
-        "pyarrow": ds.dataset(tmp_path / "parquet", format="parquet").to_table(),
-        "Spark": spark.read.parquet(str(tmp_path / "parquet")).drop("batch").toArrow(),
-        "deltalake": DeltaTable(str(tmp_path / "delta")).to_pyarrow_table(),
-    }
-    for name, table in readers.items():
-        rows = {row.pop("offset"): row for row in table.to_pylist()}
-        assert sorted(rows) == list(range(901)) and len(table) == 901, name
-        for row in rows.values():
-            row.pop("timestamp")
-        wanted = Counter(
-            (topic, payload, min(int(payload) // 200, 2) if int(payload) < 600 else 1, False)
-            for topic, payload in _numbered(tmp_path, range(900))
-        )
-        wanted[f"{tmp_path.name}/kept", b"retained", 1, True] = 1
-        found = Counter(
-            (row["topic"], row["payload"], row["qos"], row["retain"]) for row in rows.values()
-        )
-        assert found == wanted, name
-
-
-def test_in_mqtt_5_rows_have_properties_and_an_earlier_table_gets_their_columns(
-    spark: SparkSession, there: Broker, tmp_path: Path
-) -> None:
-    from deltalake import DeltaTable
-
-    from flatmq_tools.pipeline import sinks
-    from flatmq_tools.pipeline.jobs.raw import raw
-
-    carried = Properties([("b", "1"), ("a", "2"), ("b", "3")], content_type="text/plain")
-
-    def start(grows: bool, **options: Any) -> StreamingQuery:
-        frame = _stream(spark, there, tmp_path, quietMs=300, **options)
-        frame = raw(frame) if grows else frame.select(*columns.MESSAGE)
-        tables = [sinks.Delta(tmp_path / "delta", add_columns=grows)]
-        tables += [sinks.Parquet(tmp_path / "parquet")]  # type: ignore[list-item]
-        writer = frame.writeStream.foreachBatch(sinks.into((lambda rows: rows, tables)))
-        return writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
-
-    query = start(False)
-    until(lambda: _subscribed(tmp_path), query)
-    publish(there, _numbered(tmp_path, range(3)), version=5, properties=carried)
-    until(lambda: _count(tmp_path) == 3, query)
-    query.stop()
-    until(lambda: _released(tmp_path))  # it would receive some, without their properties
-    query = start(True, mqttVersion=5, sessionExpiry=3600)
-    publish(there, _numbered(tmp_path, range(3, 6)), version=5, properties=carried)
-    until(lambda: _count(tmp_path) == 6, query)
-    query.stop()
-    delta = DeltaTable(str(tmp_path / "delta")).to_pyarrow_table()
-    spoken = spark.read.option("mergeSchema", True).parquet(str(tmp_path / "parquet"))
-    for table in (delta, spoken.toArrow()):
-        rows = sorted(table.to_pylist(), key=lambda row: row["offset"])
-        pairs = [("b", "1"), ("a", "2"), ("b", "3")]
-        for row in rows:
-            found = [(each["name"], each["value"]) for each in row["user_properties"] or ()]
-            new = row["offset"] >= 3
-            assert (found, row["content_type"]) == ((pairs, "text/plain") if new else ([], None))
-
-
-BAHIR = "org.apache.bahir.sql.streaming.mqtt.MQTTStreamSourceProvider"
-
-
-def _bahir(spark: SparkSession, form: str, url: str, folder: Path, trusted: Path) -> DataFrame:
-    """Return the stream of a program for Bahir's source, as people have it.
-
-    Only the name of the format is changed. (Its key stores of Java are PEM now.)
-    """
-    return (
-        spark.readStream.format(form)
-        .option("brokerUrl", url)
-        .option("topic", "mytopic")
-        .option("localStorage", str(folder / "paho"))
-        .option("persistence", "file")
-        .option("clientId", "some-client-id")
-        .option("QoS", 2)
-        .option("cleanSession", "false")
-        .option("username", "alice")
-        .option("password", "s3cret")
-        .option("connectionTimeout", 30)
-        .option("keepAlive", 60)
-        .option("mqttVersion", 0)
-        .option("maxInflight", 60)
-        .option("autoReconnect", "true")
-        .option("ssl.protocol", "TLSv1.2")
-        .option("ssl.trust.store", str(trusted))
-        .option("ssl.trust.store.type", "PEM")
-        .option("ssl.trust.store.password", "changeit")
-        .load()
-        .selectExpr("topic", "CAST(payload AS STRING) AS value", "timestamp")
+    parquet = spark.read.option("mergeSchema", True).parquet(str(tmp_path / "parquet"))
+    expected = Counter(
+        (topic, payload, min(n // 200, 2) if n < 600 else 1, False, n >= 600)
+        for n, (topic, payload) in enumerate(_numbered(tmp_path, range(900)))
     )
-
-
-def test_a_user_of_bahirs_source_changes_the_format_name(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    cert, key = certificate(tmp_path)
-    port = free_port()
-    tls = f"listener {port} 127.0.0.1\ncertfile {cert}\nkeyfile {key}"
-    with broker(tls, users={"alice": "s3cret"}) as guarded:
-        url = f"ssl://127.0.0.1:{port}"
-        with pytest.raises(Exception, match=r"(?i)org\.apache\.bahir"):
-            _bahir(spark, BAHIR, url, tmp_path, cert)
-        frame = _bahir(spark, "mqtt", url, tmp_path, cert)
-        words = frame.selectExpr("topic", "timestamp", "explode(split(value, ' ')) AS word")
-        writer = words.groupBy("topic", "word").count().writeStream.outputMode("complete")
-        query = (
-            writer.format("memory")
-            .queryName("word_counts")
-            .option("checkpointLocation", str(tmp_path / "checkpoint"))
-            .start()
-        )
-        until((tmp_path / "paho" / "subscribed.json").exists, query)
-        lines = [("mytopic", b"to be or not to be"), ("mytopic", b"be"), ("other", b"no")]
-        publish(guarded, lines, user="alice", password="s3cret")
-
-        def counts() -> dict[tuple[str, str], int]:
-            rows = spark.table("word_counts").collect()
-            return {(row["topic"], row["word"]): row["count"] for row in rows}
-
-        until(lambda: sum(counts().values()) >= 7, query)
-        query.stop()
-    found = {"to": 2, "be": 3, "or": 1, "not": 1}
-    assert counts() == {("mytopic", word): n for word, n in found.items()}
-
-
-def test_the_id_of_bahirs_rows_is_the_offset(
-    spark: SparkSession, there: Broker, tmp_path: Path
-) -> None:
-    """A query that selects `id` fails with a hint, and works with the line of docs/spark.md."""
-    frame = _stream(spark, there, tmp_path, quietMs=300)
-    with pytest.raises(AnalysisException, match=r"(?s)`id`.*`offset`"):
-        frame.select("id", "topic", "payload", "timestamp")
-    url = f"tcp://{there.address}"
-    reader = spark.read.format("mqtt").option("localStorage", str(tmp_path / "log"))
-    reader = reader.options(topic=f"{tmp_path.name}/#", quietMs=300)
-    assert reader.load(url).count() == 0
-    publish(there, _numbered(tmp_path, range(3)))
-    rows = reader.load(url).withColumnRenamed("offset", "id").select("id", "topic", "payload")
-    assert [tuple(row) for row in rows.collect()] == [
-        (n, topic, payload) for n, (topic, payload) in enumerate(_numbered(tmp_path, range(3)))
-    ]
+    expected[f"{tmp_path.name}/kept", b"retained", 1, True, False] = 1
+    for name, table in {
+        "Spark": parquet.drop("batch").toArrow(),
+        "deltalake": DeltaTable(str(tmp_path / "delta")).to_pyarrow_table(),
+    }.items():
+        rows = table.to_pylist()
+        assert sorted(row["offset"] for row in rows) == list(range(901)), name
+        found = Counter()
+        for row in rows:
+            pairs = [(each["name"], each["value"]) for each in row["user_properties"] or ()]
+            new = (pairs, row["content_type"]) == (PAIRS, "text/plain")
+            assert new or (pairs, row["content_type"]) == ([], None)
+            found[row["topic"], row["payload"], row["qos"], row["retain"], new] += 1
+        assert found == expected, name
 
 
 def test_read_takes_what_waits_and_a_log_that_is_in_use(
@@ -318,42 +180,16 @@ def test_read_takes_what_waits_and_a_log_that_is_in_use(
         kept.schema("id long, topic string").load().count()
 
 
-def test_available_now_takes_what_the_broker_has_and_ends(
-    spark: SparkSession, there: Broker, tmp_path: Path
-) -> None:
-    frame = _stream(spark, there, tmp_path, maxOffsetsPerTrigger=30, quietMs=300)
-    for numbers in (range(0), range(100)):  # at first there is no session to keep anything
-        publish(there, _numbered(tmp_path, numbers))
-        query = _start(frame, tmp_path, availableNow=True)
-        until(lambda query=query: not query.isActive, query)
-        assert query.exception() is None
-    assert _count(tmp_path) == 100
-
-
-def test_a_checkpoint_does_not_go_on_with_another_log(
-    spark: SparkSession, there: Broker, tmp_path: Path
-) -> None:
-    query = _start(_stream(spark, there, tmp_path), tmp_path)
-    until(lambda: query.recentProgress, query)
-    query.stop()
-    (tmp_path / "log").rename(tmp_path / "old")
-    query = _start(_stream(spark, there, tmp_path), tmp_path)
-    until(lambda: query.exception() is not None)
-    assert "of another log than the one in" in str(query.exception())
-
-
-def test_a_broker_that_refuses_ends_the_query_with_its_reason(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    with broker(users={"alice": "s3cret"}) as guarded:
-        frame = _stream(spark, guarded, tmp_path, username="alice", password="wr0ng")
-        query = _start(frame, tmp_path)
-        until(lambda: query.exception() is not None)
-        assert f"{guarded.address} refuses the client" in str(query.exception())
-        assert "wr0ng" not in str(query.exception())
-
-
 # A reader by itself, as Spark calls it
+
+# The options of a program for Bahir's source, as people have it.
+OF_BAHIR = {
+    "topic": "mytopic", "persistence": "file", "clientId": "some-client-id", "QoS": "2",
+    "cleanSession": "false", "username": "alice", "password": "s3cret", "connectionTimeout": "30",
+    "keepAlive": "60", "mqttVersion": "0", "maxInflight": "60", "autoReconnect": "true",
+    "ssl.protocol": "TLSv1.2", "ssl.trust.store.password": "changeit",
+    "ssl.trust.store.type": "PEM",  # it was JKS, which is Java's
+}  # fmt: skip
 
 
 @pytest.fixture
@@ -364,12 +200,10 @@ def signals() -> Iterator[None]:
     signal.signal(signal.SIGTERM, before)
 
 
-def _reader(there: Broker, folder: Path, **options: str) -> StreamReader:
-    from flatmq_tools.pipeline.options import parse
-    from flatmq_tools.pipeline.source import SCHEMA, StreamReader
-
+def _reader(there: Broker, folder: Path, **options: str) -> source.StreamReader:
     given = {"topic": f"{folder.name}/#", "localStorage": str(folder / "log")}
-    return StreamReader(parse({"path": f"tcp://{there.address}", **given, **options}), SCHEMA)
+    settings = parse({"path": f"tcp://{there.address}", **given, **options})
+    return source.StreamReader(settings, source.SCHEMA)
 
 
 STOPPED = """
@@ -427,6 +261,53 @@ def test_making_a_reader_does_nothing_and_the_executors_get_no_password(
     assert not (tmp_path / "log").exists()
 
 
+def test_a_checkpoint_does_not_go_on_with_another_log(
+    signals: None, there: Broker, tmp_path: Path
+) -> None:
+    reader = _reader(there, tmp_path)
+    end = reader.initialOffset()
+    for offset in ({**end, "log": "another"}, {**end, "offset": 1}):
+        with pytest.raises(SourceError, match="of another log than the one in"):
+            reader.partitions(offset, offset)
+    reader.stop()
+
+
+def test_a_user_of_bahirs_source_changes_the_format_name(signals: None, tmp_path: Path) -> None:
+    """A broker that refuses the password ends the query with that reason."""
+    cert, key = certificate(tmp_path)
+    port = free_port()
+    tls = f"listener {port} 127.0.0.1\ncertfile {cert}\nkeyfile {key}"
+    with broker(tls, users={"alice": "s3cret"}) as guarded:
+        more = {"brokerUrl": f"ssl://127.0.0.1:{port}", "ssl.trust.store": str(cert)}
+        given = {**OF_BAHIR, **more, "localStorage": str(tmp_path / "log")}
+        reader = source.StreamReader(parse(given), source.SCHEMA)
+        start = reader.initialOffset()
+        until(lambda: _subscribed(tmp_path))
+        lines = [("mytopic", b"to be"), ("other", b"no"), ("mytopic", b"or not to be")]
+        publish(guarded, lines, user="alice", password="s3cret")
+        until(lambda: reader.latestOffset()["offset"] == 2)
+        (part,) = reader.partitions(start, reader.latestOffset())
+        (batch,) = reader.read(part)
+        assert batch["payload"].to_pylist() == [b"to be", b"or not to be"]
+        reader.stop()
+
+        wrong = source.StreamReader(parse({**given, "password": "wr0ng"}), source.SCHEMA)
+        wrong.initialOffset()
+        errors: list[str] = []
+
+        def refused() -> bool:
+            try:
+                wrong.latestOffset()
+            except SourceError as error:
+                errors.append(str(error))
+            return bool(errors)
+
+        until(refused)
+        wrong.stop()
+    assert f"127.0.0.1:{port} refuses the client" in errors[0]
+    assert "wr0ng" not in errors[0]
+
+
 def test_a_full_log_has_the_broker_wait_until_spark_has_committed(
     signals: None, there: Broker, tmp_path: Path
 ) -> None:
@@ -480,16 +361,17 @@ def test_the_disk_has_everything_before_a_segment_goes(
     assert there_are() == [30]
 
 
-def test_a_limit_below_the_start_never_goes_back(
+def test_a_limit_below_the_start_never_goes_back_and_available_now_goes_no_further(
     signals: None, there: Broker, tmp_path: Path
 ) -> None:
-    from pyspark.sql.streaming.datasource import ReadMaxRows
-
-    reader = _reader(there, tmp_path)
+    reader = _reader(there, tmp_path, quietMs="300")
     start = reader.initialOffset()
     until(lambda: _subscribed(tmp_path))
     publish(there, _numbered(tmp_path, range(10)))
-    until(lambda: reader.latestOffset()["offset"] == 10)
+    reader.prepareForTriggerAvailableNow()
+    publish(there, _numbered(tmp_path, range(10, 15)))
+    until(lambda: reader.reportLatestOffset()["offset"] == 15)
+    assert reader.latestOffset()["offset"] == 10
     four = reader.latestOffset(start, ReadMaxRows(4))
     assert four["offset"] == 4
     assert reader.latestOffset(four, ReadMaxRows(4))["offset"] == 8
@@ -497,21 +379,14 @@ def test_a_limit_below_the_start_never_goes_back(
     reader.stop()
 
 
-def test_a_second_query_on_one_log_is_told_who_has_it(
+def test_the_log_is_waited_for_while_the_query_before_ends_and_no_longer(
     signals: None, there: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from flatmq_tools.pipeline import source
-
-    monkeypatch.setattr(source, "LOCK_PATIENCE", 0.1)
-    with log.Writer(tmp_path / "log"), pytest.raises(log.LogError) as error:
-        _reader(there, tmp_path).initialOffset()
-    assert f"{tmp_path / 'log'} is in use by process {os.getpid()}" in str(error.value)
-
-
-def test_the_log_is_waited_for_while_the_query_before_ends(
-    signals: None, there: Broker, tmp_path: Path
-) -> None:
     before = log.Writer(tmp_path / "log")
+    with monkeypatch.context() as patch:
+        patch.setattr(source, "LOCK_PATIENCE", 0.1)
+        with pytest.raises(log.LogError, match=f"is in use by process {os.getpid()}"):
+            _reader(there, tmp_path).initialOffset()
     ending = threading.Timer(0.3, before.close)
     ending.start()
     reader = _reader(there, tmp_path)
