@@ -13,8 +13,8 @@ from paho.mqtt.properties import Properties as PahoProperties
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
 import peer
+from packets.agreed import check_server
 from v5 import broker5, build5
-from v5.agreed5 import check_server
 from v5.broker5 import Broker5, properties, types
 from v5.properties5 import Id
 from v5.scram5 import METHOD, ScramClient, ScramError, ScramServer
@@ -47,7 +47,7 @@ def _gone(broker: Broker5, client_id: bytes) -> None:
 
 
 def test_a_topic_that_it_does_not_take_ends_the_connection(broker: Broker5) -> None:
-    broker.closes_on = b"forbidden"
+    broker.forbidden = b"forbidden"
     with Wire5(broker) as wire:
         assert wire.connect(b"a") == ACCEPTED
         assert wire.publish(b"t/good").name == "PUBACK"

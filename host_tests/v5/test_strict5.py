@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import peer
+from packets.agreed import check_client, check_server
 from v5 import build5, strict5
-from v5.agreed5 import check_client, check_server
 from v5.properties5 import CLIENT, NONE, SERVER, TABLE, WILL, Id, Properties, Property
 from v5.properties5 import encoded as encoded_properties
 from v5.strict5 import Broken, Connect, Filter, Packet, Will
