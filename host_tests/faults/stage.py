@@ -383,7 +383,8 @@ class Stage:
         self._broker_told.answer_connect(data, end == "end")
 
     def do_send(self, data: str) -> None:
-        """Bytes, to the client."""
+        """Bytes, to the client, which may acknowledge them."""
+        self._broker_told.takes_strays = True
         self._broker_told.send(bytes.fromhex(data))
 
     def do_flood(self, topic: str, size: str) -> None:
