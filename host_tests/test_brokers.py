@@ -33,8 +33,6 @@ SEEN: dict[str, dict[str, Any]] = {
     "mosquitto": {
         "connack": {0x22: 10, 0x21: 20},  # its properties when nothing was asked for
         "same identifier": "closed",  # what the older connection gets
-        # Reason codes of PUBREC, of the QoS 2 messages beyond its Receive Maximum.
-        "beyond receive maximum": {0, 0x97},
         # Sessions that are there at the next connection, by (Clean Start of the one before,
         # expiry asked for, DISCONNECT sent).
         "session": {(start, 100, bye) for start in (0, 1) for bye in (0, 1)},
@@ -48,7 +46,6 @@ SEEN: dict[str, dict[str, Any]] = {
     "embedded": {
         "connack": {0x22: 4096},
         "same identifier": "closed",
-        "beyond receive maximum": {0},
         "session": {(0, expiry, bye) for expiry in (None, 0, 100) for bye in (0, 1)},
         "delivered": EXPECTED["embedded"]["delivered"],
         "shared subscriptions": True,
@@ -282,29 +279,6 @@ class Facts:
         self.ended(b"facts-again")
         return bool(message.dup)
 
-    def published_after_pubrel(self) -> bool:
-        # It depends on when a connection ends, so a broker that does it may not do it each time.
-        return any(self._published_after_pubrel() for _ in range(10))
-
-    def _published_after_pubrel(self) -> bool:
-        name = b"facts-releasing"
-        with self.online(name, KEPT, clean_start=0) as wire:
-            wire.subscribe(b"facts/r", 2)
-            self.publish(b"facts/r", b"x", 2)
-            message = wire.packet()
-            assert wire.ask(build.ack("PUBREC", message.pid)).name == "PUBREL"
-        hello = build.connect(Connect(name, 0, 60), KEPT, level=self.level)
-        for _ in range(25):  # one of them at least is closed before the broker has answered it
-            with Wire(self.broker, self.level) as gone:
-                gone.send(hello)
-        with self.back(name) as wire:
-            self.publish(b"facts/r", b"y", 2)  # the embedded broker releases with something else
-            first = wire.packet()
-        self.ended(name)
-        again = (first.name, first.payload) == ("PUBLISH", b"x")
-        assert again or first == Packet("PUBREL", message.pid)
-        return again
-
     def dup_forwarded(self) -> bool:
         with self.online() as wire, self.online(b"facts-forwarding") as other:
             wire.subscribe(b"facts/f", 1)
@@ -344,33 +318,6 @@ class Facts:
             assert wire.ping() == []
             return names.count("PUBLISH")
 
-    def unreleased_after_an_outage(self) -> bool:
-        """Messages that waited for a client come when it is back, and are answered together."""
-        limit, waiting = 20, 200
-        self.away(b"facts-backlog", b"facts/b", 2)
-        with self.online(b"facts-meanwhile") as other:
-            for _ in range(waiting):
-                answer = other.publish(b"facts/b", b"x", 2)
-                assert other.ask(build.ack("PUBREL", answer.pid)).name == "PUBCOMP"
-        came = released = most = 0
-        completed: list[bytes] = []
-        with self.back(b"facts-backlog") as wire:
-            while released < waiting:
-                each = wire.packet()
-                if each.name == "PUBLISH":
-                    came += 1
-                    most = max(most, came - released)
-                    wire.send(build.ack("PUBREC", each.pid))
-                elif each.name == "PUBREL":
-                    released += 1
-                    completed.append(build.ack("PUBCOMP", each.pid))
-                # Together, so that what they make room for is seen before any of it is released.
-                if came == released or len(completed) >= limit:
-                    wire.send(b"".join(completed))
-                    completed.clear()
-        self.ended(b"facts-backlog")
-        return most > limit
-
     def order_after_an_outage(self) -> bool:
         self.away(b"facts-ordered", b"facts/w", 2)
         wanted = [b"%d" % number for number in range(6)]
@@ -392,14 +339,6 @@ class Facts:
                 closed.add(each == CLOSED)
         (every,) = closed
         return every
-
-    def largest_payload(self) -> int:
-        passed = [0]
-        for size in (900_000, 1_100_000):
-            with self.online() as wire:
-                if wire.publish(b"facts/big", bytes(size)).name == "PUBACK":
-                    passed.append(size)
-        return max(passed)
 
     def survives_sigkill(self) -> bool:
         with BROKERS[self.kind]["durable"]() as self.broker:
@@ -520,16 +459,6 @@ class Facts:
             wire.send(wire.message(b"facts/l", b"x", 1))
             return self.came(wire) == []
 
-    def beyond_receive_maximum(self) -> set[int]:
-        most = 20
-        with self.online() as wire:
-            messages = [wire.message(b"facts/more", b"", 2) for _ in range(most + 10)]
-            wire.send(b"".join(messages))
-            answers = [wire.packet() for _ in messages]
-        assert {each.name for each in answers} == {"PUBREC"}
-        assert {each.code for each in answers[:most]} == {0}
-        return {each.code for each in answers[most:]}
-
     def in_flight(self) -> int:
         with self.online(b"facts-three", [(Id.RECEIVE_MAXIMUM, 3)]) as wire:
             wire.subscribe(b"facts/flight", 1)
@@ -585,13 +514,6 @@ def test_an_answer(what: str, column: int, shared_brokers: SharedBrokers) -> Non
             assert wire.raw() == REFUSES_LEVEL_5
         else:
             assert _said(wire.packet()) == row[column]
-
-
-def test_brokers_that_refuse_level_5(shared_brokers: SharedBrokers) -> None:
-    for kind, answer in (("aedes", REFUSES_LEVEL_5), ("embedded", b"")):
-        with Wire(shared_brokers.get(kind, "shared")) as wire:
-            wire.send(build.connect(HELLO))
-            assert wire.raw() == answer
 
 
 @pytest.mark.parametrize("kind", kinds("shared"))

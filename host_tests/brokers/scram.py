@@ -1,4 +1,4 @@
-"""SCRAM-SHA-256 (RFC 5802 and 7677), both sides, without channel binding."""
+"""The server's side of SCRAM-SHA-256 (RFC 5802 and 7677), without channel binding."""
 
 from __future__ import annotations
 
@@ -16,30 +16,20 @@ class ScramError(Exception):
     """The other side did not prove itself, or its message is not one of SCRAM."""
 
 
-def _fields(message: bytes) -> dict[bytes, bytes]:
-    parts = [part.partition(b"=") for part in message.split(b",")]
-    if any(not equals or len(name) != 1 for name, equals, _value in parts):
-        raise ScramError(f"not a message of SCRAM: {message!r}")
-    return {name: value for name, _equals, value in parts}
-
-
 def _field(message: bytes, name: bytes) -> bytes:
-    try:
-        return _fields(message)[name]
-    except KeyError:
-        raise ScramError(f"{message!r} lacks {name!r}") from None
+    for part in message.split(b","):
+        if part.startswith(name + b"="):
+            return part[2:]
+    raise ScramError(f"{message!r} lacks {name!r}")
 
 
 def _mac(key: bytes, text: bytes) -> bytes:
     return hmac.digest(key, text, "sha256")
 
 
-def _salted(password: bytes, salt: bytes, iterations: int) -> bytes:
-    return hashlib.pbkdf2_hmac("sha256", password, salt, iterations)
-
-
-def _proof(salted: bytes, auth: bytes) -> tuple[bytes, bytes]:
+def _proof(password: bytes, salt: bytes, iterations: int, auth: bytes) -> tuple[bytes, bytes]:
     """ClientProof and ServerSignature."""
+    salted = hashlib.pbkdf2_hmac("sha256", password, salt, iterations)
     client_key = _mac(salted, b"Client Key")
     signature = _mac(hashlib.sha256(client_key).digest(), auth)
     proof = bytes(a ^ b for a, b in zip(client_key, signature, strict=True))
@@ -84,43 +74,12 @@ class ScramServer:
         if _field(without, b"c") not in (b"biws", b"eSws") or _field(without, b"r") != self._nonce:
             raise ScramError("another nonce or channel binding")
         auth = b",".join((self._bare, self._answer, without))
-        salted = _salted(self._passwords.get(self.user, b""), self._salt, self._iterations)
-        wanted, signature = _proof(salted, auth)
-        known = self.user in self._passwords
+        password = self._passwords.get(self.user, b"")
+        wanted, signature = _proof(password, self._salt, self._iterations, auth)
         try:
             given = b64decode(proof, validate=True)
         except ValueError:
             raise ScramError("a proof that is not base64") from None
-        if not hmac.compare_digest(given, wanted) or not known:
+        if not hmac.compare_digest(given, wanted) or self.user not in self._passwords:
             raise ScramError("wrong user name or password")
         return b"v=" + b64encode(signature)
-
-
-class ScramClient:
-    """One exchange."""
-
-    def __init__(self, user: bytes, password: bytes, *, nonce: bytes | None = None) -> None:
-        self._password = password
-        self._nonce = secrets.token_hex(12).encode() if nonce is None else nonce
-        name = user.replace(b"=", b"=3D").replace(b",", b"=2C")
-        self._bare = b"n=%b,r=%b" % (name, self._nonce)
-        self._signature = b""
-
-    def first(self) -> bytes:
-        """The first message."""
-        return b"n,," + self._bare
-
-    def final(self, answer: bytes) -> bytes:
-        """The final message, to the server's first."""
-        nonce, salt = _field(answer, b"r"), b64decode(_field(answer, b"s"))
-        if not nonce.startswith(self._nonce) or nonce == self._nonce:
-            raise ScramError("the server's nonce does not begin with ours")
-        without = b"c=biws,r=" + nonce
-        salted = _salted(self._password, salt, int(_field(answer, b"i")))
-        proof, self._signature = _proof(salted, b",".join((self._bare, answer, without)))
-        return without + b",p=" + b64encode(proof)
-
-    def verify(self, message: bytes) -> None:
-        """Check the server's final message."""
-        if b64decode(_field(message, b"v")) != self._signature:
-            raise ScramError("the server does not know the password")
