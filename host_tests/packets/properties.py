@@ -16,37 +16,49 @@ from packets.fields import (
     topic_name,
 )
 
+BYTE, TWO, FOUR, INTEGER, TEXT, DATA, PAIR = range(7)
+_SIZES = {BYTE: 1, TWO: 2, FOUR: 4}
 
-class Id(IntEnum):
-    """The identifiers of the properties."""
+ACKS = ("PUBACK", "PUBREC", "PUBREL", "PUBCOMP")
+WILL = "will"  # the properties of a will are a set of their own within CONNECT
+_HELLO = ("CONNECT", "CONNACK")
+_MESSAGE = ("PUBLISH", WILL)
+_LOGIN = ("CONNECT", "CONNACK", "AUTH")
+_ANSWERS = (*ACKS, "SUBACK", "UNSUBACK", "CONNACK", "DISCONNECT", "AUTH")
 
-    PAYLOAD_FORMAT = 0x01
-    MESSAGE_EXPIRY = 0x02
-    CONTENT_TYPE = 0x03
-    RESPONSE_TOPIC = 0x08
-    CORRELATION_DATA = 0x09
-    SUBSCRIPTION_IDENTIFIER = 0x0B
-    SESSION_EXPIRY = 0x11
-    ASSIGNED_CLIENT_IDENTIFIER = 0x12
-    SERVER_KEEP_ALIVE = 0x13
-    AUTHENTICATION_METHOD = 0x15
-    AUTHENTICATION_DATA = 0x16
-    REQUEST_PROBLEM_INFORMATION = 0x17
-    WILL_DELAY = 0x18
-    REQUEST_RESPONSE_INFORMATION = 0x19
-    RESPONSE_INFORMATION = 0x1A
-    SERVER_REFERENCE = 0x1C
-    REASON_STRING = 0x1F
-    RECEIVE_MAXIMUM = 0x21
-    TOPIC_ALIAS_MAXIMUM = 0x22
-    TOPIC_ALIAS = 0x23
-    MAXIMUM_QOS = 0x24
-    RETAIN_AVAILABLE = 0x25
-    USER_PROPERTY = 0x26
-    MAXIMUM_PACKET_SIZE = 0x27
-    WILDCARDS_AVAILABLE = 0x28
-    SUBSCRIPTION_IDENTIFIERS_AVAILABLE = 0x29
-    SHARED_AVAILABLE = 0x2A
+# Table 2-4: the identifier of each property, its type, and the packets that may carry it.
+_TABLE: dict[str, tuple[int, int, tuple[str, ...]]] = {
+    "PAYLOAD_FORMAT": (0x01, BYTE, _MESSAGE),
+    "MESSAGE_EXPIRY": (0x02, FOUR, _MESSAGE),
+    "CONTENT_TYPE": (0x03, TEXT, _MESSAGE),
+    "RESPONSE_TOPIC": (0x08, TEXT, _MESSAGE),
+    "CORRELATION_DATA": (0x09, DATA, _MESSAGE),
+    "SUBSCRIPTION_IDENTIFIER": (0x0B, INTEGER, ("PUBLISH", "SUBSCRIBE")),
+    "SESSION_EXPIRY": (0x11, FOUR, (*_HELLO, "DISCONNECT")),
+    "ASSIGNED_CLIENT_IDENTIFIER": (0x12, TEXT, ("CONNACK",)),
+    "SERVER_KEEP_ALIVE": (0x13, TWO, ("CONNACK",)),
+    "AUTHENTICATION_METHOD": (0x15, TEXT, _LOGIN),
+    "AUTHENTICATION_DATA": (0x16, DATA, _LOGIN),
+    "REQUEST_PROBLEM_INFORMATION": (0x17, BYTE, ("CONNECT",)),
+    "WILL_DELAY": (0x18, FOUR, (WILL,)),
+    "REQUEST_RESPONSE_INFORMATION": (0x19, BYTE, ("CONNECT",)),
+    "RESPONSE_INFORMATION": (0x1A, TEXT, ("CONNACK",)),
+    "SERVER_REFERENCE": (0x1C, TEXT, ("CONNACK", "DISCONNECT")),
+    "REASON_STRING": (0x1F, TEXT, _ANSWERS),
+    "RECEIVE_MAXIMUM": (0x21, TWO, _HELLO),
+    "TOPIC_ALIAS_MAXIMUM": (0x22, TWO, _HELLO),
+    "TOPIC_ALIAS": (0x23, TWO, ("PUBLISH",)),
+    "MAXIMUM_QOS": (0x24, BYTE, ("CONNACK",)),
+    "RETAIN_AVAILABLE": (0x25, BYTE, ("CONNACK",)),
+    "USER_PROPERTY": (0x26, PAIR, (*_ANSWERS, *_MESSAGE, "CONNECT", "SUBSCRIBE", "UNSUBSCRIBE")),
+    "MAXIMUM_PACKET_SIZE": (0x27, FOUR, _HELLO),
+    "WILDCARDS_AVAILABLE": (0x28, BYTE, ("CONNACK",)),
+    "SUBSCRIPTION_IDENTIFIERS_AVAILABLE": (0x29, BYTE, ("CONNACK",)),
+    "SHARED_AVAILABLE": (0x2A, BYTE, ("CONNACK",)),
+}
+Id = IntEnum("Id", {name: row[0] for name, row in _TABLE.items()})  # type: ignore[misc]
+TABLE = {Id(number): (kind, carriers) for number, kind, carriers in _TABLE.values()}
+_BY_NUMBER = {each.value: each for each in Id}
 
 
 class Property(NamedTuple):
@@ -79,49 +91,6 @@ def properties(pairs: Pairs) -> Properties:
 
 
 NONE = Properties()
-_BY_NUMBER = {each.value: each for each in Id}
-
-BYTE, TWO, FOUR, INTEGER, TEXT, DATA, PAIR = range(7)
-_SIZES = {BYTE: 1, TWO: 2, FOUR: 4}
-
-ACKS = ("PUBACK", "PUBREC", "PUBREL", "PUBCOMP")
-WILL = "will"  # the properties of a will are a set of their own within CONNECT
-_HELLO = ("CONNECT", "CONNACK")
-_MESSAGE = ("PUBLISH", WILL)
-_LOGIN = ("CONNECT", "CONNACK", "AUTH")
-_ANSWERS = (*ACKS, "SUBACK", "UNSUBACK", "CONNACK", "DISCONNECT", "AUTH")
-
-# Table 2-4: the type of each property, and the packets that may carry it.
-TABLE: dict[Id, tuple[int, tuple[str, ...]]] = {
-    Id.PAYLOAD_FORMAT: (BYTE, _MESSAGE),
-    Id.MESSAGE_EXPIRY: (FOUR, _MESSAGE),
-    Id.CONTENT_TYPE: (TEXT, _MESSAGE),
-    Id.RESPONSE_TOPIC: (TEXT, _MESSAGE),
-    Id.CORRELATION_DATA: (DATA, _MESSAGE),
-    Id.SUBSCRIPTION_IDENTIFIER: (INTEGER, ("PUBLISH", "SUBSCRIBE")),
-    Id.SESSION_EXPIRY: (FOUR, (*_HELLO, "DISCONNECT")),
-    Id.ASSIGNED_CLIENT_IDENTIFIER: (TEXT, ("CONNACK",)),
-    Id.SERVER_KEEP_ALIVE: (TWO, ("CONNACK",)),
-    Id.AUTHENTICATION_METHOD: (TEXT, _LOGIN),
-    Id.AUTHENTICATION_DATA: (DATA, _LOGIN),
-    Id.REQUEST_PROBLEM_INFORMATION: (BYTE, ("CONNECT",)),
-    Id.WILL_DELAY: (FOUR, (WILL,)),
-    Id.REQUEST_RESPONSE_INFORMATION: (BYTE, ("CONNECT",)),
-    Id.RESPONSE_INFORMATION: (TEXT, ("CONNACK",)),
-    Id.SERVER_REFERENCE: (TEXT, ("CONNACK", "DISCONNECT")),
-    Id.REASON_STRING: (TEXT, _ANSWERS),
-    Id.RECEIVE_MAXIMUM: (TWO, _HELLO),
-    Id.TOPIC_ALIAS_MAXIMUM: (TWO, _HELLO),
-    Id.TOPIC_ALIAS: (TWO, ("PUBLISH",)),
-    Id.MAXIMUM_QOS: (BYTE, ("CONNACK",)),
-    Id.RETAIN_AVAILABLE: (BYTE, ("CONNACK",)),
-    Id.USER_PROPERTY: (PAIR, (*_ANSWERS, *_MESSAGE, "CONNECT", "SUBSCRIBE", "UNSUBSCRIBE")),
-    Id.MAXIMUM_PACKET_SIZE: (FOUR, _HELLO),
-    Id.WILDCARDS_AVAILABLE: (BYTE, ("CONNACK",)),
-    Id.SUBSCRIPTION_IDENTIFIERS_AVAILABLE: (BYTE, ("CONNACK",)),
-    Id.SHARED_AVAILABLE: (BYTE, ("CONNACK",)),
-}
-
 # What a direction forbids beyond the table.
 SERVER, CLIENT = "server", "client"
 _FORBIDDEN = {
