@@ -1,4 +1,4 @@
-"""The scripted broker at the other end of a client of MQTT 3.1.1, on a link without a network.
+"""The scripted broker at the other end of a client, on a link without a network.
 
 A test replaces single answers. Time passes only while the client waits, so that nothing depends on
 the speed of the machine.
@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import peer
 from brokers import core
+from packets import build
 from packets.strict import NAMES, Packet, Raw, from_client, split
 from unit.fake_link import Bench, Clock, FakeStream
 
@@ -53,9 +53,13 @@ class Connection(core.Connection):
         return [p for p in self.packets if p.first >> 4 == kind]
 
     @property
-    def published(self) -> list[peer.Publish]:
+    def published(self) -> list[Packet]:
         """The PUBLISH packets."""
-        return [peer.take_apart(p) for p in self.of_type(PUBLISH)]
+        return [self.decoded(p) for p in self.of_type(PUBLISH)]
+
+    def decoded(self, raw: Raw) -> Packet:
+        """A packet of the client, whose version is that of its options."""
+        return from_client(raw.first, raw.body, self._broker.level)
 
 
 class ScriptedBroker:
@@ -78,6 +82,7 @@ class ScriptedBroker:
         options.setdefault("retry_ms", 20)
         options.setdefault("retry_max_ms", 40)
         options.setdefault("clean_session", False)
+        self.level = options.get("version", 4)
         self.core = core.Core(clock=lambda: clock.now / 1000)
         self.core.takes_strays = True  # tests put messages into the stream themselves
         self.bench = Bench(clock, **options)
@@ -167,7 +172,7 @@ class ScriptedBroker:
                 self._handle(connection, packet)
 
     def _handle(self, connection: Connection, raw: Raw) -> None:
-        packet = from_client(raw.first, raw.body, 4)
+        packet = connection.decoded(raw)
         kind = raw.first >> 4
         if kind in self.ends:
             connection.end()
@@ -176,7 +181,7 @@ class ScriptedBroker:
         elif self._closes_on(kind, packet):
             connection.end()
         elif kind == CONNECT and self.connack:
-            connection.send(peer.connack(self.connack))
+            connection.send(build.connack(self.connack, 0, () if self.level == 5 else None))
         else:
             if packet.connect:
                 self._remember(packet.connect.client_id)
