@@ -1,4 +1,4 @@
-"""What each broker does where brokers differ, seen with packets that no client wrote.
+"""Facts about each broker where brokers differ, seen with packets that no client wrote.
 
 The rows are those of expectations.py, which the scenarios rely on, and those that docs/brokers.md
 reports besides. The method of `Facts` with the name of a row looks at it. The scripted

@@ -200,7 +200,7 @@ WRONG = [
     (0x82, "[MQTT-4.4.0-1]", AGAIN + publish(b"t", b"", 1, 5, dup=1)),
     (0x82, "in use by a SUBSCRIBE", subscribe(5, Filter(b"t")) + AGAIN),
 ]
-# In place of CONNECT.
+# Instead of CONNECT.
 WRONG_FIRST = [
     (0x82, "must not be 0", build.connect(Connect(b"a"), [(Id.RECEIVE_MAXIMUM, 0)])),
     (0x84, "[MQTT-3.1.2-2]", build.connect(Connect(b"a"), level=6)),
