@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from v5.embedded5 import Embedded5
 
 from flatmq import Client
 from flatmq.properties import Properties
@@ -18,6 +17,7 @@ from pipeline.test_ingest import PATIENCE, UNLIMITED, publish, rows, until
 from pipeline.test_landing import Service, files
 from v5 import build5
 from v5.broker5 import Broker5, properties
+from v5.embedded5 import Embedded5
 from v5.properties5 import Id
 from v5.wire5 import Wire5
 
