@@ -142,6 +142,8 @@ CODES: dict[tuple[str, str], bytes] = {
     (CLIENT, "DISCONNECT"): b"\x00\x04" + _DISCONNECTS,
     (CLIENT, "AUTH"): b"\x18\x19",
 }
+_GRANTED_4 = b"\0\1\2\x80"
+_ANY = bytes(range(256))  # a client may believe any return code of CONNACK in 3.1.1
 
 
 def header(data: bytes | bytearray, tolerant: bool = True) -> Header | None:
@@ -235,8 +237,8 @@ def _code(reader: Reader, name: str, sender: str) -> int:
     if reader.tolerant and (name == "DISCONNECT" or (name != "AUTH" and code > 127)):
         return code
     allowed = CODES[sender, name]
-    if reader.level < 5:  # a client may believe any return code of CONNACK
-        allowed = b"\0\1\2\x80" if name == "SUBACK" else bytes(range(256))
+    if reader.level < 5:
+        allowed = _GRANTED_4 if name == "SUBACK" else _ANY
     if code not in allowed:
         raise Broken(f"{name}: no {sender} sends reason code {code:#04x}", PROTOCOL_ERROR)
     return code
