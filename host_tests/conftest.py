@@ -14,10 +14,10 @@ from hypothesis import HealthCheck, settings
 
 import sizes
 from aedes_broker import Aedes
+from brokers.fake import FakeBroker
 from flatmq_tools import broker, bytecode, interpreter
+from packets.properties import Id
 from unit.fake_link import Clock, fake_clock
-from v5.broker5 import Broker5
-from v5.properties5 import Id
 
 collect_ignore = [] if sys.version_info >= (3, 11) else ["pipeline"]
 
@@ -77,9 +77,9 @@ BROKERS5: dict[str, dict[str, Callable[[], broker.Broker]]] = {
     },
     # The scripted broker, which holds clients to the standard.
     "fake": {
-        "shared": Broker5,
+        "shared": FakeBroker,
         # As for many a service in a cloud: it has no subscription identifiers.
-        "plain": lambda: Broker5(announces=[(Id.SUBSCRIPTION_IDENTIFIERS_AVAILABLE, 0)]),
+        "plain": lambda: FakeBroker(announces=[(Id.SUBSCRIPTION_IDENTIFIERS_AVAILABLE, 0)]),
     },
 }
 

@@ -1,472 +1,524 @@
-"""The rows of expectations.py, held against the brokers with clients that are not flatmq.
+"""Facts about each broker where brokers differ, seen with packets that no client wrote.
 
-paho-mqtt speaks for the common cases, bytes on a socket for those that no client sends.
+The rows are those of expectations.py, which the scenarios rely on, and those that docs/brokers.md
+reports besides. The method of `Facts` with the name of a row looks at it. The scripted
+broker is held to its rows in each run of the tests; the real ones, which change with their
+versions alone, with `pytest --whole`.
 """
 
 from __future__ import annotations
 
-import contextlib
-import queue
 import socket
-import struct
-from collections.abc import Iterator
+import time
 from typing import Any
 
 import pytest
-from paho.mqtt import client as paho
 
-import peer
+from brokers.core import REFUSES_LEVEL_5
 from conftest import BROKERS, USERS, SharedBrokers, kinds
-from expectations import EXPECTED
+from expectations import EXPECTED, EXPECTED_5
 from flatmq_tools import broker as brokers
 from flatmq_tools import ports
 from flatmq_tools.broker import Broker
-
-ANSWER = 15.0  # seconds that an answer may take
-
-
-def _text(value: str | bytes) -> bytes:
-    raw = value.encode() if isinstance(value, str) else value
-    return struct.pack(">H", len(raw)) + raw
-
-
-def _connect(
-    name: str,
-    *,
-    flags: int = 2,
-    level: int = 4,
-    protocol: str = "MQTT",
-    keepalive: int = 60,
-    more: bytes = b"",
-) -> bytes:
-    numbers = struct.pack(">BBH", level, flags, keepalive)
-    body = _text(protocol) + numbers + _text(name) + more
-    return bytes([0x10, len(body)]) + body
-
-
-class Wire:
-    """A connection on which the test writes the bytes itself."""
-
-    def __init__(self, broker: Broker) -> None:
-        self._socket = socket.create_connection((broker.host, broker.port), timeout=ANSWER)
-
-    def send(self, data: bytes) -> None:
-        self._socket.sendall(data)
-
-    def packet(self) -> bytes:
-        """The next packet (of up to 127 bytes of body), b"" at the end of the connection."""
-        with contextlib.suppress(ConnectionError):
-            head = self._exactly(2)
-            return head + self._exactly(head[1]) if head else b""
-        return b""
-
-    def _exactly(self, size: int) -> bytes:
-        data = b""
-        while len(data) < size:
-            chunk = self._socket.recv(size - len(data))
-            if not chunk:
-                return b""
-            data += chunk
-        return data
-
-    def __enter__(self) -> Wire:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._socket.close()
-
-
-class Peer:
-    """A paho client; `messages` holds (topic, payload, qos, retain) as they come."""
-
-    def __init__(self, broker: Broker, name: str, **options: Any) -> None:
-        self.messages: queue.Queue[tuple[str, bytes, int, bool]] = queue.Queue()
-        self._granted: queue.Queue[list[int]] = queue.Queue()
-        connected: queue.Queue[bool] = queue.Queue()
-        self._client = paho.Client(
-            paho.CallbackAPIVersion.VERSION2, client_id=name, protocol=paho.MQTTv311, **options
-        )
-        self._client.on_connect = lambda *args: connected.put(args[2].session_present)
-        self._client.on_subscribe = lambda *args: self._granted.put([c.value for c in args[3]])
-        self._client.on_message = lambda _client, _data, message: self.messages.put(
-            (message.topic, bytes(message.payload), message.qos, message.retain)
-        )
-        self._client.connect(broker.host, broker.port)
-        self._client.loop_start()
-        self.session_present = connected.get(timeout=ANSWER)
-
-    def subscribe(self, *filters: tuple[str, int]) -> list[int]:
-        """One SUBSCRIBE; returns the codes of its SUBACK."""
-        self._client.subscribe(list(filters))
-        return self._granted.get(timeout=ANSWER)
-
-    def publish(self, topic: str, payload: bytes, qos: int = 1, retain: bool = False) -> None:
-        """Publish and wait for the acknowledgement."""
-        self._client.publish(topic, payload, qos, retain).wait_for_publish(ANSWER)
-
-    def get(self) -> tuple[str, bytes, int, bool]:
-        """The next message."""
-        return self.messages.get(timeout=ANSWER)
-
-    def __enter__(self) -> Peer:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._client.disconnect()
-        self._client.loop_stop()
-
-
-@pytest.fixture(params=kinds("shared"))
-def broker(request: pytest.FixtureRequest, shared_brokers: SharedBrokers) -> Broker:
-    return shared_brokers.get(request.param, "shared")
-
-
-@pytest.fixture
-def expected(broker: Broker) -> dict[str, Any]:
-    return EXPECTED[broker.kind]
-
-
-@pytest.fixture
-def wire(broker: Broker) -> Iterator[Wire]:
-    """A connection at level 4 whose CONNACK is read."""
-    with Wire(broker) as connection:
-        connection.send(_connect("wire"))
-        assert connection.packet() == b"\x20\x02\x00\x00"
-        yield connection
-
-
-def _connack(broker: Broker, connect: bytes) -> int | None:
-    with Wire(broker) as connection:
-        connection.send(connect)
-        answer = connection.packet()
-        return answer[3] if answer else None
-
-
-def test_qos_of_delivery(broker: Broker, expected: dict[str, Any]) -> None:
-    with Peer(broker, "sub") as subscriber, Peer(broker, "pub") as publisher:
-        assert subscriber.subscribe(*[(f"facts/qos/{s}", s) for s in range(3)]) == [0, 1, 2]
-        for (published, subscribed), due in expected["delivered"].items():
-            publisher.publish(f"facts/qos/{subscribed}", b"x", published)
-            assert subscriber.get()[2] == due, (published, subscribed)
-
-
-def test_level_3(broker: Broker, expected: dict[str, Any]) -> None:
-    assert _connack(broker, _connect("three", level=3, protocol="MQIsdp")) == expected["level 3"]
-
-
-@pytest.mark.parametrize("character", "/+#$ .-_:ä")
-def test_identifiers(broker: Broker, expected: dict[str, Any], character: str) -> None:
-    refused = _connack(broker, _connect(f"a{character}b")) is None
-    assert refused == (character in expected["refuses in identifiers"])
-
-
-@pytest.mark.parametrize("kind", kinds("users"))
-@pytest.mark.parametrize(
-    ("flags", "more"),
-    [
-        (0x02, b""),
-        (0xC2, _text("alice") + _text("wrong")),
-        (0xC2, _text("bob") + _text(USERS["alice"])),
-        (0x82, _text("alice")),
-    ],
-    ids=["nobody", "wrong password", "unknown user", "no password"],
-)
-def test_refusal(kind: str, flags: int, more: bytes, shared_brokers: SharedBrokers) -> None:
-    broker = shared_brokers.get(kind, "users")
-    right = _text("alice") + _text(USERS["alice"])
-    assert _connack(broker, _connect("login", flags=0xC2, more=right)) == 0
-    assert _connack(broker, _connect("login", flags=flags, more=more)) == EXPECTED[kind]["refusal"]
-
-
-def test_copies_of_overlap(broker: Broker, expected: dict[str, Any]) -> None:
-    with Peer(broker, "overlap") as peer:
-        peer.subscribe(("facts/o/#", 1), ("facts/o/+", 1), ("facts/o/a", 1), ("facts/end", 1))
-        peer.publish("facts/o/a", b"x")
-        peer.publish("facts/end", b"")
-        copies = 0
-        while peer.get()[0] != "facts/end":
-            copies += 1
-    assert copies == expected["copies of overlap"]
-
-
-def test_retained_on_resubscribe(broker: Broker, expected: dict[str, Any]) -> None:
-    with Peer(broker, "resubscribe") as peer:
-        with Peer(broker, "before") as other:
-            other.subscribe(("facts/r", 1))
-            peer.publish("facts/r", b"kept", retain=True)
-            other.get()  # aedes may acknowledge it before it delivers it
-        peer.subscribe(("facts/r", 1))
-        assert peer.get() == ("facts/r", b"kept", 1, True)
-        peer.subscribe(("facts/r", 1), ("facts/end", 1))
-        peer.publish("facts/end", b"")
-        again = peer.get() == ("facts/r", b"kept", 1, True)
-        peer.publish("facts/r", b"", retain=True)
-    assert again == expected["retained on resubscribe"]
-
-
-def test_unsuback_for_unknown(wire: Wire, expected: dict[str, Any]) -> None:
-    wire.send(b"\xa2\x05\x00\x02\x00\x01a" + b"\xc0\x00")
-    answered = wire.packet() == b"\xb0\x02\x00\x02"
-    if answered:
-        assert wire.packet() == b"\xd0\x00"
-    assert answered == expected["unsuback for unknown"]
-
-
-def test_unsubscribe_in_a_kept_session(broker: Broker, expected: dict[str, Any]) -> None:
-    hello = _connect("kept", flags=0)
-    with Wire(broker) as connection:
-        connection.send(hello + b"\x82\x0c\x00\x01\x00\x07facts/k\x01")
-        assert connection.packet() == b"\x20\x02\x00\x00"
-        assert connection.packet() == b"\x90\x03\x00\x01\x01"
-        connection.send(b"\xe0\x00")
-        assert connection.packet() == b""
-    with Wire(broker) as connection:
-        connection.send(hello)
-        assert connection.packet() == b"\x20\x02\x01\x00"
-        connection.send(b"\xa2\x0b\x00\x02\x00\x07facts/k" + b"\xc0\x00")
-        wanted = {b"\xd0\x00"}
-        if expected["unsubscribe in a kept session"]:
-            wanted.add(b"\xb0\x02\x00\x02")
-        assert {connection.packet() for _ in wanted} == wanted
-        # Nothing but the answer may follow: no UNSUBACK is late.
-        connection.send(b"\xc0\x00")
-        assert connection.packet() == b"\xd0\x00"
-    assert _connack(broker, _connect("kept")) == 0, "the clean session that ends the kept one"
-
-
-def test_requests_in_order(wire: Wire, expected: dict[str, Any]) -> None:
-    name = b"\x00\x07facts/h"
-    subscribe, unsubscribe = b"\x82\x0c\x00\x01" + name + b"\x00", b"\xa2\x0b\x00\x02" + name
-    wire.send((subscribe + unsubscribe) * 10 + subscribe)
-    answers = [wire.packet()[:1] for _ in range(21)]
-    assert sorted(answers) == sorted([b"\x90", b"\xb0"] * 10 + [b"\x90"])
-    if expected["requests in order"]:
-        assert answers == [b"\x90", b"\xb0"] * 10 + [b"\x90"]
-        wire.send(b"\x30\x0a" + name + b"x")
-        assert wire.packet() == b"\x30\x0a" + name + b"x"
-
-
-def test_keepalive_0(broker: Broker, expected: dict[str, Any]) -> None:
-    assert _connack(broker, _connect("ever", keepalive=0)) == expected["keepalive 0"]
-
-
-def test_dup_on_redelivery(broker: Broker, expected: dict[str, Any]) -> None:
-    with Wire(broker) as connection:
-        connection.send(_connect("again", flags=0))
-        assert connection.packet() == b"\x20\x02\x00\x00"
-        connection.send(b"\x82\x0c\x00\x01\x00\x07facts/d\x01")
-        assert connection.packet() == b"\x90\x03\x00\x01\x01"
-        connection.send(b"\x32\x0c\x00\x07facts/d\x00\x09x")
-        packets = {connection.packet()[0] for _ in range(2)}
-        assert packets == {0x32, 0x40}, "the message and the acknowledgement of its publish"
-    with Wire(broker) as connection:
-        connection.send(_connect("again", flags=0))
-        assert connection.packet() == b"\x20\x02\x01\x00", "session present"
-        first = connection.packet()[0]
-    assert _connack(broker, _connect("again")) == 0, "the clean session that ends the kept one"
-    assert first == (0x3A if expected["dup on redelivery"] else 0x32)
-
-
-def _is_published_after_pubrel(broker: Broker) -> bool:
-    """Return whether a kept session sends the message again for which it has had PUBREC."""
-
-    def publish(payload: bytes) -> None:
-        with Wire(broker) as other:
-            other.send(_connect("releasing too"))
-            assert other.packet() == b"\x20\x02\x00\x00"
-            other.send(b"\x34\x0c\x00\x07facts/r\x00\x09" + payload)
-            assert other.packet() == b"\x50\x02\x00\x09"
-            other.send(b"\x62\x02\x00\x09")
-            assert other.packet() == b"\x70\x02\x00\x09"
-
-    name = "releasing"
-    with Wire(broker) as connection:
-        connection.send(_connect(name, flags=0))
-        assert connection.packet() == b"\x20\x02\x00\x00"
-        connection.send(b"\x82\x0c\x00\x01\x00\x07facts/r\x02")
-        assert connection.packet() == b"\x90\x03\x00\x01\x02"
-        publish(b"x")
-        pid = connection.packet()[11:13]
-        connection.send(b"\x50\x02" + pid)
-        assert connection.packet() == b"\x62\x02" + pid
-    for _ in range(25):  # one of them at least is closed before the broker has answered it
-        with Wire(broker) as gone:
-            gone.send(_connect(name, flags=0))
-    with Wire(broker) as connection:
-        connection.send(_connect(name, flags=0))
-        assert connection.packet() == b"\x20\x02\x01\x00", "session present"
-        publish(b"y")  # the embedded broker sends PUBREL only with something else
-        packet = connection.packet()
-    assert _connack(broker, _connect(name)) == 0, "the clean session that ends the kept one"
-    again = packet[0] & 0xF0 == 0x30 and packet[11:] == pid + b"x"
-    assert again or packet == b"\x62\x02" + pid
-    return again
-
-
-def test_published_after_pubrel(broker: Broker, expected: dict[str, Any]) -> None:
-    # It depends on when a connection ends, so a broker that does it may not do it each time.
-    seen = any(_is_published_after_pubrel(broker) for _ in range(10))
-    assert seen == expected["published after PUBREL"]
-
-
-def test_dup_forwarded(broker: Broker, wire: Wire, expected: dict[str, Any]) -> None:
-    wire.send(b"\x82\x0c\x00\x01\x00\x07facts/f\x01")
-    assert wire.packet() == b"\x90\x03\x00\x01\x01"
-    with Wire(broker) as connection:
-        connection.send(_connect("forward") + b"\x3a\x0c\x00\x07facts/f\x00\x09x")
-        assert connection.packet() == b"\x20\x02\x00\x00"
-        assert wire.packet()[0] == (0x3A if expected["dup forwarded"] else 0x32)
-
-
-def test_dup_at_qos_0(broker: Broker, wire: Wire, expected: dict[str, Any]) -> None:
-    subscribe = b"\x82\x0c\x00\x01\x00\x07facts/z\x00"
-    wire.send(subscribe)
-    assert wire.packet() == b"\x90\x03\x00\x01\x00"
-    with Wire(broker) as connection, Wire(broker) as newcomer:
-        connection.send(_connect("dup") + b"\x39\x0a\x00\x07facts/zx")
-        assert connection.packet() == b"\x20\x02\x00\x00"
-        live = wire.packet()
-        newcomer.send(_connect("newcomer") + subscribe)
-        assert newcomer.packet() == b"\x20\x02\x00\x00"
-        packets = sorted([newcomer.packet(), newcomer.packet()])
-        assert packets[1] == b"\x90\x03\x00\x01\x00"
-        connection.send(b"\x31\x09\x00\x07facts/z")
-        assert wire.packet()[2:] == b"\x00\x07facts/z", "the retained message is gone"
-    assert live[2:] == packets[0][2:] == b"\x00\x07facts/zx"
-    assert packets[0][0] in (0x31, 0x39)
-    assert (live[0] == 0x38, packets[0][0] == 0x39) == expected["dup at QoS 0"]
-
-
-def test_shared_subscriptions(broker: Broker, expected: dict[str, Any]) -> None:
-    with Peer(broker, "member") as peer:
-        assert peer.subscribe(("$share/g/facts/s/#", 1)) == [1]
-        assert peer.subscribe(("facts/end", 1)) == [1]
-        peer.publish("facts/s/a", b"x")
-        peer.publish("facts/end", b"")
-        first = peer.get()[0]
-    assert first == ("facts/s/a" if expected["shared subscriptions"] else "facts/end")
-
-
-def test_unreleased(broker: Broker, expected: dict[str, Any]) -> None:
-    with Peer(broker, "releaser") as publisher, Wire(broker) as connection:
-        connection.send(_connect("unreleased"))
-        assert connection.packet() == b"\x20\x02\x00\x00"
-        connection.send(b"\x82\x0c\x00\x01\x00\x07facts/u\x02")
-        assert connection.packet() == b"\x90\x03\x00\x01\x02"
-        for _ in range(100):
-            publisher.publish("facts/u", b"x", 2)
-        came = released = 0
-        while min(came, released) < expected["unreleased"]:
-            packet = connection.packet()
-            if packet[0] == 0x34:
-                came += 1
-                connection.send(b"\x50\x02" + packet[11:13])
-            elif packet[0] == 0x62:
-                released += 1
-        # Nothing but the answer may follow: whatever was allowed has been sent by then.
-        connection.send(b"\xc0\x00")
-        assert connection.packet() == b"\xd0\x00"
-
-
-def test_unreleased_after_an_outage(broker: Broker, expected: dict[str, Any]) -> None:
-    """Messages that waited for a client come when it is back.
-
-    All of them are answered at once.
-    """
-    limit, waiting = 20, 200
-    hello = _connect("backlog", flags=0)
-    with Wire(broker) as connection:
-        connection.send(hello + b"\x82\x0c\x00\x01\x00\x07facts/b\x02")
-        assert connection.packet() == b"\x20\x02\x00\x00"
-        assert connection.packet() == b"\x90\x03\x00\x01\x02"
-        connection.send(b"\xe0\x00")
-        assert connection.packet() == b""
-    with Peer(broker, "meanwhile") as publisher:
-        for _ in range(waiting):
-            publisher.publish("facts/b", b"x", 2)
-    came = released = most = 0
-    completed = b""
-    with Wire(broker) as connection:
-        connection.send(hello)
-        assert connection.packet() == b"\x20\x02\x01\x00"
-        while released < waiting:
-            packet = connection.packet()
-            if packet[0] == 0x34:
-                came += 1
-                most = max(most, came - released)
-                connection.send(b"\x50\x02" + packet[11:13])
-            elif packet[0] == 0x62:
-                released += 1
-                completed += b"\x70\x02" + packet[2:4]
-            # Together, so that what they make room for is seen before any of it is released.
-            if came - released == 0 or len(completed) >= 4 * limit:
-                connection.send(completed)
-                completed = b""
-    assert _connack(broker, _connect("backlog")) == 0, "the clean session that ends the kept one"
-    assert (most > limit) == expected["unreleased after an outage"], most
-
-
-def test_order_after_an_outage(broker: Broker, expected: dict[str, Any]) -> None:
-    hello = _connect("ordered", flags=0)
-    with Wire(broker) as connection:
-        connection.send(hello + b"\x82\x0c\x00\x01\x00\x07facts/w\x02")
-        assert connection.packet() == b"\x20\x02\x00\x00"
-        assert connection.packet() == b"\x90\x03\x00\x01\x02"
-        connection.send(b"\xe0\x00")
-        assert connection.packet() == b""
-    wanted = [b"%d" % number for number in range(6)]
-    with Peer(broker, "meanwhile") as publisher:
+from packets import build
+from packets.properties import Id, Pairs, properties
+from packets.strict import Connect, Filter, Packet, Will
+from packets.wire import ANSWER, CLOSED, Wire
+
+OVER = 2.5  # s after which what lasts for 1 s is over, however a broker rounds
+KEPT = [(Id.SESSION_EXPIRY, 1000)]
+
+# What docs/brokers.md reports of MQTT 5 besides.
+SEEN: dict[str, dict[str, Any]] = {
+    "mosquitto": {
+        "connack": {0x22: 10, 0x21: 20},  # its properties when nothing was asked for
+        "same identifier": "closed",  # what the older connection gets
+        # Sessions that are there at the next connection, by (Clean Start of the one before,
+        # expiry asked for, DISCONNECT sent).
+        "session": {(start, 100, bye) for start in (0, 1) for bye in (0, 1)},
+        "delivered": EXPECTED["mosquitto"]["delivered"],
+        "shared subscriptions": True,
+        # Messages at QoS 1 that it sends unacknowledged to a Receive Maximum of 3.
+        "in flight": 3,
+        # What comes to it of five messages too large for the client and five that are not.
+        "after too large": [],
+    },
+    "embedded": {
+        "connack": {0x22: 4096},
+        "same identifier": "closed",
+        "session": {(0, expiry, bye) for expiry in (None, 0, 100) for bye in (0, 1)},
+        "delivered": EXPECTED["embedded"]["delivered"],
+        "shared subscriptions": True,
+        "in flight": 6,
+        "after too large": [b"large"] * 5 + [b"small"] * 5,
+    },
+    "fake": {
+        "same identifier": "DISCONNECT 0x8e",
+        "session": {(start, 100, bye) for start in (0, 1) for bye in (0, 1)},
+        "delivered": EXPECTED["mosquitto"]["delivered"],
+        "shared subscriptions": True,
+        "in flight": 3,
+        "after too large": [b"small"] * 3,
+    },
+}
+
+
+def _alias(topic: bytes, number: int) -> bytes:
+    return build.publish(topic, b"", 0, 0, [(Id.TOPIC_ALIAS, number)])
+
+
+# The answers of mosquitto and of the embedded broker to a CONNECT, and to a packet behind one.
+HELLO = Connect(b"facts-hello", keepalive=60)
+CONNECTS: dict[str, tuple[bytes, str, str]] = {
+    "a keep alive of 0": (build.connect(Connect(b"facts-ever")), "CONNACK 0x0", "closed"),
+    "a property twice": (build.connect(HELLO, [(0x21, 5), (0x21, 5)]), "closed", "CONNACK 0x0"),
+    "Receive Maximum 0": (build.connect(HELLO, [(0x21, 0)]), "closed", "CONNACK 0x0"),
+    "the reserved flag": (build.connect(HELLO, flags=1), "closed", "CONNACK 0x0"),
+    "an unknown property": (build.connect(HELLO, [(0x04, b"")]), "closed", "closed"),
+    "a property of CONNACK": (build.connect(HELLO, [(0x24, 1)]), "closed", "closed"),
+    "an unknown method": (build.connect(HELLO, [(0x15, b"m")]), "CONNACK 0x8c", "CONNACK 0x0"),
+    "another level": (build.connect(HELLO, level=6), "CONNACK of 3.1.1", "closed"),
+}
+PACKETS: dict[str, tuple[bytes, str, str]] = {
+    "AUTH": (build.ending("AUTH", 0x18, []), "closed", "closed"),
+    "AUTH with a method": (build.ending("AUTH", 0x18, [(0x15, b"m")]), "closed", "closed"),
+    "an expiry that CONNECT did not have": (
+        build.ending("DISCONNECT", 0, [(0x11, 50)]), "DISCONNECT 0x82", "closed",
+    ),
+    "a name with a wildcard": (
+        build.publish(b"facts/+", b"x", 1, 1), "DISCONNECT 0x82", "PUBACK 0x0",
+    ),
+    "a filter with # in the middle": (
+        build.subscribe(1, Filter(b"facts/#/b")), "DISCONNECT 0x81", "SUBACK 0x0",
+    ),
+    "alias 0": (_alias(b"a", 0), "DISCONNECT 0x81", "DISCONNECT 0x94"),
+    "alias 5000": (_alias(b"a", 5000), "DISCONNECT 0x94", "DISCONNECT 0x94"),
+    "an alias of nothing": (_alias(b"", 1), "DISCONNECT 0x82", "DISCONNECT 0x82"),
+    "QoS 1 to nobody": (build.publish(b"facts/nobody", b"x", 1, 1), "PUBACK 0x10", "PUBACK 0x0"),
+    "QoS 2 to nobody": (build.publish(b"facts/nobody", b"x", 2, 1), "PUBREC 0x0", "PUBREC 0x0"),
+    "a stray PUBREL": (build.ack("PUBREL", 99), "PUBCOMP 0x0", "closed"),
+    "an unknown filter": (build.unsubscribe(9, b"facts/x"), "UNSUBACK 0x11", "PINGRESP 0x0"),
+}  # fmt: skip
+
+
+def _said(answer: Packet) -> str:
+    code = answer.codes[0] if answer.codes else answer.code
+    return f"{answer.name} {code:#x}" if answer.name else "closed"
+
+
+class Facts:
+    """Looks at one broker. `value` is the row, for those who need to know when it is fulfilled."""
+
+    def __init__(self, shared: SharedBrokers, kind: str, level: int, value: Any) -> None:
+        self.shared, self.kind, self.level, self.value = shared, kind, level, value
+        self.broker = shared.get(kind, "shared", level)
+
+    def online(self, name: bytes = b"facts", more: Pairs = (), **fields: Any) -> Wire:
+        """A connection that is accepted."""
+        wire = Wire(self.broker, self.level)
+        answer = wire.connect(name, more, **{"keepalive": 60, **fields})
+        assert (answer.name, answer.code) == ("CONNACK", 0)
+        return wire
+
+    def answer(self, name: bytes, *, where: Broker | None = None, **fields: Any) -> int | None:
+        """The code of the CONNACK; None if the connection is closed without one."""
+        with Wire(where or self.broker, self.level) as wire:
+            answer = wire.connect(name, **{"keepalive": 60, **fields})
+            return answer.code if answer.name else None
+
+    def publish(
+        self, topic: bytes, payload: bytes = b"", qos: int = 1, more: Pairs = (), **flags: int
+    ) -> None:
+        """Publish on another connection; the broker has the message when this returns."""
+        with self.online(b"facts-publisher") as wire:
+            wire.send(wire.message(topic, payload, qos, more, **flags))
+            if qos == 0:
+                assert wire.ping() == []
+                return
+            answer = wire.packet()
+            assert answer.name == ("PUBACK", "PUBREC")[qos - 1]
+            if qos == 2:
+                assert wire.ask(build.ack("PUBREL", answer.pid)).name == "PUBCOMP"
+
+    def came(self, wire: Wire) -> list[Packet]:
+        """The messages that come before one that is published now."""
+        wire.send(wire.request("SUBSCRIBE", Filter(b"facts/end")))
+        self.publish(b"facts/end")
+        found = []
+        while (each := wire.packet()).topic != b"facts/end":
+            assert each.name, "the connection ended"
+            found.append(each)
+        return [each for each in found if each.name == "PUBLISH"]
+
+    def subscribed(self, wire: Wire, topic: bytes, **options: int) -> list[Packet]:
+        """The messages that a SUBSCRIBE brings."""
+        wire.send(wire.request("SUBSCRIBE", Filter(topic, **options)))
+        return self.came(wire)
+
+    def away(self, name: bytes, topic: bytes, qos: int) -> None:
+        """A client with a subscription that has left its session."""
+        with self.online(name, KEPT, clean_start=0) as wire:
+            assert wire.subscribe(topic, qos) == qos
+            wire.disconnect()
+
+    def back(self, name: bytes) -> Wire:
+        """A client that comes back to its session."""
+        wire = self.online(name, KEPT, clean_start=0)
+        assert wire.greeting.present
+        return wire
+
+    def ended(self, name: bytes) -> None:
+        """End what was kept."""
+        self.online(name).close()
+
+    def refusal(self) -> int | None:
+        where = self.shared.get(self.kind, "users", self.level)
+        right = {"username": b"alice", "password": USERS["alice"].encode()}
+        assert self.answer(b"login", where=where, **right) == 0
+        wrong = [{}, right | {"password": b"wrong"}, right | {"username": b"bob"}]
+        codes = {self.answer(b"login", where=where, **each) for each in wrong}
+        (code,) = codes | {self.answer(b"login", where=where, username=b"alice")}
+        return code
+
+    def delivered(self) -> dict[tuple[int, int], int]:
+        found = {}
+        with self.online(b"facts-sub") as wire:
+            for subscribed in range(3):
+                topic = b"facts/qos/%d" % subscribed
+                assert wire.subscribe(topic, subscribed) == subscribed
+                for published in range(3):
+                    self.publish(topic, b"x", published)
+                    message = wire.packet()
+                    wire.settle(message)
+                    found[published, subscribed] = message.qos
+        return found
+
+    def level_3(self) -> int | None:
+        with Wire(self.broker, 3) as wire:
+            wire.send(b"\x10\x13\0\6MQIsdp\3\2\0\x3c\0\5three")
+            answer = wire.packet()
+            return answer.code if answer.name else None
+
+    def refuses_in_identifiers(self) -> str:
+        return "".join(c for c in "/+#$ .-_:ä" if self.answer(f"a{c}b".encode()) is None)
+
+    def copies_of_overlap(self) -> int:
+        with self.online() as wire:
+            for number, name in enumerate((b"facts/o/#", b"facts/o/+", b"facts/o/a"), 1):
+                more = [(Id.SUBSCRIPTION_IDENTIFIER, number)] if self.level > 4 else []
+                assert wire.subscribe(name, 0, more) == 0
+            self.publish(b"facts/o/a", b"x")
+            self.copies = self.came(wire)
+        return len(self.copies)
+
+    def identifiers(self) -> bool:
+        self.copies_of_overlap()
+        found = [i for each in self.copies for i in each.properties.each(0x0B)]
+        return sorted(found) == [1, 2, 3]
+
+    def retained_on_resubscribe(self) -> bool:
+        (first, both), *_ = self.retain_handling(1)
+        assert first == 1
+        return both == 2
+
+    def retain_handling(self, kinds: int = 3) -> list[list[int]]:
+        """Of each handling: messages after the first SUBSCRIBE, and after the second."""
+        with self.online(b"facts-before") as other:
+            other.subscribe(b"facts/h")
+            self.publish(b"facts/h", b"kept", retain=1)
+            other.packet()  # aedes may acknowledge it before it delivers it
+        found = []
+        for handling in range(kinds):
+            with self.online() as wire:
+                counts = [
+                    len(self.subscribed(wire, b"facts/h", handling=handling)) for _ in range(2)
+                ]
+            found.append([counts[0], sum(counts)])
+        self.publish(b"facts/h", retain=1)
+        return found
+
+    def unsubscribe_in_a_kept_session(self) -> bool:
+        self.away(b"facts-kept", b"facts/k", 1)
+        with self.back(b"facts-kept") as wire:
+            wire.send(wire.request("UNSUBSCRIBE", Filter(b"facts/k")))
+            wire.send(build.PINGREQ)
+            wanted = {"PINGRESP", "UNSUBACK"} if self.value else {"PINGRESP"}
+            assert {wire.packet().name for _ in wanted} == wanted
+            assert wire.ping() == []
+        self.ended(b"facts-kept")
+        return bool(self.value)
+
+    def unsuback_for_unknown(self) -> bool:
+        with self.online() as wire:
+            wire.send(wire.request("UNSUBSCRIBE", Filter(b"facts/never")))
+            wire.send(wire.request("SUBSCRIBE", Filter(b"facts/ever")))
+            return wire.packet().name == "UNSUBACK"
+
+    def requests_in_order(self) -> bool:
+        with self.online() as wire:
+            asked = ["SUBSCRIBE", "UNSUBSCRIBE"] * 10 + ["SUBSCRIBE"]
+            wire.send(b"".join(wire.request(name, Filter(b"facts/h")) for name in asked))
+            answers = [wire.packet().name for _ in asked]
+            wanted = ["SUBACK", "UNSUBACK"] * 10 + ["SUBACK"]
+            assert sorted(answers) == sorted(wanted)
+            if not self.value:
+                return False
+            self.publish(b"facts/h", b"x", 0)
+            return answers == wanted and wire.packet().payload == b"x"
+
+    def keepalive_0(self) -> int | None:
+        return self.answer(b"facts-ever", keepalive=0)
+
+    def dup_on_redelivery(self) -> bool:
+        with self.online(b"facts-again", KEPT, clean_start=0) as wire:
+            wire.subscribe(b"facts/d", 1)
+            self.publish(b"facts/d", b"x")
+            assert not wire.packet().dup
+        with self.back(b"facts-again") as wire:
+            message = wire.packet()
+        self.ended(b"facts-again")
+        return bool(message.dup)
+
+    def dup_forwarded(self) -> bool:
+        with self.online() as wire, self.online(b"facts-forwarding") as other:
+            wire.subscribe(b"facts/f", 1)
+            other.send(other.message(b"facts/f", b"x", 1, dup=1))
+            return bool(wire.packet().dup)
+
+    def dup_at_qos_0(self) -> tuple[bool, bool]:
+        with self.online() as wire, self.online(b"facts-dup") as other:
+            wire.subscribe(b"facts/z")
+            other.send(other.message(b"facts/z", b"x", 0, retain=1, dup=1))
+            live = wire.packet()
+            with self.online(b"facts-newcomer") as newcomer:
+                (kept,) = self.subscribed(newcomer, b"facts/z")
+            self.publish(b"facts/z", retain=1)
+            return bool(live.dup), bool(kept.dup)
+
+    def shared_subscriptions(self) -> bool:
+        with self.online() as wire:
+            assert wire.subscribe(b"$share/g/facts/s/#", 0) == 0
+            self.publish(b"facts/s/a", b"x")
+            return len(self.came(wire)) == 1
+
+    def unreleased(self) -> int:
+        with self.online(b"facts-unreleased") as wire:
+            wire.subscribe(b"facts/u", 2)
+            with self.online(b"facts-releaser") as other:
+                for _ in range(100):
+                    answer = other.publish(b"facts/u", b"x", 2)
+                    assert other.ask(build.ack("PUBREL", answer.pid)).name == "PUBCOMP"
+            names: list[str] = []
+            while min(names.count("PUBLISH"), names.count("PUBREL")) < self.value:
+                each = wire.packet()
+                names.append(each.name)
+                if each.name == "PUBLISH":
+                    wire.send(build.ack("PUBREC", each.pid))
+            # Nothing but the answer may follow: whatever was allowed has been sent by then.
+            assert wire.ping() == []
+            return names.count("PUBLISH")
+
+    def order_after_an_outage(self) -> bool:
+        self.away(b"facts-ordered", b"facts/w", 2)
+        wanted = [b"%d" % number for number in range(6)]
         for number, payload in enumerate(wanted):
-            publisher.publish("facts/w", payload, 1 + number % 2)
-    with Wire(broker) as connection:
-        connection.send(hello)
-        assert connection.packet() == b"\x20\x02\x01\x00"
-        came = [connection.packet()[13:] for _ in wanted]
-    assert _connack(broker, _connect("ordered")) == 0, "the clean session that ends the kept one"
-    assert sorted(came) == wanted
-    assert came == wanted or not expected["order after an outage"]
+            self.publish(b"facts/w", payload, 1 + number % 2)
+        with self.back(b"facts-ordered") as wire:
+            came = [wire.packet().payload for _ in wanted]
+        self.ended(b"facts-ordered")
+        assert sorted(came) == wanted
+        return bool(self.value) and came == wanted
+
+    def stray_ack_closes(self) -> bool:
+        closed = set()
+        for name in ("PUBACK", "PUBREC", "PUBREL", "PUBCOMP"):
+            with self.online() as wire:
+                wire.send(build.ack(name, 7) + build.PINGREQ)
+                while (each := wire.packet()).name not in ("", "PINGRESP"):
+                    pass
+                closed.add(each == CLOSED)
+        (every,) = closed
+        return every
+
+    def survives_sigkill(self) -> bool:
+        with BROKERS[self.kind]["durable"]() as self.broker:
+            with self.online(b"facts-durable", clean_start=0) as wire:
+                wire.subscribe(b"facts/s", 1)
+                # mosquitto writes its file in the turn after the change; this is that turn.
+                assert wire.ping() == []
+            self.broker.restart()
+            with self.online(b"facts-durable", clean_start=0) as wire:
+                return bool(wire.greeting.present)
+
+    # MQTT 5
+
+    def passes(self) -> None:
+        """Have a second pass for what lasts no longer."""
+        if self.kind == "fake":
+            self.broker.pass_time(OVER)  # type: ignore[attr-defined]
+        else:
+            time.sleep(OVER)
+
+    def found(self, name: bytes, more: Pairs = KEPT) -> bool:
+        """Return whether there is a session, and end it."""
+        with self.online(name, more, clean_start=0) as wire:
+            present = bool(wire.greeting.present)
+        self.ended(name)
+        return present
+
+    def connack(self) -> dict[int, Any]:
+        with self.online() as wire:
+            return dict(wire.greeting.properties)
+
+    def gives_identifiers(self) -> bool:
+        with Wire(self.broker) as wire:
+            answer = wire.connect(b"", [(Id.SESSION_EXPIRY, 10)], clean_start=0, keepalive=60)
+        assert answer.code in (0, 0x85)
+        given = answer.properties.first(Id.ASSIGNED_CLIENT_IDENTIFIER) is not None
+        assert given == (answer.code == 0)
+        return given
+
+    def same_identifier(self) -> str:
+        with self.online() as old, self.online() as new:
+            assert new.ping() == []
+            return _said(old.packet())
+
+    def session(self) -> set[tuple[int, int | None, int]]:
+        found = set()
+        for number in range(12):
+            start, bye, asked = number % 2, number // 2 % 2, (None, 0, 100)[number // 4]
+            name = b"facts-session-%d" % number
+            more = [] if asked is None else [(Id.SESSION_EXPIRY, asked)]
+            with self.online(name, more, clean_start=start) as wire:
+                wire.subscribe(b"facts/session", 1)
+                if bye:
+                    wire.disconnect()
+            if self.found(name, more):
+                found.add((start, asked, bye))
+        return found
+
+    def disconnect_ends_the_session(self) -> bool:
+        with self.online(b"facts-ends", KEPT, clean_start=0) as wire:
+            wire.disconnect(0, [(Id.SESSION_EXPIRY, 0)])
+        return not self.found(b"facts-ends")
+
+    def sessions_expire(self) -> bool:
+        with self.online(b"facts-expires", [(Id.SESSION_EXPIRY, 1)], clean_start=0) as wire:
+            wire.disconnect()
+        self.passes()
+        return not self.found(b"facts-expires")
+
+    def messages_expire(self) -> bool:
+        self.away(b"facts-message", b"facts/e", 1)
+        self.publish(b"facts/e", b"short", 1, [(Id.MESSAGE_EXPIRY, 1)])
+        self.publish(b"facts/e", b"ever")
+        self.passes()
+        with self.back(b"facts-message") as wire:
+            came = [message.payload for message in self.came(wire)]
+        self.ended(b"facts-message")
+        assert came[-1:] == [b"ever"]
+        return len(came) == 1
+
+    def will_delay(self) -> bool:
+        """A client that is back in time has no will. That of one that is not comes."""
+        name = b"facts-will"
+        with self.online(b"facts-watcher") as watcher:
+            watcher.subscribe(b"facts/w")
+            for delay in (1000, 1):
+                will = Will(b"facts/w", b"%d" % delay, 0, 0, properties([(Id.WILL_DELAY, delay)]))
+                self.online(name, KEPT, clean_start=0, will=will).close()
+                if delay == 1000:
+                    with self.back(name):
+                        early = self.came(watcher)
+                else:
+                    self.passes()
+                    assert watcher.packet().payload == b"1"
+        self.ended(name)
+        return early == []
+
+    def will_after_disconnect(self) -> bool:
+        with self.online(b"facts-watcher") as watcher:
+            watcher.subscribe(b"facts/d")
+            with self.online(b"facts-leaver", will=Will(b"facts/d", b"gone")) as wire:
+                # With a Property Length: the embedded broker takes the short form for malformed.
+                wire.send(build.ending("DISCONNECT", 4, ()))
+            self.ended(b"facts-leaver")  # by then the broker is done with the first
+            return [each.payload for each in self.came(watcher)] == [b"gone"]
+
+    def retain_as_published(self) -> bool:
+        with self.online() as wire:
+            wire.subscribe(b"facts/p", as_published=1)
+            self.publish(b"facts/p", b"x", retain=1)
+            self.publish(b"facts/p", retain=1)
+            (flag,) = {bool(message.retain) for message in self.came(wire)}
+            return flag
+
+    def no_local(self) -> bool:
+        with self.online() as wire:
+            wire.subscribe(b"facts/l", no_local=1)
+            wire.send(wire.message(b"facts/l", b"x", 1))
+            return self.came(wire) == []
+
+    def in_flight(self) -> int:
+        with self.online(b"facts-three", [(Id.RECEIVE_MAXIMUM, 3)]) as wire:
+            wire.subscribe(b"facts/flight", 1)
+            for _ in range(6):
+                self.publish(b"facts/flight")
+            came = wire.ping()
+            for each in came:
+                wire.settle(each)
+            rest = [wire.packet() for _ in range(6 - len(came))]
+            assert {each.topic for each in came + rest} == {b"facts/flight"}
+            return len(came)
+
+    def after_too_large(self) -> list[bytes]:
+        limits = [(Id.MAXIMUM_PACKET_SIZE, 100), (Id.RECEIVE_MAXIMUM, 3)]
+        with self.online(b"facts-small", limits) as wire:
+            wire.subscribe(b"facts/size", 1)
+            for payload in [b"large" + bytes(200)] * 5 + [b"small"] * 5:
+                self.publish(b"facts/size", payload)
+            return [each.payload[:5] for each in self.came(wire)]
 
 
-@pytest.mark.parametrize("ack", [b"\x40", b"\x50", b"\x62", b"\x70"], ids=bytes.hex)
-def test_stray_ack(wire: Wire, ack: bytes, expected: dict[str, Any]) -> None:
-    wire.send(ack + b"\x02\x00\x07" + b"\xc0\x00")
-    packet = wire.packet()
-    while packet not in (b"", b"\xd0\x00"):
-        packet = wire.packet()
-    assert (packet == b"") == expected["stray ack closes"]
+ROWS = [
+    pytest.param(
+        *(kind, level, row, value),
+        marks=() if kind == "fake" else pytest.mark.proof,
+        id=f"{kind}-{level}-{row}",
+    )
+    for level, table in ((4, EXPECTED), (5, EXPECTED_5), (5, SEEN))
+    for kind, rows in table.items()
+    for row, value in rows.items()
+    if row != "refusal" or kind in kinds("users", level)
+]
 
 
-def test_largest_payload(broker: Broker, expected: dict[str, Any]) -> None:
-    for size in (900_000, 1_100_000):
-        with Wire(broker) as connection:
-            body = _text("facts/big") + b"\x00\x01" + bytes(size)
-            connection.send(_connect("big"))
-            assert connection.packet() == b"\x20\x02\x00\x00"
-            with contextlib.suppress(ConnectionError):
-                connection.send(peer.packet(0x32, body))
-            passed = connection.packet() == b"\x40\x02\x00\x01"
-        assert passed == (size <= expected["largest payload"]), size
+@pytest.mark.parametrize(("kind", "level", "row", "value"), ROWS)
+def test_a_fact(
+    kind: str, level: int, row: str, value: Any, shared_brokers: SharedBrokers
+) -> None:
+    look = getattr(Facts(shared_brokers, kind, level, value), row.replace(" ", "_").lower())
+    assert look() == value
 
 
-@pytest.mark.parametrize("kind", kinds("durable"))
-def test_survives_sigkill(kind: str) -> None:
-    with BROKERS[kind]["durable"]() as broker:
-        with Wire(broker) as connection:
-            connection.send(_connect("durable", flags=0))
-            assert connection.packet() == b"\x20\x02\x00\x00"
-            connection.send(b"\x82\x0c\x00\x01\x00\x07facts/s\x01")
-            assert connection.packet() == b"\x90\x03\x00\x01\x01"
-            # mosquitto writes its file in the turn after the change; this is that turn.
-            connection.send(b"\xc0\x00")
-            assert connection.packet() == b"\xd0\x00"
-        broker.restart()
-        with Wire(broker) as connection:
-            connection.send(_connect("durable", flags=0))
-            present = connection.packet()[2] == 1
-    assert present == EXPECTED[kind]["survives SIGKILL"]
+@pytest.mark.proof
+@pytest.mark.parametrize("column", [1, 2], ids=["mosquitto", "embedded"])
+@pytest.mark.parametrize("what", [*CONNECTS, *PACKETS])
+def test_an_answer(what: str, column: int, shared_brokers: SharedBrokers) -> None:
+    row = {**CONNECTS, **PACKETS}[what]
+    with Wire(shared_brokers.get(("mosquitto", "embedded")[column - 1], "shared", 5)) as wire:
+        if what in PACKETS:
+            assert wire.connect(b"facts-hello", keepalive=60).code == 0
+        wire.send(row[0] + build.PINGREQ)
+        if row[column] == "CONNACK of 3.1.1":
+            assert wire.raw() == REFUSES_LEVEL_5
+        else:
+            assert _said(wire.packet()) == row[column]
 
 
-def test_listens_on_loopback_alone(broker: Broker) -> None:
+@pytest.mark.parametrize("kind", kinds("shared"))
+def test_listens_on_loopback_alone(kind: str, shared_brokers: SharedBrokers) -> None:
+    broker = shared_brokers.get(kind, "shared")
     assert broker.host == "127.0.0.1"
     # Another address of this same machine: on Linux all of 127/8 is, so this asks the bind.
     with socket.socket() as probe:
@@ -484,9 +536,10 @@ def test_leaves_nothing_behind(kind: str) -> None:
     assert not broker.running
 
 
-def test_a_broker_that_runs_already(broker: Broker) -> None:
-    found = brokers.external(broker.address)
-    assert (found.kind, found.port) == ("external", broker.port)
+def test_a_broker_that_runs_already(shared_brokers: SharedBrokers) -> None:
+    running = shared_brokers.get("mosquitto", "shared")
+    found = brokers.external(running.address)
+    assert (found.kind, found.port) == ("external", running.port)
     for wrong in ("127.0.0.1:http", "127.0.0.1:0", ":1883", "127.0.0.1:65536"):
         with pytest.raises(brokers.BrokerError, match="broker must be HOST"):
             brokers.external(wrong)

@@ -14,15 +14,14 @@ from typing import cast
 
 import paho.mqtt.client as paho
 
+from brokers.fake import FakeBroker
 from flatmq_rigs.links import Listening
 from flatmq_rigs.proxy import Direction, Fault, Proxy, Rules, Way
 from flatmq_tools.broker import LOOPBACK, Broker
-from v5.broker5 import Broker5, properties
-from v5.properties5 import Id
-from v5.strict5 import Packet
+from packets.properties import Id, properties
+from packets.strict import Packet
 
 from .catalogue import LINKS, version
-from .fake_broker import EVERY_TYPE, FORBIDDEN, FakeBroker
 from .ledger import Ledger, Message, payload, read
 
 # What an observer who is away misses nothing with.
@@ -32,6 +31,8 @@ UNBOUNDED = "max_inflight_messages 0\n"
 # One that is killed sends messages at QoS 2 twice where there is no limit at all, and loses the
 # first one above the limit: no scenario has so many.
 ROOM = "max_inflight_messages 5000\n"
+EVERY_TYPE = frozenset(range(16))  # of packet
+FORBIDDEN = b"forbidden"  # how a topic ends on which the fake broker closes, or that it refuses
 PATIENCE = 20.0  # seconds that a broker may take for anything that is asked of it here
 
 
@@ -127,20 +128,16 @@ class Stage:
         self._blackholes: list[socket.socket] = []
         self._flood: threading.Thread | None = None
         self._own: Broker | Listening | None = None
-        self._fake: FakeBroker | Broker5 | None = None
-        self._five: Broker5 | None = None
+        self._fake: FakeBroker | None = None
+        self._version = version(kind)
         self._collector: Onlooker | None = None
         self._listening: Listening | None = None
         self._clear = LINKS[kind] == "tcp"
         self.ca = ""
         self.broker: Broker
         if kind.startswith("fake"):
-            if version(kind) == 5:
-                self._fake = self._five = Broker5()
-                self._five.closes_on = FORBIDDEN
-            else:
-                self._fake = FakeBroker()
-            self.broker = self._own = self._fake
+            self.broker = self._own = self._fake = FakeBroker()
+            self._fake.forbidden = FORBIDDEN
             port = self.broker.port
         else:
             if shared is None:
@@ -375,7 +372,7 @@ class Stage:
     # What the fake broker does
 
     @property
-    def _broker_told(self) -> FakeBroker | Broker5:
+    def _broker_told(self) -> FakeBroker:
         if self._fake is None:
             raise StageError("only the fake broker can be scripted")
         return self._fake
@@ -386,7 +383,8 @@ class Stage:
         self._broker_told.answer_connect(data, end == "end")
 
     def do_send(self, data: str) -> None:
-        """Bytes, to the client."""
+        """Bytes, to the client, which may acknowledge them."""
+        self._broker_told.takes_strays = True
         self._broker_told.send(bytes.fromhex(data))
 
     def do_flood(self, topic: str, size: str) -> None:
@@ -400,7 +398,7 @@ class Stage:
 
     def _pour(self, name: bytes, size: int) -> None:
         head = b"\x32\xff\xff\xff\x7f" + len(name).to_bytes(2, "big") + name + b"\0\7"
-        if self._five:
+        if self._version == 5:
             head += b"\0"  # no properties
         before = self.proxy.passed[-1]["down"]
         self._broker_told.send(head + bytes(size))
@@ -413,8 +411,7 @@ class Stage:
 
     def do_downgrade(self, on: str) -> None:
         """Answer a message at QoS 2 with PUBACK."""
-        assert isinstance(self._fake, FakeBroker)
-        self._fake.downgrade(on == "1")
+        self._broker_told.downgrades = on == "1"
 
     def do_withhold(self, *kinds: str) -> None:
         """Packets of these types; of every type where none is named."""
@@ -424,14 +421,6 @@ class Stage:
         """Send what was withheld."""
         self._broker_told.release()
 
-    # What the fake broker for MQTT 5 does
-
-    @property
-    def _broker5(self) -> Broker5:
-        if self._five is None:
-            raise StageError("only the fake broker for MQTT 5 can do this")
-        return self._five
-
     def do_answer(self, name: str, code: str, topic: str = "") -> None:
         """Answers of that name have that reason code; with a topic, those to requests for it."""
 
@@ -439,41 +428,41 @@ class Stage:
             topics = [request.topic, *(each.topic for each in request.filters)]
             return not topic or topic.encode() in topics
 
-        self._broker5.answer_with(name, int(code, 16), when=concerns)
+        self._broker_told.answer_with(name, int(code, 16), when=concerns)
 
     def do_answer_as_usual(self) -> None:
         """Forget what `answer` asked for."""
-        self._broker5.answer_as_usual()
+        self._broker_told.answer_as_usual()
 
     def do_announce(self, *pairs: str) -> None:
         """Properties of each CONNACK from now on, as identifier:value; none if there are none."""
         numbers = [pair.split(":") for pair in pairs]
-        self._broker5.announces = properties((Id(int(i, 16)), int(v)) for i, v in numbers)
+        self._broker_told.announces = properties((Id(int(i, 16)), int(v)) for i, v in numbers)
 
     def do_disconnect(self, code: str) -> None:
         """DISCONNECT with a reason code for the client, and the end of the connection."""
-        self._broker5.disconnect(int(code, 16))
+        self._broker_told.disconnect(int(code, 16))
 
     def do_pass_time(self, seconds: str) -> None:
         """Let this many seconds pass for the sessions of clients that are away.
 
         It begins once the broker has noticed that they are away.
         """
-        broker = self._broker5
+        broker = self._broker_told
         if not broker.until(lambda: not broker.connections, PATIENCE):
             raise StageError("the broker still has a connection")
         broker.pass_time(int(seconds))
 
     def do_left(self) -> str:
         """The reason codes of all DISCONNECT from the client so far, in hex."""
-        with self._broker5.lock:
-            codes = [p.code for p in self._broker5.received if p.name == "DISCONNECT"]
+        with self._broker_told.lock:
+            codes = [p.code for p in self._broker_told.received if p.name == "DISCONNECT"]
         return " ".join(f"{code:x}" for code in codes) or "none"
 
     def do_published(self, topic: str) -> str:
         """Return how many PUBLISH to a topic the client has sent."""
-        with self._broker5.lock:
-            sent = [p for p in self._broker5.received if p.name == "PUBLISH"]
+        with self._broker_told.lock:
+            sent = [p for p in self._broker_told.received if p.name == "PUBLISH"]
         return str(sum(p.topic == topic.encode() for p in sent))
 
     # How the ledger counts

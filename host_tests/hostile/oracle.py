@@ -304,8 +304,7 @@ class Oracle:
                     self.fault |= PROTOCOL  # it breaks two rules, and either may be reported
             return False
         self.packets += 1
-        strict.first_byte(head.first, self.level)
-        m = strict.publication(head.first, bytes(body[:n]))
+        m = strict.packet(head.first, bytes(body[:n]), self.level)
         again = m.qos == 2 and m.pid in self.held
         self.check_room(m)
         self.repeats = again

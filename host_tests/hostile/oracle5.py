@@ -16,7 +16,7 @@ from hostile.cases import Options
 from hostile.oracle import PROTOCOL, PUBCOMP, RESOURCE, Outgoing
 from v5 import strict5
 from v5.fields5 import PROTOCOL_ERROR, TOPIC_ALIAS_INVALID, integer
-from v5.properties5 import NONE, SERVER, Id, Properties, encoded
+from v5.properties5 import NONE, Id, Properties, encoded
 from v5.strict5 import Broken, Connect, Packet
 
 REPLIES = 98  # the number of the subscription to answers
@@ -236,7 +236,7 @@ class Oracle5(oracle.Oracle):
         del self.buf[: head.total]
         self.packets += 1
         try:
-            strict5.first_byte(head.first, SERVER)
+            strict5.first_byte(head.first)
         except Broken as e:
             if e.code != PROTOCOL_ERROR:  # what else is wrong is malformed, too, in such a packet
                 self.only_broken(e)

@@ -1,7 +1,8 @@
 """A broker inside the interpreter that remembers a client's session over its reboots.
 
 It is the link of a client too. Written from the standard and apart from flatmq. It answers one
-packet for each read, so that many exchanges are under way at a time.
+packet for each read, so that many exchanges are under way at a time. The scripted broker of
+`brokers` cannot stand in for it: MicroPython has neither its modules nor the heap for them.
 """
 
 RECEIVE_MAXIMUM = 3

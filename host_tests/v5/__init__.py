@@ -1,1 +1,1 @@
-"""MQTT 5: a strict decoder, a scripted broker, and the client with it."""
+"""The client at MQTT 5, with the scripted broker and on a link without a network."""

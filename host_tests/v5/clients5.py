@@ -8,22 +8,21 @@ from contextlib import contextmanager
 from typing import Any
 from unittest import mock
 
-import peer
+from brokers.fake import FakeBroker
 from flatmq import Client
+from packets import build
+from packets.properties import NONE, Pairs, properties
+from packets.strict import Packet, from_client, split
 from unit.fake_link import Bench, Clock, FakeStream
-from v5 import build5, strict5
-from v5.broker5 import Broker5, Pairs, properties
-from v5.properties5 import NONE
-from v5.strict5 import Packet
 
 SECONDS = 20.0  # how long any one step may take; far above what a loaded machine needs
 SOON = {"retry_ms": 10, "retry_max_ms": 50}  # reconnects at once
 
 
 @contextmanager
-def serving(announces: Pairs = NONE) -> Iterator[Broker5]:
+def serving(announces: Pairs = NONE) -> Iterator[FakeBroker]:
     """A broker that runs, and has nothing to complain about in the end."""
-    with Broker5(announces=announces) as broker:
+    with FakeBroker(announces=announces) as broker:
         yield broker
     assert broker.complaints == []
 
@@ -58,13 +57,13 @@ class Inbox:
         return [message[1] for message in self.messages]
 
 
-def made(broker: Broker5, client_id: bytes = b"c", **options: Any) -> Any:
+def made(broker: FakeBroker, client_id: bytes = b"c", **options: Any) -> Any:
     """A client for a broker, which has not started."""
     options = {"version": 5, **SOON, **options}
     return Client(client_id, broker.host, broker.port, **options)
 
 
-def online(broker: Broker5, client_id: bytes = b"c", **options: Any) -> Any:
+def online(broker: FakeBroker, client_id: bytes = b"c", **options: Any) -> Any:
     """A client that is connected to a broker."""
     client = made(broker, client_id, **options)
     client.connect(int(SECONDS * 1000))
@@ -86,14 +85,14 @@ def settled(client: Any) -> None:
     until(lambda: not client.pending, client)
 
 
-def arrived(broker: Broker5, client: Any) -> None:
+def arrived(broker: FakeBroker, client: Any) -> None:
     """Poll a client until nothing is pending, and the broker has all that was sent."""
     settled(client)
     pings = len(named(broker, "PINGREQ"))
     until(lambda: client.ping() or len(named(broker, "PINGREQ")) > pings, client)
 
 
-def again(broker: Broker5, client: Any) -> None:
+def again(broker: FakeBroker, client: Any) -> None:
     """End the connection of a client, and have it connect again."""
     losses, connects = client.stats.losses, client.stats.connects
     broker.end()
@@ -101,7 +100,7 @@ def again(broker: Broker5, client: Any) -> None:
     until(lambda: client.stats.connects > connects, client)
 
 
-def named(broker: Broker5, name: str) -> list[Packet]:
+def named(broker: FakeBroker, name: str) -> list[Packet]:
     """The packets of that name that clients have sent."""
     return [packet for packet in broker.received if packet.name == name]
 
@@ -117,7 +116,7 @@ class Bench5(Bench):
     def accepted(self, *more: tuple[int, Any], present: bool = False) -> Bench5:
         """Have the client connected, by a CONNACK with these properties."""
         self.greet()
-        self.feed(build5.connack(0, int(present), properties(more)))
+        self.feed(build.connack(0, int(present), properties(more)))
         return self
 
     def greet_in_part(self, room: int) -> None:
@@ -139,7 +138,7 @@ class Bench5(Bench):
 
     def packets(self) -> list[Packet]:
         """The packets written since the last call, each of which a client may send."""
-        return [strict5.from_client(packet.first, packet.body) for packet in self.sent()]
+        return [from_client(packet.first, packet.body) for packet in self.sent()]
 
     def names(self) -> list[str]:
         """Their names."""
@@ -150,9 +149,9 @@ class Bench5(Bench):
 
         The code is that of its DISCONNECT, which must be the last packet.
         """
-        packets, rest = peer.split(bytes(self.stream.written))
+        packets, rest = split(bytes(self.stream.written))
         assert rest == b""
-        last = strict5.from_client(packets[-1].first, packets[-1].body)
+        last = from_client(packets[-1].first, packets[-1].body)
         assert last.name == "DISCONNECT"
         assert not self.client.connected
         return last.code, self.client.error

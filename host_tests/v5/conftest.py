@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from v5.broker5 import Broker5
+from brokers.fake import FakeBroker
 from v5.clients5 import serving
 
 
 @pytest.fixture
-def broker() -> Iterator[Broker5]:
+def broker() -> Iterator[FakeBroker]:
     """A broker of the test's own, which does what the standard says unless it is set up."""
     with serving() as running:
         yield running

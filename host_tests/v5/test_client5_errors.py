@@ -7,12 +7,12 @@ import pytest
 import peer
 from flatmq import MQTTError
 from flatmq.reader import reading
+from packets.test_packets import REFUSED, SERVER
 from unit.fake_link import Clock
 from v5 import build5
 from v5.broker5 import Broker5, properties
 from v5.clients5 import Bench5, Reports, named, online, settled, until
 from v5.properties5 import Id
-from v5.test_strict5 import REFUSED, SERVER
 
 
 def _waiting(clock: Clock, data: bytes) -> Bench5:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from v5.fields5 import PROTOCOL_ERROR, TOO_LARGE, TOPIC_ALIAS_INVALID, Broken
-from v5.properties5 import Id, Properties
-from v5.strict5 import Packet
+from packets.fields import PROTOCOL_ERROR, TOO_LARGE, TOPIC_ALIAS_INVALID, Broken
+from packets.properties import Id, Properties
+from packets.strict import Packet
 
 _PROBLEMS = (Id.REASON_STRING, Id.USER_PROPERTY)
 _MAY_EXPLAIN = ("PUBLISH", "CONNACK", "DISCONNECT")

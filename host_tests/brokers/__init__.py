@@ -1,0 +1,1 @@
+"""A scripted broker for both protocol versions: on loopback, and on a link without a network."""

@@ -1,0 +1,356 @@
+"""The decoder takes what MQTT allows, refuses what it forbids, and names the reason code."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from packets import build, strict
+from packets.agreed import check_client, check_server
+from packets.properties import CLIENT, NONE, SERVER, TABLE, WILL, Properties, encoded, properties
+from packets.strict import Broken, Connect, Filter, Packet, Will
+
+
+def _has(*pairs: tuple[int, Any]) -> Properties:
+    return properties(pairs)
+
+
+def _decoded(data: bytes, sender: str, level: int = 5) -> Packet:
+    ((first, body),), rest = strict.split(data)
+    assert rest == b""
+    return strict.packet(first, body, level, sender)
+
+
+HELLO = "00 04 4d 51 54 54 05"  # protocol name and version
+HELLO_4 = "00 04 4d 51 54 54 04"
+# The bytes are what the encoder makes of the packet, except where a comment says what is not.
+TAKEN: list[tuple[str, int, str, Packet]] = [
+    (SERVER, 5, "20 03 00 00 00", Packet("CONNACK")),
+    (SERVER, 5, "20 03 01 00 00", Packet("CONNACK", present=1)),
+    (SERVER, 5, "20 06 00 00 03 21 00 14", Packet("CONNACK", properties=_has((0x21, 20)))),
+    (SERVER, 5, "20 0b 00 87 08 1f 00 02 6e 6f 13 00 05",
+     Packet("CONNACK", code=0x87, properties=_has((0x1F, b"no"), (0x13, 5)))),
+    (SERVER, 5, "30 05 00 01 61 00 78", Packet("PUBLISH", topic=b"a", payload=b"x")),
+    (SERVER, 5, "3d 06 00 01 61 00 09 00", Packet("PUBLISH", 9, b"a", b"", 2, 1, 1)),
+    (SERVER, 5, "30 09 00 01 61 05 0b 01 0b 80 01",
+     Packet("PUBLISH", topic=b"a", properties=_has((0x0B, 1), (0x0B, 128)))),
+    (SERVER, 5, "30 06 00 00 03 23 00 01", Packet("PUBLISH", properties=_has((0x23, 1)))),
+    (SERVER, 5, "38 04 00 01 61 00", Packet("PUBLISH", topic=b"a", dup=1)),
+    (SERVER, 5, "40 02 00 07", Packet("PUBACK", 7)),
+    (SERVER, 5, "40 03 00 07 10", Packet("PUBACK", 7, code=0x10)),
+    (SERVER, 5, "50 04 00 07 97 00", Packet("PUBREC", 7, code=0x97)),  # no properties
+    (SERVER, 5, "62 03 00 07 92", Packet("PUBREL", 7, code=0x92)),
+    (SERVER, 5, "70 0b 00 07 00 07 26 00 01 6b 00 01 76",
+     Packet("PUBCOMP", 7, properties=_has((0x26, (b"k", b"v"))))),
+    (SERVER, 5, "90 06 00 07 00 00 02 87", Packet("SUBACK", 7, codes=b"\x00\x02\x87")),
+    (SERVER, 5, "b0 05 00 07 00 00 11", Packet("UNSUBACK", 7, codes=b"\x00\x11")),
+    (SERVER, 5, "d0 00", Packet("PINGRESP")),
+    (SERVER, 5, "e0 00", Packet("DISCONNECT")),
+    (SERVER, 5, "e0 01 8e", Packet("DISCONNECT", code=0x8E)),
+    (SERVER, 5, "e0 02 8b 00", Packet("DISCONNECT", code=0x8B)),  # no properties
+    (SERVER, 5, "f0 06 18 04 15 00 01 6d",
+     Packet("AUTH", code=0x18, properties=_has((0x15, b"m")))),
+    (SERVER, 5, "f0 00", Packet("AUTH")),
+    (CLIENT, 5, f"10 0e {HELLO} 02 00 3c 00 00 01 63",
+     Packet("CONNECT", connect=Connect(b"c", 1, 60))),
+    (CLIENT, 5, f"10 19 {HELLO} 34 00 00 05 11 ff ff ff ff 00 00 00 00 01 74 00 01 77",
+     Packet("CONNECT", properties=_has((0x11, 0xFFFFFFFF)),
+            connect=Connect(b"", 0, 0, Will(b"t", b"w", 2, 1)))),
+    (CLIENT, 5, f"10 13 {HELLO} c2 00 00 00 00 00 00 01 75 00 01 ff",
+     Packet("CONNECT", connect=Connect(b"", 1, 0, None, b"u", b"\xff"))),
+    (CLIENT, 5, f"10 10 {HELLO} 42 00 00 00 00 00 00 01 70",
+     Packet("CONNECT", connect=Connect(b"", 1, 0, None, None, b"p"))),
+    (CLIENT, 5, "32 06 00 01 61 00 01 00", Packet("PUBLISH", 1, b"a", b"", 1)),
+    (CLIENT, 5, "40 03 00 07 80", Packet("PUBACK", 7, code=0x80)),
+    (CLIENT, 5, "82 10 00 07 02 0b 01 00 01 61 2d 00 04 62 2f 2b 2f 00",
+     Packet("SUBSCRIBE", 7, properties=_has((0x0B, 1)),
+            filters=(Filter(b"a", 1, 1, 1, 2), Filter(b"b/+/")))),
+    (CLIENT, 5, "82 10 00 07 00 00 0a 24 73 68 61 72 65 2f 67 2f 23 01",
+     Packet("SUBSCRIBE", 7, filters=(Filter(b"$share/g/#", 1),))),
+    (CLIENT, 5, "a2 06 00 07 00 00 01 23", Packet("UNSUBSCRIBE", 7, filters=(Filter(b"#"),))),
+    (CLIENT, 5, "c0 00", Packet("PINGREQ")),
+    (CLIENT, 5, "e0 01 04", Packet("DISCONNECT", code=4)),
+    (CLIENT, 5, "e0 07 00 05 11 00 00 00 00", Packet("DISCONNECT", properties=_has((0x11, 0)))),
+    (CLIENT, 5, "f0 0a 19 08 15 00 01 6d 16 00 01 ff",
+     Packet("AUTH", code=0x19, properties=_has((0x15, b"m"), (0x16, b"\xff")))),
+    (SERVER, 4, "20 02 01 00", Packet("CONNACK", present=1)),
+    (SERVER, 4, "20 02 00 05", Packet("CONNACK", code=5)),  # the encoder maps reason codes
+    (SERVER, 4, "3b 05 00 01 61 00 09", Packet("PUBLISH", 9, b"a", b"", 1, 1, 1)),
+    (SERVER, 4, "62 02 00 07", Packet("PUBREL", 7)),
+    (SERVER, 4, "90 04 00 07 02 80", Packet("SUBACK", 7, codes=b"\2\x80")),
+    (SERVER, 4, "b0 02 00 07", Packet("UNSUBACK", 7)),
+    (SERVER, 3, "20 02 09 00", Packet("CONNACK")),  # a reserved byte
+    (SERVER, 3, "6a 02 00 07", Packet("PUBREL", 7)),  # DUP
+    (CLIENT, 4, f"10 16 {HELLO_4} 8e 00 3c 00 01 63 00 01 74 00 01 77 00 01 75",
+     Packet("CONNECT", connect=Connect(b"c", 1, 60, Will(b"t", b"w", 1), b"u"))),
+    (CLIENT, 4, "82 06 00 07 00 01 61 02", Packet("SUBSCRIBE", 7, filters=(Filter(b"a", 2),))),
+    (CLIENT, 4, "a2 05 00 07 00 01 61", Packet("UNSUBSCRIBE", 7, filters=(Filter(b"a"),))),
+    (CLIENT, 4, "40 02 00 07", Packet("PUBACK", 7)),
+]  # fmt: skip
+OTHERWISE = {"50 04 00 07 97 00", "e0 02 8b 00", "20 02 09 00", "6a 02 00 07", "20 02 00 05"}
+
+
+@pytest.mark.parametrize(
+    ("sender", "level", "data", "packet"), TAKEN, ids=[f"{each[1]}-{each[2]}" for each in TAKEN]
+)
+def test_what_is_taken(sender: str, level: int, data: str, packet: Packet) -> None:
+    raw = bytes.fromhex(data)
+    assert _decoded(raw, sender, level) == packet
+    assert data in OTHERWISE or build.encode(packet, level) == raw
+
+
+@pytest.mark.parametrize(
+    ("sender", "level", "data"),
+    # One field less, and these are broken.
+    [e[:3] for e in TAKEN if e[3].name in ("CONNECT", "CONNACK", "UNSUBSCRIBE", "AUTH")],
+)
+def test_a_packet_that_is_cut_is_refused(sender: str, level: int, data: str) -> None:
+    ((first, body),), _rest = strict.split(bytes.fromhex(data))
+    for size in range(1, len(body)):
+        with pytest.raises(Broken):
+            strict.packet(first, body[:size], level, sender)
+
+
+# (sender, packet, reason code, words of the text), at level 5. test_client5_errors has the client
+# refuse those of a server.
+REFUSED = [
+    # the fixed header
+    (SERVER, "00 00", 0x81, "type 0"),
+    (SERVER, "10 00", 0x82, "no server sends CONNECT"),
+    (SERVER, "c0 00", 0x82, "no server sends PINGREQ"),
+    (CLIENT, "20 03 00 00 00", 0x82, "no client sends CONNACK"),
+    (SERVER, "21 03 00 00 00", 0x81, "flags"),
+    (SERVER, "60 02 00 01", 0x81, "PUBREL: flags"),
+    (CLIENT, "80 07 00 01 00 00 01 61 00", 0x81, "SUBSCRIBE: flags"),
+    (SERVER, "36 06 00 01 61 00 01 00", 0x81, "QoS 3"),
+    (CLIENT, "38 04 00 01 61 00", 0x82, "DUP at QoS 0"),
+    (SERVER, "d0 01 00", 0x81, "1 bytes too many"),
+    # lengths
+    (SERVER, "20 02 00 00", 0x81, "length of the properties of CONNACK: runs past"),
+    (SERVER, "20 00", 0x81, "runs past"),
+    (SERVER, "20 04 00 00 00 00", 0x81, "1 bytes too many"),
+    (SERVER, "40 01 00", 0x81, "runs past"),
+    (SERVER, "40 04 00 07 00 01", 0x81, "runs past"),
+    (SERVER, "40 05 00 07 00 00 00", 0x81, "too many"),
+    (SERVER, "30 01 00", 0x81, "runs past"),
+    (SERVER, "30 03 00 01 61", 0x81, "length of the properties of PUBLISH: runs past"),
+    (SERVER, "30 06 00 01 61 03 01 00", 0x81, "runs past"),
+    (SERVER, "30 07 00 01 61 80 80 80 80", 0x81, "five bytes"),
+    (SERVER, "30 05 00 01 61 80 00", 0x81, "needless byte [MQTT-1.5.5-1]"),
+    (SERVER, "30 05 00 01 61 02 01", 0x81, "runs past"),
+    (SERVER, "e0 03 8b 00 00", 0x81, "too many"),
+    (SERVER, "f0 01 18", 0x81, "length of the properties of AUTH: runs past"),
+    # reserved bits, and codes
+    (SERVER, "20 03 02 00 00", 0x81, "reserved flags [MQTT-3.2.2-1]"),
+    (SERVER, "20 03 01 87 00", 0x82, "session present, and refused"),
+    (SERVER, "20 03 00 01 00", 0x82, "reason code 0x01"),
+    (SERVER, "40 03 00 07 92", 0x82, "reason code 0x92"),
+    (SERVER, "62 03 00 07 80", 0x82, "reason code 0x80"),
+    (SERVER, "90 04 00 07 00 03", 0x82, "reason code 0x03"),
+    (SERVER, "b0 04 00 07 00 01", 0x82, "reason code 0x01"),
+    (SERVER, "90 03 00 07 00", 0x82, "no reason code"),
+    (SERVER, "e0 01 04", 0x82, "no server sends reason code 0x04"),
+    (CLIENT, "e0 01 8e", 0x82, "no client sends reason code 0x8e"),
+    (SERVER, "f0 06 19 04 15 00 01 6d", 0x82, "no server sends reason code 0x19"),
+    (CLIENT, "f0 00", 0x82, "no client sends reason code 0x00"),
+    (SERVER, "f0 02 18 00", 0x82, "no authentication method"),
+    # packet identifiers
+    (SERVER, "40 02 00 00", 0x82, "packet identifier 0"),
+    (SERVER, "32 06 00 01 61 00 00 00", 0x82, "packet identifier 0"),
+    (SERVER, "90 04 00 00 00 00", 0x82, "packet identifier 0"),
+    # topic names
+    (SERVER, "30 03 00 00 00", 0x82, "topic name: empty"),
+    (SERVER, "30 04 00 01 2b 00", 0x82, "wildcard"),
+    (SERVER, "30 04 00 01 00 00", 0x81, "U+0000"),
+    (SERVER, "30 05 00 02 c3 28 00", 0x81, "UTF-8"),
+    (SERVER, "30 06 00 03 ed a0 80 00", 0x81, "UTF-8"),
+    (SERVER, "30 05 00 02 c0 80 00", 0x81, "UTF-8"),
+    # properties
+    (SERVER, "20 05 00 00 02 04 00", 0x81, "no property has the identifier 0x4"),
+    (SERVER, "20 05 00 00 02 17 00", 0x81, "cannot carry REQUEST_PROBLEM_INFORMATION"),
+    (SERVER, "20 09 00 00 06 21 00 01 21 00 01", 0x82, "RECEIVE_MAXIMUM twice"),
+    (SERVER, "20 06 00 00 03 21 00 00", 0x82, "RECEIVE_MAXIMUM must not be 0"),
+    (SERVER, "20 08 00 00 05 27 00 00 00 00", 0x82, "MAXIMUM_PACKET_SIZE must not be 0"),
+    (SERVER, "20 05 00 00 02 24 02", 0x82, "MAXIMUM_QOS must be 0 or 1, not 2"),
+    (SERVER, "20 05 00 00 02 25 02", 0x82, "RETAIN_AVAILABLE must be 0 or 1"),
+    (SERVER, "20 05 00 00 02 28 02", 0x82, "WILDCARDS_AVAILABLE must be 0 or 1"),
+    (SERVER, "20 05 00 00 02 29 ff", 0x82, "IDENTIFIERS_AVAILABLE must be 0 or 1"),
+    (SERVER, "20 05 00 00 02 2a 02", 0x82, "SHARED_AVAILABLE must be 0 or 1"),
+    (SERVER, "20 07 00 00 04 1f 00 01 ff", 0x81, "REASON_STRING: not UTF-8"),
+    (SERVER, "20 0a 00 00 07 26 00 01 6b 00 01 00", 0x81, "USER_PROPERTY: contains U+0000"),
+    (CLIENT, "30 06 00 01 61 02 01 02", 0x82, "PAYLOAD_FORMAT must be 0 or 1"),
+    (SERVER, "30 08 00 01 61 04 01 00 01 00", 0x82, "PAYLOAD_FORMAT twice"),
+    (SERVER, "30 07 00 01 61 03 23 00 00", 0x94, "TOPIC_ALIAS must not be 0"),
+    (SERVER, "30 06 00 01 61 02 0b 00", 0x82, "SUBSCRIPTION_IDENTIFIER must not be 0"),
+    (CLIENT, "30 07 00 01 61 03 08 00 00", 0x82, "RESPONSE_TOPIC [MQTT-3.3.2-14]: empty"),
+    (CLIENT, "30 08 00 01 61 04 08 00 01 23", 0x82, "RESPONSE_TOPIC [MQTT-3.3.2-14]: has a"),
+    (SERVER, "e0 07 8b 05 11 00 00 00 01", 0x82, "no server sends SESSION_EXPIRY"),
+    (CLIENT, "e0 06 81 04 1c 00 01 61", 0x82, "no client sends SERVER_REFERENCE"),
+    (CLIENT, "30 06 00 01 61 02 0b 01", 0x82, "no client sends SUBSCRIPTION_IDENTIFIER"),
+    (CLIENT, "30 07 00 01 61 02 01 01 ff", 0x99, "said to be UTF-8"),
+    # CONNECT
+    (CLIENT, "10 0d 00 04 4d 51 54 54 04 02 00 00 00 00 00", 0x84, "b'MQTT' 4"),
+    (CLIENT, "10 0d 00 04 4d 51 54 58 05 02 00 00 00 00 00", 0x84, "b'MQTX' 5"),
+    (CLIENT, f"10 0d {HELLO} 03 00 00 00 00 00", 0x81, "reserved flag"),
+    (CLIENT, f"10 0d {HELLO} 0a 00 00 00 00 00", 0x81, "QoS or RETAIN of no will"),
+    (CLIENT, f"10 13 {HELLO} 1e 00 00 00 00 00 00 00 01 74 00 00", 0x81, "will QoS 3"),
+    (CLIENT, f"10 12 {HELLO} 06 00 00 00 00 00 00 00 00 00 00", 0x82, "will topic: empty"),
+    (CLIENT, f"10 0e {HELLO} 02 00 00 00 00 01 ff", 0x81, "client identifier: not UTF-8"),
+    (CLIENT, f"10 0d {HELLO} 82 00 00 00 00 00", 0x81, "user name: runs past"),
+    (CLIENT, f"10 12 {HELLO} 02 00 00 05 18 00 00 00 01 00 00", 0x81, "cannot carry WILL_DELAY"),
+    (CLIENT, f"10 11 {HELLO} 02 00 00 04 16 00 01 61 00 00", 0x82, "without a method"),
+    (CLIENT, f"10 0f {HELLO} 02 00 00 02 17 02 00 00", 0x82, "must be 0 or 1"),
+    # SUBSCRIBE and UNSUBSCRIBE
+    (CLIENT, "82 03 00 07 00", 0x82, "no topic filter"),
+    (CLIENT, "a2 03 00 07 00", 0x82, "no topic filter"),
+    (CLIENT, "82 07 00 07 00 00 01 61 03", 0x82, "QoS or Retain Handling 3"),
+    (CLIENT, "82 07 00 07 00 00 01 61 30", 0x82, "QoS or Retain Handling 3"),
+    (CLIENT, "82 07 00 07 00 00 01 61 40", 0x81, "reserved options"),
+    (CLIENT, "82 06 00 07 00 00 00 00", 0x82, "empty topic filter"),
+    (CLIENT, "82 0b 00 07 04 0b 01 0b 01 00 01 61 00", 0x82, "SUBSCRIPTION_IDENTIFIER twice"),
+    (CLIENT, "82 08 00 07 00 00 02 61 23 00", 0x82, "not the last level"),
+    (CLIENT, "82 08 00 07 00 00 02 61 2b 00", 0x82, "not a whole level"),
+    (CLIENT, "82 10 00 07 00 00 0a 24 73 68 61 72 65 2f 67 2f 23 04", 0x82, "No Local"),
+    (CLIENT, "82 0e 00 07 00 00 08 24 73 68 61 72 65 2f 67 00", 0x82, "lacks a part"),
+    (CLIENT, "82 10 00 07 00 00 0a 24 73 68 61 72 65 2f 2b 2f 61 00", 0x82, "as its group"),
+]
+REFUSED_4 = [
+    (SERVER, "20 03 00 00 00", 0x81, "1 bytes too many"),
+    (SERVER, "20 02 02 00", 0x81, "reserved flags"),
+    (SERVER, "20 02 01 05", 0x82, "session present, and refused"),
+    (SERVER, "40 03 00 07 00", 0x81, "1 bytes too many"),
+    (SERVER, "6a 02 00 07", 0x81, "flags"),
+    (SERVER, "90 02 00 07", 0x82, "no reason code"),
+    (SERVER, "90 03 00 07 03", 0x82, "reason code 0x03"),
+    (SERVER, "b0 03 00 07 00", 0x81, "1 bytes too many"),
+    (SERVER, "e0 00", 0x82, "no server sends DISCONNECT at level 4"),
+    (CLIENT, "f0 00", 0x82, "no client sends AUTH at level 4"),
+    (CLIENT, "e0 01 04", 0x81, "1 bytes too many"),
+    (CLIENT, f"10 10 {HELLO_4} 42 00 00 00 01 61 00 01 70", 0x81, "a password without a user"),
+    (CLIENT, f"10 0c {HELLO_4} 00 00 00 00 00", 0x85, "an empty identifier"),
+    (CLIENT, f"10 0d {HELLO} 02 00 00 00 00 00", 0x84, "b'MQTT' 5"),
+    (CLIENT, "82 06 00 07 00 01 61 04", 0x81, "reserved options"),
+]
+
+
+@pytest.mark.parametrize(
+    ("sender", "data", "code", "words", "level"),
+    [(*each, 5) for each in REFUSED] + [(*each, 4) for each in REFUSED_4],
+)
+def test_what_is_refused(sender: str, data: str, code: int, words: str, level: int) -> None:
+    with pytest.raises(Broken) as broken:
+        _decoded(bytes.fromhex(data), sender, level)
+    assert words in str(broken.value)
+    assert broken.value.code == code
+
+
+def test_a_fixed_header() -> None:
+    assert strict.header(b"") is strict.header(b"\x30") is strict.header(b"\x30\x80") is None
+    assert strict.header(b"\x30\xff\xff\xff\x7f") == strict.Header(0x30, 5, 268_435_455)
+    assert strict.header(b"\x30\x80\x00") == strict.Header(0x30, 3, 0)
+    for data, words in ((b"\x30\x80\x80\x80\x80", "five bytes"), (b"\x30\x80\x00", "needless")):
+        with pytest.raises(Broken, match=words):
+            strict.split(data)
+
+
+# The table of properties once more, from the sections of the packets.
+CARRIES = {
+    "CONNECT": "11 15 16 17 19 21 22 26 27",
+    WILL: "01 02 03 08 09 18 26",
+    "CONNACK": "11 12 13 15 16 1a 1c 1f 21 22 24 25 26 27 28 29 2a",
+    "PUBLISH": "01 02 03 08 09 0b 23 26",
+    "PUBACK": "1f 26",
+    "PUBREC": "1f 26",
+    "PUBREL": "1f 26",
+    "PUBCOMP": "1f 26",
+    "SUBSCRIBE": "0b 26",
+    "SUBACK": "1f 26",
+    "UNSUBSCRIBE": "26",
+    "UNSUBACK": "1f 26",
+    "DISCONNECT": "11 1c 1f 26",
+    "AUTH": "15 16 1f 26",
+}
+SIZES = {1: "01 17 19 24 25 28 29 2a", 2: "13 21 22 23", 4: "02 11 18 27"}
+
+
+def test_which_packet_carries_which_property() -> None:
+    assert len(TABLE) == 27
+    for name, carried in CARRIES.items():
+        found = bytes(sorted(each for each, (_kind, names) in TABLE.items() if name in names))
+        assert found == bytes.fromhex(carried), name
+    for size, numbers in SIZES.items():
+        for each in bytes.fromhex(numbers):
+            assert encoded([(each, 1)]) == bytes([1 + size, each, *bytes(size - 1), 1])
+
+
+@given(
+    st.sampled_from([SERVER, CLIENT]),
+    st.sampled_from([4, 5]),
+    st.integers(0, 255),
+    st.binary(max_size=40),
+)
+def test_any_bytes_are_taken_or_refused(sender: str, level: int, first: int, body: bytes) -> None:
+    try:
+        packet = strict.packet(first, body, level, sender)
+    except Broken as broken:
+        assert broken.code in (0x81, 0x82, 0x84, 0x94, 0x99)
+    else:
+        if level == 5:  # the encoder makes the shortest form of what was read
+            assert _decoded(build.encode(packet), sender) == packet
+
+
+A = Packet("PUBLISH", topic=b"a")
+ALIAS = A._replace(properties=_has((0x23, 5)))
+LONG = A._replace(payload=b"x" * 9)
+AUTH = Packet("AUTH", code=0x18, properties=_has((0x15, b"m")))
+EXPIRY = Packet("DISCONNECT", properties=_has((0x11, 5)))
+NUMBERED = Packet("SUBSCRIBE", 1, filters=(Filter(b"a"),), properties=_has((0x0B, 1)))
+# What CONNECT rules out for a server, and CONNACK for a client: (the code, what it says, a packet,
+# what would allow it).
+AGREED: dict[str, list[tuple[int, list[tuple[int, Any]], Packet, list[tuple[int, Any]]]]] = {
+    SERVER: [
+        (0x95, [(0x27, 10)], LONG, [(0x27, 99)]),
+        (0x94, [], ALIAS, [(0x22, 5)]),
+        (0x94, [(0x22, 4)], ALIAS, [(0x22, 5)]),
+        (0x82, [(0x17, 0)], Packet("PUBACK", 1, properties=_has((0x1F, b""))), []),
+        (0x82, [], Packet("CONNACK", properties=_has((0x1A, b""))), [(0x19, 1)]),
+        (0x82, [], AUTH, [(0x15, b"m")]),
+        (0x82, [], Packet("AUTH"), [(0x15, b"m")]),
+        (0x82, [(0x15, b"n")], AUTH, [(0x15, b"m")]),
+    ],
+    CLIENT: [
+        (0x95, [(0x27, 10)], LONG, []),
+        (0x94, [], ALIAS, [(0x22, 5)]),
+        (0x9B, [(0x24, 1)], A._replace(pid=1, qos=2), []),
+        (0x9A, [(0x25, 0)], A._replace(retain=1), []),
+        (0x9E, [(0x2A, 0)], Packet("SUBSCRIBE", 1, filters=(Filter(b"$share/g/a"),)), []),
+        (0xA2, [(0x28, 0)], Packet("SUBSCRIBE", 1, filters=(Filter(b"a/+"),)), []),
+        (0xA1, [(0x29, 0)], NUMBERED, []),
+    ],
+}
+
+
+@pytest.mark.parametrize("sender", AGREED)
+def test_what_the_other_side_rules_out(sender: str) -> None:
+    def check(packet: Packet, limits: Properties) -> None:
+        size = len(build.encode(packet))
+        if sender == SERVER:
+            check_server(packet, size, limits)
+        else:
+            check_client(packet, size, NONE, limits)
+
+    for code, limits, packet, allowed in AGREED[sender]:
+        with pytest.raises(Broken) as broken:
+            check(packet, properties(limits))
+        assert broken.value.code == code
+        check(packet, properties(allowed))
+
+
+def test_an_expiry_that_connect_did_not_have() -> None:
+    with pytest.raises(Broken, match=r"3\.14\.2\.2\.2"):
+        check_client(EXPIRY, 9, NONE, NONE)
+    check_client(EXPIRY, 9, _has((0x11, 1)), NONE)
+    check_client(EXPIRY._replace(properties=_has((0x11, 0))), 9, NONE, NONE)
