@@ -29,7 +29,7 @@ except ImportError:
 
 HERE = Path(__file__).parent
 # Coverage of these decides which cases are kept. A module that is loaded before has none.
-JUDGES = ("oracle", "strict")
+JUDGES = ("oracle", "oracle_parts", "strict")
 HARNESS = [f"hostile.{p.stem}" for p in HERE.glob("*.py") if p.stem not in JUDGES]
 
 with atheris.instrument_imports(include=["flatmq", "hostile"], exclude=HARNESS):
@@ -46,7 +46,7 @@ with atheris.instrument_imports(include=["flatmq", "hostile"], exclude=HARNESS):
     import flatmq.subscribing
     import flatmq.topic
     import flatmq.wire  # noqa: F401
-    from hostile import cases, corpus, grammar, search
+    from hostile import cases, corpus, grammar, judge
 
 ROOT = Path(__file__).parents[2]
 KEPT = ROOT / "build" / "fuzz"
@@ -102,15 +102,15 @@ class Run:
 
     def one(self, data: bytes) -> None:
         """Judge a case."""
+        oracle = judge.Oracle(cases.decode(data)[0])
         try:
-            with search.watched():
-                judged = search.judged(data)
-        except (Exception, search.drive.Stuck) as e:
+            judge.run(data, "tcp", oracle)
+        except (Exception, judge.drive.Stuck) as e:
             self.found(data, e)
         self.counts["cases"] += 1
-        self.counts["packets judged"] += judged.packets
-        self.counts["connections"] += judged.streams
-        self.counts["messages delivered"] += judged.delivered
+        self.counts["packets judged"] += oracle.packets
+        self.counts["connections"] += oracle.streams
+        self.counts["messages delivered"] += oracle.delivered
         passed = time.monotonic() - self.began
         if passed - self.shown > 0.5:
             self.shown = passed
@@ -136,7 +136,7 @@ class Run:
         self.progress.stop()
         path = self.kept / f"found-{hashlib.sha256(data).hexdigest()[:12]}"
         path.write_bytes(data)
-        self.console.print(search.told(data), markup=False, highlight=False, soft_wrap=True)
+        self.console.print(judge.told(data), markup=False, highlight=False, soft_wrap=True)
         self.console.print(f"FOUND: {e!r}", markup=False, highlight=False, soft_wrap=True)
         self.console.print(
             f"again: {sys.executable} -m hostile.guided --replay {path}",
@@ -155,7 +155,7 @@ def main() -> int:
     parser.add_argument("--replay", type=Path, metavar="FILE", help="Report the result of a case.")
     options = parser.parse_args()
     if options.replay:
-        print(search.told(options.replay.read_bytes()))
+        print(judge.told(options.replay.read_bytes()))
         return 0
     folder = options.kept / "corpus"
     folder.mkdir(parents=True, exist_ok=True)

@@ -183,7 +183,7 @@ def run(data, note, marked=None, folder=""):
     chance = Chance(crc32(data, 2))
 
     def make(options, note):
-        return drive.driver(options, note, Link(note, far, chance, folder))
+        return drive.Driver(options, note, Link(note, far, chance, folder))
 
     try:
         drive.run(data, note, marked, make)

@@ -156,15 +156,13 @@ class WebSocketOracle:
             self.need(said in server.maybe, f"closed with {said} for no reason")
         self._begin()
 
-    def quiet(self, link, settled: bool) -> None:
-        """Nothing moves. `settled`: the network takes everything."""
+    def quiet(self, link) -> None:
+        """Nothing moves, though the network takes everything."""
         server, client = self._server, self._client
         self.need(not server.is_over, "a broken rule of the WebSocket is not noticed")
         self.need(link.is_read(), "bytes of the server are not read")
         left = bytes(server.payload[self._read :])
         self.need(not left, f"not delivered: {left!r}")
-        if not settled:
-            return
         self.need(not client.is_cut, "half a frame is out")
         if not server.is_in_control:  # else that alone has to be answered (section 5.5)
             pings, pongs = server.pings[-1:], client.pongs[-1:]
