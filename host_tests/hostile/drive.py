@@ -54,6 +54,12 @@ METHOD = b"m"  # of authentication
 CARRIED = (1, 2, 3, 8, 9, 0x0B, 0x23)
 USERS = (b"k", b"", b"long")
 
+# Those of a client that a case decides.
+OPTIONS = (
+    "version", "clean_session", "tx_size", "rx_size", "inflight", "subscriptions", "incoming"
+)  # fmt: skip
+OPTIONS_5 = OPTIONS + ("session_expiry", "maximum_packet_size", "requests")  # noqa: RUF005 (MicroPython)
+
 MOST_CALLS = 50000  # of the stream, in one case
 MOST_REFUSED = 3  # writes that take nothing, in one poll
 MOST_POLLS = 3000  # until nothing moves
@@ -195,27 +201,38 @@ class Link:
             raise Stuck("an empty write")
         if self.gone == 2:
             raise OSError(113, "write")
+        took = self.room_for(n)
+        if took:
+            piece = bytes(memoryview(buf)[off : off + took])
+            self.carry(piece)
+            self.moved += took
+        return self.taken(buf, off, n, took)
+
+    def room_for(self, n):
+        """Return how many of `n` bytes the network takes."""
         if self.block or (self.room and self.full):
             self.block = max(0, self.block - 1)
             self.full = False
             self.moved += 1
-            self.refused += 1
-            if self.refused > MOST_REFUSED:
-                raise Stuck("there is no room, and it does not let go")
-            self.note((FULL,))
-            return None
-        offered = n
+            return 0
         if self.room:
             self.full = n > self.room
             n = min(n, self.room)
-        piece = bytes(memoryview(buf)[off : off + n])
-        self.carry(piece)
-        self.moved += n
-        self.wire.extend(piece)
-        self.note((WROTE, piece))
-        if n != offered:
-            self.note((FULL,))
         return n
+
+    def taken(self, buf, off, n, took):
+        """Report that of `n` bytes so many were taken. Returns what a write does."""
+        if took:
+            piece = bytes(memoryview(buf)[off : off + took])
+            self.wire.extend(piece)
+            self.note((WROTE, piece))
+        else:
+            self.refused += 1
+            if self.refused > MOST_REFUSED:
+                raise Stuck("there is no room, and it does not let go")
+        if took != n:
+            self.note((FULL,))
+        return took or None
 
 
 class Dice:
@@ -251,27 +268,16 @@ class Driver:
         flatmq.client.ticks_ms = self.link.ticks_ms
         more = {}
         if self.v5:
-            more = {
-                "session_expiry": o.session_expiry,
-                "user_properties": [(b"board", b"7")] if o.user_properties else None,
-                "auth": (METHOD, authenticate) if o.auth else None,
-                "maximum_packet_size": o.maximum_packet_size,
-                "response_topic": cases.REPLIES,
-                "requests": o.requests,
-            }
+            more["user_properties"] = [(b"board", b"7")] if o.user_properties else None
+            more["auth"] = (METHOD, authenticate) if o.auth else None
+            more["response_topic"] = cases.REPLIES
         self.client = Client(
             o.client_id,
             link=self.link,
-            version=o.version,
-            clean_session=o.clean_session,
-            tx_size=o.tx_size,
-            rx_size=o.rx_size,
-            inflight=o.inflight,
-            subscriptions=o.subscriptions,
-            incoming=o.incoming,
             give_up=0,
             on_message=self._handler(FALLBACK) if o.fallback else None,
             on_dropped=self.dropped,
+            **{name: getattr(o, name) for name in (OPTIONS_5 if self.v5 else OPTIONS)},
             **more,
         )
         if self.v5:

@@ -47,12 +47,7 @@ class Inner:
         self.judge = judge
         self.address = None
         self.hostile = False
-        self.is_open = False  # the WebSocket
-        self.data = b""
-        self.at = 0
-        self.request = b""
-        self.answered = False
-        self.offered = None
+        self.connect()
 
     def resolve(self):
         self.address = True
@@ -60,8 +55,9 @@ class Inner:
     def connect(self):
         self.data = self.request = b""
         self.at = 0
-        self.answered = self.is_open = False
-        self.offered = None
+        self.answered = False
+        self.is_open = False  # the WebSocket
+        self.offered = None  # bytes that the network has not taken
 
     def stream(self):
         return self
@@ -110,7 +106,11 @@ class Inner:
         data = bytes(memoryview(buf)[off : off + n])
         if self.offered is not None and data != self.offered:
             raise drive.Stuck("other bytes than those that were not taken")
-        n = self.room(n)
+        pick = self.server.chance.pick
+        if self.is_open:
+            n = owner.room_for(n)
+        elif pick(4) == 0:
+            n = 1 + pick(n)
         self.offered = data[n:] or None
         if self.offered:
             self.judge.refused()
@@ -127,22 +127,6 @@ class Inner:
                 spoilt = self.hostile and self.server.chance.pick(4) == 0
                 self.data = self.server.answer(self.request, spoilt)
                 self.judge.asked(self.data, self.request)
-        return n
-
-    def room(self, n):
-        """Return how many of `n` bytes the network takes."""
-        owner = self.owner
-        pick = self.server.chance.pick
-        if not self.is_open:
-            return n if pick(4) else 1 + pick(n)
-        if owner.block or (owner.room and owner.full):
-            owner.block = max(0, owner.block - 1)
-            owner.full = False
-            owner.moved += 1
-            return 0
-        if owner.room:
-            owner.full = n > owner.room
-            return min(n, owner.room)
         return n
 
 
@@ -209,17 +193,8 @@ class Link(drive.Link):
             raise drive.Stuck("an empty write")
         took = self.through(self.socket.write, buf, off, n)
         if took:
-            piece = bytes(memoryview(buf)[off : off + took])
-            self.judge.wrote(piece)
-            self.wire.extend(piece)
-            self.note((drive.WROTE, piece))
-        else:
-            self.refused += 1
-            if self.refused > drive.MOST_REFUSED:
-                raise drive.Stuck("there is no room, and it does not let go")
-        if took != n:
-            self.note((drive.FULL,))
-        return took
+            self.judge.wrote(bytes(memoryview(buf)[off : off + took]))
+        return self.taken(buf, off, n, took)
 
     def through(self, call, *arguments):
         """Return what a call of the WebSocket returns."""

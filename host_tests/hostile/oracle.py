@@ -15,24 +15,9 @@ from __future__ import annotations
 
 import peer
 from hostile import cases, drive, strict
+from hostile import oracle_parts as parts
 from hostile.cases import Options
-from hostile.oracle_parts import (
-    ANSWERED,
-    BLOCKS,
-    DUE,
-    PUBACK,
-    PUBCOMP,
-    PUBREC,
-    SENT,
-    Limits,
-    Outgoing,
-    Request,
-    from_client,
-    from_server,
-    matches,
-    seen,
-    varint,
-)  # fmt: skip
+from hostile.oracle_parts import PUBACK, PUBCOMP, PUBREC, Limits, Outgoing, Request
 from v5 import strict5
 from v5.fields5 import PROTOCOL_ERROR, TOPIC_ALIAS_INVALID
 from v5.properties5 import SERVER, Id, Properties, encoded
@@ -311,7 +296,7 @@ class Oracle:
                 raise Broken("CONNACK of 3.1.1: flags, and refused")
             return Packet("CONNACK", code=body[1])
         try:
-            p = from_server(first, body, self.level)
+            p = parts.from_server(first, body, self.level)
             if p.name == "PUBLISH" and p.properties.first(Id.TOPIC_ALIAS) is not None:
                 if p.topic:
                     self.codes = frozenset({TOPIC_ALIAS_INVALID})
@@ -362,7 +347,7 @@ class Oracle:
         end = n
         blind = False
         if self.v5:
-            size = varint(body, n)
+            size = parts.varint(body, n)
             if size is None:
                 if len(body) < least:
                     return False
@@ -433,7 +418,7 @@ class Oracle:
         """
         if large and self.blind:
             return []
-        by = [r for r in self.subscriptions if any(matches(f, m.topic) for f in r.filters)]
+        by = [r for r in self.subscriptions if any(parts.matches(f, m.topic) for f in r.filters)]
         carried = m.properties.each(Id.SUBSCRIPTION_IDENTIFIER)
         if not large or not self.offset:  # of a large message that is found out once
             self.tagged = self.decides(carried, by)
@@ -600,7 +585,6 @@ class Oracle:
                     codes = zip(r.asked, p.codes, strict=True)
                     r.granted = bytes(code for f, code in codes if f in r.filters)
                 self.requests.remove(r)
-                r.state = ANSWERED
                 r.pid = 0
                 return
         self.strays += 1
@@ -709,7 +693,7 @@ class Oracle:
             self.wrong(f"piece {offset} of {total}, not {where}")
         if number not in self.left:
             self.wrong(f"handler {number} is not one of {self.left}")
-        if view != (seen(m.properties) if self.v5 else b""):
+        if view != (parts.seen(m.properties) if self.v5 else b""):
             self.wrong(f"properties {view!r}, not {m.properties}")
         self.calling = number
 
@@ -785,7 +769,7 @@ class Oracle:
     def client_packet(self, raw: bytes) -> Packet:
         """A packet of MQTT 5 that the client has written."""
         try:
-            return from_client(raw)
+            return parts.from_client(raw)
         except Broken as e:
             self.wrong(f"wrote {raw!r}: {e}")
             raise
@@ -922,11 +906,11 @@ class Oracle:
         pid = raw[head.size] << 8 | raw[head.size + 1]
         body = raw[head.size + 2 :]
         for r in self.requests:
-            if r.state != DUE:
+            if not r.is_due:
                 continue
             if (raw[0] == 0x82) == (r.number is not None) and r.is_body(body):
                 self.fresh(pid)
-                r.state = SENT
+                r.is_due = False
                 r.pid = pid
                 return
             if r.filters:  # else it was taken back
@@ -944,7 +928,7 @@ class Oracle:
     def on_published(
         self, pid: int, topic: bytes, payload: bytes, qos: int, retain: int, number: int
     ) -> None:
-        block = BLOCKS[number] if self.v5 else b""
+        block = parts.BLOCKS[number] if self.v5 else b""
         self.accepted(Outgoing(pid, topic, payload, qos, retain, block))
 
     def accepted(self, m: Outgoing) -> bool:
@@ -970,16 +954,12 @@ class Oracle:
         """A message has found no room."""
         # While there is no connection a message may lie there that was acknowledged too early.
         full = self.pending() or self.calling is not None or self.state != "online"
-        full = full or any(r.state == DUE for r in self.requests)
+        full = full or any(r.is_due for r in self.requests)
         self.need(full, "no room in an empty ring")
 
     def pending(self) -> int:
         """Publishes that are not done."""
-        n = 0
-        for m in self.out:
-            if not m.done:
-                n += 1
-        return n
+        return sum(not m.done for m in self.out)
 
     def on_aliased(self, pid: int, which: int, payload: bytes, retain: int) -> None:
         topic, block = drive.ALIASED_TOPICS[which], b"\0"
@@ -1122,7 +1102,7 @@ class Oracle:
             self.wrong(f"AUTH is not written: {self.auths}")
         if self.wire:
             self.wrong(f"half a packet is out: {bytes(self.wire)!r}")
-        due = [r.variants for r in self.requests if r.state == DUE and r.filters]
+        due = [r.variants for r in self.requests if r.is_due and r.filters]
         if due and not self.pending():
             self.wrong(f"not asked for: {due}")
         if self.one_at_a_time():

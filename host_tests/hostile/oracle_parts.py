@@ -12,7 +12,6 @@ from v5.properties5 import NONE, Id, Properties, encoded
 from v5.strict5 import Broken, Packet
 
 PUBACK, PUBREC, PUBCOMP = "PUBACK", "PUBREC", "PUBCOMP"  # what a publish waits for
-DUE, SENT, ANSWERED = "due", "sent", "answered"  # where a request is
 
 # The blocks of cases.PROPERTY_SETS, in the order in which the client encodes them.
 BLOCKS = tuple(
@@ -71,15 +70,15 @@ class Request:
         self.chunks = chunks
         self.identifier = 0
         self.head = b""
-        self.state = DUE
-        self.pid = 0
+        self.is_due = True  # to be written
+        self.pid = 0  # while it waits for its answer
         self.granted: bytes | None = None
         self.asked = filters  # as they were in the packet
         self.variants = [filters]  # what they may be in it: some were given up before it was out
 
     def due(self) -> None:
         """It is to be written."""
-        self.state = DUE
+        self.is_due = True
         self.pid = 0
         self.variants = [self.filters]
 
