@@ -33,7 +33,7 @@ HEAP = "2m"  # of MicroPython; the harness takes most of it
 # In a case, at most: in a long one the two ordinary sessions weigh less.
 SEGMENTS, SEGMENTS_5 = 12, 24
 BATCH = 200  # cases that MicroPython is given at a time
-EVERY = 0.5  # s between two reports of a process
+AHEAD = 100  # cases that the processes have judged and that are not counted yet
 
 Counts = Counter[str]
 TITLES = {"tcp": "", "websocket": ", over WebSocket", "tls": ", inside TLS"}
@@ -87,31 +87,14 @@ def judged(case: grammar.Case, link: str = "tcp") -> Counts:
     return counts + Counter({"made": case.packets, "changed": case.changed})
 
 
-def work(
-    seed: int, packets: int, link: str, version: int, until: float, reports: multiprocessing.Queue
-) -> None:
-    """Judge cases with this many changed packets, until the time is over.
-
-    What was found goes to `reports`.
-    """
-    counts: Counts = Counter()
-    left = packets
-    reported = time.monotonic()
+def work(seed: int, link: str, version: int, reports: multiprocessing.Queue) -> None:
+    """Judge cases without end. What came of each goes to `reports`, and what was found."""
     for case in made(seed, version):
         try:
-            counts += judged(case, link)
+            reports.put(judged(case, link))
         except judge.Finding as e:
             reports.put(str(e))
             return
-        now = time.monotonic()
-        if left - counts["changed"] <= 0 or now - reported > EVERY or now > until:
-            left -= counts["changed"]
-            is_done = left <= 0 or now > until
-            reports.put((counts, is_done))
-            counts = Counter()
-            reported = now
-            if is_done:
-                return
 
 
 def on_desk(
@@ -122,43 +105,34 @@ def on_desk(
     version: int = 4,
     seconds: float = math.inf,
 ) -> Counts:
-    """Judge this many changed packets, with a process for each seed.
-
-    It stops earlier when the time is over.
-    """
+    """Judge this many changed packets, or fewer in that time, with a process for each seed."""
     if link == "tls":
         certificate_files.folder()  # before there are processes, each of which would make one
-    reports: multiprocessing.Queue = multiprocessing.Queue()
-    share = -(-packets // len(seeds))
     until = time.monotonic() + seconds
+    reports: multiprocessing.Queue = multiprocessing.Queue(AHEAD)
     workers = [
-        multiprocessing.Process(
-            target=work, args=(seed, share, link, version, until, reports), daemon=True
-        )
+        multiprocessing.Process(target=work, args=(seed, link, version, reports), daemon=True)
         for seed in seeds
     ]
     for worker in workers:
         worker.start()
     total: Counts = Counter()
     task = shown.add_task("CPython, with the oracle", total=packets)
-    working = len(workers)
     try:
-        while working:
-            try:
-                report = reports.get(timeout=2 * judge.HANGS)
-            except queue.Empty:
-                raise judge.Finding("a process says nothing any more") from None
+        while True:
+            report = reports.get(timeout=2 * judge.HANGS)
             if isinstance(report, str):
                 raise judge.Finding(report)
-            counts, done = report
-            total += counts
-            working -= done
+            total += report
             shown.update(task, completed=total["changed"])
+            if total["changed"] >= packets or time.monotonic() > until:
+                return total
+    except queue.Empty:
+        raise judge.Finding("a process says nothing any more") from None
     finally:
         for worker in workers:
             worker.terminate()
             worker.join()
-    return total
 
 
 def compare(batch: list[bytes], link: str = "tcp") -> list[str]:
