@@ -516,7 +516,7 @@ class Oracle:
         self.keep_limits()
 
     def keep_limits(self) -> None:
-        """What is waiting and breaks a limit of CONNACK is set aside, and reported."""
+        """Set aside what is waiting and breaks a limit of CONNACK; the client reports it."""
         for r in self.subscriptions + self.requests:
             self.mark(r)
         for m in self.out:

@@ -1,4 +1,4 @@
-"""What the oracle keeps of messages, requests and limits, and how it decodes packets."""
+"""Messages, requests and limits as the oracle knows them, and the decoding of packets."""
 
 from __future__ import annotations
 
