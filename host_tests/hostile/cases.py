@@ -84,6 +84,8 @@ class Options:
 
     def __init__(self, first, second, third=0):
         self.version = 5 if second & VERSION_5 else 3 if first & 1 else 4
+        if self.version < 5:
+            third = 0
         self.choices = FILTERS if self.version < 5 else FILTERS5
         self.actions = ACTIONS if self.version < 5 else ACTIONS5
         self.clean_session = bool(first & 2)
@@ -131,7 +133,13 @@ def decode(data):
 
 def encode(first, second, steps, third=None):
     """The bytes of a case: those of its options, and its steps. `third` is that of MQTT 5."""
-    out = bytearray((first, second) if third is None else (first, second | VERSION_5, third))
+    options = (first, second) if third is None else (first, second | VERSION_5, third)
+    return bytes(options) + encoded(steps)
+
+
+def encoded(steps):
+    """The bytes of steps."""
+    out = bytearray()
     for step, argument in steps:
         if step == FEED:
             at = 0

@@ -26,28 +26,25 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 
 from flatmq_rigs import certificates, results
 from flatmq_tools import bytecode, interpreter
-from hostile import grammar, replay, search
+from hostile import grammar, judge, replay
 
 HERE = Path(__file__).parent
 HEAP = "2m"  # of MicroPython; the harness takes most of it
 # In a case, at most: in a long one the two ordinary sessions weigh less.
 SEGMENTS, SEGMENTS_5 = 12, 24
 BATCH = 200  # cases that MicroPython is given at a time
-EVERY = 0.5  # s between two reports of a process
+AHEAD = 100  # cases that the processes have judged and that are not counted yet
 
 Counts = Counter[str]
-SECTIONS = {"tcp": "fuzz", "websocket": "fuzz-websocket", "tls": "fuzz-in-tls"}
 TITLES = {"tcp": "", "websocket": ", over WebSocket", "tls": ", inside TLS"}
 ABOUT = {
     "tcp": "",
     "websocket": """
 These streams travel in the frames of a WebSocket, which are cut anywhere, empty, in fragments,
-with pings between them. In a third of the cases the client reads and writes what it does without
-WebSocket, and every event must be the same. In a third the frames and the network decide that. In
-the last third frames and answers to the upgrade are spoilt, too: bits, opcodes, lengths, masks,
-fragments, control frames, text, noise. A strict decoder of frames says what may be delivered, when
-the WebSocket must end, and with which close code. All that the client writes must be masked frames
-with just what MQTT has written.
+with pings between them. In half of the cases frames and answers to the upgrade are spoilt, too:
+bits, opcodes, lengths, masks, fragments, control frames, text, noise. A strict decoder of frames
+says what may be delivered, when the WebSocket must end, and with which close code. All that the
+client writes must be masked frames with just what MQTT has written.
 """,
     "tls": """
 These streams travel in the records of TLS, cut anywhere, on a real connection on loopback: OpenSSL
@@ -62,26 +59,14 @@ properties and topic aliases, and asks for answers. The oracle also judges that 
 kept, that the client says with DISCONNECT which kind of rule was broken, that nothing which was
 refused goes again, and what handlers see of the properties.
 """
-COUNTED: dict[str, dict[str, str]] = {
-    "tcp": {},
-    "tls": {},
-    "websocket": {
-        "way: steady": "cases with the same events as without WebSocket",
-        "way: loose": "cases in which frames decide what is read at once",
-        "way: hostile": "cases with frames that are spoilt",
-        "frames": "frames of the server",
-        "frames changed": "frames, and answers to the upgrade, that were changed",
-        "upgrades that failed": "WebSockets that did not open",
-        "closed for a broken rule": "WebSockets ended for a broken rule",
-        "closed by the peer": "WebSockets ended by a Close frame",
-        "pongs": "pings answered",
-    },
+COUNTED = {
+    "frames": "frames of the server",
+    "frames changed": "frames, and answers to the upgrade, that were changed",
+    "upgrades that failed": "WebSockets that did not open",
+    "closed for a broken rule": "WebSockets ended for a broken rule",
+    "closed by the peer": "WebSockets ended by a Close frame",
+    "pongs": "pings answered",
 }
-WIDE = "[progress.description]{task.description}"
-
-
-class Finding(Exception):
-    """A case that went wrong, as a text for people."""
 
 
 def made(seed: int, version: int = 4, segments: int = 0) -> Iterator[grammar.Case]:
@@ -96,52 +81,20 @@ def made(seed: int, version: int = 4, segments: int = 0) -> Iterator[grammar.Cas
         yield grammar.case(pick, segments, version)
 
 
-def judge(case: grammar.Case, link: str = "tcp") -> Counts:
-    """Return what came of a case. Finding when that is wrong."""
-    oracle = search.oracle_of(case.data)
-    try:
-        with search.watched():
-            framed = search.judge(case.data, oracle, link)
-    except (Exception, search.drive.Stuck) as e:
-        raise Finding(search.told(case.data, link) or repr(e)) from e
-    return framed + Counter(
-        {
-            "cases": 1,
-            "made": case.packets,
-            "changed": case.changed,
-            "judged": oracle.packets,
-            "streams": oracle.streams,
-            "delivered": oracle.delivered,
-            **{f"ended: {kind}": n for kind, n in oracle.ended.items()},
-        }
-    )
+def judged(case: grammar.Case, link: str = "tcp") -> Counts:
+    """Return what came of a case, in numbers. Finding when it is wrong."""
+    counts = judge.figures(case.data, link)
+    return counts + Counter({"made": case.packets, "changed": case.changed})
 
 
-def work(
-    seed: int, packets: int, link: str, version: int, until: float, reports: multiprocessing.Queue
-) -> None:
-    """Judge cases with this many changed packets, until the time is over.
-
-    What was found goes to `reports`.
-    """
-    counts: Counts = Counter()
-    left = packets
-    reported = time.monotonic()
+def work(seed: int, link: str, version: int, reports: multiprocessing.Queue) -> None:
+    """Judge cases without end. What came of each goes to `reports`, and what was found."""
     for case in made(seed, version):
         try:
-            counts += judge(case, link)
-        except Finding as e:
+            reports.put(judged(case, link))
+        except judge.Finding as e:
             reports.put(str(e))
             return
-        now = time.monotonic()
-        if left - counts["changed"] <= 0 or now - reported > EVERY or now > until:
-            left -= counts["changed"]
-            is_done = left <= 0 or now > until
-            reports.put((counts, is_done))
-            counts = Counter()
-            reported = now
-            if is_done:
-                return
 
 
 def on_desk(
@@ -152,43 +105,34 @@ def on_desk(
     version: int = 4,
     seconds: float = math.inf,
 ) -> Counts:
-    """Judge this many changed packets, with a process for each seed.
-
-    It stops earlier when the time is over.
-    """
+    """Judge this many changed packets, or fewer in that time, with a process for each seed."""
     if link == "tls":
         certificates.loopback()  # before there are processes, each of which would make one
-    reports: multiprocessing.Queue = multiprocessing.Queue()
-    share = -(-packets // len(seeds))
     until = time.monotonic() + seconds
+    reports: multiprocessing.Queue = multiprocessing.Queue(AHEAD)
     workers = [
-        multiprocessing.Process(
-            target=work, args=(seed, share, link, version, until, reports), daemon=True
-        )
+        multiprocessing.Process(target=work, args=(seed, link, version, reports), daemon=True)
         for seed in seeds
     ]
     for worker in workers:
         worker.start()
     total: Counts = Counter()
     task = shown.add_task("CPython, with the oracle", total=packets)
-    working = len(workers)
     try:
-        while working:
-            try:
-                report = reports.get(timeout=2 * search.HANGS)
-            except queue.Empty:
-                raise Finding("a process says nothing any more") from None
+        while True:
+            report = reports.get(timeout=2 * judge.HANGS)
             if isinstance(report, str):
-                raise Finding(report)
-            counts, done = report
-            total += counts
-            working -= done
+                raise judge.Finding(report)
+            total += report
             shown.update(task, completed=total["changed"])
+            if total["changed"] >= packets or time.monotonic() > until:
+                return total
+    except queue.Empty:
+        raise judge.Finding("a process says nothing any more") from None
     finally:
         for worker in workers:
             worker.terminate()
             worker.join()
-    return total
 
 
 def compare(batch: list[bytes], link: str = "tcp") -> list[str]:
@@ -235,7 +179,7 @@ def on_device(seed: int, packets: int, link: str, shown: Progress, version: int 
         if len(batch) == BATCH or total["changed"] >= packets:
             wrong = compare(batch, link)
             if wrong:
-                raise Finding("\n".join(wrong))
+                raise judge.Finding("\n".join(wrong))
             batch.clear()
             shown.update(task, completed=total["changed"])
         if total["changed"] >= packets:
@@ -256,19 +200,21 @@ def section(
 
     `minutes`: after which it was ended, if it was.
     """
-    ended = [(f"connections that ended: {kind[7:]}", n)
-             for kind, n in sorted(desk.items()) if kind.startswith("ended: ")]  # fmt: skip
-    rows = [
-        ("packets that were changed", desk["changed"], device["changed"]),
-        ("packets in the same streams, as made", desk["made"], device["made"]),
-        ("cases", desk["cases"], device["cases"]),
-        ("connections", desk["streams"], None),
-        ("packets that the strict decoder judged", desk["judged"], None),
-        ("messages delivered", desk["delivered"], None),
-        *((what, n, None) for what, n in ended),
-        *((what, desk[name], None) for name, what in COUNTED[link].items()),
-    ]
-    lines = [(what, f"{a:,}", "" if b is None else f"{b:,}") for what, a, b in rows]
+    ended = {name: f"connections that {name}" for name in sorted(desk) if name[:7] == "ended: "}
+    both = {
+        "changed": "packets that were changed",
+        "made": "packets in the same streams, as made",
+        "cases": "cases",
+    }
+    alone = {
+        "streams": "connections",
+        "judged": "packets that the strict decoder judged",
+        "delivered": "messages delivered",
+        **ended,
+        **(COUNTED if link == "websocket" else {}),
+    }
+    lines = [(what, f"{desk[name]:,}", f"{device[name]:,}") for name, what in both.items()]
+    lines += [(what, f"{desk[name]:,}", "") for name, what in alone.items()]
     named = ", ".join(map(str, seeds))
     command = "make fuzz-long" + ("" if link == "tcp" else f" LINK={link}")
     command += " VERSION=5" if version == 5 else ""
@@ -300,7 +246,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="hostile.chance", description=__doc__)
     parser.add_argument("--packets", type=int, default=100_000, help="changed ones, on CPython")
     parser.add_argument("--device", type=int, default=2_000, help="the same on MicroPython")
-    parser.add_argument("--link", choices=search.LINKS, default="tcp", help="default: tcp")
+    parser.add_argument("--link", choices=judge.LINKS, default="tcp", help="default: tcp")
     parser.add_argument(
         "--version", type=int, choices=(4, 5), default=4, help="of MQTT; 4 is 3.1.1 and 3.1"
     )
@@ -312,31 +258,32 @@ def main() -> int:
     parser.add_argument("--results", type=Path, help="the file that the figures go to")
     options = parser.parse_args()
     seeds = [options.seed + i for i in range(options.processes)]
+    link, version = options.link, options.version
     console = Console()
     began = time.monotonic()
     columns = (
-        TextColumn(WIDE), BarColumn(), TextColumn("{task.completed:,} of {task.total:,}"),
+        TextColumn("{task.description}"), BarColumn(),
+        TextColumn("{task.completed:,} of {task.total:,}"),
         TimeElapsedColumn(), TimeRemainingColumn(),
     )  # fmt: skip
     try:
         with Progress(*columns, console=console) as shown:
             limit = math.inf if options.minutes is None else options.minutes * 60
-            desk = on_desk(seeds, options.packets, options.link, shown, options.version, limit)
-            device = on_device(seeds[-1] + 1, options.device, options.link, shown, options.version)
-    except Finding as e:
+            desk = on_desk(seeds, options.packets, link, shown, version, limit)
+            device = on_device(seeds[-1] + 1, options.device, link, shown, version)
+    except judge.Finding as e:
         console.print(str(e), markup=False, highlight=False, soft_wrap=True)
-        again = f"python -m hostile.search --link {options.link} --case HEX"
+        again = f"python -m hostile.judge --link {link} --case HEX"
         console.print(f"the same again: {again}", markup=False, soft_wrap=True)
         return 1
     seconds = time.monotonic() - began
     is_cut = options.minutes is not None and desk["changed"] < options.packets
     minutes = options.minutes if is_cut else None
-    text = section(seeds, desk, device, seconds, options.link, options.version, minutes)
+    text = section(seeds, desk, device, seconds, link, version, minutes)
     console.print(text, markup=False, highlight=False, soft_wrap=True)
     if options.results:
-        name = SECTIONS[options.link]
-        if options.version == 5:
-            name = name.replace("fuzz", "fuzz-v5")
+        name = "fuzz-v5" if options.version == 5 else "fuzz"
+        name += {"tcp": "", "websocket": "-websocket", "tls": "-in-tls"}[options.link]
         results.write(options.results, name, text)
     return 0
 

@@ -6,6 +6,7 @@ them on CPython; on MicroPython they must be the same. Runs on both.
 
 import flatmq.client
 from flatmq import Client
+from flatmq.properties import Properties
 from hostile import cases
 
 # Events, and what stands in them
@@ -14,22 +15,50 @@ READ = "read"  # bytes that the client took
 WROTE = "wrote"  # bytes that it wrote
 CLOSED = "closed"  # the client closed the link
 GONE = "gone"  # whether the peer has closed the connection; else the network has failed
-CALL = "call"  # a handler: its number, topic, payload, QoS, retain, dup
-PIECE = "piece"  # the same with a piece of the payload, then its offset, and that of the end
+CALL = "call"  # a handler: its number, topic, payload or a piece of it, QoS, retain, dup, what can
+# be seen of the properties, the offset of the piece, and that of the end
 RETURNED = "returned"  # the handler
 RAISED = "raised"  # the handler
-PUBLISHED = "published"  # what publish returned (-1 for None), topic, payload, QoS, retain
+PUBLISHED = "published"  # what publish returned (see `returned`), topic, payload, QoS, retain,
+# number of the properties
 SUBSCRIBED = "subscribed"  # whether it was accepted, number of the filters, QoS
 UNSUBSCRIBED = "unsubscribed"  # whether it was accepted, the filters with a space in between
 PINGED = "pinged"
 PASSED = "passed"  # ms
-FULL = "full"  # the network has not taken all that it was offered: see `reports_full`
+FULL = "full"  # the network has not taken all that it was offered
 LOST = "lost"  # the kind of the error, its code, its detail
-QUIET = "quiet"  # nothing moves: online, received, unrouted, skipped, strays, pending, dup0,
-# downgraded
+QUIET = "quiet"  # nothing moves: online, and COUNTED
 GRANTED = "granted"  # number of the filters, and what the broker granted
 
+# Of MQTT 5
+DROPPED = "dropped"  # on_dropped was called: packet identifier, topic
+ALIASED = "aliased"  # what Alias.publish returned, which of ALIASED_TOPICS, payload, retain
+REPLYING = "replying"  # the client has subscribed to answers
+REQUESTED = "requested"  # packet identifier, -1 for none; number, ms now, topic, payload
+ANSWERED = "answered"  # the handler of a request: its number, then as CALL
+LATE = "late"  # the handler of a request was called without an answer: its number, ms now
+WAITING = "waiting"  # requests that still wait, at the end
+ASKS = "asks"  # the next subscription: No Local, Retain As Published, Retain Handling
+AUTHENTICATED = "authenticated"  # the application has authenticated again
+
+COUNTED = ("received", "unrouted", "skipped", "strays", "dup0", "downgraded", "dropped", "pending")
+
 FALLBACK = 99  # the number of the handler of what matches no filter
+REFUSED = -2  # what publish returned, for ValueError
+
+ALIASED_TOPICS = (b"a/b", b"out")
+TIMEOUT = 10  # s of a request
+METHOD = b"m"  # of authentication
+# The identifiers of properties that a message may carry, and the names of User Properties that are
+# looked for.
+CARRIED = (1, 2, 3, 8, 9, 0x0B, 0x23)
+USERS = (b"k", b"", b"long")
+
+# Those of a client that a case decides.
+OPTIONS = (
+    "version", "clean_session", "tx_size", "rx_size", "inflight", "subscriptions", "incoming"
+)  # fmt: skip
+OPTIONS_5 = OPTIONS + ("session_expiry", "maximum_packet_size", "requests")  # noqa: RUF005 (MicroPython)
 
 MOST_CALLS = 50000  # of the stream, in one case
 MOST_REFUSED = 3  # writes that take nothing, in one poll
@@ -43,6 +72,39 @@ class Stuck(BaseException):
 
 class Planned(Exception):
     """The exception of a handler that is to raise."""
+
+
+def seen(p):
+    """Return what can be seen of properties, as bytes."""
+    out = b""
+    for i in CARRIED:
+        value = p.get(i)
+        if isinstance(value, int):
+            value = b"%d" % value
+        out += b"%d " % i + (b"-" if value is None else value) + b";"
+        is_bytes = isinstance(value, bytes) and i in (3, 8, 9)
+        if is_bytes and (not p.is_value(i, value) or p.is_value(i, value + b"x")):
+            raise AssertionError("the properties do not agree with themselves")
+    for name in USERS:
+        value = p.user(name)
+        out += b"-;" if value is None else value + b";"
+        if value is not None and not p.is_user(name, value):
+            raise AssertionError("the user properties do not agree with themselves")
+    return out
+
+
+def authenticate(data):
+    """Return what the client answers to the data of an AUTH packet, None for the first."""
+    return b"first" if data is None else b"re:" + data[:10]
+
+
+def returned(call, *arguments):
+    """Return the packet identifier that a call returns, -1 for None, REFUSED for ValueError."""
+    try:
+        pid = call(*arguments)
+    except ValueError:
+        return REFUSED
+    return -1 if pid is None else pid
 
 
 class Link:
@@ -63,7 +125,6 @@ class Link:
         self.full = False  # the last write took less than it was offered
         self.refused = 0  # writes that took nothing, in one poll
         self.wire = bytearray()  # what was written on this connection, for the script's broker
-        self.reports_full = False
 
     def ticks_ms(self):
         return self.now & 0x3FFFFFFF
@@ -113,7 +174,7 @@ class Link:
     def carry(self, piece):
         """Take to the peer what the client has written."""
 
-    def _call(self):
+    def count_call(self):
         self.calls += 1
         if self.calls > MOST_CALLS:
             raise Stuck("calls without end")
@@ -121,7 +182,7 @@ class Link:
             raise Stuck("a closed link is touched")
 
     def readinto(self, into):
-        self._call()
+        self.count_call()
         if self.gone == 2:
             raise OSError(113, "read")  # EHOSTUNREACH: not the peer's doing
         n = min(len(self.data) - self.at, len(into))
@@ -135,33 +196,43 @@ class Link:
         return n
 
     def write(self, buf, off, n):
-        self._call()
+        self.count_call()
         if n <= 0:
             raise Stuck("an empty write")
         if self.gone == 2:
             raise OSError(113, "write")
+        took = self.room_for(n)
+        if took:
+            piece = bytes(memoryview(buf)[off : off + took])
+            self.carry(piece)
+            self.moved += took
+        return self.taken(buf, off, n, took)
+
+    def room_for(self, n):
+        """Return how many of `n` bytes the network takes."""
         if self.block or (self.room and self.full):
             self.block = max(0, self.block - 1)
             self.full = False
             self.moved += 1
-            self.refused += 1
-            if self.refused > MOST_REFUSED:
-                raise Stuck("there is no room, and it does not let go")
-            if self.reports_full:
-                self.note((FULL,))
-            return None
-        offered = n
+            return 0
         if self.room:
             self.full = n > self.room
             n = min(n, self.room)
-        piece = bytes(memoryview(buf)[off : off + n])
-        self.carry(piece)
-        self.moved += n
-        self.wire.extend(piece)
-        self.note((WROTE, piece))
-        if n != offered and self.reports_full:
-            self.note((FULL,))
         return n
+
+    def taken(self, buf, off, n, took):
+        """Report that of `n` bytes so many were taken. Returns what a write does."""
+        if took:
+            piece = bytes(memoryview(buf)[off : off + took])
+            self.wire.extend(piece)
+            self.note((WROTE, piece))
+        else:
+            self.refused += 1
+            if self.refused > MOST_REFUSED:
+                raise Stuck("there is no room, and it does not let go")
+        if took != n:
+            self.note((FULL,))
+        return took or None
 
 
 class Dice:
@@ -177,61 +248,64 @@ class Dice:
 class Driver:
     """A client in a case."""
 
-    overhead = 9  # maximum bytes of a PUBLISH beside topic name and payload
-
     def __init__(self, options, note, link=None):
-        self.options = options
+        self.options = o = options
         self.note = note
+        self.v5 = o.version == 5
+        self.overhead = 30 if self.v5 else 9  # maximum bytes of a PUBLISH beside topic and payload
         self.raises = 0
         self.reply = -1
         self.split = 0
         self.up = False  # the client has a connection
         self.answering = False
-        self.subscriptions = [None] * len(options.choices)
-        self.handlers = [self._handler(i) for i in range(len(options.choices))]
+        self.subscriptions = [None] * len(o.choices)
+        self.handlers = [self._handler(i) for i in range(len(o.choices))]
+        self.ordinary()
+        self.requests = 0
+        self.waiting = []  # the numbers of requests that wait for an answer
         self.link = link or Link(note)
-        flatmq.client.random = Dice(options.last_id)
+        flatmq.client.random = Dice(o.last_id)
         flatmq.client.ticks_ms = self.link.ticks_ms
-        self.client = self.new_client(
+        more = {}
+        if self.v5:
+            more["user_properties"] = [(b"board", b"7")] if o.user_properties else None
+            more["auth"] = (METHOD, authenticate) if o.auth else None
+            more["response_topic"] = cases.REPLIES
+        self.client = Client(
+            o.client_id,
             link=self.link,
-            version=options.version,
-            clean_session=options.clean_session,
-            tx_size=options.tx_size,
-            rx_size=options.rx_size,
-            inflight=options.inflight,
-            subscriptions=options.subscriptions,
-            incoming=options.incoming,
             give_up=0,
-            on_message=self._handler(FALLBACK) if options.fallback else None,
+            on_message=self._handler(FALLBACK) if o.fallback else None,
+            on_dropped=self.dropped,
+            **{name: getattr(o, name) for name in (OPTIONS_5 if self.v5 else OPTIONS)},
+            **more,
         )
+        if self.v5:
+            self.properties = [None if p is None else Properties(**p) for p in cases.PROPERTY_SETS]
+            self.aliases = [self.client.alias(topic) for topic in ALIASED_TOPICS]
 
-    # What MQTT 5 has otherwise
+    def ordinary(self):
+        """Publish and subscribe without anything special."""
+        self.number = 0  # of the properties with which it publishes
+        self.no_local = self.as_published = self.handling = 0
 
-    def new_client(self, **arguments):
-        """Return the client."""
-        return Client(b"hostile", **arguments)
+    # What a broker sends
 
     def accepted(self, present):
-        """Return a CONNACK."""
-        return b"\x20\2\1\0" if present else b"\x20\2\0\0"
+        """Return a CONNACK.
+
+        That of MQTT 5 has an Assigned Client Identifier: the client keeps the last one, and a
+        case may have another.
+        """
+        if not self.v5:
+            return b"\x20\2\1\0" if present else b"\x20\2\0\0"
+        said = b"\x12\0\4gave" + (b"\x15\0\1" + METHOD if self.options.auth else b"")
+        return bytes((0x20, 3 + len(said), int(bool(present)), 0, len(said))) + said
 
     def message(self, qos, pid):
         """Return a PUBLISH at that QoS."""
-        topic = b"\0\3a/b"
-        if not qos:
-            return b"\x30\6" + topic + b"0"
-        return bytes((0x30 | qos << 1, 8)) + topic + bytes((0, pid)) + b"%d" % qos
-
-    def asked(self, filters):
-        """Return with which arguments to subscribe besides."""
-        return {}
-
-    def called(self, number, m, topic, payload):
-        """Report the call of a handler."""
-        if m.last and not m.offset:
-            self.note((CALL, number, topic, payload, m.qos, m.retain, m.dup))
-        else:
-            self.note((PIECE, number, topic, payload, m.qos, m.retain, m.dup, m.offset, m.total))
+        body = b"\0\3a/b" + (bytes((0, pid)) if qos else b"") + bytes(int(self.v5)) + b"%d" % qos
+        return bytes((0x30 | qos << 1, len(body))) + body
 
     def begin(self):
         """An ordinary session."""
@@ -239,9 +313,18 @@ class Driver:
             self.subscribe(cases.FILTERS.index(filters), 1)
         self.client.start()
         self.session(0)
+        if self.v5:
+            self.note((REPLYING,))
+            self.request(b"out", b"?")
+            self.answer_all()
+            # What a client has from its first reconnect on it has from here on.
+            self.next(cases.CUT)
+            self.restore()
+            self.session(0)
 
     def end(self):
         """An ordinary session again, whatever came before."""
+        self.ordinary()
         self.link.room = self.link.block = self.raises = 0
         self.reply = -1
         self.split = 0
@@ -251,6 +334,22 @@ class Driver:
                 self.piece(bytes((0x62, 2, pid >> 8, pid & 255)))
         self.restore()
         self.session(1)
+        if self.v5:
+            self.end_requests()
+
+    def end_requests(self):
+        """The requests that still wait are given up in time, and then another one is answered."""
+        for _ in range(6):
+            self.note((PASSED, 2500))
+            self.link.now += 2500
+            self.poll()
+            self.answer_all()
+        self.note((WAITING, len(self.waiting)))
+        if self.waiting:
+            raise AssertionError("a request waits without end")
+        self.request(b"out", b"?")
+        self.answer_all()
+        self.link.give(b"")
 
     def step(self, step, argument):
         """Do one step of a case.
@@ -294,6 +393,20 @@ class Driver:
             self.feed(b"x" * (argument * 16))
         elif step == cases.SYNC:
             self.sync()
+        elif step == cases.PROPERTIES:
+            self.number = (argument & 7) % len(self.properties)
+            self.no_local = argument >> 3 & 1
+            self.as_published = argument >> 4 & 1
+            self.handling = (argument >> 5 & 3) % 3
+        elif step == cases.REQUEST:
+            self.caught_up()
+            self.request(cases.TOPICS[argument & 1], b"r" * (argument >> 4))
+        elif step == cases.ALIAS:
+            self.caught_up()
+            self.publish_alias(argument & 1, b"p" * cases.SIZES[argument >> 5], argument & 2)
+        elif step == cases.AUTHENTICATE:
+            self.caught_up()
+            self.authenticate()
 
     # The client's surroundings
 
@@ -340,20 +453,8 @@ class Driver:
     def quiet(self):
         """Report what can be seen when nothing moves."""
         c = self.client
-        s = c.stats
-        self.note(
-            (
-                QUIET,
-                int(c.connected),
-                s.received,
-                s.unrouted,
-                s.skipped,
-                s.strays,
-                c.pending,
-                s.dup0,
-                s.downgraded,
-            )
-        )
+        counts = [getattr(c.stats, name) for name in COUNTED[:-1]]
+        self.note((QUIET, int(c.connected)) + tuple(counts) + (c.pending,))  # noqa: RUF005 (MicroPython)
 
     def caught_up(self):
         """Go on only when the client is done with what it has read.
@@ -451,7 +552,8 @@ class Driver:
             topic = m.topic
             payload = m.payload
             n = len(payload)
-            self.called(number, m, topic, payload)
+            p = seen(m.properties) if self.v5 else b""
+            self.note((CALL, number, topic, payload, m.qos, m.retain, m.dup, p, m.offset, m.total))
             self.link.moved += 1
             if not (
                 len(m) == n
@@ -462,39 +564,54 @@ class Driver:
                 and (not n or (m[0] == payload[0] and m[n - 1] == payload[n - 1]))
             ):
                 raise AssertionError("the message does not agree with itself")
-            if self.raises:
-                self.raises -= 1
-                if not self.raises:
-                    self.note((RAISED,))
-                    raise Planned
+            self.may_raise()
             if self.reply >= 0:
                 self.publish(b"reply", b"to you", self.reply)
             self.note((RETURNED,))
 
         return handler
 
+    def may_raise(self):
+        """Raise if this is the call of a handler that is to."""
+        if self.raises:
+            self.raises -= 1
+            if not self.raises:
+                self.note((RAISED,))
+                raise Planned
+
+    def dropped(self, pid, topic, reason):
+        self.note((DROPPED, pid, topic))
+
     def publish(self, topic, payload, qos, retain=0):
         """Publish, if it can be at all."""
         qos %= 3
         if len(topic) + len(payload) + self.overhead > self.options.tx_size:
             payload = b""
-        self.published(topic, payload, qos, bool(retain))
+        retain = bool(retain)
+        more = (self.properties[self.number],) if self.v5 else ()
+        pid = returned(self.client.publish, topic, payload, qos, retain, *more)
+        self.note((PUBLISHED, pid, topic, payload, qos, int(retain), self.number))
 
-    def published(self, topic, payload, qos, retain):
-        """Publish, and report what came of it."""
-        pid = self.client.publish(topic, payload, qos, retain)
-        self.note((PUBLISHED, -1 if pid is None else pid, topic, payload, qos, int(retain)))
+    def publish_alias(self, which, payload, retain):
+        """Publish with an alias."""
+        if len(payload) + 20 > self.options.tx_size:
+            payload = b""
+        pid = returned(self.aliases[which].publish, payload, bool(retain))
+        self.note((ALIASED, pid, which, payload, int(bool(retain))))
 
     def subscribe(self, number, qos):
         """Subscribe to one of FILTERS."""
         filters = list(self.options.choices[number])
+        more = {}
+        if self.v5:
+            self.note((ASKS, self.no_local, self.as_published, self.handling))
+            shared = any(f.startswith(b"$share/") for f in filters)
+            more["no_local"] = bool(self.no_local and not shared)
+            more["retain_as_published"] = bool(self.as_published)
+            more["retain_handling"] = self.handling
         try:
             self.subscriptions[number] = self.client.subscribe(
-                filters,
-                self.handlers[number],
-                qos,
-                self.options.chunks(number),
-                **self.asked(filters),
+                filters, self.handlers[number], qos, self.options.chunks(number), **more
             )
             done = 1
         except ValueError:
@@ -510,6 +627,46 @@ class Driver:
             done = 0
         self.note((UNSUBSCRIBED, done, b" ".join(filters)))
         return done
+
+    def authenticate(self):
+        """Authenticate again, where there is authentication."""
+        if self.options.auth and self.client.connected:
+            try:
+                self.client.authenticate()
+                taken = 1
+            except ValueError:
+                taken = 0
+            self.note((AUTHENTICATED, taken))
+
+    def request(self, topic, payload):
+        """Ask for an answer."""
+        self.requests += 1
+        number = self.requests
+        now = self.link.now
+        try:
+            done = self.client.request(topic, payload, self._taker(number), TIMEOUT)
+        except ValueError:
+            done = None
+        pid = REFUSED if done is None else self.client.last_id if done else -1
+        if done:
+            self.waiting.append(number)
+        self.note((REQUESTED, pid, number, now, topic, payload))
+
+    def _taker(self, number):
+        def take(m):
+            if m is None:
+                self.note((LATE, number, self.link.now))
+                self.waiting.remove(number)
+                return
+            p = seen(m.properties)
+            n = len(m.payload)
+            self.note((ANSWERED, number, m.topic, m.payload, m.qos, m.retain, m.dup, p, 0, n))
+            self.link.moved += 1
+            self.may_raise()
+            self.waiting.remove(number)
+            self.note((RETURNED,))
+
+        return take
 
     # Ordinary sessions
 
@@ -579,37 +736,43 @@ class Driver:
         kind = first >> 4
         if kind == 3 and first & 6:
             n = 2 + (body[0] << 8 | body[1])
-            return (b"\x40\2" if first & 2 else b"\x50\2") + body[n : n + 2]
+            ack = (b"\x40\2" if first & 2 else b"\x50\2") + body[n : n + 2]
+            return ack + self.reply_to(body)
         if kind == 6:
             return b"\x70\2" + body[:2]
-        if kind == 8:
+        if kind in (8, 10):
+            at = 3 + body[2] if self.v5 else 2  # the properties are short
             codes = b""
-            at = 2
             while at < len(body):
-                at += 3 + (body[at] << 8 | body[at + 1])
-                codes += body[at - 1 : at]
-            return bytes((0x90, 2 + len(codes))) + body[:2] + codes
-        if kind == 10:
-            return b"\xb0\2" + body[:2]
+                at += 2 + (body[at] << 8 | body[at + 1])
+                if kind == 8:
+                    codes += bytes((body[at] & 3,))
+                    at += 1
+                elif self.v5:
+                    codes += b"\0"
+            codes = bytes(int(self.v5)) + codes
+            return bytes((0x90 if kind == 8 else 0xB0, 2 + len(codes))) + body[:2] + codes
         if kind == 12:
             return b"\xd0\0"
+        if kind == 15:
+            return b"\xf0\6\0\4\x15\0\1" + METHOD
         return b""
+
+    def reply_to(self, body):
+        """Return the answer to a PUBLISH that is a request; else nothing."""
+        at = body.find(cases.REPLIES) - 3 if self.v5 else 0
+        if at <= 0:
+            return b""
+        data = body[at - 7 : at]  # the Correlation Data, a property with 4 bytes
+        head = bytes((0, len(cases.REPLIES))) + cases.REPLIES + bytes((7,)) + data
+        return bytes((0x30, len(head) + 3)) + head + b"yes"
 
 
 def _nothing(event):
     pass
 
 
-def driver(options, note, link=None):
-    """Return a driver for the version of MQTT in the options."""
-    if options.version < 5:
-        return Driver(options, note, link)
-    from hostile.drive5 import Driver5
-
-    return Driver5(options, note, link)
-
-
-def run(data, note, marked=None, make=driver):
+def run(data, note, marked=None, make=Driver):
     """Run the case that these bytes stand for, between two ordinary sessions.
 
     `make(options, note)` returns the Driver.

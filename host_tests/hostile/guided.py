@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import importlib
 import os
 import random
 import sys
@@ -16,7 +17,6 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 try:
@@ -29,24 +29,18 @@ except ImportError:
 
 HERE = Path(__file__).parent
 # Coverage of these decides which cases are kept. A module that is loaded before has none.
-JUDGES = ("oracle", "strict")
+JUDGES = ("oracle", "oracle_parts")
 HARNESS = [f"hostile.{p.stem}" for p in HERE.glob("*.py") if p.stem not in JUDGES]
 
-with atheris.instrument_imports(include=["flatmq", "hostile"], exclude=HARNESS):
-    import flatmq.chunks
-    import flatmq.client
-    import flatmq.connection
-    import flatmq.message
-    import flatmq.reader
-    import flatmq.refused
-    import flatmq.requests
-    import flatmq.resend
-    import flatmq.router
-    import flatmq.session
-    import flatmq.subscribing
-    import flatmq.topic
-    import flatmq.wire  # noqa: F401
-    from hostile import cases, corpus, grammar, search
+CLIENT = (
+    "chunks", "client", "connection", "message", "reader", "refused", "requests", "resend",
+    "router", "session", "subscribing", "topic", "wire",
+)  # fmt: skip
+
+with atheris.instrument_imports(include=["flatmq", "hostile", "packets"], exclude=HARNESS):
+    for name in CLIENT:
+        importlib.import_module(f"flatmq.{name}")
+    from hostile import cases, corpus, grammar, judge
 
 ROOT = Path(__file__).parents[2]
 KEPT = ROOT / "build" / "fuzz"
@@ -89,61 +83,46 @@ class Run:
     """So many seconds of it. `one` is given every case, and ends the process."""
 
     def __init__(self, seconds: float, kept: Path) -> None:
-        self.seconds = seconds
         self.kept = kept
-        self.began = time.monotonic()
-        self.shown = -1.0
+        self.until = time.monotonic() + seconds
         self.counts: Counter[str] = Counter()
-        self.console = Console()
         columns = (BarColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-        self.progress = Progress(*columns, console=self.console)
+        self.progress = Progress(*columns)
         self.task = self.progress.add_task("", total=seconds)
         self.progress.start()
 
     def one(self, data: bytes) -> None:
         """Judge a case."""
+        oracle = judge.Oracle(cases.decode(data)[0])
         try:
-            with search.watched():
-                judged = search.judged(data)
-        except (Exception, search.drive.Stuck) as e:
+            judge.run(data, "tcp", oracle)
+        except (Exception, judge.drive.Stuck) as e:
             self.found(data, e)
-        self.counts["cases"] += 1
-        self.counts["packets judged"] += judged.packets
-        self.counts["connections"] += judged.streams
-        self.counts["messages delivered"] += judged.delivered
-        passed = time.monotonic() - self.began
-        if passed - self.shown > 0.5:
-            self.shown = passed
-            told = f"{self.counts['cases']:,} cases, {self.counts['packets judged']:,} packets"
-            self.progress.update(self.task, completed=passed, description=told)
-        if passed > self.seconds:
-            self.end()
-
-    def end(self) -> None:
-        """Time is up, and nothing was found."""
-        self.progress.stop()
-        for what, n in self.counts.items():
-            self.console.print(f"{what:20}{n:>14,}", highlight=False)
-        kept = self.kept / "corpus"
-        n = sum(1 for _ in kept.iterdir())
-        self.console.print(f"{'cases kept':20}{n:>14,}   in {kept}", soft_wrap=True)
-        self.console.print("nothing found")
-        sys.stdout.flush()
-        os._exit(0)  # from inside libFuzzer, which has no other way to end without a finding
+        counts = self.counts
+        counts["cases"] += 1
+        counts["packets judged"] += oracle.packets
+        counts["connections"] += oracle.streams
+        counts["messages delivered"] += oracle.delivered
+        if time.monotonic() > self.until:
+            counts["cases kept"] = sum(1 for _ in (self.kept / "corpus").iterdir())
+            lines = [f"{what:20}{n:>14,}" for what, n in counts.items()]
+            self.end(0, *lines, f"they are in {self.kept / 'corpus'}", "nothing found")
+        text = f"{counts['cases']:,} cases, {counts['packets judged']:,} packets"
+        passed = self.progress.tasks[self.task].elapsed
+        self.progress.update(self.task, completed=passed, description=text)
 
     def found(self, data: bytes, e: BaseException) -> None:
-        """Report the finding, and end."""
-        self.progress.stop()
+        """Keep the finding and report it."""
         path = self.kept / f"found-{hashlib.sha256(data).hexdigest()[:12]}"
         path.write_bytes(data)
-        self.console.print(search.told(data), markup=False, highlight=False, soft_wrap=True)
-        self.console.print(f"FOUND: {e!r}", markup=False, highlight=False, soft_wrap=True)
-        self.console.print(
-            f"again: {sys.executable} -m hostile.guided --replay {path}",
-            markup=False, highlight=False, soft_wrap=True,
-        )  # fmt: skip
-        sys.stdout.flush()
-        os._exit(1)
+        again = f"again: {sys.executable} -m hostile.guided --replay {path}"
+        self.end(1, judge.told(data), f"FOUND: {e!r}", again)
+
+    def end(self, status: int, *lines: str) -> None:
+        """Say this, and leave libFuzzer, which has no other way to end without a finding."""
+        self.progress.stop()
+        print(*lines, sep="\n", flush=True)
+        os._exit(status)
 
 
 def main() -> int:
@@ -155,7 +134,7 @@ def main() -> int:
     parser.add_argument("--replay", type=Path, metavar="FILE", help="Report the result of a case.")
     options = parser.parse_args()
     if options.replay:
-        print(search.told(options.replay.read_bytes()))
+        print(judge.told(options.replay.read_bytes()))
         return 0
     folder = options.kept / "corpus"
     folder.mkdir(parents=True, exist_ok=True)

@@ -10,177 +10,253 @@ import flatmq
 
 SOURCES = Path(flatmq.__file__).parent
 
+# By module of the client: a text there, and what replaces it.
+Faults = dict[str, dict[str, tuple[str, str]]]
+
+# What the kept cases of 3.1.1 find.
+FAULTS: Faults = {
+    "router": {
+        "DUP at QoS 0 is not counted": ("        elif m.dup:\n            stats.dup0 += 1\n", ""),
+        "a packet identifier may be half there": ("if m.at + 2 > m.end:", "if m.at + 1 > m.end:"),
+        "the identifier of a QoS 2 message is not kept": (
+            "received[received.index(0)] = m.id", "pass"
+        ),
+        "a handler that raised is passed over": ("self.done = i  #", "self.done = i + 1  #"),
+    },
+    "topic": {
+        "surrogates are UTF-8": (" or 0xEDA0 <= c < 0xEE00", ""),
+        "wildcards are let pass": ('buf.find(b"#", at, end) >= 0', "False"),
+    },
+    "reader": {
+        "the end of a packet of 128 bytes and more is one byte off": (
+            "end = t + n", "end = t + n - (1 if n > 127 else 0)"
+        ),
+        "five bytes of Remaining Length wait for more": (
+            'what = "Remaining Length of 5 bytes"', "break"
+        ),
+        "the cut packet is moved one byte short": (
+            "while at < have:\n                    buf",
+            "while at + 1 < have:\n                    buf",
+        ),
+        "a length that is not there is believed": (" or t > have:", ":"),
+        "answers are forgotten when there is no room for more": (
+            "elif s.answers > s.room:\n                            n = LATER",
+            "elif s.answers > s.room:\n                            n = True",
+        ),
+        "a large message ends one byte late": ("more = end - what", "more = end - what + 1"),
+        "it keeps what it has read": (
+            "s.asked = False", "s.asked = False\n        s.kept = getattr(s, 'kept', []) + [what]"
+        ),
+    },
+    "session": {
+        "PUBACK settles what waits for PUBCOMP": (
+            "if first != _PUBACK or due != _PUBREC:", "if first != _PUBACK:"
+        ),
+        "PUBACK for QoS 2 is a stray": ("if first != _PUBACK or due != _PUBREC:", "if True:"),
+    },
+    "writer": {
+        "answers that come while others are written are forgotten": (
+            "s.answers -= answered", "s.answers = 0"
+        ),
+        "it waits for room without end": (
+            "s.blocked = True\n                yield None", "s.blocked = True"
+        ),
+    },
+    "chunks": {
+        "the topic name of a large message is not kept": ("m.buf[at] = m.buf[m.topic_at]", "pass"),
+    },
+    "resend": {
+        "after the peer has closed all go at once": ("            self._single = True\n", ""),
+        "no PINGRESP is waited for": ("return not s.asked", "return True"),
+        "DUP goes to a broker that has forgotten": (
+            "if self.sent >= 0 and s.same else", "if self.sent >= 0 else"
+        ),
+    },
+    "requests": {
+        "requests leave in another order": (
+            "s.urgent.append(packet(r))", "s.urgent.insert(0, packet(r))"
+        ),
+        "a request that found no room is forgotten": (
+            "                router.waiting = True\n", ""
+        ),
+    },
+}  # fmt: skip
+
+# What those of MQTT 5 find.
+FAULTS_5: Faults = {
+    "v5_walk": {
+        "an unknown property is let pass": (
+            "if i >= len(TABLE) or not TABLE[i] & packet:", "if i >= len(TABLE):"
+        ),
+        "a property may come twice": ("if seen >> i % 29 & 1:", "if False:"),
+        "a flag may be anything": ("return buf[at] < 2 or i == _FORMAT", "return True"),
+        "a text may be anything": ("return is_utf8(buf, at + 2, end)", "return True"),
+        "a payload format must be 0 or 1": (" or i == _FORMAT", ""),
+        "0 is let pass": ("return i not in _NOT_ZERO or not is_zero(buf, at, end)", "return True"),
+        "0 with needless bytes is let pass": (
+            "return number(buf, at, end) > 3", "return not is_zero(buf, at, end)"
+        ),
+    },
+    "v5_connection": {
+        "a property length of an acknowledgement may be short": (
+            "if at + (n >> 2) != end:", "if at + (n >> 2) > end:"
+        ),
+        "AUTH is passed over": ('return "AUTH without an authentication method"', "return None"),
+        "a broken rule is not answered": ("self._say_why(what)", "pass"),
+        "flags are a protocol error": ('    ("flags", 0x81),\n', ""),
+        "a session that is not there is malformed": ('return "session present"', 'return "flags"'),
+        "any reason code is an error": (
+            "if code < 128:\n            if code and", "if not code:\n            if code and"
+        ),
+        "a refused message stays": ("if not refused(self.client, first, pid, code):", "if True:"),
+        "PUBREL with a reason code is not answered": (
+            "return self.acknowledge(first, pid)\n        from .v5_reasons",
+            "return None\n        from .v5_reasons",
+        ),
+        "an alias outlives its connection": ("if aliases and c.past:", "if False:"),
+        "AUTH cuts a CONNECT that is half out": ("if c.blocked and not c.open:", "if False:"),
+        "success of AUTH needs a method": (
+            "if c.open and not code and end - at < 2:", "if False:"
+        ),
+        "a CONNACK that breaks a rule counts": (
+            'if flags and (code or c.options["clean_session"]):', "if flags and code:"
+        ),
+    },
+    "v5_router": {
+        "a topic alias is passed over": ("and p.find(_ALIAS):", "and False:"),
+        "subscriptions never have an identifier": ("if supported:", "if False:"),
+        "subscriptions always have an identifier": ("if supported:", "if True:"),
+        "identifiers are passed over": ("self._tagged = self._decides()", "self._tagged = False"),
+        "properties that are remembered are those of any topic name": (
+            "self._blocks[i][0:] = _EMPTY", "pass"
+        ),
+    },
+    "v5_reasons": {
+        "a refused message is not reported": ("c.on_dropped(pid, topic, reason)", "pass"),
+    },
+    "v5": {
+        "Receive Maximum is not kept by publish": (
+            "self.quota = min(self.slots, most)", "self.quota = self.slots"
+        ),
+    },
+    "v5_resend": {
+        "Receive Maximum is not kept after a loss": (
+            "if at in s.offs and self._flying(at) >= s.quota:", "if False:"
+        ),
+        "what was accepted after a loss goes at once": ("c.past.extend()  #", "pass  #"),
+        "messages that the broker does not take go again": (
+            "            if reason:\n                set_aside(c, at, reason)\n", ""
+        ),
+    },
+    "resend": {
+        "what is set aside while CONNECT has not left goes all the same": (
+            "if not (s.open and s.blocked):", "if not s.blocked:"
+        ),
+        "what is set aside waits for PINGRESP": (
+            "        if s.at == self._mark:\n            return True\n", ""
+        ),
+        "where a packet was cut is remembered when it has left": (
+            "self.passed()\n        if self.sent < 0:", "if self.sent < 0:"
+        ),
+        "a message in the place of the one before waits for itself": (
+            "self._alone in s.ids:", "(self._alone > 0 and 0 in s.offs):"
+        ),
+    },
+    "v5_alias": {
+        "more aliases than the broker takes": (
+            "if n > c.server.topic_alias_maximum:", "if n > 65535:"
+        ),
+    },
+    "v5_chunks": {
+        "properties of a large message stay where they are": ("p.buf[n] = p.buf[p.start]", "pass"),
+        "more is kept of a large message than there is room for": (
+            "self.blind = n + size - m.at > len(m.buf) // 2 - 1",
+            "self.blind = n + size > have and n + size - m.at > len(m.buf) // 2 - 1",
+        ),
+    },
+    "replies": {
+        "answers belong to any request": (
+            "message.properties.is_value(_CORRELATION, self._data[i])", "True"
+        ),
+        "requests are not given up": ("if left <= 0:", "if False:"),
+    },
+}  # fmt: skip
+
+# What is wrong below MQTT, which shows over WebSocket alone.
+BELOW: Faults = {
+    "stream_websocket": {
+        "the payload of a masked frame is taken": ("if c & _MASKED:", "if False:"),
+        "reserved bits are let pass": ("if c & _RESERVED:", "if False:"),
+        "text is taken for MQTT": ("elif kind == _TEXT:", "elif False:"),
+        "a control frame may be in fragments": ("elif not c & _FINAL:", "elif False:"),
+        "a control frame may be long": (
+            "             if self._kind & _CONTROL:", "             if False:"
+        ),
+        "fragments may be in any order": (
+            "elif self._fragments != (kind == _CONTINUATION):", "elif False:"
+        ),
+        "a length of gigabytes is believed": ("const(0x3FFFFF)", "const(0x3FFFFFFFFFFFFFFF)"),
+        "a length of 16 bits is read from its second byte": (
+            "self._stage = 2 if c == 126 else 8", "self._stage = 1 if c == 126 else 8"
+        ),
+        "payload behind a header stays where it is": ("buf[to] = buf[at]", "pass"),
+        "an empty frame is the end": (
+            "raise self._why\n        return None", "raise self._why\n        return 0"
+        ),
+        "pings are not answered": ("self._due = _FINAL | _PONG", "self._due = 0"),
+        "a pong goes into the middle of a frame": (
+            "if self._due and self._at == self._end and not self._rest:",
+            "if self._due and not self._mine:",
+        ),
+        "what is written is not masked": ("buf[off] ^ out[4 + (at & 3)]", "buf[off]"),
+        "any code is sent back": ("code = _PROTOCOL_ERROR", "pass"),
+        "a Close frame is not answered": ("self._due = _FINAL | _CLOSE", "self._due = 0"),
+        "a WebSocket that is over reads on": (
+            "raise self._why\n        if self._due or self._mine:",
+            "pass\n        if self._due or self._mine:",
+        ),
+        "it keeps why a WebSocket was closed": (
+            "self._close(code)\n\n    def _fail",
+            "self._close(code)\n        self.kept = getattr(self, 'kept', []) + [text]\n\n"
+            "    def _fail",
+        ),
+    },
+    "stream_websocket_upgrade": {
+        "any answer opens a WebSocket": ('if found.get(b"accept") != self._accept:', "if False:"),
+        "any sub-protocol will do": ('if found.get(b"protocol") != b"mqtt":', "if False:"),
+        "an extension is let pass": ('if found.get(b"extensions"):', "if False:"),
+        "any status will do": (' or words[1] != b"101"', ""),
+        "an answer without end is read on": ("if not self._left:", "if False:"),
+    },
+}  # fmt: skip
+
 
 class Mutant(NamedTuple):
     """A change of a module of the client: some text replaces another."""
 
+    name: str
+    finder: str
     module: str
     right: str
     wrong: str
 
+    def __str__(self) -> str:
+        return self.name
 
-MUTANTS = {
-    "DUP at QoS 0 is not counted": Mutant(
-        "router", "        elif m.dup:\n            stats.dup0 += 1\n", ""
-    ),
-    "a packet identifier may be half there": Mutant(
-        "router", "if m.at + 2 > m.end:", "if m.at + 1 > m.end:"
-    ),
-    "surrogates are UTF-8": Mutant("topic", " or 0xEDA0 <= c < 0xEE00", ""),
-    "wildcards are let pass": Mutant("topic", 'buf.find(b"#", at, end) >= 0', "False"),
-    "the identifier of a QoS 2 message is not kept": Mutant(
-        "router", "received[received.index(0)] = m.id", "pass"
-    ),
-    "the end of a packet of 128 bytes and more is one byte off": Mutant(
-        "reader", "                end = t + n\n",
-        "                end = t + n - (1 if n > 127 else 0)\n",
-    ),
-    "five bytes of Remaining Length wait for more": Mutant(
-        "reader", 'what = "Remaining Length of 5 bytes"', "break"
-    ),
-    "PUBACK settles what waits for PUBCOMP": Mutant(
-        "session", "if first != _PUBACK or due != _PUBREC:", "if first != _PUBACK:"
-    ),
-    "PUBACK for QoS 2 is a stray": Mutant(
-        "session", "if first != _PUBACK or due != _PUBREC:", "if True:"
-    ),
-    "the cut packet is moved one byte short": Mutant(
-        "reader",
-        "while at < have:\n                    buf",
-        "while at + 1 < have:\n                    buf",
-    ),
-    "a length that is not there is believed": Mutant("reader", " or t > have:", ":"),
-    "a handler that raised is passed over": Mutant(
-        "router", "self.done = i  #", "self.done = i + 1  #"
-    ),
-    "answers are forgotten when there is no room for more": Mutant(
-        "reader", "elif s.answers > s.room:\n                            n = LATER",
-        "elif s.answers > s.room:\n                            n = True",
-    ),
-    "answers that come while others are written are forgotten": Mutant(
-        "writer", "            s.answers -= answered\n", "            s.answers = 0\n"
-    ),
-    "the topic name of a large message is not kept": Mutant(
-        "chunks", "m.buf[at] = m.buf[m.topic_at]", "pass"
-    ),
-    "a large message ends one byte late": Mutant(
-        "reader", "more = end - what\n", "more = end - what + 1\n"
-    ),
-    "it keeps what it has read": Mutant(
-        "reader", "        s.asked = False\n",
-        "        s.asked = False\n        s.kept = getattr(s, 'kept', []) + [what]\n",
-    ),
-    "it waits for room without end": Mutant(
-        "writer", "                s.blocked = True\n                yield None\n",
-        "                s.blocked = True\n",
-    ),
-    "after the peer has closed all go at once": Mutant(
-        "resend", "            self._single = True\n", ""
-    ),
-    "no PINGRESP is waited for": Mutant(
-        "resend", "return not s.asked", "return True"
-    ),
-    "DUP goes to a broker that has forgotten": Mutant(
-        "resend", "if self.sent >= 0 and s.same else", "if self.sent >= 0 else"
-    ),
-    "requests leave in another order": Mutant(
-        "requests", "        s.urgent.append(packet(r))\n",
-        "        s.urgent.insert(0, packet(r))\n",
-    ),
-    "a request that found no room is forgotten": Mutant(
-        "requests", "                router.waiting = True\n", ""
-    ),
-}  # fmt: skip
-
-# What is wrong below MQTT, which shows over WebSocket alone.
-BELOW = {
-    "the payload of a masked frame is taken": Mutant(
-        "stream_websocket", "if c & _MASKED:", "if False:"
-    ),
-    "reserved bits are let pass": Mutant(
-        "stream_websocket", "if c & _RESERVED:", "if False:"
-    ),
-    "text is taken for MQTT": Mutant("stream_websocket", "elif kind == _TEXT:", "elif False:"),
-    "a control frame may be in fragments": Mutant(
-        "stream_websocket", "elif not c & _FINAL:", "elif False:"
-    ),
-    "a control frame may be long": Mutant(
-        "stream_websocket",
-        "                if self._kind & _CONTROL:\n",
-        "                if False:\n",
-    ),
-    "fragments may be in any order": Mutant(
-        "stream_websocket", "elif self._fragments != (kind == _CONTINUATION):", "elif False:"
-    ),
-    "a length of gigabytes is believed": Mutant(
-        "stream_websocket", "const(0x3FFFFF)", "const(0x3FFFFFFFFFFFFFFF)"
-    ),
-    "a length of 16 bits is read from its second byte": Mutant(
-        "stream_websocket",
-        "self._stage = 2 if c == 126 else 8",
-        "self._stage = 1 if c == 126 else 8",
-    ),
-    "payload behind a header stays where it is": Mutant(
-        "stream_websocket", "buf[to] = buf[at]", "pass"
-    ),
-    "an empty frame is the end": Mutant(
-        "stream_websocket", "            raise self._why\n        return None\n",
-        "            raise self._why\n        return 0\n",
-    ),
-    "pings are not answered": Mutant(
-        "stream_websocket", "self._due = _FINAL | _PONG", "self._due = 0"
-    ),
-    "a pong goes into the middle of a frame": Mutant(
-        "stream_websocket", "if self._due and self._at == self._end and not self._rest:",
-        "if self._due and not self._mine:",
-    ),
-    "what is written is not masked": Mutant(
-        "stream_websocket", "buf[off] ^ out[4 + (at & 3)]", "buf[off]"
-    ),
-    "any code is sent back": Mutant(
-        "stream_websocket", "            code = _PROTOCOL_ERROR\n", "            pass\n"
-    ),
-    "a Close frame is not answered": Mutant(
-        "stream_websocket", "self._due = _FINAL | _CLOSE", "self._due = 0"
-    ),
-    "a WebSocket that is over reads on": Mutant(
-        "stream_websocket",
-        "            raise self._why\n        if self._due or self._mine:\n",
-        "            pass\n        if self._due or self._mine:\n",
-    ),
-    "it keeps why a WebSocket was closed": Mutant(
-        "stream_websocket",
-        "        self._close(code)\n\n    def _fail",
-        "        self._close(code)\n        self.kept = [*getattr(self, 'kept', []), text]\n\n"
-        "    def _fail",
-    ),
-    "any answer opens a WebSocket": Mutant(
-        "stream_websocket_upgrade", 'if found.get(b"accept") != self._accept:', "if False:"
-    ),
-    "any sub-protocol will do": Mutant(
-        "stream_websocket_upgrade", 'if found.get(b"protocol") != b"mqtt":', "if False:"
-    ),
-    "an extension is let pass": Mutant(
-        "stream_websocket_upgrade", 'if found.get(b"extensions"):', "if False:"
-    ),
-    "any status will do": Mutant("stream_websocket_upgrade", ' or words[1] != b"101"', ""),
-    "an answer without end is read on": Mutant(
-        "stream_websocket_upgrade", "        if not self._left:\n", "        if False:\n"
-    ),
-}  # fmt: skip
+    def make(self, into: Path) -> Path:
+        """Write the client with that fault; return the folder to import it from."""
+        folder = into / "flatmq"
+        shutil.copytree(SOURCES, folder, ignore=shutil.ignore_patterns("__pycache__"))
+        path = folder / f"{self.module}.py"
+        text = path.read_text()
+        assert text.count(self.right) == 1, f"{self.name}: {text.count(self.right)} places"
+        path.write_text(text.replace(self.right, self.wrong))
+        return into
 
 
-def make(name: str, into: Path) -> Path:
-    """Write the client with that fault; return the folder to import it from."""
-    return make_of(name, MUTANTS.get(name) or BELOW[name], into)
-
-
-def make_of(name: str, mutant: Mutant, into: Path) -> Path:
-    """The same for a mutant that is given."""
-    folder = into / "flatmq"
-    shutil.copytree(SOURCES, folder, ignore=shutil.ignore_patterns("__pycache__"))
-    path = folder / f"{mutant.module}.py"
-    text = path.read_text()
-    assert text.count(mutant.right) == 1, f"{name}: {text.count(mutant.right)} places"
-    path.write_text(text.replace(mutant.right, mutant.wrong))
-    return into
+MUTANTS = [
+    Mutant(name, finder, module, right, wrong)
+    for finder, modules in (("4", FAULTS), ("5", FAULTS_5), ("websocket", BELOW))
+    for module, faults in modules.items()
+    for name, (right, wrong) in faults.items()
+]

@@ -1,88 +1,42 @@
 """An oracle that judges each event of a case by the standard.
 
-A model of the client's side of MQTT over the strict decoder. It knows what the client promises
-besides: the order of deliveries and of answers, what is counted, and that a packet is judged when
-it is all there. It reads nothing of the client but the events of `drive`.
+A model of the client's side of MQTT over strict decoders, which know nothing of the client. What
+MQTT 5 adds is in `if self.v5`; what limits in CONNACK add is in `Limits`, which before MQTT 5 has
+none. The model reads nothing of the client but the events of `drive`.
+
+It knows what the client promises besides: the order of deliveries and of answers, what is counted,
+and that a packet is judged when it is all there. In MQTT 5 subscription identifiers count up from
+1, with the calls of subscribe; a broken rule is answered with DISCONNECT and a reason code unless
+part of a packet has left; what the broker has refused, or does not take, is reported once and
+never sent again.
 """
 
 from __future__ import annotations
 
 import peer
-from hostile import drive, strict
+from hostile import cases, drive
+from hostile import oracle_parts as parts
 from hostile.cases import Options
+from hostile.oracle_parts import PUBACK, PUBCOMP, PUBREC, Limits, Outgoing, Request
+from packets import strict
+from packets.fields import PROTOCOL_ERROR, TOPIC_ALIAS_INVALID
+from packets.properties import Id, Properties, encoded
+from packets.strict import Broken, Connect, Packet
 
-PUBACK, PUBREC, PUBCOMP = "PUBACK", "PUBREC", "PUBCOMP"  # what a publish waits for
-DUE, SENT, ANSWERED = "due", "sent", "answered"  # where a request is
-
+NOTHING: frozenset[str] = frozenset()
 PROTOCOL = frozenset({"protocol"})
 RESOURCE = frozenset({"resource"})
+REPLIES = 98  # the number of the subscription to answers
+MALFORMED = frozenset({0x81, 0x82})  # for packets that may break rules of both kinds
+TOO_MUCH = frozenset({0x93, 0x95})
+# DISCONNECT with one of these may be for the message that was sent last.
+ACCUSING = b"\x80\x81\x82\x83\x87\x8f\x90\x95\x97\x99\x9a\x9b\x9e\xa1\xa2"
+# Packets that do not fit are a lack of room if they may be that large; others break a rule.
+MAY_BE_LARGE = {True: b"\x20\x90\xb0\xe0\xf0", False: b"\x90"}
 
 
 class Disagreement(AssertionError):
     """The client did something else than it should."""
-
-
-class Outgoing:
-    """A message that the application has published."""
-
-    def __init__(
-        self, pid: int, topic: bytes, payload: bytes, qos: int, retain: int, block: bytes = b""
-    ) -> None:
-        self.pid = pid
-        self.topic = topic
-        self.qos = qos
-        self.wait: str | None = {0: None, 1: PUBACK, 2: PUBREC}[qos]
-        self.done = False  # acknowledged, or at QoS 0 written out
-        self.begun = False  # a byte of it was written, on whatever connection
-        self.whole = False  # all of them
-        self.settled = 0  # the connection on which it was acknowledged
-        self.again = False  # that was before this connection
-        self.unsure = False  # if it was
-        self.old = False  # it was there when a connection ended, of those that go one at a time
-        self.stream = 0  # the connection on which all of it was written last
-        body = peer.text(topic) + (pid.to_bytes(2, "big") if qos else b"") + block + payload
-        self.new = peer.packet(0x30 | qos << 1 | retain, body)
-        self.dup = peer.packet(0x38 | qos << 1 | retain, body)
-
-
-class Request:
-    """A SUBSCRIBE of a handler's number, or an UNSUBSCRIBE (None)."""
-
-    def __init__(
-        self, filters: list[bytes], number: int | None, qos: int, chunks: bool = False
-    ) -> None:
-        self.filters = filters
-        self.number = number
-        self.qos = qos
-        self.chunks = chunks
-        self.state = DUE
-        self.pid = 0
-        self.granted: bytes | None = None
-        self.asked = filters  # as they were in the packet
-        self.variants = [filters]  # what they may be in it: some were given up before it was out
-
-    def due(self) -> None:
-        """It is to be written."""
-        self.state = DUE
-        self.pid = 0
-        self.variants = [self.filters]
-
-    def narrow(self, gone: list[bytes]) -> None:
-        """Some filters are given up."""
-        left = [f for f in self.filters if f not in gone]
-        if self.granted:
-            self.granted = bytes(self.granted[self.filters.index(f)] for f in left)
-        self.filters = left
-        self.variants.append(left)
-
-    def is_body(self, body: bytes) -> bool:
-        """Return whether this may follow the packet identifier; if so, take it."""
-        tail = b"" if self.number is None else bytes([self.qos])
-        for filters in self.variants:
-            if filters and body == b"".join(peer.text(f) + tail for f in filters):
-                self.asked = filters
-                return True
-        return False
 
 
 class Oracle:
@@ -95,6 +49,7 @@ class Oracle:
     def __init__(self, options: Options) -> None:
         self.options = options
         self.level = options.version
+        self.v5 = self.level == 5
         self.log: list[tuple] = []
         self.found: Disagreement | None = None  # the first
         self.packets = 0
@@ -102,7 +57,7 @@ class Oracle:
         self.streams = 0
         self.ended: dict[str, int] = {}
         self.received = self.unrouted = self.skipped = self.strays = 0
-        self.dup0 = self.downgraded = 0
+        self.dup0 = self.downgraded = self.dropped = 0
         self.requests: list[Request] = []  # to be written or answered, in this order
         self.subscriptions: list[Request] = []
         # Messages of earlier connections go one at a time, since the peer has closed one: no,
@@ -114,34 +69,31 @@ class Oracle:
         self.pings = 0
         self.silent = 0  # ms since something was read
         self.greeting_for = 0  # ms without a CONNACK
-        self.why: frozenset[str] = frozenset()
+        self.why = NOTHING
+        self.limits = Limits()  # of the last CONNACK, and of the last that accepted
+        self.kept = Limits()
+        self.client_id: bytes = options.client_id
+        self.assigned: bytes | None = None
+        self.over: int | None = None  # the reason code of a DISCONNECT from the broker
+        self.drops: list[tuple[int, bytes]] = []  # to be reported now
+        self.identifier = 0  # of the last subscription
+        self.again = 0  # its identifier, if it is one that is there already
+        self.asks = 0  # the options of the next one
+        self.known: dict[int, tuple[int, int]] = {}  # the connection and number of each alias,
+        self.named: dict[int, int] = {}  # and the connection on which its name was sent
+        # For each place of a request: its number and when it was made; how often it was used.
+        self.slots: list[tuple[int, int] | None] = [None] * options.requests
+        self.used = [0] * options.requests
         self._close()
-        self._handlers = {
-            drive.OPENED: self.on_opened,
-            drive.READ: self.on_read,
-            drive.WROTE: self.on_wrote,
-            drive.CLOSED: self.on_closed,
-            drive.GONE: self.on_gone,
-            drive.CALL: self.on_call,
-            drive.PIECE: self.on_piece,
-            drive.RETURNED: self.on_returned,
-            drive.RAISED: self.on_raised,
-            drive.PUBLISHED: self.on_published,
-            drive.SUBSCRIBED: self.on_subscribed,
-            drive.UNSUBSCRIBED: self.on_unsubscribed,
-            drive.PINGED: self.on_pinged,
-            drive.PASSED: self.on_passed,
-            drive.LOST: self.on_lost,
-            drive.QUIET: self.on_quiet,
-            drive.GRANTED: self.on_granted,
-        }
 
     def __call__(self, event: tuple) -> None:
         """Judge an event."""
         if self.found:  # and the client took it for an error of its stream
             raise self.found
         self.log.append(event)
-        self._handlers[event[0]](*event[1:])
+        if self.drops and event[0] != drive.DROPPED:
+            self.wrong(f"not reported: {self.drops}")
+        getattr(self, "on_" + event[0])(*event[1:])
 
     def wrong(self, what: str) -> None:
         """Record that the client did not do what it should have done."""
@@ -158,11 +110,16 @@ class Oracle:
     def _close(self) -> None:
         self.state = "closed"
         self.buf = bytearray()
-        self.more = 0  # bytes that are still to come of a message larger than rx_size,
-        self.large = strict.Packet("PUBLISH")  # which is this one; its payload is a piece
+        self.more = 0  # bytes that are still to come of a packet larger than rx_size,
+        self.large = Packet("PUBLISH")  # which is this one; its payload is a piece
         self.offset = self.total = 0  # of that piece, and of the whole payload
         self.repeats = False  # it came before, and is not released
-        self.fault: frozenset[str] = frozenset()  # the kinds of error, one of which must come
+        self.blind = False  # the properties of a large message were not all there
+        self.tagged = False  # identifiers say who gets the message
+        self.fault = NOTHING  # the kinds of error, one of which must come
+        self.codes: frozenset[int] = frozenset()  # one of which its DISCONNECT must have
+        self.is_silent = False  # no DISCONNECT may say why
+        self.said = False  # DISCONNECT is out
         self.refused = 0
         self.gone = self.by_peer = False
         self.asked = False  # a PINGREQ was written, and nothing was read since
@@ -171,19 +128,26 @@ class Oracle:
         # left, and after it was made: then they do not answer it, and another one goes.
         self.unsure = False
         self.same = False
-        self.message: strict.Packet | None = None  # that is being delivered
+        self.message: Packet | None = None  # that is being delivered
         self.left: list[int] = []  # handlers that have not got it
         self.calling: int | None = None
         self.answers: list[bytes] = []  # that are to be written, in this order
         self.released: list[Outgoing] = []  # whose PUBREL goes again
         self.early: list[int] = []  # PUBREC came before the PUBLISH went again: one PUBREL more
+        self.auths: list[Packet] = []  # to be written
+        self.hopeless = False  # AUTH would be larger than the broker accepts
         self.wire = bytearray()
+        self.full = False  # the network has not taken all that it was offered last
         self.greeted = False
         self.cursor = 0  # in `out`: what comes before was written, or need not be
+        self.passing = False  # there were more messages than the broker takes
+        self.aliases = 0
 
     def on_opened(self) -> None:
         self.need(self.state == "closed", "a second connection")
         self._close()
+        self.out = [m for m in self.out if not m.done]
+        self.over = None
         self.state = "greeting"
         self.silent = self.greeting_for = 0
         self.streams += 1
@@ -194,23 +158,33 @@ class Oracle:
         self.gone = True
         self.by_peer = bool(by_peer)
 
+    def on_full(self) -> None:
+        self.full = True
+
     def reasons(self) -> frozenset[str]:
         """The kinds of error, one of which the end of the connection must have."""
-        return self.fault or (
-            frozenset({"refused"})
-            if self.refused
-            else frozenset({"closed"})
-            if self.gone
-            else frozenset({"timeout"})
-            if max(self.silent, self.greeting_for) >= self.patience()
-            else frozenset()
-        )
+        if self.fault and not self.hopeless:
+            return self.fault
+        for kind, is_it in (
+            ("refused", self.hopeless or self.refused),
+            ("closed", self.gone),
+            ("timeout", max(self.silent, self.greeting_for) >= self.patience()),
+        ):
+            if is_it:
+                return frozenset({kind})
+        return NOTHING
 
     def patience(self) -> int:
         """After so many ms in which nothing comes in the connection may end."""
-        return 8000
+        each = self.limits.keep_alive if self.state == "online" else None
+        return min(8000, each * 750) if each else 8000
 
     def on_closed(self) -> None:
+        if self.v5 and self.fault and not self.said and not self.is_silent:
+            cut = self.full or len(self.wire) > 0 or self.gone  # the last below MQTT
+            self.need(cut, f"no DISCONNECT, for {set(self.fault)}")
+        if bytes(self.wire[:1]) == b"\xe0":
+            self.need(self.v5 and self.fault and self.full, f"wrote {bytes(self.wire)!r}")
         self.why = self.reasons()
         if self.wire and self.wire[0] >> 4 == 3:
             self._cut(bytes(self.wire))
@@ -224,11 +198,15 @@ class Oracle:
         code = self.refused
         self._close()
         self.refused = code
+        for m in self.out:
+            if m.alias and not m.done:  # the next connection does not know it
+                self.refuse(m, 0)
 
     def on_lost(self, kind: str, code: int, detail: str) -> None:
         self.need(self.state == "closed", "lost, but not closed")
         self.need(kind in self.why, f"ended by {kind} ({detail}), not {set(self.why) or 'at all'}")
-        self.need(code == (self.refused if kind == "refused" else 0), f"code {code}")
+        wanted = {"refused": self.refused, "closed": self.over or 0}.get(kind, 0)
+        self.need(code == wanted, f"code {code}, not {wanted}")
         self.refused = 0
         self.ended[kind] = self.ended.get(kind, 0) + 1
 
@@ -236,8 +214,7 @@ class Oracle:
         self.silent += ms
         if self.state == "greeting":
             self.greeting_for += ms
-        if ms > drive.SOON:
-            self.pings += 1
+        self.pings += (ms > drive.SOON) + (self.limits.keep_alive is not None)
 
     def on_pinged(self) -> None:
         self.pings += 1
@@ -256,71 +233,159 @@ class Oracle:
 
     def advance(self) -> None:
         """Judge the packets that are there, until one has to be delivered."""
-        while self.message is None and not self.fault and not self.refused:
-            if not self.buf:
+        greetings = b"\x20\xf0" if self.v5 else b"\x20"
+        while self.message is None and not self.fault and not self.refused and self.over is None:
+            if not self.buf or self.hopeless:
                 return
             if self.more:
                 self.piece()
                 continue
-            if self.state == "greeting" and self.buf[0] != 0x20:
+            if self.state == "greeting" and self.buf[0] not in greetings:
                 self.fault = PROTOCOL
                 return
             try:
-                head = strict.header(self.buf)
-                if head is None:
+                if not self.next_packet():
                     return
-                if len(self.buf) < head.total:
-                    if head.total <= self.options.rx_size or not self.larger(head):
-                        return
-                    continue
-                body = bytes(self.buf[head.size : head.total])
-                del self.buf[: head.total]
-                self.packets += 1
-                self.packet(self.decoded(head.first, body))
-            except strict.Broken:
-                self.fault = PROTOCOL
+            except Broken as e:
+                self.broken(e)
 
-    def decoded(self, first: int, body: bytes) -> strict.Packet:
+    def next_packet(self) -> bool:
+        """Judge the next packet. False if it is not there yet."""
+        head = strict.header(self.buf)
+        if head is None:
+            return False
+        if len(self.buf) < head.total:
+            return head.total > self.options.rx_size and self.larger(head)
+        body = bytes(self.buf[head.size : head.total])
+        del self.buf[: head.total]
+        self.packets += 1
+        if self.v5:
+            try:
+                strict.first_byte(head.first)
+            except Broken as e:
+                # What else is wrong in a malformed packet is malformed, too.
+                if e.code != PROTOCOL_ERROR:
+                    self.only_broken(e)
+                    return True
+        p = self.decoded(head.first, body)
+        try:
+            self.packet(p)
+        except Broken as e:  # the packet breaks no rule by itself
+            self.only_broken(e)
+        return True
+
+    def broken(self, e: Broken) -> None:
+        """A rule was broken.
+
+        The packet may break others besides, and any may be looked at first.
+        """
+        self.only_broken(e)
+        self.codes |= MALFORMED
+
+    def only_broken(self, e: Broken) -> None:
+        """A rule was broken, and no other."""
+        self.fault |= PROTOCOL
+        self.codes |= {e.code}
+
+    def decoded(self, first: int, body: bytes) -> Packet:
         """The packet of that first byte and body."""
-        return strict.packet(first, body, self.level)
+        if self.v5 and first == 0x20 and len(body) == 2 and body[1]:  # of a broker for 3.1.1
+            if body[0]:
+                raise Broken("CONNACK of 3.1.1: flags, and refused")
+            return Packet("CONNACK", code=body[1])
+        try:
+            p = parts.from_server(first, body, self.level)
+            if p.name == "PUBLISH" and p.properties.first(Id.TOPIC_ALIAS) is not None:
+                if p.topic:
+                    self.codes = frozenset({TOPIC_ALIAS_INVALID})
+                raise Broken("a topic alias, and none was allowed", TOPIC_ALIAS_INVALID)
+        except Broken:
+            if self.v5:
+                self.too_many_besides(first, body)
+            raise
+        return p
+
+    def too_many_besides(self, first: int, body: bytes) -> None:
+        """A PUBLISH that breaks a rule may also be the one too many that waits for release."""
+        at = 2 + (body[0] << 8 | body[1]) if len(body) > 1 else 0
+        if first & 0xF6 == 0x34 and at and at + 2 <= len(body):
+            pid = body[at] << 8 | body[at + 1]
+            if pid and pid not in self.held and len(self.held) == self.options.incoming:
+                self.fault |= RESOURCE
+                self.codes |= {0x93}
 
     def larger(self, head: strict.Header) -> bool:
         """A packet larger than rx_size that is not all there. Whether its head has been judged.
 
         Such a message goes in pieces to the handlers that asked for it so, each as large as what
-        was read; it is acknowledged and counted with its last byte, also where nobody gets it.
+        was read; it is acknowledged and counted with its last byte, also where nobody gets it, and
+        nobody does if its properties do not fit. Of an acknowledgement what follows its reason
+        code is skipped.
         """
-        body = self.buf[head.size :]
-        if head.first >> 4 != 3:
-            self.fault = RESOURCE if head.first == 0x90 else PROTOCOL
+        first, body = head.first, self.buf[head.size :]
+        room = self.options.rx_size - head.size
+        if self.v5 and first in b"\x40\x50\x62\x70":
+            if len(body) < 3:
+                return False
+            self.take_large(head, 3, self.decoded(first, bytes(body[:3])))
+            self.packet(self.large)
+            return True
+        if first >> 4 != 3:
+            self.fault = RESOURCE if first in MAY_BE_LARGE[self.v5] else PROTOCOL
             return False
         if len(body) < 2:
             return False
-        n = 2 + (body[0] << 8 | body[1]) + (2 if head.first & 6 else 0)
-        if len(body) < n:
-            if head.size + n > self.options.rx_size:
-                self.fault = RESOURCE
-                if n > head.length or head.first & 6 == 6:
-                    self.fault |= PROTOCOL  # it breaks two rules, and either may be reported
+        n = 2 + (body[0] << 8 | body[1]) + (2 if first & 6 else 0)
+        least = n + 4 if self.v5 else n  # with the length of the properties
+        if least > room and (self.v5 or len(body) < n):
+            self.fault = RESOURCE
+            if least > head.length or first & 6 == 6:
+                self.fault |= PROTOCOL  # it breaks two rules, and either may be reported
             return False
-        self.packets += 1
-        m = strict.packet(head.first, bytes(body[:n]), self.level)
+        end = n
+        blind = False
+        if self.v5:
+            size = parts.varint(body, n)
+            if size is None:
+                if len(body) < least:
+                    return False
+                raise Broken("a property length of five bytes")
+            length, at = size
+            end = at + length
+            if end > head.length:
+                raise Broken("properties that run past their packet")
+            blind = end > room
+            if blind:
+                end = at
+        if end > len(body):
+            return False
+        m = self.decoded(first, bytes(body[:n]) + b"\0" if blind else bytes(body[:end]))
         again = m.qos == 2 and m.pid in self.held
         self.check_room(m)
         self.repeats = again
-        self.large = m
+        self.blind = blind
         self.offset = 0
-        self.more = self.total = head.length - n
-        del self.buf[: head.size + n]
+        self.total = head.length - end
+        self.take_large(head, end, m)
         return True
 
+    def take_large(self, head: strict.Header, n: int, p: Packet) -> None:
+        """Go on behind the `n` bytes of a large packet that were judged."""
+        self.packets += 1
+        self.large = p
+        self.more = head.length - n
+        del self.buf[: head.size + n]
+
     def piece(self) -> None:
-        """Bytes of a message larger than rx_size are there: to be delivered, or passed over."""
+        """Bytes of a packet larger than rx_size are there: to be delivered, or passed over."""
         m = self.large
         n = min(self.more, len(self.buf))
-        self.large = m._replace(payload=bytes(self.buf[:n]))
+        payload = bytes(self.buf[:n])
         del self.buf[:n]
         self.more -= n
+        if m.name != "PUBLISH":
+            return
+        self.large = m._replace(payload=payload)
         takers = [] if self.repeats else self.handlers(m, large=True)
         if takers:
             self.left = takers
@@ -331,29 +396,48 @@ class Oracle:
             self.skipped += 1
             self.acknowledge(m)
 
-    def repeated(self, m: strict.Packet) -> bool:
+    def repeated(self, m: Packet) -> bool:
         """Return whether a message came before and is not released; if so, only answer it."""
         if m.qos < 2 or m.pid not in self.held:
             return False
         self.answer(0x50, m.pid)
         return True
 
-    def check_room(self, m: strict.Packet) -> None:
+    def check_room(self, m: Packet) -> None:
         """A message may be the one too many that waits for its release."""
         if m.qos == 2 and m.pid not in self.held and len(self.held) == self.options.incoming:
             self.fault = RESOURCE
 
-    def handlers(self, m: strict.Packet, large: bool = False) -> list[int]:
-        """The numbers of the subscriptions that match, of those that take large messages."""
-        return [
-            r.number
-            for r in self.subscriptions
-            if r.number is not None
-            and (r.chunks or not large)
-            and any(strict.matches(f, m.topic) for f in r.filters)
-        ]
+    def handlers(self, m: Packet, large: bool = False) -> list[int]:
+        """Return the numbers of the subscriptions that a message goes to.
 
-    def acknowledge(self, m: strict.Packet) -> None:
+        Of those which match, they are either all, or the ones whose identifier it carries; of a
+        large message those that take it in pieces.
+        """
+        if large and self.blind:
+            return []
+        by = [r for r in self.subscriptions if any(parts.matches(f, m.topic) for f in r.filters)]
+        carried = m.properties.each(Id.SUBSCRIPTION_IDENTIFIER)
+        if not large or not self.offset:  # of a large message that is found out once
+            self.tagged = self.decides(carried, by)
+        if self.tagged:
+            by = [r for r in by if r.identifier in carried]
+        return [r.number for r in by if r.number is not None and (r.chunks or not large)]
+
+    def decides(self, carried: list[int], by: list[Request]) -> bool:
+        """Return whether the identifiers of a message say who gets it.
+
+        The first that belongs to a subscription has to match, and one that was never given
+        out is from before a reboot.
+        """
+        for each in carried:
+            if any(r.identifier == each for r in self.subscriptions):
+                return any(r.identifier == each for r in by)
+            if each > self.identifier:
+                return False
+        return bool(carried)
+
+    def acknowledge(self, m: Packet) -> None:
         """A message has been handled."""
         if m.qos == 1:
             self.answer(0x40, m.pid)
@@ -367,13 +451,19 @@ class Oracle:
         """This has to be written."""
         self.answers.append(bytes((first, 2, pid >> 8, pid & 255)))
 
-    def packet(self, p: strict.Packet) -> None:
+    def packet(self, p: Packet) -> None:
         """A packet that breaks no rule by itself."""
-        if self.state == "greeting":
+        if p.name == "AUTH":
+            self.authenticated(p)
+        elif p.name == "DISCONNECT":
+            self.over = p.code
+            self.gone = True
+            self.by_peer = p.code in ACCUSING
+        elif self.state == "greeting":
             self.greeting(p)
         elif p.name == "PUBLISH":
             self.publish(p)
-        elif p.name in ("PUBACK", "PUBREC", "PUBCOMP"):
+        elif p.name in (PUBACK, PUBREC, PUBCOMP):
             self.acknowledged(p)
         elif p.name == "PUBREL":
             self.held.discard(p.pid)
@@ -381,18 +471,31 @@ class Oracle:
         elif p.name in ("SUBACK", "UNSUBACK"):
             self.request_answered(p)
         elif p.name == "CONNACK":
-            raise strict.Broken("a second CONNACK")
+            raise Broken("a second CONNACK", PROTOCOL_ERROR)
 
-    def greeting(self, p: strict.Packet) -> None:
+    def greeting(self, p: Packet) -> None:
         """The CONNACK of a connection."""
         clean = self.options.clean_session
         if p.present and clean:
-            raise strict.Broken("session present on a clean session")
+            raise Broken("session present on a clean session", PROTOCOL_ERROR)
+        if not p.code and 0 < p.properties.first(Id.MAXIMUM_PACKET_SIZE, 0) < 4:
+            self.fault |= PROTOCOL  # no PUBACK would fit, and perhaps no DISCONNECT
+            self.is_silent = True
+            return
+        method = p.properties.first(Id.AUTHENTICATION_METHOD)
+        if not p.code and self.options.auth and (method != drive.METHOD or self.is_early()):
+            text = "CONNACK: another authentication method, or before the last answer is out"
+            raise Broken(text, PROTOCOL_ERROR)
+        self.limits = Limits(p.properties)
+        self.assigned = p.properties.first(Id.ASSIGNED_CLIENT_IDENTIFIER, self.assigned)
         if p.code:
             self.refused = p.code
             return
         self.state = "online"
         self.greeting_for = 0
+        self.kept = self.limits
+        if not self.client_id and self.assigned is not None:
+            self.client_id = self.assigned
         self.same = bool(p.present) or (self.level == 3 and not clean)
         if not self.same:
             self.held.clear()
@@ -408,12 +511,57 @@ class Oracle:
         )
         for r in self.requests:
             r.due()
+        self.keep_limits()
 
-    def acknowledged(self, p: strict.Packet) -> None:
+    def keep_limits(self) -> None:
+        """Set aside what is waiting and breaks a limit of CONNACK; the client reports it."""
+        for r in self.subscriptions + self.requests:
+            self.mark(r)
+        for m in self.out:
+            if not m.done and m.wait != PUBCOMP and self.limits.forbids(m):
+                self.refuse(m, 0)
+        for r in [each for each in self.requests if self.limits.exceeds(each.size())]:
+            self.requests.remove(r)
+            if r in self.subscriptions:
+                self.subscriptions.remove(r)
+            self.drops += [(0, f) for f in r.filters]
+            self.dropped -= len(r.filters) - 1  # counted as one
+        left = sum(not m.done and m.qos > 0 for m in self.out)
+        self.passing = self.v5 and left > self.quota()
+        if self.single and (self.passing or self.drops):
+            for m in self.out:  # then what was accepted since goes one at a time, too
+                m.old = True
+
+    def quota(self) -> int:
+        """Return how many QoS 1 and 2 messages may be in flight."""
+        return min(self.options.inflight, self.limits.receive_maximum)
+
+    def refuse(self, m: Outgoing, stream: int) -> None:
+        """The broker does not take a message.
+
+        `stream` is the connection on which it has said so, 0 if it was not sent there.
+        """
+        m.done = True
+        m.settled = stream
+        self.in_flight.pop(m.pid, None)
+        self.drops.append((m.pid, m.topic))
+
+    def on_dropped(self, pid: int, topic: bytes) -> None:
+        self.dropped += 1
+        due = self.drops[:1]
+        self.need([(pid, topic)] == due, f"reported {pid} {topic!r}, not {due}")
+        self.drops.pop(0)
+
+    def acknowledged(self, p: Packet) -> None:
         """PUBACK, PUBREC or PUBCOMP."""
         m = self.in_flight.get(p.pid)
-        if m and p.name == PUBREC and m.wait in (PUBREC, PUBCOMP):
-            if m.wait == PUBREC and self.same and self.is_behind(m):
+        if p.code >= 128 and p.name != PUBCOMP:
+            if m and m.wait == p.name:
+                self.refuse(m, self.streams)
+            else:
+                self.strays += 1
+        elif m and p.name == PUBREC and m.wait in (PUBREC, PUBCOMP):
+            if m.wait == PUBREC and self.same and m.stream != self.streams:
                 self.early.append(m.pid)
             m.wait = PUBCOMP
             self.answer(0x62, p.pid)
@@ -425,24 +573,62 @@ class Oracle:
         else:
             self.strays += 1
 
-    def request_answered(self, p: strict.Packet) -> None:
+    def request_answered(self, p: Packet) -> None:
         """SUBACK or UNSUBACK."""
         for r in self.requests:
             if r.pid == p.pid and (p.name == "SUBACK") == (r.number is not None):
-                if r.number is not None:
+                if r.number is not None or self.v5:
                     if len(p.codes) != len(r.asked):
-                        raise strict.Broken("more or fewer return codes than filters")
+                        raise Broken("more or fewer codes than filters", PROTOCOL_ERROR)
                     codes = zip(r.asked, p.codes, strict=True)
                     r.granted = bytes(code for f, code in codes if f in r.filters)
                 self.requests.remove(r)
-                r.state = ANSWERED
                 r.pid = 0
                 return
         self.strays += 1
 
+    def authenticated(self, p: Packet) -> None:
+        """AUTH."""
+        if not self.options.auth:
+            raise Broken("AUTH without a method in CONNECT", PROTOCOL_ERROR)
+        if self.state == "greeting" and self.is_early():
+            text = "AUTH before CONNECT is out, or before the last answer is"
+            raise Broken(text, PROTOCOL_ERROR)
+        method = p.properties.first(Id.AUTHENTICATION_METHOD)
+        if p.code == 0 and (self.state == "greeting" or method not in (None, drive.METHOD)):
+            raise Broken("AUTH: success", PROTOCOL_ERROR)
+        if p.code:
+            if method != drive.METHOD:
+                raise Broken("AUTH: another method", PROTOCOL_ERROR)
+            answer = drive.authenticate(p.properties.first(Id.AUTHENTICATION_DATA))
+            if self.state == "online" and not self.has_room(answer):
+                self.hopeless = True
+                return
+            self.auths.append(self.auth(p.code, answer))
+
+    def is_early(self) -> bool:
+        """Return whether CONNECT, or the answer to an AUTH packet, is not all out."""
+        return self.full or len(self.wire) > 0 or not self.greeted
+
+    def has_room(self, data: bytes) -> bool:
+        """Return whether the broker accepts an AUTH packet with that data."""
+        return not self.limits.exceeds(10 + len(drive.METHOD) + len(data))
+
+    def auth(self, code: int, data: bytes) -> Packet:
+        """The AUTH that the client writes."""
+        return Packet("AUTH", code=code, properties=Properties(
+            [(Id.AUTHENTICATION_DATA, data), (Id.AUTHENTICATION_METHOD, drive.METHOD)]
+        ))  # fmt: skip
+
+    def on_authenticated(self, taken: int) -> None:
+        data = drive.authenticate(None)
+        self.need(taken == self.has_room(data), "authenticate: AUTH has another size")
+        if taken:
+            self.auths.append(self.auth(0x19, data))
+
     # Deliveries
 
-    def publish(self, p: strict.Packet) -> None:
+    def publish(self, p: Packet) -> None:
         """A message, of which handlers may have to hear."""
         self.check_room(p)
         if self.fault or self.repeated(p):
@@ -457,13 +643,41 @@ class Oracle:
                 return
             self.left = [drive.FALLBACK]
         self.message = p
+        if REPLIES in self.left and self.awaited() is None:
+            self.forget_answer()
 
-    def on_call(self, number: int, topic: bytes, payload: bytes, qos, retain, dup) -> None:
-        self.on_piece(number, topic, payload, qos, retain, dup, 0, len(payload))
+    def awaited(self) -> int | None:
+        """The place of the request that the message answers."""
+        assert self.message is not None
+        data = self.message.properties.first(Id.CORRELATION_DATA)
+        for i, slot in enumerate(self.slots):
+            if slot and data == self.correlation(i):
+                return i
+        return None
 
-    def on_piece(
-        self, number: int, topic: bytes, payload: bytes, qos, retain, dup, offset: int, total: int
-    ) -> None:
+    def correlation(self, i: int) -> bytes:
+        """The Correlation Data of a request."""
+        return bytes([i]) + (self.used[i] & 0xFFFFFF).to_bytes(3, "big")
+
+    def forget_answer(self) -> None:
+        """The message answers no request: the application does not see that it was handled."""
+        self.left.remove(REPLIES)
+        if not self.left and self.message is not None:
+            self.delivered_to_all(self.message)
+
+    def delivered_to_all(self, m: Packet) -> None:
+        """Every handler has got the message, or this piece of it."""
+        self.message = None
+        self.offset += len(m.payload)
+        if self.offset == self.total:
+            self.received += 1
+            self.delivered += 1
+            self.acknowledge(m)
+
+    def on_call(
+        self, number: int, topic: bytes, payload: bytes, qos, retain, dup, view: bytes,
+        offset: int, total: int,
+    ) -> None:  # fmt: skip
         m = self.message
         if m is None:
             self.wrong(f"delivered {topic!r} {payload!r}, which is no message")
@@ -477,7 +691,15 @@ class Oracle:
             self.wrong(f"piece {offset} of {total}, not {where}")
         if number not in self.left:
             self.wrong(f"handler {number} is not one of {self.left}")
+        if view != (parts.seen(m.properties) if self.v5 else b""):
+            self.wrong(f"properties {view!r}, not {m.properties}")
         self.calling = number
+
+    def on_answered(self, number: int, *message) -> None:
+        self.on_call(REPLIES, *message)
+        i = self.awaited()
+        slot = None if i is None else self.slots[i]
+        self.need(slot and slot[0] == number, f"request {number} was answered")
 
     def on_raised(self) -> None:
         self.calling = None
@@ -485,20 +707,20 @@ class Oracle:
     def on_returned(self) -> None:
         m = self.message
         assert m is not None and self.calling is not None
+        if self.calling == REPLIES:
+            i = self.awaited()
+            assert i is not None
+            self.slots[i] = None
         self.left.remove(self.calling)
         self.calling = None
         if not self.left:
-            self.message = None
-            self.offset += len(m.payload)
-            if self.offset == self.total:
-                self.received += 1
-                self.delivered += 1
-                self.acknowledge(m)
+            self.delivered_to_all(m)
             self.advance()
 
     # What goes out
 
     def on_wrote(self, data: bytes) -> None:
+        self.full = False
         self.need(self.state != "closed", "wrote to a closed link")
         wire = self.wire
         wire += data
@@ -509,31 +731,51 @@ class Oracle:
             raw = bytes(wire[: head.total])
             del wire[: head.total]
             if self.greeted:
-                if not self.may_write(raw):
-                    self.wrong("wrote before CONNACK")
+                early = self.v5 and raw[0] >> 4 in (14, 15)
+                self.need(self.state == "online" or early, "wrote before CONNACK")
                 self.wrote(raw, head)
             else:
-                if not self.is_connect(raw):
-                    self.wrong(f"CONNECT: {raw!r}")
+                self.need(self.is_connect(raw), f"CONNECT: {raw!r}")
                 self.greeted = True
-
-    def may_write(self, raw: bytes) -> bool:
-        """Return whether a packet may be written after CONNECT."""
-        return self.state == "online"
 
     def is_connect(self, raw: bytes) -> bool:
         """Return whether this is the CONNECT that `drive` asks for."""
-        return raw == self.connect()
+        o = self.options
+        if not self.v5:
+            name = {3: b"MQIsdp\3", 4: b"MQTT\4"}[self.level]
+            flags = 2 if o.clean_session else 0
+            head = bytes([0, len(name) - 1]) + name + bytes([flags, 0, 60])
+            return raw == peer.packet(0x10, head + peer.text(self.client_id))
+        expiry = o.session_expiry
+        if expiry is None and not o.clean_session:
+            expiry = 0xFFFFFFFF
+        properties: list[tuple] = [(Id.RECEIVE_MAXIMUM, o.incoming)]
+        properties.append((Id.REQUEST_PROBLEM_INFORMATION, 0))
+        if expiry is not None:
+            properties.append((Id.SESSION_EXPIRY, expiry))
+        if o.maximum_packet_size:
+            properties.append((Id.MAXIMUM_PACKET_SIZE, o.maximum_packet_size))
+        if o.user_properties:
+            properties.append((Id.USER_PROPERTY, (b"board", b"7")))
+        if o.auth:
+            properties.append((Id.AUTHENTICATION_METHOD, drive.METHOD))
+            properties.append((Id.AUTHENTICATION_DATA, drive.authenticate(None)))
+        p = self.client_packet(raw)
+        wanted = Connect(self.client_id, int(o.clean_session), 60)
+        return p.connect == wanted and sorted(p.properties) == sorted(properties)
 
-    def connect(self) -> bytes:
-        """The CONNECT that `drive` asks for."""
-        name = {3: b"MQIsdp\3", 4: b"MQTT\4"}[self.level]
-        flags = 2 if self.options.clean_session else 0
-        head = bytes([0, len(name) - 1]) + name + bytes([flags, 0, 60])
-        return peer.packet(0x10, head + peer.text(b"hostile"))
+    def client_packet(self, raw: bytes) -> Packet:
+        """A packet of MQTT 5 that the client has written."""
+        try:
+            return parts.from_client(raw)
+        except Broken as e:
+            self.wrong(f"wrote {raw!r}: {e}")
+            raise
 
     def wrote(self, raw: bytes, head: strict.Header) -> None:
         """A packet is out."""
+        if self.v5 and self.wrote_to_end(raw):
+            return
         kind = raw[0] >> 4
         if 4 <= kind <= 7:
             self.wrote_answer(raw)
@@ -551,6 +793,29 @@ class Oracle:
         else:
             self.wrong(f"wrote {raw!r}")
 
+    def wrote_to_end(self, raw: bytes) -> bool:
+        """Judge a packet as such. Return whether it was a DISCONNECT or AUTH, and is done with."""
+        p = self.client_packet(raw)
+        if self.said:
+            self.wrong(f"wrote {raw!r} after DISCONNECT")
+        if self.state == "online" and self.limits.exceeds(len(raw)):
+            self.wrong(f"wrote {len(raw)} bytes, more than {self.limits.size}")
+        if p.name == "DISCONNECT":
+            self.need(not self.is_silent, "wrote DISCONNECT to a broker without room for it")
+            codes = self.codes or (
+                (MALFORMED if PROTOCOL & self.fault else frozenset())
+                | (TOO_MUCH if RESOURCE & self.fault else frozenset())
+            )
+            self.need(self.fault and p.code in codes, f"wrote {raw!r}, not one of {set(codes)}")
+            self.said = True
+        elif self.fault:
+            self.wrong(f"wrote {raw!r} after a broken rule")
+        elif p.name == "AUTH":
+            due = [(each.code, sorted(each.properties)) for each in self.auths[:1]]
+            self.need(due == [(p.code, sorted(p.properties))], f"wrote {p}, not {self.auths}")
+            self.auths.pop(0)
+        return p.name in ("DISCONNECT", "AUTH")
+
     def wrote_answer(self, raw: bytes) -> None:
         if self.answers and raw == self.answers[0]:
             self.answers.pop(0)
@@ -567,28 +832,41 @@ class Oracle:
         else:
             self.wrong(f"wrote {raw!r}, to be answered was {self.answers[:3]}")
 
+    def waiting(self) -> list[Outgoing]:
+        """The messages that may be written on this connection, in their order.
+
+        Before MQTT 5 none of them goes past another one.
+        """
+        out = self.out if self.v5 else self.out[self.cursor :]
+        return [
+            m for m in out
+            if m.stream != self.streams and not (m.done and m.settled != self.streams)
+        ]  # fmt: skip
+
     def wrote_publish(self, raw: bytes) -> None:
-        for i in range(self.cursor, len(self.out)):
-            m = self.out[i]
-            if not (m.done and m.qos == 0) and raw in (m.new, m.dup):
+        for m in self.waiting():
+            if raw in (m.new, m.dup):
                 wanted = m.dup if m.qos and m.again and self.same else m.new
                 self.need(raw == wanted or m.unsure, f"DUP: {raw!r}")
                 if self.single == 2 and self.one_at_a_time():
-                    self.need(m.old, f"wrote {raw!r} before what is older")
+                    first = m.old or (self.passing and not m.qos)
+                    self.need(first, f"wrote {raw!r} before what is older")
                     self.need(not self.under_way() or not m.qos, f"wrote {raw!r} beside another")
                     self.need(not self.asked, f"wrote {raw!r} before PINGRESP")
                 m.stream = self.streams
-                m.begun = m.whole = True
-                m.unsure = False
+                m.begun = True
+                m.unsure = m.vague = False
                 m.done = m.done or not m.qos
-                self.cursor = i + 1
+                self.cursor = self.out.index(m) + 1
+                flying = sum(
+                    each.qos > 0 and not each.done and each.stream == self.streams
+                    for each in self.out
+                )
+                most = self.limits.receive_maximum
+                self.need(flying <= most, f"{flying} messages in flight, Receive Maximum {most}")
                 return
-            self.need(self._may_skip(m), f"wrote {raw!r} before {m.new!r}")
+            self.need(self._may_wait(m, raw), f"wrote {raw!r} before {m.new!r}")
         self.wrong(f"wrote {raw!r}, which is no message that waits")
-
-    def is_behind(self, m: Outgoing) -> bool:
-        """Return whether the connection has not come to a message yet."""
-        return m in self.out[self.cursor :]
 
     def one_at_a_time(self) -> bool:
         """Return whether messages of an earlier connection may wait for each other."""
@@ -596,44 +874,41 @@ class Oracle:
 
     def under_way(self) -> bool:
         """Return whether one of them was written or is past its PUBREC, but is not settled."""
-        return any(
-            m.old and not m.done and m.qos and m.stream == self.streams for m in self.passed()
-        )
-
-    def passed(self) -> list[Outgoing]:
-        """The messages that the connection has come to."""
-        return self.out[: self.cursor]
+        return any(m.old and not m.done and m.qos and m.stream == self.streams for m in self.out)
 
     def _may_skip(self, m: Outgoing) -> bool:
         """Return whether a message need not be sent on this connection."""
         return m.done or (m.wait == PUBCOMP and m.again and self.same)
 
+    def _may_wait(self, m: Outgoing, raw: bytes) -> bool:
+        """Return whether a message may be behind this one, which was accepted later."""
+        return self._may_skip(m) or m.vague or (self.passing and m.qos > 0 and not raw[0] & 6)
+
     def _cut(self, rest: bytes) -> None:
         """The connection ends in the middle of a PUBLISH."""
         found = False
-        for m in self.out[self.cursor :]:
-            if m.done and m.whole and m.settled != self.streams:
-                continue
+        for m in self.waiting():
             if m.new.startswith(rest) or m.dup.startswith(rest):
                 if not self._may_skip(m):
                     m.unsure = found
                     m.begun = True
+                    m.vague = self.passing and not m.qos
                     return
                 found = True  # acknowledged while it was on its way: that one may be meant
             elif found:
                 return
-            self.need(self._may_skip(m), f"wrote {rest!r} before {m.new!r}")
+            self.need(self._may_wait(m, rest), f"wrote {rest!r} before {m.new!r}")
         self.need(found, f"wrote {rest!r}, which is no message that waits")
 
     def wrote_request(self, raw: bytes, head: strict.Header) -> None:
         pid = raw[head.size] << 8 | raw[head.size + 1]
         body = raw[head.size + 2 :]
         for r in self.requests:
-            if r.state != DUE:
+            if not r.is_due:
                 continue
             if (raw[0] == 0x82) == (r.number is not None) and r.is_body(body):
                 self.fresh(pid)
-                r.state = SENT
+                r.is_due = False
                 r.pid = pid
                 return
             if r.filters:  # else it was taken back
@@ -648,111 +923,201 @@ class Oracle:
 
     # The application
 
-    def on_published(self, pid: int, topic: bytes, payload: bytes, qos: int, retain: int) -> None:
-        if pid < 0:
-            self.may_be_full()
-            return
-        self.accepted(Outgoing(pid, topic, payload, qos, retain))
+    def on_published(
+        self, pid: int, topic: bytes, payload: bytes, qos: int, retain: int, number: int
+    ) -> None:
+        block = parts.BLOCKS[number] if self.v5 else b""
+        self.accepted(Outgoing(pid, topic, payload, qos, retain, block))
 
-    def accepted(self, m: Outgoing) -> None:
-        """The application has published a message."""
+    def accepted(self, m: Outgoing) -> bool:
+        """The application was to publish a message. Whether it was accepted."""
+        if m.pid == drive.REFUSED:
+            bad = self.limits.forbids(m) or self.kept.forbids(m)
+            self.need(bad, f"refused {m.new!r}")
+            return False
+        if m.pid < 0:
+            self.may_be_full()
+            return False
+        good = self.state != "online" or self.fault or not self.limits.forbids(m)
+        self.need(good, f"accepted {m.new!r}, which the broker does not take")
         if m.qos:
             self.fresh(m.pid)
             self.in_flight[m.pid] = m
         else:
             self.need(m.pid == 0, f"publish at QoS 0 returned {m.pid}")
         self.out.append(m)
+        return True
 
     def may_be_full(self) -> None:
         """A message has found no room."""
         # While there is no connection a message may lie there that was acknowledged too early.
         full = self.pending() or self.calling is not None or self.state != "online"
-        full = full or any(r.state == DUE for r in self.requests)
+        full = full or any(r.is_due for r in self.requests)
         self.need(full, "no room in an empty ring")
 
     def pending(self) -> int:
         """Publishes that are not done."""
-        n = 0
-        for m in self.out:
-            if not m.done:
-                n += 1
-        return n
+        return sum(not m.done for m in self.out)
+
+    def on_aliased(self, pid: int, which: int, payload: bytes, retain: int) -> None:
+        topic, block = drive.ALIASED_TOPICS[which], b"\0"
+        if self.state == "online":
+            stream, number = self.known.get(which, (0, 0))
+            if stream != self.streams and self.aliases < self.limits.aliases:
+                self.aliases += 1
+                number = self.aliases
+                self.known[which] = self.streams, number
+                stream = self.streams
+            if stream == self.streams:
+                block = encoded([(Id.TOPIC_ALIAS, number)])
+                if self.named.get(which) == self.streams:
+                    topic = b""
+        m = Outgoing(pid, topic, payload, 0, retain, block)
+        m.alias = len(block) > 1
+        if self.accepted(m) and m.alias:
+            self.named[which] = self.streams
+
+    def on_replying(self) -> None:
+        self.asks = 0
+        self.subscriptions.append(self.new_request([cases.REPLIES], REPLIES, 1))
+        self.requests.append(self.subscriptions[-1])
+
+    def on_requested(self, pid: int, number: int, now: int, topic: bytes, payload: bytes) -> None:
+        if None not in self.slots:
+            self.need(pid == -1, f"request {number}, and there is no place")
+            return
+        i = self.slots.index(None)
+        self.used[i] += 1
+        block = encoded(
+            [(Id.CORRELATION_DATA, self.correlation(i)), (Id.RESPONSE_TOPIC, cases.REPLIES)]
+        )
+        if self.accepted(Outgoing(pid, topic, payload, 1, 0, block)):
+            self.slots[i] = number, now
+
+    def on_late(self, number: int, now: int) -> None:
+        for i, slot in enumerate(self.slots):
+            if slot and slot[0] == number:
+                self.need(now - slot[1] >= drive.TIMEOUT * 1000, f"gave up {number} too early")
+                here = self.message is not None and REPLIES in self.left and self.awaited() == i
+                self.slots[i] = None
+                if here:
+                    self.forget_answer()
+                return
+        self.wrong(f"gave up request {number}, which does not wait")
+
+    def on_waiting(self, n: int) -> None:
+        left = [slot for slot in self.slots if slot]
+        self.need(n == 0 and not left, f"requests wait without end: {left}")
+
+    def on_asks(self, no_local: int, as_published: int, handling: int) -> None:
+        self.asks = no_local << 2 | as_published << 3 | handling << 4
 
     def on_subscribed(self, done: int, number: int, qos: int) -> None:
         filters = list(self.options.choices[number])
         old = [r for r in self.subscriptions if r.filters == filters]
+        self.again = old[-1].identifier if old else 0
         room = len(self.subscriptions) - len(old) < self.options.subscriptions
-        self.need(room == done, "room for a subscription")
-        if done:
-            for r in old:
-                self.subscriptions.remove(r)
-            self.subscriptions.append(self.new_request(filters, number, qos))
-            self.requests.append(self.subscriptions[-1])
-
-    def new_request(self, filters: list[bytes], number: int | None, qos: int) -> Request:
-        """A SUBSCRIBE or UNSUBSCRIBE."""
-        return Request(filters, number, qos, number is not None and self.options.chunks(number))
+        if room and not self.accepts(filters, number):
+            self.need(not done, "a SUBSCRIBE larger than the broker accepts")
+            self.identifier += not self.again
+        else:
+            self.need(room == done, "room for a subscription")
+            if done:
+                for r in old:
+                    self.subscriptions.remove(r)
+                self.subscriptions.append(self.new_request(filters, number, qos))
+                self.requests.append(self.subscriptions[-1])
+        self.again = 0
 
     def on_unsubscribed(self, done: int, joined: bytes) -> None:
         filters = joined.split(b" ")
+        if not self.accepts(filters, None):
+            self.need(not done, "an UNSUBSCRIBE larger than the broker accepts")
+            return
         self.need(done, "to unsubscribe")
         for r in self.subscriptions:
             r.narrow(filters)
         self.subscriptions = [r for r in self.subscriptions if r.filters]
         self.requests.append(self.new_request(filters, None, 0))
 
+    def accepts(self, filters: list[bytes], number: int | None) -> bool:
+        """Return whether the broker accepts a request of that size."""
+        r = Request(filters, number, 0)
+        if number is not None:
+            r.identifier = self.again or self.identifier + 1
+        self.mark(r)
+        return not self.limits.exceeds(r.size())
+
+    def new_request(self, filters: list[bytes], number: int | None, qos: int) -> Request:
+        """A SUBSCRIBE or UNSUBSCRIBE."""
+        shared = any(f.startswith(b"$share/") for f in filters)
+        if number is not None:
+            qos |= self.asks & ~4 if shared else self.asks
+        chunks = number is not None and number != REPLIES and self.options.chunks(number)
+        r = Request(filters, number, qos, chunks)
+        if number is not None:
+            self.identifier += not self.again
+            r.identifier = self.again or self.identifier
+        self.mark(r)
+        return r
+
+    def mark(self, r: Request) -> None:
+        """A request of MQTT 5 has an identifier, if the broker supports that."""
+        if self.v5:
+            identifier = r.identifier if self.limits.identifiers else 0
+            r.head = encoded([(Id.SUBSCRIPTION_IDENTIFIER, identifier)] if identifier else [])
+
     # When nothing moves
 
-    def on_quiet(
-        self, online, received, unrouted, skipped, strays, pending, dup0, downgraded
-    ) -> None:
+    def on_quiet(self, online: int, *counts: int) -> None:
         # A text is made only for what is wrong: it takes more time than to look.
         if self.fault:
             self.wrong("a broken rule is not noticed")
         if self.refused and self.state != "closed":
             self.wrong("a refusal is not noticed")
+        if self.over is not None and online:
+            self.wrong("DISCONNECT is not noticed")
         if self.message is not None:
             self.wrong(f"not delivered: {self.message}")
         if online != (self.state == "online"):
             self.wrong(f"online: {online}, not {self.state}")
-        got = (received, unrouted, skipped, strays)
-        wanted = (self.received, self.unrouted, self.skipped, self.strays)
-        if got != wanted:
-            self.wrong(f"received, unrouted, skipped, strays: {got}, not {wanted}")
-        if dup0 != self.dup0:
-            self.wrong(f"DUP at QoS 0: {dup0}, not {self.dup0}")
-        if downgraded != self.downgraded:
-            self.wrong(f"downgraded: {downgraded}")
-        if not self.may_be_pending(pending):
-            self.wrong(f"pending: {pending}, not {self.pending()}")
-        if not online:
-            return
+        *others, pending = counts
+        names = drive.COUNTED[:-1]
+        wanted = [getattr(self, name) for name in names]
+        if others != wanted:
+            self.wrong(f"{', '.join(names)}: {others}, not {wanted}")
+        most = self.pending()
+        if pending != most and not most - sum(m.vague for m in self.out) <= pending < most:
+            self.wrong(f"pending: {pending}, not {most}")
+        if online:
+            self.nothing_waits()
+
+    def nothing_waits(self) -> None:
+        """Nothing moves, online: all that may be written is out."""
         if self.answers:
             self.wrong(f"not answered: {self.answers}")
+        if self.auths:
+            self.wrong(f"AUTH is not written: {self.auths}")
         if self.wire:
             self.wrong(f"half a packet is out: {bytes(self.wire)!r}")
-        due = [r.variants for r in self.requests if r.state == DUE and r.filters]
+        due = [r.variants for r in self.requests if r.is_due and r.filters]
         if due and not self.pending():
             self.wrong(f"not asked for: {due}")
         if self.one_at_a_time():
-            if self.single == 2:
-                waits = self.asked or self.under_way() or self.releasing()
-                self.need(waits, "nothing goes again")
-            if self.asked or self.under_way() or self.releasing():
+            waits = self.asked or self.under_way() or self.releasing()
+            self.need(waits or self.single < 2, "nothing goes again")
+            if waits:
                 return
         forgotten = [m.pid for m in self.released if m.again and not m.done]
         if forgotten:
             self.wrong(f"PUBREL does not go again: {forgotten}")
-        self.all_written()
-
-    def all_written(self) -> None:
-        """Nothing moves: no message waits to be written."""
-        for m in self.out[self.cursor :]:
-            self.need(self._may_skip(m), f"not written: {m.new!r}")
-
-    def may_be_pending(self, n: int) -> bool:
-        """Return whether this many publishes may be unfinished."""
-        return n == self.pending()
+        flying = 0
+        for m in self.out:
+            held = self.passing and m.qos > 0 and flying >= self.quota()
+            gone = m.stream == self.streams or self._may_skip(m) or m.vague
+            if not (gone or held):
+                self.wrong(f"not written: {m.new!r}")
+            flying += m.qos > 0 and not m.done
 
     def releasing(self) -> bool:
         """Return whether the PUBREL of an old message was written again, and is not answered."""

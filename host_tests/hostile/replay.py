@@ -20,6 +20,7 @@ ON_DEMAND_5 = (
     "v5_resend", "v5_router", "v5_server", "v5_walk",
 )  # fmt: skip
 KEPT = []  # those modules
+LONGEST = 130  # bytes of a topic name, of properties, or of both, that a client remembers
 
 
 def load():
@@ -29,17 +30,11 @@ def load():
     """
     from flatmq import Client, calls
 
-    for name in ON_DEMAND:
+    for name in ON_DEMAND + ON_DEMAND_5:
         KEPT.append(__import__("flatmq." + name, None, None, (name,)))
     for name, home in calls.MODULES.items():
         if home in ON_DEMAND:
             setattr(Client, name, getattr(KEPT[ON_DEMAND.index(home)], name))
-
-
-def load_5():
-    """The same for MQTT 5."""
-    for name in ON_DEMAND_5:
-        KEPT.append(__import__("flatmq." + name, None, None, (name,)))
 
 
 def fill(client):
@@ -70,9 +65,6 @@ def fill(client):
     router.large = router.large or Chunks(router)
     for topic in cases.TOPICS + (b"reply", b"out"):  # noqa: RUF005 (MicroPython)
         client.check(topic)
-
-
-LONGEST = 130  # bytes of a topic name, of properties, or of both, that a client remembers
 
 
 class Digest:
@@ -145,18 +137,9 @@ def outcome(data, run=drive.run):
     return digest.value, heap.growth, error
 
 
-def any_5(path):
-    """Return whether the first case of a file is one for MQTT 5."""
-    with open(path, "rb") as file:
-        size = file.read(4)
-        return len(size) == 4 and cases.decode(file.read(3))[0].version == 5
-
-
 def main(path, link, folder):
     """Print the outcome of each case in a file."""
     load()
-    if any_5(path):
-        load_5()
     run = runner(link, folder)
     with open(path, "rb") as file:
         while True:

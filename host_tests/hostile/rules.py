@@ -11,6 +11,7 @@ from hostile import drive
 TOPIC = b"\0\1t"
 MESSAGE = b"\x30\x05\0\1tmm"  # an ordinary message, and what a handler gets of it
 GOT = (b"t", b"mm", 0, 0, 0)
+RULES = {}
 
 
 class Rule:
@@ -29,6 +30,16 @@ class Rule:
         self.says = says
         self.given = given
         self.options = options
+
+
+def breaks(name, data, given="online", ends="protocol", **more):
+    """These bytes end the connection."""
+    RULES[name] = Rule(data, ends, given=given, **more)
+
+
+def bears(name, data, gets=(), says=b"", given="online", **options):
+    """These bytes do not end it."""
+    RULES[name] = Rule(data, None, gets, says, given, **options)
 
 
 def packet(first, body=b""):
@@ -52,104 +63,82 @@ def large(first, n, body):
     return bytes((first,)) + length + bytes((n,)) + body
 
 
-RULES = {}
-
 # The packet types 0 and 15, and those that only a client sends
 
 for kind in (0, 15):
-    RULES[f"type {kind}"] = Rule(packet(kind << 4, b"\0\1"), "protocol")
-    RULES[f"type {kind}, empty"] = Rule(packet(kind << 4), "protocol")
-    RULES[f"type {kind}, with flags"] = Rule(packet(kind << 4 | 2, b"\0\1"), "protocol")
-    RULES[f"type {kind}, as large as a message that is skipped"] = Rule(
-        large(kind << 4, 5000, b"\0\1t"), "protocol"
-    )
-for name, data in (
-    ("CONNECT", packet(0x10, b"\0\4MQTT\4\2\0\0\0\0")),
-    ("SUBSCRIBE", packet(0x82, b"\0\1\0\1t\0")),
-    ("UNSUBSCRIBE", packet(0xA2, b"\0\1\0\1t")),
-    ("PINGREQ", packet(0xC0)),
-    ("DISCONNECT", packet(0xE0)),
-):
-    RULES["server-bound: " + name] = Rule(data, "protocol")
+    breaks(f"type {kind}", packet(kind << 4, b"\0\1"))
+    breaks(f"type {kind}, empty", packet(kind << 4))
+    breaks(f"type {kind}, with flags", packet(kind << 4 | 2, b"\0\1"))
+    skipped = large(kind << 4, 5000, b"\0\1t")
+    breaks(f"type {kind}, as large as a message that is skipped", skipped)
+breaks("server-bound: CONNECT", packet(0x10, b"\0\4MQTT\4\2\0\0\0\0"))
+breaks("server-bound: SUBSCRIBE", packet(0x82, b"\0\1\0\1t\0"))
+breaks("server-bound: UNSUBSCRIBE", packet(0xA2, b"\0\1\0\1t"))
+breaks("server-bound: PINGREQ", packet(0xC0))
+breaks("server-bound: DISCONNECT", packet(0xE0))
 
-# Wrong flag bits
+# Flag bits, Remaining Length and packet identifier of what is small
 
 NAMES = {
     0x40: "PUBACK", 0x50: "PUBREC", 0x62: "PUBREL", 0x70: "PUBCOMP", 0x90: "SUBACK",
     0xB0: "UNSUBACK",
 }  # fmt: skip
 for first, name in NAMES.items():
-    body = b"\0\1\0" if first == 0x90 else b"\0\1"
+    more = b"\0" if first == 0x90 else b""  # a return code
     for bits in range(16):
         if bits != first & 15:
-            RULES[f"flag bits of {name}: {bits}"] = Rule(
-                packet(first & 0xF0 | bits, body), "protocol"
-            )
-for bits in range(1, 16):
-    RULES[f"flag bits of PINGRESP: {bits}"] = Rule(packet(0xD0 | bits), "protocol")
-    RULES[f"flag bits of CONNACK: {bits}"] = Rule(
-        packet(0x20 | bits, b"\0\0"), "protocol", given="greeting"
-    )
-RULES["flag bits at level 3: PUBREL may carry DUP"] = Rule(
-    packet(0x6A, b"\0\5"), says=packet(0x70, b"\0\5"), version=3
-)
-for bits in (0, 1, 3, 6, 8, 11, 15):
-    RULES[f"flag bits at level 3: PUBREL {bits}"] = Rule(
-        packet(0x60 | bits, b"\0\5"), "protocol", version=3
-    )
-
-# Remaining Length
-
-RULES["Remaining Length: a fifth byte"] = Rule(b"\x30\x80\x80\x80\x80\x01", "protocol")
-RULES["Remaining Length: a fifth byte, of a type that is refused"] = Rule(
-    b"\x00\xff\xff\xff\xff\x00", "protocol"
-)
-for first, name in NAMES.items():
-    RULES[f"Remaining Length: {name} of 0"] = Rule(packet(first), "protocol")
-    RULES[f"Remaining Length: {name} of 1"] = Rule(packet(first, b"\1"), "protocol")
-    if first == 0x90:
-        RULES["Remaining Length: SUBACK of 2"] = Rule(packet(first, b"\0\1"), "protocol")
+            breaks(f"flag bits of {name}: {bits}", packet(first & 0xF0 | bits, b"\0\1" + more))
+    breaks(f"packet identifier 0: {name}", packet(first, b"\0\0" + more))
+    breaks(f"Remaining Length: {name} of 0", packet(first))
+    breaks(f"Remaining Length: {name} of 1", packet(first, b"\1"))
+    if more:
+        breaks("Remaining Length: SUBACK of 2", packet(0x90, b"\0\1"))
     else:
-        RULES[f"Remaining Length: {name} of 3"] = Rule(packet(first, b"\0\1\0"), "protocol")
-        RULES[f"Remaining Length: {name} of 268,435,455"] = Rule(
-            large(first, 268435455, b"\0\1"), "protocol"
-        )
-RULES["Remaining Length: PINGRESP of 1"] = Rule(packet(0xD0, b"\0"), "protocol")
-RULES["Remaining Length: PINGRESP of 2"] = Rule(packet(0xD0, b"\0\1"), "protocol")
-RULES["Remaining Length: PUBLISH of 0"] = Rule(packet(0x30), "protocol")
-RULES["Remaining Length: PUBLISH of 1"] = Rule(packet(0x30, b"\0"), "protocol")
-RULES["Remaining Length: more bytes than are needed"] = Rule(
-    b"\x30\x84\x80\x00\0\1tm", gets=[(b"t", b"m", 0, 0, 0)]
-)
-RULES["Remaining Length: 321 is C1 02"] = Rule(
-    b"\x30\xc1\x02\0\1t" + b"x" * 318, gets=[(b"t", b"x" * 318, 0, 0, 0)], rx_size=512
-)
+        breaks(f"Remaining Length: {name} of 3", packet(first, b"\0\1\0"))
+        most = large(first, 268435455, b"\0\1")
+        breaks(f"Remaining Length: {name} of 268,435,455", most)
+for bits in range(1, 16):
+    breaks(f"flag bits of PINGRESP: {bits}", packet(0xD0 | bits))
+    breaks(f"flag bits of CONNACK: {bits}", packet(0x20 | bits, b"\0\0"), "greeting")
+bears(
+    "flag bits at level 3: PUBREL may carry DUP",
+    packet(0x6A, b"\0\5"), says=packet(0x70, b"\0\5"), version=3,
+)  # fmt: skip
+for bits in (0, 1, 3, 6, 8, 11, 15):
+    breaks(f"flag bits at level 3: PUBREL {bits}", packet(0x60 | bits, b"\0\5"), version=3)
 
-# QoS, DUP, packet identifier
+breaks("Remaining Length: a fifth byte", b"\x30\x80\x80\x80\x80\x01")
+breaks("Remaining Length: a fifth byte, of a type that is refused", b"\x00\xff\xff\xff\xff\x00")
+breaks("Remaining Length: PINGRESP of 1", packet(0xD0, b"\0"))
+breaks("Remaining Length: PINGRESP of 2", packet(0xD0, b"\0\1"))
+breaks("Remaining Length: PUBLISH of 0", packet(0x30))
+breaks("Remaining Length: PUBLISH of 1", packet(0x30, b"\0"))
+bears(
+    "Remaining Length: more bytes than are needed",
+    b"\x30\x84\x80\x00\0\1tm", [(b"t", b"m", 0, 0, 0)],
+)  # fmt: skip
+bears(
+    "Remaining Length: 321 is C1 02",
+    b"\x30\xc1\x02\0\1t" + b"x" * 318, [(b"t", b"x" * 318, 0, 0, 0)], rx_size=512,
+)  # fmt: skip
+
+# QoS, DUP and packet identifier of a message
 
 for bits in (6, 7, 14, 15):
-    RULES[f"QoS 3: flags {bits}"] = Rule(publish(b"t", pid=1, first=0x30 | bits), "protocol")
-    RULES[f"QoS 3: flags {bits}, of a message that is skipped"] = Rule(
-        large(0x30 | bits, 5000, TOPIC + b"\0\1"), "protocol"
-    )
+    skipped = large(0x30 | bits, 5000, TOPIC + b"\0\1")
+    breaks(f"QoS 3: flags {bits}", publish(b"t", pid=1, first=0x30 | bits))
+    breaks(f"QoS 3: flags {bits}, of a message that is skipped", skipped)
 for bits in (8, 9):
-    RULES[f"DUP at QoS 0, which nobody may send, harms nobody: flags {bits}"] = Rule(
-        publish(b"t", first=0x30 | bits), gets=[(b"t", b"x", 0, bits & 1, 1)]
-    )
+    bears(
+        f"DUP at QoS 0, which nobody may send, harms nobody: flags {bits}",
+        publish(b"t", first=0x30 | bits), [(b"t", b"x", 0, bits & 1, 1)],
+    )  # fmt: skip
 for qos in (1, 2):
-    RULES[f"packet identifier 0: PUBLISH at QoS {qos}"] = Rule(publish(b"t", qos, 0), "protocol")
-    RULES[f"packet identifier 0: a message that is skipped, at QoS {qos}"] = Rule(
-        large(0x30 | qos << 1, 5000, TOPIC + b"\0\0"), "protocol"
-    )
-    RULES[f"no packet identifier: PUBLISH at QoS {qos}"] = Rule(
-        publish(b"t", qos, payload=b""), "protocol"
-    )
-    RULES[f"half a packet identifier: PUBLISH at QoS {qos}"] = Rule(
-        publish(b"t", qos, payload=b"\1"), "protocol"
-    )
-for first, name in NAMES.items():
-    body = b"\0\0\0" if first == 0x90 else b"\0\0"
-    RULES["packet identifier 0: " + name] = Rule(packet(first, body), "protocol")
+    skipped = large(0x30 | qos << 1, 5000, TOPIC + b"\0\0")
+    breaks(f"packet identifier 0: PUBLISH at QoS {qos}", publish(b"t", qos, 0))
+    breaks(f"packet identifier 0: a message that is skipped, at QoS {qos}", skipped)
+    breaks(f"no packet identifier: PUBLISH at QoS {qos}", publish(b"t", qos, payload=b""))
+    breaks(f"half a packet identifier: PUBLISH at QoS {qos}", publish(b"t", qos, payload=b"\1"))
 
 # Topic names
 
@@ -176,10 +165,9 @@ BAD_TEXT = {
     "UTF-8: a first byte past F4": b"\xf5\x80\x80\x80",
 }
 for name, text in BAD_TEXT.items():
-    RULES["topic name: " + name] = Rule(publish(text), "protocol")
-    RULES[f"topic name: {name}, of a message that is skipped"] = Rule(
-        large(0x30, 5000, bytes((0, len(text))) + text), "protocol"
-    )
+    skipped = large(0x30, 5000, bytes((0, len(text))) + text)
+    breaks("topic name: " + name, publish(text))
+    breaks(f"topic name: {name}, of a message that is skipped", skipped)
 GOOD_TEXT = {
     "one space": b" ",
     "U+0001": b"\x01",
@@ -192,154 +180,126 @@ GOOD_TEXT = {
     "$": b"$SYS",
 }
 for name, text in GOOD_TEXT.items():
-    RULES["topic name, a good one: " + name] = Rule(publish(text), gets=[(text, b"x", 0, 0, 0)])
-RULES["topic name: one byte longer than the packet"] = Rule(packet(0x30, b"\0\2t"), "protocol")
-RULES["topic name: longer than the packet"] = Rule(packet(0x30, b"\xff\xfft"), "protocol")
-RULES["topic name: takes the place of the packet identifier"] = Rule(
-    packet(0x32, b"\0\3t\0\1"), "protocol"
-)
+    bears("topic name, a good one: " + name, publish(text), [(text, b"x", 0, 0, 0)])
+breaks("topic name: one byte longer than the packet", packet(0x30, b"\0\2t"))
+breaks("topic name: longer than the packet", packet(0x30, b"\xff\xfft"))
+breaks("topic name: takes the place of the packet identifier", packet(0x32, b"\0\3t\0\1"))
 
 # CONNACK
 
-RULES["CONNACK is not first: PUBLISH"] = Rule(publish(b"t"), "protocol", given="greeting")
-RULES["CONNACK is not first: PINGRESP"] = Rule(packet(0xD0), "protocol", given="greeting")
-RULES["CONNACK is not first: SUBACK"] = Rule(packet(0x90, b"\0\1\0"), "protocol", given="greeting")
-RULES["CONNACK is not first: a message larger than rx_size"] = Rule(
-    large(0x30, 5000, TOPIC), "protocol", given="greeting"
-)
-RULES["a second CONNACK"] = Rule(packet(0x20, b"\0\0"), "protocol")
-RULES["a second CONNACK, which refuses"] = Rule(packet(0x20, b"\0\5"), "protocol")
-RULES["a second CONNACK at once"] = Rule(packet(0x20, b"\0\0") * 2, "protocol", given="greeting")
+breaks("CONNACK is not first: PUBLISH", publish(b"t"), "greeting")
+breaks("CONNACK is not first: PINGRESP", packet(0xD0), "greeting")
+breaks("CONNACK is not first: SUBACK", packet(0x90, b"\0\1\0"), "greeting")
+skipped = large(0x30, 5000, TOPIC)
+breaks("CONNACK is not first: a message larger than rx_size", skipped, "greeting")
+breaks("a second CONNACK", packet(0x20, b"\0\0"))
+breaks("a second CONNACK, which refuses", packet(0x20, b"\0\5"))
+breaks("a second CONNACK at once", packet(0x20, b"\0\0") * 2, "greeting")
 for n in (0, 1, 3):
-    RULES[f"Remaining Length: CONNACK of {n}"] = Rule(
-        packet(0x20, bytes(n)), "protocol", given="greeting"
-    )
+    breaks(f"Remaining Length: CONNACK of {n}", packet(0x20, bytes(n)), "greeting")
 for bits in (2, 3, 0x80, 0xFF):
-    RULES[f"CONNACK: reserved flags {bits}"] = Rule(
-        packet(0x20, bytes((bits, 0))), "protocol", given="greeting", clean_session=False
-    )
-RULES["CONNACK: session present on a clean session"] = Rule(
-    packet(0x20, b"\1\0"), "protocol", given="greeting"
-)
-RULES["CONNACK: session present with a refusal"] = Rule(
-    packet(0x20, b"\1\5"), "protocol", given="greeting", clean_session=False
-)
-RULES["CONNACK: session present"] = Rule(
-    packet(0x20, b"\1\0") + MESSAGE, gets=[GOT], given="greeting", clean_session=False
-)
-RULES["CONNACK at level 3: no flags, but a reserved byte"] = Rule(
-    packet(0x20, b"\xff\0") + MESSAGE, gets=[GOT], given="greeting", version=3
-)
+    connack = packet(0x20, bytes((bits, 0)))
+    breaks(f"CONNACK: reserved flags {bits}", connack, "greeting", clean_session=False)
+present = packet(0x20, b"\1\0")
+refusal = packet(0x20, b"\1\5")
+breaks("CONNACK: session present on a clean session", present, "greeting")
+breaks("CONNACK: session present with a refusal", refusal, "greeting", clean_session=False)
+bears(
+    "CONNACK: session present",
+    present + MESSAGE, [GOT], given="greeting", clean_session=False,
+)  # fmt: skip
+bears(
+    "CONNACK at level 3: no flags, but a reserved byte",
+    packet(0x20, b"\xff\0") + MESSAGE, [GOT], given="greeting", version=3,
+)  # fmt: skip
 for code in (1, 2, 3, 4, 5, 6, 255):
-    RULES[f"CONNACK: return code {code}"] = Rule(
-        packet(0x20, bytes((0, code))), "refused", given="greeting"
-    )
+    refusal = packet(0x20, bytes((0, code)))
+    breaks(f"CONNACK: return code {code}", refusal, "greeting", ends="refused")
 
 # SUBACK. What was asked for is the filters "a" and "b", with packet identifier 1.
 
 for code in (3, 4, 0x7F, 0x81, 0xFF):
-    RULES[f"SUBACK: return code {code}"] = Rule(
-        packet(0x90, bytes((0, 1, 0, code))), "protocol", given="subscribing"
-    )
-    RULES[f"SUBACK of nobody: return code {code}"] = Rule(
-        packet(0x90, bytes((0, 9, code))), "protocol"
-    )
-RULES["SUBACK: fewer return codes than filters"] = Rule(
-    packet(0x90, b"\0\1\0"), "protocol", given="subscribing"
-)
-RULES["SUBACK: more return codes than filters"] = Rule(
-    packet(0x90, b"\0\1\0\0\0"), "protocol", given="subscribing"
-)
-RULES["SUBACK: 0x80 is told to the caller, and no error"] = Rule(
-    packet(0x90, b"\0\1\2\x80") + MESSAGE, gets=[GOT], given="subscribing"
-)
-RULES["a PUBLISH before the SUBACK"] = Rule(
-    publish(b"a") + packet(0x90, b"\0\1\0\0"), gets=[(b"a", b"x", 0, 0, 0)], given="subscribing"
-)
+    suback = packet(0x90, bytes((0, 1, 0, code)))
+    breaks(f"SUBACK: return code {code}", suback, "subscribing")
+    breaks(f"SUBACK of nobody: return code {code}", packet(0x90, bytes((0, 9, code))))
+for what, codes in (("fewer", b"\0"), ("more", b"\0\0\0")):
+    suback = packet(0x90, b"\0\1" + codes)
+    breaks(f"SUBACK: {what} return codes than filters", suback, "subscribing")
+bears(
+    "SUBACK: 0x80 is told to the caller, and no error",
+    packet(0x90, b"\0\1\2\x80") + MESSAGE, [GOT], given="subscribing",
+)  # fmt: skip
+bears(
+    "a PUBLISH before the SUBACK",
+    publish(b"a") + packet(0x90, b"\0\1\0\0"), [(b"a", b"x", 0, 0, 0)], given="subscribing",
+)  # fmt: skip
 
-# Acknowledgements, which end nothing
+# Acknowledgements, which end nothing. Those of a message have packet identifier 1.
 
-for first, name in ((0x40, "PUBACK"), (0x50, "PUBREC"), (0x70, "PUBCOMP"), (0xB0, "UNSUBACK")):
-    RULES["not in flight: " + name] = Rule(packet(first, b"\0\x09") + MESSAGE, gets=[GOT])
-RULES["not in flight: SUBACK"] = Rule(packet(0x90, b"\0\x09\0") + MESSAGE, gets=[GOT])
-RULES["not in flight: PUBREL is answered"] = Rule(
-    packet(0x62, b"\0\x09"), says=packet(0x70, b"\0\x09")
-)
-RULES["in flight: QoS 1"] = Rule(packet(0x40, b"\0\1"), given="publishing 1")
-RULES["in flight: QoS 1, the wrong acknowledgements"] = Rule(
-    packet(0x50, b"\0\1") + packet(0x70, b"\0\1") + MESSAGE, gets=[GOT], given="publishing 1"
-)
-RULES["in flight: QoS 2, PUBREC comes again"] = Rule(
-    packet(0x50, b"\0\1") * 2, says=packet(0x62, b"\0\1") * 2, given="publishing 2"
-)
-RULES["in flight: QoS 2, to the end"] = Rule(
-    packet(0x50, b"\0\1") + packet(0x70, b"\0\1"), says=packet(0x62, b"\0\1"), given="publishing 2"
-)
-RULES["in flight: QoS 2, PUBACK of a broker that does not have it"] = Rule(
-    packet(0x40, b"\0\1") + packet(0x50, b"\0\1") + MESSAGE, gets=[GOT], given="publishing 2"
-)
-RULES["in flight: QoS 2, PUBACK after PUBREC settles nothing"] = Rule(
-    packet(0x50, b"\0\1") + packet(0x40, b"\0\1") + packet(0x50, b"\0\1"),
-    says=packet(0x62, b"\0\1") * 2,
-    given="publishing 2",
-)
-RULES["in flight: QoS 2, PUBCOMP before PUBREC"] = Rule(
-    packet(0x70, b"\0\1") + packet(0x50, b"\0\1"), says=packet(0x62, b"\0\1"), given="publishing 2"
-)
+for first, name in NAMES.items():
+    if first != 0x62:
+        more = b"\0" if first == 0x90 else b""
+        bears(f"not in flight: {name}", packet(first, b"\0\x09" + more) + MESSAGE, [GOT])
+bears("not in flight: PUBREL is answered", packet(0x62, b"\0\x09"), says=packet(0x70, b"\0\x09"))
+PUBACK, PUBREC, PUBREL, PUBCOMP = [packet(first, b"\0\1") for first in (0x40, 0x50, 0x62, 0x70)]
+bears("in flight: QoS 1", PUBACK, given="publishing 1")
+bears(
+    "in flight: QoS 1, the wrong acknowledgements",
+    PUBREC + PUBCOMP + MESSAGE, [GOT], given="publishing 1",
+)  # fmt: skip
+for name, data, gets, says in (
+    ("PUBREC comes again", PUBREC * 2, [], PUBREL * 2),
+    ("to the end", PUBREC + PUBCOMP, [], PUBREL),
+    ("PUBACK of a broker that does not have it", PUBACK + PUBREC + MESSAGE, [GOT], b""),
+    ("PUBACK after PUBREC settles nothing", PUBREC + PUBACK + PUBREC, [], PUBREL * 2),
+    ("PUBCOMP before PUBREC", PUBCOMP + PUBREC, [], PUBREL),
+):
+    bears("in flight: QoS 2, " + name, data, gets, says, "publishing 2")
 
 # Messages
 
-RULES["QoS 1 is acknowledged"] = Rule(
-    publish(b"t", 1, 0x1234), gets=[(b"t", b"x", 1, 0, 0)], says=packet(0x40, b"\x12\x34")
-)
-RULES["QoS 1, twice: delivered twice"] = Rule(
+bears(
+    "QoS 1 is acknowledged",
+    publish(b"t", 1, 0x1234), [(b"t", b"x", 1, 0, 0)], packet(0x40, b"\x12\x34"),
+)  # fmt: skip
+bears(
+    "QoS 1, twice: delivered twice",
     publish(b"t", 1, 5) + publish(b"t", 1, 5, first=0x3A),
-    gets=[(b"t", b"x", 1, 0, 0), (b"t", b"x", 1, 0, 1)],
-    says=packet(0x40, b"\0\5") * 2,
-)
-RULES["QoS 2, twice: delivered once"] = Rule(
+    [(b"t", b"x", 1, 0, 0), (b"t", b"x", 1, 0, 1)], packet(0x40, b"\0\5") * 2,
+)  # fmt: skip
+bears(
+    "QoS 2, twice: delivered once",
     publish(b"t", 2, 5) + publish(b"t", 2, 5, first=0x3C),
-    gets=[(b"t", b"x", 2, 0, 0)],
-    says=packet(0x50, b"\0\5") * 2,
-)
-RULES["QoS 2, after its release it is another message"] = Rule(
+    [(b"t", b"x", 2, 0, 0)], packet(0x50, b"\0\5") * 2,
+)  # fmt: skip
+bears(
+    "QoS 2, after its release it is another message",
     publish(b"t", 2, 5) + packet(0x62, b"\0\5") + publish(b"t", 2, 5),
-    gets=[(b"t", b"x", 2, 0, 0)] * 2,
-    says=packet(0x50, b"\0\5") + packet(0x70, b"\0\5") + packet(0x50, b"\0\5"),
-)
-RULES["QoS 2, RETAIN and DUP"] = Rule(
-    publish(b"t", 2, 6, first=0x3D), gets=[(b"t", b"x", 2, 1, 1)], says=packet(0x50, b"\0\6")
-)
-RULES["a message without a payload"] = Rule(
-    publish(b"t", payload=b""), gets=[(b"t", b"", 0, 0, 0)]
-)
+    [(b"t", b"x", 2, 0, 0)] * 2,
+    packet(0x50, b"\0\5") + packet(0x70, b"\0\5") + packet(0x50, b"\0\5"),
+)  # fmt: skip
+bears(
+    "QoS 2, RETAIN and DUP",
+    publish(b"t", 2, 6, first=0x3D), [(b"t", b"x", 2, 1, 1)], packet(0x50, b"\0\6"),
+)  # fmt: skip
+bears("a message without a payload", publish(b"t", payload=b""), [(b"t", b"", 0, 0, 0)])
 
 # What does not fit
 
-RULES["larger than rx_size: a message is skipped and acknowledged"] = Rule(
-    large(0x32, 205, TOPIC + b"\0\7" + b"x" * 200) + MESSAGE,
-    gets=[GOT],
-    says=packet(0x40, b"\0\7"),
-)
-RULES["larger than rx_size: at QoS 2 too"] = Rule(
-    large(0x34, 205, TOPIC + b"\0\7" + b"x" * 200) + MESSAGE,
-    gets=[GOT],
-    says=packet(0x50, b"\0\7"),
-)
-RULES["larger than rx_size: a SUBACK"] = Rule(
-    large(0x90, 200, b"\0\1\0"), "resource", given="subscribing"
-)
-RULES["larger than rx_size: a topic name"] = Rule(large(0x30, 205, b"\0\xc8"), "resource")
-RULES["larger than rx_size: a message of 256 MB that never comes"] = Rule(
-    large(0x32, 268435455, TOPIC + b"\0\7")
-)
-RULES["more QoS 2 messages than `incoming`"] = Rule(
-    publish(b"t", 2, 1) + publish(b"t", 2, 2) + publish(b"t", 2, 3),
-    "resource",
-    gets=[(b"t", b"x", 2, 0, 0)] * 2,
-    says=packet(0x50, b"\0\1") + packet(0x50, b"\0\2"),
-    incoming=2,
-)
+for name, first, says in (("a message is skipped and acknowledged", 0x32, 0x40),
+                          ("at QoS 2 too", 0x34, 0x50)):  # fmt: skip
+    skipped = large(first, 205, TOPIC + b"\0\7" + b"x" * 200)
+    bears(f"larger than rx_size: {name}", skipped + MESSAGE, [GOT], packet(says, b"\0\7"))
+suback = large(0x90, 200, b"\0\1\0")
+breaks("larger than rx_size: a SUBACK", suback, "subscribing", ends="resource")
+breaks("larger than rx_size: a topic name", large(0x30, 205, b"\0\xc8"), ends="resource")
+endless = large(0x32, 268435455, TOPIC + b"\0\7")
+bears("larger than rx_size: a message of 256 MB that never comes", endless)
+breaks(
+    "more QoS 2 messages than `incoming`",
+    b"".join([publish(b"t", 2, pid) for pid in (1, 2, 3)]), ends="resource", incoming=2,
+    gets=[(b"t", b"x", 2, 0, 0)] * 2, says=packet(0x50, b"\0\1") + packet(0x50, b"\0\2"),
+)  # fmt: skip
 
 WAYS = ("at once", "byte by byte", "split at every position")
 

@@ -28,6 +28,13 @@ NODELAY = 1
 MICROPYTHON = sys.implementation.name == "micropython"
 
 
+def patiently(wait):
+    """Yield for each try of something, and then wait for what is on its way."""
+    for i in range(MOST_STEPS):
+        yield
+        wait(WAIT if i > SOON else 0)
+
+
 class Far:
     """The broker's ends of TLS connections: it listens, and has the one that was made last."""
 
@@ -115,7 +122,7 @@ class Link(drive.Link):
         # A byte there and one back: then the handshake is done on both sides.
         wrote = heard = answered = None
         one = bytearray(1)
-        for i in range(MOST_STEPS):
+        for _ in patiently(lambda ms: self.tls.wait(ms, False)):
             self.near = self.near or self.tls.stream()
             if self.near and not wrote:
                 wrote = self.near.write(b"?", 0, 1)
@@ -124,7 +131,6 @@ class Link(drive.Link):
                 answered = self.far.stream.write(b"!", 0, 1)
             if answered and self.near.readinto(one):
                 return
-            self.tls.wait(WAIT if i > SOON else 0, False)
         raise drive.Stuck("the handshake does not end")
 
     def close(self):
@@ -145,13 +151,11 @@ class Link(drive.Link):
         wanted = drive.Link.take(self, n)
         into = bytearray(n)
         got = b""
-        for i in range(MOST_STEPS):
+        for _ in patiently(lambda ms: self.tls.wait(ms, False)):
             size = self.near.readinto(memoryview(into)[: n - len(got)])
             got += bytes(into[: size or 0])
             if len(got) == n:
                 break
-            if not size:
-                self.tls.wait(WAIT if i > SOON else 0, False)
         if got != wanted:
             raise drive.Stuck(f"read {got}, and {wanted} was sent")
         return wanted
@@ -159,11 +163,10 @@ class Link(drive.Link):
     def carry(self, piece):
         self.through(self.near.write, piece)
         got = b""
-        for i in range(MOST_STEPS):
+        for _ in patiently(self.far.wait):
             got += self.far.read()
             if len(got) >= len(piece):
                 break
-            self.far.wait(WAIT if i > SOON else 0)
         if got != piece:
             raise drive.Stuck(f"sent {got}, and {piece} was written")
 
@@ -183,7 +186,7 @@ def run(data, note, marked=None, folder=""):
     chance = Chance(crc32(data, 2))
 
     def make(options, note):
-        return drive.driver(options, note, Link(note, far, chance, folder))
+        return drive.Driver(options, note, Link(note, far, chance, folder))
 
     try:
         drive.run(data, note, marked, make)

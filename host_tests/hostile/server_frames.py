@@ -17,23 +17,8 @@ PING = 9
 PONG = 10
 
 CODES = (
-    1000,
-    1001,
-    1002,
-    1003,
-    1008,
-    1011,
-    3000,
-    4999,
-    0,
-    999,
-    1004,
-    1005,
-    1006,
-    1015,
-    5000,
-    65535,
-)
+    1000, 1001, 1002, 1003, 1008, 1011, 3000, 4999, 0, 999, 1004, 1005, 1006, 1015, 5000, 65535,
+)  # fmt: skip
 LENGTHS = (
     (126, b"\0\0"), (126, b"\0\5"), (126, b"\0\x7e"), (126, b"\xff\xff"),
     (127, b"\0\0\0\0\0\0\0\0"), (127, b"\0\0\0\0\0\0\0\7"), (127, b"\0\0\0\0\0\1\0\0"),
@@ -64,6 +49,21 @@ class Chance:
     def some(self, n):
         """Return `n` bytes."""
         return bytes([self.pick(256) for _ in range(n)])
+
+
+def mangled(data, chance):
+    """Return these bytes, one or more, with something wrong anywhere."""
+    at = chance.pick(len(data))
+    kind = chance.pick(5)
+    if kind == 0:  # cut
+        return data[:at]
+    if kind == 1:  # a bit
+        return data[:at] + bytes((data[at] ^ 1 << chance.pick(8),)) + data[at + 1 :]
+    if kind == 2:  # more
+        return data[:at] + chance.some(1 + chance.pick(12)) + data[at:]
+    if kind == 3:  # less
+        return data[:at] + data[at + 1 + chance.pick(8) :]
+    return chance.some(len(data))
 
 
 def frame(first, payload=b"", width=0, mask=None):
@@ -153,19 +153,7 @@ class Server:
             fields.append(b"X: " + b"x" * (3900 + chance.pick(400)))
         elif kind == 6:
             fields = [b"X: y"] * (200 + chance.pick(600)) + fields
-        text = lines(first, fields)
-        at = chance.pick(len(text))
-        if kind == 7:
-            text = text[:at]
-        elif kind == 8:
-            text = text[:at] + bytes((text[at] ^ 1 << chance.pick(8),)) + text[at + 1 :]
-        elif kind == 9:
-            text = text[:at] + chance.some(1 + chance.pick(8)) + text[at:]
-        elif kind == 10:
-            text = text[:at] + text[at + 1 + chance.pick(8) :]
-        elif kind == 11:
-            text = chance.some(200)
-        return text
+        return lines(first, fields) if kind < 7 else mangled(lines(first, fields), chance)
 
     # Frames
 
@@ -257,12 +245,7 @@ class Server:
         elif kind == 13:
             made.insert(i, f)
         elif kind == 14:
-            made[i] = f[: chance.pick(len(f))]
-        elif kind == 15:
-            made.insert(i, chance.some(1 + chance.pick(12)))
-        elif kind == 16:
             j = chance.pick(len(made))
             made[i], made[j] = made[j], f
-        else:  # any bit
-            at = chance.pick(len(f)) if f else 0
-            made[i] = f[:at] + bytes(c ^ 1 << chance.pick(8) for c in f[at : at + 1]) + f[at + 1 :]
+        else:
+            made[i] = mangled(f, chance)

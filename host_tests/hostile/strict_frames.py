@@ -11,7 +11,7 @@ import hashlib
 import re
 from typing import NamedTuple
 
-from hostile.strict import Broken
+from packets.fields import Broken
 
 CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG = 0, 1, 2, 8, 9, 10
 PROTOCOL_ERROR, UNSUPPORTED, TOO_BIG = 1002, 1003, 1009

@@ -10,19 +10,10 @@ from __future__ import annotations
 
 from collections import Counter
 
-from hostile import drive
+from hostile import drive, strict_frames
 from hostile.framed import READ_ERROR
 from hostile.oracle import Oracle
-from hostile.strict import Broken
-from hostile.strict_frames import (
-    PROTOCOL_ERROR,
-    Answer,
-    ClientFrames,
-    ServerFrames,
-    check_request,
-    is_code,
-    judged_answer,
-)
+from packets.fields import Broken
 
 
 class Wrong(drive.Stuck):
@@ -39,12 +30,12 @@ class WebSocketOracle:
         self._begin()
 
     def _begin(self) -> None:
-        self._answer: Answer | None = None
+        self._answer: strict_frames.Answer | None = None
         self._head = 0  # bytes of the answer that were read
         self._is_open = False
         self._ended = False  # the oracle has heard that
-        self._server = ServerFrames()
-        self._client = ClientFrames()
+        self._server = strict_frames.ServerFrames()
+        self._client = strict_frames.ClientFrames()
         self._read = 0
         self._wrote = 0
         self._answered = 0  # pings, each with its pong or with that of a later one
@@ -59,10 +50,10 @@ class WebSocketOracle:
     def asked(self, answer: bytes, request: bytes) -> None:
         """The server answers an upgrade."""
         try:
-            check_request(request)
+            strict_frames.check_request(request)
         except Broken as e:
             self.need(False, str(e))
-        self._answer = judged_answer(answer, request)
+        self._answer = strict_frames.judged_answer(answer, request)
 
     def gave(self, piece: bytes) -> None:
         """The client has read these bytes of the server."""
@@ -140,7 +131,7 @@ class WebSocketOracle:
             codes = server.faults or server.maybe
             if server.closed is not None:
                 code = int.from_bytes(server.closed[:2], "big")
-                codes = {code if is_code(code) else PROTOCOL_ERROR}
+                codes = {code if strict_frames.is_code(code) else strict_frames.PROTOCOL_ERROR}
                 name = "closed by the peer"
             else:
                 name = "closed for a broken rule"
@@ -156,15 +147,13 @@ class WebSocketOracle:
             self.need(said in server.maybe, f"closed with {said} for no reason")
         self._begin()
 
-    def quiet(self, link, settled: bool) -> None:
-        """Nothing moves. `settled`: the network takes everything."""
+    def quiet(self, link) -> None:
+        """Nothing moves, though the network takes everything."""
         server, client = self._server, self._client
         self.need(not server.is_over, "a broken rule of the WebSocket is not noticed")
         self.need(link.is_read(), "bytes of the server are not read")
         left = bytes(server.payload[self._read :])
         self.need(not left, f"not delivered: {left!r}")
-        if not settled:
-            return
         self.need(not client.is_cut, "half a frame is out")
         if not server.is_in_control:  # else that alone has to be answered (section 5.5)
             pings, pongs = server.pings[-1:], client.pongs[-1:]

@@ -1,0 +1,177 @@
+"""Messages, requests and limits as the oracle knows them, and the decoding of packets."""
+
+from __future__ import annotations
+
+import functools
+
+import peer
+from hostile import drive
+from packets import strict
+from packets.fields import integer
+from packets.properties import NONE, Id, Properties, encoded
+from packets.strict import Broken, Packet
+
+PUBACK, PUBREC, PUBCOMP = "PUBACK", "PUBREC", "PUBCOMP"  # what a publish waits for
+
+# The blocks of cases.PROPERTY_SETS, in the order in which the client encodes them.
+BLOCKS = tuple(
+    encoded(each)
+    for each in (
+        (),
+        ((Id.CONTENT_TYPE, b"t"), (Id.MESSAGE_EXPIRY, 60)),
+        (
+            (Id.CORRELATION_DATA, b"c"),
+            (Id.RESPONSE_TOPIC, b"r"),
+            (Id.USER_PROPERTY, (b"k", b"v")),
+        ),
+        ((Id.PAYLOAD_FORMAT, 1),),
+        ((Id.USER_PROPERTY, (b"k", b"v")), (Id.USER_PROPERTY, (b"k", b"w"))),
+    )
+)
+
+
+class Outgoing:
+    """A message that the application has published, with the block of its properties."""
+
+    def __init__(
+        self, pid: int, topic: bytes, payload: bytes, qos: int, retain: int, block: bytes
+    ) -> None:
+        self.pid = pid
+        self.topic = topic
+        self.qos = qos
+        self.wait: str | None = {0: None, 1: PUBACK, 2: PUBREC}[qos]
+        self.done = False  # acknowledged, or at QoS 0 written out
+        self.begun = False  # a byte of it was written, on whatever connection
+        self.settled = 0  # the connection on which it was acknowledged
+        self.again = False  # it was begun before this connection
+        self.unsure = False  # if it was
+        self.vague = False  # it was cut while it went past others, and may be lost
+        self.old = False  # it was there when a connection ended, of those that go one at a time
+        self.stream = 0  # the connection on which all of it was written last
+        self.alias = False
+        number = max(pid, 0).to_bytes(2, "big") if qos else b""
+        body = peer.text(topic) + number + block + payload
+        self.new = peer.packet(0x30 | qos << 1 | retain, body)
+        self.dup = peer.packet(0x38 | qos << 1 | retain, body)
+
+
+class Request:
+    """A SUBSCRIBE of a handler's number, or an UNSUBSCRIBE (None).
+
+    `qos` is the byte of its options, `head` its properties, if it is one of MQTT 5.
+    """
+
+    def __init__(
+        self, filters: list[bytes], number: int | None, qos: int, chunks: bool = False
+    ) -> None:
+        self.filters = filters
+        self.number = number
+        self.qos = qos
+        self.chunks = chunks
+        self.identifier = 0
+        self.head = b""
+        self.is_due = True  # to be written
+        self.pid = 0  # while it waits for its answer
+        self.granted: bytes | None = None
+        self.asked = filters  # as they were in the packet
+        self.variants = [filters]  # what they may be in it: some were given up before it was out
+
+    def due(self) -> None:
+        """It is to be written."""
+        self.is_due = True
+        self.pid = 0
+        self.variants = [self.filters]
+
+    def narrow(self, gone: list[bytes]) -> None:
+        """Some filters are given up."""
+        left = [f for f in self.filters if f not in gone]
+        if self.granted:
+            self.granted = bytes(self.granted[self.filters.index(f)] for f in left)
+        self.filters = left
+        self.variants.append(left)
+
+    def size(self) -> int:
+        """The size of the packet, in bytes."""
+        options = self.number is not None
+        body = 2 + len(self.head) + sum(2 + len(f) + options for f in self.filters)
+        return len(peer.packet(0x82, bytes(body)))
+
+    def is_body(self, body: bytes) -> bool:
+        """Return whether this may follow the packet identifier; if so, take it."""
+        tail = b"" if self.number is None else bytes([self.qos])
+        for filters in self.variants:
+            if filters and body == self.head + b"".join(peer.text(f) + tail for f in filters):
+                self.asked = filters
+                return True
+        return False
+
+
+class Limits:
+    """The limits in a CONNACK; before MQTT 5 there are none."""
+
+    def __init__(self, said: Properties = NONE) -> None:
+        self.receive_maximum: int = said.first(Id.RECEIVE_MAXIMUM, 65535)
+        self.qos: int = said.first(Id.MAXIMUM_QOS, 2)
+        self.retain: int = said.first(Id.RETAIN_AVAILABLE, 1)
+        self.size: int = said.first(Id.MAXIMUM_PACKET_SIZE, 0)
+        self.aliases: int = said.first(Id.TOPIC_ALIAS_MAXIMUM, 0)
+        self.keep_alive: int | None = said.first(Id.SERVER_KEEP_ALIVE)
+        self.identifiers: int = said.first(Id.SUBSCRIPTION_IDENTIFIERS_AVAILABLE, 1)
+
+    def forbids(self, m: Outgoing) -> bool:
+        """Return whether the broker does not accept a message."""
+        too_large = self.exceeds(len(m.new))
+        return m.qos > self.qos or (m.new[0] & 1 and not self.retain) or too_large
+
+    def exceeds(self, size: int) -> bool:
+        """Return whether a packet of that size is larger than the broker accepts."""
+        return 0 < self.size < size
+
+
+# Many packets are the same in many cases.
+@functools.lru_cache(20000)
+def from_server(first: int, body: bytes, level: int) -> Packet:
+    """The packet of that first byte and body, from a server at that protocol level."""
+    return strict.packet(first, body, level, tolerant=level == 5)
+
+
+@functools.lru_cache(20000)
+def from_client(raw: bytes) -> Packet:
+    """A packet of MQTT 5 that a client sent."""
+    ((first, body),), _ = strict.split(raw)
+    return strict.from_client(first, body)
+
+
+@functools.lru_cache(20000)
+def seen(properties: Properties) -> bytes:
+    """Return what a handler sees of properties: see `drive.seen`."""
+    out = b""
+    for i in drive.CARRIED:
+        value = properties.first(i)
+        out += b"%d " % i
+        out += b"-" if value is None else b"%d" % value if isinstance(value, int) else value
+        out += b";"
+    pairs = properties.each(Id.USER_PROPERTY)
+    for name in drive.USERS:
+        values = [value for each, value in pairs if each == name]
+        out += values[0] + b";" if values else b"-;"
+    return out
+
+
+def varint(data: bytes | bytearray, at: int) -> tuple[int, int] | None:
+    """Return the variable byte integer at `at`, and where it ends.
+
+    It may have needless bytes. Returns None if it is cut, or has a fifth byte.
+    """
+    try:
+        return integer(data, at, True)
+    except Broken:
+        return None
+
+
+@functools.lru_cache(20000)
+def matches(topic_filter: bytes, topic: bytes) -> bool:
+    """Return whether a topic filter, also of a shared subscription, matches a topic name."""
+    if topic_filter.startswith(b"$share/"):
+        topic_filter = topic_filter.split(b"/", 2)[2]
+    return strict.matches(topic_filter, topic)
