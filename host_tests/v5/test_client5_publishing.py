@@ -91,7 +91,7 @@ def test_properties_are_sent_again_with_their_message(broker: Broker5, qos: int)
     broker.release()
     settled(client)
     first, second = named(broker, "PUBLISH")
-    assert (first.pid, second.pid, second.dup) == (pid, pid, 1)
+    assert (first.pid, second.pid, first.dup, second.dup) == (pid, pid, 0, 1)
     assert second.properties == first.properties
 
 
