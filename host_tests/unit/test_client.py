@@ -106,77 +106,12 @@ def test_several_publishes_leave_in_one_write(qos: int, bench: VersionBench) -> 
     assert [p.payload for p in bench.published()] == [b"0", b"1", b"2", b"3", b"4"]
 
 
-@pytest.mark.parametrize("piece", [1, 2, 3, 7])
-def test_what_the_network_takes_in_pieces_is_continued(piece: int, bench: VersionBench) -> None:
-    for qos in (0, 1, 2, 0):
-        bench.client.publish(b"t", b"payload", qos)
-    bench.feed(peer.publish(b"t", b"", 1, 5))
-    while bench.client.pending > 2:
-        bench.stream.room = piece
-        bench.client.poll()
-    bench.stream.room = None
-    bench.client.poll()
-    packets = bench.sent()
-    assert sorted(p.first >> 4 for p in packets) == [3, 3, 3, 3, 4]
-
-
-@pytest.mark.parametrize("room", range(1, 13))
-def test_two_at_qos_0_alone_are_continued_where_they_were_cut(
-    room: int, bench: VersionBench
-) -> None:
-    bench.client.poll()
-    bench.client.publish(b"t", b"1")
-    bench.client.publish(b"t", b"2")
-    bench.stream.room = room
-    bench.client.poll()
-    bench.stream.room = None
-    bench.client.publish(b"t", b"3")
-    bench.client.poll()
-    assert [p.payload for p in bench.published()] == [b"1", b"2", b"3"]
-    assert bench.client.pending == 0
-
-
-@pytest.mark.parametrize("behind", range(4))  # bytes of PUBACK that leave behind it
-@pytest.mark.parametrize("cut", range(1, 6))
-def test_a_message_at_qos_0_that_was_cut_and_then_left_does_not_go_again(
-    cut: int, behind: int, make: Callable
-) -> None:
-    bench = make(clean_session=False, on_message=Inbox()).online()
-    client = bench.client
-    client.publish(b"t", b"1")
-    bench.stream.room = cut
-    client.poll()
-    bench.outage()
-    client.publish(b"t", b"2")
-    bench.greet()
-    bench.stream.room = 1
-    bench.feed(peer.connack(present=True))
-    bench.feed(peer.publish(b"t", b"", 1, 5))  # PUBACK leaves before the second message
-    bench.stream.room = (5 if bench.version == 4 else 6) + behind
-    client.poll()
-    bench.outage()
-    bench.online(present=True)
-    client.poll()
-    assert [p.payload for p in bench.published()] == [b"2"]
-    assert client.pending == 0
-
-
 def test_flush_writes_and_does_not_read(bench: VersionBench) -> None:
     reads = bench.stream.reads
     bench.client.publish(b"t", b"now")
     bench.client.flush()
     assert [p.payload for p in bench.published()] == [b"now"]
     assert bench.stream.reads == reads
-
-
-def test_what_is_published_offline_is_sent_later(make: Callable) -> None:
-    bench = make()
-    for qos in (0, 1, 2):
-        assert bench.client.publish(b"t", b"%d" % qos, qos) is not None
-    assert bench.client.pending == 3
-    bench.online()
-    sent = [(p.payload, p.dup) for p in bench.published()]
-    assert sent == [(b"0", False), (b"1", False), (b"2", False)]
 
 
 # Waiting
@@ -546,16 +481,6 @@ def test_unsubscribe_from_one_of_several(bench: VersionBench) -> None:
     bench.feed(peer.unsuback(unsubscribe[0].pid))
     bench.feed(peer.publish(b"a", b"1"), peer.publish(b"b", b"2"))
     assert inbox == [(b"b", b"2")]
-
-
-def test_a_request_that_was_not_answered_goes_again(make: Callable) -> None:
-    bench = make(clean_session=False)
-    bench.client.subscribe(b"t", print, 1)
-    bench.online()
-    assert [p.first for p in bench.sent()] == [0x82]
-    bench.outage()
-    bench.online(present=True)
-    assert [p.first for p in bench.sent()] == [0x82]
 
 
 def test_mqtt_3_1_takes_a_kept_session_for_remembered_and_subscribes_again(clock: Clock) -> None:

@@ -115,19 +115,6 @@ def test_pieces_make_up_the_message(qos: int, size: int, cuts: list[int], versio
         assert bench.client.stats.skipped == 0
 
 
-@pytest.mark.parametrize("chunks", [True, False])
-@pytest.mark.parametrize(("qos", "answer"), [(1, 0x40), (2, 0x50)])
-def test_nothing_is_acknowledged_before_the_last_byte(
-    qos: int, answer: int, chunks: bool, make: Callable
-) -> None:
-    bench = subscribed(make, Pieces(), chunks=chunks)
-    packet = bench.wire(peer.publish(b"t/1", PAYLOAD, qos, 7))
-    in_chunks(bench, packet[:-1], [50])
-    assert bench.sent() == []
-    bench.feed_bytes(packet[-1:])
-    assert [(p.first, p.pid) for p in bench.sent()] == [(answer, 7)]
-
-
 def test_only_handlers_with_chunks_get_it(make: Callable) -> None:
     large, small, rest = Pieces(), Pieces(), Pieces()
     bench = subscribed(make, large, on_message=rest)
@@ -200,22 +187,6 @@ def test_the_end_of_a_large_message_waits_for_room_to_answer(make: Callable) -> 
     bench.drain()
     assert handler.whole[16:] == [PAYLOAD]
     assert [p.pid for p in bench.sent()] == [*range(1, 17), 99]
-
-
-@pytest.mark.parametrize("chunks", [True, False])
-def test_a_header_that_claims_256_mb_costs_nothing(chunks: bool, make: Callable) -> None:
-    seen = []
-    bench = subscribed(make, lambda m: seen.append((m.offset, m.total)), chunks=chunks)
-    held = len(bench.client.rx)
-    bench.feed_bytes(b"\x30" + LARGEST + b"\0\3t/1" + bytes(50))
-    assert bench.client.connected
-    assert len(bench.client.rx) == held
-    assert seen == ([(0, 268_435_455 - (5 if bench.version == 4 else 6))] if chunks else [])
-    # What is behind the header may never come: the link is watched as ever.
-    bench.pass_time(60_000)
-    bench.lose()
-    bench.online()
-    assert bench.client.stats.received == 0
 
 
 class Flood(FakeStream):

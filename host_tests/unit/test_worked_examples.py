@@ -12,8 +12,6 @@ from typing import Any
 import pytest
 
 import peer
-from flatmq.topic import is_name, matches
-from flatmq.wire import is_filter
 from unit.fake_link import Bench, Clock
 
 
@@ -125,109 +123,7 @@ def test_identifier_0_is_invalid_and_never_given_out(bench: Bench) -> None:
     assert bench.client.error.kind == "protocol"
 
 
-# The fixed header, 1999
-
-TYPES = [
-    "CONNECT", "CONNACK", "PUBLISH", "PUBACK", "PUBREC", "PUBREL", "PUBCOMP", "SUBSCRIBE",
-    "SUBACK", "UNSUBSCRIBE", "UNSUBACK", "PINGREQ", "PINGRESP", "DISCONNECT",
-]  # fmt: skip
-
-
-def test_the_table_of_types(clock: Clock) -> None:
-    """One exchange in which a client and its broker send every type there is."""
-    bench = Bench(clock)
-    seen = {bench.greet().first >> 4: "CONNECT"}
-
-    def arrives(packet: bytes, name: str) -> None:
-        seen[packet[0] >> 4] = name
-        bench.feed(packet)
-        assert bench.client.error is None
-
-    def leaves(*names: str) -> None:
-        bench.client.poll()
-        packets = bench.sent()
-        assert len(packets) == len(names)
-        seen.update({p.first >> 4: n for p, n in zip(packets, names, strict=True)})
-
-    client = bench.client
-    arrives(peer.packet(0x20, b"\0\0"), "CONNACK")
-    client.last_id = 6
-    client.subscribe(b"t", print)
-    leaves("SUBSCRIBE")
-    arrives(peer.packet(0x90, b"\0\7\0"), "SUBACK")
-    client.unsubscribe(b"t")
-    leaves("UNSUBSCRIBE")
-    arrives(peer.packet(0xB0, b"\0\x08"), "UNSUBACK")
-    assert client.publish(b"t", b"", 1) == 9
-    assert client.publish(b"t", b"", 2) == 10
-    leaves("PUBLISH", "PUBLISH")
-    arrives(peer.packet(0x40, b"\0\x09"), "PUBACK")
-    arrives(peer.packet(0x50, b"\0\x0a"), "PUBREC")
-    leaves("PUBREL")
-    arrives(peer.packet(0x70, b"\0\x0a"), "PUBCOMP")
-    client.ping()
-    leaves("PINGREQ")
-    arrives(peer.packet(0xD0), "PINGRESP")
-    assert client.stats.strays == client.pending == 0
-    client.disconnect()
-    leaves("DISCONNECT")
-    assert seen == dict(enumerate(TYPES, 1))
-
-
-@pytest.mark.parametrize("number", [0, 15])
-@pytest.mark.parametrize("body", [b"", b"\0\1"])
-def test_reserved_types_are_invalid(number: int, body: bytes, bench: Bench) -> None:
-    bench.feed(peer.packet(number << 4, body))
-    assert (bench.client.error.kind, bench.client.connected) == ("protocol", False)
-
-
-def test_dup_is_set_on_what_was_sent_before_and_only_there(clock: Clock) -> None:
-    bench = Bench(clock, clean_session=False).online()
-    for qos in (0, 1, 2):
-        bench.client.publish(b"t", b"old", qos)
-    bench.client.poll()
-    assert [(p.qos, p.dup) for p in bench.published()] == [(0, False), (1, False), (2, False)]
-    bench.outage()
-    bench.client.publish(b"t", b"new", 1)
-    bench.online(present=True)
-    bench.client.poll()
-    wanted = [(1, True, b"old"), (2, True, b"old"), (1, False, b"new")]
-    assert [(p.qos, p.dup, p.payload) for p in bench.published()] == wanted
-
-
-# Topics, the manual page
-
-
-@pytest.mark.parametrize(
-    ("topic_filter", "name", "wanted"),
-    [
-        ("sensors/+/temperature/+", "sensors/COMPUTER_NAME/temperature/HARDDRIVE_NAME", True),
-        ("a/b/c/d", "a/b/c/d", True),
-        ("+/b/c/d", "a/b/c/d", True),
-        ("a/+/c/d", "a/b/c/d", True),
-        ("a/+/+/d", "a/b/c/d", True),
-        ("+/+/+/+", "a/b/c/d", True),
-        ("a/b/c", "a/b/c/d", False),
-        ("b/+/c/d", "a/b/c/d", False),
-        ("+/+/+", "a/b/c/d", False),
-        ("#", "a/b/c/d", True),
-        ("a/#", "a/b/c/d", True),
-        ("a/b/#", "a/b/c/d", True),
-        ("a/b/c/#", "a/b/c/d", True),
-        ("+/b/c/#", "a/b/c/d", True),
-        ("a/+/topic", "a//topic", True),
-        ("+/a/topic", "/a/topic", True),
-        ("#", "/a/topic", True),
-        ("/#", "/a/topic", True),
-        ("a/topic/+", "a/topic/", True),
-        ("a/topic/#", "a/topic/", True),
-    ],
-)
-def test_topics_of_the_manual_page(topic_filter: str, name: str, wanted: bool) -> None:
-    buf = bytearray(name.encode())
-    assert is_filter(topic_filter.encode(), 0, len(topic_filter))
-    assert is_name(buf, 0, len(buf))
-    assert matches(topic_filter.encode(), buf, 0, len(buf)) == wanted
+# CONNECT
 
 
 @pytest.mark.parametrize("clean", [False, True])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 import peer
-from flatmq import MQTTError
 from flatmq.reader import reading
 from unit.fake_link import Clock
 from v5 import build5
@@ -151,13 +150,6 @@ def test_connack_refuses(code: int, clock: Clock) -> None:
     assert error.detail.endswith("not today, other:1883")
     assert bench.client.server.reference == b"other:1883"
     assert bench.client.state == "waiting"
-
-
-def test_connect_raises_what_the_broker_says(broker: Broker5) -> None:
-    broker.answer_with("CONNACK", 0x87, times=1)
-    with pytest.raises(MQTTError) as raised:
-        online(broker)
-    assert (raised.value.kind, raised.value.code) == ("refused", 0x87)
 
 
 # DISCONNECT

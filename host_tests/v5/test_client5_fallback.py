@@ -53,9 +53,8 @@ def test_where_mqtt_5_works_it_stays(broker: Broker5) -> None:
 @pytest.mark.parametrize("answer", OLD, ids=["00 01", "end of file", "0x84"])
 def test_a_broker_that_speaks_3_1_1_alone(broker: Broker5, answer: bytes) -> None:
     broker.level_5 = answer
-    client = _until_online(made(broker, version=None))
-    assert client.level == 4
-    assert client.error is None
+    client = online(broker, version=None)  # connect() goes on where the client does
+    assert (client.level, client.error) == (4, None)
     client.publish(b"t", b"x", 2)
     settled(client)
     again(broker, client)
@@ -76,17 +75,13 @@ def test_version_5_does_not_fall_back(broker: Broker5) -> None:
 @pytest.mark.parametrize("code", [0x80, 0x86, 0x87, 0x88, 0x89])
 def test_another_refusal_is_none_of_the_version(broker: Broker5, code: int) -> None:
     broker.answer_with("CONNACK", code, times=3)
-    client = _until_online(made(broker, version=None))
+    client = made(broker, version=None)
+    with pytest.raises(MQTTError) as raised:
+        client.connect(int(SECONDS * 1000))
+    assert (raised.value.kind, raised.value.code) == ("refused", code)
+    _until_online(client)
     assert client.level == 5
     assert broker.levels == [5, 5, 5, 5]
-
-
-def test_connect_reports_the_version_that_is_refused_at_once(broker: Broker5) -> None:
-    """connect() goes on where the client does."""
-    broker.level_5 = REFUSES_LEVEL_5
-    client = made(broker, version=None)
-    client.connect(int(SECONDS * 1000))
-    assert client.level == 4
 
 
 def test_one_connection_that_ends_is_not_enough(clock: Clock) -> None:

@@ -197,19 +197,6 @@ def test_a_new_connection_forgets_what_was_dropped_in_flight(broker: Broker5) ->
     settled(client)
 
 
-def test_incoming_is_the_clients_own_receive_maximum(broker: Broker5) -> None:
-    got: list[bytes] = []
-    client = online(broker, incoming=3)
-    (hello,) = named(broker, "CONNECT")
-    assert hello.properties.first(Id.RECEIVE_MAXIMUM) == 3
-    client.subscribe(b"t", lambda message: got.append(message.payload), qos=2)
-    until(lambda: broker.subscriptions(b"c"), client)
-    for i in range(10):
-        broker.publish(b"t", b"%d" % i, 2)
-    until(lambda: len(got) == 10, client)
-    assert got == [b"%d" % i for i in range(10)]
-
-
 def test_after_an_outage_messages_are_accepted_up_to_inflight(broker: Broker5) -> None:
     _allow(broker, 1)
     client = online(broker, inflight=4, retry_ms=1, retry_max_ms=1)
@@ -266,17 +253,3 @@ def test_what_was_past_pubrec_in_a_forgotten_session_keeps_to_the_limits(
     settled(client)
     assert [report[:2] for report in reports.seen] == [(pid, b"t")]
     assert client.stats.dropped == 1
-
-
-def test_what_was_accepted_after_the_loss_waits_for_its_turn_too(clock: Clock) -> None:
-    bench = Bench5(clock, clean_session=False).accepted()
-    assert bench.client.publish(b"t", b"1", 1)
-    bench.drain()
-    bench.outage()
-    assert bench.client.publish(b"t", b"2", 1)
-    bench.sent()
-    bench.accepted((Id.RECEIVE_MAXIMUM, 1), present=True)
-    (first,) = bench.packets()
-    assert first.payload == b"1"
-    bench.feed(build5.ack("PUBACK", first.pid))
-    assert [packet.payload for packet in bench.packets()] == [b"2"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-import peer
 from unit.fake_link import Clock
 from v5 import build5
 from v5.clients5 import Bench5
@@ -36,15 +35,3 @@ def test_auth_does_not_cut_the_connect_that_it_cannot_answer(clock: Clock) -> No
     assert bench.client.error.kind == "protocol"
     assert bench.client.error.detail == "packet 0xf0: AUTH before CONNECT has left"
     assert len(bench.stream.written) == 10
-
-
-def test_a_connack_that_breaks_a_rule_changes_nothing(clock: Clock) -> None:
-    bench = Bench5(clock).accepted()
-    bench.outage()
-    bench.greet()
-    bench.feed(build5.connack(0, 1, [(Id.MAXIMUM_QOS, 0), (Id.RETAIN_AVAILABLE, 0)]))
-    assert bench.farewell()[0] == 0x82
-    assert bench.client.server.retain == 1
-    assert bench.client.publish(b"t", b"", 2, True)
-    packets, _ = peer.split(bytes(bench.accepted().stream.written))
-    assert packets[-1].first == 0x35

@@ -14,7 +14,6 @@ from v5.clients5 import (
     Inbox,
     again,
     arrived,
-    made,
     named,
     online,
     serving,
@@ -183,36 +182,6 @@ def test_overlapping_filters(copies: bool, identifiers: int) -> None:
         assert one.payloads == two.payloads == [b"%d" % i for i in range(3) for _ in range(times)]
 
 
-def test_a_message_with_an_identifier_that_is_not_known_is_matched_by_its_name(
-    clock: Clock,
-) -> None:
-    bench = Bench5(clock).accepted()
-    inbox = Inbox()
-    bench.client.subscribe(b"t", inbox)
-    for identifier in (5, 200, 268435455):
-        more = properties([(Id.SUBSCRIPTION_IDENTIFIER, identifier)])
-        bench.feed(build5.publish(b"t", b"%d" % identifier, 0, 0, more))
-    assert inbox.payloads == [b"5", b"200", b"268435455"]
-
-
-def test_identifiers_of_an_earlier_run_are_not_those_of_this_one(broker: Broker5) -> None:
-    """A board boots with another program, or in another order.
-
-    Its first subscription is not the one that messages in the session were for.
-    """
-    first = online(broker, clean_session=False)
-    first.subscribe(b"old", print, 1)
-    until(lambda: broker.subscriptions(b"c"), first)
-    first.disconnect()
-    broker.publish(b"old", b"kept", 1)
-    wrong, rest = Inbox(), Inbox()
-    second = made(broker, clean_session=False, on_message=rest)
-    second.subscribe(b"new", wrong, 1)
-    second.start()
-    until(lambda: rest.payloads, second)
-    assert (wrong.payloads, rest.payloads) == ([], [b"kept"])
-
-
 def test_many_identifiers(broker: Broker5) -> None:
     """They get longer than one byte after 127 topic filters."""
     client = online(broker, subscriptions=3)
@@ -230,20 +199,6 @@ def test_many_identifiers(broker: Broker5) -> None:
     assert (inbox.payloads, other.payloads) == ([b"x"], [])
 
 
-def test_a_malformed_identifier_calls_no_handler(clock: Clock) -> None:
-    bench = Bench5(clock, subscriptions=3).accepted()
-    inbox = Inbox()
-    for i in range(0x85):
-        bench.client.subscribe(b"f%d" % i, inbox)
-        bench.client.unsubscribe(b"f%d" % i)
-        bench.client.poll()
-    bench.client.subscribe(b"t", inbox)
-    bench.feed(build5.publish(b"t", b"known"))
-    bench.feed(b"\x30\x07\0\1t\2\x0b\x85x")  # a number without its end
-    assert bench.farewell()[0] == 0x81
-    assert inbox.payloads == [b"known"]
-
-
 def test_a_shared_subscription(broker: Broker5) -> None:
     inbox, other = Inbox(), Inbox()
     one = online(broker, b"one")
@@ -258,25 +213,6 @@ def test_a_shared_subscription(broker: Broker5) -> None:
     assert sorted(inbox.payloads + other.payloads) == [b"%d" % i for i in range(6)]
     assert inbox.payloads
     assert other.payloads
-
-
-def test_a_handler_that_raises_gets_the_message_again(broker: Broker5) -> None:
-    seen: list[bytes] = []
-
-    def handler(message: Any) -> None:
-        seen.append(message.properties.get(Id.CONTENT_TYPE))
-        if len(seen) < 3:
-            raise RuntimeError("not yet")
-
-    client = online(broker)
-    client.subscribe(b"t", handler, 1)
-    until(lambda: broker.subscriptions(b"c"), client)
-    broker.publish(b"t", b"x", 1, more=ALL)
-    for _ in range(2):
-        with pytest.raises(RuntimeError, match="not yet"):
-            until(lambda: False, client)
-    until(lambda: named(broker, "PUBACK"), client)
-    assert seen == [b"text/plain"] * 3
 
 
 @pytest.mark.parametrize("acknowledgement", ["PUBREC", "PUBREL", "PUBCOMP"])

@@ -194,19 +194,6 @@ def test_a_session_that_is_gone_is_subscribed_to_again(broker: Broker5) -> None:
     until(lambda: inbox.payloads, client)
 
 
-def test_a_subscription_on_which_the_broker_closes_is_set_aside(broker: Broker5) -> None:
-    reports = Reports()
-    broker.close_on(frozenset({8}))
-    client = online(broker, give_up=2, on_dropped=reports)
-    request = client.subscribe(b"bad", print)
-    until(lambda: request.granted is not None, client)
-    assert request.granted == b"\x80"
-    assert reports.topics == [b"bad"]
-    until(lambda: client.connected, client)
-    client.publish(b"t", b"x", 1)
-    settled(client)
-
-
 def test_requests_larger_than_the_broker_takes(broker: Broker5) -> None:
     broker.announces = properties([(Id.MAXIMUM_PACKET_SIZE, 60)])
     client = online(broker)
