@@ -293,12 +293,6 @@ def test_a_lack_of_room_is_no_fault_of_the_broker(make: Callable) -> None:
     assert bench.client.error.kind == "resource", "a third one in flight"
 
 
-def test_unrouted_messages_are_acknowledged_and_counted(bench: VersionBench) -> None:
-    bench.feed(peer.publish(b"t", b"", 1, 4))
-    assert bench.sent() == [(0x40, b"\0\4")]
-    assert (bench.client.stats.unrouted, bench.client.stats.received) == (1, 0)
-
-
 # Handlers
 
 

@@ -144,6 +144,7 @@ def test_the_last_byte_of_the_buffer_is_used() -> None:
 NAME = "name must be as in RFC 8428 section 4.5.1, not "
 UNIT = "unit must be ASCII without blanks, quotes and "
 TEXT = "text must be UTF-8 without U+0000, not "
+PACK = Pack(b"pico-1", 17)
 WRONG = [
     *((label, name, NAME) for name in (b"", b"a b", b'"', b"\xc3\xa9", b"a+b", b"#")),
     *((lambda name: Pack(name, 17), name, NAME) for name in (b"", b"a b", b"#", b"-1")),
@@ -151,11 +152,10 @@ WRONG = [
     *((lambda t: PACK.text(X, t), t, TEXT) for t in (b"\xff", b"\xc0\x80", b"\xed\xa0\x80", "\0")),
     (lambda size: Pack(b"pico-1", 17, size), 88, "size must be 89 to 65535, not 88"),
     (lambda boot: Pack(b"pico-1", boot), 1 << 30, "boot must be 0 to 1073741823, not 1073741824"),
-    (lambda seq: PACK.begin(seq), -1, "seq must be 0 to"),
-    (lambda seq: PACK.begin(seq), 1 << 30, "seq must be 0 to"),
+    (PACK.begin, -1, "seq must be 0 to"),
+    (PACK.begin, 1 << 30, "seq must be 0 to"),
     (lambda time: PACK.begin(0, time), 10**20, "digits of time must be "),
 ]
-PACK = Pack(b"pico-1", 17)
 
 
 @pytest.mark.parametrize(("call", "value", "text"), WRONG)

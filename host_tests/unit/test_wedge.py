@@ -293,66 +293,40 @@ def peer_closes(broker: Broker) -> None:
     broker.losses(1)
 
 
-def is_refused(broker: Broker) -> None:
-    broker.connack = 3
-    broker.losses(1)
-    broker.connack = 0
-
-
-def closes_at_connect(broker: Broker) -> None:
-    broker.connack = None
-    broker.losses(1)
-    broker.connack = 0
-
-
-def does_not_answer_connect(broker: Broker) -> None:
-    broker.mute = {CONNECT}
-    broker.losses(1)
-    assert broker.client.error.kind == "timeout"
-
-
-def cannot_connect(broker: Broker) -> None:
-    broker.bench.link.fails = "connect"
-    broker.losses(1)
-    broker.bench.link.fails = ""
-
-
-def falls_silent(broker: Broker) -> None:
-    broker.mute = set()
-    broker.refuses = lambda message: False
-    broker.ignores = lambda message: True
-    broker.until(lambda: broker.client.connected and broker.connections[-1].published)
-    broker.mute = {PINGREQ}
-    broker.losses(1)
-    broker.mute = set()
-    broker.ignores = lambda message: False
-    assert broker.client.error.kind == "timeout"
-
-
-def network_fails(broker: Broker) -> None:
-    """The system ends the connection, not the peer."""
-    broker.refuses = lambda message: True
-    broker.mute = set()
-    broker.error = OSError(errno.ETIMEDOUT, "timed out")
-    broker.losses(1)
-    broker.error = None
-
-
 OUTAGES = [
-    is_refused,
-    closes_at_connect,
-    does_not_answer_connect,
-    cannot_connect,
-    falls_silent,
-    network_fails,
+    "is refused",
+    "closes at CONNECT",
+    "does not answer CONNECT",
+    "cannot connect",
+    "falls silent",
+    "network fails",
 ]
 
 
+def outage(kind: str, broker: Broker) -> None:
+    """Have one connection end, or not come about, in that way."""
+    broker.connack = {"is refused": 3, "closes at CONNECT": None}.get(kind, 0)
+    broker.mute = {CONNECT} if kind == "does not answer CONNECT" else set()
+    broker.bench.link.fails = "connect" if kind == "cannot connect" else ""
+    broker.refuses = lambda message: kind == "network fails"
+    if kind == "network fails":  # the system ends the connection, not the peer
+        broker.error = OSError(errno.ETIMEDOUT, "timed out")
+    if kind == "falls silent":
+        broker.ignores = lambda message: True
+        broker.until(lambda: broker.client.connected and broker.connections[-1].published)
+        broker.mute = {PINGREQ}
+    broker.losses(1)
+    if kind in ("falls silent", "does not answer CONNECT"):
+        assert broker.client.error.kind == "timeout"
+    broker.connack, broker.mute, broker.bench.link.fails, broker.error = 0, set(), "", None
+    broker.refuses = broker.ignores = lambda message: False
+
+
 @pytest.mark.parametrize("closed_before", [0, GIVE_UP - 1])
-@pytest.mark.parametrize("outage", OUTAGES, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("kind", OUTAGES)
 @pytest.mark.parametrize("qos", [1, 2])
 def test_an_outage_drops_nothing_and_has_the_count_begin_again(
-    qos: int, outage: Callable[[Broker], None], closed_before: int, clock: Clock
+    qos: int, kind: str, closed_before: int, clock: Clock
 ) -> None:
     """A broker that dies with a message under way and is away after it may have been killed."""
     broker = Broker(clock, give_up=GIVE_UP, keepalive=4, timeout=2)
@@ -360,9 +334,7 @@ def test_an_outage_drops_nothing_and_has_the_count_begin_again(
     for _ in range(5 if closed_before else 10 * GIVE_UP):
         for _ in range(closed_before):
             peer_closes(broker)
-        outage(broker)
-    broker.mute = set()
-    broker.refuses = lambda message: False
+        outage(kind, broker)
     broker.settled()
     assert payloads(broker) == [b"x"]
     nothing_dropped(broker)
@@ -463,9 +435,9 @@ def test_a_subscription_outlives_outages_and_a_peer_that_closes_at_once(clock: C
     wanted = broker.client.subscribe(b"in", print, 1)
     broker.ends = {SUBSCRIBE}
     broker.losses(2)  # together, and alone for the first time
-    cannot_connect(broker)
+    outage("cannot connect", broker)
     broker.losses(1)
-    cannot_connect(broker)
+    outage("cannot connect", broker)
     broker.ends = {PINGREQ}  # it is gone before it has answered anything
     broker.losses(10)
     broker.ends = set()
@@ -496,16 +468,15 @@ def test_a_release_that_is_never_answered_is_settled(count: int, clock: Clock) -
     nothing_dropped(broker)
 
 
-@pytest.mark.parametrize("outage", OUTAGES[:4], ids=lambda f: f.__name__)
-def test_an_outage_settles_no_release(outage: Callable[[Broker], None], clock: Clock) -> None:
+@pytest.mark.parametrize("kind", OUTAGES[:4])
+def test_an_outage_settles_no_release(kind: str, clock: Clock) -> None:
     """A broker may pass a message on only when it is released."""
     broker = Broker(clock, give_up=GIVE_UP, keepalive=4, timeout=2)
     broker.ends = {PUBREL}
     broker.client.publish(b"t", b"x", 2)
     broker.losses(1)
     for _ in range(4 * GIVE_UP):
-        outage(broker)
-        broker.mute = set()
+        outage(kind, broker)
         broker.losses(1)
     assert broker.client.pending == 1
     broker.ends = set()
@@ -657,25 +628,20 @@ def test_drop_while_a_packet_is_half_written(room: int, begun: bool, broker: Bro
     assert len(broker.connections) == 1
 
 
-@pytest.mark.parametrize("pid", [0, 1, 65_535, 65_536, -1])
-def test_drop_of_what_is_not_pending(pid: int, broker: Broker) -> None:
+def test_drop_of_what_is_no_message_in_flight(broker: Broker) -> None:
+    """The packet identifier of a request is none, nor that of a message that is settled."""
     known = broker.client.publish(b"t", b"x", 1)
     broker.settled()
-    assert broker.client.drop(pid if pid != known else pid + 1) is False
-    assert broker.client.drop(known) is False
-    nothing_dropped(broker)
-
-
-def test_drop_of_a_subscription_is_none(broker: Broker) -> None:
-    """A packet identifier of a request is no message."""
     broker.mute = {SUBSCRIBE}
     subscription = broker.client.subscribe(b"t", print, 1)
-    broker.online()
+    broker.turns()
     (request,) = broker.connections[-1].of_type(SUBSCRIBE)
-    assert broker.client.drop(request.pid) is False
+    for pid in (known, request.pid, 0, 65_535, 65_536, -1):
+        assert broker.client.drop(pid) is False
     broker.connections[-1].stream.incoming.append(peer.suback(request.pid, 1))
     broker.turns()
     assert subscription.granted == b"\1"
+    nothing_dropped(broker)
 
 
 def test_drop_makes_room(clock: Clock) -> None:

@@ -14,7 +14,7 @@ from flatmq_tools import interpreter
 from unit.fake_link import Clock
 from v5 import build5
 from v5.broker5 import Broker5, properties
-from v5.clients5 import SECONDS, Bench5, again, arrived, made, named, online, until
+from v5.clients5 import SECONDS, Bench5, again, made, named, online
 from v5.properties5 import Id
 from v5.strict5 import Will
 
@@ -110,27 +110,6 @@ def test_the_will(broker: Broker5, qos: int, retain: bool) -> None:
     wanted.append((Id.WILL_DELAY, 5))
     assert will == Will(b"w", b"gone", qos, int(retain), will.properties)
     assert sorted(will.properties) == sorted(properties(wanted))
-
-
-def test_the_will_is_published_after_its_delay(broker: Broker5) -> None:
-    client = made(broker, clean_session=False, retry_ms=60_000, retry_max_ms=60_000)
-    client.set_will("w", "gone", properties=Properties(will_delay=30))
-    client.connect(int(SECONDS * 1000))
-    got: list[bytes] = []
-    watcher = online(broker, b"watcher")
-    watcher.subscribe(b"w", lambda message: got.append(message.payload))
-    until(lambda: broker.subscriptions(b"watcher"), watcher)
-    with broker.lock:
-        for connection in broker.connections:
-            if connection.client_id == b"c":
-                connection.end()
-    until(lambda: not broker.online(b"c"), watcher)
-    broker.pass_time(29)
-    arrived(broker, watcher)
-    assert got == []
-    broker.pass_time(2)
-    until(lambda: got, watcher)
-    assert got == [b"gone"]
 
 
 def test_no_will(broker: Broker5) -> None:

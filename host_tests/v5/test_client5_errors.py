@@ -9,7 +9,7 @@ from flatmq.reader import reading
 from unit.fake_link import Clock
 from v5 import build5
 from v5.broker5 import Broker5, properties
-from v5.clients5 import Bench5, Reports, named, online, settled, until
+from v5.clients5 import Bench5, Reports, named, online, until
 from v5.properties5 import Id
 from v5.test_strict5 import REFUSED, SERVER
 
@@ -66,16 +66,6 @@ def test_the_broker_hears_which_rule_it_broke(clock: Clock, data: str, code: int
     assert sent == OTHERWISE.get(data, code)
     assert error.kind in ("protocol", "resource")
     assert error.code == 0
-
-
-@pytest.mark.parametrize("zero", ["00", "80 00", "80 80 00", "80 80 80 00"])
-def test_a_subscription_identifier_of_0_with_needless_bytes(zero: str, clock: Clock) -> None:
-    bench = Bench5(clock, on_message=print).accepted()
-    block = b"\x0b" + bytes.fromhex(zero)
-    body = b"\0\1t" + bytes((len(block),)) + block
-    bench.feed(bytes((0x30, len(body))) + body)
-    assert bench.farewell()[0] == 0x82
-    assert bench.client.stats.received == 0
 
 
 def test_what_comes_before_connack(clock: Clock) -> None:
@@ -187,18 +177,6 @@ def test_a_session_that_was_taken_over_is_not_taken_back_at_once(clock: Clock) -
     assert len(bench.link.made) == made
     bench.pass_time(2000, 500)
     assert len(bench.link.made) == made + 1
-
-
-def test_two_clients_with_one_identifier_do_not_end_each_other_for_ever(broker: Broker5) -> None:
-    one = online(broker, b"same", retry_max_ms=60_000)
-    two = online(broker, b"same", retry_max_ms=60_000)
-    until(lambda: one.error, one)
-    assert (one.error.kind, one.error.code) == ("closed", 0x8E)
-    two.publish(b"t", b"x", 1)
-    settled(two)
-    one.poll(1)
-    assert (one.state, two.connected) == ("waiting", True)
-    assert len(named(broker, "CONNECT")) == 2
 
 
 ACCUSING = [0x80, 0x81, 0x82, 0x83, 0x87, 0x90, 0x95, 0x97, 0x99, 0x9A, 0x9B]

@@ -84,15 +84,6 @@ def test_the_properties_of_a_message(qos: int, cut: int, identified: bool, clock
     assert seen == [(b"one", SEEN), (b"", SEEN), (b"three", SEEN)]
 
 
-def test_a_message_without_properties(clock: Clock) -> None:
-    bench = Bench5(clock).accepted()
-    seen: list[Any] = []
-    bench.client.subscribe(b"t", lambda m: seen.append((m.properties.get(3), m.payload)), qos=1)
-    bench.feed(build5.publish(b"t", b"with", 1, 1, properties(ALL)))
-    bench.feed(build5.publish(b"t", b"without", 1, 2), build5.publish(b"t", b"at 0"))
-    assert seen == [(b"text/plain", b"with"), (None, b"without"), (None, b"at 0")]
-
-
 @pytest.mark.parametrize("qos", [0, 1, 2])
 @pytest.mark.parametrize("cut", [1, 13, 64, 1000])
 def test_properties_of_a_message_in_pieces(qos: int, cut: int, clock: Clock) -> None:
@@ -197,22 +188,6 @@ def test_many_identifiers(broker: Broker5) -> None:
     broker.publish(b"t", b"x")
     until(lambda: inbox.payloads, client)
     assert (inbox.payloads, other.payloads) == ([b"x"], [])
-
-
-def test_a_shared_subscription(broker: Broker5) -> None:
-    inbox, other = Inbox(), Inbox()
-    one = online(broker, b"one")
-    two = online(broker, b"two")
-    one.subscribe(b"$share/group/t/+", inbox, 1)
-    two.subscribe(b"$share/group/t/+", other, 1)
-    both = lambda: broker.subscriptions(b"one") and broker.subscriptions(b"two")  # noqa: E731
-    until(both, one, two)
-    for i in range(6):
-        broker.publish(b"t/x", b"%d" % i, 1)
-    until(lambda: len(inbox.payloads + other.payloads) == 6, one, two)
-    assert sorted(inbox.payloads + other.payloads) == [b"%d" % i for i in range(6)]
-    assert inbox.payloads
-    assert other.payloads
 
 
 @pytest.mark.parametrize("acknowledgement", ["PUBREC", "PUBREL", "PUBCOMP"])
