@@ -223,12 +223,17 @@ def test_the_identifier_that_the_broker_assigns_is_used_from_then_on(broker: Bro
     assert client.server.client_id == b"assigned-1"
 
 
-def test_a_session_that_nobody_asked_for(clock: Clock) -> None:
-    bench = Bench5(clock)
+@pytest.mark.parametrize("auth", [None, ("m", lambda data: b"")])
+def test_a_session_that_nobody_asked_for(auth: Any, clock: Clock) -> None:
+    """Nor a CONNACK without the method of authentication; neither changes anything."""
+    bench = Bench5(clock, auth=auth)
     bench.greet()
-    bench.feed(build5.connack(0, 1))
+    limits = [(Id.MAXIMUM_QOS, 0), (Id.RETAIN_AVAILABLE, 0)]
+    bench.feed(build5.connack(0, 0 if auth else 1, properties(limits)))
     code, error = bench.farewell()
     assert (code, error.kind) == (0x82, "protocol")
+    assert (bench.client.server.retain, bench.client.server.max_qos) == (1, 2)
+    assert bench.client.publish(b"t", b"", 2, True)
 
 
 def test_connack_byte_by_byte(clock: Clock) -> None:

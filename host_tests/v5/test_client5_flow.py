@@ -105,18 +105,6 @@ def test_what_is_not_counted_does_not_wait(broker: Broker5) -> None:
     assert _payloads(broker) == [b"0", b"not counted", b"later", b"1", b"2"]
 
 
-def test_what_is_not_counted_leaves_in_the_poll_that_sees_it(clock: Clock) -> None:
-    bench = Bench5(clock, clean_session=False)
-    for i in range(4):
-        bench.client.publish(b"t", b"%d" % i, 1)
-    bench.accepted((Id.RECEIVE_MAXIMUM, 3))
-    bench.drain()
-    assert bench.names() == ["PUBLISH"] * 3
-    bench.client.publish(b"t", b"not counted")
-    bench.client.poll()
-    assert [packet.payload for packet in bench.packets()] == [b"not counted"]
-
-
 def test_pubrel_does_not_wait(clock: Clock) -> None:
     bench = Bench5(clock, clean_session=False).accepted((Id.RECEIVE_MAXIMUM, 3))
     pids = [bench.client.publish(b"t", b"%d" % i, 2) for i in range(3)]
@@ -195,17 +183,6 @@ def test_a_new_connection_forgets_what_was_dropped_in_flight(broker: Broker5) ->
     assert client.publish(b"t", b"2", 1)
     broker.release()
     settled(client)
-
-
-def test_after_an_outage_messages_are_accepted_up_to_inflight(broker: Broker5) -> None:
-    _allow(broker, 1)
-    client = online(broker, inflight=4, retry_ms=1, retry_max_ms=1)
-    broker.kill()
-    until(lambda: not client.connected, client)
-    assert [bool(client.publish(b"t", b"%d" % i, 1)) for i in range(5)] == [True] * 4 + [False]
-    broker.restart()
-    settled(client)
-    assert _payloads(broker) == [b"0", b"1", b"2", b"3"]
 
 
 @pytest.mark.parametrize("qos", [1, 2])

@@ -135,6 +135,24 @@ def test_properties_that_the_buffer_does_not_hold(
     assert inbox.payloads == [b"after"]
 
 
+@pytest.mark.parametrize(("size", "kept"), [(40, True), (75, False)])
+@pytest.mark.parametrize("first", [1, 42, 130])
+def test_properties_that_are_there_with_two_reads_may_be_too_large_to_keep(
+    first: int, size: int, kept: bool, clock: Clock
+) -> None:
+    got: list[tuple[bytes, bytes | None]] = []
+    bench = Bench5(clock, rx_size=130).accepted()
+    bench.client.subscribe(b"#", lambda m: got.append((m.topic, m.properties.user(b"k"))), 1, True)
+    topic, value = b"n" * 70, b"v" * size
+    data = build5.publish(topic, bytes(500), 1, 7, [(Id.USER_PROPERTY, (b"k", value))])
+    bench.feed(data[:first])
+    for at in range(first, len(data), 130):
+        bench.feed(data[at : at + 130])
+    assert set(got) == ({(topic, value)} if kept else set())
+    assert bench.client.stats.skipped == (not kept)
+    assert bench.names() == ["SUBSCRIBE", "PUBACK"]
+
+
 def test_a_large_message_that_nobody_takes_in_pieces(broker: Broker5) -> None:
     client = online(broker, rx_size=64)
     inbox = Inbox()
