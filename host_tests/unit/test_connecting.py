@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
 from types import SimpleNamespace
 
@@ -77,16 +76,6 @@ def test_the_pause_doubles_to_its_limit(
         assert low * full - 5 <= found <= high * full + 5
     assert bench.client.error.kind == "closed"
     assert bench.client.stats.losses == 8
-
-
-def test_the_pauses_of_two_clients_differ(make: Callable) -> None:
-    random.seed(1)
-    pauses = []
-    for _ in range(2):
-        bench = make(retry_ms=1000)
-        bench.link.fails = "connect"
-        pauses.append(tries(bench, 4))
-    assert pauses[0] != pauses[1]
 
 
 def test_the_pause_starts_anew_after_a_while_online(make: Callable) -> None:

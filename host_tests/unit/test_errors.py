@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import errno
 import socket
-import time
 from collections.abc import Callable
 from functools import partial
 
 import pytest
 
-import flatmq
 import peer
 from flatmq import Client, MQTTError
 from unit.both_versions import VersionBench
@@ -156,75 +154,6 @@ def test_a_refused_connection_over_tcp() -> None:
         assert part in caught.value.detail, caught.value.detail
 
 
-# A stream that must read before it can write
-
-
-class Handshake:
-    """A link over a stream that takes bytes only after it has read some, like TLS.
-
-    TLS does so in its handshake. Its socket is writable all the time.
-    """
-
-    def __init__(self) -> None:
-        self.address = "an address"
-        self.reads = self.writes = self.waits = 0
-        self.until = 0.0  # when the peer answers
-        self.written = bytearray()
-
-    def resolve(self) -> None:
-        """The address is known."""
-
-    def connect(self) -> None:
-        self.until = time.monotonic() + 0.5
-
-    def stream(self) -> Handshake:
-        return self
-
-    @property
-    def shaken(self) -> bool:
-        """Return whether the peer has answered."""
-        return time.monotonic() >= self.until
-
-    def readinto(self, buf: memoryview) -> int | None:
-        self.reads += 1
-        if self.written:
-            self.written.clear()
-            buf[:4] = peer.connack()
-            return 4
-        return None
-
-    def write(self, buf: bytes, off: int, n: int) -> int | None:
-        self.writes += 1
-        if not self.shaken:
-            return None
-        self.written += bytes(memoryview(buf)[off : off + n])
-        return n
-
-    def wait(self, ms: int, out: bool) -> None:
-        self.waits += 1
-        assert ms > 0
-        # That bytes wait to be written is no reason to return: there is nothing to be done.
-        if not self.written:
-            time.sleep(min(ms / 1000, max(0.0, self.until - time.monotonic())))
-
-    def close(self) -> None:
-        self.written.clear()
-
-
-def test_poll_does_not_spin_in_a_handshake() -> None:
-    link = Handshake()
-    client = Client(b"unit", link=link)
-    client.publish(b"t", b"x", 1)
-    client.start()
-    polls = 0
-    while not client.connected:
-        client.poll(100)
-        polls += 1
-        assert polls < 30
-    calls = (link.waits, link.reads, link.writes)
-    assert max(calls) <= 3 * polls, f"{calls} waits, reads and writes in {polls} polls"
-
-
 # At the prompt
 
 
@@ -264,10 +193,3 @@ def test_what_a_session_gives_at_the_prompt(make: Callable) -> None:
         assert name in stats
         assert isinstance(getattr(bench.client.stats, name), int)
     assert "2" in stats
-
-
-def test_the_error_class_is_there_when_it_is_asked_for(make: Callable) -> None:
-    assert flatmq.MQTTError is MQTTError
-    assert issubclass(MQTTError, Exception)
-    with pytest.raises(flatmq.MQTTError):
-        make().client.connect(timeout_ms=100)

@@ -8,7 +8,7 @@ import pytest
 
 import peer
 from unit.fake_link import Clock
-from unit.scripted_broker import PUBREL, SUBSCRIBE, UNSUBSCRIBE, ScriptedBroker
+from unit.scripted_broker import SUBSCRIBE, UNSUBSCRIBE, ScriptedBroker
 
 
 @pytest.fixture
@@ -49,21 +49,6 @@ def test_requests_leave_in_the_order_of_the_calls(broker: ScriptedBroker) -> Non
     ]
     assert broker.requests == wanted
     assert set(broker.filters) == {b"b", b"d"}
-
-
-def test_an_unsubscribe_does_not_undo_a_later_subscribe(broker: ScriptedBroker) -> None:
-    client = broker.client
-    broker.online()
-    first = client.subscribe(b"first", ignore)
-    client.subscribe(b"second", ignore)
-    broker.turns()
-    assert first.granted == b"\0"
-    client.unsubscribe(b"first")
-    broker.turns()
-    client.unsubscribe(b"second")
-    client.subscribe(b"second", ignore)
-    broker.turns()
-    assert set(broker.filters) == {b"second"}
 
 
 def test_requests_stand_among_publishes(broker: ScriptedBroker) -> None:
@@ -226,21 +211,3 @@ def test_a_shared_subscription_is_routed_by_what_is_behind_the_group(
     assert broker.client.unsubscribe(topic_filter) is not None
     broker.turns()
     assert broker.requests[-1] == (UNSUBSCRIBE, topic_filter)
-
-
-# All at once
-
-
-def test_nothing_is_left_unanswered(broker: ScriptedBroker) -> None:
-    """A client that did all of this at once has each of its requests and messages answered."""
-    client = broker.client
-    client.subscribe(b"a", ignore, 1)
-    client.publish(b"t", b"1", 2)
-    gone = client.unsubscribe(b"a")
-    client.publish(b"t", b"2", 1)
-    last = client.subscribe(b"a", ignore, 2)
-    broker.settled()
-    broker.turns()
-    assert (gone.granted, last.granted, client.stats.strays) == (b"", b"\2", 0)
-    assert len(broker.connections[-1].of_type(PUBREL)) == 1
-    assert broker.filters == {b"a": 2}

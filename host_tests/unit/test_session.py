@@ -434,20 +434,6 @@ def test_against_the_model(of_version: int) -> None:
     )
 
 
-@pytest.mark.parametrize("same", [False, True])
-def test_a_qos_0_message_between_two_that_go_again_is_passed_over(
-    same: bool, make: Callable
-) -> None:
-    bench = make(clean_session=False).online()
-    for qos, payload in ((1, b"X"), (0, b"AA"), (1, b"BBBB")):
-        bench.client.publish(TOPIC, payload, qos)
-    bench.drain()
-    bench.outage()
-    bench.online(present=same)
-    bench.drain()
-    assert [(p.dup, p.payload) for p in bench.published()] == [(same, b"X"), (same, b"BBBB")]
-
-
 def test_a_message_past_pubrec_is_not_lost_when_a_broker_forgets_and_the_next_remembers(
     make: Callable,
 ) -> None:
@@ -464,20 +450,3 @@ def test_a_message_past_pubrec_is_not_lost_when_a_broker_forgets_and_the_next_re
     bench.drain()
     (packet,) = bench.published()
     assert packet.payload == b"X", "not its release, of which the broker knows nothing"
-
-
-def test_an_acknowledgement_of_what_was_cut_harms_no_other_message(make: Callable) -> None:
-    bench = make(clean_session=False).online()
-    pid = bench.client.publish(TOPIC, b"cut", 1)
-    bench.client.publish(TOPIC, b"next", 0)
-    bench.stream.room = 4
-    bench.client.poll()
-    bench.outage()
-    bench.greet()
-    bench.stream.room = 0
-    bench.feed(peer.connack(present=True), peer.puback(pid))
-    bench.stream.room = None
-    bench.drain()
-    bench.client.flush()
-    assert [p.payload for p in bench.published()] == [b"next"]
-    assert bench.client.pending == 0

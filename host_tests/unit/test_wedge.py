@@ -496,20 +496,6 @@ def test_qos_2_answered_with_puback_is_settled(clock: Clock) -> None:
     assert [p for c in broker.connections for p in c.of_type(PUBREL)] == []
 
 
-def test_a_puback_behind_pubrec_is_a_stray(clock: Clock) -> None:
-    """A message past PUBREC waits for PUBCOMP and nothing else."""
-    broker = Broker(clock)
-    broker.mute = {PUBREL}
-    pid = broker.client.publish(b"t", b"x", 2)
-    broker.online()
-    broker.connections[-1].stream.incoming.append(peer.puback(pid))
-    broker.turns()
-    assert (broker.client.pending, broker.client.stats.downgraded) == (1, 0)
-    assert broker.client.stats.strays == 1
-    broker.connections[-1].stream.incoming.append(peer.pubcomp(pid))
-    broker.settled()
-
-
 # Messages in pieces
 
 
@@ -642,20 +628,6 @@ def test_drop_of_what_is_no_message_in_flight(broker: Broker) -> None:
     broker.turns()
     assert subscription.granted == b"\1"
     nothing_dropped(broker)
-
-
-def test_drop_makes_room(clock: Clock) -> None:
-    broker = Broker(clock, inflight=2, tx_size=80)
-    client = broker.client
-    for _ in range(5):
-        pids = [client.publish(b"t", bytes(20), 1) for _ in range(2)]
-        assert client.publish(b"t", bytes(20), 1) is None
-        for pid in pids:
-            assert client.drop(pid)
-    client.publish(b"t", b"x", 1)
-    broker.settled()
-    assert payloads(broker) == [b"x"]
-    assert client.stats.dropped == 10
 
 
 @pytest.mark.parametrize("size", [5, 500])
