@@ -14,8 +14,6 @@ from unit.both_versions import CODES, VersionBench
 from unit.fake_link import Bench
 from unit.scripted_broker import fail
 
-STATES = ["offline", "waiting", "connecting", "greeting"]
-
 
 class Dice(SimpleNamespace):
     """The random numbers with the largest or the smallest value."""
@@ -48,15 +46,6 @@ def pause(bench: Bench) -> int:
         bench.clock.now += 1
         bench.client.poll()
     return bench.clock.now - lost
-
-
-def until_state(bench: Bench, state: str) -> None:
-    """Have the client come to a state in which it is not online."""
-    bench.link.slow = 10**9 if state == "connecting" else 0
-    if state != "offline":
-        bench.client.start()
-    while bench.client.state != state:
-        bench.client.poll()
 
 
 # Pauses
@@ -238,10 +227,14 @@ def test_disconnect_on_a_broken_connection(queued: bool, bench: VersionBench) ->
     assert not bench.link.open
 
 
-@pytest.mark.parametrize("state", STATES)
+@pytest.mark.parametrize("state", ["offline", "waiting", "connecting", "greeting"])
 def test_disconnect_in_any_state(state: str, make: Callable) -> None:
     bench = make()
-    until_state(bench, state)
+    bench.link.slow = 10**9 if state == "connecting" else 0
+    if state != "offline":
+        bench.client.start()
+    while bench.client.state != state:
+        bench.client.poll()
     assert bench.client.disconnect() is False
     assert (bench.client.state, bench.link.open) == ("offline", False)
 

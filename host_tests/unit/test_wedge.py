@@ -270,19 +270,6 @@ def test_after_the_peer_closed_the_first_goes_alone(first: int, broker: Broker) 
     assert len(broker.connections) == 2
 
 
-def test_after_silence_all_go_together(clock: Clock) -> None:
-    broker = Broker(clock, keepalive=4)
-    broker.online()
-    broker.mute = {PUBLISH, PINGREQ}
-    for number in range(4):
-        broker.client.publish(b"t", b"%d" % number, 1)
-    broker.losses(1)
-    assert broker.client.error.kind == "timeout"
-    broker.mute = {PUBLISH}
-    broker.online()
-    assert [p.payload for p in broker.connections[-1].published] == [b"0", b"1", b"2", b"3"]
-
-
 # Outages
 
 
