@@ -263,21 +263,23 @@ def test_a_session_that_arrives_while_nothing_can_be_sent(make: Callable) -> Non
     assert inbox.payloads == [b"%d" % i for i in range(1, 101)]
 
 
+@pytest.mark.parametrize("chunks", [False, True])
 @pytest.mark.parametrize("chunk", [1, 7, 64, 1000])
 @pytest.mark.parametrize(("qos", "answer"), [(0, []), (1, [0x40]), (2, [0x50])])
 def test_a_message_larger_than_rx_size_is_skipped(
-    qos: int, answer: list, chunk: int, make: Callable
+    qos: int, answer: list, chunk: int, chunks: bool, make: Callable
 ) -> None:
+    """Unless `on_message` takes it in pieces."""
     inbox = Inbox()
-    bench = make(rx_size=64, on_message=inbox).online()
+    bench = make(rx_size=64, on_message=inbox, chunks=chunks).online()
     data = bench.wire(
         peer.publish(b"t", b"before"),
         peer.publish(b"big", bytes(500), qos, 3),
         peer.publish(b"t", b"after"),
     )
     bench.feed_bytes(*(data[i : i + chunk] for i in range(0, len(data), chunk)))
-    assert inbox.payloads == [b"before", b"after"]
-    assert (bench.client.stats.skipped, bench.client.stats.received) == (1, 2)
+    assert b"".join(inbox.payloads) == b"before" + bytes(500 * chunks) + b"after"
+    assert (bench.client.stats.skipped, bench.client.stats.received) == (not chunks, 2 + chunks)
     assert [(p.first, p.pid) for p in bench.sent()] == [(first, 3) for first in answer]
     assert bench.client.error is None
 

@@ -14,7 +14,7 @@ import peer
 import sizes
 from flatmq.properties import Properties
 from unit.both_versions import VersionBench
-from unit.fake_link import Bench
+from unit.fake_link import Bench, Clock
 from v5 import build5
 from v5.clients5 import Bench5
 from v5.properties5 import Id
@@ -27,24 +27,37 @@ def raises(error: BaseException) -> Callable[..., None]:
     return call
 
 
-def goes_on(bench: VersionBench) -> None:
-    """The client gets online, if it is not, and settles what it has accepted."""
-    client = bench.client
-    if not client.connected:
-        bench.online()
-    assert client.publish(b"t", b"after it", 1)
-    client.poll()
-    for _ in range(6):
+def settle(bench: VersionBench) -> None:
+    """Answer what the client sends, as a broker does."""
+    for _ in range(30):
+        bench.client.poll()
         answers = [peer.PINGRESP]
         for packet in bench.sent():
             if packet.first == 0x62:
                 answers.append(peer.pubcomp(packet.pid))
+            elif packet.first == 0x82:
+                answers.append(peer.suback(packet.pid, 1))
             elif packet.first & 0xF6 == 0x32:
                 answers.append(peer.puback(peer.take_apart(packet).pid))
             elif packet.first & 0xF6 == 0x34:
                 answers.append(peer.pubrec(peer.take_apart(packet).pid))
         bench.feed(*answers)
-    assert (client.connected, client.pending, client.count) == (True, 0, 0)
+        if not bench.client.pending and not bench.client.queued:
+            break
+
+
+def goes_on(bench: VersionBench, connack: bytes = b"") -> None:
+    """The client gets online, if it is not, and settles what it has accepted."""
+    client = bench.client
+    if not client.connected:
+        bench.greet()
+        bench.feed_bytes(connack or bench.wire(peer.connack()))
+    settle(bench)
+    assert client.publish(b"t", b"after it", 1)
+    if connack:
+        assert client.publish(b"t", b"none is left", 1) is None  # Receive Maximum is 1
+    settle(bench)
+    assert (client.connected, client.pending, client.count) == (True, 0, 0), repr(client)
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
@@ -180,38 +193,15 @@ LIMITS = [(Id.RECEIVE_MAXIMUM, 1), (Id.TOPIC_ALIAS_MAXIMUM, 5), (Id.MAXIMUM_PACK
 MORE = Properties(content_type="x")
 
 
-def goes_on_within_limits(bench: Bench5) -> None:
-    """The same with MQTT 5, with which the broker limits what is in flight."""
-    client = bench.client
-    for _ in range(30):
-        if not client.connected:
-            bench.accepted(*LIMITS, present=False)
-        bench.drain()
-        for packet in bench.packets():
-            if packet.name == "PUBLISH" and packet.qos:
-                bench.feed(build5.ack("PUBACK" if packet.qos == 1 else "PUBREC", packet.pid))
-            elif packet.name == "PUBREL":
-                bench.feed(build5.ack("PUBCOMP", packet.pid))
-            elif packet.name == "SUBSCRIBE":
-                bench.feed(build5.answer("SUBACK", packet.pid, b"\1" * len(packet.filters)))
-            elif packet.name == "PINGREQ":
-                bench.feed(build5.PINGRESP)
-        if client.connected and not client.pending and not client.queued:
-            break
-    assert (client.connected, client.pending, client.count) == (True, 0, 0), repr(client)
-    assert client.publish(b"t", b"after", 1, properties=MORE)
-    assert client.publish(b"t", b"none is left", 1) is None  # Receive Maximum is 1
-    bench.drain()
-    last = bench.packets()[-1]
-    assert (last.payload, last.properties.first(Id.CONTENT_TYPE)) == (b"after", b"x")
-
-
 @pytest.mark.parametrize(
     "modules", ["v5_connection", "v5_router v5_walk", "v5_resend", "v5 v5_alias"]
 )
-def test_ctrl_c_at_any_line_of_mqtt_5(modules: str, clock) -> None:
+def test_ctrl_c_at_any_line_of_mqtt_5(modules: str, clock: Clock) -> None:
+    """The broker limits what is in flight, on the next connection too."""
+    connack = build5.connack(0, 0, LIMITS)
+
     def life(ctrl_c: CtrlC) -> bool:
-        bench = Bench5(clock)
+        bench = VersionBench(clock, 5)
         client = bench.client
         client.subscribe(b"t", lambda m: m.properties.get(3), 1)
         ids = [client.publish(b"t", b"before", qos, properties=MORE) or 0 for qos in (1, 0, 2, 1)]
@@ -219,7 +209,7 @@ def test_ctrl_c_at_any_line_of_mqtt_5(modules: str, clock) -> None:
         came = poll_until(bench, ctrl_c)
         alias = client.alias(b"aliased")
         for packet in (
-            build5.connack(0, 0, LIMITS),
+            connack,
             build5.publish(b"t", b"in", 1, 7, [(Id.CONTENT_TYPE, b"x")]),
             build5.publish(b"t", b"in", 0, 0, [(Id.SUBSCRIPTION_IDENTIFIER, 1)]),
             build5.ack("PUBACK", ids[0], 0x87, [(Id.REASON_STRING, b"no")]),
@@ -233,7 +223,7 @@ def test_ctrl_c_at_any_line_of_mqtt_5(modules: str, clock) -> None:
         bench.drain()
         if bench.link.made:
             bench.stream.incoming.clear()
-        goes_on_within_limits(bench)
+        goes_on(bench, connack)
         return came
 
     at_each_line(life, *modules.split())
@@ -305,7 +295,7 @@ def _sent(bench: Bench5) -> list[tuple[bytes, int, int]]:
 
 @pytest.mark.parametrize("modules", [{"v5_resend"}, {"resend"}, {"resend", "v5_resend", "show"}])
 def test_what_was_accepted_is_sent_within_the_limits_once_there_is_memory(
-    modules: set[str], clock, short: set[str]
+    modules: set[str], clock: Clock, short: set[str]
 ) -> None:
     bench = Bench5(clock, clean_session=False).accepted((Id.TOPIC_ALIAS_MAXIMUM, 5))
     client = bench.client
@@ -328,7 +318,7 @@ def test_what_was_accepted_is_sent_within_the_limits_once_there_is_memory(
     assert client.stats.dropped == 1
 
 
-def test_a_refusal_that_cannot_be_read_now_is_read_later(clock, short: set[str]) -> None:
+def test_a_refusal_that_cannot_be_read_now_is_read_later(clock: Clock, short: set[str]) -> None:
     bench = Bench5(clock).accepted()
     pid = bench.client.publish(b"t", b"x", 1)
     bench.drain()
@@ -342,7 +332,9 @@ def test_a_refusal_that_cannot_be_read_now_is_read_later(clock, short: set[str])
     assert bench.client.connected
 
 
-def test_a_connack_that_cannot_be_handled_now_is_handled_later(clock, short: set[str]) -> None:
+def test_a_connack_that_cannot_be_handled_now_is_handled_later(
+    clock: Clock, short: set[str]
+) -> None:
     bench = Bench5(clock)
     pids = [bench.client.publish(b"t", b"%d" % i, 1) for i in range(2)]
     bench.greet()

@@ -100,18 +100,6 @@ def test_broker_and_client_agree(seed: int, clean: bool, clock: Clock) -> None:
 # Unsubscribing
 
 
-def test_unsubscribe_needs_no_room(clock: Clock) -> None:
-    broker = ScriptedBroker(clock, subscriptions=1)
-    broker.client.subscribe([b"a", b"b"], ignore)
-    broker.online()
-    requests = [broker.client.unsubscribe(name) for name in (b"a", b"b")]
-    assert [request.granted for request in requests] == [None, None]
-    broker.turns()
-    assert [request.granted for request in requests] == [b"", b""]
-    assert broker.filters == {}
-    assert broker.client.subscribe(b"c", ignore).granted is None, "its place is free"
-
-
 @pytest.mark.parametrize("subscriptions", [0, 1, 8])
 def test_unsubscribe_from_what_this_run_did_not_subscribe_to(
     subscriptions: int, clock: Clock

@@ -304,12 +304,6 @@ def test_what_auth_raises_ends_the_connection(at: str, clock: Clock) -> None:
     assert not bench.client.connected
 
 
-@pytest.mark.parametrize("auth", [5, ("m",), ("m", b"data"), "ab"])
-def test_auth_must_be_a_name_and_a_function(auth: Any, clock: Clock) -> None:
-    with pytest.raises(TypeError, match="auth must be a pair of a name and a function"):
-        Bench5(clock, auth=auth)
-
-
 def test_no_auth_is_larger_than_the_broker_accepts(clock: Clock) -> None:
     bench = Bench5(clock, auth=(b"m", lambda data: b"0123456789"))
     method = (Id.AUTHENTICATION_METHOD, b"m")

@@ -134,6 +134,14 @@ WRONG: list[tuple[dict[str, Any], type, str]] = [
     ({"client_id": b"\0"}, ValueError, "client_id"),
     ({"user": b"\xff"}, ValueError, "user"),
     ({"nonsense": 1}, TypeError, "nonsense"),
+    ({"requests": 0}, ValueError, "requests"),
+    ({"requests": 256}, ValueError, "requests"),
+    ({"response_topic": "a/#"}, ValueError, "response_topic"),
+    ({"response_topic": 5}, TypeError, "response_topic"),
+    ({"auth": 5}, TypeError, "auth must be a pair of a name and a function"),
+    ({"auth": ("m",)}, TypeError, "auth must be a pair of a name and a function"),
+    ({"auth": ("m", b"data")}, TypeError, "auth must be a pair of a name and a function"),
+    ({"auth": "ab"}, TypeError, "auth must be a pair of a name and a function"),
 ]
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 import peer
-from flatmq.reader import reading
-from unit.fake_link import Clock
+from unit.fake_link import Clock, FakeStream
 from v5 import build5
 from v5.broker5 import Broker5, properties
 from v5.clients5 import Bench5, Reports, named, online, until
@@ -99,27 +98,25 @@ def test_a_packet_that_the_buffer_does_not_hold(first: int, clock: Clock) -> Non
     assert "rx_size" in error.detail
 
 
-def test_no_disconnect_within_another_packet(clock: Clock) -> None:
+def test_no_disconnect_within_another_packet(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = FakeStream.readinto
+
+    def readinto(stream: FakeStream, buf: memoryview) -> int | None:
+        stream.room = None  # the network takes more from now on
+        return real(stream, buf)
+
+    monkeypatch.setattr(FakeStream, "readinto", readinto)
     bench = Bench5(clock).accepted()
     bench.stream.room = 5
     bench.client.publish(b"t", b"cut short", 1)
-    bench.client.poll()
-    stream, read = bench.stream, bench.stream.readinto
-    before = bytes(stream.written)
-
-    def readinto(buf: memoryview) -> int | None:
-        stream.room = None  # the network takes more from now on
-        return read(buf)
-
-    stream.readinto = readinto  # type: ignore[method-assign]
-    bench.client.incoming = reading(
-        bench.client, readinto, lambda *_: None, bench.client.connection.packet
-    )
-    stream.incoming.append(build5.connack())
-    bench.client.poll()
+    bench.client.flush()
+    before = bytes(bench.stream.written)
+    bench.feed(build5.connack())
     assert not bench.client.connected
-    assert stream.room is None
-    assert bytes(stream.written) == before
+    assert bench.stream.room is None
+    assert bytes(bench.stream.written) == before
 
 
 # CONNACK refuses

@@ -15,16 +15,7 @@ from flatmq.properties import Properties
 from unit.fake_link import Clock
 from v5 import build5
 from v5.broker5 import CLOSES_ON_LEVEL_5, REFUSES_LEVEL_5, UNSUPPORTED_VERSION, Broker5
-from v5.clients5 import (
-    SECONDS,
-    Bench5,
-    Inbox,
-    again,
-    made,
-    online,
-    settled,
-    until,
-)
+from v5.clients5 import SECONDS, Bench5, Inbox, again, made, online, settled, until
 from v5.properties5 import Id
 
 OLD = [REFUSES_LEVEL_5, CLOSES_ON_LEVEL_5, UNSUPPORTED_VERSION]

@@ -9,17 +9,7 @@ import pytest
 from unit.fake_link import Clock
 from v5 import build5
 from v5.broker5 import Broker5, properties, types
-from v5.clients5 import (
-    SECONDS,
-    Bench5,
-    Reports,
-    again,
-    made,
-    named,
-    online,
-    settled,
-    until,
-)
+from v5.clients5 import SECONDS, Bench5, Reports, again, made, named, online, settled, until
 from v5.properties5 import Id
 
 ACKS = types("PUBACK", "PUBREC")

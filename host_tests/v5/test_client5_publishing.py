@@ -11,17 +11,7 @@ from flatmq.properties import Properties
 from unit.fake_link import Clock
 from v5 import build5
 from v5.broker5 import Broker5, Pairs, properties
-from v5.clients5 import (
-    Bench5,
-    Reports,
-    again,
-    arrived,
-    named,
-    online,
-    serving,
-    settled,
-    until,
-)
+from v5.clients5 import Bench5, Reports, again, arrived, named, online, serving, settled, until
 from v5.properties5 import Id
 
 ALL = {

@@ -9,16 +9,7 @@ import pytest
 from unit.fake_link import Clock
 from v5 import build5
 from v5.broker5 import Broker5, properties, types
-from v5.clients5 import (
-    Bench5,
-    Inbox,
-    again,
-    arrived,
-    named,
-    online,
-    serving,
-    until,
-)
+from v5.clients5 import Bench5, Inbox, again, arrived, named, online, until
 from v5.properties5 import Id
 
 ALL: list[tuple[int, Any]] = [
@@ -167,28 +158,6 @@ def test_a_large_message_that_nobody_takes_in_pieces(broker: Broker5) -> None:
 
 
 # Which handlers
-
-
-@pytest.mark.parametrize("copies", [False, True])
-@pytest.mark.parametrize("identifiers", [0, 1])
-def test_overlapping_filters(copies: bool, identifiers: int) -> None:
-    with serving([(Id.SUBSCRIPTION_IDENTIFIERS_AVAILABLE, identifiers)]) as broker:
-        broker.copy_per_filter = copies
-        client = online(broker)
-        one, two, other = Inbox(), Inbox(), Inbox()
-        client.subscribe(b"a/#", one, 1)
-        client.subscribe(b"a/b", two, 1)
-        client.subscribe(b"c", other, 1)
-        until(lambda: len(broker.subscriptions(b"c")) == 3, client)
-        given = [identifier for _, identifier in broker.subscriptions(b"c").values()]
-        assert given == ([1, 2, 3] if identifiers else [0, 0, 0])
-        for i in range(3):
-            broker.publish(b"a/b", b"%d" % i, 1)
-        broker.publish(b"c", b"end", 1)
-        until(lambda: other.payloads, client)
-        # Without identifiers a copy for each filter is a message for each handler.
-        times = 2 if copies and not identifiers else 1
-        assert one.payloads == two.payloads == [b"%d" % i for i in range(3) for _ in range(times)]
 
 
 def test_many_identifiers(broker: Broker5) -> None:

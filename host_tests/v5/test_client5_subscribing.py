@@ -9,17 +9,7 @@ import pytest
 from unit.fake_link import Clock
 from v5 import build5
 from v5.broker5 import Broker5, properties
-from v5.clients5 import (
-    Bench5,
-    Inbox,
-    Reports,
-    again,
-    arrived,
-    made,
-    named,
-    online,
-    until,
-)
+from v5.clients5 import Bench5, Inbox, Reports, again, arrived, made, named, online, until
 from v5.properties5 import Id
 from v5.strict5 import Filter
 
