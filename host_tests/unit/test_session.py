@@ -148,12 +148,14 @@ class SessionRules(RuleBasedStateMachine):
     def publish(self, qos: int, retain: bool, fill: int) -> None:
         self._publish(qos, retain, fill)
 
-    @rule(qos=st.integers(0, 2), more=st.integers(-4, 1))
-    def publish_to_the_brim(self, qos: int, more: int) -> None:
-        """A message as large as the space that is free, about to the byte."""
-        free = self.tx_size - sum(self._size(m) for m in self.messages)
-        taken = self._size(Message(qos, False, b"%d" % (self.serial + 1), 0, 0))
-        self._publish(qos, False, max(0, min(free, 128) - taken + more))
+    @rule(qos=st.integers(0, 2))
+    def publish_to_the_brim(self, qos: int) -> None:
+        """The largest message for which there is room now."""
+        if qos and sum(m.qos > 0 for m in self.messages) >= self.inflight:
+            return
+        for fill in range(min(self.tx_size - 12, 128), -1, -1):
+            if self._publish(qos, False, fill):
+                break
 
     @precondition(lambda self: any(m.qos for m in self.messages))
     @rule(back=st.integers(1, 2))
