@@ -24,7 +24,7 @@ class Huge(io.BytesIO):
 
 
 class Text:
-    """What an exception says, at each version if they differ."""
+    """The text of an exception, at each version if they differ."""
 
     def __init__(self, at_4: str, at_5: str = "") -> None:
         self.of = {4: at_4, 5: at_5 or at_4}

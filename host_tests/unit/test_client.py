@@ -1,4 +1,4 @@
-"""What a client on a link without a network sends, accepts, delivers, and does not give up."""
+"""Publishing, receiving, handlers and the keep alive of a client without a network."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def test_wait_is_over_with_room_at_qos_0_and_the_acknowledgement_at_qos_1(
 
 
 @pytest.mark.parametrize("ms", [0, 1, 100])
-def test_poll_waits_as_long_as_it_is_told_or_until_something_comes(
+def test_poll_waits_as_long_as_it_is_asked_or_until_something_comes(
     ms: int, bench: VersionBench
 ) -> None:
     before = bench.clock.now

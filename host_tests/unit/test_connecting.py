@@ -1,4 +1,4 @@
-"""When and how a client connects, tries again, and leaves: CONNECT, CONNACK and DISCONNECT."""
+"""Connecting, trying again and leaving: CONNECT, CONNACK and DISCONNECT."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_the_pause_doubles_to_its_limit(
     assert bench.client.stats.losses == 8
 
 
-def test_the_pause_starts_anew_after_a_while_online(make: Callable) -> None:
+def test_the_pause_starts_again_after_a_while_online(make: Callable) -> None:
     bench = make(retry_ms=100, retry_max_ms=100_000, keepalive=0)
     bench.link.fails = "connect"
     tries(bench, 7)
@@ -116,7 +116,7 @@ def test_a_peer_that_says_nothing_is_given_up(slow: int, make: Callable) -> None
 
 
 @pytest.mark.parametrize("code", [1, 2, 3, 4, 5, 6, 255])
-def test_a_connack_code_is_told(code: int, make: Callable) -> None:
+def test_a_connack_code_is_reported(code: int, make: Callable) -> None:
     bench = make()
     if bench.version == 5 and code not in CODES:
         code = 0x87
@@ -309,7 +309,7 @@ def test_credentials(user, password, wanted, make: Callable) -> None:
 
 
 def test_a_password_is_asked_for_at_each_connect(make: Callable) -> None:
-    """Where it cannot be had, the try ends."""
+    """A password that cannot be had ends the try."""
     answers: list = [b"token 1", "token 2", LookupError("no token"), b"token 3"]
     asked = 0
 

@@ -1,4 +1,4 @@
-"""What the client says: errors of streams and links, and what stands at the prompt."""
+"""Errors of streams and links as the client reports them, and what stands at the prompt."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_an_error_while_closing_stops_nothing(error: Exception, made: Callable) 
 
 
 @pytest.mark.parametrize("listens", [True, False])
-def test_an_error_of_tcp_is_told_with_whom(listens: bool) -> None:
+def test_an_error_of_tcp_names_the_peer(listens: bool) -> None:
     with socket.socket() as server:
         server.bind(("127.0.0.1", 0))
         if listens:
@@ -137,7 +137,7 @@ def test_an_error_of_tcp_is_told_with_whom(listens: bool) -> None:
         assert part in client.error.detail, client.error.detail
 
 
-def test_a_failed_lookup_is_told_with_whom(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_lookup_names_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket, "getaddrinfo", raises(socket.gaierror(-2, "name not known")))
     client = Client(b"unit", HOST, PORT)
     with pytest.raises(MQTTError) as caught:

@@ -452,7 +452,7 @@ def test_an_acknowledgement_before_its_end_is_not_one(make: Callable) -> None:
 
 @pytest.mark.parametrize("fault", ["broken at once", "broken", "shrunk"])
 @pytest.mark.parametrize("qos", [0, 1])
-def test_a_file_that_fails_is_given_up_and_told(fault: str, qos: int, make: Callable) -> None:
+def test_a_file_that_fails_is_given_up_and_reported(fault: str, qos: int, make: Callable) -> None:
     bench = make().online()
     file = File(PAYLOAD, broken={"broken": 700, "broken at once": 0}.get(fault))
     bench.client.publish_from(b"t", file, qos)

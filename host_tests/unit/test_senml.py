@@ -182,6 +182,11 @@ def test_what_the_documents_show() -> None:
     pack.number(label("chip/temp", "Cel"), 2760, 2)
     assert bytes(pack.payload()).decode().rstrip() == shown
     (example,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    told: dict[str, Any] = {}
-    exec(example, told)
-    assert one(told["pack"]) == {"n": "pico-1/tank/level", "u": "m", "v": Decimal("1.234"), "t": 0}
+    names: dict[str, Any] = {}
+    exec(example, names)
+    assert one(names["pack"]) == {
+        "n": "pico-1/tank/level",
+        "u": "m",
+        "v": Decimal("1.234"),
+        "t": 0,
+    }

@@ -1,4 +1,4 @@
-"""What a client keeps and sends again, against a simple model and a broker that keeps count.
+"""Messages kept and sent again, against a simple model and a broker that keeps count.
 
 The client is on a link without a network. The model is a list of messages; what it expects of
 each connection is derived from that list alone.

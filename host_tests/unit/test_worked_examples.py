@@ -97,8 +97,8 @@ def test_error_7_a_qos_2_message_is_delivered_at_once_and_exactly_once(
     assert bench.sent() == [(f, b"\0\x09") for f in (0x50, 0x50, 0x70, 0x50)]
 
 
-# Error 6: RETAIN tells the application a live message from the last known good one. Which it is,
-# is for the broker to say [MQTT-3.3.1-8] [MQTT-3.3.1-9]; all flags arrive as they are.
+# Error 6: by RETAIN the application knows a live message from the last known good one. Which it
+# is, is for the broker to say [MQTT-3.3.1-8] [MQTT-3.3.1-9]; all flags arrive as they are.
 @pytest.mark.parametrize("flags", range(16))
 def test_flags_of_a_publish_that_arrives(flags: int, bench: Bench, inbox: Inbox) -> None:
     dup, qos, retain = bool(flags & 8), flags >> 1 & 3, bool(flags & 1)
