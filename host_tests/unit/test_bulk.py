@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 import peer
@@ -56,26 +54,35 @@ def test_bulk_is_offered_what_begins_with_a_packet() -> None:
         ]
 
 
-def test_what_bulk_raises_comes_out_of_poll_and_it_is_asked_again() -> None:
+@pytest.mark.parametrize("hook", ["bulk", "gate"])
+def test_what_a_hook_raises_comes_out_of_poll_and_it_is_asked_again(hook: str) -> None:
+    """Nothing is acknowledged before."""
     with fake_clock() as clock:
-        bench = Bench(clock)
-        bench.online()
-        full = True
+        bench = Bench(clock).online()
+        full = False
 
         def bulk(buf: bytearray, at: int, end: int) -> int:
             if full:
                 raise OSError(28, "no space")
-            return end
+            return at
 
-        bench.client.bulk = bulk
+        def gate(same: bool | None) -> None:
+            bulk(bytearray(), 0, 0)
+
+        setattr(bench.client, hook, bulk if hook == "bulk" else gate)
         bench.lose()
         bench.online()
+        bench.sent()
+        full = True
         bench.stream.incoming.append(peer.publish(b"t", b"", 1, 1))
         for _ in range(3):
             with pytest.raises(OSError, match="no space"):
                 bench.client.poll()
+            assert bench.sent() == []
         full = False
-        assert bench.client.poll()
+        bench.drain()
+        bench.client.poll()
+        assert [p.pid for p in bench.sent()] == [1]
         assert bench.client.connected
 
 
@@ -117,25 +124,6 @@ def test_held_answers_go_with_their_connection() -> None:
         assert [same for same in asked if same is not None] == [True, True]
 
 
-def test_what_the_gate_raises_comes_out_and_nothing_is_acknowledged() -> None:
-    with fake_clock() as clock:
-        bench = Bench(clock)
-        bench.online()
-        bench.stream.incoming.append(peer.publish(b"t", b"", 1, 1))
-
-        def gate(same: bool | None) -> None:
-            raise OSError(5, "I/O error")
-
-        bench.client.gate = gate
-        for _ in range(3):
-            with pytest.raises(OSError, match="I/O error"):
-                bench.client.poll()
-            assert bench.sent() == []
-        bench.client.gate = None
-        bench.client.poll()
-        assert [p.pid for p in bench.sent()] == [1]
-
-
 def test_queue_takes_all_or_nothing() -> None:
     session = Session(64, 1)
     room = session.room + 4
@@ -147,28 +135,3 @@ def test_queue_takes_all_or_nothing() -> None:
     assert queue(session, b"")
     stored = bytes(session.buf[session.size : session.size + session.answers])
     assert stored == bytes(range(room - 8)) + b"\x40\2\0\1\x40\2\0\2"
-
-
-@pytest.mark.parametrize("qos", [0, 1, 2])
-@pytest.mark.parametrize("chunks", [False, True])
-def test_large_messages_that_match_no_filter(qos: int, chunks: bool) -> None:
-    """A session of an earlier run may bring them.
-
-    They are skipped, unless `on_message` takes pieces.
-    """
-    pieces: list[tuple[int, bytes, bool]] = []
-
-    def on_message(m: Any) -> None:
-        pieces.append((m.offset, m.payload, m.last))
-
-    payload = bytes(range(200)) * 2
-    with fake_clock() as clock:
-        bench = Bench(clock, rx_size=64, on_message=on_message, chunks=chunks)
-        bench.online()
-        bench.feed(peer.publish(b"t", payload, qos, 7 if qos else 0))
-        stats = bench.client.stats
-        answers = [(p.first, p.pid) for p in bench.sent()]
-    assert answers == ([(0x30 + 0x10 * qos, 7)] if qos else [])
-    assert b"".join(piece for _, piece, _ in pieces) == (payload if chunks else b"")
-    assert [last for _, _, last in pieces] == [False] * (len(pieces) - 1) + [True] * chunks
-    assert (stats.received, stats.skipped) == ((1, 0) if chunks else (0, 1))

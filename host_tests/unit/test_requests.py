@@ -1,4 +1,4 @@
-"""SUBSCRIBE and UNSUBSCRIBE in the order of the calls, waiting, leaving, wills, credentials."""
+"""SUBSCRIBE and UNSUBSCRIBE: their order, their answers, and shared subscriptions."""
 
 from __future__ import annotations
 
@@ -7,21 +7,13 @@ import random
 import pytest
 
 import peer
-from unit.fake_link import Bench, Clock
-from unit.scripted_broker import PUBREL, SUBSCRIBE, UNSUBSCRIBE, ScriptedBroker, fail
+from unit.fake_link import Clock
+from unit.scripted_broker import SUBSCRIBE, UNSUBSCRIBE, ScriptedBroker
 
 
 @pytest.fixture
 def broker(clock: Clock) -> ScriptedBroker:
     return ScriptedBroker(clock)
-
-
-@pytest.fixture
-def bench(clock: Clock) -> Bench:
-    """A client that is online and has sent nothing but its CONNECT."""
-    bench = Bench(clock).online()
-    bench.sent()
-    return bench
 
 
 def ignore(message) -> None:
@@ -57,21 +49,6 @@ def test_requests_leave_in_the_order_of_the_calls(broker: ScriptedBroker) -> Non
     ]
     assert broker.requests == wanted
     assert set(broker.filters) == {b"b", b"d"}
-
-
-def test_an_unsubscribe_does_not_undo_a_later_subscribe(broker: ScriptedBroker) -> None:
-    client = broker.client
-    broker.online()
-    first = client.subscribe(b"first", ignore)
-    client.subscribe(b"second", ignore)
-    broker.turns()
-    assert first.granted == b"\0"
-    client.unsubscribe(b"first")
-    broker.turns()
-    client.unsubscribe(b"second")
-    client.subscribe(b"second", ignore)
-    broker.turns()
-    assert set(broker.filters) == {b"second"}
 
 
 def test_requests_stand_among_publishes(broker: ScriptedBroker) -> None:
@@ -123,19 +100,7 @@ def test_broker_and_client_agree(seed: int, clean: bool, clock: Clock) -> None:
 # Unsubscribing
 
 
-def test_unsubscribe_needs_no_room(clock: Clock) -> None:
-    broker = ScriptedBroker(clock, subscriptions=1)
-    broker.client.subscribe([b"a", b"b"], ignore)
-    broker.online()
-    requests = [broker.client.unsubscribe(name) for name in (b"a", b"b")]
-    assert [request.granted for request in requests] == [None, None]
-    broker.turns()
-    assert [request.granted for request in requests] == [b"", b""]
-    assert broker.filters == {}
-    assert broker.client.subscribe(b"c", ignore).granted is None, "its place is free"
-
-
-@pytest.mark.parametrize("subscriptions", [1, 8])
+@pytest.mark.parametrize("subscriptions", [0, 1, 8])
 def test_unsubscribe_from_what_this_run_did_not_subscribe_to(
     subscriptions: int, clock: Clock
 ) -> None:
@@ -149,14 +114,6 @@ def test_unsubscribe_from_what_this_run_did_not_subscribe_to(
     broker.turns()
     assert broker.requests[1:] == [(UNSUBSCRIBE, b"x"), (UNSUBSCRIBE, b"y/#")]
     assert several.granted == b""
-
-
-def test_unsubscribe_without_subscriptions(clock: Clock) -> None:
-    """A client that only publishes may end what an earlier one left."""
-    broker = ScriptedBroker(clock, subscriptions=0)
-    request = broker.client.unsubscribe(b"a")
-    broker.online()
-    assert request.granted == b""
 
 
 def test_an_unsubscribe_that_was_not_answered_goes_again(broker: ScriptedBroker) -> None:
@@ -206,14 +163,6 @@ def test_many_requests_at_once(clock: Clock) -> None:
     assert [name for _kind, name in broker.requests] == names * 2
 
 
-@pytest.mark.parametrize("filters", [b"", b"a#", [b"a", b"#/b"], []], ids=str)
-def test_a_bad_filter_is_refused(filters, broker: ScriptedBroker) -> None:
-    with pytest.raises(ValueError, match="topic filter"):
-        broker.client.unsubscribe(filters)
-    broker.online()
-    assert broker.requests == []
-
-
 # Shared subscriptions
 
 
@@ -250,212 +199,3 @@ def test_a_shared_subscription_is_routed_by_what_is_behind_the_group(
     assert broker.client.unsubscribe(topic_filter) is not None
     broker.turns()
     assert broker.requests[-1] == (UNSUBSCRIBE, topic_filter)
-
-
-# Waiting
-
-
-def test_wait_is_over_when_qos_0_is_handed_over(bench: Bench) -> None:
-    for _ in range(3):
-        bench.client.publish(b"t", b"x")
-        began = bench.clock.now
-        assert bench.client.wait(5000) is True
-        assert (bench.clock.now - began, bench.link.waits) == (0, [])
-
-
-def test_wait_waits_for_room_at_qos_0(bench: Bench) -> None:
-    bench.stream.room = 0
-    bench.client.publish(b"t", b"x")
-    assert bench.client.wait(100) is False
-
-    def make_room() -> None:
-        bench.clock.now += 10
-        bench.stream.room = None
-
-    bench.link.on_wait = [make_room]
-    began = bench.clock.now
-    assert bench.client.wait(5000) is True
-    assert bench.clock.now - began == 10
-
-
-def test_wait_is_over_with_the_acknowledgement(bench: Bench) -> None:
-    pid = bench.client.publish(b"t", b"x", 1)
-
-    def acknowledge() -> None:
-        bench.clock.now += 10
-        bench.stream.incoming.append(peer.puback(pid))
-
-    bench.link.on_wait = [acknowledge]
-    began = bench.clock.now
-    assert bench.client.wait(5000) is True
-    assert bench.clock.now - began == 10
-
-
-# Leaving
-
-
-def test_disconnect_says_that_it_was_said(bench: Bench) -> None:
-    bench.client.publish(b"t", b"last")
-    assert bench.client.disconnect() is True
-    assert bench.sent()[-1].first == 0xE0
-
-
-def test_disconnect_says_that_it_was_not(bench: Bench) -> None:
-    """The broker will publish the will."""
-    bench.client.publish(b"t", b"last")
-    bench.stream.room = 2
-    assert bench.client.disconnect(timeout_ms=500) is False
-    assert bench.client.state == "offline"
-
-
-@pytest.mark.parametrize("room", [0, 1])
-def test_disconnect_that_is_cut(room: int, bench: Bench) -> None:
-    bench.stream.room = room
-    assert bench.client.disconnect(timeout_ms=500) is False
-
-
-def test_disconnect_on_a_broken_connection(bench: Bench) -> None:
-    fail(bench.stream, OSError(104, "reset"))
-    assert bench.client.disconnect() is False
-    assert bench.client.state == "offline"
-
-
-def test_disconnect_from_a_silent_peer_that_takes_it(bench: Bench) -> None:
-    """That it was handed over is all that a client can know."""
-    began = bench.clock.now
-    assert bench.client.disconnect(timeout_ms=500) is True
-    assert bench.clock.now - began <= 500
-
-
-@pytest.mark.parametrize("state", ["offline", "waiting", "connecting", "greeting"])
-def test_disconnect_while_not_online(state: str, clock: Clock) -> None:
-    bench = Bench(clock)
-    bench.link.slow = 10**9 if state == "connecting" else 0
-    if state != "offline":
-        bench.client.start()
-    while bench.client.state != state:
-        bench.client.poll()
-    assert bench.client.disconnect() is False
-
-
-# Wills and credentials
-
-
-def fields(packet: peer.Packet) -> tuple[int, list[bytes]]:
-    """The connect flags of a CONNECT, and its strings behind the client identifier."""
-    rest, found = packet.body[10:], []
-    while rest:
-        n = int.from_bytes(rest[:2], "big")
-        found.append(rest[2 : 2 + n])
-        rest = rest[2 + n :]
-    return packet.body[7], found[1:]
-
-
-def test_a_will_is_cleared(clock: Clock) -> None:
-    bench = Bench(clock)
-    bench.client.set_will(b"w", b"gone", 2, True)
-    assert fields(bench.greet()) == (0b00110110, [b"w", b"gone"])
-    bench.feed(peer.connack())
-    bench.client.set_will(None)
-    bench.lose()
-    assert fields(bench.greet()) == (0b00000010, [])
-    bench.feed(peer.connack())
-    bench.client.set_will(b"w", b"back")
-    bench.lose()
-    assert fields(bench.greet()) == (0b00000110, [b"w", b"back"])
-
-
-def test_clearing_a_will_that_is_not_set(clock: Clock) -> None:
-    bench = Bench(clock)
-    bench.client.set_will(None)
-    assert fields(bench.greet()) == (0b00000010, [])
-
-
-def test_a_will_and_credentials_keep_each_other(clock: Clock) -> None:
-    bench = Bench(clock, user=b"u", password=b"p")
-    bench.client.set_will(b"w", b"gone")
-    assert fields(bench.greet()) == (0b11000110, [b"w", b"gone", b"u", b"p"])
-    bench.feed(peer.connack())
-    bench.client.set_credentials(b"v", b"q")
-    bench.lose()
-    assert fields(bench.greet()) == (0b11000110, [b"w", b"gone", b"v", b"q"])
-    bench.feed(peer.connack())
-    bench.client.set_will(None)
-    bench.lose()
-    assert fields(bench.greet()) == (0b11000010, [b"v", b"q"])
-
-
-@pytest.mark.parametrize(
-    ("user", "password", "wanted"),
-    [
-        ("ü", "ö", (0b11000010, ["ü".encode(), "ö".encode()])),
-        (b"u", None, (0b10000010, [b"u"])),
-        (None, None, (0b00000010, [])),
-        (b"u", lambda: b"asked", (0b11000010, [b"u", b"asked"])),
-        (b"u", lambda: "äsked", (0b11000010, [b"u", "äsked".encode()])),
-        (b"", b"", (0b11000010, [b"", b""])),
-    ],
-    ids=["text", "no password", "nobody", "callable", "callable with text", "empty"],
-)
-def test_credentials(user, password, wanted, clock: Clock) -> None:
-    bench = Bench(clock, user=b"old", password=b"old")
-    bench.client.set_credentials(user, password)
-    assert fields(bench.greet()) == wanted
-    bench.feed(peer.connack())
-    bench.lose()
-    assert fields(bench.greet()) == wanted, "and again"
-
-
-def test_a_password_is_asked_for_at_each_connect(clock: Clock) -> None:
-    asked: list[int] = []
-
-    def password() -> str:
-        asked.append(clock.now)
-        return f"token {len(asked)}"
-
-    bench = Bench(clock, user=b"u", password=password)
-    for _ in range(5):
-        bench.client.poll()
-    assert asked == [], "not before CONNECT is made"
-    for number in range(1, 4):
-        assert fields(bench.greet())[1] == [b"u", b"token %d" % number]
-        bench.feed(peer.connack())
-        bench.pass_time(1000)
-        assert len(asked) == number
-        bench.lose()
-
-
-def test_a_password_that_cannot_be_had_ends_the_try(clock: Clock) -> None:
-    """It is asked for again with the next one."""
-    answers: list = [LookupError("no token"), b"token"]
-
-    def password() -> bytes:
-        answer = answers.pop(0)
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
-
-    bench = Bench(clock, user=b"u", password=password)
-    bench.client.start()
-    while bench.client.error is None:
-        bench.clock.now += 50
-        bench.client.poll()
-    assert bench.client.error.kind in ("resource", "closed")
-    for part in ("LookupError", "no token"):
-        assert part in bench.client.error.detail
-    assert fields(bench.greet())[1] == [b"u", b"token"]
-
-
-def test_nothing_is_left_unanswered(broker: ScriptedBroker) -> None:
-    """A client that did all of this at once has each of its requests and messages answered."""
-    client = broker.client
-    client.subscribe(b"a", ignore, 1)
-    client.publish(b"t", b"1", 2)
-    gone = client.unsubscribe(b"a")
-    client.publish(b"t", b"2", 1)
-    last = client.subscribe(b"a", ignore, 2)
-    broker.settled()
-    broker.turns()
-    assert (gone.granted, last.granted, client.stats.strays) == (b"", b"\2", 0)
-    assert len(broker.connections[-1].of_type(PUBREL)) == 1
-    assert broker.filters == {b"a": 2}

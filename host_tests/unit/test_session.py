@@ -1,14 +1,14 @@
-"""The session as a state machine, against a simple model and a broker that keeps count.
+"""Messages kept and sent again, against a simple model and a broker that keeps count.
 
-The same rules drive a `Session` by itself, with the writing loop that a client has, and a whole
-`Client` on a link without a network. The model is a list of messages; what it expects of each
-connection is derived from that list alone.
+The client is on a link without a network. The model is a list of messages; what it expects of
+each connection is derived from that list alone.
 """
 
 from __future__ import annotations
 
 import errno
 from collections import deque
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 
@@ -25,85 +25,27 @@ from hypothesis.stateful import (
 )
 
 import peer
-from flatmq.session import Session
-from flatmq.writer import lost, resume, writing
-from unit.fake_link import Bench, fake_clock
+import sizes
+from unit.both_versions import VERSIONS, VersionBench, at_4
+from unit.fake_link import fake_clock
 
 TOPIC = b"t"
-HELLO = peer.packet(0x10, b"hello")
 FIRST_IDS = st.sampled_from([0, 65_530, 65_533, 65_535])
 PLENTY = 4096  # bytes: more than there is to write at a time
 PIECE = st.one_of(st.integers(1, 12), st.integers(1, 300))
+ANSWERS = 2  # that wait before the test makes room for more
 PUBACK, PUBREC, PUBCOMP = 0x40, 0x50, 0x70
 ACKS = {PUBACK: peer.puback, PUBREC: peer.pubrec, PUBCOMP: peer.pubcomp}
 
 
-class SessionDriver:
-    """A session by itself, on a network that takes as much as the test says."""
+class Driver:
+    """The client, and a broker's end of its connection that takes as much as the test says."""
 
-    def __init__(self, tx_size: int, inflight: int, last_id: int) -> None:
-        self.session = Session(tx_size, inflight, last_id)
-        self.wire = bytearray()
-        self.takes = 0
-
-    def publish(self, qos: int, retain: bool, payload: bytes) -> int | None:
-        return self.session.publish(TOPIC, payload, qos, retain)
-
-    def begin(self) -> None:
-        """A connection is there."""
-        self.wire = bytearray()
-        self.loop = writing(self.session, self._take, HELLO)
-        self.write(len(HELLO))
-
-    def accepted(self, same: bool) -> None:
-        """The broker has accepted it."""
-        resume(self.session, same)
-
-    def write(self, room: int) -> None:
-        """Write at most `room` bytes."""
-        self.takes = room
-        assert next(self.loop) is None
-
-    def _take(self, buf: memoryview, at: int, n: int) -> int | None:
-        assert n > 0
-        n = min(n, self.takes)
-        if not n:
-            return None
-        self.takes -= n
-        self.wire += bytes(buf[at : at + n])
-        return n
-
-    def acknowledge(self, pid: int, wait: int) -> bool | None:
-        """Take an acknowledgement; return if it was expected, None without room to answer."""
-        if wait == PUBREC and self.session.answers > self.session.room:
-            return None
-        return self.session.settle(wait, pid)
-
-    def answer(self, pid: int) -> bool:
-        """Answer an arrival with PUBACK, and return whether there was room."""
-        if self.session.answers > self.session.room:
-            return False
-        self.session.answer(0x40, pid)
-        return True
-
-    def lose(self) -> None:
-        lost(self.session)
-
-    def pending(self) -> int:
-        return self.session.pending
-
-    def close(self) -> None:
-        pass
-
-
-class ClientDriver:
-    """A client on a link without a network."""
-
-    def __init__(self, tx_size: int, inflight: int, last_id: int) -> None:
-        self._stack = ExitStack()
-        clock = self._stack.enter_context(fake_clock())
-        self.bench = Bench(
-            clock,
+    def __init__(self, version: int, tx_size: int, inflight: int, last_id: int) -> None:
+        self.stack = ExitStack()
+        self.bench = VersionBench(
+            self.stack.enter_context(fake_clock()),
+            version,
             tx_size=tx_size,
             inflight=inflight,
             clean_session=False,
@@ -113,53 +55,34 @@ class ClientDriver:
             retry_max_ms=1,
         )
         self.client = self.bench.client
-        self.session = self.client
-        self.session.last_id = last_id
+        self.client.last_id = last_id
 
     @property
     def wire(self) -> bytearray:
         return self.bench.stream.written
 
-    def publish(self, qos: int, retain: bool, payload: bytes) -> int | None:
-        return self.client.publish(TOPIC, payload, qos, retain)
-
     def begin(self) -> None:
+        """Have the client connect."""
         self.bench.greet()
         self.bench.stream.room = 0
 
-    def accepted(self, same: bool) -> None:
-        self.bench.feed(peer.connack(present=same))
-        assert self.client.connected
-
     def write(self, room: int) -> None:
+        """Let the client write at most `room` bytes."""
         self.bench.stream.room = room
         self.client.flush()
         self.bench.stream.room = 0
 
-    def acknowledge(self, pid: int, wait: int) -> bool | None:
-        if self.session.answers > self.session.room:
-            return None  # it would wait in the buffer
+    def acknowledge(self, pid: int, wait: int) -> bool:
+        """Acknowledge something; return whether the client expected that."""
         strays = self.client.stats.strays
         self.bench.feed(ACKS[wait](pid))
         return self.client.stats.strays == strays
-
-    def answer(self, pid: int) -> bool:
-        if self.session.answers > self.session.room:
-            return False
-        self.bench.feed(peer.publish(TOPIC, b"", 1, pid))
-        return True
 
     def lose(self) -> None:
         # Not by the peer: after that, messages go one at a time, which test_wedge.py looks at.
         self.bench.stream.raises["read"] = OSError(errno.EHOSTUNREACH, "read")
         self.bench.drain()
         assert not self.client.connected
-
-    def pending(self) -> int:
-        return self.client.pending
-
-    def close(self) -> None:
-        self._stack.close()
 
 
 @dataclass(eq=False)
@@ -179,11 +102,6 @@ class Message:
     received: int = 0  # whole copies that the broker has seen
 
     @property
-    def size(self) -> int:
-        n = 2 + len(TOPIC) + (2 if self.qos else 0) + len(self.payload)
-        return 1 + (1 if n < 128 else 2) + n
-
-    @property
     def open(self) -> bool:
         """Return whether it is still to be sent, or waits for an acknowledgement."""
         return not self.settled
@@ -192,7 +110,7 @@ class Message:
 class SessionRules(RuleBasedStateMachine):
     """The rules and the model; `driver` is what is tested."""
 
-    driver_class: type
+    version: int
 
     @initialize(
         tx_size=st.sampled_from([400, 150, 64, 24]),
@@ -200,7 +118,8 @@ class SessionRules(RuleBasedStateMachine):
         last_id=FIRST_IDS,
     )
     def make(self, tx_size: int, inflight: int, last_id: int) -> None:
-        self.driver = self.driver_class(tx_size, inflight, last_id)
+        self.driver = Driver(self.version, tx_size, inflight, last_id)
+        self.fixed = len(TOPIC) + (2 if self.version == 4 else 3)  # of PUBLISH at QoS 0
         self.tx_size = tx_size
         self.inflight = inflight
         self.last_id = last_id
@@ -221,41 +140,43 @@ class SessionRules(RuleBasedStateMachine):
         try:
             self._come_to_rest()
         finally:
-            self.driver.close()
+            self.driver.stack.close()
 
     # Publishing
 
-    @rule(qos=st.integers(0, 2), retain=st.booleans(), fill=st.integers(0, 130))
+    @rule(qos=st.integers(0, 2), retain=st.booleans(), fill=st.just(0) | st.integers(0, 130))
     def publish(self, qos: int, retain: bool, fill: int) -> None:
         self._publish(qos, retain, fill)
 
     @rule(qos=st.integers(0, 2))
-    def publish_small(self, qos: int) -> None:
-        self._publish(qos, False, 0)
-
-    @rule(qos=st.integers(0, 2), more=st.integers(-1, 1))
-    def publish_to_the_brim(self, qos: int, more: int) -> None:
-        """A message as large as the space that is free, or a byte off."""
-        s = self.driver.session
-        fixed = 4 + len(TOPIC) + (2 if qos else 0) + len(b"%d" % (self.serial + 1))
-        self._publish(qos, False, max(0, min(s.limit - s.end, 128) - fixed + more))
+    def publish_to_the_brim(self, qos: int) -> None:
+        """The largest message for which there is room now."""
+        if qos and sum(m.qos > 0 for m in self.messages) >= self.inflight:
+            return
+        for fill in range(min(self.tx_size - 12, 128), -1, -1):
+            if self._publish(qos, False, fill):
+                break
 
     @precondition(lambda self: any(m.qos for m in self.messages))
     @rule(back=st.integers(1, 2))
     def identifiers_come_round(self, back: int) -> None:
         """As if so many had been given out that the next is one in flight."""
         pid = next(m.pid for m in self.messages if m.qos)
-        self.last_id = self.driver.session.last_id = (pid - back) % 65_536
+        self.last_id = self.driver.client.last_id = (pid - back) % 65_536
+
+    def _size(self, m: Message) -> int:
+        n = self.fixed + (2 if m.qos else 0) + len(m.payload)
+        return 1 + (1 if n < 128 else 2) + n
 
     def _publish(self, qos: int, retain: bool, fill: int) -> bool:
         self.serial += 1
         payload = b"%d" % self.serial + b"." * fill
         message = Message(qos, retain, payload, 0, {0: 0, 1: PUBACK, 2: PUBREC}[qos])
-        if message.size > self.tx_size:
-            with pytest.raises(ValueError, match=f"{self.tx_size} bytes, not {message.size}"):
-                self.driver.publish(qos, retain, payload)
+        if (size := self._size(message)) > self.tx_size:
+            with pytest.raises(ValueError, match=f"{self.tx_size} bytes, not {size}"):
+                self.driver.client.publish(TOPIC, payload, qos, retain)
             return False
-        pid = self.driver.publish(qos, retain, payload)
+        pid = self.driver.client.publish(TOPIC, payload, qos, retain)
         waiting = [m for m in self.messages if m.qos and m.open]
         if pid is None:
             assert self.messages, "no room in an empty session"
@@ -293,7 +214,8 @@ class SessionRules(RuleBasedStateMachine):
                 m.renewed = True
                 if m.wait == PUBCOMP:
                     m.wait = PUBREC
-        self.driver.accepted(same)
+        self.driver.bench.feed(peer.connack(present=same))
+        assert self.driver.client.connected
         self._read()
 
     @precondition(lambda self: self.online)
@@ -319,14 +241,9 @@ class SessionRules(RuleBasedStateMachine):
         self.driver.lose()
 
     @precondition(lambda self: self.online)
-    @rule(room=PIECE)
+    @rule(room=PIECE | st.just(PLENTY))
     def write(self, room: int) -> None:
         self._write(room)
-
-    @precondition(lambda self: self.online)
-    @rule()
-    def write_all(self) -> None:
-        self._write(PLENTY)
 
     def _write(self, room: int) -> None:
         before = len(self.driver.wire)
@@ -342,25 +259,16 @@ class SessionRules(RuleBasedStateMachine):
         """Any message that the broker has got, in any order."""
         there = [m for m in self.messages if self._answerable(m)]
         if there:
-            m = data.draw(st.sampled_from(there), "message")
+            m = data.draw(st.just(there[0]) | st.sampled_from(there), "message")
             self._acknowledge(m, m.wait)
-
-    @precondition(lambda self: self.online and any(m.written for m in self.messages))
-    @rule()
-    def acknowledge_oldest(self) -> None:
-        there = [m for m in self.messages if self._answerable(m)]
-        if there:
-            self._acknowledge(there[0], there[0].wait)
 
     def _answerable(self, m: Message) -> bool:
         """Return whether the broker has got what it is to acknowledge."""
         return m.qos > 0 and m.written and (m.wait != PUBCOMP or m.pid in self.released)
 
     def _acknowledge(self, m: Message, wait: int) -> None:
-        taken = self.driver.acknowledge(m.pid, wait)
-        if taken is None:
-            return
-        assert taken
+        self._make_room_to_answer()
+        assert self.driver.acknowledge(m.pid, wait)
         if wait == PUBREC:
             self.answers.append(peer.pubrel(m.pid))
             m.wait = PUBCOMP
@@ -374,13 +282,15 @@ class SessionRules(RuleBasedStateMachine):
     def second_pubrec(self) -> None:
         """PUBREC comes again: it is answered again."""
         m = next(m for m in self.messages if m.wait == PUBCOMP)
-        if self.driver.acknowledge(m.pid, PUBREC):
-            self.answers.append(peer.pubrel(m.pid))
+        self._make_room_to_answer()
+        assert self.driver.acknowledge(m.pid, PUBREC)
+        self.answers.append(peer.pubrel(m.pid))
 
     @precondition(lambda self: self.online)
     @rule(pid=st.integers(1, 65_535), wait=st.sampled_from([PUBACK, PUBREC, PUBCOMP]))
     def unknown_acknowledgement(self, pid: int, wait: int) -> None:
         if all(m.pid != pid for m in self.messages):
+            self._make_room_to_answer()
             assert not self.driver.acknowledge(pid, wait)
 
     @precondition(lambda self: self.online and any(m.qos for m in self.messages))
@@ -389,14 +299,22 @@ class SessionRules(RuleBasedStateMachine):
         """One of another kind than the message waits for changes nothing."""
         m = data.draw(st.sampled_from([m for m in self.messages if m.qos]), "message")
         allowed = {PUBCOMP: {PUBREC}, PUBREC: {PUBACK}}  # PUBACK: a broker without QoS 2
+        self._make_room_to_answer()
         wrong = {PUBACK, PUBREC, PUBCOMP} - {m.wait} - allowed.get(m.wait, set())
         assert not self.driver.acknowledge(m.pid, data.draw(st.sampled_from(sorted(wrong))))
 
     @precondition(lambda self: self.online)
     @rule(pid=st.integers(1, 65_535))
     def answer(self, pid: int) -> None:
-        if self.driver.answer(pid):
-            self.answers.append(peer.puback(pid))
+        """A message comes in, and is answered."""
+        self._make_room_to_answer()
+        self.driver.bench.feed(peer.publish(TOPIC, b"", 1, pid))
+        self.answers.append(peer.puback(pid))
+
+    def _make_room_to_answer(self) -> None:
+        """Have some answers leave: without room for another one, reading waits."""
+        if len(self.answers) >= ANSWERS:
+            self._write(PLENTY)
 
     # What the broker reads
 
@@ -405,6 +323,8 @@ class SessionRules(RuleBasedStateMachine):
         data = bytes(self.driver.wire[self.parsed :])
         packets, rest = peer.split(data)
         self.parsed = len(self.driver.wire) - len(rest)
+        if self.version == 5:
+            packets = [at_4(packet) for packet in packets]
         for packet in packets:
             if packet.first >> 4 == 3:
                 self._read_publish(peer.take_apart(packet))
@@ -474,14 +394,7 @@ class SessionRules(RuleBasedStateMachine):
     @invariant()
     def pending_is_what_is_open(self) -> None:
         if hasattr(self, "driver"):
-            assert self.driver.pending() == len(self.messages)
-
-    @invariant()
-    def identifiers_are_distinct(self) -> None:
-        if hasattr(self, "driver"):
-            ids = [i for i in self.driver.session.ids if i]
-            assert len(ids) == len(set(ids))
-            assert set(ids) == {m.pid for m in self.messages if m.qos}
+            assert self.driver.client.pending == len(self.messages)
 
     def _come_to_rest(self) -> None:
         """A broker that acknowledges everything gets everything, and the ring is empty then."""
@@ -500,94 +413,42 @@ class SessionRules(RuleBasedStateMachine):
         assert not any(m.qos and m.open for m in self.to_send)
         # No room is lost: one message of exactly tx_size fits, at each QoS.
         for qos in (0, 1, 2):
-            payload = self.tx_size - 1 - 2 - len(TOPIC) - (2 if qos else 0)
+            payload = self.tx_size - 1 - self.fixed - (2 if qos else 0)
             payload -= 1 if self.tx_size - 2 < 128 else 2
             assert self._publish(qos, False, payload - len(b"%d" % (self.serial + 1)))
-            assert self.messages[-1].size == self.tx_size
+            assert self._size(self.messages[-1]) == self.tx_size
             self._write(PLENTY)
             while self.messages:
                 self._acknowledge(self.messages[0], self.messages[0].wait)
                 self._write(PLENTY)
 
 
-class ASession(SessionRules):
-    """The rules on a session alone."""
+@pytest.mark.parametrize("of_version", VERSIONS)
+def test_against_the_model(of_version: int) -> None:
+    class Rules(SessionRules):
+        version = of_version
 
-    driver_class = SessionDriver
-
-
-class AClient(SessionRules):
-    """The rules on a client."""
-
-    driver_class = ClientDriver
-
-
-@pytest.mark.parametrize(("machine", "examples"), [(ASession, 800), (AClient, 500)])
-def test_against_the_model(machine: type[SessionRules], examples: int) -> None:
-    searching = settings().max_examples > 1000
+    examples = settings().max_examples
+    if examples <= 1000:  # not a search
+        examples = 800 if sizes.whole() else 120
     run_state_machine_as_test(
-        machine,
-        settings=settings(
-            max_examples=settings().max_examples if searching else examples,
-            stateful_step_count=60,
-        ),
+        Rules, settings=settings(max_examples=examples, stateful_step_count=60)
     )
 
 
-def publishes(wire: bytes) -> list[peer.Publish]:
-    """The packets of a stream of nothing but PUBLISH."""
-    packets, rest = peer.split(wire)
-    assert rest == b""
-    return [peer.take_apart(p) for p in packets]
-
-
-@pytest.mark.parametrize("same", [False, True])
-def test_a_qos_0_message_between_two_that_go_again_is_passed_over(same: bool) -> None:
-    driver = SessionDriver(200, 5, 0)
-    for qos, payload in ((1, b"X"), (0, b"AA"), (1, b"BBBB")):
-        driver.publish(qos, False, payload)
-    driver.begin()
-    driver.accepted(True)
-    driver.write(1000)
-    driver.lose()
-    driver.begin()
-    driver.accepted(same)
-    driver.write(1000)
-    assert publishes(driver.wire[len(HELLO) :]) == [
-        (same, 1, False, TOPIC, 1, b"X"),
-        (same, 1, False, TOPIC, 2, b"BBBB"),
-    ]
-
-
-def test_a_message_past_pubrec_is_not_lost_when_a_broker_forgets_and_the_next_remembers() -> None:
-    driver = SessionDriver(200, 5, 0)
-    driver.publish(2, False, b"X")
-    driver.begin()
-    driver.accepted(True)
-    driver.write(1000)
-    driver.acknowledge(1, PUBREC)
-    driver.lose()
-    driver.begin()
-    driver.accepted(False)  # and the connection ends before the message goes again
-    driver.lose()
-    driver.begin()
-    driver.accepted(True)
-    driver.write(1000)
-    (packet,) = publishes(driver.wire[len(HELLO) :])
+def test_a_message_past_pubrec_is_not_lost_when_a_broker_forgets_and_the_next_remembers(
+    make: Callable,
+) -> None:
+    bench = make(clean_session=False).online()
+    pid = bench.client.publish(TOPIC, b"X", 2)
+    bench.drain()
+    bench.feed(peer.pubrec(pid))
+    bench.outage()
+    bench.greet()
+    bench.stream.room = 0
+    bench.feed(peer.connack())
+    bench.outage()  # before the message goes again
+    bench.online(present=True)
+    bench.drain()
+    (packet,) = bench.published()
     assert packet.payload == b"X", "not its release, of which the broker knows nothing"
-
-
-def test_an_acknowledgement_of_what_was_cut_harms_no_other_message() -> None:
-    driver = SessionDriver(200, 5, 0)
-    driver.publish(1, False, b"cut")
-    driver.publish(0, False, b"next")
-    driver.begin()
-    driver.accepted(True)
-    driver.write(4)
-    driver.lose()
-    driver.begin()
-    driver.accepted(True)
-    assert driver.acknowledge(1, PUBACK)
-    driver.write(1000)
-    assert [p.payload for p in publishes(driver.wire[len(HELLO) :])] == [b"next"]
-    assert driver.pending() == 0

@@ -73,16 +73,15 @@ def test_the_broker_that_does_not_know_the_password_is_refused(broker: Broker5) 
     assert [data[:2] if data else data for data in seen] == [None, b"r=", b"v="]
 
 
-def test_a_wrong_password(broker: Broker5) -> None:
+@pytest.mark.parametrize(
+    ("auth", "code"),
+    [((METHOD, Scram("ann", "wrong")), 0x87), (("OTHER", lambda data: b""), 0x8C)],
+    ids=["a wrong password", "a method that the broker does not have"],
+)
+def test_what_the_broker_refuses(broker: Broker5, auth: tuple, code: int) -> None:
     with pytest.raises(MQTTError) as raised:
-        online(broker, auth=(METHOD, Scram("ann", "wrong")))
-    assert (raised.value.kind, raised.value.code) == ("refused", 0x87)
-
-
-def test_a_method_that_the_broker_does_not_have(broker: Broker5) -> None:
-    with pytest.raises(MQTTError) as raised:
-        online(broker, auth=("OTHER", lambda data: b""))
-    assert (raised.value.kind, raised.value.code) == ("refused", 0x8C)
+        online(broker, auth=auth)
+    assert (raised.value.kind, raised.value.code) == ("refused", code)
 
 
 def test_authenticate_again_while_online(broker: Broker5) -> None:
@@ -246,32 +245,51 @@ def test_auth_that_breaks_a_rule(packet: bytes, clock: Clock) -> None:
     assert (code, error.kind) == (0x82, "protocol")
 
 
-def test_a_connack_without_the_method_changes_nothing(clock: Clock) -> None:
-    bench = _asked(clock)
-    bench.feed(build5.connack(0, 0, properties([(Id.MAXIMUM_QOS, 0), (Id.RETAIN_AVAILABLE, 0)])))
-    assert bench.farewell()[0] == 0x82
-    assert (bench.client.server.retain, bench.client.server.max_qos) == (1, 2)
-    assert bench.client.publish(b"t", b"", 2, True)
-
-
-def test_auth_that_was_not_asked_for(clock: Clock) -> None:
+@pytest.mark.parametrize("online", [False, True])
+def test_auth_that_was_not_asked_for(online: bool, clock: Clock) -> None:
     bench = Bench5(clock)
-    bench.greet()
-    bench.feed(_auth(0x18, METHODS))
-    assert bench.farewell()[0] == 0x82
-    bench = Bench5(clock).accepted()
+    bench.accepted() if online else bench.greet()
     bench.feed(_auth(0x18, METHODS))
     assert bench.farewell()[0] == 0x82
 
 
-@pytest.mark.parametrize("at", ["AUTH", "CONNACK", "again"])
+@pytest.mark.parametrize("code", [None, 0])
+def test_success_of_authenticating_again_in_its_short_form(clock: Clock, code: int | None) -> None:
+    bench = Bench5(clock, auth=(METHOD, lambda data: b"answer")).accepted(METHODS)
+    bench.client.authenticate()
+    bench.client.flush()
+    assert bench.names() == ["AUTH"]
+    bench.feed(b"\xf0\x00" if code is None else b"\xf0\x01\x00")
+    assert bench.client.connected
+    assert bench.names() == []
+
+
+def test_auth_does_not_cut_the_connect_that_it_cannot_answer(clock: Clock) -> None:
+    bench = Bench5(clock, auth=(METHOD, lambda data: b"answer"))
+    bench.greet_in_part(10)
+    bench.feed(_auth(0x18, METHODS))
+    assert bench.client.error.kind == "protocol"
+    assert bench.client.error.detail == "packet 0xf0: AUTH before CONNECT has left"
+    assert len(bench.stream.written) == 10
+
+
+@pytest.mark.parametrize("at", ["CONNECT", "AUTH", "CONNACK", "again"])
 def test_what_auth_raises_ends_the_connection(at: str, clock: Clock) -> None:
     def answer(data: bytes | None) -> bytes:
+        if at == "CONNECT":
+            raise MQTTError("resource", "the key is not there")
         if data == b"bad":
             raise ValueError("no such key")
         return b""
 
     data = (Id.AUTHENTICATION_DATA, b"bad")
+    if at == "CONNECT":
+        bench = Bench5(clock, auth=(METHOD, answer))
+        bench.client.start()
+        bench.pass_time(2000)
+        error = bench.client.error
+        assert (error.kind, error.detail) == ("resource", "the key is not there")
+        return
     bench = _asked(clock, answer)
     if at == "CONNACK":
         bench.feed(build5.connack(0, 0, properties([METHODS, data])))
@@ -284,25 +302,6 @@ def test_what_auth_raises_ends_the_connection(at: str, clock: Clock) -> None:
     assert "ValueError: no such key" in error.detail
     assert bench.client.state == "waiting"
     assert not bench.client.connected
-
-
-def test_what_auth_raises_for_connect_is_reported(clock: Clock) -> None:
-    def answer(data: bytes | None) -> bytes:
-        raise MQTTError("resource", "the key is not there")
-
-    bench = Bench5(clock, auth=(METHOD, answer))
-    bench.client.start()
-    bench.pass_time(2000)
-    assert (bench.client.error.kind, bench.client.error.detail) == (
-        "resource",
-        "the key is not there",
-    )
-
-
-@pytest.mark.parametrize("auth", [5, ("m",), ("m", b"data"), "ab"])
-def test_auth_must_be_a_name_and_a_function(auth: Any, clock: Clock) -> None:
-    with pytest.raises(TypeError, match="auth must be a pair of a name and a function"):
-        Bench5(clock, auth=auth)
 
 
 def test_no_auth_is_larger_than_the_broker_accepts(clock: Clock) -> None:

@@ -14,7 +14,7 @@ from flatmq_tools import interpreter
 from unit.fake_link import Clock
 from v5 import build5
 from v5.broker5 import Broker5, properties
-from v5.clients5 import SECONDS, Bench5, again, arrived, made, named, online, until
+from v5.clients5 import SECONDS, Bench5, again, made, named, online
 from v5.properties5 import Id
 from v5.strict5 import Will
 
@@ -112,27 +112,6 @@ def test_the_will(broker: Broker5, qos: int, retain: bool) -> None:
     assert sorted(will.properties) == sorted(properties(wanted))
 
 
-def test_the_will_is_published_after_its_delay(broker: Broker5) -> None:
-    client = made(broker, clean_session=False, retry_ms=60_000, retry_max_ms=60_000)
-    client.set_will("w", "gone", properties=Properties(will_delay=30))
-    client.connect(int(SECONDS * 1000))
-    got: list[bytes] = []
-    watcher = online(broker, b"watcher")
-    watcher.subscribe(b"w", lambda message: got.append(message.payload))
-    until(lambda: broker.subscriptions(b"watcher"), watcher)
-    with broker.lock:
-        for connection in broker.connections:
-            if connection.client_id == b"c":
-                connection.end()
-    until(lambda: not broker.online(b"c"), watcher)
-    broker.pass_time(29)
-    arrived(broker, watcher)
-    assert got == []
-    broker.pass_time(2)
-    until(lambda: got, watcher)
-    assert got == [b"gone"]
-
-
 def test_no_will(broker: Broker5) -> None:
     client = made(broker)
     client.set_will(b"w", b"gone", 1, True, Properties(will_delay=1))
@@ -152,11 +131,17 @@ WRONG: list[tuple[dict[str, Any], type, str]] = [
     ({"maximum_packet_size": 0}, ValueError, "maximum_packet_size must be 1 to"),
     ({"user_properties": [1]}, TypeError, "user must be pairs"),
     ({"incoming": 0}, ValueError, "incoming must be 1 to 65535, not 0"),
-    ({"version": 6}, ValueError, "version"),
     ({"client_id": b"\0"}, ValueError, "client_id"),
-    ({"client_id": "x" * 65536}, ValueError, "client_id"),
     ({"user": b"\xff"}, ValueError, "user"),
     ({"nonsense": 1}, TypeError, "nonsense"),
+    ({"requests": 0}, ValueError, "requests"),
+    ({"requests": 256}, ValueError, "requests"),
+    ({"response_topic": "a/#"}, ValueError, "response_topic"),
+    ({"response_topic": 5}, TypeError, "response_topic"),
+    ({"auth": 5}, TypeError, "auth must be a pair of a name and a function"),
+    ({"auth": ("m",)}, TypeError, "auth must be a pair of a name and a function"),
+    ({"auth": ("m", b"data")}, TypeError, "auth must be a pair of a name and a function"),
+    ({"auth": "ab"}, TypeError, "auth must be a pair of a name and a function"),
 ]
 
 
@@ -236,46 +221,27 @@ def test_the_servers_keep_alive_is_used(keepalive: int, clock: Clock) -> None:
 
 
 def test_the_identifier_that_the_broker_assigns_is_used_from_then_on(broker: Broker5) -> None:
-    client = online(broker, b"", clean_session=False)
+    client = online(broker, b"", clean_session=False, password=lambda: b"p")
     assert client.server.client_id == b"assigned-1"
     for _ in range(2):
         again(broker, client)
         assert client.session_present
-    ids = [p.connect.client_id for p in named(broker, "CONNECT") if p.connect]
-    assert ids == [b"", b"assigned-1", b"assigned-1"]
+    hellos = [(p.connect.client_id, p.connect.password) for p in named(broker, "CONNECT")]
+    assert hellos == [(b"", b"p"), (b"assigned-1", b"p"), (b"assigned-1", b"p")]
     assert client.server.client_id == b"assigned-1"
 
 
-def test_an_assigned_identifier_with_a_password_that_is_a_function(broker: Broker5) -> None:
-    client = online(broker, b"", password=lambda: b"p")
-    again(broker, client)
-    hello = _hello(broker).connect
-    assert (hello.client_id, hello.password) == (b"assigned-1", b"p")
-
-
-def test_a_session_that_nobody_asked_for(clock: Clock) -> None:
-    bench = Bench5(clock)
+@pytest.mark.parametrize("auth", [None, ("m", lambda data: b"")])
+def test_a_session_that_nobody_asked_for(auth: Any, clock: Clock) -> None:
+    """Nor a CONNACK without the method of authentication; neither changes anything."""
+    bench = Bench5(clock, auth=auth)
     bench.greet()
-    bench.feed(build5.connack(0, 1))
+    limits = [(Id.MAXIMUM_QOS, 0), (Id.RETAIN_AVAILABLE, 0)]
+    bench.feed(build5.connack(0, 0 if auth else 1, properties(limits)))
     code, error = bench.farewell()
     assert (code, error.kind) == (0x82, "protocol")
-
-
-def test_the_broker_may_close_before_connack(clock: Clock) -> None:
-    bench = Bench5(clock)
-    for _ in range(3):
-        bench.greet()
-        bench.lose()
-        assert bench.client.error.kind == "closed"
-    bench.accepted()
-    assert (bench.client.level, bench.client.connected) == (5, True)
-
-
-def test_connack_does_not_come(clock: Clock) -> None:
-    bench = Bench5(clock, timeout=3)
-    bench.greet()
-    bench.pass_time(3100)
-    assert bench.client.error.kind == "timeout"
+    assert (bench.client.server.retain, bench.client.server.max_qos) == (1, 2)
+    assert bench.client.publish(b"t", b"", 2, True)
 
 
 def test_connack_byte_by_byte(clock: Clock) -> None:

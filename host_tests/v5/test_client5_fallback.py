@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import io
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -14,17 +15,7 @@ from flatmq.properties import Properties
 from unit.fake_link import Clock
 from v5 import build5
 from v5.broker5 import CLOSES_ON_LEVEL_5, REFUSES_LEVEL_5, UNSUPPORTED_VERSION, Broker5
-from v5.clients5 import (
-    SECONDS,
-    Bench5,
-    Inbox,
-    Reports,
-    again,
-    made,
-    online,
-    settled,
-    until,
-)
+from v5.clients5 import SECONDS, Bench5, Inbox, again, made, online, settled, until
 from v5.properties5 import Id
 
 OLD = [REFUSES_LEVEL_5, CLOSES_ON_LEVEL_5, UNSUPPORTED_VERSION]
@@ -53,9 +44,8 @@ def test_where_mqtt_5_works_it_stays(broker: Broker5) -> None:
 @pytest.mark.parametrize("answer", OLD, ids=["00 01", "end of file", "0x84"])
 def test_a_broker_that_speaks_3_1_1_alone(broker: Broker5, answer: bytes) -> None:
     broker.level_5 = answer
-    client = _until_online(made(broker, version=None))
-    assert client.level == 4
-    assert client.error is None
+    client = online(broker, version=None)  # connect() goes on where the client does
+    assert (client.level, client.error) == (4, None)
     client.publish(b"t", b"x", 2)
     settled(client)
     again(broker, client)
@@ -76,17 +66,13 @@ def test_version_5_does_not_fall_back(broker: Broker5) -> None:
 @pytest.mark.parametrize("code", [0x80, 0x86, 0x87, 0x88, 0x89])
 def test_another_refusal_is_none_of_the_version(broker: Broker5, code: int) -> None:
     broker.answer_with("CONNACK", code, times=3)
-    client = _until_online(made(broker, version=None))
+    client = made(broker, version=None)
+    with pytest.raises(MQTTError) as raised:
+        client.connect(int(SECONDS * 1000))
+    assert (raised.value.kind, raised.value.code) == ("refused", code)
+    _until_online(client)
     assert client.level == 5
     assert broker.levels == [5, 5, 5, 5]
-
-
-def test_connect_reports_the_version_that_is_refused_at_once(broker: Broker5) -> None:
-    """connect() goes on where the client does."""
-    broker.level_5 = REFUSES_LEVEL_5
-    client = made(broker, version=None)
-    client.connect(int(SECONDS * 1000))
-    assert client.level == 4
 
 
 def test_one_connection_that_ends_is_not_enough(clock: Clock) -> None:
@@ -105,32 +91,29 @@ def test_one_connection_that_ends_is_not_enough(clock: Clock) -> None:
     assert bench.client.level == 4
 
 
-def test_ctrl_c_is_no_answer_of_the_broker(clock: Clock) -> None:
-    bench = Bench5(clock, version=None)
-    for _ in range(4):
-        bench.greet()
-        bench.stream.raises["read"] = KeyboardInterrupt()
-        with pytest.raises(KeyboardInterrupt):
-            bench.client.poll()
-    assert bench.client.level == 5
+def _ctrl_c(bench: Bench5) -> None:
+    bench.stream.raises["read"] = KeyboardInterrupt()
+    with pytest.raises(KeyboardInterrupt):
+        bench.client.poll()
 
 
-def test_a_tls_handshake_is_no_answer_of_the_broker(clock: Clock) -> None:
-    bench = Bench5(clock, version=None)
+def _tls_handshake(bench: Bench5) -> None:
     bench.link.why = lambda error: MQTTError("tls", "the certificate is not valid yet")
-    for _ in range(4):
-        bench.greet()
-        bench.stream.raises["read"] = OSError(errno.EIO, "handshake")
-        bench.drain()
-        assert bench.client.error.kind == "tls"
-    assert bench.client.level == 5
+    bench.stream.raises["read"] = OSError(errno.EIO, "handshake")
+    bench.drain()
+    assert bench.client.error.kind == "tls"
 
 
-def test_silence_is_no_answer_of_the_broker(clock: Clock) -> None:
+def _silence(bench: Bench5) -> None:
+    bench.pass_time(3000)
+
+
+@pytest.mark.parametrize("end", [_ctrl_c, _tls_handshake, _silence])
+def test_what_is_no_answer_of_the_broker(end: Callable[[Bench5], None], clock: Clock) -> None:
     bench = Bench5(clock, version=None, timeout=2)
     for _ in range(4):
         bench.greet()
-        bench.pass_time(3000)
+        end(bench)
     assert bench.client.level == 5
 
 
@@ -190,14 +173,16 @@ def test_a_message_in_pieces_that_waits(broker: Broker5, qos: int) -> None:
     assert [p.payload for p in broker.onward][2:] == [data, b"again"]
 
 
-def test_the_will_and_the_credentials(broker: Broker5) -> None:
+@pytest.mark.parametrize("user", [b"u", None])
+def test_the_will_and_the_credentials(broker: Broker5, user: bytes | None) -> None:
+    """3.1.1 has no password without a user."""
     broker.level_5 = REFUSES_LEVEL_5
-    client = made(broker, version=None, user=b"u", password=lambda: b"p")
+    client = made(broker, version=None, user=user, password=lambda: b"p")
     client.set_will(b"w", b"gone", 1, True, Properties(will_delay=5, expiry=9))
     _until_online(client)
     hello = broker.received[-1].connect
     assert hello is not None
-    assert (hello.username, hello.password) == (b"u", b"p")
+    assert (hello.username, hello.password) == (user or b"", b"p")
     assert hello.will is not None
     assert hello.will[:4] == (b"w", b"gone", 1, 1)
     client.set_will(b"w", b"changed")
@@ -206,15 +191,6 @@ def test_the_will_and_the_credentials(broker: Broker5) -> None:
     assert hello is not None
     assert hello.will is not None
     assert hello.will.payload == b"changed"
-
-
-def test_a_password_without_a_user(broker: Broker5) -> None:
-    """3.1.1 does not have that."""
-    broker.level_5 = REFUSES_LEVEL_5
-    _until_online(made(broker, version=None, password=b"p"))
-    hello = broker.received[-1].connect
-    assert hello is not None
-    assert (hello.username, hello.password) == (b"", b"p")
 
 
 @pytest.mark.parametrize("before", [True, False])
@@ -288,18 +264,6 @@ def test_qos_2_past_pubrec_from_before_a_reboot(clock: Clock) -> None:
     assert peer.take_apart(again) == peer.Publish(True, 2, False, b"t", sent, b"sent")
     bench.feed(peer.pubcomp(released), peer.pubrec(sent), peer.pubcomp(sent))
     assert client.pending == 0
-
-
-def test_nothing_is_dropped_on_the_way(broker: Broker5) -> None:
-    reports = Reports()
-    broker.level_5 = CLOSES_ON_LEVEL_5
-    client = made(broker, version=None, on_dropped=reports, give_up=1)
-    for i in range(6):
-        client.publish(b"t", b"%d" % i, 1 + i % 2, properties=MORE)
-    _until_online(client)
-    settled(client)
-    assert reports.seen == []
-    assert len(broker.onward) == 6
 
 
 def test_a_connack_of_two_bytes_that_accepts(clock: Clock) -> None:

@@ -9,17 +9,7 @@ import pytest
 from unit.fake_link import Clock
 from v5 import build5
 from v5.broker5 import Broker5, properties, types
-from v5.clients5 import (
-    SECONDS,
-    Bench5,
-    Reports,
-    again,
-    made,
-    named,
-    online,
-    settled,
-    until,
-)
+from v5.clients5 import SECONDS, Bench5, Reports, again, made, named, online, settled, until
 from v5.properties5 import Id
 
 ACKS = types("PUBACK", "PUBREC")
@@ -105,18 +95,6 @@ def test_what_is_not_counted_does_not_wait(broker: Broker5) -> None:
     assert _payloads(broker) == [b"0", b"not counted", b"later", b"1", b"2"]
 
 
-def test_what_is_not_counted_leaves_in_the_poll_that_sees_it(clock: Clock) -> None:
-    bench = Bench5(clock, clean_session=False)
-    for i in range(4):
-        bench.client.publish(b"t", b"%d" % i, 1)
-    bench.accepted((Id.RECEIVE_MAXIMUM, 3))
-    bench.drain()
-    assert bench.names() == ["PUBLISH"] * 3
-    bench.client.publish(b"t", b"not counted")
-    bench.client.poll()
-    assert [packet.payload for packet in bench.packets()] == [b"not counted"]
-
-
 def test_pubrel_does_not_wait(clock: Clock) -> None:
     bench = Bench5(clock, clean_session=False).accepted((Id.RECEIVE_MAXIMUM, 3))
     pids = [bench.client.publish(b"t", b"%d" % i, 2) for i in range(3)]
@@ -134,35 +112,25 @@ def test_pubrel_does_not_wait(clock: Clock) -> None:
     assert (message.name, message.dup, message.pid) == ("PUBLISH", 1, pids[2])
 
 
-def test_a_message_from_publish_from_is_counted(broker: Broker5) -> None:
-    _allow(broker, 1)
-    broker.withhold(types("PUBACK"))
-    client = online(broker)
-    assert client.publish_from(b"large", io.BytesIO(bytes(5000)), 1)
-    assert client.publish(b"t", b"1", 1) is None
-    assert client.publish(b"t", b"0", 0) == 0
-    until(lambda: len(named(broker, "PUBLISH")) == 2, client)
-    assert client.publish(b"t", b"1", 1) is None
-    broker.release()
-    settled(client)
-    assert client.publish(b"t", b"1", 1)
-    settled(client)
-    assert [p.topic for p in broker.onward] == [b"large", b"t", b"t"]
-
-
-def test_a_message_from_publish_from_that_was_dropped_keeps_no_place(broker: Broker5) -> None:
+def test_a_message_from_publish_from_is_counted_until_it_is_dropped(broker: Broker5) -> None:
     _allow(broker, 1)
     client = made(broker)
-    packet_id = client.publish_from(b"large", bytes(5000), 1)
-    assert client.drop(packet_id)
+    assert client.drop(client.publish_from(b"large", bytes(5000), 1))
     assert client.publish(b"t", b"1", 1)
     client.connect(int(SECONDS * 1000))
     settled(client)
-    packet_id = client.publish_from(b"large", bytes(5000), 1)
-    assert client.drop(packet_id)
+    broker.withhold(types("PUBACK"))
+    assert client.drop(client.publish_from(b"large", bytes(5000), 1))
+    assert client.publish_from(b"large", io.BytesIO(bytes(5000)), 1)
+    assert client.publish(b"t", b"2", 1) is None
+    assert client.publish(b"t", b"0", 0) == 0
+    until(lambda: len(named(broker, "PUBLISH")) == 3, client)
+    assert client.publish(b"t", b"2", 1) is None
+    broker.release()
+    settled(client)
     assert client.publish(b"t", b"2", 1)
     settled(client)
-    assert [p.payload for p in broker.onward] == [b"1", b"2"]
+    assert [p.topic for p in broker.onward] == [b"t", b"large", b"t", b"t"]
 
 
 @pytest.mark.parametrize(("qos", "large"), [(1, False), (2, False), (1, True)])
@@ -195,30 +163,6 @@ def test_a_new_connection_forgets_what_was_dropped_in_flight(broker: Broker5) ->
     assert client.publish(b"t", b"2", 1)
     broker.release()
     settled(client)
-
-
-def test_incoming_is_the_clients_own_receive_maximum(broker: Broker5) -> None:
-    got: list[bytes] = []
-    client = online(broker, incoming=3)
-    (hello,) = named(broker, "CONNECT")
-    assert hello.properties.first(Id.RECEIVE_MAXIMUM) == 3
-    client.subscribe(b"t", lambda message: got.append(message.payload), qos=2)
-    until(lambda: broker.subscriptions(b"c"), client)
-    for i in range(10):
-        broker.publish(b"t", b"%d" % i, 2)
-    until(lambda: len(got) == 10, client)
-    assert got == [b"%d" % i for i in range(10)]
-
-
-def test_after_an_outage_messages_are_accepted_up_to_inflight(broker: Broker5) -> None:
-    _allow(broker, 1)
-    client = online(broker, inflight=4, retry_ms=1, retry_max_ms=1)
-    broker.kill()
-    until(lambda: not client.connected, client)
-    assert [bool(client.publish(b"t", b"%d" % i, 1)) for i in range(5)] == [True] * 4 + [False]
-    broker.restart()
-    settled(client)
-    assert _payloads(broker) == [b"0", b"1", b"2", b"3"]
 
 
 @pytest.mark.parametrize("qos", [1, 2])
@@ -266,17 +210,3 @@ def test_what_was_past_pubrec_in_a_forgotten_session_keeps_to_the_limits(
     settled(client)
     assert [report[:2] for report in reports.seen] == [(pid, b"t")]
     assert client.stats.dropped == 1
-
-
-def test_what_was_accepted_after_the_loss_waits_for_its_turn_too(clock: Clock) -> None:
-    bench = Bench5(clock, clean_session=False).accepted()
-    assert bench.client.publish(b"t", b"1", 1)
-    bench.drain()
-    bench.outage()
-    assert bench.client.publish(b"t", b"2", 1)
-    bench.sent()
-    bench.accepted((Id.RECEIVE_MAXIMUM, 1), present=True)
-    (first,) = bench.packets()
-    assert first.payload == b"1"
-    bench.feed(build5.ack("PUBACK", first.pid))
-    assert [packet.payload for packet in bench.packets()] == [b"2"]

@@ -1,45 +1,60 @@
-"""Messages that carry subscription identifiers go to the right handlers."""
+"""Messages with subscription identifiers, or that begin alike, go to the right handlers."""
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import pytest
 
-import peer
-from unit.fake_link import Bench, Clock
-from v5 import build5, strict5
+from unit.fake_link import Clock
+from v5 import build5
+from v5.clients5 import Bench5
+from v5.properties5 import Id
 
-IDENTIFIER = 0x0B
+IDENTIFIER = Id.SUBSCRIPTION_IDENTIFIER
+TOPICS = (b"a/b", b"a/c", b"a", b"a/b/c")
+SETS: tuple[list[tuple[int, Any]], ...] = (
+    [],
+    [(Id.CONTENT_TYPE, b"t")],
+    [(Id.CONTENT_TYPE, b"text/plain")],
+    [(Id.MESSAGE_EXPIRY, 60)],
+    [(Id.CONTENT_TYPE, b"t" * 100)],
+    [(Id.CONTENT_TYPE, b"t" * 200)],  # a length of two bytes
+)
+PAYLOADS = (b"", b"\0", b"x", b"22", b"\3\0\1t", b"payload" * 20)
+ROUNDS = 4000
+BOTH = ["one", "two"]
 
 
-class Calls:
-    """Handlers that write down who was called."""
+class Listeners(Bench5):
+    """A client that is online, and whose handlers write down who was called."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock, **options: Any) -> None:
+        super().__init__(clock, **options)
+        self.accepted()
         self.seen: list[tuple[str, bytes]] = []
 
-    def handler(self, name: str) -> Any:
-        """A handler of that name."""
-        return lambda message: self.seen.append((name, message.payload))
+    def hear(self, name: str, topic_filter: bytes, qos: int = 0, handler: Any = None) -> int:
+        """Subscribe with a handler of that name, or with this one; return the identifier."""
+        if handler is None:
+            handler = lambda message: self.seen.append((name, message.payload))  # noqa: E731
+        self.client.subscribe(topic_filter, handler, qos)
+        self.client.poll()
+        (packet,) = self.packets()
+        self.feed(build5.answer("SUBACK", packet.pid, bytes((qos,))))
+        return packet.properties.first(IDENTIFIER)
+
+    def heard(self, *data: bytes) -> list[str]:
+        """Return who was called by these packets."""
+        self.seen.clear()
+        self.feed(*data)
+        return [name for name, _payload in self.seen]
 
 
-def online(clock: Clock, **options: Any) -> Bench:
-    """A client that is online."""
-    bench = Bench(clock, version=5, **options)
-    bench.greet()
-    bench.feed(build5.connack())
-    return bench
-
-
-def subscribe(bench: Bench, topic_filter: bytes, handler: Any, qos: int = 0) -> int:
-    """Subscribe, and return the identifier."""
-    bench.client.subscribe(topic_filter, handler, qos)
-    bench.client.poll()
-    (packet,) = [strict5.from_client(p.first, p.body) for p in bench.sent()]
-    bench.feed(build5.answer("SUBACK", packet.pid, bytes((qos,))))
-    (identifier,) = [value for number, value in packet.properties if number == IDENTIFIER]
-    return identifier
+@pytest.fixture
+def bench(clock: Clock) -> Listeners:
+    return Listeners(clock, subscriptions=255)
 
 
 def message(payload: bytes, *identifiers: int, qos: int = 0, topic: bytes = b"a/b") -> bytes:
@@ -47,83 +62,126 @@ def message(payload: bytes, *identifiers: int, qos: int = 0, topic: bytes = b"a/
     return build5.publish(topic, payload, qos, 7, [(IDENTIFIER, i) for i in identifiers])
 
 
+@pytest.mark.parametrize("first", [1, 126, 127, 128])
 @pytest.mark.parametrize("qos", [0, 1, 2])
-def test_one_copy_for_each_filter_calls_each_handler_once(qos: int, clock: Clock) -> None:
-    bench, calls = online(clock), Calls()
-    one = subscribe(bench, b"a/b", calls.handler("one"), qos)
-    two = subscribe(bench, b"a/+", calls.handler("two"), qos)
-    for _ in range(3):
-        for identifier in (one, two):
-            bench.feed(message(b"x", identifier, qos=qos))
+def test_each_copy_calls_its_handler_once(qos: int, first: int, bench: Listeners) -> None:
+    for n in range(1, first):
+        bench.hear("other", b"other/%d" % n)
+    one = bench.hear("one", b"a/b", qos)
+    two = bench.hear("two", b"a/+", qos)
+    assert (one, two) == (first, first + 1)
+    for payload in PAYLOADS[:-1]:
+        for identifiers, names in {(one,): ["one"], (two,): ["two"], (two, one): BOTH}.items():
+            assert bench.heard(message(payload, *identifiers, qos=qos)) == names
             if qos == 2:
                 bench.feed(build5.ack("PUBREL", 7))
-    assert calls.seen == [("one", b"x"), ("two", b"x")] * 3
+    assert bench.heard(message(b"x", qos=qos)) == BOTH
+    assert bench.client.connected
 
 
-@pytest.mark.parametrize("qos", [0, 1])
-def test_one_copy_for_all_filters_calls_each_handler_once(qos: int, clock: Clock) -> None:
-    bench, calls = online(clock), Calls()
-    one = subscribe(bench, b"a/b", calls.handler("one"), qos)
-    subscribe(bench, b"a/c", calls.handler("other"), qos)
-    two = subscribe(bench, b"a/+", calls.handler("two"), qos)
-    bench.feed(message(b"x", two, one, qos=qos))
-    assert calls.seen == [("one", b"x"), ("two", b"x")]
-
-
-def test_the_copy_for_a_subscription_that_has_ended_goes_to_no_other(clock: Clock) -> None:
-    bench, calls = online(clock), Calls()
-    one = subscribe(bench, b"a/b", calls.handler("one"))
-    two = subscribe(bench, b"a/+", calls.handler("two"))
+def test_the_copy_for_a_subscription_that_has_ended_goes_to_no_other(bench: Listeners) -> None:
+    one, two = bench.hear("one", b"a/b"), bench.hear("two", b"a/+")
     bench.client.unsubscribe(b"a/b")
-    bench.feed(message(b"x", one) + message(b"x", two))
-    assert calls.seen == [("two", b"x")]
+    assert bench.heard(message(b"x", one), message(b"x", two)) == ["two"]
 
 
-def test_a_new_handler_gets_what_is_on_its_way_to_the_old_one(clock: Clock) -> None:
-    bench, calls = online(clock), Calls()
-    old = subscribe(bench, b"a/b", calls.handler("old"))
-    new = subscribe(bench, b"a/b", calls.handler("new"))
-    assert new == old
-    bench.feed(message(b"x", old))
-    assert calls.seen == [("new", b"x")]
+def test_a_new_handler_gets_what_is_on_its_way_to_the_old_one(bench: Listeners) -> None:
+    old = bench.hear("old", b"a/b")
+    assert bench.hear("new", b"a/b") == old
+    assert bench.heard(message(b"x", old)) == ["new"]
 
 
 def test_identifiers_from_before_a_reboot_are_not_believed(clock: Clock) -> None:
     """The broker has kept messages with the identifiers that the subscriptions had then."""
-    bench, calls = online(clock, clean_session=False), Calls()
-    one = subscribe(bench, b"a/b", calls.handler("a/b"))
-    two = subscribe(bench, b"c/+", calls.handler("c/+"))
-    bench.feed(message(b"x", two) + message(b"y", one, topic=b"c/d") + message(b"z", 99))
-    assert calls.seen == [("a/b", b"x"), ("c/+", b"y"), ("a/b", b"z")]
+    bench = Listeners(clock, clean_session=False)
+    one, two = bench.hear("a/b", b"a/b"), bench.hear("c/+", b"c/+")
+    for packet, name in (
+        (message(b"x", two), "a/b"),
+        (message(b"y", one, topic=b"c/d"), "c/+"),
+        (message(b"z", 99), "a/b"),
+        (message(b"z", 200), "a/b"),
+        (message(b"z", 268_435_455), "a/b"),
+    ):
+        assert bench.heard(packet) == [name]
 
 
-def test_without_identifiers_topic_names_decide(clock: Clock) -> None:
-    bench, calls = Bench(clock, version=5), Calls()
-    bench.client.subscribe(b"a/b", calls.handler("one"))
-    bench.client.subscribe(b"a/+", calls.handler("two"))
-    bench.greet()
-    bench.feed(build5.connack(properties=[(0x29, 0)]))
-    for packet in [strict5.from_client(p.first, p.body) for p in bench.sent()]:
-        assert packet.properties == ()
-        bench.feed(build5.answer("SUBACK", packet.pid, b"\0"))
-    bench.feed(message(b"x"))
-    assert calls.seen == [("one", b"x"), ("two", b"x")]
+BROKEN = [b"\2\x0b\xc8", b"\2", b"\2\x0b", b"\1\x0b", b""]
+# An identifier of 0 is none, with needless bytes or without.
+BROKEN += [b"\2\x0b\0", b"\3\x0b\x80\0", b"\4\x0b\x80\x80\0", b"\5\x0b\x80\x80\x80\0"]
 
 
-def test_a_handler_that_raises_gets_the_message_again_and_no_other_does(clock: Clock) -> None:
-    bench, calls = online(clock), Calls()
-    raises = [True]
+@pytest.mark.parametrize("known", [False, True])
+@pytest.mark.parametrize("qos", [0, 1])
+@pytest.mark.parametrize("block", BROKEN)
+def test_a_malformed_identifier_calls_no_handler(
+    block: bytes, qos: int, known: bool, bench: Listeners
+) -> None:
+    """200 takes two bytes; the first of them alone is malformed, also for a known topic name."""
+    for n in range(1, 200):
+        bench.hear("other", b"other/%d" % n)
+    assert bench.hear("one", b"a/b", 1) == 200
+    if known:
+        assert bench.heard(message(b"on", 200, qos=qos)) == ["one"]
+    body = b"\0\3a/b" + (b"\0\7" if qos else b"") + block
+    assert bench.heard(bytes((0x30 | qos << 1, len(body))) + body) == []
+    assert bench.farewell()[1].kind == "protocol"
 
-    def two(message: Any) -> None:
-        if raises.pop() if raises else False:
-            raise RuntimeError
-        calls.seen.append(("two", message.payload))
 
-    first = subscribe(bench, b"a/b", calls.handler("one"), 1)
-    second = subscribe(bench, b"a/#", two, 1)
-    bench.stream.incoming.append(message(b"x", first, second, qos=1))
-    with pytest.raises(RuntimeError):
-        bench.drain()
-    bench.drain()
-    assert calls.seen == [("one", b"x"), ("two", b"x")]
-    assert bench.sent() == [peer.Packet(0x40, b"\0\7")]
+# Messages that begin alike are found by their first bytes
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_each_message_arrives_as_it_was_sent(clock: Clock, seed: int) -> None:
+    """Runs of the same topic name and properties, with changes at any time."""
+    chance = random.Random(seed)
+    bench = Listeners(clock)
+    seen: list[tuple[bytes, bytes, int, int, bytes | None]] = []
+
+    def take(m: Any) -> None:
+        found = m.properties.get(Id.CONTENT_TYPE)
+        seen.append((m.topic, m.payload, m.qos, m.retain, found))
+
+    identifier = bench.hear("", b"a/#", 2, take)
+    topic, properties, qos, retain = TOPICS[0], SETS[0], 0, 0
+    sent = []
+    for _ in range(ROUNDS):
+        if chance.random() < 0.3:
+            topic = chance.choice(TOPICS)
+        if chance.random() < 0.3:
+            properties = chance.choice(SETS)
+            if chance.random() < 0.5:
+                properties = [*properties, (IDENTIFIER, identifier)]
+        if chance.random() < 0.2:
+            qos, retain = chance.choice((0, 0, 0, 1, 2)), chance.choice((0, 1))
+        payload = chance.choice(PAYLOADS)
+        bench.feed(build5.publish(topic, payload, qos, 7, properties, retain=retain))
+        if qos == 2:
+            bench.feed(build5.ack("PUBREL", 7))
+        kinds = [value for number, value in properties if number == Id.CONTENT_TYPE]
+        sent.append((topic, payload, qos, retain, kinds[0] if kinds else None))
+    assert seen == sent
+    assert bench.client.connected
+
+
+@pytest.mark.parametrize("tagged", [False, True])
+def test_the_handlers_that_are_subscribed_get_it(tagged: bool, bench: Listeners) -> None:
+    """Between messages that are all the same, subscriptions come and go."""
+    data = [message(b"x", *[bench.hear("one", b"a/b")] * tagged)] * 8
+    assert bench.heard(*data) == ["one"] * 8
+    bench.hear("another", b"a/b")
+    assert bench.heard(*data) == ["another"] * 8
+    bench.hear("two", b"a/+")
+    assert bench.heard(*data) == (["another"] if tagged else ["another", "two"]) * 8
+    bench.client.unsubscribe(b"a/b")
+    assert bench.heard(*data) == ([] if tagged else ["two"] * 8)
+    assert bench.client.connected
+
+
+@pytest.mark.parametrize("missing", range(1, 8))
+def test_a_message_that_ends_early_breaks_a_rule(missing: int, bench: Listeners) -> None:
+    """Behind it in the buffer lies what a message like it had there."""
+    whole = message(b"", bench.hear("one", b"a/b"))
+    assert bench.heard(*[whole] * 8) == ["one"] * 8
+    cut = bytes((whole[0], whole[1] - missing)) + whole[2 : len(whole) - missing]
+    assert bench.heard(cut) == []
+    assert bench.farewell()[0] in (0x81, 0x82)

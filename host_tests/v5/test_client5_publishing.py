@@ -7,25 +7,11 @@ from typing import Any
 
 import pytest
 
-from flatmq import Client
 from flatmq.properties import Properties
 from unit.fake_link import Clock
 from v5 import build5
 from v5.broker5 import Broker5, Pairs, properties
-from v5.clients5 import (
-    SECONDS,
-    SOON,
-    Bench5,
-    Reports,
-    again,
-    arrived,
-    made,
-    named,
-    online,
-    serving,
-    settled,
-    until,
-)
+from v5.clients5 import Bench5, Reports, again, arrived, named, online, serving, settled, until
 from v5.properties5 import Id
 
 ALL = {
@@ -91,7 +77,7 @@ def test_properties_are_sent_again_with_their_message(broker: Broker5, qos: int)
     broker.release()
     settled(client)
     first, second = named(broker, "PUBLISH")
-    assert (first.pid, second.pid, second.dup) == (pid, pid, 1)
+    assert (first.pid, second.pid, first.dup, second.dup) == (pid, pid, 0, 1)
     assert second.properties == first.properties
 
 
@@ -118,14 +104,6 @@ def test_properties_are_sent_again_with_their_message(broker: Broker5, qos: int)
 def test_properties_that_break_a_rule(given: dict, error: type, text: str) -> None:
     with pytest.raises(error, match=text):
         Properties(**given)
-
-
-def test_user_properties_of_a_dict(broker: Broker5) -> None:
-    client = online(broker)
-    client.publish(b"t", b"", properties=Properties(user={"a": "1", "b": "2"}))
-    arrived(broker, client)
-    (packet,) = broker.onward
-    assert packet.properties.each(Id.USER_PROPERTY) == [(b"a", b"1"), (b"b", b"2")]
 
 
 @pytest.mark.parametrize("large", [False, True])
@@ -214,6 +192,7 @@ def _refused_later(broker: Broker5, announces: Pairs, **options: Any) -> tuple[A
 
 
 LIMITS = [
+    ((Id.MAXIMUM_QOS, 1), {"qos": 2}, "QoS above 1"),
     ((Id.MAXIMUM_PACKET_SIZE, 100), {"payload": bytes(200)}, "at most 100 bytes"),
     ((Id.RETAIN_AVAILABLE, 0), {"retain": True}, "retained"),
     ((Id.MAXIMUM_QOS, 0), {"qos": 1}, "QoS above 0"),
@@ -279,7 +258,7 @@ def test_what_is_set_aside_makes_room_before_pingresp(
     assert bench.client.pending == 0
 
 
-@pytest.mark.parametrize(("limit", "message", "reason"), LIMITS)
+@pytest.mark.parametrize(("limit", "message", "reason"), LIMITS[1:])
 def test_a_message_in_pieces_that_was_accepted_before_is_reported(
     broker: Broker5, limit: tuple, message: dict, reason: str
 ) -> None:
@@ -293,16 +272,6 @@ def test_a_message_in_pieces_that_was_accepted_before_is_reported(
     assert [p.topic for p in broker.onward] == [b"after"]
     assert reports.topics == [b"bad"]
     assert reason in reports.seen[0][2]
-
-
-def test_a_queued_message_at_a_qos_that_the_broker_has_not(broker: Broker5) -> None:
-    client, reports = _refused_later(broker, [(Id.MAXIMUM_QOS, 1)])
-    client.publish(b"two", b"x", 2)
-    client.publish(b"one", b"y", 1)
-    broker.restart()
-    until(lambda: client.connected, client)
-    settled(client)
-    assert ([p.topic for p in broker.onward], reports.topics) == ([b"one"], [b"two"])
 
 
 # What the broker refuses
@@ -405,15 +374,3 @@ def test_an_acknowledgement_of_nothing_is_a_stray(clock: Clock) -> None:
     bench.feed(build5.ack("PUBREC", pid, 0x87))  # it waits for PUBACK
     assert bench.client.pending == 1
     assert bench.client.connected
-
-
-def test_a_name_that_is_used_for_3_1_1_and_5(broker: Broker5) -> None:
-    """Both may run in one program."""
-    old = Client(b"old", broker.host, broker.port, **SOON)
-    new = made(broker, b"new")
-    for client in (old, new):
-        client.connect(int(SECONDS * 1000))
-        client.publish(b"t", client.options["client_id"], 1)
-        settled(client)
-    assert [p.payload for p in broker.onward] == [b"old", b"new"]
-    assert broker.levels == [4, 5]

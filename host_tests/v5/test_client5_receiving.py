@@ -9,17 +9,7 @@ import pytest
 from unit.fake_link import Clock
 from v5 import build5
 from v5.broker5 import Broker5, properties, types
-from v5.clients5 import (
-    Bench5,
-    Inbox,
-    again,
-    arrived,
-    made,
-    named,
-    online,
-    serving,
-    until,
-)
+from v5.clients5 import Bench5, Inbox, again, arrived, named, online, until
 from v5.properties5 import Id
 
 ALL: list[tuple[int, Any]] = [
@@ -85,15 +75,6 @@ def test_the_properties_of_a_message(qos: int, cut: int, identified: bool, clock
     assert seen == [(b"one", SEEN), (b"", SEEN), (b"three", SEEN)]
 
 
-def test_a_message_without_properties(clock: Clock) -> None:
-    bench = Bench5(clock).accepted()
-    seen: list[Any] = []
-    bench.client.subscribe(b"t", lambda m: seen.append((m.properties.get(3), m.payload)), qos=1)
-    bench.feed(build5.publish(b"t", b"with", 1, 1, properties(ALL)))
-    bench.feed(build5.publish(b"t", b"without", 1, 2), build5.publish(b"t", b"at 0"))
-    assert seen == [(b"text/plain", b"with"), (None, b"without"), (None, b"at 0")]
-
-
 @pytest.mark.parametrize("qos", [0, 1, 2])
 @pytest.mark.parametrize("cut", [1, 13, 64, 1000])
 def test_properties_of_a_message_in_pieces(qos: int, cut: int, clock: Clock) -> None:
@@ -145,6 +126,24 @@ def test_properties_that_the_buffer_does_not_hold(
     assert inbox.payloads == [b"after"]
 
 
+@pytest.mark.parametrize(("size", "kept"), [(40, True), (75, False)])
+@pytest.mark.parametrize("first", [1, 42, 130])
+def test_properties_that_are_there_with_two_reads_may_be_too_large_to_keep(
+    first: int, size: int, kept: bool, clock: Clock
+) -> None:
+    got: list[tuple[bytes, bytes | None]] = []
+    bench = Bench5(clock, rx_size=130).accepted()
+    bench.client.subscribe(b"#", lambda m: got.append((m.topic, m.properties.user(b"k"))), 1, True)
+    topic, value = b"n" * 70, b"v" * size
+    data = build5.publish(topic, bytes(500), 1, 7, [(Id.USER_PROPERTY, (b"k", value))])
+    bench.feed(data[:first])
+    for at in range(first, len(data), 130):
+        bench.feed(data[at : at + 130])
+    assert set(got) == ({(topic, value)} if kept else set())
+    assert bench.client.stats.skipped == (not kept)
+    assert bench.names() == ["SUBSCRIBE", "PUBACK"]
+
+
 def test_a_large_message_that_nobody_takes_in_pieces(broker: Broker5) -> None:
     client = online(broker, rx_size=64)
     inbox = Inbox()
@@ -159,58 +158,6 @@ def test_a_large_message_that_nobody_takes_in_pieces(broker: Broker5) -> None:
 
 
 # Which handlers
-
-
-@pytest.mark.parametrize("copies", [False, True])
-@pytest.mark.parametrize("identifiers", [0, 1])
-def test_overlapping_filters(copies: bool, identifiers: int) -> None:
-    with serving([(Id.SUBSCRIPTION_IDENTIFIERS_AVAILABLE, identifiers)]) as broker:
-        broker.copy_per_filter = copies
-        client = online(broker)
-        one, two, other = Inbox(), Inbox(), Inbox()
-        client.subscribe(b"a/#", one, 1)
-        client.subscribe(b"a/b", two, 1)
-        client.subscribe(b"c", other, 1)
-        until(lambda: len(broker.subscriptions(b"c")) == 3, client)
-        given = [identifier for _, identifier in broker.subscriptions(b"c").values()]
-        assert given == ([1, 2, 3] if identifiers else [0, 0, 0])
-        for i in range(3):
-            broker.publish(b"a/b", b"%d" % i, 1)
-        broker.publish(b"c", b"end", 1)
-        until(lambda: other.payloads, client)
-        # Without identifiers a copy for each filter is a message for each handler.
-        times = 2 if copies and not identifiers else 1
-        assert one.payloads == two.payloads == [b"%d" % i for i in range(3) for _ in range(times)]
-
-
-def test_a_message_with_an_identifier_that_is_not_known_is_matched_by_its_name(
-    clock: Clock,
-) -> None:
-    bench = Bench5(clock).accepted()
-    inbox = Inbox()
-    bench.client.subscribe(b"t", inbox)
-    for identifier in (5, 200, 268435455):
-        more = properties([(Id.SUBSCRIPTION_IDENTIFIER, identifier)])
-        bench.feed(build5.publish(b"t", b"%d" % identifier, 0, 0, more))
-    assert inbox.payloads == [b"5", b"200", b"268435455"]
-
-
-def test_identifiers_of_an_earlier_run_are_not_those_of_this_one(broker: Broker5) -> None:
-    """A board boots with another program, or in another order.
-
-    Its first subscription is not the one that messages in the session were for.
-    """
-    first = online(broker, clean_session=False)
-    first.subscribe(b"old", print, 1)
-    until(lambda: broker.subscriptions(b"c"), first)
-    first.disconnect()
-    broker.publish(b"old", b"kept", 1)
-    wrong, rest = Inbox(), Inbox()
-    second = made(broker, clean_session=False, on_message=rest)
-    second.subscribe(b"new", wrong, 1)
-    second.start()
-    until(lambda: rest.payloads, second)
-    assert (wrong.payloads, rest.payloads) == ([], [b"kept"])
 
 
 def test_many_identifiers(broker: Broker5) -> None:
@@ -228,55 +175,6 @@ def test_many_identifiers(broker: Broker5) -> None:
     broker.publish(b"t", b"x")
     until(lambda: inbox.payloads, client)
     assert (inbox.payloads, other.payloads) == ([b"x"], [])
-
-
-def test_a_malformed_identifier_calls_no_handler(clock: Clock) -> None:
-    bench = Bench5(clock, subscriptions=3).accepted()
-    inbox = Inbox()
-    for i in range(0x85):
-        bench.client.subscribe(b"f%d" % i, inbox)
-        bench.client.unsubscribe(b"f%d" % i)
-        bench.client.poll()
-    bench.client.subscribe(b"t", inbox)
-    bench.feed(build5.publish(b"t", b"known"))
-    bench.feed(b"\x30\x07\0\1t\2\x0b\x85x")  # a number without its end
-    assert bench.farewell()[0] == 0x81
-    assert inbox.payloads == [b"known"]
-
-
-def test_a_shared_subscription(broker: Broker5) -> None:
-    inbox, other = Inbox(), Inbox()
-    one = online(broker, b"one")
-    two = online(broker, b"two")
-    one.subscribe(b"$share/group/t/+", inbox, 1)
-    two.subscribe(b"$share/group/t/+", other, 1)
-    both = lambda: broker.subscriptions(b"one") and broker.subscriptions(b"two")  # noqa: E731
-    until(both, one, two)
-    for i in range(6):
-        broker.publish(b"t/x", b"%d" % i, 1)
-    until(lambda: len(inbox.payloads + other.payloads) == 6, one, two)
-    assert sorted(inbox.payloads + other.payloads) == [b"%d" % i for i in range(6)]
-    assert inbox.payloads
-    assert other.payloads
-
-
-def test_a_handler_that_raises_gets_the_message_again(broker: Broker5) -> None:
-    seen: list[bytes] = []
-
-    def handler(message: Any) -> None:
-        seen.append(message.properties.get(Id.CONTENT_TYPE))
-        if len(seen) < 3:
-            raise RuntimeError("not yet")
-
-    client = online(broker)
-    client.subscribe(b"t", handler, 1)
-    until(lambda: broker.subscriptions(b"c"), client)
-    broker.publish(b"t", b"x", 1, more=ALL)
-    for _ in range(2):
-        with pytest.raises(RuntimeError, match="not yet"):
-            until(lambda: False, client)
-    until(lambda: named(broker, "PUBACK"), client)
-    assert seen == [b"text/plain"] * 3
 
 
 @pytest.mark.parametrize("acknowledgement", ["PUBREC", "PUBREL", "PUBCOMP"])

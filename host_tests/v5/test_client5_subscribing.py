@@ -9,18 +9,7 @@ import pytest
 from unit.fake_link import Clock
 from v5 import build5
 from v5.broker5 import Broker5, properties
-from v5.clients5 import (
-    Bench5,
-    Inbox,
-    Reports,
-    again,
-    arrived,
-    made,
-    named,
-    online,
-    settled,
-    until,
-)
+from v5.clients5 import Bench5, Inbox, Reports, again, arrived, made, named, online, until
 from v5.properties5 import Id
 from v5.strict5 import Filter
 
@@ -45,32 +34,6 @@ def test_options_as_the_broker_decodes_them(broker: Broker5) -> None:
             assert sent == Filter(b"t", qos, int(qos == 1), int(handling == 1), handling)
 
 
-def test_no_local(broker: Broker5) -> None:
-    client = online(broker)
-    inbox = Inbox()
-    _granted(client, client.subscribe(b"t", inbox, 1, no_local=True))
-    client.publish(b"t", b"mine", 1)
-    settled(client)
-    broker.publish(b"t", b"theirs", 1)
-    until(lambda: inbox.payloads, client)
-    assert inbox.payloads == [b"theirs"]
-
-
-def test_retained_messages(broker: Broker5) -> None:
-    broker.publish(b"t", b"kept", 1, retain=1)
-    client = online(broker)
-    inbox = Inbox()
-    for handling in (2, 1, 1, 0):
-        _granted(client, client.subscribe(b"t", inbox, 1, retain_handling=handling))
-        arrived(broker, client)
-    until(lambda: inbox.payloads, client)
-    assert inbox.messages == [(b"t", b"kept", 1, 1)]
-    _granted(client, client.subscribe(b"t", inbox, 1, retain_handling=2, retain_as_published=True))
-    broker.publish(b"t", b"new", 1, retain=1)
-    until(lambda: len(inbox.payloads) == 2, client)
-    assert inbox.messages[1] == (b"t", b"new", 1, 1)
-
-
 @pytest.mark.parametrize("code", [0x80, 0x83, 0x87, 0x8F, 0x91, 0x97, 0x9E, 0xA1, 0xA2])
 def test_suback_that_refuses(broker: Broker5, code: int) -> None:
     broker.answer_with("SUBACK", code, when=lambda p: p.filters[0].topic == b"bad")
@@ -89,15 +52,6 @@ def test_unsuback_that_refuses(broker: Broker5, code: int) -> None:
     assert _granted(client, client.unsubscribe([b"a", b"b"])) == [bytes([code, code])]
     assert _granted(client, client.unsubscribe([b"c", b"never"])) == [b"\0\x11"]
     assert client.stats.losses == 0
-
-
-def test_answers_with_properties(broker: Broker5) -> None:
-    more = [(Id.REASON_STRING, b"fine"), (Id.USER_PROPERTY, (b"k", b"v"))]
-    broker.answer_with("SUBACK", 2, more)
-    broker.answer_with("UNSUBACK", 0, more)
-    client = online(broker)
-    assert _granted(client, client.subscribe([b"a", b"b", b"c"], print, 2)) == [b"\2\2\2"]
-    assert _granted(client, client.unsubscribe(b"a")) == [b"\0"]
 
 
 def test_an_answer_of_another_length_breaks_a_rule(clock: Clock) -> None:
@@ -192,19 +146,6 @@ def test_a_session_that_is_gone_is_subscribed_to_again(broker: Broker5) -> None:
     assert len(named(broker, "SUBSCRIBE")) == 2
     broker.publish(b"b", b"x", 1)
     until(lambda: inbox.payloads, client)
-
-
-def test_a_subscription_on_which_the_broker_closes_is_set_aside(broker: Broker5) -> None:
-    reports = Reports()
-    broker.close_on(frozenset({8}))
-    client = online(broker, give_up=2, on_dropped=reports)
-    request = client.subscribe(b"bad", print)
-    until(lambda: request.granted is not None, client)
-    assert request.granted == b"\x80"
-    assert reports.topics == [b"bad"]
-    until(lambda: client.connected, client)
-    client.publish(b"t", b"x", 1)
-    settled(client)
 
 
 def test_requests_larger_than_the_broker_takes(broker: Broker5) -> None:

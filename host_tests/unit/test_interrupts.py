@@ -1,0 +1,348 @@
+"""Ctrl-C at any line of the client, and short memory: it goes on, and loses nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import sys
+from collections.abc import Callable
+from types import FrameType
+
+import pytest
+
+import peer
+import sizes
+from flatmq.properties import Properties
+from unit.both_versions import VersionBench
+from unit.fake_link import Bench, Clock
+from v5 import build5
+from v5.clients5 import Bench5
+from v5.properties5 import Id
+
+
+def raises(error: BaseException) -> Callable[..., None]:
+    def call(*_: object) -> None:
+        raise error
+
+    return call
+
+
+def settle(bench: VersionBench) -> None:
+    """Answer what the client sends, as a broker does."""
+    for _ in range(30):
+        bench.client.poll()
+        answers = [peer.PINGRESP]
+        for packet in bench.sent():
+            if packet.first == 0x62:
+                answers.append(peer.pubcomp(packet.pid))
+            elif packet.first == 0x82:
+                answers.append(peer.suback(packet.pid, 1))
+            elif packet.first & 0xF6 == 0x32:
+                answers.append(peer.puback(peer.take_apart(packet).pid))
+            elif packet.first & 0xF6 == 0x34:
+                answers.append(peer.pubrec(peer.take_apart(packet).pid))
+        bench.feed(*answers)
+        if not bench.client.pending and not bench.client.queued:
+            break
+
+
+def goes_on(bench: VersionBench, connack: bytes = b"") -> None:
+    """The client gets online, if it is not, and settles what it has accepted."""
+    client = bench.client
+    if not client.connected:
+        bench.greet()
+        bench.feed_bytes(connack or bench.wire(peer.connack()))
+    settle(bench)
+    assert client.publish(b"t", b"after it", 1)
+    if connack:
+        assert client.publish(b"t", b"none is left", 1) is None  # Receive Maximum is 1
+    settle(bench)
+    assert (client.connected, client.pending, client.count) == (True, 0, 0), repr(client)
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
+@pytest.mark.parametrize("step", ["read", "write", "wait"])
+def test_an_interrupt_comes_out_of_poll_and_the_client_goes_on(
+    step: str, error: type, bench: VersionBench
+) -> None:
+    if step == "wait":
+        bench.link.on_wait = [raises(error())]
+    else:
+        bench.stream.raises[step] = error()
+    if step == "write":
+        bench.client.publish(b"t", b"x", 1)
+    with pytest.raises(error):
+        bench.client.poll(100)
+    assert bench.client.connected == (step == "wait")
+    goes_on(bench)
+
+
+@pytest.mark.parametrize("step", ["resolve", "connect", "stream", "offline"])
+def test_an_interrupt_while_not_online(step: str, make: Callable) -> None:
+    bench = make()
+    if step == "offline":
+        bench.link.on_wait = [raises(KeyboardInterrupt())]
+        with pytest.raises(KeyboardInterrupt):
+            bench.client.poll(100)
+    else:
+        setattr(bench.link, step, raises(KeyboardInterrupt()))
+        bench.client.start()
+        with pytest.raises(KeyboardInterrupt):
+            while True:
+                bench.clock.now += 50
+                bench.client.poll()
+        delattr(bench.link, step)
+    goes_on(bench)
+
+
+class CtrlC:
+    """Comes at the line numbered `at` of those that these modules of the client run."""
+
+    def __init__(self, *modules: str) -> None:
+        self._files = {importlib.import_module(f"flatmq.{name}").__file__ for name in modules}
+        self.at = 0
+        self.lines = 0
+
+    def _line(self, frame: FrameType, event: str, _: object) -> object:
+        if event == "line":
+            self.lines += 1
+            if self.lines == self.at:
+                raise KeyboardInterrupt
+        return self._line
+
+    def _call(self, frame: FrameType, *_: object) -> object:
+        return self._line if frame.f_code.co_filename in self._files else None
+
+    def __enter__(self) -> None:
+        sys.settrace(self._call)
+
+    def __exit__(self, *_: object) -> None:
+        sys.settrace(None)
+
+
+def poll_until(bench: Bench, ctrl_c: CtrlC) -> bool:
+    """Poll until nothing comes in. Returns whether that was interrupted."""
+    with contextlib.suppress(KeyboardInterrupt), ctrl_c:
+        bench.drain()
+        bench.client.poll(10)
+        return False
+    return True
+
+
+def at_each_line(life: Callable[[CtrlC], bool], *modules: str) -> None:
+    """Live once for each line of the modules that runs, with Ctrl-C there; a sample of them."""
+    ctrl_c = CtrlC(*modules)
+    assert not life(ctrl_c)
+    lines = ctrl_c.lines
+    assert lines > 5
+    missed = []
+    for ctrl_c.at in sizes.sample(range(1, lines + 1), 150):
+        ctrl_c.lines = 0
+        if not life(ctrl_c):
+            missed.append(ctrl_c.at)
+    assert missed == []
+
+
+def test_ctrl_c_does_not_start_a_client_that_has_disconnected(make: Callable) -> None:
+    ctrl_c = CtrlC("client")
+    while True:
+        ctrl_c.at += 1
+        ctrl_c.lines = 0
+        bench = make().online()
+        bench.client.disconnect()
+        came = poll_until(bench, ctrl_c)
+        bench.drain()
+        assert bench.client.state == "offline"
+        if not came:
+            break
+        goes_on(bench)
+    assert ctrl_c.at > 10
+
+
+SHARED = ["reader writer", "session", "connection client"]
+
+
+@pytest.mark.parametrize("modules", SHARED)
+def test_ctrl_c_at_any_line(modules: str, make: Callable) -> None:
+    """It comes between any two instructions, while a client connects, publishes and receives."""
+
+    def life(ctrl_c: CtrlC) -> bool:
+        bench = make()
+        bench.client.subscribe(b"t", lambda message: None, 1)
+        bench.client.start()
+        came = poll_until(bench, ctrl_c)
+        if not came:
+            bench.arrives(peer.connack(0))
+            came = poll_until(bench, ctrl_c)
+        ids = [bench.client.publish(b"t", b"before it", qos) or 0 for qos in (1, 0, 2, 0)]
+        if not came:
+            came = poll_until(bench, ctrl_c)
+        if not came:
+            bench.arrives(
+                peer.publish(b"t", b"in", 1, 7), peer.puback(ids[0]), peer.pubrec(ids[2])
+            )
+            came = poll_until(bench, ctrl_c)
+        bench.drain()
+        goes_on(bench)
+        return came
+
+    at_each_line(life, *modules.split())
+
+
+LIMITS = [(Id.RECEIVE_MAXIMUM, 1), (Id.TOPIC_ALIAS_MAXIMUM, 5), (Id.MAXIMUM_PACKET_SIZE, 500)]
+MORE = Properties(content_type="x")
+
+
+@pytest.mark.parametrize(
+    "modules", ["v5_connection", "v5_router v5_walk", "v5_resend", "v5 v5_alias"]
+)
+def test_ctrl_c_at_any_line_of_mqtt_5(modules: str, clock: Clock) -> None:
+    """The broker limits what is in flight, on the next connection too."""
+    connack = build5.connack(0, 0, LIMITS)
+
+    def life(ctrl_c: CtrlC) -> bool:
+        bench = VersionBench(clock, 5)
+        client = bench.client
+        client.subscribe(b"t", lambda m: m.properties.get(3), 1)
+        ids = [client.publish(b"t", b"before", qos, properties=MORE) or 0 for qos in (1, 0, 2, 1)]
+        client.start()
+        came = poll_until(bench, ctrl_c)
+        alias = client.alias(b"aliased")
+        for packet in (
+            connack,
+            build5.publish(b"t", b"in", 1, 7, [(Id.CONTENT_TYPE, b"x")]),
+            build5.publish(b"t", b"in", 0, 0, [(Id.SUBSCRIPTION_IDENTIFIER, 1)]),
+            build5.ack("PUBACK", ids[0], 0x87, [(Id.REASON_STRING, b"no")]),
+            build5.ack("PUBREC", ids[2]),
+            build5.ending("DISCONNECT", 0x8B),
+        ):
+            if not came and (client.connected or client.state == "greeting"):
+                alias.publish(b"x")
+                bench.stream.incoming.append(packet)
+                came = poll_until(bench, ctrl_c)
+        bench.drain()
+        if bench.link.made:
+            bench.stream.incoming.clear()
+        goes_on(bench, connack)
+        return came
+
+    at_each_line(life, *modules.split())
+
+
+# Memory
+
+
+@pytest.fixture
+def short(monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """Modules of the client that cannot be loaded while this is a set with their names."""
+    real = __import__
+    missing: set[str] = set()
+
+    def load(name, globals=None, locals=None, fromlist=(), level=0):
+        if name in missing and level:
+            raise MemoryError(f"memory allocation failed for {name}")
+        return real(name, globals, locals, fromlist, level)
+
+    monkeypatch.setattr("builtins.__import__", load)
+    on_demand = ("flatmq.resend", "flatmq.show", "flatmq.v5_re")
+    for name in [name for name in sys.modules if name.startswith(on_demand)]:
+        monkeypatch.delitem(sys.modules, name)
+    return missing
+
+
+@pytest.mark.parametrize("module", ["resend", "show"])
+def test_what_was_accepted_is_sent_once_there_is_memory(
+    module: str, short: set[str], make: Callable
+) -> None:
+    bench = make(clean_session=False).online()
+    pid = bench.client.publish(b"t", b"kept", 1)
+    bench.client.poll()
+    assert [p.payload for p in bench.published()] == [b"kept"]
+    short.add(module)
+    bench.outage()
+    assert (bench.client.error.kind, bench.client.pending) == ("resource", 1)
+    short.clear()
+    bench.online(present=True)
+    bench.client.poll()
+    (again,) = bench.published()
+    assert (again.dup, again.pid, again.payload) == (True, pid, b"kept")
+    bench.feed(peer.puback(pid))
+    assert bench.client.pending == 0
+
+
+def test_a_connection_that_cannot_be_made_is_tried_again(short: set[str], make: Callable) -> None:
+    bench = make()
+    bench.link.fails = "connect"
+    short.add("show")
+    bench.client.start()
+    for _ in range(5):
+        bench.pass_time(1000)
+    assert bench.client.stats.losses > 1
+    assert bench.client.error.kind == "resource"
+    bench.link.fails = ""
+    short.clear()
+    for _ in range(200):
+        if bench.client.state == "greeting":
+            break
+        bench.pass_time(500)
+    assert bench.client.state == "greeting"
+
+
+def _sent(bench: Bench5) -> list[tuple[bytes, int, int]]:
+    bench.drain()
+    return [(p.payload, p.pid, p.dup) for p in bench.packets() if p.name == "PUBLISH"]
+
+
+@pytest.mark.parametrize("modules", [{"v5_resend"}, {"resend"}, {"resend", "v5_resend", "show"}])
+def test_what_was_accepted_is_sent_within_the_limits_once_there_is_memory(
+    modules: set[str], clock: Clock, short: set[str]
+) -> None:
+    bench = Bench5(clock, clean_session=False).accepted((Id.TOPIC_ALIAS_MAXIMUM, 5))
+    client = bench.client
+    pids = [client.publish(b"t", b"%d" % i, 1) for i in range(3)]
+    alias = client.alias(b"aliased")
+    alias.publish(b"first")
+    bench.drain()
+    bench.packets()
+    bench.stream.room = 0
+    alias.publish(b"second")
+    short.update(modules)
+    bench.outage()
+    assert client.pending
+    short.clear()
+    bench.accepted((Id.RECEIVE_MAXIMUM, 1), (Id.TOPIC_ALIAS_MAXIMUM, 5), present=True)
+    for i, pid in enumerate(pids):
+        assert _sent(bench) == [(b"%d" % i, pid, 1)]
+        bench.feed(build5.ack("PUBACK", pid))
+    assert client.pending == 0
+    assert client.stats.dropped == 1
+
+
+def test_a_refusal_that_cannot_be_read_now_is_read_later(clock: Clock, short: set[str]) -> None:
+    bench = Bench5(clock).accepted()
+    pid = bench.client.publish(b"t", b"x", 1)
+    bench.drain()
+    short.add("v5_reasons")
+    with pytest.raises(MemoryError):
+        bench.feed(build5.ack("PUBACK", pid, 0x87))
+    assert bench.client.pending == 1
+    short.clear()
+    bench.drain()
+    assert (bench.client.pending, bench.client.stats.dropped) == (0, 1)
+    assert bench.client.connected
+
+
+def test_a_connack_that_cannot_be_handled_now_is_handled_later(
+    clock: Clock, short: set[str]
+) -> None:
+    bench = Bench5(clock)
+    pids = [bench.client.publish(b"t", b"%d" % i, 1) for i in range(2)]
+    bench.greet()
+    short.add("v5_resend")
+    with pytest.raises(MemoryError):
+        bench.feed(build5.connack(0, 0, [(Id.RECEIVE_MAXIMUM, 1)]))
+    assert not bench.client.connected
+    short.clear()
+    bench.drain()
+    assert bench.client.connected
+    assert _sent(bench) == [(b"0", pids[0], 0)]
