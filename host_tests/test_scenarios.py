@@ -23,9 +23,9 @@ import sizes
 from conftest import HERE, SharedBrokers, interpreter_command, kinds, library, ways
 from flatmq_tools import interpreter
 from flatmq_tools.broker import Broker
+from packets import build
+from packets.strict import Connect
 from scenario_child import converse
-from v5 import build5
-from v5.strict5 import Connect
 
 # Of MicroPython, for the client of a version, the scenario and its compiler. None falls back from
 # MQTT 5 to 3.1.1.
@@ -139,8 +139,8 @@ class Run:
             qos, retain, dup = first >> 1 & 3, first & 1, first >> 3 & 1
             name = f"{self._token}-asked".encode()
             if self._version == 5:
-                hello = build5.connect(Connect(name, keepalive=60))
-                message = build5.publish(topic, payload, qos, 1, retain=retain, dup=dup)
+                hello = build.connect(Connect(name, keepalive=60))
+                message = build.publish(topic, payload, qos, 1, retain=retain, dup=dup)
             else:
                 hello = peer.packet(0x10, b"\0\4MQTT\4\2\0\x3c\0" + bytes((len(name),)) + name)
                 message = peer.publish(topic, payload, qos, 1, retain=retain, dup=dup)

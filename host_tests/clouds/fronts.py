@@ -18,7 +18,7 @@ from scapy.contrib.mqtt import MQTT, MQTTConnect
 from scapy.layers.tls.all import TLS, TLS_Ext_ServerName, TLSClientHello
 
 from flatmq_tools.broker import LOOPBACK
-from hostile import strict
+from packets import strict
 
 PATIENCE = 30.0  # seconds that a peer may take for its first bytes
 _CHUNK = 65536  # bytes read at once

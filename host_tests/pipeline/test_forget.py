@@ -25,9 +25,9 @@ from flatmq_tools.pipeline.layout import Table, files
 from flatmq_tools.pipeline.mapping.births import Births
 from flatmq_tools.pipeline.open_windows import Store as Windows
 from flatmq_tools.pipeline.open_windows import step
+from packets import build
 from pipeline import days, survive
 from pipeline.mqtt import broker, publish, until
-from v5 import build5
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -177,7 +177,7 @@ def test_a_log_keeps_its_offsets(tmp_path: Path) -> None:
         for n in range(3):
             body = peer.publish(b"dev/a/x", b"%d" % n, n, 7) + peer.publish(b"dev/b/x", b"y" * 200)
             writer.append(body, 2, MINUTE + n)
-            writer.append(build5.publish(b"dev/a/x", b"5", 1, 2, []), 1, MINUTE, 5)
+            writer.append(build.publish(b"dev/a/x", b"5", 1, 2, []), 1, MINUTE, 5)
             writer.rotate()
         with pytest.raises(log.LogError, match="in use by process"):
             remove_from_log(tmp_path, Rows("a"))

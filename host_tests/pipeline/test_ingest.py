@@ -16,18 +16,18 @@ import pytest
 
 import peer
 import sizes
+from brokers.fake import FakeBroker
 from flatmq import Client, MQTTError
 from flatmq.properties import Properties
 from flatmq_tools import broker, ports
 from flatmq_tools.pipeline import log
 from flatmq_tools.pipeline.ingest import Ingest, IngestError
 from flatmq_tools.trust import Trust
+from packets import build
+from packets.properties import Id, properties
 from pipeline.mqtt import UNLIMITED, certificate
 from pipeline.test_landing import Service, files
 from unit.fake_link import Bench, fake_clock
-from v5 import build5
-from v5.broker5 import Broker5, properties
-from v5.properties5 import Id
 
 PATIENCE = 60
 PAIRS = [("b", "1"), ("a", "2"), ("b", "3")]
@@ -95,8 +95,8 @@ def there(request: pytest.FixtureRequest) -> Iterator[There]:
 
 
 @pytest.fixture
-def scripted() -> Iterator[Broker5]:
-    with Broker5() as made:
+def scripted() -> Iterator[FakeBroker]:
+    with FakeBroker() as made:
         yield made
         assert made.complaints == []
 
@@ -272,7 +272,7 @@ def test_tls(writer: log.Writer, tmp_path: Path) -> None:
 # What the session is after a loss
 
 
-def test_a_filter_that_is_refused(scripted: Broker5, writer: log.Writer) -> None:
+def test_a_filter_that_is_refused(scripted: FakeBroker, writer: log.Writer) -> None:
     with fake_clock() as clock:
         bench = Bench(clock)
         worker = Ingest(writer, ("there", 1883), ["mine", "theirs"], link=bench.link)
@@ -337,7 +337,7 @@ def test_a_session_that_is_lost_while_it_is_used(writer: log.Writer) -> None:
 # What MQTT 5 has besides
 
 
-def test_what_is_asked_of_the_broker(scripted: Broker5, writer: log.Writer) -> None:
+def test_what_is_asked_of_the_broker(scripted: FakeBroker, writer: log.Writer) -> None:
     for expiry, asked in ((86_400, 86_400), (None, 0xFFFFFFFF)):
         There(scripted, 5).ingest(writer, "t", session_expiry=expiry, client_id="asks").stop()
         connect = [p for p in scripted.received if p.name == "CONNECT"][-1]
@@ -350,7 +350,7 @@ def test_what_is_asked_of_the_broker(scripted: Broker5, writer: log.Writer) -> N
 
 
 def test_messages_wait_for_the_session_expiry_and_no_longer(
-    scripted: Broker5, writer: log.Writer
+    scripted: FakeBroker, writer: log.Writer
 ) -> None:
     said: list[str] = []
     for away, session_expiry in ((60, None), (3601, None), (0, 60)):
@@ -372,7 +372,7 @@ def test_messages_wait_for_the_session_expiry_and_no_longer(
     assert text.startswith(f"{scripted.address} has lost the session of away")
 
 
-def test_no_more_in_flight_than_the_ingest_takes(scripted: Broker5, writer: log.Writer) -> None:
+def test_no_more_in_flight_than_the_ingest_takes(scripted: FakeBroker, writer: log.Writer) -> None:
     """An acknowledgement gives its place back, and leaves after the sync."""
     ingest = There(scripted, 5).ingest(writer, "t", incoming=5, delay_ms=0)
     for i in range(200):
@@ -383,7 +383,7 @@ def test_no_more_in_flight_than_the_ingest_takes(scripted: Broker5, writer: log.
 
 
 def test_a_broken_property_is_reported_and_the_rest_comes(tmp_path: Path) -> None:
-    with Broker5() as scripted:
+    with FakeBroker() as scripted:
         service = Service(
             scripted, tmp_path, "--filter", "dev/#", "--mqtt-version", "5",
             "--client-id", "broken", "--session-expiry", "600",
@@ -392,7 +392,7 @@ def test_a_broken_property_is_reported_and_the_rest_comes(tmp_path: Path) -> Non
         for i in range(50):
             scripted.publish(b"dev/a", b"%d" % i, 1, more=[(Id.CONTENT_TYPE, b"x")])
         # The content type is not UTF-8.
-        scripted.send(build5.publish(b"dev/a", b"bad", properties=[(Id.CONTENT_TYPE, b"\xff")]))
+        scripted.send(build.publish(b"dev/a", b"bad", properties=[(Id.CONTENT_TYPE, b"\xff")]))
 
         def ends() -> list[int]:
             return [p.code for p in scripted.received if p.name == "DISCONNECT"]

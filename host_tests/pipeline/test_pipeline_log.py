@@ -20,9 +20,9 @@ from hypothesis import strategies as st
 import peer
 import sizes
 from flatmq_tools.pipeline import log
+from packets import build
+from packets.properties import Id
 from pipeline.survive import points
-from v5 import build5
-from v5.properties5 import Id
 
 TIME = 1_700_000_000_123_456
 
@@ -75,11 +75,11 @@ EVERY_PROPERTY = [
 
 def test_the_columns_of_both_versions(tmp_path: Path) -> None:
     long = [(Id.CONTENT_TYPE, b"x" * 300), (Id.CORRELATION_DATA, b"")]
-    of_5 = build5.publish(b"t", b"0", 1, 7, EVERY_PROPERTY) + build5.publish(b"t", b"1")
+    of_5 = build.publish(b"t", b"0", 1, 7, EVERY_PROPERTY) + build.publish(b"t", b"1")
     with log.Writer(tmp_path) as writer:
-        writer.append(of_5 + build5.publish(b"t", b"2", 2, 9, long), 3, TIME, 5)
+        writer.append(of_5 + build.publish(b"t", b"2", 2, 9, long), 3, TIME, 5)
         writer.append(peer.publish("ü".encode(), b"\xff\0", 1, 7, retain=True, dup=True), 1, TIME)
-        writer.append(build5.publish(b"t", b"x" * 200, 0, 0, EVERY_PROPERTY[1:2]), 1, TIME + 5, 5)
+        writer.append(build.publish(b"t", b"x" * 200, 0, 0, EVERY_PROPERTY[1:2]), 1, TIME + 5, 5)
     (found,) = log.read(tmp_path, 0, 5)
     assert found.schema == log.SCHEMA
     assert found["timestamp"].cast("int64").to_pylist() == [TIME] * 4 + [TIME + 5]
@@ -115,7 +115,7 @@ def test_a_log_of_an_earlier_version_is_read_and_goes_on(tmp_path: Path) -> None
     assert payloads(tmp_path, 0, 2) == [b"a0", b"b"]
     with log.Writer(tmp_path) as writer:
         assert writer.next_offset == 2
-        writer.append(build5.publish(b"t", b"c", 1, 2, [(Id.CONTENT_TYPE, b"x")]), 1, TIME, 5)
+        writer.append(build.publish(b"t", b"c", 1, 2, [(Id.CONTENT_TYPE, b"x")]), 1, TIME, 5)
     with log.Writer(tmp_path) as writer:
         assert writer.next_offset == 3
     (found,) = log.read(tmp_path, 0, 3)

@@ -23,10 +23,10 @@ from flatmq import Client
 from flatmq_tools.pipeline import log, receive
 from flatmq_tools.pipeline.receive import BulkClient, BulkClient5
 from hostile import cases, corpus, rules
+from packets import build, strict
+from packets.properties import Id
+from packets.properties import encoded as encoded_properties
 from unit.fake_link import Bench, Clock, FakeStream, fake_clock
-from v5 import build5, strict5
-from v5.properties5 import Id
-from v5.properties5 import encoded as encoded_properties
 
 FULL = [
     (Id.PAYLOAD_FORMAT, 1),
@@ -73,13 +73,13 @@ def again(bench: Bench, version: int = 4) -> None:
 
 
 def connack(version: int, present: bool = False) -> bytes:
-    return build5.connack(present=present) if version == 5 else peer.connack(present=present)
+    return build.connack(present=present) if version == 5 else peer.connack(present=present)
 
 
 def publish(version: int, payload: bytes, qos: int, pid: int, carried: Any = ()) -> bytes:
     """A PUBLISH to t."""
     if version == 5:
-        return build5.publish(b"t", payload, qos, pid, carried)
+        return build.publish(b"t", payload, qos, pid, carried)
     return peer.publish(b"t", payload, qos, pid)
 
 
@@ -98,11 +98,11 @@ def payloads(writer: log.Writer) -> list[bytes]:
     return [m["payload"] for m in rows(writer)]
 
 
-def written(bench: Bench) -> list[strict5.Packet]:
+def written(bench: Bench) -> list[strict.Packet]:
     """All packets of MQTT 5 that were written on this connection, read strictly."""
-    packets, rest = strict5.split(bytes(bench.stream.written))
+    packets, rest = strict.split(bytes(bench.stream.written))
     assert rest == b""
-    return [strict5.from_client(*p) for p in packets if p[0] != 0x10]
+    return [strict.from_client(*p) for p in packets if p[0] != 0x10]
 
 
 def acknowledged(bench: Bench) -> list[int]:
@@ -243,7 +243,7 @@ BLOCKS = {
 }
 OTHER = st.sampled_from(
     [peer.pubrel(1), peer.pubrel(256), peer.puback(9), peer.PINGRESP, peer.pubcomp(4)] * 3
-    + [build5.ack("PUBACK", 9, 0x10)]
+    + [build.ack("PUBACK", 9, 0x10)]
     + [b"\x30\0", b"\x32\3\0\1t", b"\x32\2\0\0", b"\x30\x80\x80\x80\x80\1", b"\0\0", b"\x30"]
 )
 

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from brokers.fake import FakeBroker
 from flatmq import Client
 from flatmq.spool import Spool
-from v5.broker5 import Broker5, properties
-from v5.properties5 import Id
+from packets.properties import Id, properties
 
 PATIENCE = 20.0  # s that any one step may take
 
@@ -44,7 +44,7 @@ def test_what_the_broker_does_not_take_is_set_aside(
     online: bool,
 ) -> None:
     reports: list[tuple[int, bytes, str]] = []
-    with Broker5() as broker:
+    with FakeBroker() as broker:
         broker.announces = properties([limit])
         client = Client(
             b"c",
@@ -73,7 +73,7 @@ def test_what_the_broker_does_not_take_is_set_aside(
 
 def test_a_broker_without_qos_1_gets_no_records(tmp_path: Path) -> None:
     """They would be lost without a word at QoS 0."""
-    with Broker5() as broker:
+    with FakeBroker() as broker:
         broker.announces = properties([(Id.MAXIMUM_QOS, 0)])
         client = Client(b"c", broker.host, broker.port, version=5, clean_session=False)
         spool = Spool(client, str(tmp_path / "s"), segment=512)

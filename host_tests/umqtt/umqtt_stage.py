@@ -18,11 +18,12 @@ from typing import NamedTuple
 import pytest
 
 import peer
+from brokers.core import Connection
+from brokers.fake import FakeBroker
 from conftest import LIB, ROOT, interpreter_command
 from flatmq_rigs.bench import peers
 from flatmq_rigs.proxy import Proxy
 from flatmq_tools import broker, bytecode, interpreter, ports
-from loopback_broker import Connection, LoopbackBroker
 from observer import Heard, Observer
 from scenario_child import converse
 
@@ -91,19 +92,18 @@ def cases(lines: list[str]) -> dict[str, str]:
     return {name: result for _, name, result in found}
 
 
-class Scripted(LoopbackBroker[Connection]):
+class Scripted(FakeBroker):
     """A broker that refuses the filter "forbidden" and sends back what it gets.
 
     For "garbage" it sends a packet that is none.
     """
 
     def __init__(self, connack: bytes = peer.connack()) -> None:
-        super().__init__(Connection)
         self._connack = connack
-        self.restart()
+        super().__init__()
 
-    def taken(self, connection: Connection, data: bytes) -> bytes:
-        packets, rest = peer.split(data)
+    def taken(self, connection: Connection, data: bytes) -> None:
+        packets, connection.rest = peer.split(connection.rest + data)
         for packet in packets:
             if packet.first == 0x10:
                 connection.send(self._connack)
@@ -113,7 +113,6 @@ class Scripted(LoopbackBroker[Connection]):
             elif packet.first == 0x30:
                 is_garbage = peer.take_apart(packet).payload == b"garbage"
                 connection.send(peer.packet(0x36 if is_garbage else 0x30, packet.body))
-        return rest
 
 
 def folders(which: str, python: str) -> Sequence[Path]:

@@ -7,8 +7,8 @@ it sends is held to the standard by the strict decoder, and then shown without t
 from __future__ import annotations
 
 import peer
+from packets import strict
 from unit.fake_link import Bench, Clock
-from v5 import strict5
 
 VERSIONS = (4, 5)
 CODES = {0: 0, 1: 0x84, 2: 0x85, 3: 0x88, 4: 0x86, 5: 0x87}  # of CONNACK: at 3.1.1, at 5
@@ -32,7 +32,7 @@ def at_5(packet: peer.Packet, filters: int = 1) -> bytes:
 
 def at_4(raw: peer.Packet) -> peer.Packet:
     """Return a packet of a client at MQTT 5, which must be right, as 3.1.1 has it."""
-    packet = strict5.from_client(*raw)
+    packet = strict.from_client(*raw)
     pid = packet.pid.to_bytes(2, "big")
     if packet.name == "PUBLISH":
         more = {"retain": packet.retain, "dup": packet.dup}
@@ -67,7 +67,7 @@ class VersionBench(Bench):
             return 0
         sent, _ = peer.split(bytes(self.stream.written))
         asked = [p for p in sent if p.first == 0xA2 and p.pid == packet.pid]
-        return len(strict5.from_client(*asked[-1]).filters)
+        return len(strict.from_client(*asked[-1]).filters)
 
     def arrives(self, *packets: bytes) -> None:
         """Have packets to be read, with the next poll."""

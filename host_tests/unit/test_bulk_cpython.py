@@ -12,9 +12,9 @@ import pytest
 import peer
 from flatmq.bulk_cpython import head_of, take_in_bulk
 from flatmq.message import Message
+from packets import build, strict
+from packets.properties import Id
 from unit.fake_link import Bench, fake_clock
-from v5 import build5, strict5
-from v5.properties5 import Id
 
 
 class Program:
@@ -69,14 +69,14 @@ def test_in_mqtt_5_it_has_its_properties_and_no_identifier(size: int) -> None:
         bench = program.bench
         bench.client.subscribe("a/#", print, qos=1)
         bench.greet()
-        bench.feed(build5.connack())
+        bench.feed(build.connack())
         bench.client.poll()
-        packets, _ = strict5.split(bytes(bench.stream.written))
+        packets, _ = strict.split(bytes(bench.stream.written))
         (asked,) = [
-            p for p in (strict5.from_client(*each) for each in packets) if p.name == "SUBSCRIBE"
+            p for p in (strict.from_client(*each) for each in packets) if p.name == "SUBSCRIBE"
         ]
         assert list(asked.properties) == []
-        sent = build5.publish(b"a/b", bytes(size), 1, 7, carried)
+        sent = build.publish(b"a/b", bytes(size), 1, 7, carried)
         bench.feed(sent)
         assert program.got == [(sent[: len(sent) - size], bytes(size), 1)]
 
@@ -126,15 +126,15 @@ def test_properties_that_break_a_rule(qos: int, size: int, refuses: bool) -> Non
         program.refuses = refuses
         bench = program.bench
         bench.greet()
-        bench.feed(build5.connack())
+        bench.feed(build.connack())
         bench.feed(peer.packet(0x30 | qos << 1, body))
         assert len(program.broken) == 1 and program.broken[0].startswith(f"t {qos}: ")
         assert bench.client.connected == refuses
         if refuses:
-            bench.feed(build5.publish(b"t", b"next", qos, 4))
+            bench.feed(build.publish(b"t", b"next", qos, 4))
             bench.client.poll()
-            packets, _ = strict5.split(bytes(bench.stream.written))
-            answers = [strict5.from_client(*each).pid for each in packets[1:]]
+            packets, _ = strict.split(bytes(bench.stream.written))
+            answers = [strict.from_client(*each).pid for each in packets[1:]]
             assert answers == ([3, 4] if qos else [])
             assert [payload for _, payload, _ in program.got] == [b"next"]
             assert bench.client.stats.received == 1

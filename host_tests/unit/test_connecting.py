@@ -9,10 +9,10 @@ import pytest
 
 import flatmq.client
 import peer
+from brokers.scripted import fail
 from flatmq import MQTTError
 from unit.both_versions import CODES, VersionBench
 from unit.fake_link import Bench
-from unit.scripted_broker import fail
 
 
 class Dice(SimpleNamespace):

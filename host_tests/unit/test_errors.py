@@ -10,10 +10,10 @@ from functools import partial
 import pytest
 
 import peer
+from brokers.scripted import fail
 from flatmq import Client, MQTTError
 from unit.both_versions import VersionBench
 from unit.fake_link import Bench
-from unit.scripted_broker import fail
 
 HOST, PORT = "broker.example", 8883
 ERRORS = [

@@ -13,11 +13,11 @@ import pytest
 import peer
 import sizes
 from flatmq.properties import Properties
+from packets import build
+from packets.properties import Id
 from unit.both_versions import VersionBench
 from unit.fake_link import Bench, Clock
-from v5 import build5
 from v5.clients5 import Bench5
-from v5.properties5 import Id
 
 
 def raises(error: BaseException) -> Callable[..., None]:
@@ -198,7 +198,7 @@ MORE = Properties(content_type="x")
 )
 def test_ctrl_c_at_any_line_of_mqtt_5(modules: str, clock: Clock) -> None:
     """The broker limits what is in flight, on the next connection too."""
-    connack = build5.connack(0, 0, LIMITS)
+    connack = build.connack(0, 0, LIMITS)
 
     def life(ctrl_c: CtrlC) -> bool:
         bench = VersionBench(clock, 5)
@@ -210,11 +210,11 @@ def test_ctrl_c_at_any_line_of_mqtt_5(modules: str, clock: Clock) -> None:
         alias = client.alias(b"aliased")
         for packet in (
             connack,
-            build5.publish(b"t", b"in", 1, 7, [(Id.CONTENT_TYPE, b"x")]),
-            build5.publish(b"t", b"in", 0, 0, [(Id.SUBSCRIPTION_IDENTIFIER, 1)]),
-            build5.ack("PUBACK", ids[0], 0x87, [(Id.REASON_STRING, b"no")]),
-            build5.ack("PUBREC", ids[2]),
-            build5.ending("DISCONNECT", 0x8B),
+            build.publish(b"t", b"in", 1, 7, [(Id.CONTENT_TYPE, b"x")]),
+            build.publish(b"t", b"in", 0, 0, [(Id.SUBSCRIPTION_IDENTIFIER, 1)]),
+            build.ack("PUBACK", ids[0], 0x87, [(Id.REASON_STRING, b"no")]),
+            build.ack("PUBREC", ids[2]),
+            build.ending("DISCONNECT", 0x8B),
         ):
             if not came and (client.connected or client.state == "greeting"):
                 alias.publish(b"x")
@@ -313,7 +313,7 @@ def test_what_was_accepted_is_sent_within_the_limits_once_there_is_memory(
     bench.accepted((Id.RECEIVE_MAXIMUM, 1), (Id.TOPIC_ALIAS_MAXIMUM, 5), present=True)
     for i, pid in enumerate(pids):
         assert _sent(bench) == [(b"%d" % i, pid, 1)]
-        bench.feed(build5.ack("PUBACK", pid))
+        bench.feed(build.ack("PUBACK", pid))
     assert client.pending == 0
     assert client.stats.dropped == 1
 
@@ -324,7 +324,7 @@ def test_a_refusal_that_cannot_be_read_now_is_read_later(clock: Clock, short: se
     bench.drain()
     short.add("v5_reasons")
     with pytest.raises(MemoryError):
-        bench.feed(build5.ack("PUBACK", pid, 0x87))
+        bench.feed(build.ack("PUBACK", pid, 0x87))
     assert bench.client.pending == 1
     short.clear()
     bench.drain()
@@ -340,7 +340,7 @@ def test_a_connack_that_cannot_be_handled_now_is_handled_later(
     bench.greet()
     short.add("v5_resend")
     with pytest.raises(MemoryError):
-        bench.feed(build5.connack(0, 0, [(Id.RECEIVE_MAXIMUM, 1)]))
+        bench.feed(build.connack(0, 0, [(Id.RECEIVE_MAXIMUM, 1)]))
     assert not bench.client.connected
     short.clear()
     bench.drain()

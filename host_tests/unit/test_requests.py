@@ -7,8 +7,8 @@ import random
 import pytest
 
 import peer
+from brokers.scripted import SUBSCRIBE, UNSUBSCRIBE, ScriptedBroker
 from unit.fake_link import Clock
-from unit.scripted_broker import SUBSCRIBE, UNSUBSCRIBE, ScriptedBroker
 
 
 @pytest.fixture

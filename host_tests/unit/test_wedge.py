@@ -22,9 +22,7 @@ from collections.abc import Callable
 import pytest
 
 import peer
-from peer import Publish
-from unit.fake_link import Bench, Clock
-from unit.scripted_broker import (
+from brokers.scripted import (
     CONNECT,
     PINGREQ,
     PUBACK,
@@ -35,6 +33,8 @@ from unit.scripted_broker import (
     SUBSCRIBE,
     ScriptedBroker,
 )
+from peer import Publish
+from unit.fake_link import Bench, Clock
 
 GIVE_UP = 3
 BAD = b"bad"

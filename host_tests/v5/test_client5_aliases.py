@@ -6,21 +6,21 @@ from collections.abc import Iterator
 
 import pytest
 
+from brokers.fake import FakeBroker
+from packets.properties import Id, properties
 from unit.fake_link import Clock
-from v5.broker5 import Broker5, properties
 from v5.clients5 import SECONDS, Bench5, Reports, again, arrived, made, named, online, serving
-from v5.properties5 import Id
 
 TWO = [(Id.TOPIC_ALIAS_MAXIMUM, 2)]
 
 
 @pytest.fixture
-def broker() -> Iterator[Broker5]:
+def broker() -> Iterator[FakeBroker]:
     with serving(TWO) as running:
         yield running
 
 
-def _on_the_wire(broker: Broker5) -> list[tuple[bytes, int | None, bytes]]:
+def _on_the_wire(broker: FakeBroker) -> list[tuple[bytes, int | None, bytes]]:
     """Topic name, alias and payload of each PUBLISH, as it was sent."""
     found = []
     for packet in named(broker, "PUBLISH"):
@@ -29,7 +29,7 @@ def _on_the_wire(broker: Broker5) -> list[tuple[bytes, int | None, bytes]]:
     return found
 
 
-def test_the_topic_name_goes_once(broker: Broker5) -> None:
+def test_the_topic_name_goes_once(broker: FakeBroker) -> None:
     client = online(broker)
     one, two = client.alias(b"one"), client.alias("two")
     for i in range(3):
@@ -43,7 +43,7 @@ def test_the_topic_name_goes_once(broker: Broker5) -> None:
     assert [p.retain for p in broker.onward] == [0, 1] * 3
 
 
-def test_no_more_aliases_than_the_broker_takes(broker: Broker5) -> None:
+def test_no_more_aliases_than_the_broker_takes(broker: FakeBroker) -> None:
     client = online(broker)
     for name in (b"a", b"b", b"c"):
         alias = client.alias(name)
@@ -64,7 +64,7 @@ def test_a_broker_without_aliases_gets_topic_names() -> None:
         assert [sent[:2] for sent in _on_the_wire(broker)] == [(b"a", None)] * 3
 
 
-def test_messages_from_before_a_connection_have_their_topic_names(broker: Broker5) -> None:
+def test_messages_from_before_a_connection_have_their_topic_names(broker: FakeBroker) -> None:
     client = made(broker)
     alias = client.alias(b"a")
     alias.publish(b"0")
@@ -76,7 +76,7 @@ def test_messages_from_before_a_connection_have_their_topic_names(broker: Broker
 
 
 @pytest.mark.parametrize("way", ["lost", "disconnect"])
-def test_each_connection_begins_again(broker: Broker5, way: str) -> None:
+def test_each_connection_begins_again(broker: FakeBroker, way: str) -> None:
     client = online(broker)
     aliases = [client.alias(name) for name in (b"a", b"b")]
     for _ in range(3):
@@ -91,7 +91,7 @@ def test_each_connection_begins_again(broker: Broker5, way: str) -> None:
     assert [s[:2] for s in _on_the_wire(broker)] == [(b"a", 1), (b"b", 2), (b"", 1), (b"", 2)] * 3
 
 
-def test_other_messages_to_the_same_topic_have_its_name(broker: Broker5) -> None:
+def test_other_messages_to_the_same_topic_have_its_name(broker: FakeBroker) -> None:
     client = online(broker)
     alias = client.alias(b"a")
     for _ in range(2):
@@ -140,7 +140,7 @@ def test_what_has_not_left_is_set_aside_with_its_connection(
     assert not bench.client.pending
 
 
-def test_what_an_alias_does_not_take(broker: Broker5) -> None:
+def test_what_an_alias_does_not_take(broker: FakeBroker) -> None:
     client = online(broker, tx_size=64)
     for name, error in ((b"", ValueError), (b"a/+", ValueError), (b"#", ValueError)):
         with pytest.raises(error, match="topic name"):
@@ -169,7 +169,7 @@ def test_a_retained_message_with_an_alias_where_the_broker_has_none() -> None:
             alias.publish(b"x", retain=True)
 
 
-def test_an_alias_after_the_broker_has_fallen_to_fewer(broker: Broker5) -> None:
+def test_an_alias_after_the_broker_has_fallen_to_fewer(broker: FakeBroker) -> None:
     client = online(broker)
     aliases = [client.alias(b"%d" % i) for i in range(2)]
     for alias in aliases:

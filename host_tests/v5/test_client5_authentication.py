@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
+from brokers.fake import FakeBroker
+from brokers.scram import METHOD, ScramServer
 from conftest import ROOT, interpreter_command, library
 from flatmq import MQTTError
 from flatmq_tools import interpreter
+from packets import build
+from packets.properties import Id, properties
 from unit.fake_link import Clock
-from v5 import build5
-from v5.broker5 import Broker5, properties
 from v5.clients5 import SECONDS, Bench5, again, arrived, made, named, online, serving, until
-from v5.properties5 import Id
-from v5.scram5 import METHOD, ScramServer
 
 SHARED = ROOT / "boards" / "shared"
 TIMEOUT = 120  # seconds until an interpreter is ended
@@ -29,7 +29,7 @@ METHODS = (Id.AUTHENTICATION_METHOD, METHOD)
 
 
 @pytest.fixture
-def broker() -> Iterator[Broker5]:
+def broker() -> Iterator[FakeBroker]:
     with serving() as running:
         running.passwords = dict(USERS)
         running.needs_authentication = True
@@ -40,7 +40,7 @@ def broker() -> Iterator[Broker5]:
 
 
 @pytest.mark.parametrize("user", USERS)
-def test_scram(broker: Broker5, user: bytes) -> None:
+def test_scram(broker: FakeBroker, user: bytes) -> None:
     scram = Scram(user, USERS[user])
     client = online(broker, auth=("SCRAM-SHA-256", scram))
     hello, auth = broker.received[:2]
@@ -52,7 +52,7 @@ def test_scram(broker: Broker5, user: bytes) -> None:
     assert [p.name for p in broker.received].count("AUTH") == 2
 
 
-def test_the_broker_that_does_not_know_the_password_is_refused(broker: Broker5) -> None:
+def test_the_broker_that_does_not_know_the_password_is_refused(broker: FakeBroker) -> None:
     """It answers as if it did, with a signature made with another one."""
     scram = Scram(b"ann", b"pencil")
     client = made(broker, auth=(METHOD, scram))
@@ -78,13 +78,13 @@ def test_the_broker_that_does_not_know_the_password_is_refused(broker: Broker5) 
     [((METHOD, Scram("ann", "wrong")), 0x87), (("OTHER", lambda data: b""), 0x8C)],
     ids=["a wrong password", "a method that the broker does not have"],
 )
-def test_what_the_broker_refuses(broker: Broker5, auth: tuple, code: int) -> None:
+def test_what_the_broker_refuses(broker: FakeBroker, auth: tuple, code: int) -> None:
     with pytest.raises(MQTTError) as raised:
         online(broker, auth=auth)
     assert (raised.value.kind, raised.value.code) == ("refused", code)
 
 
-def test_authenticate_again_while_online(broker: Broker5) -> None:
+def test_authenticate_again_while_online(broker: FakeBroker) -> None:
     client = online(broker, auth=(METHOD, Scram("ann", "pencil")))
     client.authenticate()
     client.publish(b"t", b"meanwhile", 1)
@@ -95,7 +95,7 @@ def test_authenticate_again_while_online(broker: Broker5) -> None:
     assert client.stats.losses == 0
 
 
-def test_authenticating_again_may_fail(broker: Broker5) -> None:
+def test_authenticating_again_may_fail(broker: FakeBroker) -> None:
     client = online(broker, auth=(METHOD, Scram("ann", "pencil")))
     broker.passwords = {b"ann": b"changed"}
     client.authenticate()
@@ -103,7 +103,7 @@ def test_authenticating_again_may_fail(broker: Broker5) -> None:
     assert (client.error.kind, client.error.code) == ("closed", 0x87)
 
 
-def test_authenticate_needs_auth(broker: Broker5) -> None:
+def test_authenticate_needs_auth(broker: FakeBroker) -> None:
     broker.needs_authentication = False
     client = online(broker)
     with pytest.raises(ValueError, match="authenticate needs a client that was made with auth"):
@@ -151,7 +151,7 @@ client.disconnect()
 
 
 @pytest.mark.parametrize("python", ["cpython", "micropython"])
-def test_on_both_interpreters(python: str, broker: Broker5) -> None:
+def test_on_both_interpreters(python: str, broker: FakeBroker) -> None:
     program = PROGRAM.format(
         folder=str(SHARED),
         nonce=NONCE,
@@ -209,7 +209,7 @@ def _asked(clock: Clock, answer: Callable[[bytes | None], Any] = lambda data: b"
 
 
 def _auth(code: int, *more: tuple[int, Any]) -> bytes:
-    return build5.ending("AUTH", code, properties(more))
+    return build.ending("AUTH", code, properties(more))
 
 
 def test_nothing_but_auth_leaves_before_connack(clock: Clock) -> None:
@@ -222,7 +222,7 @@ def test_nothing_but_auth_leaves_before_connack(clock: Clock) -> None:
         assert (auth.name, auth.code) == ("AUTH", 0x18)
         wanted = [METHODS, (Id.AUTHENTICATION_DATA, b"a")]
         assert sorted(auth.properties) == sorted(properties(wanted))
-    bench.feed(build5.connack(0, 0, properties([METHODS])))
+    bench.feed(build.connack(0, 0, properties([METHODS])))
     assert sorted(bench.names()) == ["PUBLISH", "SUBSCRIBE"]
 
 
@@ -234,8 +234,8 @@ def test_nothing_but_auth_leaves_before_connack(clock: Clock) -> None:
         _auth(0x00, METHODS),  # CONNACK says that it is done
         _auth(0x19, METHODS),  # only a client may
         _auth(0x80, METHODS),
-        build5.connack(),
-        build5.connack(0, 0, properties([(Id.AUTHENTICATION_METHOD, b"OTHER")])),
+        build.connack(),
+        build.connack(0, 0, properties([(Id.AUTHENTICATION_METHOD, b"OTHER")])),
     ],
 )
 def test_auth_that_breaks_a_rule(packet: bytes, clock: Clock) -> None:
@@ -292,10 +292,10 @@ def test_what_auth_raises_ends_the_connection(at: str, clock: Clock) -> None:
         return
     bench = _asked(clock, answer)
     if at == "CONNACK":
-        bench.feed(build5.connack(0, 0, properties([METHODS, data])))
+        bench.feed(build.connack(0, 0, properties([METHODS, data])))
     else:
         if at == "again":
-            bench.feed(build5.connack(0, 0, properties([METHODS])))
+            bench.feed(build.connack(0, 0, properties([METHODS])))
         bench.feed(_auth(0x18, METHODS, data))
     error = bench.client.error
     assert error.kind == "refused"
@@ -312,5 +312,5 @@ def test_no_auth_is_larger_than_the_broker_accepts(clock: Clock) -> None:
     with pytest.raises(ValueError, match="AUTH must be at most 20 bytes, not 21"):
         bench.client.authenticate()
     assert bench.client.connected
-    bench.feed(build5.ending("AUTH", 0x18, [method]))
+    bench.feed(build.ending("AUTH", 0x18, [method]))
     assert (bench.client.error.kind, bench.names()) == ("refused", [])

@@ -8,27 +8,27 @@ from typing import Any
 
 import pytest
 
+from brokers.fake import FakeBroker
 from flatmq import Client
 from flatmq.properties import Properties
 from flatmq_tools import interpreter
+from packets import build
+from packets.properties import Id, properties
+from packets.strict import Will
 from unit.fake_link import Clock
-from v5 import build5
-from v5.broker5 import Broker5, properties
 from v5.clients5 import SECONDS, Bench5, again, made, named, online
-from v5.properties5 import Id
-from v5.strict5 import Will
 
 FOREVER = 0xFFFFFFFF
 
 
-def _hello(broker: Broker5) -> Any:
+def _hello(broker: FakeBroker) -> Any:
     return named(broker, "CONNECT")[-1]
 
 
 # CONNECT
 
 
-def test_the_least(broker: Broker5) -> None:
+def test_the_least(broker: FakeBroker) -> None:
     online(broker, keepalive=77)
     hello = _hello(broker)
     assert hello.connect.keepalive == 77
@@ -52,7 +52,7 @@ EXPIRIES: list[tuple[dict[str, Any], tuple[int, int | None]]] = [
 
 
 @pytest.mark.parametrize(("options", "sent"), EXPIRIES)
-def test_the_session(broker: Broker5, options: dict, sent: tuple) -> None:
+def test_the_session(broker: FakeBroker, options: dict, sent: tuple) -> None:
     client = online(broker, **options)
     again(broker, client)
     for hello in named(broker, "CONNECT"):  # with every one, or the next would end the session
@@ -61,7 +61,7 @@ def test_the_session(broker: Broker5, options: dict, sent: tuple) -> None:
     assert client.session_present == (sent[0] == 0 and bool(sent[1]))
 
 
-def test_all_that_may_be_given(broker: Broker5) -> None:
+def test_all_that_may_be_given(broker: FakeBroker) -> None:
     pairs = [("a", "1"), (b"a", b"2")]
     online(
         broker,
@@ -78,14 +78,14 @@ def test_all_that_may_be_given(broker: Broker5) -> None:
     assert (hello.connect.username, hello.connect.password) == (b"u", b"\0\xff")
 
 
-def test_a_password_alone_and_a_user_alone(broker: Broker5) -> None:
+def test_a_password_alone_and_a_user_alone(broker: FakeBroker) -> None:
     online(broker, b"one", password="p")
     assert (_hello(broker).connect.username, _hello(broker).connect.password) == (None, b"p")
     online(broker, b"two", user="u")
     assert (_hello(broker).connect.username, _hello(broker).connect.password) == (b"u", None)
 
 
-def test_a_password_that_is_a_function_and_new_credentials(broker: Broker5) -> None:
+def test_a_password_that_is_a_function_and_new_credentials(broker: FakeBroker) -> None:
     passwords = iter([b"1", b"2"])
     client = online(broker, user="u", password=lambda: next(passwords), session_expiry=9)
     again(broker, client)
@@ -100,7 +100,7 @@ def test_a_password_that_is_a_function_and_new_credentials(broker: Broker5) -> N
 
 @pytest.mark.parametrize("retain", [False, True])
 @pytest.mark.parametrize("qos", [0, 1, 2])
-def test_the_will(broker: Broker5, qos: int, retain: bool) -> None:
+def test_the_will(broker: FakeBroker, qos: int, retain: bool) -> None:
     client = made(broker)
     more = Properties(will_delay=5, expiry=60, content_type="x", user={"k": "v"})
     client.set_will(b"w", b"gone", qos, retain, more)
@@ -112,7 +112,7 @@ def test_the_will(broker: Broker5, qos: int, retain: bool) -> None:
     assert sorted(will.properties) == sorted(properties(wanted))
 
 
-def test_no_will(broker: Broker5) -> None:
+def test_no_will(broker: FakeBroker) -> None:
     client = made(broker)
     client.set_will(b"w", b"gone", 1, True, Properties(will_delay=1))
     client.set_will(None)
@@ -204,7 +204,7 @@ def _quiet(bench: Bench5, ms: int) -> list[str]:
         bench.pass_time(250)
         for name in bench.names():
             names.append(name)
-            bench.feed(build5.PINGRESP)
+            bench.feed(build.PINGRESP)
     return names
 
 
@@ -220,7 +220,7 @@ def test_the_servers_keep_alive_is_used(keepalive: int, clock: Clock) -> None:
     assert _quiet(bench, 60_000) == {0: [], 60: ["PINGREQ"], 1000: []}[keepalive]
 
 
-def test_the_identifier_that_the_broker_assigns_is_used_from_then_on(broker: Broker5) -> None:
+def test_the_identifier_that_the_broker_assigns_is_used_from_then_on(broker: FakeBroker) -> None:
     client = online(broker, b"", clean_session=False, password=lambda: b"p")
     assert client.server.client_id == b"assigned-1"
     for _ in range(2):
@@ -237,7 +237,7 @@ def test_a_session_that_nobody_asked_for(auth: Any, clock: Clock) -> None:
     bench = Bench5(clock, auth=auth)
     bench.greet()
     limits = [(Id.MAXIMUM_QOS, 0), (Id.RETAIN_AVAILABLE, 0)]
-    bench.feed(build5.connack(0, 0 if auth else 1, properties(limits)))
+    bench.feed(build.connack(0, 0 if auth else 1, properties(limits)))
     code, error = bench.farewell()
     assert (code, error.kind) == (0x82, "protocol")
     assert (bench.client.server.retain, bench.client.server.max_qos) == (1, 2)
@@ -247,7 +247,7 @@ def test_a_session_that_nobody_asked_for(auth: Any, clock: Clock) -> None:
 def test_connack_byte_by_byte(clock: Clock) -> None:
     bench = Bench5(clock)
     bench.greet()
-    for byte in build5.connack(0, 0, properties(SAYS)):
+    for byte in build.connack(0, 0, properties(SAYS)):
         assert not bench.client.connected
         bench.feed(bytes([byte]))
     assert bench.client.connected
@@ -284,7 +284,7 @@ def test_a_broker_that_accepts_no_acknowledgement_is_left(most: int, clock: Cloc
 def test_the_smallest_packets_that_acknowledge(clock: Clock) -> None:
     bench = Bench5(clock, on_message=lambda message: None)
     bench.accepted((Id.MAXIMUM_PACKET_SIZE, 4))
-    bench.feed(build5.publish(b"t", b"x", 1, 7))
+    bench.feed(build.publish(b"t", b"x", 1, 7))
     assert bench.names() == ["PUBACK"]
     with pytest.raises(ValueError, match="DISCONNECT must be at most 4 bytes, not 9"):
         bench.client.disconnect(session_expiry=0)

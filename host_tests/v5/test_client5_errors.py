@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 import peer
+from brokers.fake import FakeBroker
+from packets import build
+from packets.properties import Id, properties
 from packets.test_packets import REFUSED, SERVER
 from unit.fake_link import Clock, FakeStream
-from v5 import build5
-from v5.broker5 import Broker5, properties
 from v5.clients5 import Bench5, Reports, named, online, until
-from v5.properties5 import Id
 
 
 def _waiting(clock: Clock, data: bytes) -> Bench5:
@@ -68,7 +68,7 @@ def test_the_broker_hears_which_rule_it_broke(clock: Clock, data: str, code: int
 
 
 def test_what_comes_before_connack(clock: Clock) -> None:
-    for packet in (build5.publish(b"t", b"x"), build5.ack("PUBACK", 7), build5.PINGRESP):
+    for packet in (build.publish(b"t", b"x"), build.ack("PUBACK", 7), build.PINGRESP):
         bench = Bench5(clock, on_message=print)
         bench.greet()
         bench.feed(packet)
@@ -78,13 +78,13 @@ def test_what_comes_before_connack(clock: Clock) -> None:
 
 def test_a_second_connack(clock: Clock) -> None:
     bench = Bench5(clock).accepted()
-    bench.feed(build5.connack())
+    bench.feed(build.connack())
     assert bench.farewell()[0] == 0x82
 
 
 def test_more_messages_than_the_receive_maximum(clock: Clock) -> None:
     bench = Bench5(clock, incoming=2, on_message=lambda message: None).accepted()
-    bench.feed(*(build5.publish(b"t", b"", 2, pid) for pid in (1, 2, 3)))
+    bench.feed(*(build.publish(b"t", b"", 2, pid) for pid in (1, 2, 3)))
     code, error = bench.farewell()
     assert (code, error.kind) == (0x93, "resource")
 
@@ -113,7 +113,7 @@ def test_no_disconnect_within_another_packet(
     bench.client.publish(b"t", b"cut short", 1)
     bench.client.flush()
     before = bytes(bench.stream.written)
-    bench.feed(build5.connack())
+    bench.feed(build.connack())
     assert not bench.client.connected
     assert bench.stream.room is None
     assert bytes(bench.stream.written) == before
@@ -130,7 +130,7 @@ def test_connack_refuses(code: int, clock: Clock) -> None:
     bench = Bench5(clock)
     bench.greet()
     more = [(Id.REASON_STRING, b"not today"), (Id.SERVER_REFERENCE, b"other:1883")]
-    bench.feed(build5.connack(code, 0, properties(more)))
+    bench.feed(build.connack(code, 0, properties(more)))
     error = bench.client.error
     assert (error.kind, error.code) == ("refused", code)
     assert error.detail.startswith(f"CONNACK: reason code {code:#x}, ")
@@ -146,7 +146,9 @@ LEAVING += [0x97, 0x98, 0x99, 0x9A, 0x9B, 0x9C, 0x9D, 0x9E, 0x9F, 0xA0, 0xA1, 0x
 
 
 @pytest.mark.parametrize("code", LEAVING)
-def test_disconnect_is_in_the_error_and_the_client_comes_back(broker: Broker5, code: int) -> None:
+def test_disconnect_is_in_the_error_and_the_client_comes_back(
+    broker: FakeBroker, code: int
+) -> None:
     client = online(broker)
     broker.disconnect(code, [(Id.REASON_STRING, b"because")])
     until(lambda: client.error, client)
@@ -168,7 +170,7 @@ def test_disconnect_of_every_length(data: bytes, clock: Clock) -> None:
 def test_a_session_that_was_taken_over_is_not_taken_back_at_once(clock: Clock) -> None:
     bench = Bench5(clock, retry_ms=10, retry_max_ms=30_000).accepted()
     made = len(bench.link.made)
-    bench.feed(build5.ending("DISCONNECT", 0x8E))
+    bench.feed(build.ending("DISCONNECT", 0x8E))
     assert bench.client.error.code == 0x8E
     bench.pass_time(29_000, 500)
     assert len(bench.link.made) == made
@@ -193,9 +195,9 @@ def test_a_message_that_the_broker_ends_connections_on_is_set_aside(
         bench.drain()
         for packet in bench.packets():
             if packet.name == "PINGREQ":
-                bench.feed(build5.PINGRESP)
+                bench.feed(build.PINGRESP)
         bench.drain()
-        bench.feed(build5.ending("DISCONNECT", code))
+        bench.feed(build.ending("DISCONNECT", code))
         if not bench.client.pending:
             break
     assert reports.topics == [b"bad"] * (code in ACCUSING)
@@ -205,7 +207,7 @@ def test_a_message_that_the_broker_ends_connections_on_is_set_aside(
 # Leaving
 
 
-def test_disconnect_with_will_and_another_expiry(broker: Broker5) -> None:
+def test_disconnect_with_will_and_another_expiry(broker: FakeBroker) -> None:
     client = online(broker, clean_session=False)
     client.set_will(b"w", b"gone")
     assert client.disconnect()
@@ -220,7 +222,7 @@ def test_disconnect_with_will_and_another_expiry(broker: Broker5) -> None:
     assert not broker.knows(b"c")
 
 
-def test_an_expiry_that_connect_did_not_have(broker: Broker5) -> None:
+def test_an_expiry_that_connect_did_not_have(broker: FakeBroker) -> None:
     client = online(broker)
     with pytest.raises(ValueError, match="session_expiry of a client that was made with 0"):
         client.disconnect(session_expiry=5)

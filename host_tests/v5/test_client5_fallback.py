@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 
 import peer
+from brokers.core import CLOSES_ON_LEVEL_5, REFUSES_LEVEL_5, UNSUPPORTED_VERSION
+from brokers.fake import FakeBroker
 from flatmq import MQTTError
 from flatmq.properties import Properties
+from packets import build
+from packets.properties import Id
 from unit.fake_link import Clock
-from v5 import build5
-from v5.broker5 import CLOSES_ON_LEVEL_5, REFUSES_LEVEL_5, UNSUPPORTED_VERSION, Broker5
 from v5.clients5 import SECONDS, Bench5, Inbox, again, made, online, settled, until
-from v5.properties5 import Id
 
 OLD = [REFUSES_LEVEL_5, CLOSES_ON_LEVEL_5, UNSUPPORTED_VERSION]
 
@@ -27,7 +28,7 @@ def _until_online(client: Any) -> Any:
     return client
 
 
-def test_where_mqtt_5_works_it_stays(broker: Broker5) -> None:
+def test_where_mqtt_5_works_it_stays(broker: FakeBroker) -> None:
     client = online(broker, version=None)
     for _ in range(3):
         again(broker, client)
@@ -42,7 +43,7 @@ def test_where_mqtt_5_works_it_stays(broker: Broker5) -> None:
 
 
 @pytest.mark.parametrize("answer", OLD, ids=["00 01", "end of file", "0x84"])
-def test_a_broker_that_speaks_3_1_1_alone(broker: Broker5, answer: bytes) -> None:
+def test_a_broker_that_speaks_3_1_1_alone(broker: FakeBroker, answer: bytes) -> None:
     broker.level_5 = answer
     client = online(broker, version=None)  # connect() goes on where the client does
     assert (client.level, client.error) == (4, None)
@@ -53,7 +54,7 @@ def test_a_broker_that_speaks_3_1_1_alone(broker: Broker5, answer: bytes) -> Non
     assert broker.levels == [5] * tries + [4, 4]
 
 
-def test_version_5_does_not_fall_back(broker: Broker5) -> None:
+def test_version_5_does_not_fall_back(broker: FakeBroker) -> None:
     broker.level_5 = REFUSES_LEVEL_5
     client = made(broker)
     client.start()
@@ -64,7 +65,7 @@ def test_version_5_does_not_fall_back(broker: Broker5) -> None:
 
 
 @pytest.mark.parametrize("code", [0x80, 0x86, 0x87, 0x88, 0x89])
-def test_another_refusal_is_none_of_the_version(broker: Broker5, code: int) -> None:
+def test_another_refusal_is_none_of_the_version(broker: FakeBroker, code: int) -> None:
     broker.answer_with("CONNACK", code, times=3)
     client = made(broker, version=None)
     with pytest.raises(MQTTError) as raised:
@@ -121,7 +122,7 @@ MORE = Properties(content_type="x", user=[("a", "b")])
 
 
 @pytest.mark.parametrize("answer", OLD, ids=["00 01", "end of file", "0x84"])
-def test_what_was_queued_goes_without_properties(broker: Broker5, answer: bytes) -> None:
+def test_what_was_queued_goes_without_properties(broker: FakeBroker, answer: bytes) -> None:
     broker.level_5 = answer
     client = made(broker, version=None, clean_session=False)
     got: dict[bytes, list] = {}
@@ -139,7 +140,7 @@ def test_what_was_queued_goes_without_properties(broker: Broker5, answer: bytes)
 
 
 @pytest.mark.parametrize("fill", range(0, 60, 7))
-def test_a_ring_that_has_wrapped(broker: Broker5, fill: int) -> None:
+def test_a_ring_that_has_wrapped(broker: FakeBroker, fill: int) -> None:
     broker.level_5 = REFUSES_LEVEL_5
     client = made(broker, version=None, tx_size=160, inflight=20)
     client.publish(b"fill", bytes(fill), 1)
@@ -158,7 +159,7 @@ def test_a_ring_that_has_wrapped(broker: Broker5, fill: int) -> None:
 
 
 @pytest.mark.parametrize("qos", [0, 1])
-def test_a_message_in_pieces_that_waits(broker: Broker5, qos: int) -> None:
+def test_a_message_in_pieces_that_waits(broker: FakeBroker, qos: int) -> None:
     broker.level_5 = REFUSES_LEVEL_5
     data = bytes(range(100)) * 50
     client = made(broker, version=None)
@@ -174,7 +175,7 @@ def test_a_message_in_pieces_that_waits(broker: Broker5, qos: int) -> None:
 
 
 @pytest.mark.parametrize("user", [b"u", None])
-def test_the_will_and_the_credentials(broker: Broker5, user: bytes | None) -> None:
+def test_the_will_and_the_credentials(broker: FakeBroker, user: bytes | None) -> None:
     """3.1.1 has no password without a user."""
     broker.level_5 = REFUSES_LEVEL_5
     client = made(broker, version=None, user=user, password=lambda: b"p")
@@ -194,7 +195,7 @@ def test_the_will_and_the_credentials(broker: Broker5, user: bytes | None) -> No
 
 
 @pytest.mark.parametrize("before", [True, False])
-def test_a_handler_may_look_for_properties(broker: Broker5, before: bool) -> None:
+def test_a_handler_may_look_for_properties(broker: FakeBroker, before: bool) -> None:
     broker.level_5 = REFUSES_LEVEL_5
     client = made(broker, version=None, rx_size=64)
     seen: list = []
@@ -215,7 +216,7 @@ def test_a_handler_may_look_for_properties(broker: Broker5, before: bool) -> Non
     assert set(seen) == {(None, None, False)}
 
 
-def test_options_of_mqtt_5_are_left_out(broker: Broker5) -> None:
+def test_options_of_mqtt_5_are_left_out(broker: FakeBroker) -> None:
     broker.level_5 = REFUSES_LEVEL_5
     client = made(
         broker, version=None, user_properties={"a": "b"}, session_expiry=5, maximum_packet_size=500
@@ -231,7 +232,7 @@ def test_options_of_mqtt_5_are_left_out(broker: Broker5) -> None:
     assert client.disconnect(with_will=True, session_expiry=3)
 
 
-def test_requests_are_given_up(broker: Broker5) -> None:
+def test_requests_are_given_up(broker: FakeBroker) -> None:
     broker.level_5 = REFUSES_LEVEL_5
     answers: list = []
     client = made(broker, version=None)
@@ -273,5 +274,5 @@ def test_a_connack_of_two_bytes_that_accepts(clock: Clock) -> None:
     bench.feed(b"\x20\2\0\0")
     assert bench.farewell()[0] == 0x81
     bench.greet()
-    bench.feed(build5.connack())
+    bench.feed(build.connack())
     assert bench.client.connected

@@ -6,28 +6,29 @@ import io
 
 import pytest
 
+from brokers.core import types
+from brokers.fake import FakeBroker
+from packets import build
+from packets.properties import Id, properties
 from unit.fake_link import Clock
-from v5 import build5
-from v5.broker5 import Broker5, properties, types
 from v5.clients5 import SECONDS, Bench5, Reports, again, made, named, online, settled, until
-from v5.properties5 import Id
 
 ACKS = types("PUBACK", "PUBREC")
 MANY = 6
 
 
-def _allow(broker: Broker5, most: int) -> None:
+def _allow(broker: FakeBroker, most: int) -> None:
     broker.announces = properties([(Id.RECEIVE_MAXIMUM, most)])
 
 
-def _payloads(broker: Broker5) -> list[bytes]:
+def _payloads(broker: FakeBroker) -> list[bytes]:
     return [packet.payload for packet in broker.onward]
 
 
 @pytest.mark.parametrize("qos", [1, 2])
 @pytest.mark.parametrize("most", [1, 2, 3, MANY])
 def test_what_was_queued_offline_goes_as_the_broker_allows(
-    broker: Broker5, most: int, qos: int
+    broker: FakeBroker, most: int, qos: int
 ) -> None:
     _allow(broker, most)
     broker.withhold(ACKS)
@@ -46,7 +47,7 @@ def test_what_was_queued_offline_goes_as_the_broker_allows(
 
 
 @pytest.mark.parametrize("qos", [1, 2])
-def test_the_receive_maximum_shrinks_with_a_reconnect(broker: Broker5, qos: int) -> None:
+def test_the_receive_maximum_shrinks_with_a_reconnect(broker: FakeBroker, qos: int) -> None:
     _allow(broker, 5)
     broker.withhold(ACKS)
     client = online(broker, clean_session=False)
@@ -61,7 +62,7 @@ def test_the_receive_maximum_shrinks_with_a_reconnect(broker: Broker5, qos: int)
     assert _payloads(broker) == (taken + taken if qos == 1 else taken)
 
 
-def test_no_more_messages_are_accepted_than_may_be_in_flight(broker: Broker5) -> None:
+def test_no_more_messages_are_accepted_than_may_be_in_flight(broker: FakeBroker) -> None:
     _allow(broker, 2)
     broker.withhold(ACKS)
     client = online(broker)
@@ -75,7 +76,7 @@ def test_no_more_messages_are_accepted_than_may_be_in_flight(broker: Broker5) ->
     settled(client)
 
 
-def test_what_is_not_counted_does_not_wait(broker: Broker5) -> None:
+def test_what_is_not_counted_does_not_wait(broker: FakeBroker) -> None:
     _allow(broker, 1)
     broker.withhold(types("PUBACK"))
     client = made(broker)
@@ -99,20 +100,20 @@ def test_pubrel_does_not_wait(clock: Clock) -> None:
     bench = Bench5(clock, clean_session=False).accepted((Id.RECEIVE_MAXIMUM, 3))
     pids = [bench.client.publish(b"t", b"%d" % i, 2) for i in range(3)]
     bench.drain()
-    bench.feed(*(build5.ack("PUBREC", pid) for pid in pids[:2]))
+    bench.feed(*(build.ack("PUBREC", pid) for pid in pids[:2]))
     assert bench.names() == ["PUBLISH"] * 3 + ["PUBREL"] * 2
     bench.outage()
     bench.accepted((Id.RECEIVE_MAXIMUM, 1), present=True)
     bench.drain()
     assert [(p.name, p.pid) for p in bench.packets()] == [("PUBREL", pid) for pid in pids[:2]]
-    bench.feed(build5.ack("PUBCOMP", pids[0]))
+    bench.feed(build.ack("PUBCOMP", pids[0]))
     assert bench.names() == []  # two are still in flight
-    bench.feed(build5.ack("PUBCOMP", pids[1]))
+    bench.feed(build.ack("PUBCOMP", pids[1]))
     (message,) = bench.packets()
     assert (message.name, message.dup, message.pid) == ("PUBLISH", 1, pids[2])
 
 
-def test_a_message_from_publish_from_is_counted_until_it_is_dropped(broker: Broker5) -> None:
+def test_a_message_from_publish_from_is_counted_until_it_is_dropped(broker: FakeBroker) -> None:
     _allow(broker, 1)
     client = made(broker)
     assert client.drop(client.publish_from(b"large", bytes(5000), 1))
@@ -135,7 +136,7 @@ def test_a_message_from_publish_from_is_counted_until_it_is_dropped(broker: Brok
 
 @pytest.mark.parametrize(("qos", "large"), [(1, False), (2, False), (1, True)])
 def test_a_message_that_is_dropped_in_flight_keeps_its_place_until_the_broker_answers(
-    broker: Broker5, qos: int, large: bool
+    broker: FakeBroker, qos: int, large: bool
 ) -> None:
     _allow(broker, 1)
     broker.withhold(ACKS)
@@ -152,7 +153,7 @@ def test_a_message_that_is_dropped_in_flight_keeps_its_place_until_the_broker_an
     assert _payloads(broker) == [b"1", b"2"]
 
 
-def test_a_new_connection_forgets_what_was_dropped_in_flight(broker: Broker5) -> None:
+def test_a_new_connection_forgets_what_was_dropped_in_flight(broker: FakeBroker) -> None:
     _allow(broker, 1)
     broker.withhold(ACKS)
     client = online(broker)
@@ -167,7 +168,7 @@ def test_a_new_connection_forgets_what_was_dropped_in_flight(broker: Broker5) ->
 
 @pytest.mark.parametrize("qos", [1, 2])
 def test_what_is_accepted_in_an_outage_waits_behind_what_was_in_flight(
-    broker: Broker5, qos: int
+    broker: FakeBroker, qos: int
 ) -> None:
     _allow(broker, 2)
     broker.withhold(ACKS)
@@ -195,7 +196,7 @@ def test_what_is_accepted_in_an_outage_waits_behind_what_was_in_flight(
     ids=["Maximum QoS", "Retain Available", "Maximum Packet Size"],
 )
 def test_what_was_past_pubrec_in_a_forgotten_session_keeps_to_the_limits(
-    broker: Broker5, limit: tuple[int, int], payload: bytes, retain: bool
+    broker: FakeBroker, limit: tuple[int, int], payload: bytes, retain: bool
 ) -> None:
     """It would go as new, and the broker takes it no more."""
     reports = Reports()

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from packets import build
+from packets.properties import Id
 from unit.fake_link import Clock
-from v5 import build5
 from v5.clients5 import Bench5
-from v5.properties5 import Id
 
 IDENTIFIER = Id.SUBSCRIPTION_IDENTIFIER
 TOPICS = (b"a/b", b"a/c", b"a", b"a/b/c")
@@ -42,7 +42,7 @@ class Listeners(Bench5):
         self.client.subscribe(topic_filter, handler, qos)
         self.client.poll()
         (packet,) = self.packets()
-        self.feed(build5.answer("SUBACK", packet.pid, bytes((qos,))))
+        self.feed(build.answer("SUBACK", packet.pid, bytes((qos,))))
         return packet.properties.first(IDENTIFIER)
 
     def heard(self, *data: bytes) -> list[str]:
@@ -59,7 +59,7 @@ def bench(clock: Clock) -> Listeners:
 
 def message(payload: bytes, *identifiers: int, qos: int = 0, topic: bytes = b"a/b") -> bytes:
     """A PUBLISH with these identifiers."""
-    return build5.publish(topic, payload, qos, 7, [(IDENTIFIER, i) for i in identifiers])
+    return build.publish(topic, payload, qos, 7, [(IDENTIFIER, i) for i in identifiers])
 
 
 @pytest.mark.parametrize("first", [1, 126, 127, 128])
@@ -74,7 +74,7 @@ def test_each_copy_calls_its_handler_once(qos: int, first: int, bench: Listeners
         for identifiers, names in {(one,): ["one"], (two,): ["two"], (two, one): BOTH}.items():
             assert bench.heard(message(payload, *identifiers, qos=qos)) == names
             if qos == 2:
-                bench.feed(build5.ack("PUBREL", 7))
+                bench.feed(build.ack("PUBREL", 7))
     assert bench.heard(message(b"x", qos=qos)) == BOTH
     assert bench.client.connected
 
@@ -154,9 +154,9 @@ def test_each_message_arrives_as_it_was_sent(clock: Clock, seed: int) -> None:
         if chance.random() < 0.2:
             qos, retain = chance.choice((0, 0, 0, 1, 2)), chance.choice((0, 1))
         payload = chance.choice(PAYLOADS)
-        bench.feed(build5.publish(topic, payload, qos, 7, properties, retain=retain))
+        bench.feed(build.publish(topic, payload, qos, 7, properties, retain=retain))
         if qos == 2:
-            bench.feed(build5.ack("PUBREL", 7))
+            bench.feed(build.ack("PUBREL", 7))
         kinds = [value for number, value in properties if number == Id.CONTENT_TYPE]
         sent.append((topic, payload, qos, retain, kinds[0] if kinds else None))
     assert seen == sent

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from brokers.fake import FakeBroker
 from flatmq.properties import Properties
+from packets import build
+from packets.properties import Id, Pairs, properties
 from unit.fake_link import Clock
-from v5 import build5
-from v5.broker5 import Broker5, Pairs, properties
 from v5.clients5 import Bench5, Reports, again, arrived, named, online, serving, settled, until
-from v5.properties5 import Id
 
 ALL = {
     "payload_format": 1,
@@ -37,7 +37,7 @@ DECODED = [
 
 
 @pytest.mark.parametrize("qos", [0, 1, 2])
-def test_properties_are_encoded_once_and_used_again(broker: Broker5, qos: int) -> None:
+def test_properties_are_encoded_once_and_used_again(broker: FakeBroker, qos: int) -> None:
     client = online(broker)
     more = Properties(**ALL)
     for i in range(3):
@@ -54,7 +54,7 @@ def test_properties_are_encoded_once_and_used_again(broker: Broker5, qos: int) -
 
 
 @pytest.mark.parametrize("qos", [0, 1])
-def test_properties_of_a_message_in_pieces(broker: Broker5, qos: int) -> None:
+def test_properties_of_a_message_in_pieces(broker: FakeBroker, qos: int) -> None:
     client = online(broker)
     data = bytes(range(128)) * 80
     for source in (data, io.BytesIO(data)):
@@ -68,7 +68,7 @@ def test_properties_of_a_message_in_pieces(broker: Broker5, qos: int) -> None:
 
 
 @pytest.mark.parametrize("qos", [1, 2])
-def test_properties_are_sent_again_with_their_message(broker: Broker5, qos: int) -> None:
+def test_properties_are_sent_again_with_their_message(broker: FakeBroker, qos: int) -> None:
     client = online(broker, clean_session=False)
     broker.withhold(frozenset({4, 5}))
     pid = client.publish(b"t", b"x", qos, properties=Properties(**ALL))
@@ -107,7 +107,7 @@ def test_properties_that_break_a_rule(given: dict, error: type, text: str) -> No
 
 
 @pytest.mark.parametrize("large", [False, True])
-def test_properties_that_a_message_cannot_have(broker: Broker5, large: bool) -> None:
+def test_properties_that_a_message_cannot_have(broker: FakeBroker, large: bool) -> None:
     client = online(broker)
     publish = client.publish_from if large else client.publish
     with pytest.raises(ValueError, match="will_delay: only a will has it"):
@@ -181,7 +181,7 @@ def test_what_is_sent_in_pieces_is_measured_as_bytes() -> None:
         arrived(broker, client)
 
 
-def _refused_later(broker: Broker5, announces: Pairs, **options: Any) -> tuple[Any, Reports]:
+def _refused_later(broker: FakeBroker, announces: Pairs, **options: Any) -> tuple[Any, Reports]:
     """A client that was online, and is not while the broker comes to announce these."""
     reports = Reports()
     client = online(broker, clean_session=False, on_dropped=reports, **options)
@@ -201,7 +201,7 @@ LIMITS = [
 
 @pytest.mark.parametrize(("limit", "message", "reason"), LIMITS)
 def test_what_was_accepted_before_it_was_known_is_reported(
-    broker: Broker5, limit: tuple, message: dict, reason: str
+    broker: FakeBroker, limit: tuple, message: dict, reason: str
 ) -> None:
     client, reports = _refused_later(broker, [limit])
     client.publish(b"before", b"x")
@@ -223,7 +223,7 @@ def test_what_is_set_aside_while_connect_is_half_out_is_not_sent(room: int, cloc
     bench.client.publish(b"t", b"bad", 0, True)
     bench.client.publish(b"t", b"good")
     bench.greet_in_part(room)
-    bench.feed(build5.connack(0, 0, properties([(Id.RETAIN_AVAILABLE, 0)])))
+    bench.feed(build.connack(0, 0, properties([(Id.RETAIN_AVAILABLE, 0)])))
     bench.stream.room = None
     bench.client.poll()
     assert [p.payload for p in bench.packets()[1:]] == [b"good"]
@@ -243,7 +243,7 @@ def test_what_is_set_aside_makes_room_before_pingresp(
     for _ in before:
         bench.client.publish(b"t", b"after", 0)
     bench.drain()
-    bench.feed(*(build5.ack("PUBACK", pid) for pid in pids if pid))
+    bench.feed(*(build.ack("PUBACK", pid) for pid in pids if pid))
     bench.lose()
     bench.accepted((Id.RETAIN_AVAILABLE, int(by_hand)), present=True)
     if by_hand:
@@ -260,7 +260,7 @@ def test_what_is_set_aside_makes_room_before_pingresp(
 
 @pytest.mark.parametrize(("limit", "message", "reason"), LIMITS[1:])
 def test_a_message_in_pieces_that_was_accepted_before_is_reported(
-    broker: Broker5, limit: tuple, message: dict, reason: str
+    broker: FakeBroker, limit: tuple, message: dict, reason: str
 ) -> None:
     client, reports = _refused_later(broker, [limit], tx_size=80)
     message = dict(message)
@@ -281,7 +281,7 @@ def test_a_message_in_pieces_that_was_accepted_before_is_reported(
 @pytest.mark.parametrize("more", [None, [], [(Id.REASON_STRING, b"no " * 500)]])
 @pytest.mark.parametrize("qos", [1, 2])
 def test_a_refused_message_is_settled_and_reported(
-    broker: Broker5, qos: int, more: Pairs | None, code: int
+    broker: FakeBroker, qos: int, more: Pairs | None, code: int
 ) -> None:
     reports = Reports()
     name = {1: "PUBACK", 2: "PUBREC"}[qos]
@@ -302,7 +302,7 @@ def test_a_refused_message_is_settled_and_reported(
     assert len(named(broker, "PUBREL")) == (3 if qos == 2 else 0)
 
 
-def test_a_refused_message_in_pieces(broker: Broker5) -> None:
+def test_a_refused_message_in_pieces(broker: FakeBroker) -> None:
     reports = Reports()
     broker.answer_with("PUBACK", 0x97, times=1)
     client = online(broker, on_dropped=reports)
@@ -314,7 +314,7 @@ def test_a_refused_message_in_pieces(broker: Broker5) -> None:
     assert len(broker.onward) == 1
 
 
-def test_no_matching_subscribers_is_success(broker: Broker5) -> None:
+def test_no_matching_subscribers_is_success(broker: FakeBroker) -> None:
     broker.reports_nobody = True
     reports = Reports()
     client = online(broker, on_dropped=reports)
@@ -339,7 +339,7 @@ LONG: list[tuple[int | None, Pairs | None]] = [
 @pytest.mark.parametrize(("code", "more"), LONG)
 @pytest.mark.parametrize("qos", [1, 2])
 def test_acknowledgements_of_every_length(
-    broker: Broker5, qos: int, code: int | None, more: Pairs | None
+    broker: FakeBroker, qos: int, code: int | None, more: Pairs | None
 ) -> None:
     for name in ("PUBACK", "PUBREC", "PUBREL", "PUBCOMP"):
         broker.answer_with(name, code, more)
@@ -354,7 +354,7 @@ def test_acknowledgements_of_every_length(
     assert (client.stats.strays, client.stats.losses) == (0, 0)
 
 
-def test_pubcomp_that_does_not_know_the_message_settles_it(broker: Broker5) -> None:
+def test_pubcomp_that_does_not_know_the_message_settles_it(broker: FakeBroker) -> None:
     reports = Reports()
     broker.answer_with("PUBCOMP", 0x92)
     client = online(broker, on_dropped=reports)
@@ -369,8 +369,8 @@ def test_an_acknowledgement_of_nothing_is_a_stray(clock: Clock) -> None:
     other = pid % 65535 + 1
     for name in ("PUBACK", "PUBREC", "PUBCOMP"):
         for code in (None, 0x10 if name != "PUBCOMP" else 0, 0x87 if name != "PUBCOMP" else 0x92):
-            bench.feed(build5.ack(name, other, code))
+            bench.feed(build.ack(name, other, code))
     assert (bench.client.stats.strays, bench.client.pending) == (9, 1)
-    bench.feed(build5.ack("PUBREC", pid, 0x87))  # it waits for PUBACK
+    bench.feed(build.ack("PUBREC", pid, 0x87))  # it waits for PUBACK
     assert bench.client.pending == 1
     assert bench.client.connected

@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
+from brokers.core import types
+from brokers.fake import FakeBroker
+from packets import build
+from packets.properties import Id, properties
 from unit.fake_link import Clock
-from v5 import build5
-from v5.broker5 import Broker5, properties, types
 from v5.clients5 import Bench5, Inbox, again, arrived, named, online, until
-from v5.properties5 import Id
 
 ALL: list[tuple[int, Any]] = [
     (Id.PAYLOAD_FORMAT, 1),
@@ -67,7 +68,7 @@ def test_the_properties_of_a_message(qos: int, cut: int, identified: bool, clock
     bench.client.subscribe(b"t", lambda m: seen.append((m.payload, _look(m))), qos=2)
     more = [(Id.SUBSCRIPTION_IDENTIFIER, 1), *ALL] if identified else ALL
     data = b"".join(
-        build5.publish(b"t", payload, qos, pid, properties(more))
+        build.publish(b"t", payload, qos, pid, properties(more))
         for pid, payload in enumerate((b"one", b"", b"three"), 1)
     )
     for at in range(0, len(data), cut):
@@ -92,8 +93,8 @@ def test_properties_of_a_message_in_pieces(qos: int, cut: int, clock: Clock) -> 
             ends.append(len(got))
 
     bench.client.subscribe(b"topic", handler, qos=2, chunks=True)
-    data = build5.publish(b"topic", payload, qos, 9, properties(LARGE))
-    small = build5.publish(b"topic", b"small", qos, 10, properties(ALL))
+    data = build.publish(b"topic", payload, qos, 9, properties(LARGE))
+    small = build.publish(b"topic", b"small", qos, 10, properties(ALL))
     for at in range(0, len(data), cut):
         bench.feed(data[at : at + cut])
     assert (bytes(got), ends) == (payload, [len(payload)])
@@ -117,12 +118,12 @@ def test_properties_that_the_buffer_does_not_hold(
     bench.drain()
     assert bench.names() == ["SUBSCRIBE"]
     more = properties([(Id.USER_PROPERTY, (b"a" * 300, b"b" * 300))])
-    data = build5.publish(b"t", bytes(size), qos, 9, more)
+    data = build.publish(b"t", bytes(size), qos, 9, more)
     for at in range(0, len(data), cut):
         bench.feed(data[at : at + cut])
     assert (inbox.payloads, bench.client.stats.skipped) == ([], 1)
     assert bench.names() == [[], ["PUBACK"], ["PUBREC"]][qos]
-    bench.feed(build5.publish(b"t", b"after", 0))
+    bench.feed(build.publish(b"t", b"after", 0))
     assert inbox.payloads == [b"after"]
 
 
@@ -135,7 +136,7 @@ def test_properties_that_are_there_with_two_reads_may_be_too_large_to_keep(
     bench = Bench5(clock, rx_size=130).accepted()
     bench.client.subscribe(b"#", lambda m: got.append((m.topic, m.properties.user(b"k"))), 1, True)
     topic, value = b"n" * 70, b"v" * size
-    data = build5.publish(topic, bytes(500), 1, 7, [(Id.USER_PROPERTY, (b"k", value))])
+    data = build.publish(topic, bytes(500), 1, 7, [(Id.USER_PROPERTY, (b"k", value))])
     bench.feed(data[:first])
     for at in range(first, len(data), 130):
         bench.feed(data[at : at + 130])
@@ -144,7 +145,7 @@ def test_properties_that_are_there_with_two_reads_may_be_too_large_to_keep(
     assert bench.names() == ["SUBSCRIBE", "PUBACK"]
 
 
-def test_a_large_message_that_nobody_takes_in_pieces(broker: Broker5) -> None:
+def test_a_large_message_that_nobody_takes_in_pieces(broker: FakeBroker) -> None:
     client = online(broker, rx_size=64)
     inbox = Inbox()
     client.subscribe(b"t", inbox, 1)
@@ -160,7 +161,7 @@ def test_a_large_message_that_nobody_takes_in_pieces(broker: Broker5) -> None:
 # Which handlers
 
 
-def test_many_identifiers(broker: Broker5) -> None:
+def test_many_identifiers(broker: FakeBroker) -> None:
     """They get longer than one byte after 127 topic filters."""
     client = online(broker, subscriptions=3)
     inbox, other = Inbox(), Inbox()
@@ -178,7 +179,7 @@ def test_many_identifiers(broker: Broker5) -> None:
 
 
 @pytest.mark.parametrize("acknowledgement", ["PUBREC", "PUBREL", "PUBCOMP"])
-def test_qos_2_is_delivered_once_whatever_is_cut(broker: Broker5, acknowledgement: str) -> None:
+def test_qos_2_is_delivered_once_whatever_is_cut(broker: FakeBroker, acknowledgement: str) -> None:
     inbox = Inbox()
     client = online(broker, clean_session=False)
     client.subscribe(b"t", inbox, 2)
@@ -201,8 +202,8 @@ def test_qos_2_is_delivered_once_whatever_is_cut(broker: Broker5, acknowledgemen
 def test_the_answers_are_in_the_order_of_the_messages(clock: Clock) -> None:
     bench = Bench5(clock, on_message=lambda message: None).accepted()
     pids = [(7, 1), (3, 2), (9, 1), (2, 2)]
-    bench.feed(*(build5.publish(b"t", b"", qos, pid) for pid, qos in pids))
-    bench.feed(build5.ack("PUBREL", 2), build5.ack("PUBREL", 3))
+    bench.feed(*(build.publish(b"t", b"", qos, pid) for pid, qos in pids))
+    bench.feed(build.ack("PUBREL", 2), build.ack("PUBREL", 3))
     said = [(p.name, p.pid) for p in bench.packets()]
     assert said == [
         ("PUBACK", 7),
@@ -217,16 +218,16 @@ def test_the_answers_are_in_the_order_of_the_messages(clock: Clock) -> None:
 def test_a_packet_identifier_that_is_free_again_is_a_new_message(clock: Clock) -> None:
     inbox = Inbox()
     bench = Bench5(clock, on_message=inbox).accepted()
-    bench.feed(build5.publish(b"t", b"1", 2, 5), build5.publish(b"t", b"1", 2, 5, dup=1))
-    bench.feed(build5.ack("PUBREL", 5), build5.publish(b"t", b"2", 2, 5, dup=1))
-    bench.feed(build5.publish(b"t", b"3", 1, 6), build5.publish(b"t", b"4", 1, 6, dup=1))
+    bench.feed(build.publish(b"t", b"1", 2, 5), build.publish(b"t", b"1", 2, 5, dup=1))
+    bench.feed(build.ack("PUBREL", 5), build.publish(b"t", b"2", 2, 5, dup=1))
+    bench.feed(build.publish(b"t", b"3", 1, 6), build.publish(b"t", b"4", 1, 6, dup=1))
     assert inbox.payloads == [b"1", b"2", b"3", b"4"]
 
 
 @pytest.mark.parametrize("code", [0x92, 0])
 def test_pubrel_of_what_is_not_known_is_answered(code: int, clock: Clock) -> None:
     bench = Bench5(clock).accepted()
-    bench.feed(build5.ack("PUBREL", 77, code))
+    bench.feed(build.ack("PUBREL", 77, code))
     (answer,) = bench.packets()
     assert (answer.name, answer.pid) == ("PUBCOMP", 77)
 
@@ -236,7 +237,7 @@ def test_a_byte_order_mark_is_part_of_a_topic_name(clock: Clock) -> None:
     marked, plain = Inbox(), Inbox()
     bench.client.subscribe(b"\xef\xbb\xbft", marked)
     bench.client.subscribe(b"t", plain)
-    bench.feed(build5.publish(b"\xef\xbb\xbft", b"x"))
+    bench.feed(build.publish(b"\xef\xbb\xbft", b"x"))
     assert (marked.payloads, plain.payloads) == ([b"x"], [])
 
 
@@ -247,6 +248,6 @@ def test_what_a_broker_passes_on_does_not_end_the_connection(clock: Clock, qos: 
     seen = []
     bench.client.subscribe(b"t", lambda m: seen.append((m.properties.get(1), m.properties.get(8))))
     wrong = [(Id.PAYLOAD_FORMAT, 2), (Id.RESPONSE_TOPIC, b"#")]
-    bench.feed(build5.publish(b"t", b"x", qos, 7, wrong))
+    bench.feed(build.publish(b"t", b"x", qos, 7, wrong))
     assert seen == [(2, b"#")]
     assert bench.client.connected

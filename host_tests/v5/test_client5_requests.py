@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
+from brokers.fake import FakeBroker
 from flatmq.properties import Properties
+from packets import build
+from packets.properties import Id, properties
 from unit.fake_link import Clock
-from v5 import build5
-from v5.broker5 import Broker5, properties
 from v5.clients5 import SECONDS, Bench5, again, made, named, online, until
-from v5.properties5 import Id
 
 
 class Answers:
@@ -24,7 +24,7 @@ class Answers:
         self.seen.append(message and message.payload)
 
 
-def _responder(broker: Broker5) -> Any:
+def _responder(broker: FakeBroker) -> Any:
     """A client that answers b"echo"."""
 
     def answer(message: Any) -> None:
@@ -40,7 +40,7 @@ def _responder(broker: Broker5) -> Any:
 
 @pytest.mark.parametrize("topic", ["reply/asker", "my/answers"])
 @pytest.mark.parametrize("early", [True, False])
-def test_each_request_has_its_answer(broker: Broker5, early: bool, topic: str) -> None:
+def test_each_request_has_its_answer(broker: FakeBroker, early: bool, topic: str) -> None:
     responder = _responder(broker)
     client = (made if early else online)(
         broker, b"asker", **({"response_topic": topic} if topic == "my/answers" else {})
@@ -59,7 +59,7 @@ def test_each_request_has_its_answer(broker: Broker5, early: bool, topic: str) -
     assert len({p.properties.first(Id.CORRELATION_DATA) for p in asked}) == 13
 
 
-def test_no_more_requests_than_there_is_room_for(broker: Broker5) -> None:
+def test_no_more_requests_than_there_is_room_for(broker: FakeBroker) -> None:
     responder = _responder(broker)
     client = online(broker, requests=2)
     answers = Answers()
@@ -103,7 +103,7 @@ def _asked(bench: Bench5) -> list[bytes]:
 
 
 def _answer(data: bytes, payload: bytes) -> bytes:
-    return build5.publish(b"reply/unit", payload, 0, 0, properties([(Id.CORRELATION_DATA, data)]))
+    return build.publish(b"reply/unit", payload, 0, 0, properties([(Id.CORRELATION_DATA, data)]))
 
 
 WRONG = [b"", b"\0", b"\0\0\0\0", b"\0\0\0\1\0", b"\xff" * 4]
@@ -118,7 +118,7 @@ def test_an_answer_that_is_late_or_to_nothing_is_passed_over(clock: Clock) -> No
     assert bench.client.request(b"echo", b"y", answers, timeout=5)
     (second,) = _asked(bench)
     bench.feed(*(_answer(data, b"wrong") for data in [*WRONG, first]))
-    bench.feed(build5.publish(b"reply/unit", b"without"))
+    bench.feed(build.publish(b"reply/unit", b"without"))
     bench.feed(_answer(second, b"right"), _answer(second, b"twice"))
     assert answers.seen == [None, b"right"]
 
@@ -140,7 +140,7 @@ def test_a_handler_that_raises_gets_the_answer_again(clock: Clock) -> None:
     assert seen == [b"right", b"right"]
 
 
-def test_a_request_outlives_its_connection(broker: Broker5) -> None:
+def test_a_request_outlives_its_connection(broker: FakeBroker) -> None:
     client = online(broker, clean_session=False)
     answers = Answers()
     assert client.request(b"echo", b"x", answers)
@@ -153,7 +153,7 @@ def test_a_request_outlives_its_connection(broker: Broker5) -> None:
     assert answers.seen == [b"right"]
 
 
-def test_a_client_without_a_name_needs_a_response_topic(broker: Broker5) -> None:
+def test_a_client_without_a_name_needs_a_response_topic(broker: FakeBroker) -> None:
     client = made(broker, b"")
     with pytest.raises(ValueError, match="request needs a client_id, or a response_topic"):
         client.request(b"echo", b"x", print)

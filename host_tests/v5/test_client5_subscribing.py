@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
+from brokers.fake import FakeBroker
+from packets import build
+from packets.properties import Id, properties
+from packets.strict import Filter
 from unit.fake_link import Clock
-from v5 import build5
-from v5.broker5 import Broker5, properties
 from v5.clients5 import Bench5, Inbox, Reports, again, arrived, made, named, online, until
-from v5.properties5 import Id
-from v5.strict5 import Filter
 
 
 def _granted(client: Any, *requests: Any) -> list[bytes]:
@@ -19,7 +19,7 @@ def _granted(client: Any, *requests: Any) -> list[bytes]:
     return [r.granted for r in requests]
 
 
-def test_options_as_the_broker_decodes_them(broker: Broker5) -> None:
+def test_options_as_the_broker_decodes_them(broker: FakeBroker) -> None:
     client = online(broker)
     for qos in range(3):
         for handling in range(3):
@@ -35,7 +35,7 @@ def test_options_as_the_broker_decodes_them(broker: Broker5) -> None:
 
 
 @pytest.mark.parametrize("code", [0x80, 0x83, 0x87, 0x8F, 0x91, 0x97, 0x9E, 0xA1, 0xA2])
-def test_suback_that_refuses(broker: Broker5, code: int) -> None:
+def test_suback_that_refuses(broker: FakeBroker, code: int) -> None:
     broker.answer_with("SUBACK", code, when=lambda p: p.filters[0].topic == b"bad")
     client = online(broker)
     good = client.subscribe([b"a", b"b"], print, 1)
@@ -45,7 +45,7 @@ def test_suback_that_refuses(broker: Broker5, code: int) -> None:
 
 
 @pytest.mark.parametrize("code", [0x80, 0x83, 0x87, 0x8F, 0x91])
-def test_unsuback_that_refuses(broker: Broker5, code: int) -> None:
+def test_unsuback_that_refuses(broker: FakeBroker, code: int) -> None:
     broker.answer_with("UNSUBACK", code, [(Id.REASON_STRING, b"no")], times=1)
     client = online(broker)
     _granted(client, client.subscribe([b"a", b"b", b"c"], print))
@@ -63,12 +63,12 @@ def test_an_answer_of_another_length_breaks_a_rule(clock: Clock) -> None:
         else:
             request = bench.client.unsubscribe([b"a", b"b"])
         bench.drain()
-        bench.feed(build5.answer(name, 7, b"\0"))
+        bench.feed(build.answer(name, 7, b"\0"))
         assert bench.farewell()[0] == 0x82
         assert request.granted is None
         bench.accepted(present=True)
         (packet,) = bench.packets()
-        bench.feed(build5.answer(name, packet.pid, b"\0\0"))
+        bench.feed(build.answer(name, packet.pid, b"\0\0"))
         assert request.granted == b"\0\0"
 
 
@@ -77,9 +77,9 @@ def test_the_answer_to_another_request_is_a_stray(clock: Clock) -> None:
     bench.client.last_id = 6
     request = bench.client.subscribe(b"a", print)
     bench.drain()
-    bench.feed(build5.answer("UNSUBACK", 7, b"\0"), build5.answer("SUBACK", 8, b"\0"))
+    bench.feed(build.answer("UNSUBACK", 7, b"\0"), build.answer("SUBACK", 8, b"\0"))
     assert (request.granted, bench.client.stats.strays) == (None, 2)
-    bench.feed(build5.answer("SUBACK", 7, b"\0"))
+    bench.feed(build.answer("SUBACK", 7, b"\0"))
     assert request.granted == b"\0"
 
 
@@ -102,7 +102,7 @@ BAD = [
 
 
 @pytest.mark.parametrize(("filters", "options", "text"), BAD)
-def test_what_breaks_a_rule(broker: Broker5, filters: Any, options: dict, text: str) -> None:
+def test_what_breaks_a_rule(broker: FakeBroker, filters: Any, options: dict, text: str) -> None:
     client = online(broker)
     with pytest.raises(ValueError, match=text):
         client.subscribe(filters, print, **options)
@@ -111,7 +111,7 @@ def test_what_breaks_a_rule(broker: Broker5, filters: Any, options: dict, text: 
     assert not client.stats.losses
 
 
-def test_identifiers_follow_what_the_broker_has(broker: Broker5) -> None:
+def test_identifiers_follow_what_the_broker_has(broker: FakeBroker) -> None:
     client = made(broker)
     client.subscribe(b"a", print)
     client.subscribe(b"b", print)
@@ -131,7 +131,7 @@ def test_identifiers_follow_what_the_broker_has(broker: Broker5) -> None:
     until(lambda: inbox.payloads, client)
 
 
-def test_a_session_that_is_gone_is_subscribed_to_again(broker: Broker5) -> None:
+def test_a_session_that_is_gone_is_subscribed_to_again(broker: FakeBroker) -> None:
     client = online(broker, clean_session=False)
     inbox = Inbox()
     _granted(client, client.subscribe([b"a", b"b"], inbox, 1))
@@ -148,7 +148,7 @@ def test_a_session_that_is_gone_is_subscribed_to_again(broker: Broker5) -> None:
     until(lambda: inbox.payloads, client)
 
 
-def test_requests_larger_than_the_broker_takes(broker: Broker5) -> None:
+def test_requests_larger_than_the_broker_takes(broker: FakeBroker) -> None:
     broker.announces = properties([(Id.MAXIMUM_PACKET_SIZE, 60)])
     client = online(broker)
     filters = [b"%d/and/so/on" % i for i in range(8)]
@@ -158,7 +158,7 @@ def test_requests_larger_than_the_broker_takes(broker: Broker5) -> None:
     _granted(client, client.subscribe(filters[:3], print))
 
 
-def test_a_request_from_before_that_is_larger_than_the_broker_takes(broker: Broker5) -> None:
+def test_a_request_from_before_that_is_larger_than_the_broker_takes(broker: FakeBroker) -> None:
     broker.announces = properties([(Id.MAXIMUM_PACKET_SIZE, 60)])
     client = made(broker)
     request = client.subscribe([b"%d/and/so/on" % i for i in range(8)], print)
@@ -171,7 +171,7 @@ def test_a_request_from_before_that_is_larger_than_the_broker_takes(broker: Brok
 
 
 def test_a_granted_subscription_that_has_become_too_large_is_given_up_with_the_session(
-    broker: Broker5,
+    broker: FakeBroker,
 ) -> None:
     reports = Reports()
     client = online(broker, clean_session=False, on_dropped=reports)

@@ -1,3 +1,0 @@
-"""Moved to packets.build; this name stays until nothing imports it."""
-
-from packets.build import *  # noqa: F403

@@ -1,3 +1,0 @@
-"""Moved to packets.properties; this name stays until nothing imports it."""
-
-from packets.properties import *  # noqa: F403
