@@ -1,8 +1,9 @@
 """An archive of Spark's classes, with which Java starts in half the time.
 
 Java maps such a file into memory instead of reading and checking ten thousand classes (class data
-sharing, JEP 350). Many tests start a Java of their own, so the first one makes the archive: it
-runs this file with `spark-submit`, and Java writes down the classes that it has loaded.
+sharing, JEP 350). To make one takes as much CPU as eight Javas need to start without: that pays
+where everything is tested. It runs this file with `spark-submit`, and Java writes down the
+classes that it has loaded.
 """
 
 from __future__ import annotations
@@ -29,24 +30,27 @@ _SILENT = "-Xlog:cds=off -Xlog:cds+dynamic=off -Xlog:class+path=off"
 # Compiling for a long life takes longer than most of these programs live. For the small heap of a
 # test, several threads that collect garbage cost more than one. With the small space for compiled
 # code that goes with this level, Java drops code and compiles it again.
-_SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m"
+_SHORT_LIVED = (
+    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m -XX:-UsePerfData"
+)
 _OPTIONS = "SPARK_SUBMIT_OPTS"
 
 
-def options() -> str:
+def options(make: bool) -> str:
     """Return the options with which Java starts sooner, for the variable SPARK_SUBMIT_OPTS.
 
-    The archive is made if needed. A Java that cannot make one starts without.
+    `make` has the archive made if there is none. A Java that cannot make one starts without.
     """
     home = spark_home.home() or Path(pyspark.__file__).parent
     runs_on = java.home()
     fits = f"{home} {pyspark.__version__} {runs_on.resolve()} {(runs_on / 'release').read_text()}"
+    fits += _SHORT_LIVED
     mark = hashlib.sha256(fits.encode()).hexdigest()[:16]
     FOLDER.mkdir(parents=True, exist_ok=True)
     archive = FOLDER / f"{mark}.jsa"
     with (FOLDER / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # several processes of tests may begin at once
-        if not archive.exists():
+        if make and not archive.exists():
             _make(archive, home, runs_on)
     if not archive.exists():
         return _SHORT_LIVED

@@ -98,7 +98,7 @@ def _run(spark: SparkSession, out: Path, address: str) -> Run:
     from flatmq_tools.pipeline.run import Plan, Run
 
     source = {"brokerUrl": address, "topic": "dev/#"}
-    running = Run(spark, Plan(out, source, delta=True, trigger=0.1))
+    running = Run(spark, Plan(out, source, delta=True, trigger=0.3))
     until(lambda: (out / "log" / "subscribed.json").exists() or running.look())
     return running
 

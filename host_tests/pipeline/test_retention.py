@@ -25,6 +25,7 @@ from flatmq_tools.pipeline.by_day import ByDay
 from flatmq_tools.pipeline.layout import Table
 from flatmq_tools.pipeline.merging import Merging
 from pipeline import days
+from pipeline.landed import land_boards
 from pipeline.mqtt import until as wait_until
 
 if TYPE_CHECKING:
@@ -314,23 +315,14 @@ def test_what_is_refused(arguments: list[str], said: str) -> None:
 def test_a_run_removes_what_its_queries_have_read_and_goes_on(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from flatmq_rigs.pipeline.bench.messages import stream
-    from flatmq_tools.pipeline.landing import Landing
-    from flatmq_tools.pipeline.log import Writer
     from flatmq_tools.pipeline.run import Plan, Run
 
     monkeypatch.setattr(Merging.__init__, "__defaults__", (0.0, None, None))
     monkeypatch.setattr(merging, "_EXPIRE_EVERY", 0.0)
-    landed, out = tmp_path / "landed", tmp_path / "out"
+    out = tmp_path / "out"
     now = time.time_ns() // 1000
     then = now - 10 * 86_400 * 1_000_000
     old = f"day={datetime.datetime.fromtimestamp(then / 1e6, datetime.timezone.utc).date()}"
-
-    def land(name: str, rows: int, at: int) -> None:
-        with Writer(tmp_path / name) as log:
-            log.append(stream(rows), rows, at)
-            log.rotate()
-            Landing(log, str(landed)).land()
 
     def rows(name: str) -> int:
         count = 0
@@ -341,8 +333,8 @@ def test_a_run_removes_what_its_queries_have_read_and_goes_on(
 
     jobs = ["raw", "measurements", "windows"]
     lines: list[str] = []
-    land("old", 5, then)
-    plan = Plan(out, landed=str(landed), jobs=jobs, trigger=0.1)
+    landed = land_boards(tmp_path, 5, then, "old")
+    plan = Plan(out, landed=str(landed), jobs=jobs, trigger=0.3)
     running = Run(spark, plan, lines.append)
     wait_until(lambda: running.look() or rows("measurements") == 5)
     running.finish()
@@ -353,8 +345,8 @@ def test_a_run_removes_what_its_queries_have_read_and_goes_on(
         assert retention.unread(out / "checkpoints", name) == newest + 1
 
     # The first five of these are copies.
-    land("new", 8, now)
-    plan = Plan(out, landed=str(landed), jobs=jobs, trigger=0.1, keep=86_400.0)
+    land_boards(tmp_path, 8, now, "new")
+    plan = Plan(out, landed=str(landed), jobs=jobs, trigger=0.3, keep=86_400.0)
     for expected in (8, 11):
         running = Run(spark, plan, lines.append)
         gone = [out / name / old for name in ("raw", "measurements")]
@@ -366,6 +358,6 @@ def test_a_run_removes_what_its_queries_have_read_and_goes_on(
         )
         running.finish()
         running.stop()
-        land("newer", 3, now)
+        land_boards(tmp_path, 3, now, "newer")
     assert rows("measurements") == 3
     assert any(line.startswith("removed 1 day before ") for line in lines)

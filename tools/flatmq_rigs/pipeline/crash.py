@@ -21,16 +21,17 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import psutil
 from deltalake.exceptions import TableNotFoundError
 from pyspark.sql import SparkSession
 from rich.progress import Progress
 
 from flatmq import Client
 from flatmq_tools.broker import Broker, mosquitto
+from flatmq_tools.pipeline import service
 
 from .. import results
 from .crash_tables import READERS, Count, Tables
+from .processes import Command, CommandError, alive, family, kill, wait
 
 PARTS = ("driver", "jvm", "source", "broker", "ingest", "compaction", "store")
 ABOUT = {
@@ -42,6 +43,7 @@ ABOUT = {
     "compaction": "`flatmq pipeline compact`, beside a run that writes",
     "store": "the driver, while it writes to an S3 on this machine (Delta alone)",
 }
+_ALONE = ("ingest", "store")
 TOPIC = b"dev/crash/telemetry"
 _PUBLISHER = b"crash-publisher"
 # Nothing may be dropped by the broker, or the count would be of its limits.
@@ -55,10 +57,11 @@ _LOOK = 0.05  # s
 _RANDOM = 1.5  # s after the first messages of a start, within which it is killed
 _RATE = 1500  # messages a second while they are let go
 _JAVA = "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1"  # starts sooner
+_KILLED = "Error: Spark's Java process was ended by SIGKILL"
 
 
-class CrashError(RuntimeError):
-    """The run cannot go on; the text says what was waited for."""
+CrashError = CommandError
+"""The run cannot go on; the text says what was waited for."""
 
 
 @dataclass
@@ -83,113 +86,42 @@ class Result:
         return bool(self.counts) and not any(c.missing or c.twice for c in self.counts.values())
 
 
-# Processes
+def runs(parts: Sequence[str], kills: int, apart: bool = True) -> list[list[str]]:
+    """Return for each run which parts are killed, in their order.
 
-
-def family(pid: int) -> list[int]:
-    """The process, and all that descend from it."""
-    with contextlib.suppress(psutil.NoSuchProcess):
-        return [pid, *(child.pid for child in psutil.Process(pid).children(recursive=True))]
-    return [pid]
-
-
-def command(pid: int) -> str:
-    """The process's program and arguments; empty where there is none."""
-    with contextlib.suppress(psutil.Error):
-        return " ".join(psutil.Process(pid).cmdline())
-    return ""
-
-
-def alive(pid: int) -> bool:
-    """Return whether a process runs; a zombie does not."""
-    try:
-        return str(psutil.Process(pid).status()) != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
-
-
-def _until(
-    what: str | Callable[[], str],
-    ready: Callable[[], object],
-    moves: Callable[[], object] = lambda: None,
-) -> None:
-    """Wait until `ready` returns something true; raise CrashError with `what` if it does not.
-
-    `what` may be a function, called only then. The patience starts again whenever the result
-    of `moves` changes.
+    Each part has a run of its own. Without `apart` all have one, except for those that need a run
+    of another kind: it costs less, as Spark starts again only after some of the kills.
     """
-    seen, since = moves(), time.monotonic()
-    while not ready():
-        if moves() != seen:
-            seen, since = moves(), time.monotonic()
-        if time.monotonic() - since > _PATIENCE:
-            told = what if isinstance(what, str) else what()
-            raise CrashError(f"after {_PATIENCE:g} s: {told}")
-        time.sleep(_LOOK)
+    alone = [part for part in parts if apart or part in _ALONE]
+    together = [part for _ in range(kills) for part in parts if part not in alone]
+    return [[part] * kills for part in alone] + [together] * bool(together)
 
 
-class _Program:
-    """A command of `flatmq pipeline`, which is started again after each end."""
+class _Program(Command):
+    """A command that is started again after each end."""
 
-    def __init__(self, folder: Path, name: str, *arguments: str) -> None:
-        self._arguments = arguments
-        self._log = folder / f"{name}.txt"
-        self.starts = 0
-        self.start()
-
-    def start(self) -> None:
-        path = [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]
-        with self._log.open("ab") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "flatmq_tools.cli", "pipeline", *self._arguments],
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, path))},
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-            )
-        self.starts += 1
-
-    def find(self, word: str) -> int | None:
-        """A descendant whose command line has that word."""
-        return next((p for p in family(self.process.pid)[1:] if word in command(p)), None)
-
-    def kill(self, pid: int) -> None:
-        """Kill the process or one of its descendants, and start it again.
+    def kill(self, pid: int) -> str:
+        """Kill the process or one of its descendants, and start it again; return what it said.
 
         Before that, wait until all of them are gone, as they have to end by themselves
         then.
         """
-        family_then = family(self.process.pid)
+        family_then = family(self.pid)
         os.kill(pid, signal.SIGKILL)
         # Without the one that was killed the driver has to end by itself, with an error.
-        _until(lambda: f"{self.tail()}\nstill runs without process {pid}", self._over)
-        _until(
+        wait(
+            lambda: f"{self.tail()}\nstill runs without process {pid}",
+            lambda: self.over,
+            _PATIENCE,
+        )
+        wait(
             lambda: f"processes left behind: {[p for p in family_then if alive(p)]}",
             lambda: not any(map(alive, family_then)),
+            _PATIENCE,
         )
+        said = self.words()
         self.start()
-
-    def _over(self) -> bool:
-        return self.process.poll() is not None
-
-    def end(self) -> None:
-        """End it as an administrator would. Raises CrashError when it fails."""
-        self.process.send_signal(signal.SIGTERM)
-        _until(lambda: f"{self.tail()}\ndoes not end with SIGTERM", self._over)
-        if self.process.returncode:
-            raise CrashError(f"{self.tail()}\nended with status {self.process.returncode}")
-
-    def stop(self) -> None:
-        for pid in reversed(family(self.process.pid)):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        self.process.wait()
-
-    def tail(self) -> str:
-        """The end of what it has written, for an error."""
-        with contextlib.suppress(OSError):
-            return "\n".join(self._log.read_text(errors="replace").splitlines()[-60:])
-        return ""
+        return said
 
 
 class _Publisher:
@@ -316,10 +248,7 @@ class _Stage:
                 str(trigger), "--conf", _JAVA,
             )  # fmt: skip
             log = folder / "log" if "ingest" in kills else self._state / "log"
-            _until(
-                "there is no subscription",
-                lambda: (log / "subscribed.json").exists() or self._failed(),
-            )
+            self.driver.until((log / "subscribed.json").exists, _PATIENCE)
             self.publisher = _Publisher(self.broker)
             self._stack.callback(self.publisher.stop)
         except BaseException:
@@ -337,15 +266,9 @@ class _Stage:
         return f"s3://{BUCKET}/crash"
 
     def _program(self, *arguments: str) -> _Program:
-        program = _Program(self.folder, arguments[0], *arguments)
+        program = _Program(self.folder / f"{arguments[0]}.txt", *arguments)
         self._stack.callback(program.stop)
         return program
-
-    def _failed(self) -> bool:
-        """False. Raises CrashError when the driver has ended without being killed."""
-        if self.driver.process.poll() is not None:
-            raise CrashError(f"{self.driver.tail()}\nended by itself")
-        return False
 
     def kill(self, part: str, chance: random.Random) -> None:
         """End that part with SIGKILL and start it again."""
@@ -358,25 +281,27 @@ class _Stage:
         elif part == "compaction":
             self._kill_compaction(chance)
         elif part == "ingest":
-            self.ingest.kill(self.ingest.process.pid)
+            self.ingest.kill(self.ingest.pid)
         else:
             find = {
-                "driver": lambda: self.driver.process.pid,
-                "store": lambda: self.driver.process.pid,
+                "driver": lambda: self.driver.pid,
+                "store": lambda: self.driver.pid,
                 "jvm": lambda: self.driver.find("org.apache.spark.deploy"),
                 "source": self._source,
             }[part]
-            _until(f"there is no {part}", find)
+            wait(f"there is no {part}", find, _PATIENCE)
             found = find()
             assert found is not None
-            self.driver.kill(found)
+            said = self.driver.kill(found)
+            if part == "jvm" and (_KILLED not in said or "Traceback" in said):
+                raise CrashError(f"{said}\nthis is more, or less, than {_KILLED}")
 
     def _kill_compaction(self, chance: random.Random) -> None:
         """Compact once, and kill the next compaction at any moment of the same time."""
         arguments = ("compact", str(self._state / "delta"), "--grace", "1")
         since = time.monotonic()
         whole = self._program(*arguments)
-        _until(lambda: f"{whole.tail()}\ndoes not end", lambda: whole.process.poll() is not None)
+        wait(lambda: f"{whole.tail()}\ndoes not end", lambda: whole.over, _PATIENCE)
         if whole.process.returncode:
             raise CrashError(f"{whole.tail()}\nended with status {whole.process.returncode}")
         took = time.monotonic() - since
@@ -390,25 +315,23 @@ class _Stage:
         """Return the process that receives, of those of sources: it has the log."""
         with contextlib.suppress(OSError, ValueError):
             pid = int((self._state / "log" / "lock").read_text())
-            if pid in family(self.driver.process.pid):
+            if pid in family(self.driver.pid):
                 return pid
         return None
 
     def wait_for_publisher(self) -> None:
         """Return when all that was let is acknowledged."""
         publisher = self.publisher
-        _until(
+        wait(
             "the broker does not take what is published",
             lambda: publisher.done,
+            _PATIENCE,
             lambda: publisher.sent,
         )
 
     def wait_for_more(self, before: int) -> None:
         """Return when raw has more rows than before."""
-        _until(
-            lambda: f"{self.driver.tail()}\nnothing comes to raw",
-            lambda: self.tables.landed() > before or self._failed(),
-        )
+        self.driver.until(lambda: self.tables.landed() > before, _PATIENCE)
 
     def settle(self) -> None:
         """Return when raw and measurements have all messages, or neither has grown for long.
@@ -479,7 +402,9 @@ def run(
             stage.publisher.let(messages)
             stage.wait_for_publisher()
             stage.settle()
-            stage.driver.end()
+            took = stage.driver.end(_PATIENCE)
+            if took > service.LIMIT:
+                raise CrashError(f"it took {took:.0f} s to end, and not {service.LIMIT:.0f} s")
             lost = stage.lost - stage.tables.numbers()
             counts, again = stage.tables.counted(messages, spark, lost)
         finally:
@@ -506,11 +431,11 @@ def main(
     try:
         spark = session("local[2]", "flatmq crash")
         with Progress() as progress:
-            for part in parts:
-                task = progress.add_task(f"kill -9: {part}", total=kills)
+            for killed in runs(parts, kills):
+                task = progress.add_task(f"kill -9: {killed[0]}", total=kills)
                 found.append(
                     run(
-                        [part] * kills,
+                        killed,
                         messages,
                         spark,
                         seed=seed,
@@ -520,9 +445,7 @@ def main(
                 if results_path is not None:  # what is found is kept, should the next one fail
                     results.write(results_path, "crash", report(found, messages, kills))
     finally:
-        for pid in family(os.getpid())[1:]:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        kill(*family(os.getpid())[1:])
     print(report(found, messages, kills))
     return 0 if all(one.good for one in found) else 1
 
