@@ -108,8 +108,9 @@ def test_what_the_broker_lost_is_not_missing_and_anything_else_is(
 
 
 # Of each kind one kill, in one run: the broker's and the compaction's cost no start of Spark. The
-# ingest is killed at each of its lines in test_landing.py, and the source in test_run.py.
-AT_ONCE = crash.runs(("broker", "compaction", "jvm", "driver"), 1, apart=False)
+# ingest is killed at each of its lines in test_landing.py, the source in test_run.py, and what
+# the end of Java means is in test_service.py.
+AT_ONCE = crash.runs(("broker", "compaction", "driver"), 1, apart=False)
 APART = crash.runs(crash.PARTS, 2)
 KILLS = [(kills, "3.1.1") for kills in (APART if sizes.whole() else AT_ONCE)]
 KILLS += [(["ingest"], "5"), (["source"], "5")] if sizes.whole() else []

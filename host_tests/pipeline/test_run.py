@@ -27,6 +27,7 @@ from flatmq_tools.pipeline.log import Writer
 from flatmq_tools.pipeline.metrics import served
 from flatmq_tools.pipeline.run import Plan, Run, RunError, reason
 from pipeline.landed import land_boards
+from pipeline.messages import pack
 from pipeline.mqtt import PATIENCE, broker, publish, until
 from pipeline.test_metrics import scraped
 from pipeline.typed_here import shared, typed
@@ -51,11 +52,7 @@ def started(spark: SparkSession, there: Broker | None, plan: Plan) -> Iterator[R
 
 
 def _pack(device: str, seq: int) -> tuple[str, bytes]:
-    text = (
-        f'[{{"bn":"{device}/","n":"boot","v":7}},{{"n":"seq","v":{seq}}},'
-        f'{{"n":"chip/temp","u":"Cel","v":2{seq}.5}}]'
-    )
-    return f"dev/{device}/telemetry", text.encode()
+    return f"dev/{device}/telemetry", pack(device, 7, seq, temperature=2050 + 100 * seq)
 
 
 def _rows(folder: Path) -> list[dict[str, object]]:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow.dataset as ds
 import pytest
+from pyspark import SparkContext
 
 import sizes
 from flatmq import Client
@@ -26,8 +27,9 @@ from flatmq_rigs.pipeline.processes import Command
 from flatmq_tools.broker import Broker
 from flatmq_tools.pipeline import log, service
 from flatmq_tools.pipeline.run import Plan, Run
+from pipeline.landed import land_boards
 from pipeline.mqtt import PATIENCE, broker, publish, until
-from pipeline.typed_here import typed
+from pipeline.typed_here import shared, typed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -122,6 +124,26 @@ def test_it_starts_on_a_busy_machine_and_ends_soon_on_a_live_fleet(tmp_path: Pat
     assert first <= len(done) <= after
 
 
+def test_java_is_killed(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    landed, raw = land_boards(tmp_path, 20), tmp_path / "out" / "raw"
+    with subprocess.Popen(["sleep", "600"]) as java, shared(spark, monkeypatch):
+        monkeypatch.setattr(SparkContext._gateway, "proc", java)
+
+        def kill() -> bool:
+            if raw.exists():
+                java.kill()
+            return False
+
+        done = typed(["run", tmp_path / "out", "--landed", landed, "--job", "raw"], kill)
+    assert done.exit_code == 1
+    *_, line = done.output.splitlines()
+    assert line.startswith("Error: Spark's Java process was ended by SIGKILL")
+    assert line.endswith("start the run again, and it goes on where this one was")
+    assert "Traceback" not in done.output
+
+
 @pytest.fixture
 def small(tmp_path: Path) -> Iterator[Path]:
     """A disk of a few MiB."""
@@ -157,7 +179,7 @@ def test_run_pauses_while_the_disk_is_full(
     out, said = small / "out", list[str]()
     with broker() as there:
         source = {"brokerUrl": there.address, "topic": "dev/#"}
-        plan = Plan(out, source, jobs=["raw", "measurements"], trigger=0.3)
+        plan = Plan(out, source, jobs=["raw"], trigger=0.3)
         running = Run(spark, plan, said.append)
 
         def wait(ready: Callable[[], bool]) -> None:
