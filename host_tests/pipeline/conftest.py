@@ -21,6 +21,13 @@ if TYPE_CHECKING:
     from pipeline.messages import Message
 
 
+# Compiling for a long life takes longer than most of these Javas live. For the small heap of a
+# test, several threads that collect garbage cost more than one. With the small space for compiled
+# code that goes with this level, Java drops code and compiles it again.
+SHORT_LIVED = (
+    "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:ReservedCodeCacheSize=240m",
+    "-XX:-UsePerfData",
+)  # fmt: skip
 # For so few rows, to compile a plan and to divide the work take longer than the work.
 FEW_ROWS = {
     "spark.sql.codegen.wholeStage": "false",
@@ -33,14 +40,11 @@ FEW_ROWS = {
 def java(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Prepare for every Java of these tests, those of commands included.
 
-    They start sooner, and share no address and no folder with those of other processes of tests.
+    It shares no address and no folder with those of other processes of tests.
     """
-    from pipeline import class_archive
-
     mine = tmp_path_factory.mktemp("java")
     options = [
-        class_archive.options(make=sizes.whole()),
-        f"-Djava.io.tmpdir={mine}", f"-Dderby.system.home={mine}",
+        *SHORT_LIVED, f"-Djava.io.tmpdir={mine}", f"-Dderby.system.home={mine}",
         f"-Dspark.sql.warehouse.dir={mine}/warehouse",
     ]  # fmt: skip
     if not sizes.whole():

@@ -122,8 +122,9 @@ def test_each_part_is_killed_and_every_message_is_there_once(
 ) -> None:
     killed = []
     found = crash.run(
-        kills, 500 * len(kills), spark, seed=1, version=version, on_kill=lambda: killed.append(1)
-    )
+        kills, 500 * len(kills), spark, seed=1, version=version, on_kill=lambda: killed.append(1),
+        here=not sizes.whole(),
+    )  # fmt: skip
     assert len(killed) == len(kills)
     assert len(found.counts) == (2 if "store" in kills else 8) and found.good
     assert found.lost <= kills.count("broker")

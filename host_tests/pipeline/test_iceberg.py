@@ -209,6 +209,7 @@ print("done", flush=True)
 """
 
 
+@pytest.mark.proof
 def test_kill_9_at_any_moment(tmp_path: Path) -> None:
     choose = random.Random(1)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}

@@ -41,6 +41,21 @@ def test_nothing_on_this_machine_listens_beyond_it(master: str) -> None:
     assert "spark.driver.bindAddress" not in defaults("spark://master:7077", 2)
 
 
+def test_the_session_of_tests_meets_no_other(
+    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    mine = str(tmp_path_factory.getbasetemp())
+    context = spark.sparkContext
+    system = context._jvm.java.lang.System  # private access: PySpark offers no other way
+    assert context.getConf().get("spark.driver.host") == "127.0.0.1"
+    assert context.getConf().get("spark.ui.enabled") == "false"
+    for folder in (
+        system.getProperty("java.io.tmpdir"), system.getProperty("derby.system.home"),
+        system.getenv("SPARK_LOCAL_DIRS"), spark.conf.get("spark.sql.warehouse.dir"),
+    ):  # fmt: skip
+        assert folder.removeprefix("file:").startswith(mine)
+
+
 def _python(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     """A process of its own, and so a session of its own."""
     return subprocess.run(

@@ -19,6 +19,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from deltalake.exceptions import TableNotFoundError
@@ -28,6 +29,7 @@ from rich.progress import Progress
 from flatmq import Client
 from flatmq_tools.broker import Broker, mosquitto
 from flatmq_tools.pipeline import service
+from flatmq_tools.pipeline.run import Plan, Run
 
 from .. import results
 from .crash_tables import READERS, Count, Tables
@@ -53,7 +55,7 @@ _MOSQUITTO = "max_queued_messages 0\nmax_inflight_messages 0\nset_tcp_nodelay tr
 _MEMORY = Path("/dev/shm")
 _PATIENCE = 180.0  # s for anything to happen
 _STILL = 120.0  # s without one row more, after which there will be none
-_LOOK = 0.05  # s
+_LOOK = 0.2  # s
 _RANDOM = 1.5  # s after the first messages of a start, within which it is killed
 _RATE = 1500  # messages a second while they are let go
 _JAVA = "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1"  # starts sooner
@@ -101,10 +103,9 @@ class _Program(Command):
     """A command that is started again after each end."""
 
     def kill(self, pid: int) -> str:
-        """Kill the process or one of its descendants, and start it again; return what it said.
+        """Kill the process or one of its descendants; return what it said.
 
-        Before that, wait until all of them are gone, as they have to end by themselves
-        then.
+        Wait until all of them are gone, as they have to end by themselves then.
         """
         family_then = family(self.pid)
         os.kill(pid, signal.SIGKILL)
@@ -119,9 +120,31 @@ class _Program(Command):
             lambda: not any(map(alive, family_then)),
             _PATIENCE,
         )
-        said = self.words()
-        self.start()
-        return said
+        return self.words()
+
+
+class _Here(Run):
+    """A run in this process, which goes on with what one that was killed has left."""
+
+    def check(self) -> None:
+        """Raise RunError if a query has ended."""
+        self.look()
+
+    def until(self, ready: Callable[[], object], patience: float) -> None:
+        """Wait until that is so."""
+
+        def looked() -> object:
+            self.look()
+            return ready()
+
+        wait("nothing comes to raw", looked, patience)
+
+    def end(self, _patience: float) -> float:
+        """Work off what is there; return the seconds that this took."""
+        since = time.monotonic()
+        self.finish()
+        self.stop()
+        return time.monotonic() - since
 
 
 class _Publisher:
@@ -212,8 +235,13 @@ def last_words(log: str) -> int | None:
 class _Stage:
     """Everything that a run needs, in one folder."""
 
-    def __init__(self, folder: Path, kills: Iterable[str], trigger: float, version: str) -> None:
+    def __init__(
+        self, folder: Path, kills: Iterable[str], trigger: float, version: str,
+        here: SparkSession | None,
+    ) -> None:  # fmt: skip
         kills = set(kills)
+        self._here = here
+        self._trigger = trigger
         self.folder = folder
         self._state = folder / "out"
         self._compaction = 0.0  # s that one takes
@@ -243,7 +271,7 @@ class _Stage:
             else:
                 fed = ["--broker", self.broker.address, "--filter", "dev/#"]
                 fed += ["--option", f"mqttVersion={version}"]
-            self.driver = self._program(
+            self.driver: _Program | _Here = self._program(
                 "run", out, *fed, "--job", "raw", "--job", "measurements", *more, "--trigger",
                 str(trigger), "--conf", _JAVA,
             )  # fmt: skip
@@ -282,19 +310,40 @@ class _Stage:
             self._kill_compaction(chance)
         elif part == "ingest":
             self.ingest.kill(self.ingest.pid)
+            self.ingest.start()
         else:
-            find = {
-                "driver": lambda: self.driver.pid,
-                "store": lambda: self.driver.pid,
-                "jvm": lambda: self.driver.find("org.apache.spark.deploy"),
-                "source": self._source,
-            }[part]
-            wait(f"there is no {part}", find, _PATIENCE)
-            found = find()
+            driver = self.driver
+            assert isinstance(driver, _Program)
+            wait(f"there is no {part}", lambda: self._process(part, driver), _PATIENCE)
+            found = self._process(part, driver)
             assert found is not None
-            said = self.driver.kill(found)
+            said = driver.kill(found)
             if part == "jvm" and (_KILLED not in said or "Traceback" in said):
                 raise CrashError(f"{said}\nthis is more, or less, than {_KILLED}")
+            if self._here is None:
+                driver.start()
+            else:
+                self._go_on_here(self._here)
+
+    def _process(self, part: str, driver: _Program) -> int | None:
+        """Return the process that is a part of a run; None as long as there is none."""
+        if part == "jvm":
+            return driver.find("org.apache.spark.deploy")
+        if part != "source":
+            return driver.pid
+        # Of the processes of sources, the one that receives has the log.
+        with contextlib.suppress(OSError, ValueError):
+            pid = int((self._state / "log" / "lock").read_text())
+            if pid in family(driver.pid):
+                return pid
+        return None
+
+    def _go_on_here(self, spark: SparkSession) -> None:
+        source = {"brokerUrl": self.broker.address, "topic": "dev/#"}
+        jobs = ("raw", "measurements")
+        plan = Plan(self._state, source, jobs=jobs, delta=True, trigger=self._trigger)
+        self.driver = _Here(spark, plan)
+        self._stack.callback(self.driver.stop)
 
     def _kill_compaction(self, chance: random.Random) -> None:
         """Compact once, and kill the next compaction at any moment of the same time."""
@@ -310,14 +359,6 @@ class _Stage:
             cut.process.wait(chance.uniform(took / 3, took))
         cut.process.kill()
         cut.process.wait()
-
-    def _source(self) -> int | None:
-        """Return the process that receives, of those of sources: it has the log."""
-        with contextlib.suppress(OSError, ValueError):
-            pid = int((self._state / "log" / "lock").read_text())
-            if pid in family(self.driver.pid):
-                return pid
-        return None
 
     def wait_for_publisher(self) -> None:
         """Return when all that was let is acknowledged."""
@@ -340,6 +381,7 @@ class _Stage:
         """
         seen, since = -1, time.monotonic()
         while time.monotonic() - since < _STILL:
+            self.driver.check()
             landed = self.tables.landed() + self.tables.landed("measurements")
             if landed != seen:
                 seen, since = landed, time.monotonic()
@@ -375,6 +417,7 @@ def run(
     seed: int | None = None,
     version: str = "3.1.1",
     on_kill: Callable[[], None] = lambda: None,
+    here: bool = False,
 ) -> Result:
     """Publish so many messages, kills these parts in their order, and count.
 
@@ -383,12 +426,14 @@ def run(
     trigger  s between two batches
     seed     of the moments of the kills
     version  of MQTT, that of what receives: "3.1.1" or "5"
+    here     go on in this process with `spark` after the last kill, which is that of the driver:
+             that costs no second start of Spark
     CrashError when something does not start, go on or end; BrokerError.
     """
     moments = random.Random(seed)
     since = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="flatmq-crash-") as folder:
-        stage = _Stage(Path(folder), kills, trigger, version)
+        stage = _Stage(Path(folder), kills, trigger, version, spark if here else None)
         try:
             for number, part in enumerate(kills):
                 # The kills are spread over the messages.
@@ -433,15 +478,8 @@ def main(
         with Progress() as progress:
             for killed in runs(parts, kills):
                 task = progress.add_task(f"kill -9: {killed[0]}", total=kills)
-                found.append(
-                    run(
-                        killed,
-                        messages,
-                        spark,
-                        seed=seed,
-                        on_kill=lambda task=task: progress.advance(task),  # type: ignore[misc]
-                    )
-                )
+                step = partial(progress.advance, task)
+                found.append(run(killed, messages, spark, seed=seed, on_kill=step))
                 if results_path is not None:  # what is found is kept, should the next one fail
                     results.write(results_path, "crash", report(found, messages, kills))
     finally:
@@ -461,63 +499,40 @@ def _end(*_: object) -> None:
 
 def report(found: Sequence[Result], messages: int, kills: int) -> str:
     """The section of docs/results.md on these runs."""
-    rows = []
-    for one in found:
-        by_table = {
-            reader: [count for name, count in one.counts.items() if name.endswith(f": {reader}")]
-            for reader in READERS
-        }
-        rows.append(
-            [
-                one.parts[0],
-                results.number(one.messages),
-                results.number(one.kills),
-                *(
-                    f"{sum(c.missing for c in counts)} · {sum(c.twice for c in counts)}"
-                    if counts
-                    else "-"
-                    for counts in by_table.values()
-                ),
-                results.number(one.again),
-                results.number(one.lost),
-                results.number(one.seconds),
-            ]
-        )
-    only = "".join(f" --part {part}" for part in PARTS if part in _parts(found))
-    if len(_parts(found)) == len(PARTS):
-        only = ""
-    return "\n\n".join(
-        [
-            "## Crashes of the pipeline",
-            f"`python -m flatmq_rigs crash --messages {messages} --kills {kills}{only}`: numbered "
-            "readings at QoS 1 from mosquitto through `flatmq pipeline run` into the tables raw "
-            "and measurements, while one part is ended with SIGKILL at a random moment of a "
-            "batch, again and again. Killed are: "
-            + "; ".join(f"{part}, {ABOUT[part]}" for part in PARTS if part in _parts(found))
-            + ". In the columns of the readers: missing · twice, raw and measurements together; "
-            "raw has a message twice if an offset is there twice, measurements a reading if its "
-            "number is. Spark reads of a Delta table the files that deltalake names. What a "
-            "broker delivers again has another offset in raw, and is dropped from measurements: "
-            "`delivered again`; mosquitto saves for each message, and not for an acknowledgement. "
-            "It acknowledges a message first and saves it afterwards, so what it acknowledged "
-            "last before it was killed may be gone: `lost by the broker` are those of which its "
-            "log says that it acknowledged them, and that no receiver had done so; they are not "
-            "counted as missing.",
-            results.table(
-                [
-                    "killed",
-                    "messages",
-                    "kills",
-                    *READERS,
-                    "delivered again",
-                    "lost by the broker",
-                    "s",
-                ],
-                rows,
-            ),
-        ]
+    killed = {part for one in found for part in one.parts}
+    parts = [part for part in PARTS if part in killed]
+    only = "" if len(parts) == len(PARTS) else "".join(f" --part {part}" for part in parts)
+    text = (
+        f"`python -m flatmq_rigs crash --messages {messages} --kills {kills}{only}`: numbered "
+        "readings at QoS 1 from mosquitto through `flatmq pipeline run` into the tables raw "
+        "and measurements, while one part is ended with SIGKILL at a random moment of a "
+        "batch, again and again. Killed are: "
+        + "; ".join(f"{part}, {ABOUT[part]}" for part in parts)
+        + ". In the columns of the readers: missing · twice, raw and measurements together; "
+        "raw has a message twice if an offset is there twice, measurements a reading if its "
+        "number is. Spark reads of a Delta table the files that deltalake names. What a "
+        "broker delivers again has another offset in raw, and is dropped from measurements: "
+        "`delivered again`; mosquitto saves for each message, and not for an acknowledgement. "
+        "It acknowledges a message first and saves it afterwards, so what it acknowledged "
+        "last before it was killed may be gone: `lost by the broker` are those of which its "
+        "log says that it acknowledged them, and that no receiver had done so; they are not "
+        "counted as missing."
     )
+    head = ["killed", "messages", "kills", *READERS, "delivered again", "lost by the broker", "s"]
+    rows = [
+        [
+            one.parts[0], results.number(one.messages), results.number(one.kills),
+            *(_cell(one, reader) for reader in READERS),
+            results.number(one.again), results.number(one.lost), results.number(one.seconds),
+        ]
+        for one in found
+    ]  # fmt: skip
+    return "\n\n".join(["## Crashes of the pipeline", text, results.table(head, rows)])
 
 
-def _parts(found: Sequence[Result]) -> set[str]:
-    return {part for one in found for part in one.parts}
+def _cell(one: Result, reader: str) -> str:
+    """What a reader found missing and twice in a run."""
+    counts = [count for name, count in one.counts.items() if name.endswith(f": {reader}")]
+    if not counts:
+        return "-"
+    return f"{sum(c.missing for c in counts)} · {sum(c.twice for c in counts)}"

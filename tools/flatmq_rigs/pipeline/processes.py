@@ -13,7 +13,7 @@ from pathlib import Path
 
 import psutil
 
-_LOOK = 0.05  # s
+_LOOK = 0.1  # s
 _TAIL = 60  # lines
 
 
