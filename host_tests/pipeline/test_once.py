@@ -14,6 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import sizes
+from flatmq_tools.pipeline.report import from_state
+from flatmq_tools.pipeline.report.period import Period
 from pipeline.called import as_query
 from pipeline.landed import table
 from pipeline.messages import SCHEMA, Message, reading
@@ -165,6 +167,10 @@ def test_a_crash_at_any_point_of_a_batch(pipeline: Pipeline) -> None:
     assert pipeline.readings() == once_each(
         [("a", 1, 1), ("a", 1, 2), ("a", 1, 3), *(("a", b, n) for b in (2, 3, 4) for n in (1, 2))]
     )
+    # And each message is counted once.
+    figures = from_state.of_state(pipeline.folder, Period())
+    assert figures is not None
+    assert [(each.name, each.duplicates) for each in figures.devices] == [("a", 10)]
 
 
 def _removed(state: Path) -> None:

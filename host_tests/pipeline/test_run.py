@@ -280,8 +280,10 @@ def test_an_ingest_that_was_half_an_hour_behind_loses_nothing(
     plan = Plan(out, landed=str(landed), jobs=["raw"], trigger=0.3)
     with started(spark, None, plan) as running:
         until(lambda: running.look() or _landed(out / "raw") == 5)
-        for n, name in ((3, "behind-1"), (4, "behind-2")):
-            land_boards(tmp_path, n, now - 1_800_000_000, name)
+        for n in (3, 4):
+            (file,) = land_boards(tmp_path / str(n), n, now - 1_800_000_000).iterdir()
+            os.utime(file, (1, 1))
+            file.rename(landed / file.name)
         assert sorted(_sizes(running, out / "raw", 12)) == [3, 4, 5]
 
 
