@@ -193,6 +193,7 @@ def test_by_chance() -> None:
     assert 1_000 < sum(counts[f"dead {kind}"] for kind in fuzz_packs.KINDS) < 4_500
 
 
+@pytest.mark.proof
 def test_by_chance_through_spark(spark: SparkSession, tmp_path: Path) -> None:
     found = fuzz_packs.through_spark(spark, 500, 1, tmp_path)
     assert found["measurements"] > 25 and found["dead"] > 25
