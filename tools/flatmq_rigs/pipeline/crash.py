@@ -531,7 +531,7 @@ def report(found: Sequence[Result], messages: int, kills: int) -> str:
 
 
 def _cell(one: Result, reader: str) -> str:
-    """What a reader found missing and twice in a run."""
+    """Return how many messages a reader found missing and twice in a run."""
     counts = [count for name, count in one.counts.items() if name.endswith(f": {reader}")]
     if not counts:
         return "-"
