@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+import sizes
+
 if sys.version_info < (3, 11):
     collect_ignore_glob = ["*"]
 
@@ -19,12 +21,37 @@ if TYPE_CHECKING:
     from pipeline.messages import Message
 
 
-@pytest.fixture(scope="session", autouse=True)
-def java_starts_sooner() -> None:
-    """Every Java of these tests, those of commands included, has the options for that."""
-    from pipeline import class_archive
+# Compiling for a long life takes longer than most of these Javas live. For the small heap of a
+# test, several threads that collect garbage cost more than one. With the small space for compiled
+# code that goes with this level, Java drops code and compiles it again.
+SHORT_LIVED = (
+    "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:ReservedCodeCacheSize=240m",
+    "-XX:-UsePerfData",
+)  # fmt: skip
+# For so few rows, to compile a plan and to divide the work take longer than the work.
+FEW_ROWS = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": "false",
+}
 
-    os.environ.setdefault("SPARK_SUBMIT_OPTS", class_archive.options())
+
+@pytest.fixture(scope="session", autouse=True)
+def java(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Prepare for every Java of these tests, those of commands included.
+
+    It shares no address and no folder with those of other processes of tests.
+    """
+    mine = tmp_path_factory.mktemp("java")
+    options = [
+        *SHORT_LIVED, f"-Djava.io.tmpdir={mine}", f"-Dderby.system.home={mine}",
+        f"-Dspark.sql.warehouse.dir={mine}/warehouse",
+    ]  # fmt: skip
+    if not sizes.whole():
+        options += [f"-D{name}={value}" for name, value in FEW_ROWS.items()]
+    os.environ.setdefault("SPARK_SUBMIT_OPTS", " ".join(options))
+    os.environ["SPARK_LOCAL_DIRS"] = str(mine)
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
 
 
 _SHARED = pytest.StashKey["SparkSession"]()
@@ -34,11 +61,8 @@ _SHARED = pytest.StashKey["SparkSession"]()
 def spark(request: pytest.FixtureRequest) -> Iterator[SparkSession]:
     from flatmq_tools.pipeline.session import session as made
 
-    session = made(
-        name="flatmq tests",
-        # For so few rows, compiling a plan takes longer than interpreting it.
-        spark__sql__codegen__wholeStage=False,
-    )
+    one = {"spark.sql.shuffle.partitions": "1", "spark.default.parallelism": "1"}
+    session = made(name="flatmq tests", **FEW_ROWS, **one)
     request.session.stash[_SHARED] = session
     yield session
     del request.session.stash[_SHARED]

@@ -86,4 +86,4 @@ def until(ready: Callable[[], object], query: Any = None) -> None:
         if query is not None and query.exception() is not None:
             raise AssertionError(str(query.exception()))
         assert time.monotonic() < end, "it did not happen"
-        time.sleep(0.05)
+        time.sleep(0.1)  # to look at a run is work for Spark

@@ -1,10 +1,11 @@
-"""Programs that must survive SIGKILL at any point; `points` kills them at every line in turn.
+"""Programs that must survive SIGKILL at any point; `points` kills them at one line after another.
 
 As a program it is the one that is killed: it forks for each point, as long as one is reached.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import shutil
@@ -94,14 +95,14 @@ def forgotten(folder: Path, tell: Callable[[int], None]) -> None:
     tell(forget_days.remove(folder, Rows("device-1")))
 
 
-def points(what: str, folder: Path) -> Iterator[tuple[int, list[int]]]:
-    """Kill `what` at each point, in a folder named by the number of the point.
+def points(what: str, folder: Path, step: int = 1) -> Iterator[tuple[int, list[int]]]:
+    """Kill `what` at every point, or at one of so many, in folders that are numbered from 0.
 
     Yields how the process ended, as `Popen.returncode`, and what it had reported. The last was
     not killed.
     """
     done = subprocess.run(
-        [sys.executable, __file__, what, str(folder)],
+        [sys.executable, __file__, what, str(folder), str(step)],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         stdout=subprocess.PIPE,
         text=True,
@@ -147,19 +148,18 @@ def _child(what: str, folder: Path, told: int, point: int) -> None:
     sys.settrace(None)
 
 
-def main(what: str, parent: Path) -> None:
+def main(what: str, parent: Path, step: int) -> None:
     """Print a line of JSON for each point: the status, and what was reported."""
     # What is written outlives the process, synced or not: there is no need to wait for the disk.
     log._sync = lambda _: None
     log.sync_folder = landing.sync_folder = lambda _: None
     os.fsync = lambda _: None
-    status, point = -signal.SIGKILL, 0
-    while status:
-        folder = parent / str(point)
+    for number in itertools.count():
+        folder = parent / str(number)
         if what == "landed":
             prepared(folder)
         if what == "forgotten":
-            if not point:
+            if not number:
                 days.prepared_with_devices(parent / "table")
             shutil.copytree(parent / "table", folder)
         reads, writes = os.pipe()
@@ -167,7 +167,7 @@ def main(what: str, parent: Path) -> None:
         if not pid:
             ended = 1
             try:
-                _child(what, folder, writes, point)
+                _child(what, folder, writes, number * step)
                 ended = 0
             finally:
                 os._exit(ended)
@@ -176,10 +176,11 @@ def main(what: str, parent: Path) -> None:
             told = [int(line) for line in pipe]
         status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
         if status > 0:
-            raise SystemExit(f"point {point}: ended with {status}")
+            raise SystemExit(f"point {number * step}: ended with {status}")
         print(json.dumps([status, told]), flush=True)
-        point += 1
+        if not status:
+            return
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]))
+    main(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]))

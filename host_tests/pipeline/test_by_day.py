@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import datetime
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import pyarrow as pa
 import pyarrow.dataset as ds
-import pyarrow.parquet as pq
 import pytest
 
+import sizes
 from flatmq_tools.pipeline import durable, layout
 from flatmq_tools.pipeline.merge import Merger
 from pipeline import days
-from pipeline.mqtt import until
+from pipeline.called import as_query
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -33,44 +33,62 @@ class _Killed(Exception):
 
 
 @pytest.fixture
-def batches(spark: SparkSession, tmp_path: Path) -> Batches:
-    """Run the query until it has had so many batches, each with rows of two days."""
+def batches(spark: SparkSession, tmp_path: Path) -> Iterator[Batches]:
+    """Write the batches of a query up to a number, from one on, each with rows of two days."""
     from flatmq_tools.pipeline.by_day import ByDay
     from flatmq_tools.pipeline.sinks import into
 
-    (tmp_path / "in").mkdir()
-
-    def run(wanted: int, sink: ByDay | None = None) -> ByDay:
-        for n in range(wanted):
+    def run(wanted: int, first: int = 0) -> ByDay:
+        sink = ByDay(tmp_path / "p", "at")
+        write = into((lambda rows: rows, [sink]))
+        for n in range(first, wanted):
             at = MIDNIGHT + datetime.timedelta(seconds=n)
-            rows = {"n": [2 * n, 2 * n + 1], "at": [at - datetime.timedelta(days=1), at]}
-            pq.write_table(pa.table(rows), tmp_path / "in" / f"{n}.parquet")
-        stream = spark.readStream.schema("n bigint, at timestamp").option("maxFilesPerTrigger", 1)
-        rows = stream.parquet(str(tmp_path / "in"))
-        sink = sink or ByDay(tmp_path / "p", "at")
-        query = (
-            rows.writeStream.foreachBatch(into((lambda rows: rows, [sink])))
-            .option("checkpointLocation", str(tmp_path / "checkpoint"))
-            .trigger(availableNow=True)
-            .start()
-        )
-        until(lambda: not query.isActive)
-        if query.exception() is not None:
-            raise query.exception()  # type: ignore[misc]
+            rows = [(2 * n, at - datetime.timedelta(days=1)), (2 * n + 1, at)]
+            write(spark.createDataFrame(rows, "n bigint, at timestamp"), n)
         return sink
 
-    return run
+    with as_query(spark):
+        yield run
 
 
-def _found(folder: Path, spark: SparkSession) -> list[list[int]]:
-    """The values that each reader finds."""
+def _found(folder: Path, *sparks: SparkSession) -> list[list[int]]:
+    """The values that each reader finds: pyarrow, and Spark if given."""
     by_pyarrow = ds.dataset(folder, format="parquet").to_table(["n"])
-    by_spark = spark.read.parquet(str(folder)).select("n").toArrow()
-    return [sorted(table["n"].to_pylist()) for table in (by_pyarrow, by_spark)]
+    by_spark = [spark.read.parquet(str(folder)).select("n").toArrow() for spark in sparks]
+    return [sorted(table["n"].to_pylist()) for table in (by_pyarrow, *by_spark)]
 
 
 def _wanted(count: int) -> list[list[int]]:
     return [list(range(2 * count))] * 2
+
+
+def _is_killed_at(
+    step: int, table: Path, monkeypatch: pytest.MonkeyPatch, work: Callable[[], object]
+) -> bool:
+    """Return whether the work has so many steps in the table; it ends before that one.
+
+    Each step is followed by a sync.
+    """
+    left = [step]
+
+    def ends(sync: Callable[[Path], None]) -> Callable[[Path], None]:
+        def end(path: Path) -> None:
+            if path.is_relative_to(table):
+                if not left[0]:
+                    raise _Killed
+                left[0] -= 1
+            sync(path)
+
+        return end
+
+    with monkeypatch.context() as patch:
+        for name in ("tree", "entry", "path"):
+            patch.setattr(durable, name, ends(getattr(durable, name)))
+        try:
+            work()
+        except _Killed:
+            return True
+    return False
 
 
 def test_rows_are_in_the_folder_of_their_day(
@@ -85,50 +103,26 @@ def test_rows_are_in_the_folder_of_their_day(
     days_found = {row.day for row in spark.read.parquet(str(table)).select("day").collect()}
     assert days_found == {datetime.date(2026, 1, 31), datetime.date(2026, 2, 1)}
     # What the sink says of the batches is true also when Spark asks again.
-    commits = tmp_path / "checkpoint" / "commits"
-    for name in ("1", ".1.crc"):
-        (commits / name).unlink()
-    batches(3)
+    batches(3, first=1)
     assert _found(table, spark) == _wanted(3)
 
 
 def test_a_crash_between_any_two_steps_leaves_each_row_once(
     spark: SparkSession, tmp_path: Path, batches: Batches, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each step is followed by a sync, at which the batch ends here."""
     table = tmp_path / "p"
     batches(1)
-    steps = [(name, getattr(durable, name)) for name in ("tree", "entry", "path")]
-    done, at = 1, 0
-    while True:
-        left = [at]
-
-        def ends(step: Any, left: list[int]) -> Callable[[Path], None]:
-            def end(path: Path) -> None:
-                if path.is_relative_to(table):
-                    if not left[0]:
-                        raise _Killed(str(path))
-                    left[0] -= 1
-                step(path)
-
-            return end
-
-        with monkeypatch.context() as patch:
-            for name, step in steps:
-                patch.setattr(durable, name, ends(step, left))
-            try:
-                batches(done + 1)
-            except Exception as error:
-                assert "_Killed" in str(error)
-            else:
-                break
-        done += 1
+    for at in range(100):
+        done = at + 1
+        batch = partial(batches, done + 1, done)
+        if not _is_killed_at(at, table, monkeypatch, batch):
+            break
         found = ds.dataset(table, format="parquet").to_table(["n"])["n"].to_pylist()
         assert len(found) == len(set(found))
-        batches(done)
-        assert _found(table, spark) == _wanted(done), at
+        batch()
+        assert _found(table) == _wanted(done + 1)[:1], at
         assert not [*table.glob(".batch=*"), *table.glob(f"{layout.MOVING}*")]
-        at += 1
+    assert _found(table, spark) == _wanted(at + 2)
     assert at >= 6  # written, committed, two days, recorded, done
 
 
@@ -146,7 +140,7 @@ def test_a_batch_stays_known_after_it_was_merged_and_its_record_is_gone(
     assert all(by_day.ByDay(table, "at").has(query, n, spark) for n in range(5))
     assert not sink.has(query, 5, spark)
     assert _found(table, spark) == _wanted(5)
-    batches(6)
+    batches(6, first=4)
     assert _found(table, spark) == _wanted(6)
 
 
@@ -167,6 +161,7 @@ def test_a_batch_without_rows_leaves_no_files_but_the_first_one(
     assert spark.read.parquet(str(table)).drop("day", "batch").schema == none.schema
 
 
+@pytest.mark.proof
 def test_spark_finds_each_row_once_while_days_are_merged(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -205,40 +200,20 @@ def test_a_table_of_an_earlier_version_is_moved_over(
         assert not before.has("one", batch, spark)
         frame = spark.createDataFrame(rows, "n bigint, at timestamp").coalesce(1)
         before.write(frame, "one", batch)
-    steps = [(name, getattr(durable, name)) for name in ("tree", "path")]
-    at = 0
-    while True:
+    for at in range(0, 100, 1 if sizes.whole() else 4):
         table = tmp_path / f"table-{at}"
         shutil.copytree(old, table)
-        left = [at]
-
-        def ends(step: Any, left: list[int], table: Path) -> Callable[[Path], None]:
-            def end(path: Path) -> None:
-                if path.is_relative_to(table):
-                    if not left[0]:
-                        raise _Killed
-                    left[0] -= 1
-                step(path)
-
-            return end
-
-        survived = False
-        with monkeypatch.context() as patch:
-            for name, step in steps:
-                patch.setattr(durable, name, ends(step, left, table))
-            try:
-                ByDay(table, "at").has("one", 4, spark)
-                survived = True
-            except _Killed:
-                pass
+        is_killed = _is_killed_at(
+            at, table, monkeypatch, partial(ByDay(table, "at").has, "one", 4, spark)
+        )
         sink = ByDay(table, "at")
         assert all(sink.has("one", n, spark) for n in range(4))
         assert not sink.has("one", 4, spark)
-        assert _found(table, spark) == [values, values], at
+        assert _found(table) == [values], at
         assert not list(table.glob("batch=*"))
         ours = ds.dataset(table / BEFORE, format="parquet").to_table()["at"].to_pylist()
         assert len(ours) == 6
-        if survived:
+        if not is_killed:
             break
-        at += 1
+    assert _found(table, spark) == [values, values]
     assert at > 10

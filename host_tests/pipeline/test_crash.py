@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import subprocess
@@ -15,7 +14,9 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import write_deltalake
 
+import sizes
 from flatmq_rigs.pipeline import crash, crash_tables
+from flatmq_rigs.pipeline.processes import alive, command_line, family, kill
 from pipeline.mqtt import until
 
 if TYPE_CHECKING:
@@ -106,31 +107,30 @@ def test_what_the_broker_lost_is_not_missing_and_anything_else_is(
     assert {count.missing for count in counts.values()} == {1}
 
 
-@pytest.mark.parametrize(
-    ("kills", "messages"),
-    [
-        (["source", "compaction", "jvm", "driver"], 4000),
-        (["ingest", "ingest"], 2000),
-        (["broker"] * 2, 2000),
-    ],
-    ids=["spark", "ingest", "broker"],
-)
+# Of each kind one kill, in one run: the broker's and the compaction's cost no start of Spark. The
+# ingest is killed at each of its lines in test_landing.py, the source in test_run.py, and what
+# the end of Java means is in test_service.py.
+AT_ONCE = crash.runs(("broker", "compaction", "driver"), 1, apart=False)
+APART = crash.runs(crash.PARTS, 2)
+KILLS = [(kills, "3.1.1") for kills in (APART if sizes.whole() else AT_ONCE)]
+KILLS += [(["ingest"], "5"), (["source"], "5")] if sizes.whole() else []
+
+
+@pytest.mark.parametrize(("kills", "version"), KILLS, ids=str)
 def test_each_part_is_killed_and_every_message_is_there_once(
-    kills: list[str], messages: int, spark: SparkSession
+    kills: list[str], version: str, spark: SparkSession
 ) -> None:
     killed = []
-    found = crash.run(kills, messages, spark, seed=1, on_kill=lambda: killed.append(1))
+    found = crash.run(
+        kills, 500 * len(kills), spark, seed=1, version=version, on_kill=lambda: killed.append(1),
+        here=not sizes.whole(),
+    )  # fmt: skip
     assert len(killed) == len(kills)
-    assert len(found.counts) == 8 and found.good
+    assert len(found.counts) == (2 if "store" in kills else 8) and found.good
     assert found.lost <= kills.count("broker")
 
 
-@pytest.mark.parametrize("part", ["ingest", "source"])
-def test_every_message_is_there_once_in_mqtt_5(part: str, spark: SparkSession) -> None:
-    found = crash.run([part], 1000, spark, seed=1, version="5")
-    assert len(found.counts) == 8 and found.good
-
-
+@pytest.mark.proof
 def test_a_run_that_is_told_to_end_leaves_nothing_behind() -> None:
     """It gets several signals: `timeout` sends two."""
     command = ["crash", "--messages", "100", "--kills", "1", "--part", "jvm"]
@@ -144,18 +144,16 @@ def test_a_run_that_is_told_to_end_leaves_nothing_behind() -> None:
     seen: set[int] = set()
 
     def under_way() -> bool:
-        seen.update(crash.family(program.pid))
-        runs = [pid for pid in seen if "pipeline run" in crash.command(pid)]
-        theirs = [pid for run in runs for pid in crash.family(run)]
-        return any("org.apache.spark.deploy" in crash.command(pid) for pid in theirs)
+        seen.update(family(program.pid))
+        runs = [pid for pid in seen if "pipeline run" in command_line(pid)]
+        theirs = [pid for run in runs for pid in family(run)]
+        return any("org.apache.spark.deploy" in command_line(pid) for pid in theirs)
 
     try:
         until(under_way)
-        seen.update(crash.family(program.pid))
+        seen.update(family(program.pid))
         until(lambda: program.send_signal(signal.SIGTERM) or program.poll() is not None)
         assert program.returncode == 143
-        until(lambda: not any(crash.alive(pid) for pid in seen))
+        until(lambda: not any(alive(pid) for pid in seen))
     finally:
-        for pid in filter(crash.alive, seen):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        kill(*filter(alive, seen))

@@ -189,14 +189,14 @@ def test_a_seq_that_no_sum_holds_is_a_quantity() -> None:
 def test_by_chance() -> None:
     """A short run of `make fuzz-packs`."""
     counts = fuzz_packs.run(5_000, seed=1)
-    total = sum(counts[kind] for kind in fuzz_packs.KINDS)
-    assert total == 5_000
+    assert sum(counts[kind] for kind in fuzz_packs.KINDS) == 5_000
     assert 1_000 < sum(counts[f"dead {kind}"] for kind in fuzz_packs.KINDS) < 4_500
 
 
+@pytest.mark.proof
 def test_by_chance_through_spark(spark: SparkSession, tmp_path: Path) -> None:
-    found = fuzz_packs.through_spark(spark, 1_000, 1, tmp_path)
-    assert found["measurements"] > 50 and found["dead"] > 50
+    found = fuzz_packs.through_spark(spark, 500, 1, tmp_path)
+    assert found["measurements"] > 25 and found["dead"] > 25
 
 
 def test_every_job_and_the_report(spark: SparkSession) -> None:

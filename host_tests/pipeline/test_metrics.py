@@ -5,21 +5,15 @@ from __future__ import annotations
 import socket
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.request import urlopen
 
-import pyarrow.dataset as ds
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from flatmq_tools import ports
 from flatmq_tools.pipeline.metrics import MetricsError, address, served
-from pipeline.messages import pack
-from pipeline.mqtt import broker, publish, until
+from pipeline.mqtt import broker, publish
 from pipeline.test_landing import Service
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 def scraped(port: int) -> dict[str, float]:
@@ -84,34 +78,3 @@ def test_an_ingest(tmp_path: Path) -> None:
         with socket.socket() as outside:  # loopback alone
             assert outside.connect_ex(("127.0.0.2", port)) != 0
         service.stop()
-
-
-def test_a_run(spark: SparkSession, tmp_path: Path) -> None:
-    from flatmq_tools.pipeline.run import Plan, Run
-
-    port = ports.free_port()
-    with broker() as there:
-        source = {"brokerUrl": there.address, "topic": "dev/#"}
-        running = Run(spark, Plan(tmp_path, source, trigger=0.1))
-        with served(("127.0.0.1", port), running.metrics):
-            until(lambda: (tmp_path / "log" / "subscribed.json").exists() or running.look())
-            sent = [(f"dev/{d}/telemetry", pack(d, 1, n)) for d in "ab" for n in (1, 2, 3)]
-            publish(there, [*sent, ("dev/c/telemetry", b"no pack")])
-            until(lambda: running.look() or running.rows >= 7)
-            running.finish()
-            found = scraped(port)
-            running.stop()
-    assert found["flatmq_run_messages_received_total"] == 7
-    assert found["flatmq_run_messages_waiting"] == 0
-    assert found["flatmq_run_rows_written_total raw"] == 7
-    assert found["flatmq_run_rows_written_total measurements"] == 6
-    assert found["flatmq_run_dead_letters_total"] == 1
-    assert found["flatmq_run_devices"] == 2
-    silent = ds.dataset(tmp_path / "devices", format="parquet").to_table(["silent"])["silent"]
-    assert found["flatmq_run_devices_silent"] == sum(silent.to_pylist())
-    assert found["flatmq_run_paused"] == 0
-    assert found["flatmq_run_log_bytes"] > 0
-    batches = found["flatmq_run_batch_seconds_count raw"]
-    assert batches >= 1
-    assert found["flatmq_run_batch_seconds_sum raw"] > 0
-    assert found["flatmq_run_batch_seconds_bucket +Inf raw"] == batches

@@ -2,83 +2,33 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
+import contextlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from click.testing import CliRunner
 from deltalake import DeltaTable
 
-from flatmq_rigs.pipeline import crash
+import sizes
 from flatmq_rigs.pipeline.bench.messages import payload, topic
 from flatmq_rigs.pipeline.object_store import BUCKET, store
+from flatmq_rigs.pipeline.processes import Command, alive, family, kill
 from flatmq_tools.broker import Broker
 from flatmq_tools.pipeline import cli
-from pipeline.mqtt import broker, publish, until
+from flatmq_tools.pipeline.run import Plan, Run
+from pipeline.mqtt import PATIENCE, broker, publish, until
+from pipeline.typed_here import shared
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 OUT = f"s3://{BUCKET}/fleet-1"
 JOBS = ("raw", "measurements", "health")
-HALF = 1500  # messages
-_STARTED = "started after"  # what the run says once all queries are at work
-
-
-@pytest.fixture
-def environment(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, str]]:
-    with store() as there:
-        for name, value in there.items():
-            monkeypatch.setenv(name, value)
-        yield there
-
-
-class _Run:
-    """`flatmq pipeline run`, which writes what it says to a file."""
-
-    def __init__(self, folder: Path, there: Broker, name: str) -> None:
-        self.said = folder / f"{name}.txt"
-        with self.said.open("ab") as out:
-            self.process = subprocess.Popen(
-                [
-                    sys.executable, "-m", "flatmq_tools.cli", "pipeline", "run", OUT, "--delta",
-                    "--state", str(folder / "state"), "--broker", there.address,
-                    "--filter", "dev/#", "--trigger", "0.2", "--health-every", "3600",
-                    *(word for job in JOBS for word in ("--job", job)),
-                    "--conf", "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1",
-                ],
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=out,
-            )  # fmt: skip
-
-    def until_there_are(self, rows: int, table: str) -> None:
-        """Wait for Spark to start, and then as long as more rows come."""
-        until(lambda: self._runs() and _STARTED in self.said.read_text())
-        there = _rows(table)
-        while there < rows:
-            before = there
-            until(lambda before=before: self._runs() and _rows(table) > before)  # type: ignore[misc]
-            there = _rows(table)
-
-    def _runs(self) -> bool:
-        assert self.process.poll() is None, self.said.read_text()
-        return True
-
-    def kill(self) -> None:
-        family = crash.family(self.process.pid)
-        self.process.kill()
-        self.process.wait()
-        until(lambda: not any(map(crash.alive, family)))
-
-    def stop(self) -> None:
-        for pid in reversed(crash.family(self.process.pid)):
-            if crash.alive(pid):
-                os.kill(pid, signal.SIGKILL)
-        self.process.wait()
+HALF = 1500 if sizes.whole() else 400  # messages
 
 
 def _rows(table: str) -> int:
@@ -91,34 +41,70 @@ def _column(table: str, *names: str) -> list[tuple[object, ...]]:
     return list(zip(*(found[name].to_pylist() for name in names), strict=True))
 
 
+@contextlib.contextmanager
+def _a_process(folder: Path, there: Broker) -> Iterator[Callable[[Callable[[], bool]], None]]:
+    """`flatmq pipeline run`, which is killed with the block; yield what waits for it."""
+    run = Command(
+        folder / "run.txt", "run", OUT, "--delta", "--state", folder / "state",
+        "--broker", there.address, "--filter", "dev/#", "--trigger", "0.2",
+        "--health-every", "3600", *(word for job in JOBS for word in ("--job", job)),
+    )  # fmt: skip
+    try:
+        yield lambda ready: run.until(ready, PATIENCE)
+        run.end(PATIENCE)
+    finally:
+        ours = family(run.pid)
+        try:
+            kill(run.pid)
+            run.process.wait()
+            until(lambda: not any(map(alive, ours)))
+        finally:
+            kill(*ours)
+
+
+@contextlib.contextmanager
+def _here(
+    spark: SparkSession, folder: Path, there: Broker
+) -> Iterator[Callable[[Callable[[], bool]], None]]:
+    """The same in this process, with the session that all tests share."""
+    source = {"brokerUrl": there.address, "topic": "dev/#"}
+    plan = Plan(folder / "state", source, url=OUT, delta=True, jobs=JOBS, trigger=0.3)
+    running = Run(spark, plan)
+    try:
+        yield lambda ready: until(lambda: running.look() or ready())
+        running.finish()
+    finally:
+        running.stop()
+
+
+class _Killed(Exception):
+    pass
+
+
 def test_each_message_is_there_once_also_after_a_kill(
-    environment: dict[str, str], tmp_path: Path
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     subscribed = tmp_path / "state" / "log" / "subscribed.json"
     sent = [(topic(i).decode(), payload(i)) for i in range(2 * HALF)]
-    with broker() as there:
-        run = _Run(tmp_path, there, "first")
-        try:
-            until(lambda: subscribed.exists() or run.process.poll() is not None)
+    start = partial(_a_process if sizes.whole() else partial(_here, spark), tmp_path)
+    with store() as environment, shared(spark, monkeypatch, environment), broker() as there:
+        with contextlib.suppress(_Killed), start(there) as wait:
+            wait(subscribed.exists)
             publish(there, sent[:HALF])
-            run.until_there_are(1, "raw")
-            run.kill()
-            publish(there, sent[HALF:])
-            run = _Run(tmp_path, there, "second")
-            run.until_there_are(2 * HALF, "measurements")
-            run.process.send_signal(signal.SIGTERM)
-            assert run.process.wait(120) == 0, run.said.read_text()
-        finally:
-            run.stop()
-    raw = Counter(_column("raw", "offset"))
-    assert not [offset for offset, count in raw.items() if count > 1]
-    assert {one for (one,) in _column("raw", "payload")} == {one for _, one in sent}
-    measured = Counter(_column("measurements", "device", "seq"))
-    assert len(measured) == 2 * HALF and set(measured.values()) == {1}
-    assert _rows("health") == _rows("devices") == 200
-    # By day of arrival; and nothing of the tables is on this machine.
-    assert DeltaTable(f"{OUT}/raw").metadata().partition_columns == ["day"]
-    assert not (tmp_path / "state" / "raw").exists()
+            wait(lambda: _rows("raw") > 0)
+            raise _Killed
+        publish(there, sent[HALF:])
+        with start(there) as wait:
+            wait(lambda: _rows("measurements") >= 2 * HALF)
+        raw = Counter(_column("raw", "offset"))
+        assert not [offset for offset, count in raw.items() if count > 1]
+        assert {one for (one,) in _column("raw", "payload")} == {one for _, one in sent}
+        measured = Counter(_column("measurements", "device", "seq"))
+        assert len(measured) == 2 * HALF and set(measured.values()) == {1}
+        assert _rows("health") == _rows("devices") == 200
+        # By day of arrival; and nothing of the tables is on this machine.
+        assert DeltaTable(f"{OUT}/raw").metadata().partition_columns == ["day"]
+        assert not (tmp_path / "state" / "raw").exists()
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -9,8 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 import pytest
 
+import sizes
+from flatmq_tools.pipeline.report import from_state
+from flatmq_tools.pipeline.report.period import Period
+from pipeline.called import as_query
+from pipeline.landed import table
 from pipeline.messages import SCHEMA, Message, reading
 
 if TYPE_CHECKING:
@@ -24,25 +31,29 @@ class _Killed(Exception):
 
 
 class Pipeline:
-    """The table raw, as a query writes it, and the query that makes measurements of it."""
+    """The table raw, as a query writes it, and the query that makes measurements of it.
 
-    def __init__(self, spark: SparkSession, folder: Path) -> None:
+    through_spark  have a streaming query call the function of its batches. Otherwise this class
+                   does, and writes down in its checkpoint what Spark would
+    """
+
+    def __init__(self, spark: SparkSession, folder: Path, through_spark: bool = False) -> None:
         self.spark = spark
         self.folder = folder
         self.raw = folder / "raw"
         self.state = folder / "state" / "measurements.sqlite"
+        self._query = self._stream if through_spark else self._call
+        self._checkpoint = folder / "checkpoint"
         self._batches = 0
+        self._done = 0
         self._offset = 0
 
     def land(self, messages: Sequence[Message]) -> None:
         """Add a batch to raw."""
-        from pipeline.messages import rows
-
-        self.raw.mkdir(parents=True, exist_ok=True)
-        (self.raw / "_query.json").write_text(json.dumps({"query": "raw"}))
         target = self.raw / f"batch={self._batches}"
-        table = self.spark.createDataFrame(rows(messages, self._offset), SCHEMA)
-        table.write.parquet(str(target))
+        target.mkdir(parents=True)
+        (self.raw / "_query.json").write_text(json.dumps({"query": "raw"}))
+        pq.write_table(table(messages, self._offset), target / "part-0.parquet")
         self._batches += 1
         self._offset += len(messages)
 
@@ -68,8 +79,7 @@ class Pipeline:
             if kill == "after":
                 raise _Killed
 
-        checkpoint = self.folder / "checkpoint"
-        once = Once(self.state, str(self.raw), str(checkpoint), measurements.packs, write)
+        once = Once(self.state, str(self.raw), str(self._checkpoint), measurements.packs, write)
 
         def take(batch: DataFrame, number: int) -> None:
             once(batch, number)
@@ -77,12 +87,24 @@ class Pipeline:
                 raise _Killed
 
         try:
-            while not self._ran(take, checkpoint, kill):
+            while not self._query(take, kill):
                 pass
         finally:
             once.close()
 
-    def _ran(self, take: Callable[[DataFrame, int], None], checkpoint: Path, kill: str) -> bool:
+    def _call(self, take: Callable[[DataFrame, int], None], kill: str) -> bool:
+        """Call the function of each batch, as a query does in its thread."""
+        (self._checkpoint / "offsets").mkdir(parents=True, exist_ok=True)
+        with as_query(self.spark), pytest.raises(_Killed) if kill else contextlib.nullcontext():
+            for n in range(self._done, self._batches):
+                offset = json.dumps({"query": "raw", "batch": n + 1})
+                (self._checkpoint / "offsets" / str(n)).write_text(f"v1\n{{}}\n{offset}")
+                rows = self.spark.read.schema(SCHEMA).parquet(str(self.raw / f"batch={n}"))
+                take(rows, n)
+                self._done = n + 1
+        return True
+
+    def _stream(self, take: Callable[[DataFrame, int], None], kill: str) -> bool:
         """Run the query; return False if the machine was too busy for Spark to start it."""
         from pyspark.errors import StreamingQueryException
 
@@ -91,7 +113,7 @@ class Pipeline:
         query = (
             batches.follow(self.spark, str(self.raw), SCHEMA, rows=1)
             .writeStream.foreachBatch(take)
-            .option("checkpointLocation", str(checkpoint))
+            .option("checkpointLocation", str(self._checkpoint))
             .trigger(processingTime="0 seconds")
             .start()
         )
@@ -107,14 +129,14 @@ class Pipeline:
         return True
 
     def readings(self) -> Counter[tuple[str, int, int]]:
-        table = ds.dataset(self.folder / "measurements", format="parquet").to_table()
-        keys = (table[name].to_pylist() for name in ("device", "boot", "seq"))
+        found = ds.dataset(self.folder / "measurements", format="parquet").to_table()
+        keys = (found[name].to_pylist() for name in ("device", "boot", "seq"))
         return Counter(zip(*keys, strict=True))
 
 
-@pytest.fixture
-def pipeline(spark: SparkSession, tmp_path: Path) -> Pipeline:
-    return Pipeline(spark, tmp_path)
+@pytest.fixture(params=["called", "streamed"] if sizes.whole() else ["called"])
+def pipeline(request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path) -> Pipeline:
+    return Pipeline(spark, tmp_path, request.param == "streamed")
 
 
 def once_each(readings: Iterable[tuple[str, int, int]]) -> Counter[tuple[str, int, int]]:
@@ -138,11 +160,17 @@ def test_a_crash_at_any_point_of_a_batch(pipeline: Pipeline) -> None:
     for boot, kill in enumerate(("before", "after", "included"), 2):
         pipeline.land([reading("a", 1, 3, 3), reading("a", 1, 2, 4), reading("a", boot, 1, 5)])
         pipeline.run(kill)
-        pipeline.land([reading("a", 1, 2, 6), reading("a", boot, 1, 7), reading("a", boot, 2, 8)])
+    pipeline.land(
+        [reading("a", 1, 2, 6), *(reading("a", b, n, 7) for b in (2, 3, 4) for n in (1, 2))]
+    )
     pipeline.run()
     assert pipeline.readings() == once_each(
         [("a", 1, 1), ("a", 1, 2), ("a", 1, 3), *(("a", b, n) for b in (2, 3, 4) for n in (1, 2))]
     )
+    # And each message is counted once.
+    figures = from_state.of_state(pipeline.folder, Period())
+    assert figures is not None
+    assert [(each.name, each.duplicates) for each in figures.devices] == [("a", 10)]
 
 
 def _removed(state: Path) -> None:
@@ -156,15 +184,14 @@ def test_a_state_that_is_lost_is_made_again_of_raw(
     """It was removed; it is damaged; it is that of an earlier day."""
     from flatmq_tools.pipeline.state import once
 
-    monkeypatch.setattr(once, "_ROWS", 3)  # in several steps
+    monkeypatch.setattr(once, "_ROWS", 6)  # in several steps
     pipeline.land([reading("a", 1, 1, 0), reading("b", 1, 1, 1)])
     pipeline.run()
     old = pipeline.state.read_bytes()
     n = 1
     for kept in (None, b"no database, and no space for one either" * 100, old):
-        for _ in range(2):
-            n += 1
-            pipeline.land([reading("a", 1, n, n), reading("b", 1, 1, n), reading("a", 1, 1, n)])
+        n += 1
+        pipeline.land([reading("a", 1, n, n), reading("b", 1, 1, n), reading("a", 1, 1, n)])
         pipeline.run()
         _removed(pipeline.state)
         if kept is not None:
@@ -191,6 +218,7 @@ def test_packs_without_identity_and_dead_letters_all_stay(pipeline: Pipeline) ->
     assert dead.num_rows == 2
 
 
+@pytest.mark.proof
 def test_the_state_of_spark_of_an_earlier_version_is_no_hindrance(
     pipeline: Pipeline, spark: SparkSession
 ) -> None:

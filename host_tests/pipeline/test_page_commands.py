@@ -1,7 +1,9 @@
 """Each command `flatmq pipeline …` of the README and the how-to pages, typed as it stands there.
 
-A broker, folders, a bucket, a catalog and a master of Spark stand for those that it names.
-`COVERED` names the tests that stand for the others.
+A broker, folders, a bucket, a catalog and a master of Spark stand for those that it names. Each is
+read with all its options; one of each kind does its work, in this process on the session that all
+tests share. With --whole all of them do, as processes. `COVERED` names the tests that stand for
+the others.
 """
 
 from __future__ import annotations
@@ -11,20 +13,24 @@ import datetime
 import json
 import os
 import shutil
+import signal
 import sqlite3
 import sys
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable
 
+import sizes
 import typed_command
 from conftest import HERE
 from flatmq_rigs.pipeline.object_store import BUCKET, store
 from flatmq_tools import ports
 from flatmq_tools.broker import Broker
+from flatmq_tools.pipeline import forget, landing, run
+from flatmq_tools.pipeline.report import command as report
 from flatmq_tools.pipeline.report import from_state
 from flatmq_tools.pipeline.report.figures import ReportError
 from flatmq_tools.pipeline.report.period import Period
@@ -32,7 +38,10 @@ from flatmq_tools.pipeline.state.store import StateError
 from pages.commands import everything
 from pipeline.mqtt import broker, publish
 from pipeline.standalone import cluster
+from pipeline.typed_here import shared, typed
 
+# By its name tests are grouped that run in the process of the shared session.
+pytestmark = pytest.mark.usefixtures(*([] if sizes.whole() else ["spark"]))
 DEMO = ("test_pipeline_demo.py", "test_everything_that_boards_send_is_in_the_tables")
 COVERED = {
     "flatmq pipeline demo build/demo": DEMO,
@@ -48,6 +57,8 @@ COMMANDS = [
     if words[:2] == ("flatmq", "pipeline") and " ".join(words) not in COVERED
 ]
 READERS = ("report", "forget")
+MADE = ("--log /var/lib/flatmq/log", "--metrics-port 9102")
+"""Options of an ingest, and of the run that makes tables of what it lands, for the readers."""
 DEVICE = "kitchen-lamp"
 PACK = [{"bn": f"urn:dev:{DEVICE}/", "boot": 1, "seq": 1}, {"n": "temp", "u": "Cel", "v": 21.5}]
 
@@ -111,6 +122,9 @@ class Desk:
 
     def type(self, *words: str, ready: Callable[[], object] | None = None) -> None:
         """Run a command, to its end or until that is so and then Ctrl-C."""
+        if not sizes.whole():
+            self._type_here(words, ready)
+            return
         command = [sys.executable, "-m", "flatmq_tools.cli", *words[1:]]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "COLUMNS": "200"}
         with typed_command.running(command, self.folder, environment) as process:
@@ -120,6 +134,14 @@ class Desk:
             else:
                 typed_command.when(ready, process)
                 typed_command.interrupt(process)
+
+    def _type_here(self, words: Sequence[str], ready: Callable[[], object] | None) -> None:
+        arguments = [*words[2:]]
+        if words[2] == "run":  # Java works in another folder
+            arguments[1] = str(self.folder / words[3])
+        with contextlib.chdir(self.folder):
+            done = typed(arguments, ready, [signal.SIGINT] if ready else [])
+        assert done.exit_code == 0, done.output
 
     def has_rows(self, where: Path, pattern: str = "*.parquet") -> Callable[[], bool]:
         """Return a function that publishes, and returns whether such a file is there."""
@@ -138,15 +160,11 @@ def there() -> Iterator[Broker]:
 
 
 @pytest.fixture(scope="module")
-def made(there: Broker, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A log, a landed folder, and the tables of what was landed, made by commands."""
+def made(
+    there: Broker, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Path:
+    """A log, a landed folder, and the tables of what was landed, made by commands of the pages."""
     desk = Desk(tmp_path_factory.mktemp("made"), there)
-    words = ["--filter", "dev/#", "--log", "log", "--every", "0.1"]
-    landed = desk.folder / "landed"
-    desk.type(
-        "flatmq", "pipeline", "ingest", there.address, "landed", *words,
-        ready=desk.has_rows(landed),
-    )  # fmt: skip
 
     def is_noted() -> bool:
         """Return whether the run has made all of which a report is made."""
@@ -154,25 +172,29 @@ def made(there: Broker, tmp_path_factory: pytest.TempPathFactory) -> Path:
             return from_state.of_state(desk.folder / "out", Period()) is not None
         return False
 
-    desk.type(
-        "flatmq", "pipeline", "run", "out", "--landed", "landed", "--health-every", "1",
-        ready=is_noted,
-    )  # fmt: skip
+    with contextlib.ExitStack() as stack:
+        if not sizes.whole():
+            spark = request.getfixturevalue("spark")
+            stack.enter_context(shared(spark, stack.enter_context(pytest.MonkeyPatch.context())))
+        ingest, run = (
+            tuple(map(desk.word, words))
+            for option in MADE
+            for words in COMMANDS
+            if words[2] not in READERS and f" {option} " in f"{' '.join(words)} "
+        )
+        desk.type(*ingest, ready=_until(desk, ingest))
+        noted = _until(desk, run)
+        desk.type(*run, "--health-every", "1", ready=lambda: noted() and is_noted())
     return desk.folder
 
 
 @pytest.fixture
-def desk(
-    made: Path, there: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Desk]:
+def desk(made: Path, there: Broker, tmp_path: Path) -> Desk:
     """A desk at which that was made before."""
     for name in ("srv/landed", "shared/landed"):
-        shutil.copytree(made / "landed", tmp_path / name)
-    shutil.copytree(made / "log", tmp_path / "var" / "log")
-    with store() as environment:
-        for name, value in environment.items():
-            monkeypatch.setenv(name, value)
-        yield Desk(tmp_path, there)
+        shutil.copytree(made / "srv" / "landed", tmp_path / name)
+    shutil.copytree(made / "var" / "log", tmp_path / "var" / "log")
+    return Desk(tmp_path, there)
 
 
 def _metrics(desk: Desk) -> bool:
@@ -186,7 +208,7 @@ def _metrics(desk: Desk) -> bool:
 def _until(desk: Desk, words: tuple[str, ...]) -> Callable[[], object]:
     """Return the function that says when a command has done its work."""
     if words[2] == "ingest":
-        shutil.rmtree(desk.folder / "srv")
+        shutil.rmtree(desk.folder / "srv", ignore_errors=True)
         ready: Callable[[], object] = desk.has_rows(desk.folder / "srv")
     elif "--landed" in words:
         raw = desk.folder / words[3] / "raw"
@@ -207,10 +229,33 @@ def _until(desk: Desk, words: tuple[str, ...]) -> Callable[[], object]:
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
-def test_it_runs(words: tuple[str, ...], desk: Desk, made: Path) -> None:
+def test_its_options_are_understood(
+    words: tuple[str, ...], there: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("tables", "out", "srv/landed", "var/log"):
+        (tmp_path / name).mkdir(parents=True)
+    done: list[object] = []
+    for command in (forget, landing, report, run):
+        monkeypatch.setattr(command, "main", lambda *work, **_: done.append(work) or 0)
+    monkeypatch.chdir(tmp_path)
+    said = typed([*map(Desk(tmp_path, there).word, words[2:])])
+    assert said.exit_code == 0, said.output
+    assert len(done) == 1
+
+
+AT_WORK = COMMANDS if sizes.whole() else [words for words in COMMANDS if words[2] in READERS]
+
+
+@pytest.mark.parametrize("words", sizes.one_each(AT_WORK, lambda words: words[2]), ids=" ".join)
+def test_it_runs(
+    words: tuple[str, ...], desk: Desk, made: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with contextlib.ExitStack() as stack:
         if "spark://master:7077" in words:
             desk.master = stack.enter_context(cluster(desk.folder))
+        if "s3://" in " ".join(words):
+            for name, value in stack.enter_context(store()).items():
+                monkeypatch.setenv(name, value)
         typed_words = tuple(map(desk.word, words))
         if words[2] not in READERS:
             desk.type(*typed_words, ready=_until(desk, typed_words))

@@ -15,11 +15,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from rich.console import Console
 
 import flatmq
 from flatmq_tools import interpreter
 from flatmq_tools.fleet import compare, plan, truth
+from flatmq_tools.pipeline.cli import pipeline as main
 from flatmq_tools.pipeline.demo import Demo, Landed
 
 ROOT = Path(__file__).parents[2]
@@ -29,17 +31,17 @@ DEADLINE = 600  # seconds, of a machine that is busy
 COMMAND = [sys.executable, "-m", "flatmq_tools.cli", "pipeline", "demo"]
 
 
-def environment(**variables: str) -> dict[str, str]:
+def environment() -> dict[str, str]:
     made = interpreter.environment(Path(flatmq.__file__).parents[1], ROOT / "tools")
     for name in ("BROKER", "SPARK_MASTER"):
         made.pop(name, None)
-    return {**made, "COLUMNS": "200", "PYTHONUNBUFFERED": "1", **variables}
+    return {**made, "COLUMNS": "200", "PYTHONUNBUFFERED": "1"}
 
 
-def run(*arguments: object, **variables: str) -> subprocess.CompletedProcess[str]:
+def run(*arguments: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [*COMMAND, *map(str, arguments)],
-        env=environment(**variables),
+        env=environment(),
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -48,6 +50,7 @@ def run(*arguments: object, **variables: str) -> subprocess.CompletedProcess[str
     )
 
 
+@pytest.mark.proof
 def test_everything_that_boards_send_is_in_the_tables(tmp_path: Path) -> None:
     out = tmp_path / "out"
     done = run(out, "--devices", 15, "--seconds", 5, "--seed", 4)
@@ -75,6 +78,7 @@ def test_everything_that_boards_send_is_in_the_tables(tmp_path: Path) -> None:
     assert json.loads((out / "progress.jsonl").read_text().splitlines()[0])["name"]
 
 
+@pytest.mark.proof
 def test_who_ends_it_ends_its_processes(tmp_path: Path) -> None:
     out = tmp_path / "out"
     with subprocess.Popen(
@@ -100,25 +104,27 @@ def processes() -> str:
     ).stdout
 
 
-def test_a_folder_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
-    (tmp_path / "mine").write_text("precious")
-    done = run(tmp_path)
-    assert done.returncode == 1
-    assert f"{tmp_path} is there, and not of a demo" in done.stderr
-    assert os.listdir(tmp_path) == ["mine"]
-
-
-def test_a_folder_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("out", "variables", "said"),
+    [
+        ("mine", {}, "Error: {0}/mine is there, and not of a demo"),
+        ("file/out", {}, "Error: {0}/file/out cannot be written: Not a directory"),
+        ("out", {"BROKER": "127.0.0.1:1"}, "Error: no broker answers at 127.0.0.1:1"),
+    ],
+)
+def test_what_cannot_be_is_one_line(
+    out: str, variables: dict[str, str], said: str, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "precious").touch()
     (tmp_path / "file").touch()
-    done = run(tmp_path / "file" / "out")
-    assert done.returncode == 1
-    assert done.stderr == f"Error: {tmp_path}/file/out cannot be written: Not a directory\n"
-
-
-def test_a_broker_that_is_not_there_is_one_line(tmp_path: Path) -> None:
-    done = run(tmp_path / "out", BROKER="127.0.0.1:1")
-    assert done.returncode == 1
-    assert done.stderr.splitlines() == ["Error: no broker answers at 127.0.0.1:1"]
+    monkeypatch.delenv("BROKER", raising=False)
+    done = CliRunner().invoke(main, ["demo", str(tmp_path / out)], env=variables)
+    assert done.exit_code == 1
+    (line,) = done.output.splitlines()
+    assert line.startswith(said.format(tmp_path))
+    assert os.listdir(tmp_path / "mine") == ["precious"]
 
 
 BOOTS = [

@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner
 from pyspark.sql import SparkSession
 
+import sizes
 from flatmq_tools.cli import main
 from flatmq_tools.pipeline.report import from_raw, from_state, period
 from flatmq_tools.pipeline.report.figures import Device, Figures, ReportError
@@ -151,7 +152,7 @@ def test_days_add_up(tables: Path) -> None:
     assert sum(d.messages for day in days for d in day.dead) == sum(d.messages for d in whole.dead)
 
 
-@pytest.mark.parametrize("batches", [1, 9])
+@pytest.mark.parametrize("batches", [1, 9] if sizes.whole() else [1])
 def test_batches_do_not_matter(
     spark: SparkSession, tables: Path, tmp_path: Path, batches: int
 ) -> None:
@@ -205,6 +206,7 @@ def test_the_command_needs_no_java(
         CliRunner().invoke(main, [*begin, "--from-raw"], catch_exceptions=False)
 
 
+@pytest.mark.proof
 def test_only_the_days_of_a_stretch_are_read(spark: SparkSession, tmp_path: Path) -> None:
     """A file of another day need not even be one of Parquet."""
     from pipeline.messages import frame

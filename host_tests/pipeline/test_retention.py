@@ -8,6 +8,7 @@ import json
 import shutil
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -25,6 +26,7 @@ from flatmq_tools.pipeline.by_day import ByDay
 from flatmq_tools.pipeline.layout import Table
 from flatmq_tools.pipeline.merging import Merging
 from pipeline import days
+from pipeline.landed import land_boards
 from pipeline.mqtt import until as wait_until
 
 if TYPE_CHECKING:
@@ -49,21 +51,34 @@ def _expire(folder: Path, until: int | None = None, day: datetime.date = DAY) ->
     return retention.expire(folder, day, until, threading.Lock())
 
 
-def test_an_old_day_goes_and_the_others_stay(tmp_path: Path) -> None:
-    days.prepared(tmp_path)
-    assert _numbers(tmp_path) == [*range(days.PREPARED)]
-    assert _expire(tmp_path) == [f"day={days.OLD}"]
-    assert _numbers(tmp_path) == [*range(7, days.PREPARED)]
+def _merged(folder: Path) -> None:
+    days.prepared(folder)
+    days.merger(folder).merge()
+
+
+OLDEST = datetime.date.fromisoformat(days.OLD)
+
+
+@pytest.mark.parametrize("prepare", [days.prepared, _merged, days.prepared_with_devices])
+@pytest.mark.parametrize(
+    ("until", "day", "goes"),
+    [
+        (None, DAY, True), (None, OLDEST, False),  # which has not reached its end by then
+        (0, DAY, False), (2, DAY, False), (3, DAY, True),  # once a query has read all of it
+    ],
+)  # fmt: skip
+def test_an_old_day_goes_when_it_was_read_and_the_others_stay(
+    prepare: Callable[[Path], None], until: int | None, day: datetime.date, goes: bool,
+    tmp_path: Path,
+) -> None:  # fmt: skip
+    prepare(tmp_path)
+    assert _expire(tmp_path, until, day) == [f"day={days.OLD}"] * goes
+    assert _numbers(tmp_path) == [*range(7 * goes, days.PREPARED)]
     assert not list(tmp_path.glob(".expired-*"))
-    assert _expire(tmp_path) == []
-
-
-def test_what_stays_is_followed_by_its_batches(tmp_path: Path) -> None:
-    days.prepared(tmp_path)
-    _expire(tmp_path)
-    table = Table(str(tmp_path))
-    assert table.first() == 2
-    assert sorted(table.of_days(0, None)) == [2, 3, 4, 5]
+    if goes:
+        assert _expire(tmp_path, until, day) == []
+        table = Table(str(tmp_path))
+        assert (table.first(), max(table.of_days(0, None))) == (2, 5)
 
 
 def _latest(folder: Path, batch: int) -> int:
@@ -95,34 +110,11 @@ def test_a_query_does_not_go_on_behind_batches_that_nobody_recorded(tmp_path: Pa
         _latest(tmp_path, 1)
 
 
-def test_a_day_is_kept_to_its_last_moment(tmp_path: Path) -> None:
-    days.prepared(tmp_path)
-    assert _expire(tmp_path, day=datetime.date.fromisoformat(days.OLD)) == []
-
-
-@pytest.mark.parametrize("is_merged", [False, True])
-@pytest.mark.parametrize(("until", "goes"), [(0, False), (2, False), (3, True)])
-def test_a_query_that_has_not_read_a_day_holds_it_back(
-    until: int, goes: bool, is_merged: bool, tmp_path: Path
-) -> None:
-    days.prepared(tmp_path)
-    if is_merged:
-        days.merger(tmp_path).merge()
-    assert bool(_expire(tmp_path, until)) == goes
-    assert len(_numbers(tmp_path)) == (11 if goes else days.PREPARED)
-
-
 def test_the_newest_batch_stays(tmp_path: Path) -> None:
     days.add(tmp_path, 0, {"2026-01-01": [[1]]})
     days.add(tmp_path, 1, {"2026-01-02": [[2]]})
     assert _expire(tmp_path) == ["day=2026-01-01"]
     assert _numbers(tmp_path) == [2]
-
-
-def test_a_merged_day_goes(tmp_path: Path) -> None:
-    days.prepared_with_devices(tmp_path)
-    assert _expire(tmp_path, 2) == []
-    assert _expire(tmp_path, 3) == [f"day={days.OLD}"]
 
 
 def test_a_kill_leaves_nothing_that_a_reader_finds_and_is_made_up_for(
@@ -192,25 +184,42 @@ def test_only_batches_that_are_done_count_as_read(tmp_path: Path) -> None:
     assert retention.unread(tmp_path, "raw") == 4
 
 
-def test_a_delta_table(tmp_path: Path) -> None:
-    rows = pa.table({"n": [1, 2, 3], "day": [days.OLD, days.OLD, days.TODAY]})
+@pytest.mark.parametrize(
+    ("column", "left"),
+    [
+        ([days.OLD, days.OLD, days.TODAY], [3]),
+        (pa.array([OLDEST, DAY, None], pa.date32()), [2, 3]),  # as a run writes it
+    ],
+)
+def test_a_delta_table(column: Any, left: list[int], tmp_path: Path) -> None:
+    rows = pa.table({"n": [1, 2, 3], "day": column})
     write_deltalake(tmp_path / "raw", rows, partition_by=["day"])
     assert retention.expire_delta(tmp_path / "raw", DAY)
-    assert DeltaTable(tmp_path / "raw").to_pyarrow_table()["n"].to_pylist() == [3]
+    assert sorted(DeltaTable(tmp_path / "raw").to_pyarrow_table()["n"].to_pylist()) == left
     assert not retention.expire_delta(tmp_path / "raw", DAY)
-
-
-def test_a_delta_table_with_a_date_as_a_run_writes_it(tmp_path: Path) -> None:
-    dates = [datetime.date(2026, 5, 31), DAY, None]
-    rows = pa.table({"n": [1, 2, 3], "day": pa.array(dates, pa.date32())})
-    write_deltalake(tmp_path / "raw", rows, partition_by=["day"])
-    assert retention.expire_delta(tmp_path / "raw", DAY)
-    assert sorted(DeltaTable(tmp_path / "raw").to_pyarrow_table()["n"].to_pylist()) == [2, 3]
 
 
 def test_a_delta_table_without_its_first_commit_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "raw" / "_delta_log").mkdir(parents=True)  # a kill came first
     assert not retention.expire_delta(tmp_path / "raw", DAY)
+
+
+def _looked(
+    folder: Path, delta: Path | None = None, is_full: bool = False, **more: Any
+) -> list[str]:
+    """Return what a run says that looks at the table until a look is over, and then again."""
+    tables: Any = SimpleNamespace(by_day={"raw": ByDay(folder, "at")}, delta=delta and str(delta))
+    lines: list[str] = []
+    at_work = Merging(tables, lines.append, 0.0, **more)
+    end = time.monotonic() + PATIENCE
+    # private access: a look that finds nothing leaves no trace
+    while not ((work := at_work._working) and work.done()):
+        assert time.monotonic() < end
+        at_work.look(is_full=is_full)
+        time.sleep(0.01)
+    at_work.look(is_full=is_full)  # raises what the first one raised
+    at_work.close()
+    return lines
 
 
 def test_a_full_disk_loses_old_days_and_nothing_is_merged(
@@ -221,32 +230,9 @@ def test_a_full_disk_loses_old_days_and_nothing_is_merged(
     days.add(tmp_path / "raw", 6, {"2026-01-02": [[18]]})
     days.add(tmp_path / "raw", 7, {days.TODAY: [[19]]})
     before = len(list((tmp_path / "raw" / f"day={days.TODAY}").iterdir()))
-    tables: Any = SimpleNamespace(by_day={"raw": ByDay(tmp_path / "raw", "at")}, delta=None)
-    lines: list[str] = []
-    at_work = Merging(tables, lines.append, 0.0, keep=86_400.0)
-    end = time.monotonic() + PATIENCE
-    while not _has_looked(at_work):
-        assert time.monotonic() < end
-        at_work.look(is_full=True)
-        time.sleep(0.01)
-    at_work.close()
-    assert len(lines) == 1 and lines[0].startswith("removed 2 days before ")
+    (line,) = _looked(tmp_path / "raw", is_full=True, keep=86_400.0)
+    assert line.startswith("removed 2 days before ")
     assert len(list((tmp_path / "raw" / f"day={days.TODAY}").iterdir())) == before
-
-
-def _removed(folder: Path, delta: Path, keep: float | None) -> list[str]:
-    """Return what is said while old days are removed from the table and the Delta tables."""
-    tables: Any = SimpleNamespace(by_day={"raw": ByDay(folder, "at")}, delta=str(delta))
-    lines: list[str] = []
-    at_work = Merging(tables, lines.append, 0.0, keep=keep)
-    end = time.monotonic() + PATIENCE
-    while not _has_looked(at_work):
-        assert time.monotonic() < end
-        at_work.look()
-        time.sleep(0.01)
-    at_work.look()  # raises what the first one raised
-    at_work.close()
-    return lines
 
 
 def test_a_broken_delta_table_does_not_end_the_run(tmp_path: Path) -> None:
@@ -254,7 +240,7 @@ def test_a_broken_delta_table_does_not_end_the_run(tmp_path: Path) -> None:
     log = tmp_path / "delta" / "raw" / "_delta_log"
     log.mkdir(parents=True)
     (log / f"{0:020}.json").write_text("no commit")
-    stays, removed = _removed(tmp_path / "raw", tmp_path / "delta", 86_400.0)
+    stays, removed = _looked(tmp_path / "raw", tmp_path / "delta", keep=86_400.0)
     assert stays.startswith(f"old days stay in {log.parent}: ")
     assert "\n" not in stays
     assert removed.startswith("removed 1 day before ")
@@ -263,38 +249,20 @@ def test_a_broken_delta_table_does_not_end_the_run(tmp_path: Path) -> None:
 def test_a_run_without_keep_removes_what_a_kill_left(tmp_path: Path) -> None:
     days.prepared(tmp_path / "raw")
     (tmp_path / "raw" / f"day={days.OLD}").rename(tmp_path / "raw" / f"{retention.HIDDEN}1")
-    assert _removed(tmp_path / "raw", tmp_path / "delta", None) == []
+    assert _looked(tmp_path / "raw", tmp_path / "delta") == []
     assert not list((tmp_path / "raw").glob(".expired-*"))
 
 
 def test_a_run_says_what_it_removes(tmp_path: Path) -> None:
     days.prepared(tmp_path / "raw")
     (tmp_path / "delta").mkdir()
-    tables: Any = SimpleNamespace(
-        by_day={"raw": ByDay(tmp_path / "raw", "at")}, delta=str(tmp_path / "delta")
-    )
     checkpoints = tmp_path / "checkpoints"
-    _checkpoint(checkpoints / "measurements", 0)
-    lines: list[str] = []
-    for read in (0, 6):
+    said = f"removed 1 day before {retention.oldest(86_400.0)} from raw (--keep 1d)"
+    for read, lines in ((0, []), (6, [said])):
         _checkpoint(checkpoints / "measurements", read)
-        at_work = Merging(tables, lines.append, 0.0, keep=86_400.0, checkpoints=checkpoints)
-        end = time.monotonic() + PATIENCE
-        while not (lines if read else _has_looked(at_work)):
-            assert time.monotonic() < end
-            at_work.look()
-            time.sleep(0.01)
-        at_work.close()
-        assert bool(lines) == bool(read)
-    day = retention.oldest(86_400.0)
-    assert lines == [f"removed 1 day before {day} from raw (--keep 1d)"]
+        more = {"keep": 86_400.0, "checkpoints": checkpoints}
+        assert _looked(tmp_path / "raw", tmp_path / "delta", **more) == lines
     assert _numbers(tmp_path / "raw") == [*range(7, days.PREPARED)]
-
-
-def _has_looked(at_work: Merging) -> bool:
-    """Return whether a first look is over."""
-    working = at_work._working  # private access: a look that finds nothing leaves no trace
-    return working is not None and working.done()
 
 
 @pytest.mark.parametrize(
@@ -314,23 +282,14 @@ def test_what_is_refused(arguments: list[str], said: str) -> None:
 def test_a_run_removes_what_its_queries_have_read_and_goes_on(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from flatmq_rigs.pipeline.bench.messages import stream
-    from flatmq_tools.pipeline.landing import Landing
-    from flatmq_tools.pipeline.log import Writer
     from flatmq_tools.pipeline.run import Plan, Run
 
     monkeypatch.setattr(Merging.__init__, "__defaults__", (0.0, None, None))
     monkeypatch.setattr(merging, "_EXPIRE_EVERY", 0.0)
-    landed, out = tmp_path / "landed", tmp_path / "out"
+    out = tmp_path / "out"
     now = time.time_ns() // 1000
     then = now - 10 * 86_400 * 1_000_000
     old = f"day={datetime.datetime.fromtimestamp(then / 1e6, datetime.timezone.utc).date()}"
-
-    def land(name: str, rows: int, at: int) -> None:
-        with Writer(tmp_path / name) as log:
-            log.append(stream(rows), rows, at)
-            log.rotate()
-            Landing(log, str(landed)).land()
 
     def rows(name: str) -> int:
         count = 0
@@ -339,22 +298,21 @@ def test_a_run_removes_what_its_queries_have_read_and_goes_on(
                 count += pq.read_metadata(path).num_rows
         return count
 
-    jobs = ["raw", "measurements", "windows"]
+    jobs = ["raw", "measurements"]
     lines: list[str] = []
-    land("old", 5, then)
-    plan = Plan(out, landed=str(landed), jobs=jobs, trigger=0.1)
+    landed = land_boards(tmp_path, 5, then, "old")
+    plan = Plan(out, landed=str(landed), jobs=jobs, trigger=0.3)
     running = Run(spark, plan, lines.append)
     wait_until(lambda: running.look() or rows("measurements") == 5)
     running.finish()
     running.stop()
-    for name in ("raw", "measurements"):
-        assert (out / name / old).is_dir()
-        newest = max(int(path.stem) for path in (out / name / "_batches").glob("[0-9]*.json"))
-        assert retention.unread(out / "checkpoints", name) == newest + 1
+    assert all((out / name / old).is_dir() for name in ("raw", "measurements"))
+    newest = max(int(path.stem) for path in (out / "raw" / "_batches").glob("[0-9]*.json"))
+    assert retention.unread(out / "checkpoints", "raw") == newest + 1
 
     # The first five of these are copies.
-    land("new", 8, now)
-    plan = Plan(out, landed=str(landed), jobs=jobs, trigger=0.1, keep=86_400.0)
+    land_boards(tmp_path, 8, now, "new")
+    plan = Plan(out, landed=str(landed), jobs=jobs, trigger=0.3, keep=86_400.0)
     for expected in (8, 11):
         running = Run(spark, plan, lines.append)
         gone = [out / name / old for name in ("raw", "measurements")]
@@ -366,6 +324,6 @@ def test_a_run_removes_what_its_queries_have_read_and_goes_on(
         )
         running.finish()
         running.stop()
-        land("newer", 3, now)
+        land_boards(tmp_path, 3, now, "newer")
     assert rows("measurements") == 3
     assert any(line.startswith("removed 1 day before ") for line in lines)

@@ -6,35 +6,53 @@ import contextlib
 import os
 import shutil
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
+from deltalake import DeltaTable
 
-from flatmq_rigs.pipeline import crash
+from flatmq_rigs.pipeline.bench.messages import fill
+from flatmq_rigs.pipeline.processes import command_line, family
+from flatmq_tools import ports
 from flatmq_tools.broker import Broker
+from flatmq_tools.pipeline import run, service
+from flatmq_tools.pipeline.log import Writer
+from flatmq_tools.pipeline.metrics import served
+from flatmq_tools.pipeline.run import Plan, Run, RunError, reason
+from pipeline.landed import land_boards
+from pipeline.messages import pack
 from pipeline.mqtt import PATIENCE, broker, publish, until
+from pipeline.test_metrics import scraped
+from pipeline.typed_here import shared, typed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from flatmq_tools.pipeline.run import Run
+
+@contextlib.contextmanager
+def started(spark: SparkSession, there: Broker | None, plan: Plan) -> Iterator[Run]:
+    """A run, which is stopped at the end; it has subscribed if it is of a broker."""
+    if there is not None:
+        plan.source.update(brokerUrl=there.address, topic="dev/#")
+        plan.trigger = 0.3
+    running = Run(spark, plan)
+    try:
+        subscribed = plan.out / "log" / "subscribed.json"
+        until(lambda: there is None or running.look() or subscribed.exists())
+        yield running
+    finally:
+        running.stop()
 
 
 def _pack(device: str, seq: int) -> tuple[str, bytes]:
-    text = (
-        f'[{{"bn":"{device}/","n":"boot","v":7}},{{"n":"seq","v":{seq}}},'
-        f'{{"n":"chip/temp","u":"Cel","v":2{seq}.5}}]'
-    )
-    return f"dev/{device}/telemetry", text.encode()
+    return f"dev/{device}/telemetry", pack(device, 7, seq, temperature=2050 + 100 * seq)
 
 
 def _rows(folder: Path) -> list[dict[str, object]]:
@@ -56,19 +74,18 @@ def _landed(folder: Path) -> int:
 
 
 def test_from_a_broker_to_every_table(spark: SparkSession, tmp_path: Path) -> None:
-    from deltalake import DeltaTable
-
-    from flatmq_tools.pipeline.run import Plan, Run
-
-    with broker() as there:
-        source = {"brokerUrl": there.address, "topic": "dev/#"}
-        running = Run(spark, Plan(tmp_path, source, delta=True, trigger=0.1))
-        until(lambda: (tmp_path / "log" / "subscribed.json").exists() or running.look())
+    """The metrics of the run say what came, too."""
+    port = ports.free_port()
+    with (
+        broker() as there,
+        started(spark, there, Plan(tmp_path, delta=True)) as running,
+        served(("127.0.0.1", port), running.metrics),
+    ):
         sent = [_pack("a", n) for n in (1, 2, 4)] + [_pack("b", n) for n in (1, 1, 2)]
         publish(there, [*sent, ("dev/c/telemetry", b"no pack"), ("dev/a/status", b"online")])
         until(lambda: running.look() or running.rows >= 8)
         running.finish()
-        running.stop()
+        metrics = scraped(port)
 
     assert running.rows == 8
     assert Counter(row["payload"] for row in _rows(tmp_path / "raw"))[sent[3][1]] == 2
@@ -90,12 +107,22 @@ def test_from_a_broker_to_every_table(spark: SparkSession, tmp_path: Path) -> No
         assert table.num_rows == len(_rows(tmp_path / name)), name
     assert (tmp_path / "windows").is_dir()
     assert '"name": "raw"' in (tmp_path / "progress.jsonl").read_text()
+    silent = [row["silent"] for row in _rows(tmp_path / "devices")]
+    batches = metrics["flatmq_run_batch_seconds_count raw"]
+    assert batches >= 1
+    for name, value in (
+        ("messages_received_total", 8), ("messages_waiting", 0), ("rows_written_total raw", 8),
+        ("rows_written_total measurements", 5), ("dead_letters_total", 1), ("devices", 2),
+        ("devices_silent", sum(silent)), ("paused", 0),
+        ("batch_seconds_bucket +Inf raw", batches),
+    ):  # fmt: skip
+        assert metrics[f"flatmq_run_{name}"] == value, name
+    assert metrics["flatmq_run_log_bytes"] > 0
+    assert metrics["flatmq_run_batch_seconds_sum raw"] > 0
 
 
 def test_what_fails_is_said_in_a_line(spark: SparkSession, tmp_path: Path) -> None:
     from pyspark.errors import PySparkException
-
-    from flatmq_tools.pipeline.run import Plan, Run, RunError, reason
 
     with pytest.raises(PySparkException) as error:
         Run(spark, Plan(tmp_path / "a", {"brokerUrl": "b", "topic": "t", "qso": "1"}))
@@ -105,8 +132,6 @@ def test_what_fails_is_said_in_a_line(spark: SparkSession, tmp_path: Path) -> No
 
 
 def test_the_innermost_cause_is_told(spark: SparkSession, tmp_path: Path) -> None:
-    from flatmq_tools.pipeline.run import Plan, Run, RunError
-
     (tmp_path / "landed").mkdir()
     (tmp_path / "landed" / "torn.parquet").write_bytes(b"PAR1 and no end")
     running = Run(spark, Plan(tmp_path / "out", landed=str(tmp_path / "landed"), jobs=["raw"]))
@@ -117,22 +142,9 @@ def test_the_innermost_cause_is_told(spark: SparkSession, tmp_path: Path) -> Non
     assert cause.startswith("caused by java.") and "torn.parquet is not a Parquet file" in cause
 
 
-def _job(spark: SparkSession, folder: Path, there: Broker, done: Callable[[Run], object]) -> int:
-    """The table raw, until that is so; returns how many messages are said to be more."""
-    from flatmq_tools.pipeline.run import Plan, Run
-
-    source = {"brokerUrl": there.address, "topic": "dev/#"}
-    running = Run(spark, Plan(folder, source, jobs=["raw"], trigger=0.1))
-    try:
-        until(lambda: running.look() or done(running))
-        running.finish()
-    finally:
-        running.stop()
-    return running.rows
-
-
 def test_what_is_more_is_what_was_not_there_before(spark: SparkSession, tmp_path: Path) -> None:
     raw, commits = tmp_path / "raw", tmp_path / "checkpoints" / "raw" / "commits"
+    plan = Plan(tmp_path, jobs=["raw"])
 
     def uncommit() -> int:
         """As after a crash before Spark noted that the last batch was done. Returns its number."""
@@ -141,26 +153,32 @@ def test_what_is_more_is_what_was_not_there_before(spark: SparkSession, tmp_path
         (commits / f".{last}.crc").unlink()
         return last
 
+    def more(there: Broker, done: Callable[[], object], *sent: tuple[str, bytes]) -> int:
+        """Run until that is so; return how many messages are said to be more."""
+        with started(spark, there, plan) as running:
+            publish(there, sent)
+            until(lambda: running.look() or done())
+            running.finish()
+        return running.rows
+
     with broker() as there:
-        subscribed = tmp_path / "log" / "subscribed.json"
-        assert _job(spark, tmp_path, there, lambda _: subscribed.exists()) == 0
-        publish(there, [_pack("a", n) for n in range(3)])
-        assert _job(spark, tmp_path, there, lambda _: _landed(raw) >= 3) == 3
+        sent = [_pack("a", n) for n in range(3)]
+        assert more(there, lambda: _landed(raw) >= 3, *sent) == 3
         before = uncommit()
-        assert _job(spark, tmp_path, there, lambda _: list(commits.glob(str(before)))) == 0
+        assert more(there, lambda: list(commits.glob(str(before)))) == 0
         last = uncommit()
         (raw / "_batches" / f"{last}.json").unlink()
         for folder in raw.glob(f"day=*/batch={last}"):
             shutil.rmtree(folder)
         gone = 3 - _landed(raw)  # the messages may have come in two batches
         assert gone > 0
-        assert _job(spark, tmp_path, there, lambda _: _landed(raw) >= 3) == gone
+        assert more(there, lambda: _landed(raw) >= 3) == gone
 
 
 def _sources() -> set[int]:
     """The processes that receive, of any query; one that was stopped may be ending yet."""
-    family = crash.family(os.getpid())
-    return {pid for pid in family if "python_streaming_source_runner" in crash.command(pid)}
+    ours = family(os.getpid())
+    return {pid for pid in ours if "python_streaming_source_runner" in command_line(pid)}
 
 
 def _hold_up_the_next_source(before: set[int], held: list[int]) -> None:
@@ -176,58 +194,64 @@ def test_a_source_that_starts_too_slowly_is_started_again(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also if that happens later than a run may take to start."""
-    from flatmq_tools.pipeline import service
-    from flatmq_tools.pipeline.run import Plan, Run
-
     monkeypatch.setattr(service, "START", 5.0)
     held: list[int] = []
     busy = threading.Thread(target=_hold_up_the_next_source, args=[_sources(), held])
     busy.start()
-    with broker() as there:
-        source = {"brokerUrl": there.address, "topic": "dev/#"}
-        running = Run(spark, Plan(tmp_path, source, jobs=["raw"], trigger=0.1))
-        try:
-            until(lambda: running.look() or (tmp_path / "log" / "subscribed.json").exists())
+    raw = tmp_path / "raw"
+    try:
+        with broker() as there, started(spark, there, Plan(tmp_path, jobs=["raw"])) as running:
             busy.join()
             assert _sources() - {*held}
             publish(there, [_pack("a", 1)])
-            raw = tmp_path / "raw"
             until(lambda: running.look() or _landed(raw))
-        finally:
             for pid in held:
                 os.kill(pid, signal.SIGKILL)
-            running.stop()
+            held.clear()
+    finally:
+        for pid in held:
+            os.kill(pid, signal.SIGKILL)
     assert [row["payload"] for row in _rows(raw)] == [_pack("a", 1)[1]]
 
 
-def test_landed_files_go_when_they_are_in_raw(spark: SparkSession, tmp_path: Path) -> None:
-    from flatmq_rigs.pipeline.bench.messages import fill
-    from flatmq_tools.pipeline.landing import Landing
-    from flatmq_tools.pipeline.log import Writer
-    from flatmq_tools.pipeline.run import Plan, Run
+def test_a_source_that_is_killed_ends_the_run_and_the_next_one_goes_on(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    plan, raw = Plan(tmp_path, jobs=["raw"]), tmp_path / "raw"
+    with broker() as there:
+        with started(spark, there, plan) as running:
+            publish(there, [_pack("a", 1)])
+            os.kill(int((tmp_path / "log" / "lock").read_text()), signal.SIGKILL)
+            publish(there, [_pack("a", 2)])
+            with pytest.raises(RunError, match="the query raw has ended"):
+                until(running.look)
+        with started(spark, there, plan) as running:
+            publish(there, [_pack("a", 3)])
+            until(lambda: running.look() or _landed(raw) >= 3)
+    rows = Counter((row["payload"], row["dup"]) for row in _rows(raw))
+    assert {payload for payload, _ in rows} == {_pack("a", n)[1] for n in (1, 2, 3)}
+    assert sum(count for (_, dup), count in rows.items() if not dup) <= 3
 
-    landed = tmp_path / "landed"
-    plan = Plan(tmp_path / "out", landed=str(landed), clean=True, jobs=["raw"], trigger=0.1)
-    with Writer(tmp_path / "log") as log:
-        landing = Landing(log, str(landed))
-        running = Run(spark, plan)
-        for n in range(1, 5):
-            fill(log, 10)
-            log.rotate()
-            landing.land()
+
+def test_landed_files_go_when_they_are_in_raw(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "landed").mkdir()
+    plan = Plan(
+        tmp_path / "out", landed=str(tmp_path / "landed"), clean=True, jobs=["raw"], trigger=0.3
+    )
+    with started(spark, None, plan) as running:
+        for n in range(1, 4):
+            landed = land_boards(tmp_path, 10)
             if n == 1:
                 (first,) = landed.glob("*.parquet")
             until(lambda n=n: running.look() or running.rows == 10 * n)  # type: ignore[misc]
         until(lambda: running.look() or not first.exists())
         running.finish()
-        running.stop()
-    assert len(_rows(tmp_path / "out" / "raw")) == 40
+    assert len(_rows(tmp_path / "out" / "raw")) == 30
 
 
 def _sizes(running: Run, raw: Path, rows: int) -> list[int]:
     """Of the batches that came, when there are so many rows in them."""
-    until(lambda: running.look() or (raw.exists() and len(_rows(raw)) == rows))
-    running.stop()
+    until(lambda: running.look() or _landed(raw) == rows)
     batches = {int(path.name.removeprefix("batch=")) for path in raw.glob("day=*/batch=*")}
     found = (sum(len(_rows(path)) for path in raw.glob(f"day=*/batch={n}")) for n in range(99))
     assert batches <= set(range(99))
@@ -238,64 +262,33 @@ def test_a_batch_is_bounded(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Messages that came while Spark was away are not all in one batch."""
-    from flatmq_rigs.pipeline.bench.messages import fill
-    from flatmq_tools.pipeline import run
-    from flatmq_tools.pipeline.landing import Landing
-    from flatmq_tools.pipeline.log import Writer
-
     monkeypatch.setattr(run, "_ROWS", 10)
-    monkeypatch.setattr(run, "_BYTES", 1)
-    with broker() as there, Writer(tmp_path / "kept") as log:
-        out = tmp_path / "out"
-        with Writer(out / "log") as waiting:
+    with broker() as there:
+        with Writer(tmp_path / "log") as waiting:
             fill(waiting, 25)
-        for n in (3, 4):
-            fill(log, n)
-            log.rotate()
-        Landing(log, str(tmp_path / "landed")).land()
-        source = {"brokerUrl": there.address, "topic": "dev/#"}
-        plan = run.Plan(out, source, jobs=["raw"], trigger=0.1)
-        assert _sizes(run.Run(spark, plan), out / "raw", 25) == [10, 10, 5]
-        plan = run.Plan(tmp_path / "b", landed=str(tmp_path / "landed"), jobs=["raw"])
-        assert _sizes(run.Run(spark, plan), tmp_path / "b" / "raw", 7) == [3, 4]
+        with started(spark, there, Plan(tmp_path, jobs=["raw"])) as running:
+            assert _sizes(running, tmp_path / "raw", 25) == [10, 10, 5]
 
 
 def test_an_ingest_that_was_half_an_hour_behind_loses_nothing(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from flatmq_rigs.pipeline.bench.messages import stream
-    from flatmq_tools.pipeline.landing import Landing
-    from flatmq_tools.pipeline.log import Writer
-    from flatmq_tools.pipeline.run import Plan, Run
-
-    landed, now = tmp_path / "landed", time.time_ns() // 1000
-
-    def land(name: str, rows: int, at: int) -> None:
-        with Writer(tmp_path / name) as log:
-            log.append(stream(rows), rows, at)
-            log.rotate()
-            Landing(log, str(landed)).land()
-
-    land("ahead", 5, now)
-    jobs = ["raw", "measurements"]
-    running = Run(spark, Plan(tmp_path / "out", landed=str(landed), jobs=jobs, trigger=0.1))
-    measured = tmp_path / "out" / "measurements"
-    until(lambda: running.look() or _landed(measured) == 5)
-    # The first five of these are copies.
-    land("behind", 8, now - 1_800_000_000)
-    until(lambda: running.look() or _landed(measured) == 8)
-    running.finish()
-    running.stop()
-    assert len(_rows(tmp_path / "out" / "raw")) == 13
-    assert len(_rows(measured)) == 8
+    """Its files, of which each is a batch here, are older than those that came before."""
+    monkeypatch.setattr(run, "_BYTES", 1)
+    out, now = tmp_path / "out", time.time_ns() // 1000
+    landed = land_boards(tmp_path, 5, now)
+    plan = Plan(out, landed=str(landed), jobs=["raw"], trigger=0.3)
+    with started(spark, None, plan) as running:
+        until(lambda: running.look() or _landed(out / "raw") == 5)
+        for n in (3, 4):
+            (file,) = land_boards(tmp_path / str(n), n, now - 1_800_000_000).iterdir()
+            os.utime(file, (1, 1))
+            file.rename(landed / file.name)
+        assert sorted(_sizes(running, out / "raw", 12)) == [3, 4, 5]
 
 
 def test_only_landed_files_can_be_removed(tmp_path: Path) -> None:
-    from click.testing import CliRunner
-
-    from flatmq_tools.pipeline import cli
-
-    result = CliRunner().invoke(cli.pipeline, ["run", str(tmp_path), "--clean"])
+    result = typed(["run", tmp_path, "--clean"])
     assert result.exit_code == 2
     assert "--clean needs --landed" in result.output
 
@@ -308,35 +301,13 @@ def test_only_landed_files_can_be_removed(tmp_path: Path) -> None:
     ],
 )
 def test_a_signal_ends_it_in_good_order_and_a_second_one_at_once(
-    signals: list[signal.Signals], status: int, said: str, tmp_path: Path
-) -> None:
-    from flatmq_rigs.pipeline.bench.messages import fill
-    from flatmq_tools.pipeline.landing import Landing
-    from flatmq_tools.pipeline.log import Writer
-
-    landed, out = tmp_path / "landed", tmp_path / "out"
-    with Writer(tmp_path / "log") as log:
-        fill(log, 20)
-        log.rotate()
-        Landing(log, str(landed)).land()
-    program = subprocess.Popen(
-        [
-            sys.executable, "-m", "flatmq_tools.cli", "pipeline", "run", str(out),
-            "--landed", str(landed), "--job", "raw",
-            "--conf", "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1",
-        ],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-    )  # fmt: skip
-    try:
-        raw = out / "raw"
-        until(lambda: program.poll() is not None or (raw.exists() and len(_rows(raw)) == 20))
-        for number in signals:
-            program.send_signal(number)
-        _, words = program.communicate(timeout=PATIENCE)
-    finally:
-        program.kill()
-    assert (program.returncode, said in " ".join(words.split())) == (status, True), words
+    signals: list[signal.Signals], status: int, said: str,
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    landed, raw = land_boards(tmp_path, 20), tmp_path / "out" / "raw"
+    words = ["run", tmp_path / "out", "--landed", landed, "--job", "raw", "--master", "local[7]"]
+    with shared(spark, monkeypatch) as masters:
+        done = typed(words, lambda: _landed(raw) == 20, signals)
+    assert masters == ["local[7]"]
+    assert (done.exit_code, said in " ".join(done.output.split())) == (status, True), done.output
     assert len(_rows(raw)) == 20

@@ -8,21 +8,12 @@ import sys
 from pathlib import Path
 
 import pyarrow.dataset as ds
+import pytest
 
-from flatmq_rigs.pipeline.bench.messages import fill
-from flatmq_tools.pipeline.landing import Landing
-from flatmq_tools.pipeline.log import Writer
+from pipeline.landed import land_boards
 from pipeline.standalone import cluster, unshared
 
 MESSAGES = 100
-
-
-def _land(folder: Path) -> Path:
-    with Writer(folder / "log") as log:
-        fill(log, MESSAGES)
-        log.rotate()
-        Landing(log, str(folder / "landed")).land()
-    return folder / "landed"
 
 
 def _run(folder: Path, out: Path, landed: Path, master: str) -> subprocess.CompletedProcess[str]:
@@ -43,8 +34,9 @@ def _run(folder: Path, out: Path, landed: Path, master: str) -> subprocess.Compl
     )  # fmt: skip
 
 
+@pytest.mark.proof
 def test_nothing_is_lost_on_a_second_machine(tmp_path: Path) -> None:
-    landed = _land(tmp_path)
+    landed = land_boards(tmp_path, MESSAGES)
     out, there = unshared(tmp_path)
     with cluster(tmp_path, hidden=there) as master:
         done = _run(tmp_path, out, landed, master)

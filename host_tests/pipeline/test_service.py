@@ -9,78 +9,50 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
-import re
-import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow.dataset as ds
 import pytest
+from pyspark import SparkContext
 
+import sizes
 from flatmq import Client
-from flatmq_rigs.pipeline import crash
+from flatmq_rigs.pipeline.processes import Command
 from flatmq_tools.broker import Broker
-from flatmq_tools.pipeline import log
-from pipeline.mqtt import PATIENCE, broker, publish
+from flatmq_tools.pipeline import log, service
+from flatmq_tools.pipeline.run import Plan, Run
+from pipeline.landed import land_boards
+from pipeline.mqtt import PATIENCE, broker, publish, until
+from pipeline.typed_here import shared, typed
 
-START = 600.0  # s, as `run` says
-LIMIT = 20.0  # s
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 TOPIC = "dev/a/telemetry"
+MANY = 2000  # messages are fewer
 
 
 def _pack(n: int) -> bytes:
     return b'[{"bn":"a/","n":"boot","v":7},{"n":"seq","v":%d},{"n":"t","v":1}]' % n
 
 
-class Command:
-    """A command of `flatmq pipeline`, and what it prints."""
+SENT = {_pack(n) for n in range(1, MANY)}
 
-    def __init__(self, *arguments: str | Path) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "flatmq_tools.cli", "pipeline", *map(str, arguments)],
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        self.lines: list[str] = []
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
 
-    def _read(self) -> None:
-        assert self.process.stderr
-        for line in self.process.stderr:
-            self.lines.append(line.rstrip())
-
-    def said(self, text: str) -> int:
-        """Return how many lines contain this."""
-        return sum(text in line for line in self.lines)
-
-    def until(self, ready: object, seconds: float = PATIENCE) -> None:
-        assert callable(ready)
-        end = time.monotonic() + seconds
-        while not ready():
-            if self.process.poll() is not None or time.monotonic() > end:
-                pytest.fail("\n".join(["it did not happen", *self.lines]))
-            time.sleep(0.1)
-
-    def end(self, seconds: float) -> int:
-        """Wait for the end of the process, and of what it prints."""
-        status = self.process.wait(seconds)
-        self._reader.join(PATIENCE)
-        return status
-
-    def __enter__(self) -> Command:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for pid in crash.family(self.process.pid):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        self.process.wait()
+@contextlib.contextmanager
+def command(folder: Path, *arguments: str | Path) -> Iterator[Command]:
+    """A command of `flatmq pipeline`, which ends with the block."""
+    process = Command(folder / f"{arguments[0]}.txt", *arguments)
+    try:
+        yield process
+    finally:
+        process.stop()
 
 
 @contextlib.contextmanager
@@ -133,23 +105,18 @@ def offsets(out: Path) -> list[int]:
     ]  # fmt: skip
 
 
+@pytest.mark.proof
 def test_it_starts_on_a_busy_machine_and_ends_soon_on_a_live_fleet(tmp_path: Path) -> None:
     out = tmp_path / "out"
-    with broker() as there, fleet(there), busy(2):
-        begun = time.monotonic()
-        with Command("run", out, "--broker", there.address, "--trigger", "0.2") as run:
-            run.until(lambda: run.said(f"on a busy machine that takes up to {START:.0f} s"))
-            run.until(lambda: run.said("started after"), START)
-            assert time.monotonic() - begun < START
-            run.until(lambda: any((out / "measurements").glob("day=*/batch=*")), START)
-            before = len(run.lines)
-            run.process.send_signal(signal.SIGTERM)
-            asked = time.monotonic()
-            assert run.end(PATIENCE) == 0, run.lines
-            took = time.monotonic() - asked
-            assert took < LIMIT, run.lines
-    assert run.said("ending, within 20 s") == 1
-    assert "Traceback" not in (said := "\n".join(run.lines[before:])), said
+    with broker() as there, fleet(there), busy(2), command(tmp_path, "run", out, "--broker",
+            there.address, "--trigger", "0.2") as run:  # fmt: skip
+        assert f"on a busy machine that takes up to {service.START:.0f} s" in run.words()
+        run.until(lambda: "started after" in run.words(), service.START)
+        run.until(lambda: any((out / "measurements").glob("day=*/batch=*")), service.START)
+        before = len(run.words())
+        assert run.end(PATIENCE) < service.LIMIT, run.words()
+    assert run.words().count("ending, within 20 s") == 1
+    assert "Traceback" not in run.words()[before:], run.words()
     # Whatever is not in raw is in the log, for the next run.
     done = offsets(out)
     assert sorted(done) == list(range(len(done)))
@@ -157,26 +124,24 @@ def test_it_starts_on_a_busy_machine_and_ends_soon_on_a_live_fleet(tmp_path: Pat
     assert first <= len(done) <= after
 
 
-def test_java_is_killed(tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    with (
-        broker() as there,
-        fleet(there),
-        Command("run", out, "--broker", there.address, "--trigger", "0.2") as run,
-    ):
-        run.until(lambda: any((out / "measurements").glob("day=*/batch=*")), START)
-        before = len(run.lines)
-        (java,) = [
-            pid
-            for pid in crash.family(run.process.pid)
-            if crash.command(pid).partition(" ")[0].endswith("java")
-        ]
-        os.kill(java, signal.SIGKILL)
-        assert run.end(PATIENCE) == 1
-    said = [line for line in run.lines[before:] if "started after" not in line]
-    assert len(said) == 1, said
-    assert re.match("Error: Spark's Java process was ended by SIGKILL", said[0])
-    assert "start the run again, and it goes on where this one was" in said[0]
+def test_java_is_killed(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    landed, raw = land_boards(tmp_path, 20), tmp_path / "out" / "raw"
+    with subprocess.Popen(["sleep", "600"]) as java, shared(spark, monkeypatch):
+        monkeypatch.setattr(SparkContext._gateway, "proc", java)
+
+        def kill() -> bool:
+            if raw.exists():
+                java.kill()
+            return False
+
+        done = typed(["run", tmp_path / "out", "--landed", landed, "--job", "raw"], kill)
+    assert done.exit_code == 1
+    *_, line = done.output.splitlines()
+    assert line.startswith("Error: Spark's Java process was ended by SIGKILL")
+    assert line.endswith("start the run again, and it goes on where this one was")
+    assert "Traceback" not in done.output
 
 
 @pytest.fixture
@@ -208,41 +173,39 @@ def fill(disk: Path) -> Path:
     return filler
 
 
-def test_run_pauses_while_the_disk_is_full(tmp_path: Path, small: Path) -> None:
-    out = small / "out"
-    with (
-        broker() as there,
-        Command(
-            "run",
-            out,
-            "--broker",
-            there.address,
-            "--trigger",
-            "0.2",
-            "--job",
-            "raw",
-            "--job",
-            "measurements",
-        ) as run,
-    ):
-        run.until((out / "log" / "subscribed.json").exists, START)
-        publish(there, [(TOPIC, _pack(n)) for n in range(1, 101)])
-        run.until(lambda: len(offsets(out)) == 100, START)
-        filler = fill(small)
-        publish(there, [(TOPIC, _pack(n)) for n in range(101, 5001)])
-        run.until(lambda: run.said("paused, as a disk is full"), START)
-        filler.unlink()
-        run.until(lambda: run.said("the disk has room again: going on"), START)
-        run.until(lambda: len(offsets(out)) >= 5000, START)
-        run.process.send_signal(signal.SIGTERM)
-        assert run.end(PATIENCE) == 0, run.lines
-    assert run.said("paused") == run.said("going on") == 1, run.lines
+def test_run_pauses_while_the_disk_is_full(
+    spark: SparkSession, tmp_path: Path, small: Path
+) -> None:
+    out, said = small / "out", list[str]()
+    with broker() as there:
+        source = {"brokerUrl": there.address, "topic": "dev/#"}
+        plan = Plan(out, source, jobs=["raw"], trigger=0.3)
+        running = Run(spark, plan, said.append)
+
+        def wait(ready: Callable[[], bool]) -> None:
+            until(lambda: running.look() or ready())
+
+        try:
+            wait((out / "log" / "subscribed.json").exists)
+            publish(there, [(TOPIC, _pack(n)) for n in range(1, 101)])
+            wait(lambda: len(offsets(out)) == 100)
+            filler = fill(small)
+            publish(there, [(TOPIC, _pack(n)) for n in range(101, MANY)])
+            wait(lambda: "paused, as a disk is full" in str(said))
+            filler.unlink()
+            wait(lambda: "the disk has room again: going on" in str(said))
+            wait(lambda: len(offsets(out)) >= MANY - 1)
+            running.finish()
+        finally:
+            running.stop()
+    assert str(said).count("paused") == str(said).count("going on") == 1, said
     found = offsets(out)
     assert sorted(found) == list(range(len(found)))
-    payloads = ds.dataset(sorted((out / "raw").glob("day=*/batch=*/*.parquet"))).to_table(
-        ["payload"]
-    )
-    assert set(payloads["payload"].to_pylist()) == {_pack(n) for n in range(1, 5001)}
+    assert _payloads(sorted((out / "raw").glob("day=*/batch=*/*.parquet"))) == SENT
+
+
+def _payloads(files: list[Path]) -> set[bytes]:
+    return set(ds.dataset(files).to_table(["payload"])["payload"].to_pylist()) if files else set()
 
 
 def test_ingest_pauses_while_the_disk_is_full(tmp_path: Path, small: Path) -> None:
@@ -250,27 +213,25 @@ def test_ingest_pauses_while_the_disk_is_full(tmp_path: Path, small: Path) -> No
     options = ["--filter", "dev/#", "--log", small / "log", "--every", "0.2"]
 
     def landed() -> set[bytes]:
-        files = sorted(target.glob("*.parquet"))
-        if not files:
-            return set()
-        return set(ds.dataset(files).to_table(["payload"])["payload"].to_pylist())
+        return _payloads(sorted(target.glob("*.parquet")))
 
-    with broker() as there, Command("ingest", there.address, target, *options) as ingest:
-        ingest.until((small / "log" / "subscribed.json").exists)
+    with (
+        broker() as there,
+        command(tmp_path, "ingest", there.address, target, *options) as ingest,
+    ):
+        ingest.until((small / "log" / "subscribed.json").exists, PATIENCE)
         publish(there, [(TOPIC, _pack(n)) for n in range(1, 101)])
-        ingest.until(lambda: len(landed()) == 100)
+        ingest.until(lambda: len(landed()) == 100, PATIENCE)
         filler = fill(small)
-        publish(there, [(TOPIC, _pack(n)) for n in range(101, 5001)])
-        ingest.until(lambda: ingest.said("paused"))
+        publish(there, [(TOPIC, _pack(n)) for n in range(101, MANY)])
+        ingest.until(lambda: "paused" in ingest.words(), PATIENCE)
         time.sleep(6)  # longer than it takes to try again
         filler.unlink()
-        ingest.until(lambda: ingest.said("going on"))
-        ingest.until(lambda: len(landed()) == 5000)
-        ingest.process.send_signal(signal.SIGTERM)
-        assert ingest.end(PATIENCE) == 0, ingest.lines
-    assert ingest.said("paused") == ingest.said("going on") == 1, ingest.lines
-    assert not ingest.said("nothing lands"), ingest.lines
-    assert landed() == {_pack(n) for n in range(1, 5001)}
+        ingest.until(lambda: "going on" in ingest.words(), PATIENCE)
+        ingest.until(lambda: landed() == SENT, PATIENCE)
+        ingest.end(PATIENCE)
+    assert ingest.words().count("paused") == ingest.words().count("going on") == 1
+    assert "nothing lands" not in ingest.words()
 
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
@@ -286,20 +247,16 @@ def _by_the_modes() -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
-    [
+    sizes.one_each([
         (["run", "{}/ours/out"], "OUT must be a folder to write to: {}/ours/out: Permission"),
-        (["run", "{}/file/out"], "OUT must be a folder to write to: {}/file/out: Not a directory"),
-        (["run", "{}/free", "--landed", "{}/none"], "--landed must be the folder of an ingest: "
-         "{}/none: no such folder"),
         (["ingest", "127.0.0.1", "{}/free", "--log", "{}/ours/log"], "{}/ours/log: Permission"),
         (["ingest", "127.0.0.1", "{}/ours/landed", "--log", "{}/free/log"],
          "nothing can land in {}/ours/landed: "),
-    ],
+    ], lambda case: case[0][0]),
 )  # fmt: skip
-def test_a_folder_that_cannot_be_used_is_said_in_a_line(
+def test_a_folder_without_permission_is_said_in_a_line(
     arguments: list[str], said: str, tmp_path: Path
 ) -> None:
-    (tmp_path / "file").write_text("")
     (tmp_path / "free").mkdir()
     (tmp_path / "ours").mkdir()
     (tmp_path / "ours").chmod(0o555)
@@ -312,3 +269,19 @@ def test_a_folder_that_cannot_be_used_is_said_in_a_line(
     assert done.returncode == 1, done.stderr
     (line,) = done.stderr.splitlines()
     assert line.startswith("Error: ") and said.format(tmp_path) in line
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["{}/file/out"], "OUT must be a folder to write to: {}/file/out: Not a directory"),
+        (["{}/free", "--landed", "{}/none"],
+         "--landed must be the folder of an ingest: {}/none: no such folder"),
+    ],
+)  # fmt: skip
+def test_a_folder_that_cannot_be_used_is_said_in_a_line(
+    arguments: list[str], said: str, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("")
+    done = typed(["run", *(argument.format(tmp_path) for argument in arguments)])
+    assert (done.exit_code, done.output) == (1, f"Error: {said.format(tmp_path)}\n")

@@ -6,11 +6,15 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from flatmq_tools.pipeline import worker_daemon
 from flatmq_tools.pipeline.session import defaults
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 SHUFFLE = "spark.sql.shuffle.partitions"
 
@@ -35,6 +39,21 @@ def test_a_shuffle_has_as_many_partitions_as_this_machine_has_cores(
 def test_nothing_on_this_machine_listens_beyond_it(master: str) -> None:
     assert defaults(master, 2)["spark.driver.bindAddress"] == "127.0.0.1"
     assert "spark.driver.bindAddress" not in defaults("spark://master:7077", 2)
+
+
+def test_the_session_of_tests_meets_no_other(
+    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    mine = str(tmp_path_factory.getbasetemp())
+    context = spark.sparkContext
+    system = context._jvm.java.lang.System  # private access: PySpark offers no other way
+    assert context.getConf().get("spark.driver.host") == "127.0.0.1"
+    assert context.getConf().get("spark.ui.enabled") == "false"
+    for folder in (
+        system.getProperty("java.io.tmpdir"), system.getProperty("derby.system.home"),
+        system.getenv("SPARK_LOCAL_DIRS"), spark.conf.get("spark.sql.warehouse.dir"),
+    ):  # fmt: skip
+        assert folder.removeprefix("file:").startswith(mine)
 
 
 def _python(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -73,6 +92,7 @@ spark.stop()
 """
 
 
+@pytest.mark.proof
 def test_a_query_that_is_stopped_within_a_batch_ends_without_a_word(tmp_path: Path) -> None:
     done = _python(_STOPPED, str(tmp_path))
     assert done.returncode == 0, done.stderr
@@ -93,43 +113,28 @@ spark.stop()
 """
 
 
+@pytest.mark.proof
 def test_a_session_of_somebody_keeps_what_was_told_and_nothing_else() -> None:
     done = _python(_OWN)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == ["of Spark 200", "of ours 2", "of the user 7"]
 
 
-_WORKER = """
-from pyspark.sql import functions as F
-from flatmq_tools.pipeline.session import session
-
-spark = session()
-found = F.udf(lambda _: __import__("pyspark").__file__, "string", useArrow=False)
-print(spark.range(1).select(found("id")).first()[0])
-spark.stop()
-"""
-
-
-@pytest.fixture(scope="module")
-def plain() -> subprocess.CompletedProcess[str]:
-    """A program that uses Spark, and ends."""
-    done = _python(_WORKER)
-    assert done.returncode == 0, done.stderr
-    return done
-
-
-def test_a_worker_imports_a_compiled_pyspark(plain: subprocess.CompletedProcess[str]) -> None:
+def test_a_worker_imports_a_compiled_pyspark(spark: SparkSession) -> None:
     """Not the one in pyspark.zip, which takes three times as long."""
     import pyspark
+    from pyspark.sql import functions as F
 
-    assert plain.stdout.splitlines() == [pyspark.__file__]
+    found = F.udf(lambda _: __import__("pyspark").__file__, "string", useArrow=False)
+    assert spark.range(1).select(found("id")).first()[0] == pyspark.__file__
 
 
-def test_spark_starts_without_remarks_about_itself(
-    plain: subprocess.CompletedProcess[str],
-) -> None:
+@pytest.mark.proof
+def test_spark_starts_without_remarks_about_itself() -> None:
+    done = _python("from flatmq_tools.pipeline.session import session; session().range(1).count()")
+    assert done.returncode == 0, done.stderr
     by_java = "WARNING: Using incubator modules: jdk.incubator.vector"
-    assert set(plain.stderr.splitlines()) <= {by_java}
+    assert set(done.stderr.splitlines()) <= {by_java}
 
 
 @pytest.mark.parametrize(

@@ -11,27 +11,24 @@ from pathlib import Path
 
 import pyarrow.dataset as ds
 import pyspark
+import pytest
 
 import flatmq_tools
-from flatmq_rigs.pipeline.bench.messages import fill
 from flatmq_tools.pipeline import java
-from flatmq_tools.pipeline.landing import Landing
-from flatmq_tools.pipeline.log import Writer
+from pipeline.landed import land_boards
 
 DOCS = Path(__file__).parents[2] / "docs" / "spark.md"
 MESSAGES = 300
 
 
+@pytest.mark.proof
 def test_spark_submit_runs_the_jobs(tmp_path: Path) -> None:
     told = DOCS.read_text(encoding="utf-8").partition("### With `spark-submit`")[2]
     script, command = re.findall(r"```(?:python|sh)\n(.*?)```", told, re.DOTALL)[:2]
     (tmp_path / "submit.py").write_text(script)
-    with Writer(tmp_path / "log") as log:
-        fill(log, MESSAGES)
-        log.rotate()
-        Landing(log, str(tmp_path / "landed")).land()
+    landed = land_boards(tmp_path, MESSAGES)
     command = command.replace("spark://master:7077", "local[1]")
-    command = command.replace("/srv/landed", str(tmp_path / "landed"))
+    command = command.replace("/srv/landed", str(landed))
     program, *arguments = shlex.split(command)
     root = Path(flatmq_tools.__file__).parents[2]
     done = subprocess.run(

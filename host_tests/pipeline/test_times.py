@@ -13,16 +13,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 import pyarrow.dataset as ds
-import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
 from flatmq_tools.durations import seconds
 from flatmq_tools.pipeline import cli
-from flatmq_tools.pipeline.log import SCHEMA
-from pipeline.messages import START, Message, frame, pack, rows
+from pipeline.called import as_query
+from pipeline.landed import land
+from pipeline.messages import START, Message, frame, pack
 from pipeline.mqtt import until
 
 if TYPE_CHECKING:
@@ -39,20 +38,6 @@ def of(device: str, seq: int, received: float, time: float | None = None) -> Mes
 def seq_of(message: Message) -> int:
     (found,) = re.findall(rb'"seq","v":(\d+)', message.payload)
     return int(found)
-
-
-def land(folder: Path, messages: list[Message], offset: int) -> None:
-    """As an ingest does it: a file that appears whole."""
-    folder.mkdir(exist_ok=True)
-    columns = [*zip(*rows(messages, offset), strict=True)]
-    columns += [[None] * len(messages)] * (len(SCHEMA) - len(columns))
-    table = pa.table(
-        [pa.array(column, f.type) for column, f in zip(columns, SCHEMA, strict=True)],
-        schema=SCHEMA,
-    )
-    hidden = folder / f".{offset}.parquet"
-    pq.write_table(table, hidden)
-    hidden.rename(folder / f"log-{offset:020}.parquet")
 
 
 def table(folder: Path) -> list[dict[str, Any]]:
@@ -87,9 +72,9 @@ def test_each_reading_is_in_one_table_and_no_board_spoils_another(
     dead = Message("dev/a/telemetry", b'[{"n":"x","vs":"\\ud83d"}]', 5)
     later = [of("a", n, 60.0 * n) for n in range(2, 13)]
     later += [of("b", n, 60.0 * n) for n in range(2, 14)]
-    land(landed, [*WILD, dead, *TAME, *later], 0)
+    land(landed, [*WILD, dead, *TAME, *later])
     running = Run(
-        spark, Plan(out, landed=str(landed), jobs=["raw", "measurements", "windows"], trigger=0.1)
+        spark, Plan(out, landed=str(landed), jobs=["raw", "measurements", "windows"], trigger=0.3)
     )
     messages = len([*WILD, dead, *TAME, *later])
 
@@ -160,7 +145,6 @@ def test_windows_are_there_once_wherever_a_batch_is_cut_off(
             if self.when == "after":
                 raise Cut
 
-    spark.sparkContext.setLocalProperty("sql.streaming.queryId", "a-query")
     late: list[tuple[int, str]] = []
 
     def begun() -> tuple[Callable[[DataFrame, int], None], CutOff]:
@@ -177,7 +161,7 @@ def test_windows_are_there_once_wherever_a_batch_is_cut_off(
         [of("b", 5, 732, 58)],
     ]
     frames = [measurements(frame(spark, batch)) for batch in batches]
-    try:
+    with as_query(spark):
         for n, rows_ in enumerate(frames):
             for when in ("before", "after"):
                 write, sink = begun()
@@ -191,8 +175,6 @@ def test_windows_are_there_once_wherever_a_batch_is_cut_off(
             write(rows_, n)
             if n in (1, 4):  # of "ahead", and of b
                 assert late == [(1, ["ahead", "b"][n // 4])]
-    finally:
-        spark.sparkContext.setLocalProperty("sql.streaming.queryId", None)
     found = table(tmp_path / "windows")
     assert starts(found) == Counter([("a", 0.0), ("b", 0.0), ("a", 120.0)])
     counts = {row["device"]: row["count"] for row in found if row["start"].minute == 0}

@@ -19,18 +19,21 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
-import psutil
 from deltalake.exceptions import TableNotFoundError
 from pyspark.sql import SparkSession
 from rich.progress import Progress
 
 from flatmq import Client
 from flatmq_tools.broker import Broker, mosquitto
+from flatmq_tools.pipeline import service
+from flatmq_tools.pipeline.run import Plan, Run
 
 from .. import results
 from .crash_tables import READERS, Count, Tables
+from .processes import Command, CommandError, alive, family, kill, wait
 
 PARTS = ("driver", "jvm", "source", "broker", "ingest", "compaction", "store")
 ABOUT = {
@@ -42,6 +45,7 @@ ABOUT = {
     "compaction": "`flatmq pipeline compact`, beside a run that writes",
     "store": "the driver, while it writes to an S3 on this machine (Delta alone)",
 }
+_ALONE = ("ingest", "store")
 TOPIC = b"dev/crash/telemetry"
 _PUBLISHER = b"crash-publisher"
 # Nothing may be dropped by the broker, or the count would be of its limits.
@@ -51,14 +55,15 @@ _MOSQUITTO = "max_queued_messages 0\nmax_inflight_messages 0\nset_tcp_nodelay tr
 _MEMORY = Path("/dev/shm")
 _PATIENCE = 180.0  # s for anything to happen
 _STILL = 120.0  # s without one row more, after which there will be none
-_LOOK = 0.05  # s
+_LOOK = 0.2  # s
 _RANDOM = 1.5  # s after the first messages of a start, within which it is killed
 _RATE = 1500  # messages a second while they are let go
 _JAVA = "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1"  # starts sooner
+_KILLED = "Error: Spark's Java process was ended by SIGKILL"
 
 
-class CrashError(RuntimeError):
-    """The run cannot go on; the text says what was waited for."""
+CrashError = CommandError
+"""The run cannot go on; the text says what was waited for."""
 
 
 @dataclass
@@ -83,113 +88,63 @@ class Result:
         return bool(self.counts) and not any(c.missing or c.twice for c in self.counts.values())
 
 
-# Processes
+def runs(parts: Sequence[str], kills: int, apart: bool = True) -> list[list[str]]:
+    """Return for each run which parts are killed, in their order.
 
-
-def family(pid: int) -> list[int]:
-    """The process, and all that descend from it."""
-    with contextlib.suppress(psutil.NoSuchProcess):
-        return [pid, *(child.pid for child in psutil.Process(pid).children(recursive=True))]
-    return [pid]
-
-
-def command(pid: int) -> str:
-    """The process's program and arguments; empty where there is none."""
-    with contextlib.suppress(psutil.Error):
-        return " ".join(psutil.Process(pid).cmdline())
-    return ""
-
-
-def alive(pid: int) -> bool:
-    """Return whether a process runs; a zombie does not."""
-    try:
-        return str(psutil.Process(pid).status()) != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
-
-
-def _until(
-    what: str | Callable[[], str],
-    ready: Callable[[], object],
-    moves: Callable[[], object] = lambda: None,
-) -> None:
-    """Wait until `ready` returns something true; raise CrashError with `what` if it does not.
-
-    `what` may be a function, called only then. The patience starts again whenever the result
-    of `moves` changes.
+    Each part has a run of its own. Without `apart` all have one, except for those that need a run
+    of another kind: it costs less, as Spark starts again only after some of the kills.
     """
-    seen, since = moves(), time.monotonic()
-    while not ready():
-        if moves() != seen:
-            seen, since = moves(), time.monotonic()
-        if time.monotonic() - since > _PATIENCE:
-            told = what if isinstance(what, str) else what()
-            raise CrashError(f"after {_PATIENCE:g} s: {told}")
-        time.sleep(_LOOK)
+    alone = [part for part in parts if apart or part in _ALONE]
+    together = [part for _ in range(kills) for part in parts if part not in alone]
+    return [[part] * kills for part in alone] + [together] * bool(together)
 
 
-class _Program:
-    """A command of `flatmq pipeline`, which is started again after each end."""
+class _Program(Command):
+    """A command that is started again after each end."""
 
-    def __init__(self, folder: Path, name: str, *arguments: str) -> None:
-        self._arguments = arguments
-        self._log = folder / f"{name}.txt"
-        self.starts = 0
-        self.start()
+    def kill(self, pid: int) -> str:
+        """Kill the process or one of its descendants; return what it said.
 
-    def start(self) -> None:
-        path = [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]
-        with self._log.open("ab") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "flatmq_tools.cli", "pipeline", *self._arguments],
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, path))},
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-            )
-        self.starts += 1
-
-    def find(self, word: str) -> int | None:
-        """A descendant whose command line has that word."""
-        return next((p for p in family(self.process.pid)[1:] if word in command(p)), None)
-
-    def kill(self, pid: int) -> None:
-        """Kill the process or one of its descendants, and start it again.
-
-        Before that, wait until all of them are gone, as they have to end by themselves
-        then.
+        Wait until all of them are gone, as they have to end by themselves then.
         """
-        family_then = family(self.process.pid)
+        family_then = family(self.pid)
         os.kill(pid, signal.SIGKILL)
         # Without the one that was killed the driver has to end by itself, with an error.
-        _until(lambda: f"{self.tail()}\nstill runs without process {pid}", self._over)
-        _until(
+        wait(
+            lambda: f"{self.tail()}\nstill runs without process {pid}",
+            lambda: self.over,
+            _PATIENCE,
+        )
+        wait(
             lambda: f"processes left behind: {[p for p in family_then if alive(p)]}",
             lambda: not any(map(alive, family_then)),
+            _PATIENCE,
         )
-        self.start()
+        return self.words()
 
-    def _over(self) -> bool:
-        return self.process.poll() is not None
 
-    def end(self) -> None:
-        """End it as an administrator would. Raises CrashError when it fails."""
-        self.process.send_signal(signal.SIGTERM)
-        _until(lambda: f"{self.tail()}\ndoes not end with SIGTERM", self._over)
-        if self.process.returncode:
-            raise CrashError(f"{self.tail()}\nended with status {self.process.returncode}")
+class _Here(Run):
+    """A run in this process, which goes on with what one that was killed has left."""
 
-    def stop(self) -> None:
-        for pid in reversed(family(self.process.pid)):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        self.process.wait()
+    def check(self) -> None:
+        """Raise RunError if a query has ended."""
+        self.look()
 
-    def tail(self) -> str:
-        """The end of what it has written, for an error."""
-        with contextlib.suppress(OSError):
-            return "\n".join(self._log.read_text(errors="replace").splitlines()[-60:])
-        return ""
+    def until(self, ready: Callable[[], object], patience: float) -> None:
+        """Wait until that is so."""
+
+        def looked() -> object:
+            self.look()
+            return ready()
+
+        wait("nothing comes to raw", looked, patience)
+
+    def end(self, _patience: float) -> float:
+        """Work off what is there; return the seconds that this took."""
+        since = time.monotonic()
+        self.finish()
+        self.stop()
+        return time.monotonic() - since
 
 
 class _Publisher:
@@ -280,8 +235,13 @@ def last_words(log: str) -> int | None:
 class _Stage:
     """Everything that a run needs, in one folder."""
 
-    def __init__(self, folder: Path, kills: Iterable[str], trigger: float, version: str) -> None:
+    def __init__(
+        self, folder: Path, kills: Iterable[str], trigger: float, version: str,
+        here: SparkSession | None,
+    ) -> None:  # fmt: skip
         kills = set(kills)
+        self._here = here
+        self._trigger = trigger
         self.folder = folder
         self._state = folder / "out"
         self._compaction = 0.0  # s that one takes
@@ -311,15 +271,12 @@ class _Stage:
             else:
                 fed = ["--broker", self.broker.address, "--filter", "dev/#"]
                 fed += ["--option", f"mqttVersion={version}"]
-            self.driver = self._program(
+            self.driver: _Program | _Here = self._program(
                 "run", out, *fed, "--job", "raw", "--job", "measurements", *more, "--trigger",
                 str(trigger), "--conf", _JAVA,
             )  # fmt: skip
             log = folder / "log" if "ingest" in kills else self._state / "log"
-            _until(
-                "there is no subscription",
-                lambda: (log / "subscribed.json").exists() or self._failed(),
-            )
+            self.driver.until((log / "subscribed.json").exists, _PATIENCE)
             self.publisher = _Publisher(self.broker)
             self._stack.callback(self.publisher.stop)
         except BaseException:
@@ -337,15 +294,9 @@ class _Stage:
         return f"s3://{BUCKET}/crash"
 
     def _program(self, *arguments: str) -> _Program:
-        program = _Program(self.folder, arguments[0], *arguments)
+        program = _Program(self.folder / f"{arguments[0]}.txt", *arguments)
         self._stack.callback(program.stop)
         return program
-
-    def _failed(self) -> bool:
-        """False. Raises CrashError when the driver has ended without being killed."""
-        if self.driver.process.poll() is not None:
-            raise CrashError(f"{self.driver.tail()}\nended by itself")
-        return False
 
     def kill(self, part: str, chance: random.Random) -> None:
         """End that part with SIGKILL and start it again."""
@@ -358,25 +309,48 @@ class _Stage:
         elif part == "compaction":
             self._kill_compaction(chance)
         elif part == "ingest":
-            self.ingest.kill(self.ingest.process.pid)
+            self.ingest.kill(self.ingest.pid)
+            self.ingest.start()
         else:
-            find = {
-                "driver": lambda: self.driver.process.pid,
-                "store": lambda: self.driver.process.pid,
-                "jvm": lambda: self.driver.find("org.apache.spark.deploy"),
-                "source": self._source,
-            }[part]
-            _until(f"there is no {part}", find)
-            found = find()
+            driver = self.driver
+            assert isinstance(driver, _Program)
+            wait(f"there is no {part}", lambda: self._process(part, driver), _PATIENCE)
+            found = self._process(part, driver)
             assert found is not None
-            self.driver.kill(found)
+            said = driver.kill(found)
+            if part == "jvm" and (_KILLED not in said or "Traceback" in said):
+                raise CrashError(f"{said}\nthis is more, or less, than {_KILLED}")
+            if self._here is None:
+                driver.start()
+            else:
+                self._go_on_here(self._here)
+
+    def _process(self, part: str, driver: _Program) -> int | None:
+        """Return the process that is a part of a run; None as long as there is none."""
+        if part == "jvm":
+            return driver.find("org.apache.spark.deploy")
+        if part != "source":
+            return driver.pid
+        # Of the processes of sources, the one that receives has the log.
+        with contextlib.suppress(OSError, ValueError):
+            pid = int((self._state / "log" / "lock").read_text())
+            if pid in family(driver.pid):
+                return pid
+        return None
+
+    def _go_on_here(self, spark: SparkSession) -> None:
+        source = {"brokerUrl": self.broker.address, "topic": "dev/#"}
+        jobs = ("raw", "measurements")
+        plan = Plan(self._state, source, jobs=jobs, delta=True, trigger=self._trigger)
+        self.driver = _Here(spark, plan)
+        self._stack.callback(self.driver.stop)
 
     def _kill_compaction(self, chance: random.Random) -> None:
         """Compact once, and kill the next compaction at any moment of the same time."""
         arguments = ("compact", str(self._state / "delta"), "--grace", "1")
         since = time.monotonic()
         whole = self._program(*arguments)
-        _until(lambda: f"{whole.tail()}\ndoes not end", lambda: whole.process.poll() is not None)
+        wait(lambda: f"{whole.tail()}\ndoes not end", lambda: whole.over, _PATIENCE)
         if whole.process.returncode:
             raise CrashError(f"{whole.tail()}\nended with status {whole.process.returncode}")
         took = time.monotonic() - since
@@ -386,29 +360,19 @@ class _Stage:
         cut.process.kill()
         cut.process.wait()
 
-    def _source(self) -> int | None:
-        """Return the process that receives, of those of sources: it has the log."""
-        with contextlib.suppress(OSError, ValueError):
-            pid = int((self._state / "log" / "lock").read_text())
-            if pid in family(self.driver.process.pid):
-                return pid
-        return None
-
     def wait_for_publisher(self) -> None:
         """Return when all that was let is acknowledged."""
         publisher = self.publisher
-        _until(
+        wait(
             "the broker does not take what is published",
             lambda: publisher.done,
+            _PATIENCE,
             lambda: publisher.sent,
         )
 
     def wait_for_more(self, before: int) -> None:
         """Return when raw has more rows than before."""
-        _until(
-            lambda: f"{self.driver.tail()}\nnothing comes to raw",
-            lambda: self.tables.landed() > before or self._failed(),
-        )
+        self.driver.until(lambda: self.tables.landed() > before, _PATIENCE)
 
     def settle(self) -> None:
         """Return when raw and measurements have all messages, or neither has grown for long.
@@ -417,6 +381,7 @@ class _Stage:
         """
         seen, since = -1, time.monotonic()
         while time.monotonic() - since < _STILL:
+            self.driver.check()
             landed = self.tables.landed() + self.tables.landed("measurements")
             if landed != seen:
                 seen, since = landed, time.monotonic()
@@ -452,6 +417,7 @@ def run(
     seed: int | None = None,
     version: str = "3.1.1",
     on_kill: Callable[[], None] = lambda: None,
+    here: bool = False,
 ) -> Result:
     """Publish so many messages, kills these parts in their order, and count.
 
@@ -460,12 +426,14 @@ def run(
     trigger  s between two batches
     seed     of the moments of the kills
     version  of MQTT, that of what receives: "3.1.1" or "5"
+    here     go on in this process with `spark` after the last kill, which is that of the driver:
+             that costs no second start of Spark
     CrashError when something does not start, go on or end; BrokerError.
     """
     moments = random.Random(seed)
     since = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="flatmq-crash-") as folder:
-        stage = _Stage(Path(folder), kills, trigger, version)
+        stage = _Stage(Path(folder), kills, trigger, version, spark if here else None)
         try:
             for number, part in enumerate(kills):
                 # The kills are spread over the messages.
@@ -479,7 +447,9 @@ def run(
             stage.publisher.let(messages)
             stage.wait_for_publisher()
             stage.settle()
-            stage.driver.end()
+            took = stage.driver.end(_PATIENCE)
+            if took > service.LIMIT:
+                raise CrashError(f"it took {took:.0f} s to end, and not {service.LIMIT:.0f} s")
             lost = stage.lost - stage.tables.numbers()
             counts, again = stage.tables.counted(messages, spark, lost)
         finally:
@@ -506,23 +476,14 @@ def main(
     try:
         spark = session("local[2]", "flatmq crash")
         with Progress() as progress:
-            for part in parts:
-                task = progress.add_task(f"kill -9: {part}", total=kills)
-                found.append(
-                    run(
-                        [part] * kills,
-                        messages,
-                        spark,
-                        seed=seed,
-                        on_kill=lambda task=task: progress.advance(task),  # type: ignore[misc]
-                    )
-                )
+            for killed in runs(parts, kills):
+                task = progress.add_task(f"kill -9: {killed[0]}", total=kills)
+                step = partial(progress.advance, task)
+                found.append(run(killed, messages, spark, seed=seed, on_kill=step))
                 if results_path is not None:  # what is found is kept, should the next one fail
                     results.write(results_path, "crash", report(found, messages, kills))
     finally:
-        for pid in family(os.getpid())[1:]:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        kill(*family(os.getpid())[1:])
     print(report(found, messages, kills))
     return 0 if all(one.good for one in found) else 1
 
@@ -538,63 +499,40 @@ def _end(*_: object) -> None:
 
 def report(found: Sequence[Result], messages: int, kills: int) -> str:
     """The section of docs/results.md on these runs."""
-    rows = []
-    for one in found:
-        by_table = {
-            reader: [count for name, count in one.counts.items() if name.endswith(f": {reader}")]
-            for reader in READERS
-        }
-        rows.append(
-            [
-                one.parts[0],
-                results.number(one.messages),
-                results.number(one.kills),
-                *(
-                    f"{sum(c.missing for c in counts)} · {sum(c.twice for c in counts)}"
-                    if counts
-                    else "-"
-                    for counts in by_table.values()
-                ),
-                results.number(one.again),
-                results.number(one.lost),
-                results.number(one.seconds),
-            ]
-        )
-    only = "".join(f" --part {part}" for part in PARTS if part in _parts(found))
-    if len(_parts(found)) == len(PARTS):
-        only = ""
-    return "\n\n".join(
-        [
-            "## Crashes of the pipeline",
-            f"`python -m flatmq_rigs crash --messages {messages} --kills {kills}{only}`: numbered "
-            "readings at QoS 1 from mosquitto through `flatmq pipeline run` into the tables raw "
-            "and measurements, while one part is ended with SIGKILL at a random moment of a "
-            "batch, again and again. Killed are: "
-            + "; ".join(f"{part}, {ABOUT[part]}" for part in PARTS if part in _parts(found))
-            + ". In the columns of the readers: missing · twice, raw and measurements together; "
-            "raw has a message twice if an offset is there twice, measurements a reading if its "
-            "number is. Spark reads of a Delta table the files that deltalake names. What a "
-            "broker delivers again has another offset in raw, and is dropped from measurements: "
-            "`delivered again`; mosquitto saves for each message, and not for an acknowledgement. "
-            "It acknowledges a message first and saves it afterwards, so what it acknowledged "
-            "last before it was killed may be gone: `lost by the broker` are those of which its "
-            "log says that it acknowledged them, and that no receiver had done so; they are not "
-            "counted as missing.",
-            results.table(
-                [
-                    "killed",
-                    "messages",
-                    "kills",
-                    *READERS,
-                    "delivered again",
-                    "lost by the broker",
-                    "s",
-                ],
-                rows,
-            ),
-        ]
+    killed = {part for one in found for part in one.parts}
+    parts = [part for part in PARTS if part in killed]
+    only = "" if len(parts) == len(PARTS) else "".join(f" --part {part}" for part in parts)
+    text = (
+        f"`python -m flatmq_rigs crash --messages {messages} --kills {kills}{only}`: numbered "
+        "readings at QoS 1 from mosquitto through `flatmq pipeline run` into the tables raw "
+        "and measurements, while one part is ended with SIGKILL at a random moment of a "
+        "batch, again and again. Killed are: "
+        + "; ".join(f"{part}, {ABOUT[part]}" for part in parts)
+        + ". In the columns of the readers: missing · twice, raw and measurements together; "
+        "raw has a message twice if an offset is there twice, measurements a reading if its "
+        "number is. Spark reads of a Delta table the files that deltalake names. What a "
+        "broker delivers again has another offset in raw, and is dropped from measurements: "
+        "`delivered again`; mosquitto saves for each message, and not for an acknowledgement. "
+        "It acknowledges a message first and saves it afterwards, so what it acknowledged "
+        "last before it was killed may be gone: `lost by the broker` are those of which its "
+        "log says that it acknowledged them, and that no receiver had done so; they are not "
+        "counted as missing."
     )
+    head = ["killed", "messages", "kills", *READERS, "delivered again", "lost by the broker", "s"]
+    rows = [
+        [
+            one.parts[0], results.number(one.messages), results.number(one.kills),
+            *(_cell(one, reader) for reader in READERS),
+            results.number(one.again), results.number(one.lost), results.number(one.seconds),
+        ]
+        for one in found
+    ]  # fmt: skip
+    return "\n\n".join(["## Crashes of the pipeline", text, results.table(head, rows)])
 
 
-def _parts(found: Sequence[Result]) -> set[str]:
-    return {part for one in found for part in one.parts}
+def _cell(one: Result, reader: str) -> str:
+    """Return how many messages a reader found missing and twice in a run."""
+    counts = [count for name, count in one.counts.items() if name.endswith(f": {reader}")]
+    if not counts:
+        return "-"
+    return f"{sum(c.missing for c in counts)} · {sum(c.twice for c in counts)}"

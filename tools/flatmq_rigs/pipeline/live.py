@@ -11,17 +11,13 @@ import contextlib
 import itertools
 import os
 import select
-import signal
 import socket
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import psutil
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
@@ -33,6 +29,7 @@ from flatmq_tools.pipeline import layout
 
 from .. import results
 from .bench import messages
+from .processes import Command, CommandError, wait
 
 _TRIGGER = 1.0  # s, as of `flatmq pipeline run`
 _PATIENCE = 240.0  # s without a row more, or for the run to start
@@ -45,8 +42,8 @@ _CONNACK = b"\x20\x02\0\0"
 _PUBACK = 4  # bytes
 
 
-class LiveError(RuntimeError):
-    """The measurement cannot go on. The text says why."""
+LiveError = CommandError
+"""The measurement cannot go on. The text says why."""
 
 
 @dataclass
@@ -135,31 +132,18 @@ class _Stream:
         self._socket.close()
 
 
-class _Run:
+class _Run(Command):
     """A process of `flatmq pipeline run`, and what it has received so far."""
 
     def __init__(self, folder: Path, broker: Broker) -> None:
         self.out = folder / "out"
-        self._log = folder / "run.txt"
-        path = [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]
-        with self._log.open("wb") as log:
-            self._process = subprocess.Popen(
-                [
-                    "nice", "-n", str(_NICE),
-                    sys.executable, "-m", "flatmq_tools.cli", "pipeline", "run", str(self.out),
-                    "--broker", broker.address, "--filter", "dev/#", "--trigger", str(_TRIGGER),
-                ],
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, path))},
-                stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-            )  # fmt: skip
+        super().__init__(
+            folder / "run.txt", "run", self.out, "--broker", broker.address, "--filter", "dev/#",
+            "--trigger", str(_TRIGGER), nice=_NICE,
+        )  # fmt: skip
         self.rows = _Rows(self.out / "raw")
         self.expected = 0
         """Messages that were published so far."""
-
-    def check(self) -> None:
-        """Raise LiveError if it has ended."""
-        if self._process.poll() is not None:
-            raise LiveError(f"{self._log.read_text()[-3000:]}\nflatmq pipeline run has ended")
 
     def wait_for(
         self, what: str, client: Client | _Stream, left: Callable[[], int], look: float = _LOOK
@@ -168,36 +152,13 @@ class _Run:
 
         Raises LiveError if that number stays the same for too long.
         """
-        seen, since = left(), time.monotonic()
-        while seen > 0:
+
+        def done() -> bool:
             self.check()
             client.poll(round(look * 1000))
-            now = left()
-            if now != seen:
-                seen, since = now, time.monotonic()
-            if time.monotonic() - since > _PATIENCE:
-                raise LiveError(f"{what}: {seen}, {_PATIENCE:g} s after the last change")
+            return left() <= 0
 
-    def end(self) -> float:
-        """End it as a service manager does; return the seconds that this took."""
-        since = time.monotonic()
-        self._process.send_signal(signal.SIGTERM)
-        try:
-            status = self._process.wait(_PATIENCE)
-        except subprocess.TimeoutExpired:
-            raise LiveError("flatmq pipeline run does not end with SIGTERM") from None
-        if status:
-            raise LiveError(f"{self._log.read_text()[-3000:]}\nended with status {status}")
-        return time.monotonic() - since
-
-    def stop(self) -> None:
-        """Kill what is left of it."""
-        with contextlib.suppress(psutil.NoSuchProcess):
-            process = psutil.Process(self._process.pid)
-            for each in [*process.children(recursive=True), process]:
-                with contextlib.suppress(psutil.NoSuchProcess):
-                    each.kill()
-        self._process.wait()
+        wait(lambda: f"{what}: {left()}", done, _PATIENCE, left, look=0)
 
 
 def _pack(device: str, seq: int) -> bytes:
@@ -333,7 +294,7 @@ def measure(
         ):
             console.print(f"{name} ...")
             found.append(_measure(run, name, sender, steps))
-        ending = run.end()
+        ending = run.end(_PATIENCE)
         console.print("counting ...")
         count(run.out / "raw", found, size)
     return found, ending

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import json
 import math
-import subprocess
-import sys
 import tempfile
 import time
 from contextlib import ExitStack, closing
@@ -27,6 +25,7 @@ from flatmq_tools.fleet.fleet import Fleet
 from flatmq_tools.pipeline import progress
 
 from .. import results
+from .processes import Command, CommandError
 
 NAME = "scale"
 DEVICES = 1000
@@ -46,8 +45,8 @@ ROTATE = 10  # s between two files of an ingest
 FILE = 256 << 20  # bytes of a file after compaction
 
 
-class ScaleError(RuntimeError):
-    """The measurement is not possible; the text says why."""
+ScaleError = CommandError
+"""The measurement is not possible; the text says why."""
 
 
 @dataclass
@@ -133,30 +132,22 @@ def _memory(pid: int) -> int:
     return int(psutil.Process(pid).memory_info().rss)
 
 
-class _Ingest:
+class _Ingest(Command):
     """A process that lands what a broker has for it; ends with the block."""
 
     def __init__(
         self, target: brokers.Broker, folder: Path, name: str, filt: str, every: int
     ) -> None:
         self.landed = folder / f"{name}-landed"
-        self._log = folder / f"{name}.txt"
-        with self._log.open("wb") as words:
-            self._process = subprocess.Popen(
-                [
-                    sys.executable, "-m", "flatmq_tools.cli", "pipeline", "ingest",
-                    target.address, str(self.landed), "--log", str(folder / name), "--filter",
-                    filt, "--client-id", name, "--every", str(every),
-                ],
-                stdin=subprocess.DEVNULL, stdout=words, stderr=words,
-            )  # fmt: skip
-        self.pid = self._process.pid
-        end = time.monotonic() + PATIENCE
-        while "receiving from" not in self._log.read_text():
-            if self._process.poll() is not None or time.monotonic() > end:
-                self.close()
-                raise ScaleError(f"the ingest did not start: {self._log.read_text()}")
-            time.sleep(0.05)
+        super().__init__(
+            folder / f"{name}.txt", "ingest", target.address, self.landed, "--log", folder / name,
+            "--filter", filt, "--client-id", name, "--every", str(every),
+        )  # fmt: skip
+        try:
+            self.until(lambda: "receiving from" in self.words(), PATIENCE)
+        except CommandError:
+            self.stop()
+            raise
 
     def readings(self) -> int:
         """Return the number of boards' readings in the files that it has landed."""
@@ -166,8 +157,7 @@ class _Ingest:
 
     def close(self) -> None:
         """End the process, which lands what it has before it ends."""
-        self._process.terminate()
-        self._process.wait(PATIENCE)
+        self.end(PATIENCE)
 
 
 def _broker() -> brokers.Broker:

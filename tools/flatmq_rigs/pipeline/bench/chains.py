@@ -11,7 +11,6 @@ import json
 import os
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -34,7 +33,8 @@ from flatmq_tools.pipeline.run import Plan, Run
 from flatmq_tools.pipeline.session import session
 from flatmq_tools.pipeline.source import SCHEMA, MqttSource, StreamReader
 
-from .figures import BenchError, Chain
+from ..processes import Command
+from .figures import BenchError, Figure
 from .messages import CLIENT_ID, FILTER, MOSQUITTO, PATIENCE, fill, load
 from .paho_ingest import PahoIngest
 
@@ -106,7 +106,7 @@ def _rows(table: Path, seen: dict[Path, int]) -> int:
     return sum(seen.values())
 
 
-def _timed(start: Callable[[], Callable[[], None]], table: Path, count: int) -> Chain:
+def _timed(start: Callable[[], Callable[[], None]], table: Path, count: int) -> Figure:
     """Measure from `start` until the table has `count` rows.
 
     What `start` returns is called at each look, and raises what has gone wrong.
@@ -119,7 +119,7 @@ def _timed(start: Callable[[], Callable[[], None]], table: Path, count: int) -> 
         if time.monotonic() - since > PATIENCE:
             raise BenchError(f"{have} of {count} rows in {table} after {PATIENCE} s")
         time.sleep(_LOOK)
-    return Chain(have, time.monotonic() - since, parts.used())
+    return Figure(have, time.monotonic() - since, parts.used())
 
 
 def _query(frame: DataFrame, folder: Path) -> StreamingQuery:
@@ -132,7 +132,7 @@ def _query(frame: DataFrame, folder: Path) -> StreamingQuery:
     )
 
 
-def _raw(frame: Callable[[], DataFrame], folder: Path, count: int) -> Chain:
+def _raw(frame: Callable[[], DataFrame], folder: Path, count: int) -> Figure:
     queries = []
 
     def start() -> Callable[[], None]:
@@ -164,42 +164,37 @@ def _options(server: broker.Broker, folder: Path) -> dict[str, str]:
 # The chains
 
 
-def source(spark: SparkSession, server: broker.Broker, folder: Path, count: int) -> Chain:
+def source(spark: SparkSession, server: broker.Broker, folder: Path, count: int) -> Figure:
     """Measure format("mqtt")."""
     reader = spark.readStream.format("mqtt").options(**_options(server, folder))
     return _raw(reader.load, folder, count)
 
 
-def paho(spark: SparkSession, server: broker.Broker, folder: Path, count: int) -> Chain:
+def paho(spark: SparkSession, server: broker.Broker, folder: Path, count: int) -> Figure:
     """The same with paho-mqtt."""
     spark.dataSource.register(PahoSource)
     reader = spark.readStream.format(PahoSource.name()).options(**_options(server, folder))
     return _raw(reader.load, folder, count)
 
 
-def files(spark: SparkSession, server: broker.Broker, folder: Path, count: int) -> Chain:
+def files(spark: SparkSession, server: broker.Broker, folder: Path, count: int) -> Figure:
     """`flatmq pipeline ingest`, and Spark's source of files."""
     landed = folder / "landed"
     landed.mkdir()
     reader = spark.readStream.schema(SCHEMA)
-    command = [
-        sys.executable, "-m", "flatmq_tools.cli", "pipeline", "ingest", server.address,
-        str(landed), "--log", str(folder / "log"), "--filter", FILTER, "--client-id", CLIENT_ID,
-        "--every", str(_TRIGGER),
-    ]  # fmt: skip
-    said = folder / "ingest.txt"
-    with said.open("wb") as output:
-        ingest = subprocess.Popen(command, stdout=output, stderr=output)
+    ingest = Command(
+        folder / "ingest.txt", "ingest", server.address, landed, "--log", folder / "log",
+        "--filter", FILTER, "--client-id", CLIENT_ID, "--every", str(_TRIGGER),
+    )  # fmt: skip
     try:
         return _raw(lambda: reader.parquet(str(landed)), folder, count)
     except BenchError as error:
-        raise BenchError(f"{error}; the ingest said: {said.read_text()}") from error
+        raise BenchError(f"{error}; the ingest said: {ingest.words()}") from error
     finally:
-        ingest.terminate()
-        ingest.wait()
+        ingest.stop()
 
 
-def jobs(spark: SparkSession, server: broker.Broker, folder: Path, count: int) -> Chain:
+def jobs(spark: SparkSession, server: broker.Broker, folder: Path, count: int) -> Figure:
     """`flatmq pipeline run`, up to the table of measurements."""
     plan = Plan(folder, _options(server, folder), jobs=("raw", "measurements"), trigger=_TRIGGER)
     running = []
@@ -217,17 +212,17 @@ def jobs(spark: SparkSession, server: broker.Broker, folder: Path, count: int) -
             one.stop()
 
 
-def from_log(spark: SparkSession, _: broker.Broker, folder: Path, count: int) -> Chain:
+def from_log(spark: SparkSession, _: broker.Broker, folder: Path, count: int) -> Figure:
     """The log, read by Spark, with no sink."""
     with Writer(folder / "log") as log:
         fill(log, count)
     frame = spark.read.format("mqtt").option("localStorage", str(folder / "log")).load()
     parts, since = _Parts(), time.monotonic()
     frame.write.format("noop").mode("overwrite").save()
-    return Chain(count, time.monotonic() - since, parts.used())
+    return Figure(count, time.monotonic() - since, parts.used())
 
 
-CHAINS: dict[str, Callable[[SparkSession, broker.Broker, Path, int], Chain]] = {
+CHAINS: dict[str, Callable[[SparkSession, broker.Broker, Path, int], Figure]] = {
     "source": source,
     "source-paho": paho,
     "files": files,
@@ -243,7 +238,7 @@ LABELS = {
 }
 
 
-def measure(spark: SparkSession, name: str, count: int) -> Chain:
+def measure(spark: SparkSession, name: str, count: int) -> Figure:
     """Measure one chain, with a broker and a folder of its own."""
     with _folder() as folder, broker.mosquitto(extra=MOSQUITTO) as server:
         if name != "log":  # which has no use for the broker

@@ -19,7 +19,7 @@ from flatmq_tools import broker
 
 from ... import results
 from . import chains, receivers
-from .figures import BenchError, Chain, Figure
+from .figures import BenchError, Figure
 from .messages import MOSQUITTO, PATIENCE, load
 
 NAME = "pipeline"  # of the section
@@ -82,9 +82,9 @@ def measure(
 
 def measure_chains(
     count: int, rounds: int, only: Sequence[str] = (), say: Callable[[str], None] = lambda _: None
-) -> dict[str, list[Chain]]:
+) -> dict[str, list[Figure]]:
     """The figures of each pipeline, one a round; a session of Spark a round."""
-    found: dict[str, list[Chain]] = {
+    found: dict[str, list[Figure]] = {
         name: [] for name in chains.CHAINS if not only or name in only
     }
     names = list(found)
@@ -102,7 +102,7 @@ def measure_chains(
 
 def _chains(
     names: Sequence[str], count: int, say: Callable[[str], None]
-) -> Iterable[tuple[str, Chain]]:
+) -> Iterable[tuple[str, Figure]]:
     with tempfile.TemporaryFile("w+") as errors:
         process = subprocess.Popen(
             [sys.executable, "-m", f"{_MODULE}.chains", str(count), *names],
@@ -118,7 +118,7 @@ def _chains(
                 if isinstance(told, str):
                     say(chains.LABELS[told])
                 else:
-                    yield told[0], Chain(*told[1:])
+                    yield told[0], Figure(*told[1:])
             process.wait()
         finally:
             process.terminate()
@@ -135,42 +135,33 @@ def _check(name: str, messages: int, count: int) -> None:
 
 
 HEAD = ("part", "rows/s", "CPU per row, us", "rows per CPU s")
-
-
-def rows(found: Mapping[str, Sequence[Figure]]) -> list[list[str]]:
-    """A row of the table for each receiver: the medians."""
-    made = []
-    for name, figures in found.items():
-        each = statistics.median(f.each_us for f in figures)
-        rate = statistics.median(f.rate for f in figures)
-        made.append(
-            [
-                name,
-                results.number(rate),
-                f"{each:.2f}",
-                results.number(1e6 / each),
-            ]
-        )
-    return made
-
-
 CHAIN_HEAD = ("pipeline", "rows/s", "CPU per row, us", *chains.PARTS)
 
 
-def chain_rows(found: Mapping[str, Sequence[Chain]]) -> list[list[str]]:
-    """A row of the table for each pipeline: the medians."""
-    made = []
-    for name, figures in found.items():
-        cells = [name, results.number(rate(figures))]
-        for part in (None, *chains.PARTS):
-            cells.append(f"{statistics.median(chain.each_us(part) for chain in figures):.2f}")
-        made.append(cells)
-    return made
+def each_us(figures: Sequence[Figure], part: str | None = None) -> float:
+    """Return the CPU time per row, in us: the median of the rounds."""
+    return statistics.median(figure.each_us(part) for figure in figures)
 
 
-def rate(figures: Sequence[Chain]) -> float:
+def rows(found: Mapping[str, Sequence[Figure]]) -> list[list[str]]:
+    """A row of the table for each receiver."""
+    return [
+        [name, results.number(rate(of)), f"{each_us(of):.2f}", results.number(1e6 / each_us(of))]
+        for name, of in found.items()
+    ]
+
+
+def chain_rows(found: Mapping[str, Sequence[Figure]]) -> list[list[str]]:
+    """A row of the table for each pipeline."""
+    return [
+        [name, results.number(rate(of)), *(f"{each_us(of, p):.2f}" for p in (None, *chains.PARTS))]
+        for name, of in found.items()
+    ]
+
+
+def rate(figures: Sequence[Figure]) -> float:
     """Return the rows per second: the median of the rounds."""
-    return statistics.median(chain.rate for chain in figures)
+    return statistics.median(figure.rate for figure in figures)
 
 
 def times(
@@ -181,7 +172,7 @@ def times(
     It is the median over the rounds.
     """
     pairs = zip(found[other], found[one], strict=True)
-    return statistics.median(theirs.each_us / ours.each_us for theirs, ours in pairs)
+    return statistics.median(theirs.each_us() / ours.each_us() for theirs, ours in pairs)
 
 
 def main(count: int, rounds: int, only: Sequence[str], strict: bool, path: Path | None) -> int:
@@ -202,7 +193,7 @@ def main(count: int, rounds: int, only: Sequence[str], strict: bool, path: Path 
 
 
 def _told(
-    found: Mapping[str, Sequence[Figure]], ends: Mapping[str, Sequence[Chain]]
+    found: Mapping[str, Sequence[Figure]], ends: Mapping[str, Sequence[Figure]]
 ) -> Iterable[tuple[bool, str]]:
     """Return for each target whether it is met, and a sentence about it."""
     if "flatmq" in found and "paho" in found:
@@ -224,7 +215,7 @@ def _told(
 
 def section(
     found: Mapping[str, Sequence[Figure]],
-    ends: Mapping[str, Sequence[Chain]],
+    ends: Mapping[str, Sequence[Figure]],
     count: int,
     rounds: int,
 ) -> str:

@@ -12,22 +12,22 @@ class BenchError(RuntimeError):
 
 
 class Figure(NamedTuple):
-    """The cost of receiving a number of messages."""
+    """The cost of receiving a number of messages, or of a whole pipeline for them."""
 
     messages: int
     seconds: float
-    cpu: float
-    """Seconds, of user and of system."""
+    cpu: dict[str, float]
+    """Seconds, of user and of system, by part."""
 
     @property
     def rate(self) -> float:
         """The number of messages per second."""
         return self.messages / self.seconds
 
-    @property
-    def each_us(self) -> float:
-        """CPU time per message, in us."""
-        return self.cpu / self.messages * 1e6
+    def each_us(self, part: str | None = None) -> float:
+        """CPU time per message, in us, of a part or of all of them."""
+        used = sum(self.cpu.values()) if part is None else self.cpu.get(part, 0.0)
+        return used / self.messages * 1e6
 
 
 class Watch:
@@ -44,23 +44,4 @@ class Watch:
     def figure(self, messages: int) -> Figure:
         """Return the time and CPU time that have passed."""
         start, cpu = self._start
-        return Figure(messages, time.monotonic() - start, self._cpu() - cpu)
-
-
-class Chain(NamedTuple):
-    """The cost of a whole pipeline for its messages."""
-
-    messages: int
-    seconds: float
-    cpu: dict[str, float]
-    """Seconds, of user and of system, by part."""
-
-    @property
-    def rate(self) -> float:
-        """The number of messages per second."""
-        return self.messages / self.seconds
-
-    def each_us(self, part: str | None = None) -> float:
-        """CPU time per message, in us, of a part or of all of them."""
-        used = sum(self.cpu.values()) if part is None else self.cpu.get(part, 0.0)
-        return used / self.messages * 1e6
+        return Figure(messages, time.monotonic() - start, {"receiver": self._cpu() - cpu})

@@ -29,6 +29,7 @@ from flatmq_tools.pipeline.state.store import Place, Store
 from flatmq_tools.pipeline.state.values import DAY
 
 from ... import results
+from ..processes import Command, CommandError
 from .past import MINUTES, STATE, Fleet, include, make, raw_file, write
 
 NAME = "history"
@@ -39,34 +40,23 @@ GOAL = 1.5
 """The last row is at most so many times the first."""
 _HOUR = 60  # minutes, for the real jobs
 _REFRESHES = 9
-_LOOK = 0.1  # s between two looks at a run
 _SOON = 0.01  # s between two looks at a report
 _PATIENCE = 900.0  # s until a run has started, or ended
 _MIB = 1 << 20
 
 
-class HistoryError(RuntimeError):
-    """It cannot be measured; the text says why."""
+HistoryError = CommandError
+"""It cannot be measured; the text says why."""
 
 
 @dataclass
 class Row:
-    """Costs of a number of days: seconds, and the peak MiB of memory."""
+    """Costs of a number of days."""
 
     days: int
     messages: int
-    refresh: float
-    refresh_cpu: float
-    refresh_memory: float
-    report: float
-    report_cpu: float
-    report_memory: float
-    week_cpu: float
-    """Of a report of the last 7 days."""
-    restart: float
-    restart_cpu: float
-    """Until the queries run."""
-    restart_memory: float
+    used: dict[str, float]
+    """Seconds, seconds of CPU, and the peak MiB, by the titles in SHOWN."""
     files: int
     mebibytes: float
     state: float
@@ -126,19 +116,16 @@ def _row(
         show("a first run makes its checkpoints ...")
         _begin(fleet, days, past, out)
         show("a run starts again and makes tables of an hour ...")
-        (restart, restart_cpu), restart_memory, messages = _restart(fleet, days, out)
+        restart, messages = _restart(fleet, days, out)
         show("the tables are refreshed ...")
         refresh = _child("refresh", out, days)
         show("reports ...")
-        report, report_cpu, report_memory = _report(out)
-        _, week_cpu, _ = _report(out, "--since", "7d")
+        report = _report(out)
+        _, week, _ = _report(out, "--since", "7d")
         files = [file for file in out.rglob("*") if file.is_file()]
         state = [file for file in (out / "state").rglob("*") if file.is_file()]
-        return Row(
-            days, messages, refresh["seconds"], refresh["cpu"], refresh["memory"], report,
-            report_cpu, report_memory, week_cpu, restart, restart_cpu, restart_memory, len(files),
-            _size(files), _size(state),
-        )  # fmt: skip
+        used = dict(zip(SHOWN, (*refresh, *report, week, *restart), strict=True))
+        return Row(days, messages, used, len(files), _size(files), _size(state))
     finally:
         shutil.rmtree(out, ignore_errors=True)
 
@@ -155,7 +142,7 @@ def _begin(fleet: Fleet, days: int, past: Path, out: Path) -> None:
     landed = _land(fleet, days * MINUTES, 1, out / "landed" / "0.parquet")
     with _Run(out) as run:
         run.started()
-        run.end(lambda: _messages(out) >= landed)
+        run.finished(lambda: _messages(out) >= landed)
     for query in ("raw", "measurements"):
         _renumber(out / "checkpoints" / query, days)
     [first] = (out / "raw").glob("**/batch=0")
@@ -209,22 +196,14 @@ def _land(fleet: Fleet, first: int, minutes: int, file: Path) -> int:
     return len(messages)
 
 
-class _Run:
+class _Run(Command):
     """`flatmq pipeline run` of a folder OUT/landed, as a process of its own."""
 
     def __init__(self, out: Path) -> None:
         out.mkdir(parents=True, exist_ok=True)
-        self._words = out / "run.txt"
         self._begun = time.monotonic()
-        with self._words.open("wb") as words:
-            self._process = psutil.Popen(
-                [
-                    sys.executable, "-m", "flatmq_tools.cli", "pipeline", "run", str(out),
-                    "--landed", str(out / "landed"), "--job", "raw", "--job", "measurements",
-                    "--job", "health",
-                ],
-                stdin=subprocess.DEVNULL, stdout=words, stderr=words,
-            )  # fmt: skip
+        jobs = [word for job in ("raw", "measurements", "health") for word in ("--job", job)]
+        super().__init__(out / "run.txt", "run", out, "--landed", out / "landed", *jobs)
         self.memory = 0.0
         """MiB of it and of the processes that it has started, at most."""
 
@@ -232,62 +211,50 @@ class _Run:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._process.poll() is None:
-            self._process.kill()
-            self._process.wait()
+        self.stop()
 
     def started(self) -> tuple[float, float]:
         """Wait until its queries run; return after how many seconds, and s of CPU."""
-        while "started after" not in self._words.read_text():
-            self._look()
-        used = 0.0
-        for process in (self._process, *self._process.children(recursive=True)):
-            times = process.cpu_times()
-            used += times.user + times.system
-        return time.monotonic() - self._begun, used
+        self.until(lambda: self._looked("started after" in self.words()), _PATIENCE)
+        times = [each.cpu_times() for each in self._all()]
+        return time.monotonic() - self._begun, sum(each.user + each.system for each in times)
 
-    def end(self, done: Callable[[], bool]) -> None:
+    def finished(self, done: Callable[[], bool]) -> None:
         """Wait until it has done something, and end it as a service does."""
-        while not done():
-            self._look()
-        self._process.terminate()
-        if self._process.wait(_PATIENCE):
-            raise HistoryError(f"the run failed: {self._words.read_text()}")
+        self.until(lambda: self._looked(done()), _PATIENCE)
+        self.end(_PATIENCE)
 
-    def _look(self) -> None:
-        late = time.monotonic() - self._begun > _PATIENCE
-        if late or self._process.poll() is not None:
-            raise HistoryError(f"the run did not start or end: {self._words.read_text()}")
+    def _all(self) -> list[psutil.Process]:
+        me = psutil.Process(self.pid)
+        return [me, *me.children(recursive=True)]
+
+    def _looked(self, done: bool) -> bool:
         used = 0
-        try:
-            for process in (self._process, *self._process.children(recursive=True)):
-                try:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            for process in self._all():
+                with contextlib.suppress(psutil.NoSuchProcess):
                     used += process.memory_info().rss
-                except psutil.NoSuchProcess:
-                    continue
-        except psutil.NoSuchProcess:
-            pass
         self.memory = max(self.memory, used / _MIB)
-        time.sleep(_LOOK)
+        return done
 
 
-def _restart(fleet: Fleet, days: int, out: Path) -> tuple[tuple[float, float], float, int]:
+def _restart(fleet: Fleet, days: int, out: Path) -> tuple[tuple[float, float, float], int]:
     """Start a run again, which makes tables of an hour of messages.
 
-    Return the seconds and s of CPU until its queries run, MiB, and the messages that its state
+    Return the seconds and s of CPU until its queries run and MiB, and the messages that its state
     then counts. Raises HistoryError if these are not as many as came.
     """
     hour = _land(fleet, days * MINUTES + 1, _HOUR, out / "landed" / "1.parquet")
     before = _messages(out)
     with _Run(out) as run:
         seconds = run.started()
-        run.end(lambda: _messages(out) >= before + hour)
+        run.finished(lambda: _messages(out) >= before + hour)
     after = _messages(out)
     if after != before + hour:
         raise HistoryError(
             f"{hour:,} messages came, and the state knows of {after - before:,} more"
         )
-    return seconds, run.memory, after
+    return (*seconds, run.memory), after
 
 
 def _messages(out: Path) -> int:
@@ -326,18 +293,18 @@ def _report(out: Path, *options: str) -> tuple[float, float, float]:
     return seconds, cpu, memory
 
 
-def _child(what: str, out: Path, days: int) -> dict[str, float]:
+def _child(what: str, out: Path, days: int) -> list[float]:
     done = subprocess.run(
         [sys.executable, "-m", __name__, what, str(out), str(days)],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     if done.returncode:
         raise HistoryError(f"{what} failed: {done.stderr}")
-    found: dict[str, float] = json.loads(done.stdout)
+    found: list[float] = json.loads(done.stdout)
     return found
 
 
-def refresh(out: Path, days: int) -> dict[str, float]:
+def refresh(out: Path, days: int) -> tuple[float, float, float]:
     """Refresh the tables repeatedly, each time with a new minute of messages.
 
     Return the median seconds and CPU seconds, and the peak MiB.
@@ -361,44 +328,35 @@ def refresh(out: Path, days: int) -> dict[str, float]:
     # ru_maxrss would be that of the parent, if it had more when it started this process.
     status = Path("/proc/self/status").read_text().split()
     most = int(status[status.index("VmHWM:") + 1]) / 1024
-    return {"seconds": median(seconds), "cpu": median(cpu), "memory": most}
+    return median(seconds), median(cpu), most
 
 
-_SHOWN = {
-    "refresh": "refresh, s",
-    "refresh_cpu": "refresh, s of CPU",
-    "refresh_memory": "refresh, MiB",
-    "report": "report, s",
-    "report_cpu": "report, s of CPU",
-    "report_memory": "report, MiB",
-    "week_cpu": "report of 7 days, s of CPU",
-    "restart": "restart, s",
-    "restart_cpu": "restart, s of CPU",
-    "restart_memory": "restart, MiB",
-}
-# Seconds of the clock depend on what else the machine does.
-_COMPARED = {name: title for name, title in _SHOWN.items() if not title.endswith(", s")}
+SHOWN = (
+    "refresh, s", "refresh, s of CPU", "refresh, MiB", "report, s", "report, s of CPU",
+    "report, MiB", "report of 7 days, s of CPU", "restart, s", "restart, s of CPU", "restart, MiB",
+)  # fmt: skip
 
 
 def _ratios(rows: Sequence[Row]) -> dict[str, float]:
-    return {name: getattr(rows[-1], name) / getattr(rows[0], name) for name in _SHOWN}
+    return {title: rows[-1].used[title] / rows[0].used[title] for title in SHOWN}
 
 
 def missed(rows: Sequence[Row]) -> list[str]:
-    """The times of CPU and memories of which the last row is more than GOAL times the first."""
-    ratios = _ratios(rows)
-    return [title for name, title in _COMPARED.items() if ratios[name] > GOAL]
+    """The times of CPU and memories of which the last row is more than GOAL times the first.
+
+    Seconds of the clock depend on what else the machine does.
+    """
+    ratios = _ratios(rows).items()
+    return [title for title, ratio in ratios if ratio > GOAL and not title.endswith(", s")]
 
 
 def text(rows: Sequence[Row]) -> str:
     """The table, as Markdown."""
-    head = [
-        "days", "messages", *_SHOWN.values(), "files", "MiB", "of these the state"
-    ]  # fmt: skip
+    head = ["days", "messages", *SHOWN, "files", "MiB", "of these the state"]
     lines = [
         [
             f"{row.days:,}", f"{row.messages:,}",
-            *(results.number(getattr(row, name)) for name in _SHOWN),
+            *(results.number(row.used[title]) for title in SHOWN),
             f"{row.files:,}", results.number(row.mebibytes), results.number(row.state),
         ]
         for row in rows

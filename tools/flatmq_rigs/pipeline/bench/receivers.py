@@ -8,6 +8,7 @@ import signal
 import socket
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from flatmq_tools.pipeline.ingest import Ingest
@@ -31,11 +32,6 @@ def flatmq(host: str, port: int, folder: Path, count: int, version: int = 4) -> 
             ingest.poll(1000)
         ingest.stop()
         return watch.figure(log.next_offset)
-
-
-def mqtt5(host: str, port: int, folder: Path, count: int) -> Figure:
-    """The ingest in MQTT 5."""
-    return flatmq(host, port, folder, count, 5)
 
 
 def paho(host: str, port: int, folder: Path, count: int) -> Figure:
@@ -111,7 +107,8 @@ class _Memory:
         """Do nothing."""
 
 
-def _of_memory(folder: Path, count: int, version: int) -> Figure:
+def memory(_host: str, _port: int, folder: Path, count: int, version: int = 4) -> Figure:
+    """The ingest, without a broker."""
     accepted = b"\x20\3\0\0\0" if version == 5 else b"\x20\2\0\0"
     link = _Memory(accepted + stream(count, version))
     with Writer(folder) as log:
@@ -121,16 +118,6 @@ def _of_memory(folder: Path, count: int, version: int) -> Figure:
         while log.synced < count:
             ingest.poll(1000)
         return watch.figure(log.next_offset)
-
-
-def memory(_host: str, _port: int, folder: Path, count: int) -> Figure:
-    """The ingest, without a broker."""
-    return _of_memory(folder, count, 4)
-
-
-def memory5(_host: str, _port: int, folder: Path, count: int) -> Figure:
-    """The ingest in MQTT 5, without a broker."""
-    return _of_memory(folder, count, 5)
 
 
 def landing(_host: str, _port: int, folder: Path, count: int) -> Figure:
@@ -154,11 +141,11 @@ def reading(_host: str, _port: int, folder: Path, count: int) -> Figure:
 
 RECEIVERS: dict[str, Callable[[str, int, Path, int], Figure]] = {
     "flatmq": flatmq,
-    "flatmq-5": mqtt5,
-    "properties": mqtt5,
+    "flatmq-5": partial(flatmq, version=5),
+    "properties": partial(flatmq, version=5),
     "paho": paho,
     "memory": memory,
-    "memory-5": memory5,
+    "memory-5": partial(memory, version=5),
     "ceiling": ceiling,
     "landing": landing,
     "reading": reading,
