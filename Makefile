@@ -9,8 +9,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 # Python compiles what it imports; to compile all that is installed takes longer than to install it.
 PIP_INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
-# The processes that run the tests, each with its own brokers; 0 runs all in one.
-WORKERS ?= 2
+# The processes that run the tests, each with its own brokers; 0 runs all in one. Many tests wait
+# rather than compute, so there are more than most machines have cores.
+WORKERS ?= 4
 STUBS := micropython-esp32-stubs==1.28.0.post4 micropython-rp2-stubs==1.28.0.post4 \
   micropython-unix-stubs==1.28.0.post1
 STDLIB_STUBS := micropython-stdlib-stubs==1.28.0.post6

@@ -109,9 +109,11 @@ def on_desk(
     if link == "tls":
         certificates.loopback()  # before there are processes, each of which would make one
     until = time.monotonic() + seconds
-    reports: multiprocessing.Queue = multiprocessing.Queue(AHEAD)
+    # A fork would inherit the threads' locks and the signal handlers of whoever calls this.
+    fresh = multiprocessing.get_context("spawn")
+    reports: multiprocessing.Queue = fresh.Queue(AHEAD)
     workers = [
-        multiprocessing.Process(target=work, args=(seed, link, version, reports), daemon=True)
+        fresh.Process(target=work, args=(seed, link, version, reports), daemon=True)
         for seed in seeds
     ]
     for worker in workers:
@@ -131,7 +133,7 @@ def on_desk(
         raise judge.Finding("a process says nothing any more") from None
     finally:
         for worker in workers:
-            worker.terminate()
+            worker.kill()
             worker.join()
 
 
