@@ -71,12 +71,17 @@ def spark(request: pytest.FixtureRequest) -> Iterator[SparkSession]:
 
 @pytest.fixture(autouse=True)
 def nobody_stops_the_shared_session(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Fail the test that does, instead of all that come after it."""
+    """Fail the test that does, instead of all that come after it.
+
+    Queries that a failed test leaves are stopped, as the next ones may have their names.
+    """
     yield
     if _SHARED in request.session.stash:
         try:
             # An active session belongs to a thread, so the session itself is asked.
             assert request.session.stash[_SHARED].sparkContext.applicationId
+            for query in request.session.stash[_SHARED].streams.active:
+                query.stop()
         except AttributeError:
             pytest.fail("this test stopped the session that all share")
 

@@ -80,10 +80,20 @@ def certificate(folder: Path) -> tuple[Path, Path]:
 
 
 def until(ready: Callable[[], object], query: Any = None) -> None:
-    """Return when that is so; fail when the query has ended, or after long."""
+    """Return when that is so; fail when the query has ended, or after long.
+
+    `ready` may look at files that the pipeline writes and removes meanwhile.
+    """
     end = time.monotonic() + PATIENCE
-    while not ready():
+    while True:
+        missing = None
+        try:
+            if ready():
+                return
+        except FileNotFoundError as error:
+            missing = error
         if query is not None and query.exception() is not None:
             raise AssertionError(str(query.exception()))
-        assert time.monotonic() < end, "it did not happen"
+        if time.monotonic() >= end:
+            raise AssertionError("it did not happen") from missing
         time.sleep(0.1)  # to look at a run is work for Spark
