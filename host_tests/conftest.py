@@ -102,17 +102,12 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 # Files whose tests take long and share little: each may run in any process of `pytest -n`.
-APART = {
-    "test_crash.py", "test_once.py", "test_over_websocket.py",
-    "test_powercut.py", "test_run.py", "test_scenarios.py", "test_service.py", "test_session.py",
-    "test_soak.py",
-}  # fmt: skip
+APART = ("spool/test_powercut.py", "test_soak.py")
 SPARK = "spark"
 # What takes longest begins first, so that no process is left alone with it at the end.
 LONGEST = (
-    SPARK, "pipeline/test_page_commands.py", "faults/test_faults.py", "wheel/test_installed.py",
-    "pipeline/test_crash.py", "pipeline/test_service.py", "spool/test_powercut.py",
-    "test_soak.py", "test_scenarios.py", "test_size.py",
+    SPARK, "pages/test_desk_commands.py", "faults/test_faults.py", "tls/test_tls.py",
+    "hil/test_hil.py", *APART, "test_scenarios.py",
 )  # fmt: skip
 
 
@@ -128,11 +123,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if not item.get_closest_marker("proof")]
     ranks = {}
     for item in items:
-        group = str(item.path.relative_to(HERE))
-        if "spark" in getattr(item, "fixturenames", ()):
-            group = SPARK
+        file = str(item.path.relative_to(HERE))
+        group = SPARK if "spark" in getattr(item, "fixturenames", ()) else file
         ranks[item] = LONGEST.index(group) if group in LONGEST else len(LONGEST)
-        if item.path.name not in APART or group == SPARK:
+        if group not in APART:
             item.add_marker(pytest.mark.xdist_group(group))
     if hasattr(config, "workerinput"):  # a process of `pytest -n`
         items.sort(key=ranks.__getitem__)

@@ -33,7 +33,6 @@ HEAPS = {4: 128, 5: 192, None: 192}  # KB
 DEADLINE = 60  # seconds until a scenario is ended from outside; it gives up by itself before
 SIDE_BY_SIDE = 8  # most of them wait most of the time
 _run_number = itertools.count()
-pytestmark = pytest.mark.xdist_group("scenarios")  # one process starts them all
 
 
 class Scenario(NamedTuple):
