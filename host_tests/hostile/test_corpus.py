@@ -27,7 +27,7 @@ KEPT = {version: corpus.load(version) for version in (4, 5)}
 # they differ from those over TCP only in how bytes are cut.
 SAMPLES = {"tcp": (10_000, 250), "websocket": (100, 60), "tls": (25, 5)}
 BY_CHANCE = {"tcp": 1000, "websocket": 300, "tls": 20}
-ON_DEVICE = {"tcp": 60, "websocket": 25, "tls": 4}
+ON_DEVICE = {"tcp": 150, "websocket": 25, "tls": 4}
 TLS_EACH = 20  # MicroPython takes its time for the network of one process
 SEED = 7
 PACKETS = 3000  # in which a fault below MQTT is found

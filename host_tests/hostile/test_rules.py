@@ -1,44 +1,12 @@
-"""Every rule that clients most often get wrong, by name, and everything that ends a connection.
-
-What can be said in bytes that come in is in rules.py, and runs on both interpreters. Below it are
-rules of what goes out that the oracle does not judge.
-"""
+"""Rules of what a client sends that the oracle of hostile bytes does not judge."""
 
 from __future__ import annotations
-
-import subprocess
-from pathlib import Path
 
 import pytest
 
 import peer
 import sizes
-from conftest import interpreter_command, library
-from flatmq_tools import interpreter
-from hostile import rules
 from unit.fake_link import Bench, Clock, fake_clock
-
-HERE = Path(__file__).parent
-
-
-@pytest.mark.parametrize("python", ["cpython", "micropython"])
-def test_the_rules_of_what_comes_in(python: str) -> None:
-    done = subprocess.run(
-        [*interpreter_command(python, "2m"), str(HERE / "rules.py")],
-        env=interpreter.environment(library(python), HERE.parent),
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.stdout.split() == ["RULES", str(len(rules.RULES))], done.stdout + done.stderr
-
-
-def test_a_rule_can_fail() -> None:
-    wrong = rules.Rule(rules.MESSAGE, ends="protocol")
-    with pytest.raises(AssertionError, match="ends: None, not 'protocol'"):
-        rules.check(wrong, "at once")
-
 
 # Packet identifiers run from 1 to 65,535 and round, and skip 0 and those in use
 
