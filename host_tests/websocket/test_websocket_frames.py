@@ -9,19 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flatmq.stream_websocket import WebSocket
-from websocket.far_end import (
-    BINARY,
-    CLOSE,
-    CONTINUATION,
-    PING,
-    PONG,
-    TEXT,
-    Inner,
-    cut,
-    frame,
-    frames,
-    opened,
-)
+from hostile.server_frames import BINARY, CLOSE, CONTINUATION, PING, PONG, TEXT
+from hostile.strict_frames import ClientFrames
+from websocket.far_end import Inner, cut, frame, opened
 
 sizes = st.lists(st.integers(1, 40), max_size=60)
 
@@ -44,41 +34,6 @@ def taken(link: WebSocket, room: int = 512) -> tuple[bytes, str | None]:
             return got, None
         got += buf[:n]
     raise AssertionError("no end")
-
-
-# Messages: payloads of fragments, each with the pings that come before it.
-messages = st.lists(
-    st.lists(
-        st.tuples(st.lists(st.binary(max_size=125), max_size=2), st.binary(max_size=400)),
-        min_size=1,
-        max_size=4,
-    ),
-    max_size=5,
-)
-
-
-@given(messages, sizes, st.integers(1, 300), st.sampled_from([0, 3, 9]))
-def test_payload_comes_out_whole_and_pings_are_answered(
-    sent: list, chunks: list, room: int, width: int
-) -> None:
-    stream = b""
-    pings = []
-    for fragments in sent:
-        for i, (before, payload) in enumerate(fragments):
-            for ping in before:
-                stream += frame(PING, ping) + frame(PONG, b"not asked for")
-                pings.append(ping)
-            last = i == len(fragments) - 1
-            stream += frame(CONTINUATION if i else BINARY, payload, final=last, width=width)
-    inner = Inner()
-    link = opened(inner)
-    inner.incoming.extend(cut(stream, iter(chunks)))
-    payloads = [payload for fragments in sent for _, payload in fragments]
-    assert taken(link, room) == (b"".join(payloads), None)
-    answers = inner.sent()
-    assert [a.payload for a in answers] == pings
-    assert {a.first for a in answers} <= {0x80 | PONG}
-    assert all(a.mask is not None for a in answers)
 
 
 noise = st.lists(
@@ -144,33 +99,22 @@ def test_what_is_written_arrives_whatever_the_network_takes(
             n = link.write(memoryview(span), at, len(span) - at)
             at += n or 0
             done += n or 0
-            assert done == _data_in(bytes(inner.written))
+            written = ClientFrames()
+            written.feed(bytes(inner.written))
+            assert done == len(written.payload)
     inner.room = lambda n: n
     if fed % 7:
         inner.incoming.append(coming[fed : fed + 7 - fed % 7])
     for _ in range(3):
         assert link.readinto(buf) is None
     sent = inner.sent()
-    data = [f for f in sent if f.first == 0x80 | BINARY]
-    pongs = [f for f in sent if f.first == 0x80 | PONG]
-    assert len(data) + len(pongs) == len(sent)
-    assert b"".join(f.payload for f in data) == b"".join(spans)
-    assert all(f.mask is not None for f in sent)
+    assert sent.payload == b"".join(spans)
     if tls:
-        assert {f.mask for f in sent} == {bytes(4)}
+        assert sent.masks == {bytes(4)}
     # The last ping is always answered, and none twice.
-    numbers = [int(f.payload) for f in pongs]
+    numbers = [int(pong) for pong in sent.pongs]
     assert numbers == sorted(set(numbers))
     assert numbers[-1:] == ([9_999 + (fed + 6) // 7] if fed else [])
-
-
-def _data_in(written: bytes) -> int:
-    """Return how many bytes of payload of data frames there are, also in one that is cut."""
-    found, rest = frames(written)
-    n = sum(len(f.payload) for f in found if f.first == 0x80 | BINARY)
-    if len(rest) > 1 and rest[0] == 0x80 | BINARY:
-        n += max(0, len(rest) - (8 if rest[1] & 127 == 126 else 6))
-    return n
 
 
 def test_masks_differ_without_tls() -> None:
@@ -178,7 +122,7 @@ def test_masks_differ_without_tls() -> None:
     link = opened(inner)
     for _ in range(50):
         assert link.write(memoryview(b"PINGREQ"), 0, 7) == 7
-    assert len({f.mask for f in inner.sent()}) > 45
+    assert len(inner.sent().masks) > 45
 
 
 @pytest.mark.parametrize("tls", [False, True])
@@ -190,10 +134,7 @@ def test_a_span_of_any_length(n: int, tls: bool) -> None:
     at = 0
     while at < n:
         at += link.write(memoryview(span), at, n - at) or 0
-    sent = inner.sent()
-    assert b"".join(f.payload for f in sent) == span
-    if tls:
-        assert len(sent) == 1 + n // 65536
+    assert inner.sent().payload == span
 
 
 @pytest.mark.parametrize("n", [0, 125, 126, 65535, 65536, 200_000])
@@ -233,9 +174,7 @@ def test_a_broken_rule_ends_it(name: str) -> None:
     assert got == b"good"
     assert error is not None
     assert text in error
-    (closing,) = inner.sent()
-    assert closing[0] == 0x80 | CLOSE
-    assert closing.payload == code.to_bytes(2, "big")
+    assert inner.sent().closed == code.to_bytes(2, "big")
     with pytest.raises(OSError, match="WebSocket"):
         link.write(memoryview(b"x"), 0, 1)
 
@@ -266,8 +205,7 @@ def test_a_close_is_answered_and_reported(payload: bytes, answered: bytes, text:
     assert got == b"last"
     assert error is not None
     assert error.endswith(text)
-    (closing,) = inner.sent()
-    assert (closing.first, closing.payload) == (0x80 | CLOSE, answered)
+    assert inner.sent().closed == answered
 
 
 def test_the_end_of_the_stream_below_is_the_end() -> None:
@@ -293,7 +231,9 @@ def test_a_pong_that_finds_no_room_is_waited_for() -> None:
     assert inner.waits == [True]
     inner.room = lambda n: n
     assert link.write(memoryview(b"data"), 0, 4) == 4
-    assert [f.payload for f in inner.sent()] == [b"there?", b"data"]
+    assert inner.written[:2] == bytes((0x80 | PONG, 0x80 | 6)), "the pong goes first"
+    sent = inner.sent()
+    assert (sent.pongs, sent.payload) == ([b"there?"], b"data")
     link.wait(10, False)
     assert inner.waits == [True, False]
 
