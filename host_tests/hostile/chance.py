@@ -37,28 +37,6 @@ AHEAD = 100  # cases that the processes have judged and that are not counted yet
 
 Counts = Counter[str]
 TITLES = {"tcp": "", "websocket": ", over WebSocket", "tls": ", inside TLS"}
-ABOUT = {
-    "tcp": "",
-    "websocket": """
-These streams travel in the frames of a WebSocket, which are cut anywhere, empty, in fragments,
-with pings between them. In half of the cases frames and answers to the upgrade are spoilt, too:
-bits, opcodes, lengths, masks, fragments, control frames, text, noise. A strict decoder of frames
-says what may be delivered, when the WebSocket must end, and with which close code. All that the
-client writes must be masked frames with just what MQTT has written.
-""",
-    "tls": """
-These streams travel in the records of TLS, cut anywhere, on a real connection on loopback: OpenSSL
-on CPython, Mbed TLS on MicroPython. Every event must be the same as without TLS.
-""",
-}
-ABOUT_5 = """
-Many of the packets have properties, of every kind, which are spoilt, too: the length of the block,
-identifiers that are unknown, doubled or not allowed there, values that are cut or not allowed.
-CONNACK has limits, and acknowledgements have reason codes. The application publishes with
-properties and topic aliases, and asks for answers. The oracle also judges that the limits are
-kept, that the client says with DISCONNECT which kind of rule was broken, that nothing which was
-refused goes again, and what handlers see of the properties.
-"""
 COUNTED = {
     "frames": "frames of the server",
     "frames changed": "frames, and answers to the upgrade, that were changed",
@@ -226,17 +204,9 @@ def section(
 ## Hostile bytes by chance{", MQTT 5" if version == 5 else ""}{TITLES[link]}
 
 `{command}`: seeds {named} on CPython, {seeds[-1] + 1} on MicroPython; {seconds:,.0f} s.
-It ends at the first finding, and then fails and writes nothing. This one came to its end: no
-exception but the client's own, no hang, no message or byte written that the oracle refuses, no
-two outcomes on the two interpreters, and nothing held afterwards that was not held before.
-{early}
-Streams of right packets for whatever the client waits for are spoilt in one to five places: bits,
-flags, lengths, topic names, identifiers, packets lost, doubled, cut, mixed and in another order.
-Between them the application publishes, subscribes and raises in its handlers, and the network is
-slow or breaks. On CPython an oracle over a strict decoder judges every byte that the client
-writes and every call of a handler. On MicroPython (heap {HEAP} with the harness) the events must
-be the same, and the heap must hold no more afterwards.
-{ABOUT_5 if version == 5 else ""}{ABOUT[link]}
+{early}It ends at the first finding: with this table nothing was found. `docs/design.md` says how
+the packets are spoilt and what is judged.
+
 {results.table(("", "CPython", "MicroPython"), lines)}
 """
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import threading
-import time
 from collections.abc import Callable, Iterator
 from http import HTTPStatus
 from typing import Any
@@ -13,8 +12,6 @@ from websockets.exceptions import ConnectionClosed
 from websockets.sync.server import Server, ServerConnection, serve
 
 import peer
-from flatmq import Client
-from flatmq.stream_websocket import WebSocket
 from sizes import spread
 from websocket.over_websocket import PYTHONS, run
 
@@ -164,25 +161,3 @@ def test_what_a_server_does_is_reported(error: str, python: str) -> None:
         assert text in told
     assert codes is None or broker.closed[0] == codes
     assert not broker.failed
-
-
-def test_a_message_on_which_the_server_closes_is_set_aside() -> None:
-    """A Close frame counts as closing the connection."""
-    dropped: list[bytes] = []
-    with serving(Broker(then=lambda socket: socket.close(1009))) as server:
-        client = Client(
-            b"c",
-            link=WebSocket("127.0.0.1", _port(server)),
-            retry_ms=20,
-            retry_max_ms=40,
-            give_up=2,
-            on_dropped=lambda pid, topic, why: dropped.append(bytes(topic)),
-        )
-        client.publish(b"t", b"x", 1)
-        client.start()
-        end = time.monotonic() + DEADLINE
-        while not dropped:
-            client.poll(20)
-            assert time.monotonic() < end, client
-        client.disconnect()
-    assert dropped == [b"t"]
