@@ -9,9 +9,8 @@ come in the frames of a WebSocket, with `--link tls` in the records of TLS.
 from __future__ import annotations
 
 import argparse
+import itertools
 import math
-import multiprocessing
-import queue
 import random
 import subprocess
 import sys
@@ -19,6 +18,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 from rich.console import Console
@@ -33,7 +33,7 @@ HEAP = "2m"  # of MicroPython; the harness takes most of it
 # In a case, at most: in a long one the two ordinary sessions weigh less.
 SEGMENTS, SEGMENTS_5 = 12, 24
 BATCH = 200  # cases that MicroPython is given at a time
-AHEAD = 100  # cases that the processes have judged and that are not counted yet
+SHARE = 20  # cases that a process judges at a time
 
 Counts = Counter[str]
 TITLES = {"tcp": "", "websocket": ", over WebSocket", "tls": ", inside TLS"}
@@ -47,7 +47,7 @@ COUNTED = {
 }
 
 
-def made(seed: int, version: int = 4, segments: int = 0) -> Iterator[grammar.Case]:
+def made(seed: int | str, version: int = 4, segments: int = 0) -> Iterator[grammar.Case]:
     """Cases without end; the same ones for the same seed."""
     chance = random.Random(seed)
     segments = segments or (SEGMENTS if version < 5 else SEGMENTS_5)
@@ -65,14 +65,12 @@ def judged(case: grammar.Case, link: str = "tcp") -> Counts:
     return counts + Counter({"made": case.packets, "changed": case.changed})
 
 
-def work(seed: int, link: str, version: int, reports: multiprocessing.Queue) -> None:
-    """Judge cases without end. What came of each goes to `reports`, and what was found."""
-    for case in made(seed, version):
-        try:
-            reports.put(judged(case, link))
-        except judge.Finding as e:
-            reports.put(str(e))
-            return
+def work(seed: str, link: str, version: int) -> Counts:
+    """Judge a few cases."""
+    total: Counts = Counter()
+    for case in itertools.islice(made(seed, version), SHARE):
+        total += judged(case, link)
+    return total
 
 
 def on_desk(
@@ -87,30 +85,17 @@ def on_desk(
     if link == "tls":
         certificates.loopback()  # before there are processes, each of which would make one
     until = time.monotonic() + seconds
-    reports: multiprocessing.Queue = multiprocessing.Queue(AHEAD)
-    workers = [
-        multiprocessing.Process(target=work, args=(seed, link, version, reports), daemon=True)
-        for seed in seeds
-    ]
-    for worker in workers:
-        worker.start()
     total: Counts = Counter()
     task = shown.add_task("CPython, with the oracle", total=packets)
-    try:
-        while True:
-            report = reports.get(timeout=2 * judge.HANGS)
-            if isinstance(report, str):
-                raise judge.Finding(report)
-            total += report
+    with ProcessPoolExecutor(len(seeds)) as pool:
+        for turn in itertools.count():
+            named = [f"{seed} {turn}" for seed in seeds]
+            for counts in pool.map(work, named, itertools.repeat(link), itertools.repeat(version)):
+                total += counts
             shown.update(task, completed=total["changed"])
             if total["changed"] >= packets or time.monotonic() > until:
                 return total
-    except queue.Empty:
-        raise judge.Finding("a process says nothing any more") from None
-    finally:
-        for worker in workers:
-            worker.terminate()
-            worker.join()
+    raise AssertionError("turns end")
 
 
 def compare(batch: list[bytes], link: str = "tcp") -> list[str]:

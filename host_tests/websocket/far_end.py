@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 
 from flatmq.stream_websocket import WebSocket
 from hostile import server_frames
+from hostile.framed import Below
 from hostile.strict_frames import ClientFrames
 
 
@@ -123,19 +124,9 @@ class Inner:
         return sent
 
 
-class ZeroMask:
-    """A replacement for `tls` of a WebSocket, without TLS: its frames have a mask of zeros."""
-
-    def __init__(self, inner: object) -> None:
-        self._inner = inner
-
-    def link(self, host: str, port: int) -> object:
-        return self._inner
-
-
 def opened(inner: Inner, tls: bool = False) -> WebSocket:
     """A WebSocket through `inner` that is open."""
-    link = WebSocket("broker", tls=ZeroMask(inner)) if tls else WebSocket("broker", link=inner)
+    link = WebSocket("broker", tls=Below(inner)) if tls else WebSocket("broker", link=inner)
     link.resolve()
     link.connect()
     assert link.stream() is link

@@ -52,7 +52,8 @@ def _imported() -> set[str]:
                 found |= {each.name for each in node.names}
             elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
                 found.add(node.module)
-    return found
+    # A sketch of the demonstration has what is beside it on a board.
+    return found - {source.stem for source in (ROOT / "boards").rglob("*.py")}
 
 
 COMMANDS = [words for words in _commands(main) if PIPELINE or "pipeline" not in words]
@@ -110,11 +111,9 @@ def test_it_has_every_file_of_the_command(wheel: Path) -> None:
 
 
 def test_everything_that_it_imports_is_installed(everything: Installed) -> None:
-    code = (
-        "import importlib.util as u, sys; print([n for n in sys.argv[1:] if not u.find_spec(n)])"
-    )
+    code = "import sys; from importlib.util import find_spec; print(*map(find_spec, sys.argv[1:]))"
     done = everything.run("python", "-I", "-c", code, *sorted(_imported() - BEFORE_3_11))
-    assert done.stdout == "[]\n"
+    assert " None" not in f" {done.stdout}"
 
 
 def test_the_client_needs_nothing(nothing: Installed) -> None:
