@@ -126,6 +126,23 @@ def subscriptions_outlive_a_reconnect():
     return _received(c)
 
 
+def a_subscription_made_again_gets_retained_messages_once():
+    c = _online()
+    c.publish(b"again/1", b"kept", True, 1)
+    desk.ask("cut")
+    _raised(c.wait_msg)
+    c.connect()
+    c.subscribe(b"again/#", 1)
+    _received(c)
+    c.seen.clear()
+    c.connect()
+    c.subscribe(b"again/#", 1)
+    c.publish(b"again/2", b"end", qos=1)
+    _received(c, b"end")
+    c.publish(b"again/1", b"", True, 1)
+    return c.seen
+
+
 def an_unsubscribed_topic_stays_so():
     c = _online()
     c.subscribe(b"gone/#", 1)
@@ -147,6 +164,17 @@ def qos_2():
     c.publish(b"two", b"end")
     op = c.wait_msg()
     return returned in (None, 0x34), op, c.seen
+
+
+def overlapping_subscriptions_call_back_once_per_packet():
+    port = _port("scripted")
+    c = _client(port)
+    c.connect()
+    c.subscribe(b"a/#")
+    c.subscribe(b"a/+")
+    c.publish(b"a/b", b"echo")
+    c.wait_msg()
+    return c.seen
 
 
 def a_refused_subscription():
