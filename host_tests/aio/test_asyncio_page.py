@@ -19,7 +19,7 @@ import pytest
 
 from conftest import ROOT, interpreter_command, library
 from flatmq_rigs.proxy import Proxy
-from flatmq_tools import broker, bytecode, interpreter
+from flatmq_tools import broker, interpreter
 from observer import Observer, retained
 
 PROGRAMS = Path(__file__).parent / "programs"
@@ -129,13 +129,6 @@ def test_it_does_its_work(
     assert readings == sorted(readings)
     assert set(readings) == set(range(max(readings) + 1))
     assert len(readings) <= max(readings) + 1 + OUTAGES
-
-
-@pytest.mark.parametrize("program", ["before", "after"])
-def test_a_program_compiles_for_a_board(program: str, tmp_path: Path) -> None:
-    made = tmp_path / f"{program}.mpy"
-    bytecode.compile_module(PROGRAMS / f"{program}.py", made, f"{program}.py")
-    assert made.stat().st_size
 
 
 def _code(program: str) -> list[str]:

@@ -49,22 +49,6 @@ def fails(env):
     print("@failed", error.kind if error else "none", error.detail if error else "connected")
 
 
-def same_name(env):
-    """Of two clients with one identifier each ends the connection of the other, and comes back."""
-    first = env.block()["client"]
-    second = env.block()["client"]
-    first.start()
-    env.until("the first", lambda: first.connected, first)
-    second.start()
-    env.until("the end of the first", lambda: first.error, first, second)
-    print("@first", first.error.kind, first.error.detail)
-    env.until("the first again", lambda: first.stats.connects > 1, first, second)
-    env.until("the end of the second", lambda: second.error, first, second)
-    print("@second", second.error.kind, second.error.detail)
-    first.disconnect()
-    second.disconnect()
-
-
 class _Clock:
     """The clock of this board."""
 

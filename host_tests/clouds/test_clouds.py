@@ -75,15 +75,6 @@ def test_home_assistant_without_tls(python: str, services: Services) -> None:
     services.run(python, "session", page.HOME, 2, program=program, port=services.closed.port)
 
 
-@pytest.mark.parametrize("python", sizes.sample(PYTHONS, 1))
-def test_two_boards_of_the_same_name(python: str, services: Services) -> None:
-    lines = services.run(python, "same_name", page.AWS)
-    for which in ("@first", "@second"):
-        (why,) = said(lines, which)
-        assert why.startswith("closed ")
-        assert "closed by the peer" in why
-
-
 @pytest.mark.parametrize("python", PYTHONS)
 def test_a_token_that_expires(python: str, services: Services) -> None:
     with (

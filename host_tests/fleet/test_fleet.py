@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
 import resource
 import socket
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import click
 import paho.mqtt.client as paho
 import pytest
 from click.testing import CliRunner, Result
@@ -22,7 +19,6 @@ import sizes
 from conftest import BROKERS, SharedBrokers
 from flatmq_tools import broker as brokers
 from flatmq_tools import senml
-from flatmq_tools.cli import fleet as fleet_command
 from flatmq_tools.cli import main as cli
 from flatmq_tools.fleet import FleetError, LimitError, Settings, compare, limits, plan, truth
 from flatmq_tools.fleet.fleet import Fleet
@@ -73,11 +69,15 @@ class Subscriber:
         self.packs.append((device, boot.value, seq.value, reading.time, time.time()))
 
     def wait(self, packs: int, statuses: int) -> None:
-        """Until so many have come, or none comes any more."""
+        """Until so many have come; what is missing after a while, the test says."""
+        self.until(
+            lambda: len(self.packs) >= packs and sum(map(len, self.statuses.values())) >= statuses
+        )
+
+    def until(self, holds: Callable[[], bool]) -> None:
+        """Wait until it is so, or DEADLINE is over."""
         end = time.monotonic() + DEADLINE
-        while time.monotonic() < end:
-            if len(self.packs) >= packs and sum(map(len, self.statuses.values())) >= statuses:
-                return
+        while not holds() and time.monotonic() < end:
             time.sleep(0.02)
 
     @property
@@ -222,7 +222,8 @@ def test_what_is_acknowledged_outlives_the_broker(tmp_path: Path) -> None:
         fleet.run(show)
         assert fleet.complete
         boots = fleet.boots
-        observer.wait(messages(boots), 0)
+        # Their number says nothing: some that were sent again have come twice.
+        observer.until(lambda: not compare.differences(boots, observer.seen))
         total = truth.summary(boots)
         assert not kills and total.losses >= 2 * 30
         assert total.again > 0
@@ -232,10 +233,13 @@ def test_what_is_acknowledged_outlives_the_broker(tmp_path: Path) -> None:
 
 
 def _ping(target: brokers.Broker) -> None:
-    """Answers of the broker, in turns of its loop after this one."""
+    """Answers of the broker, in so many turns of its loop that nothing is left to be read.
+
+    It reads a packet of each connection in a turn, and on a busy machine several are waiting.
+    """
     with socket.create_connection((target.host, target.port), DEADLINE) as sock:
         connect = b"\x10\x10\x00\x04MQTT\x04\x02\x00\x3c\x00\x04ping"
-        for packet, answer in ((connect, 4), (b"\xc0\x00", 2), (b"\xc0\x00", 2)):
+        for packet, answer in ((connect, 4), *[(b"\xc0\x00", 2)] * 20):
             sock.sendall(packet)
             with sock.makefile("rb") as file:
                 assert len(file.read(answer)) == answer
@@ -328,20 +332,3 @@ def test_differences_are_found() -> None:
     boot.again = [2]
     assert compare.differences([boot], compare.count([*arrived, ("a", 1, 2)])) == []
     assert compare.differences([boot], compare.count([*arrived, ("a", 1, 2), ("a", 1, 2)])) != []
-
-
-def test_the_truth_is_written_and_read(tmp_path: Path) -> None:
-    path = tmp_path / "truth.jsonl"
-    boots = [truth.Boot("b", 2, lost=[1, 2]), truth.Boot("a", 9), truth.Boot("a", 1, -30)]
-    truth.write(path, boots)
-    lines = [json.loads(line) for line in path.read_text().splitlines()]
-    assert [(line["device"], line["boot"]) for line in lines] == [("a", 1), ("a", 9), ("b", 2)]
-    assert truth.read(path) == [boots[2], boots[1], boots[0]]
-
-
-def test_the_help_shows_the_defaults_of_the_troubles() -> None:
-    shown = {
-        each.name: each.help for each in fleet_command.params if isinstance(each, click.Option)
-    }
-    for each in dataclasses.fields(plan.Troubles):
-        assert str(shown[each.name]).endswith(f"  [default: {each.default}]")

@@ -77,14 +77,6 @@ def test_boards_lists_what_is_connected_and_what_is_known(plugged: Callable[...,
         assert boards.load(name).title in shown
 
 
-def test_without_a_port_the_only_board_is_taken(
-    plugged: Callable[..., None], tmp_path: Path
-) -> None:
-    plugged((str(tmp_path / "tty-pico"), 0x2E8A, 5), (str(tmp_path / "tty-esp"), 0x303A, 0x4001))
-    done = _run("deploy", "pico_w", "--sketch", _sketch(tmp_path))
-    assert "tty-pico: cannot be opened" in done.output
-
-
 @pytest.mark.parametrize(
     ("ports", "texts"),
     [

@@ -107,40 +107,6 @@ def _check_bench(rows: dict[str, list[str]]) -> None:
         assert rows[f"{bench.OPERATIONS[name]}, µs"][4] != "-"
 
 
-# A board so slow that the broker has acknowledged everything by the end of each poll.
-SLOW = """
-from flatmq.spool import Spool
-poll = Spool.poll
-def settle(self, ms=0):
-    poll(self, ms)
-    while self.pending:
-        poll(self, 1)
-Spool.poll = settle
-"""
-
-
-def test_a_broker_that_acknowledges_within_a_poll(
-    tmp_path: Path, mosquitto: broker.Broker
-) -> None:
-    """The burst ends with messages on the spool, and the board gives signs of life meanwhile."""
-    path = f"import sys; sys.path.insert(0, {suite.HOME!r})"
-    arguments = f"{mosquitto.host!r}, {mosquitto.port}, b'hil'"
-    with EmulatedBoard(tmp_path) as board, Remote(board.address, patience=20) as desk:
-        desk.enter()
-        desk.write(suite.compiled())
-        desk.run(f"{path}\n{SLOW}")
-        heard: list[str] = []
-        desk.run_until_reset(
-            f"import board_network as b; b.spooled_burst({arguments}, 160)", heard.append
-        )
-        assert set(heard) == {"@alive"}
-        (state,) = desk.run(f"{path}\nimport board_network as b; b.state()")
-        acknowledged, accepted = map(int, state.split()[1:])
-        assert accepted > acknowledged >= 80
-        *_, drained = desk.run(f"b.drain({arguments})")
-        assert int(drained.split()[1]) >= accepted - acknowledged
-
-
 def test_what_fails_is_a_row(
     tmp_path: Path,
     variables: pytest.MonkeyPatch,
@@ -260,50 +226,6 @@ def test_a_board_that_boots_for_longer_than_a_try(
             for n in range(5):
                 assert desk.run(f"print({n})") == [str(n)]
             desk.reset()
-
-
-# A reset that is swallowed, or so slow that the Ctrl-C of the next connection comes before it.
-SLOW_TO_RESET = [{"swallows": 1}, {"swallows": 2}, {"reset_ms": 800}]
-
-
-@pytest.mark.proof
-@pytest.mark.parametrize("fault", SLOW_TO_RESET, ids=str)
-def test_no_step_begins_before_the_reset(
-    fault: dict[str, int],
-    tmp_path: Path,
-    variables: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    """A module that was loaded before is not measured again: the import takes memory."""
-    variables.setattr(suite, "SCRIPTED", ())
-    document = tmp_path / "results.md"
-    with EmulatedBoard(tmp_path, **fault) as board:
-        with Remote(board.address) as desk:
-            desk.enter()
-            desk.run("import sys\nclass Loaded: Client = print\nsys.modules['flatmq'] = Loaded")
-        variables.setenv("BOARD_PORT", board.address)
-        assert main(["--results", str(document)]) == 0, capsys.readouterr().out
-        assert board.resets == 2  # before the first step, and after the last
-    rows = _rows(document)
-    taken = rows["heap taken after `from flatmq import Client`"][0].removesuffix(" bytes")
-    assert int(taken.replace(",", "")) > 4000
-
-
-def test_code_that_should_end_in_a_reset_and_does_not(tmp_path: Path) -> None:
-    with EmulatedBoard(tmp_path, swallows=1) as board, Remote(board.address) as desk:
-        desk.enter()
-        with pytest.raises(RemoteError, match=r"ended without a reset: .*ZeroDivisionError"):
-            desk.run_until_reset("1/0")
-        desk.enter()
-        told: list[str] = []
-        code = "import machine\nprint('word')\nprint('@reset')\nmachine.reset()"
-        with pytest.raises(RemoteError, match="ended without a reset"):
-            desk.run_until_reset(code, told.append)
-        assert told == ["word"]
-        desk.enter()
-        desk.run_until_reset(code)
-        assert desk.run("print(1)") == ["1"]
-        assert board.resets == 1
 
 
 def test_the_variables() -> None:

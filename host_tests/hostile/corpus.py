@@ -22,7 +22,10 @@ FILES = {4: HERE / "corpus.txt", 5: HERE / "corpus5.txt"}
 
 def load(version: int = 4) -> dict[str, bytes]:
     """Return the cases for a version of MQTT, by name; those of the rules are for 3.1.1."""
-    kept = {name: of_rule(rule) for name, rule in rules.RULES.items()} if version == 4 else {}
+    kept = {}
+    for name, rule in rules.RULES.items() if version == 4 else ():
+        kept[name] = of_rule(rule)
+        kept[f"{name}, byte by byte"] = of_rule(rule, (cases.SPLIT, 1))
     lines = FILES[version].read_text(encoding="utf-8").splitlines()
     for line in lines:
         name, _, data = line.rpartition(": ")
@@ -30,15 +33,15 @@ def load(version: int = 4) -> dict[str, bytes]:
     return kept
 
 
-def of_rule(rule: rules.Rule) -> bytes:
-    """A case in which the bytes of a rule come."""
+def of_rule(rule: rules.Rule, *before: tuple[int, int]) -> bytes:
+    """A case in which the bytes of a rule come, after these steps."""
     first = 8  # rx_size 130
-    first |= 1 if rule.options.get("version") == 3 else 0
-    first |= 2 if rule.options.get("clean_session", True) else 0
+    first |= 1 if rule.version == 3 else 0
+    first |= 2 if rule.clean_session else 0
     greeting = rule.given == "greeting"
-    steps: list[tuple] = [(cases.NEXT, cases.CUT | cases.RAW if greeting else 0)]
+    steps: list[tuple] = [(cases.NEXT, cases.CUT | cases.RAW if greeting else 0), *before]
     if rule.given == "subscribing":
-        steps.append((cases.SUBSCRIBE, 2))
+        steps.append((cases.SUBSCRIBE, 6))
     elif rule.given.startswith("publishing"):
         steps.append((cases.PUBLISH, int(rule.given[-1])))
     return cases.encode(first, 0, [*steps, (cases.FEED, rule.data + rules.MESSAGE)])

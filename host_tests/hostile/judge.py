@@ -118,30 +118,13 @@ def told(data: bytes, link: str = "tcp") -> str:
     return "\n".join(lines)
 
 
-def smallest(data: bytes, link: str = "tcp") -> bytes:
-    """Leave out steps of a case that is wrong, as long as it stays so."""
-    options, steps = cases.decode(data)
-    head = data[: 3 if options.version == 5 else 2]
-    at = 0
-    while at < len(steps):
-        fewer = [*steps[:at], *steps[at + 1 :]]
-        try:
-            run(head + cases.encoded(fewer), link)
-            at += 1
-        except (Exception, drive.Stuck):
-            steps = fewer
-    return head + cases.encoded(steps)
-
-
 def figures(data: bytes, link: str = "tcp") -> Counter[str]:
     """Return what came of a case, in numbers. Finding when it is wrong."""
     oracle = Oracle(cases.decode(data)[0])
     try:
         below = run(data, link, oracle)
-    except drive.Stuck as e:
+    except (Exception, drive.Stuck) as e:
         raise Finding(told(data, link)) from e
-    except Exception as e:
-        raise Finding(told(smallest(data, link), link)) from e
     return below + Counter(
         {
             "cases": 1,

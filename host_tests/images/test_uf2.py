@@ -84,30 +84,6 @@ def test_the_filesystem_alone_leaves_the_firmware(name: str, tmp_path: Path) -> 
     assert listed(on_board("files", file, board.flash.program)) == files()
 
 
-@pytest.mark.parametrize("name", ONE_OF_EACH_CHIP)
-def test_blocks_are_numbered_and_placed_as_the_boards_file_says(name: str, tmp_path: Path) -> None:
-    board = boards.load(name)
-    download = downloads.uf2(board, downloads.program(board, SIZE))
-    blocks = boot_rom.blocks(make(board, tmp_path, download))
-    own = [block for block in blocks if block.family == board.flashing.family]
-    assert [block.number for block in own] == list(range(len(own)))
-    assert {block.total for block in own} == {len(own)}
-    # Each sector as a whole, in its order: the RP2040 erases by number.
-    for number, block in enumerate(own):
-        assert block.address % 4096 == number % 16 * 256
-    start = board.flash.address + board.flash.filesystem
-    end = board.flash.address + board.flash.filesystem_end
-    stored = {block.address for block in own if block.address >= board.flash.address + SIZE + 4096}
-    assert min(stored) == start
-    assert max(stored) < end
-    # The firmware's own blocks are the same, but for their numbers.
-    for block in boot_rom.blocks(download):
-        if block.family == boot_rom.ABSOLUTE:
-            assert blocks[0] == block
-        else:
-            assert own[block.number] == block._replace(total=len(own))
-
-
 def test_a_romfs_goes_to_its_partition(tmp_path: Path) -> None:
     board = boards.load("pico_2_w")
     flash = replace(board.flash, romfs=0x160000, romfs_size=0x20000)

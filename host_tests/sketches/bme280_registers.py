@@ -3,8 +3,6 @@
 They are those of the datasheet (BST-BME280-DS001, appendix 8.1).
 """
 
-from __future__ import annotations
-
 import struct
 
 T = (27504, 26435, -1000)

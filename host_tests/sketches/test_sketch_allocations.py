@@ -38,7 +38,7 @@ def sketch() -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="flatmq-sketch-") as name:
         folder = Path(name)
         fakes = (HERE / "fakes").glob("*.py")
-        for source in [*SHARED.glob("*.py"), *fakes, OPERATIONS]:
+        for source in [*SHARED.glob("*.py"), *fakes, OPERATIONS, HERE / "bme280_registers.py"]:
             bytecode.compile_module(source, folder / f"{source.stem}.mpy", source.name)
         yield folder
 

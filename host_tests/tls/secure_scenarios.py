@@ -125,21 +125,3 @@ def through_cuts(env):
             raise AssertionError(repr(client))
     print("@losses", client.stats.losses, " ".join(sorted(kinds)))
     client.disconnect()
-
-
-def exactly_once(env):
-    """Messages at QoS 2 over connections that are cut arrive once each, in order."""
-    inbox = env.Inbox()
-    topic = env.name(b"once")
-    count = int(env.option)
-    watcher = env.plain(b"w")
-    env.granted(watcher.subscribe(topic, inbox.take, qos=2), watcher)
-    client = env.client(b"c", clean_session=False, retry_ms=1, retry_max_ms=1)
-    client.start()
-    for i in range(count):
-        env.until("room", lambda n=i: client.publish(topic, b"%d" % n, 2), client, watcher)
-    env.until("all", lambda: not client.pending, client, watcher)
-    env.arrive(inbox, count, watcher)
-    env.equal(inbox.payloads(), [b"%d" % i for i in range(count)], "messages")
-    print("@losses", client.stats.losses)
-    client.disconnect()

@@ -66,7 +66,6 @@ MISTAKES = [
 
 
 pythons = pytest.mark.parametrize("python", PYTHONS)
-one_python = pytest.mark.parametrize("python", sizes.sample(PYTHONS, 1))
 
 
 @pytest.mark.parametrize(("way", "python"), CASES)
@@ -163,17 +162,6 @@ def test_a_handshake_that_is_cut(way: str, python: str, secure: SecureBroker) ->
     losses, *kinds = printed["losses"]
     assert int(losses) > len(at) // 5
     assert set(kinds) <= {"tls", "closed"}
-
-
-@one_python
-def test_connections_that_are_cut_lose_nothing(python: str, secure: SecureBroker) -> None:
-    def rules(number: int) -> Rules:
-        return Rules() if number >= 40 else Rules(up=Way(limit=600 + 37 * number))
-
-    with Proxy("127.0.0.1", secure.ports["broker"], rules) as proxy:
-        scenario = "secure_scenarios.exactly_once"
-        printed = secure.run(python, scenario, CA, port=proxy.port, option="100")
-    assert int(printed["losses"][0]) > 5
 
 
 @pythons

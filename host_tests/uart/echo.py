@@ -1,18 +1,15 @@
 """A board that sends back what it gets, over its console. Runs on MicroPython.
 
-echo.py NAME PATIENCE [SLOW]: topic NAME/in to NAME/out at the same QoS, until the payload "stop".
-With SLOW it does something else for so many ms between two polls. What comes to NAME/large, of up
-to 20,000 bytes, it sends to NAME/large/out once it is whole.
+echo.py NAME PATIENCE: topic NAME/in to NAME/out at the same QoS, until the payload "stop". What
+comes to NAME/large, of up to 20,000 bytes, it sends to NAME/large/out once it is whole.
 """
 
 import sys
-import time
 
 from flatmq import Client, stream_uart
 
 name = sys.argv[1].encode()
 patience = int(sys.argv[2])
-slow = int(sys.argv[3]) if len(sys.argv) > 3 else 0
 todo = []
 link = stream_uart.usb(patience=patience)
 client = Client(
@@ -55,7 +52,5 @@ while going or client.pending:
             going = False
     if size and client.publish_from(name + b"/large/out", memoryview(store)[:size], 1):
         size = 0
-    if slow:
-        time.sleep_ms(slow)
 client.disconnect()
 print("losses", client.stats.losses, "errors", link.errors, file=sys.stderr)

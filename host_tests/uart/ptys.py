@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import fcntl
 import os
 import pty
 import queue
@@ -24,7 +23,6 @@ from pathlib import Path
 from conftest import interpreter_command, library
 from flatmq_tools import broker, interpreter
 from flatmq_tools.bridge import Pump
-from flatmq_tools.bridge.conversation import Conversation
 
 HERE = Path(__file__).parent
 HEAP = "96k"
@@ -50,7 +48,7 @@ def _as_a_console(end: int) -> None:
 class Wire:
     """A line between a terminal for a board and one for a bridge, whose path is `port`.
 
-    `seen` is all that has passed, `fullest` the most bytes that the board had not read yet.
+    `seen` is all that has passed.
     """
 
     def __init__(self) -> None:
@@ -61,7 +59,6 @@ class Wire:
         self._desk: tuple[int, int] | None = None
         self.harm: dict[str, Harm] = {UP: bytes, DOWN: bytes}
         self.seen = {UP: bytearray(), DOWN: bytearray()}
-        self.fullest = 0
         self._wishes: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._wake, self._wake_up = os.pipe()
         self._thread = threading.Thread(target=self._run)
@@ -130,8 +127,6 @@ class Wire:
             if not select.select([], [sink], [], 0.5)[1]:
                 break
             data = data[os.write(sink, data[:256]) :]
-        waiting = fcntl.ioctl(self.board_end, termios.FIONREAD, bytes(4))
-        self.fullest = max(self.fullest, int.from_bytes(waiting, sys.byteorder))
 
 
 _WITH_CONSOLE = (
@@ -220,10 +215,6 @@ class Bridge:
         if self._thread.is_alive():
             self.loop.call_soon_threadsafe(self._task.cancel)
             self._thread.join()
-
-    def cut(self) -> None:
-        """Have the connection end."""
-        self.loop.call_soon_threadsafe(self.pump.talk, Conversation.leave)
 
     def printed(self) -> list[str]:
         """Return what the board printed."""

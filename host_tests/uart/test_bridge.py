@@ -10,14 +10,10 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-import sizes
 from flatmq import Client
 from flatmq_tools import broker
 from uart.ptys import DOWN, PATIENCE_MS, UP, Board, Bridge, bench
-from uart.test_torture import Struck
 
-# A bit that makes a letter a control character would command the terminal: stop it, for instance.
-WAYS = ["lose a byte", "flip a low bit", "print", "drop"]
 DEADLINE = 60.0  # seconds for any one step; far above what a loaded machine needs
 _names = (f"board{n}" for n in itertools.count())
 
@@ -116,35 +112,6 @@ def test_every_qos_both_ways(target: broker.Broker) -> None:
     assert not desk.wills
 
 
-@pytest.mark.parametrize("direction", [UP, DOWN])
-@pytest.mark.parametrize("connecting", [False, True])
-def test_harm_at_every_byte(connecting: bool, direction: str, target: broker.Broker) -> None:
-    """Do harm at each byte that messages each way take at QoS 1 and 2.
-
-    It is also done at what connecting takes: there at every third byte, as test_torture.py
-    does it at each.
-    """
-    step, least = (3, 150) if connecting else (1, 100)
-    step = step if sizes.whole() else 11
-    desk = Desk(target)
-    with bench(target, "echo.py", desk.name, str(PATIENCE_MS)) as (wire, board, bridge):
-        desk.answered()
-        for n in itertools.count():
-            at = n * step
-            harm = Struck(WAYS[n % len(WAYS)], at)
-            wire.harm[direction] = harm
-            if connecting:
-                bridge.cut()
-            desk.exchange([(1, b"one %d" % at), (2, b"two %d \x03\xfa" % at)])
-            if not harm.done:
-                break
-        wire.harm[direction] = bytes
-        desk.stop(board)
-    assert at > least, at
-    if connecting or sizes.whole():
-        assert bridge.pump.conversation.opens > least / step / 2
-
-
 def test_a_bridge_ends_and_comes_back(target: broker.Broker) -> None:
     """Also one that was killed, and could say nothing."""
     desk = Desk(target)
@@ -192,15 +159,6 @@ def test_a_broker_goes_and_comes_back() -> None:
             desk.until("the broker", lambda: desk.client.connected)
             desk.answered()
             desk.stop(board)
-
-
-def test_a_slow_board_gets_no_more_than_it_takes(target: broker.Broker) -> None:
-    desk = Desk(target)
-    with bench(target, "echo.py", desk.name, "300", "10") as (wire, board, _):
-        desk.answered()
-        desk.exchange([(1 + n % 2, b"%d " % n + bytes(100)) for n in range(20)])
-        desk.stop(board)
-    assert 0 < wire.fullest <= 256
 
 
 def test_messages_larger_than_the_buffers(target: broker.Broker) -> None:

@@ -38,14 +38,10 @@ class Struck:
                 return head + tail
             case "flip a bit":
                 return head + bytes((byte ^ 1 << at % 8,)) + tail
-            case "flip a low bit":  # so that no control character comes of it
-                return head + bytes((byte ^ 1 << at % 5,)) + tail
             case "print":
                 return head + TEXT + data[at:]
             case "tear":  # until `mend`
                 self._silent = True
-                return head
-            case "drop":
                 return head
         raise AssertionError(self.way)
 

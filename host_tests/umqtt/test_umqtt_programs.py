@@ -48,13 +48,6 @@ def test_a_program_does_the_same(name: str, python: str, tmp_path: Path) -> None
     assert umqtt_stage.run(program, "flatmq", python) == _with_umqtt(name)
 
 
-def test_the_real_umqtt_is_the_one_that_runs(tmp_path: Path) -> None:
-    program = tmp_path / "where.py"
-    program.write_text("import umqtt.robust, desk\nprint(umqtt.robust.__file__)\ndesk.end()\n")
-    (line,) = umqtt_stage.run(program, "umqtt", "micropython").printed
-    assert Path(line).parents[1] in umqtt_stage.real_umqtt()
-
-
 @spread("name", ("simple_reconnect", "robust_sub"), python=PYTHONS)
 def test_a_file_of_one_line_moves_every_program(name: str, python: str, tmp_path: Path) -> None:
     (tmp_path / "umqtt").mkdir()

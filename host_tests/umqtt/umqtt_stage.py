@@ -18,7 +18,7 @@ from typing import NamedTuple
 import pytest
 
 import peer
-from brokers.core import Connection
+from brokers.core import Connection, types
 from brokers.fake import FakeBroker
 from conftest import LIB, ROOT, interpreter_command
 from flatmq_rigs.bench import peers
@@ -93,26 +93,21 @@ def cases(lines: list[str]) -> dict[str, str]:
 
 
 class Scripted(FakeBroker):
-    """A broker that refuses the filter "forbidden" and sends back what it gets.
+    """A broker that refuses the filter "forbidden", and sends no PUBACK.
 
     For "garbage" it sends a packet that is none.
     """
 
-    def __init__(self, connack: bytes = peer.connack()) -> None:
-        self._connack = connack
+    def __init__(self) -> None:
         super().__init__()
+        self.forbidden = b"forbidden"
+        self.withhold(types("PUBACK"))
 
-    def taken(self, connection: Connection, data: bytes) -> None:
-        packets, connection.rest = peer.split(connection.rest + data)
-        for packet in packets:
-            if packet.first == 0x10:
-                connection.send(self._connack)
-            elif packet.first == 0x82:
-                code = 0x80 if b"forbidden" in packet.body else 0
-                connection.send(peer.suback(packet.pid, code))
-            elif packet.first == 0x30:
-                is_garbage = peer.take_apart(packet).payload == b"garbage"
-                connection.send(peer.packet(0x36 if is_garbage else 0x30, packet.body))
+    def packet(self, connection: Connection, first: int, body: bytes) -> None:
+        if body.endswith(b"garbage"):
+            connection.send(peer.packet(first | 6, body))
+        else:
+            super().packet(connection, first, body)
 
 
 def folders(which: str, python: str) -> Sequence[Path]:
@@ -135,9 +130,10 @@ def run(program: Path, which: str, python: str, heap: str = HEAP) -> Seen:
         Observer(target.host, target.port) as observer,
         Proxy(target.host, target.port) as proxy,
         Scripted() as scripted,
-        Scripted(b"\x20\x02\x07\x09") as garbage,
+        FakeBroker() as garbage,
         socket.create_server((broker.LOOPBACK, 0)) as silent,
     ):
+        garbage.answer_connect(b"\x20\x02\x07\x09", end=False)
         peers_at_hand = {
             "scripted": scripted.port,
             "garbage": garbage.port,

@@ -1,28 +1,14 @@
-"""The far end of a WebSocket, for tests: frames, the answer to the upgrade, and an inner link.
-
-Written from RFC 6455 and apart from flatmq, so that a mistake in one shows in the other.
-"""
+"""The far end of a WebSocket, for tests: the answer to the upgrade, and an inner link."""
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import struct
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
 
 from flatmq.stream_websocket import WebSocket
-
-CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG = 0, 1, 2, 8, 9, 10
-
-
-class Frame(NamedTuple):
-    """A frame, taken apart and unmasked."""
-
-    first: int
-    mask: bytes | None
-    payload: bytes
+from hostile import server_frames
+from hostile.framed import Below
+from hostile.strict_frames import ClientFrames
 
 
 def frame(
@@ -35,45 +21,7 @@ def frame(
     width: int = 0,
 ) -> bytes:
     """A frame; `width` is the number of bytes of its length, chosen unless given."""
-    n = len(payload)
-    bit = 0x80 if mask is not None else 0
-    width = width or (1 if n < 126 else 3 if n < 65536 else 9)
-    size = {
-        1: lambda: bytes([bit | n]),
-        3: lambda: bytes([bit | 126]) + struct.pack(">H", n),
-        9: lambda: bytes([bit | 127]) + struct.pack(">Q", n),
-    }[width]()
-    if mask is not None:
-        payload = masked(payload, mask)
-        size += mask
-    return bytes([final << 7 | reserved << 4 | opcode]) + size + payload
-
-
-def masked(payload: bytes, mask: bytes) -> bytes:
-    return bytes(c ^ mask[i % 4] for i, c in enumerate(payload))
-
-
-def frames(data: bytes) -> tuple[list[Frame], bytes]:
-    """The whole frames at the start of `data`, and the rest."""
-    found = []
-    while len(data) >= 2:
-        n, at = data[1] & 127, 2
-        if n == 126:
-            n, at = int.from_bytes(data[2:4], "big"), 4
-            assert len(data) < at or n > 125, "a length longer than it must be"
-        elif n == 127:
-            n, at = int.from_bytes(data[2:10], "big"), 10
-            assert len(data) < at or n > 65535, "a length longer than it must be"
-        mask = None
-        if data[1] & 0x80:
-            mask = data[at : at + 4]
-            at += 4
-        if len(data) < at + n:
-            break
-        payload = data[at : at + n]
-        found.append(Frame(data[0], mask, masked(payload, mask) if mask else payload))
-        data = data[at + n :]
-    return found, data
+    return server_frames.frame(final << 7 | reserved << 4 | opcode, payload, width, mask)
 
 
 def answer(request: bytes, **changes: bytes | None) -> bytes:
@@ -83,11 +31,10 @@ def answer(request: bytes, **changes: bytes | None) -> bytes:
     """
     lines = request.split(b"\r\n")
     (key,) = (line.split(b": ")[1] for line in lines if line.startswith(b"Sec-WebSocket-Key: "))
-    digest = hashlib.sha1(key + b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11").digest()
     fields: dict[str, bytes | None] = {
         "Upgrade": b"websocket",
         "Connection": b"Upgrade",
-        "Sec_WebSocket_Accept": base64.b64encode(digest),
+        "Sec_WebSocket_Accept": server_frames.accept(key),
         "Sec_WebSocket_Protocol": b"mqtt",
         **changes,
     }
@@ -168,27 +115,18 @@ class Inner:
         self.incoming.clear()
         self.written.clear()
 
-    def sent(self) -> list[Frame]:
+    def sent(self) -> ClientFrames:
         """The frames that were written since this was last asked; all of them must be whole."""
-        found, rest = frames(bytes(self.written))
-        assert not rest, "half a frame"
+        sent = ClientFrames()
+        sent.feed(bytes(self.written))
+        assert not sent.is_cut, "half a frame"
         self.written.clear()
-        return found
-
-
-class ZeroMask:
-    """A replacement for `tls` of a WebSocket, without TLS: its frames have a mask of zeros."""
-
-    def __init__(self, inner: object) -> None:
-        self._inner = inner
-
-    def link(self, host: str, port: int) -> object:
-        return self._inner
+        return sent
 
 
 def opened(inner: Inner, tls: bool = False) -> WebSocket:
     """A WebSocket through `inner` that is open."""
-    link = WebSocket("broker", tls=ZeroMask(inner)) if tls else WebSocket("broker", link=inner)
+    link = WebSocket("broker", tls=Below(inner)) if tls else WebSocket("broker", link=inner)
     link.resolve()
     link.connect()
     assert link.stream() is link

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from flatmq import Client, MQTTError
 from flatmq.stream_websocket import WebSocket
-from websocket.far_end import Inner, ZeroMask, answer, cut, frame, frames
+from hostile.framed import Below
+from websocket.far_end import Inner, answer, cut, frame
 
 Reply = Callable[[bytes], bytes]
 
@@ -27,7 +28,7 @@ def asked(*arguments: object, **options: object) -> tuple[bytes, dict[bytes, byt
     """The request line and the fields that a link of these arguments sends."""
     inner = Inner()
     if options.pop("tls", False):
-        options["tls"] = ZeroMask(inner)
+        options["tls"] = Below(inner)
     else:
         options["link"] = inner
     link = WebSocket(*arguments, **options)  # type: ignore[arg-type]
@@ -163,7 +164,7 @@ def test_the_application_hears_why_and_the_client_tries_again(name: str) -> None
     with mock.patch("flatmq.client.ticks_ms", lambda: next(now)):
         for _ in range(10):
             client.poll()
-        assert frames(bytes(inner.written))[0][0].payload[0] == 0x10  # CONNECT
+        assert inner.sent().payload[0] == 0x10  # CONNECT
 
 
 class _Reset(Inner):
@@ -187,7 +188,7 @@ def test_a_reset_says_what_to_look_at() -> None:
 
 
 def test_what_tls_knows_of_an_error_is_kept() -> None:
-    link = WebSocket("broker", tls=ZeroMask(_Knowing()))
+    link = WebSocket("broker", tls=Below(_Knowing()))
     link.connect()
     with pytest.raises(ConnectionResetError) as failure:
         link.stream()
@@ -225,7 +226,7 @@ def test_arguments_are_checked(arguments: tuple, text: str) -> None:
     with pytest.raises(ValueError, match=text.replace("/", "[/]")):
         WebSocket(*arguments)
     with pytest.raises(ValueError, match="tls must be None with a link"):
-        WebSocket("broker", tls=ZeroMask(Inner()), link=Inner())
+        WebSocket("broker", tls=Below(Inner()), link=Inner())
 
 
 def test_the_name_is_looked_up_again_when_the_client_asks_for_it() -> None:

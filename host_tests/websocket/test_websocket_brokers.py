@@ -61,14 +61,6 @@ def test_over_tls(scenario: str, python: str, secure: tuple[int, Path]) -> None:
     run(python, scenario, secure[0], ca=secure[1])
 
 
-@spread("mask", MASKS, python=PYTHONS)
-def test_byte_by_byte(mask: str, python: str, plain: tuple[int, None]) -> None:
-    rules = Rules(Way(trickle=True), Way(trickle=True))
-    with Proxy("127.0.0.1", plain[0], lambda count: rules) as proxy:
-        for scenario in ("publish_subscribe.each_qos_to_each", "large.from_a_buffer"):
-            run(python, scenario, proxy.port, mask)
-
-
 @pytest.mark.parametrize(
     ("mask", "way", "python"),
     sizes.one_each([(*way, python) for way in WAYS for python in PYTHONS], lambda case: case[1]),

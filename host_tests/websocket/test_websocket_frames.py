@@ -1,29 +1,15 @@
-"""Frames both ways: however they are cut, the same bytes come out, and rules are kept."""
+"""Frames of any length both ways, and what the application learns of the end of a WebSocket.
+
+That they may be cut anywhere, and the network may take any part of them, ../hostile shows.
+"""
 
 from __future__ import annotations
 
-import itertools
-
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from flatmq.stream_websocket import WebSocket
-from websocket.far_end import (
-    BINARY,
-    CLOSE,
-    CONTINUATION,
-    PING,
-    PONG,
-    TEXT,
-    Inner,
-    cut,
-    frame,
-    frames,
-    opened,
-)
-
-sizes = st.lists(st.integers(1, 40), max_size=60)
+from hostile.server_frames import BINARY, CLOSE, CONTINUATION, PING, PONG, TEXT
+from websocket.far_end import Inner, frame, opened
 
 
 def taken(link: WebSocket, room: int = 512) -> tuple[bytes, str | None]:
@@ -46,139 +32,12 @@ def taken(link: WebSocket, room: int = 512) -> tuple[bytes, str | None]:
     raise AssertionError("no end")
 
 
-# Messages: payloads of fragments, each with the pings that come before it.
-messages = st.lists(
-    st.lists(
-        st.tuples(st.lists(st.binary(max_size=125), max_size=2), st.binary(max_size=400)),
-        min_size=1,
-        max_size=4,
-    ),
-    max_size=5,
-)
-
-
-@given(messages, sizes, st.integers(1, 300), st.sampled_from([0, 3, 9]))
-def test_payload_comes_out_whole_and_pings_are_answered(
-    sent: list, chunks: list, room: int, width: int
-) -> None:
-    stream = b""
-    pings = []
-    for fragments in sent:
-        for i, (before, payload) in enumerate(fragments):
-            for ping in before:
-                stream += frame(PING, ping) + frame(PONG, b"not asked for")
-                pings.append(ping)
-            last = i == len(fragments) - 1
-            stream += frame(CONTINUATION if i else BINARY, payload, final=last, width=width)
-    inner = Inner()
-    link = opened(inner)
-    inner.incoming.extend(cut(stream, iter(chunks)))
-    payloads = [payload for fragments in sent for _, payload in fragments]
-    assert taken(link, room) == (b"".join(payloads), None)
-    answers = inner.sent()
-    assert [a.payload for a in answers] == pings
-    assert {a.first for a in answers} <= {0x80 | PONG}
-    assert all(a.mask is not None for a in answers)
-
-
-noise = st.lists(
-    st.one_of(
-        st.binary(max_size=20),
-        st.builds(
-            frame,
-            st.integers(0, 15),
-            st.binary(max_size=200),
-            final=st.booleans(),
-            reserved=st.sampled_from([0, 0, 0, 0, 1, 4]),
-            mask=st.sampled_from([None, None, None, b"mask"]),
-        ),
-        st.builds(frame, st.sampled_from([BINARY, PING, PONG]), st.binary(max_size=125)),
-        st.builds(frame, st.just(CLOSE), st.binary(max_size=10)),
-    ),
-    max_size=8,
-).map(b"".join)
-
-
-@given(noise, sizes, st.integers(1, 300))
-def test_how_bytes_are_cut_changes_nothing(stream: bytes, chunks: list, room: int) -> None:
-    """Neither the payload, nor what is written, nor why it ends, whatever comes in."""
-    seen = []
-    for parts, buffer in (([], 4096), (chunks, room), (itertools.repeat(1), 1)):
-        inner = Inner()
-        link = opened(inner, tls=True)
-        inner.incoming.extend(cut(stream, iter(parts)))
-        seen.append((taken(link, buffer), bytes(inner.written)))
-    assert seen[0] == seen[1] == seen[2]
-
-
-@given(
-    st.lists(st.binary(min_size=1, max_size=600), min_size=1, max_size=6),
-    st.lists(st.one_of(st.none(), st.integers(0, 50), st.just(1 << 20)), max_size=80),
-    st.lists(st.booleans(), max_size=80),
-    st.booleans(),
-)
-def test_what_is_written_arrives_whatever_the_network_takes(
-    spans: list, rooms: list, pinged: list, tls: bool
-) -> None:
-    """With pings at any moment, which come in parts.
-
-    Inner sees that what it did not take is offered again as it was; what was taken has left,
-    and no byte more has.
-    """
-    inner = Inner()
-    link = opened(inner, tls)
-    room = iter(rooms)
-    inner.room = lambda n: next(room, n)
-    pings = iter(pinged)
-    coming = b"".join(frame(PING, b"%d" % (10_000 + i)) for i in range(40))
-    fed = 0
-    buf = memoryview(bytearray(8))
-    done = 0
-    for span in spans:
-        at = 0
-        while at < len(span):
-            if next(pings, False):
-                inner.incoming.append(coming[fed : fed + 3])
-                fed += 3
-                assert link.readinto(buf) is None
-            n = link.write(memoryview(span), at, len(span) - at)
-            at += n or 0
-            done += n or 0
-            assert done == _data_in(bytes(inner.written))
-    inner.room = lambda n: n
-    if fed % 7:
-        inner.incoming.append(coming[fed : fed + 7 - fed % 7])
-    for _ in range(3):
-        assert link.readinto(buf) is None
-    sent = inner.sent()
-    data = [f for f in sent if f.first == 0x80 | BINARY]
-    pongs = [f for f in sent if f.first == 0x80 | PONG]
-    assert len(data) + len(pongs) == len(sent)
-    assert b"".join(f.payload for f in data) == b"".join(spans)
-    assert all(f.mask is not None for f in sent)
-    if tls:
-        assert {f.mask for f in sent} == {bytes(4)}
-    # The last ping is always answered, and none twice.
-    numbers = [int(f.payload) for f in pongs]
-    assert numbers == sorted(set(numbers))
-    assert numbers[-1:] == ([9_999 + (fed + 6) // 7] if fed else [])
-
-
-def _data_in(written: bytes) -> int:
-    """Return how many bytes of payload of data frames there are, also in one that is cut."""
-    found, rest = frames(written)
-    n = sum(len(f.payload) for f in found if f.first == 0x80 | BINARY)
-    if len(rest) > 1 and rest[0] == 0x80 | BINARY:
-        n += max(0, len(rest) - (8 if rest[1] & 127 == 126 else 6))
-    return n
-
-
 def test_masks_differ_without_tls() -> None:
     inner = Inner()
     link = opened(inner)
     for _ in range(50):
         assert link.write(memoryview(b"PINGREQ"), 0, 7) == 7
-    assert len({f.mask for f in inner.sent()}) > 45
+    assert len(inner.sent().masks) > 45
 
 
 @pytest.mark.parametrize("tls", [False, True])
@@ -191,9 +50,8 @@ def test_a_span_of_any_length(n: int, tls: bool) -> None:
     while at < n:
         at += link.write(memoryview(span), at, n - at) or 0
     sent = inner.sent()
-    assert b"".join(f.payload for f in sent) == span
-    if tls:
-        assert len(sent) == 1 + n // 65536
+    assert sent.payload == span
+    assert not tls or sent.masks == {bytes(4)}
 
 
 @pytest.mark.parametrize("n", [0, 125, 126, 65535, 65536, 200_000])
@@ -233,9 +91,7 @@ def test_a_broken_rule_ends_it(name: str) -> None:
     assert got == b"good"
     assert error is not None
     assert text in error
-    (closing,) = inner.sent()
-    assert closing[0] == 0x80 | CLOSE
-    assert closing.payload == code.to_bytes(2, "big")
+    assert inner.sent().closed == code.to_bytes(2, "big")
     with pytest.raises(OSError, match="WebSocket"):
         link.write(memoryview(b"x"), 0, 1)
 
@@ -266,8 +122,7 @@ def test_a_close_is_answered_and_reported(payload: bytes, answered: bytes, text:
     assert got == b"last"
     assert error is not None
     assert error.endswith(text)
-    (closing,) = inner.sent()
-    assert (closing.first, closing.payload) == (0x80 | CLOSE, answered)
+    assert inner.sent().closed == answered
 
 
 def test_the_end_of_the_stream_below_is_the_end() -> None:
@@ -293,7 +148,9 @@ def test_a_pong_that_finds_no_room_is_waited_for() -> None:
     assert inner.waits == [True]
     inner.room = lambda n: n
     assert link.write(memoryview(b"data"), 0, 4) == 4
-    assert [f.payload for f in inner.sent()] == [b"there?", b"data"]
+    assert inner.written[:2] == bytes((0x80 | PONG, 0x80 | 6)), "the pong goes first"
+    sent = inner.sent()
+    assert (sent.pongs, sent.payload) == ([b"there?"], b"data")
     link.wait(10, False)
     assert inner.waits == [True, False]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import threading
-import time
 from collections.abc import Callable, Iterator
 from http import HTTPStatus
 from typing import Any
@@ -12,9 +11,7 @@ from typing import Any
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.server import Server, ServerConnection, serve
 
-import peer
-from flatmq import Client
-from flatmq.stream_websocket import WebSocket
+from brokers import core
 from sizes import spread
 from websocket.over_websocket import PYTHONS, run
 
@@ -22,57 +19,54 @@ DEADLINE = 30.0  # seconds that anything may take
 Send = Callable[[ServerConnection, bytes], None]
 
 
-class Broker:
-    """A broker for these tests: it grants, acknowledges, and echoes with `send`.
+class Connection(core.Connection):
+    """A client's connection, whose packets leave by `send`."""
 
-    Each message comes back at QoS 0. `then` is called instead once a message has come.
-    """
+    def __init__(self, socket: ServerConnection, send: Send) -> None:
+        super().__init__()
+        self.socket = socket
+        self._send = send
+
+    def send(self, data: bytes) -> None:
+        self._send(self.socket, data)
+
+    def end(self) -> None:
+        self.ended = True
+        self.socket.close(1000)
+
+
+class Broker(core.Core):
+    """A broker over WebSocket. `then` is called instead of it once a message has come."""
 
     def __init__(
         self,
         send: Send = lambda socket, data: socket.send(data),
         then: Callable[[ServerConnection], None] | None = None,
     ) -> None:
+        super().__init__()
         self._send = send
         self._then = then
-        self.closed: list[tuple[int, int | None]] = []  # codes that were received and sent
-        self.failed: list[BaseException] = []
+        self.codes: list[tuple[int, int | None]] = []  # that were received and sent
         self.done = threading.Event()  # the first connection is over
 
     def __call__(self, socket: ServerConnection) -> None:
-        rest = b""
-        try:
+        connection = Connection(socket, self._send)
+        self.connections.append(connection)
+        with contextlib.suppress(ConnectionClosed):
             for data in socket:
                 assert isinstance(data, bytes)
-                packets, rest = peer.split(rest + data)
-                for packet in packets:
-                    self._answer(socket, packet)
-        except ConnectionClosed:
-            pass
-        except BaseException as error:
-            self.failed.append(error)
+                self.taken(connection, data)
+        self.closed(connection)
         received, sent = socket.protocol.close_rcvd, socket.protocol.close_sent
-        self.closed.append((received.code if received else 0, sent.code if sent else None))
+        self.codes.append((received.code if received else 0, sent.code if sent else None))
         self.done.set()
 
-    def _answer(self, socket: ServerConnection, packet: peer.Packet) -> None:
-        kind = packet.first >> 4
-        if kind == 1:
-            self._send(socket, peer.connack())
-        elif kind == 8:
-            self._send(socket, peer.suback(packet.pid, 1))
-        elif kind == 3:
-            message = peer.take_apart(packet)
-            if self._then:
-                self._then(socket)
-                return
-            if message.qos:
-                self._send(socket, peer.puback(message.pid))
-            self._send(socket, peer.publish(message.topic, message.payload))
-        elif kind == 12:
-            self._send(socket, peer.PINGRESP)
-        elif kind == 14:
-            socket.close(1000)
+    def packet(self, connection: core.Connection, first: int, body: bytes) -> None:
+        if first >> 4 == 3 and self._then:
+            assert isinstance(connection, Connection)
+            self._then(connection.socket)
+        else:
+            super().packet(connection, first, body)
 
 
 @contextlib.contextmanager
@@ -123,7 +117,7 @@ def test_messages_come_back_and_the_ending_is_in_order(send: str, python: str) -
     with serving(broker) as server:
         run(python, "websocket_scenarios.messages_come_back", _port(server))
         assert broker.done.wait(DEADLINE)
-    assert (broker.failed, broker.closed) == ([], [(1000, 1000)])
+    assert (broker.complaints, broker.codes) == ([], [(1000, 1000)])
 
 
 def _refuse(socket: ServerConnection, request: object) -> object:
@@ -162,27 +156,5 @@ def test_what_a_server_does_is_reported(error: str, python: str) -> None:
         assert codes is None or broker.done.wait(DEADLINE)
         assert told.startswith("@ closed ")
         assert text in told
-    assert codes is None or broker.closed[0] == codes
-    assert not broker.failed
-
-
-def test_a_message_on_which_the_server_closes_is_set_aside() -> None:
-    """A Close frame counts as closing the connection."""
-    dropped: list[bytes] = []
-    with serving(Broker(then=lambda socket: socket.close(1009))) as server:
-        client = Client(
-            b"c",
-            link=WebSocket("127.0.0.1", _port(server)),
-            retry_ms=20,
-            retry_max_ms=40,
-            give_up=2,
-            on_dropped=lambda pid, topic, why: dropped.append(bytes(topic)),
-        )
-        client.publish(b"t", b"x", 1)
-        client.start()
-        end = time.monotonic() + DEADLINE
-        while not dropped:
-            client.poll(20)
-            assert time.monotonic() < end, client
-        client.disconnect()
-    assert dropped == [b"t"]
+    assert codes is None or broker.codes[0] == codes
+    assert not broker.complaints

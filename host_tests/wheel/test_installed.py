@@ -5,10 +5,8 @@ A sample of the tests takes what the wheel needs from the environment that they 
 
 from __future__ import annotations
 
+import ast
 import json
-import os
-import re
-import shutil
 import subprocess
 import sys
 import zipfile
@@ -23,13 +21,13 @@ import sizes
 import typed_command
 from conftest import ROOT, SharedBrokers
 from flatmq import Client
-from flatmq_rigs.links import Listening
 from flatmq_tools.broker import Broker
 from flatmq_tools.cli import main
 from wheel.installed import PATIENCE, Installed
 
 PIPELINE = sys.version_info >= (3, 11)
 EXTRAS = "[boards,demo,pipeline]" if PIPELINE else "[boards,demo]"
+BEFORE_3_11 = {"tomli"} if PIPELINE else set()
 PACK = [{"bn": "pico/", "n": "boot", "v": 7}, {"n": "seq", "v": 1}, {"n": "temp", "v": 21.5}]
 
 
@@ -40,6 +38,22 @@ def _commands(group: click.Group, *above: str) -> Iterator[tuple[str, ...]]:
             yield from _commands(command, *above, name)
         else:
             yield (*above, name)
+
+
+def _imported() -> set[str]:
+    """Everything that a module of the wheel imports, also when it needs it only."""
+    found: set[str] = set()
+    sources = [ROOT / "tools" / "pyspark_mqtt.py", *(ROOT / "tools/flatmq_tools").rglob("*.py")]
+    for source in sources:
+        if not PIPELINE and "pipeline" in source.parts:
+            continue
+        for node in ast.walk(ast.parse(source.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                found |= {each.name for each in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                found.add(node.module)
+    # A sketch of the demonstration has what is beside it on a board.
+    return found - {source.stem for source in (ROOT / "boards").rglob("*.py")}
 
 
 COMMANDS = [words for words in _commands(main) if PIPELINE or "pipeline" not in words]
@@ -87,6 +101,19 @@ def test_it_has_the_client_and_the_command_and_no_rig(wheel: Path) -> None:
     names = {name.partition("/")[0] for name in zipfile.ZipFile(wheel).namelist()}
     info = f"flatmq-{flatmq.__version__}.dist-info"
     assert names == {"flatmq", "flatmq_tools", "pyspark_mqtt.py", info}
+
+
+def test_it_has_every_file_of_the_command(wheel: Path) -> None:
+    listed = ["git", "ls-files", "tools/flatmq_tools"]
+    files = subprocess.run(listed, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    there = {f"tools/{name}" for name in zipfile.ZipFile(wheel).namelist()}
+    assert set(files.splitlines()) <= there
+
+
+def test_everything_that_it_imports_is_installed(everything: Installed) -> None:
+    code = "import sys; from importlib.util import find_spec; print(*map(find_spec, sys.argv[1:]))"
+    done = everything.run("python", "-I", "-c", code, *sorted(_imported() - BEFORE_3_11))
+    assert " None" not in f" {done.stdout}"
 
 
 def test_the_client_needs_nothing(nothing: Installed) -> None:
@@ -143,108 +170,27 @@ def test_a_command_alone(command: str, everything: Installed, tmp_path: Path) ->
         assert made.stat().st_size > 100_000
 
 
-@pytest.mark.proof
-def test_logs(everything: Installed) -> None:
-    with (
-        typed_command.serial_line() as (board, port),
-        everything.running("logs", "--port", port) as process,
-    ):
-        typed_command.until("Ctrl-C ends it", process)
-        os.write(board, b"hello\r\n")
-        typed_command.until("hello", process)
-        typed_command.interrupt(process)
-
-
-@pytest.mark.proof
-def test_bridge(everything: Installed, broker: Broker) -> None:
-    with (
-        typed_command.serial_line() as (board, port),
-        everything.running("bridge", port, broker.address) as process,
-    ):
-        os.read(board, 1)  # the bridge has opened the line
-        os.write(board, b"hello\r\n")
-        typed_command.until("board | hello", process)
-        typed_command.interrupt(process)
-
-
 def test_watch(everything: Installed, broker: Broker) -> None:
     _publish(broker, "dev/pico/telemetry")
     assert "temp 21.5" in everything.flatmq("watch", broker.address, "--packs", 1)
 
 
 @pytest.mark.proof
-def test_fleet(everything: Installed, broker: Broker) -> None:
-    everything.flatmq("fleet", broker.address, "--devices", 3, "--seconds", 1, "--calm")
-
-
-@pytest.mark.proof
-def test_tls(everything: Installed) -> None:
-    with Listening("tls") as link:
-        said = everything.flatmq("tls", f"localhost:{link.port}", "--ca", link.ca)
-    assert "names      localhost, 127.0.0.1" in said
-
-
-@pytest.fixture(scope="session")
-def landed(everything: Installed, shared_brokers: SharedBrokers, tmp_path_factory) -> Path:
-    """A folder in which `pipeline ingest` has landed a message."""
-    broker = shared_brokers.get("mosquitto", "shared")
+@pytest.mark.skipif(not PIPELINE, reason="the pipeline needs Python 3.11")
+def test_the_pipeline(everything: Installed, broker: Broker, tmp_path: Path) -> None:
+    """From a broker to a report, by the commands as a user types them."""
     _publish(broker, "dev/pico/telemetry")
-    folder: Path = tmp_path_factory.mktemp("landed")
-    command = ("pipeline", "ingest", broker.address, folder, "--every", "0.1")
-    with everything.running(*command, "--filter", "dev/pico/telemetry") as process:
-        typed_command.when(lambda: list(folder.rglob("*.parquet")), process)
+    landed, out = tmp_path / "landed", tmp_path / "out"
+    ingest = ("pipeline", "ingest", broker.address, landed, "--every", "0.1")
+    with everything.running(*ingest, "--filter", "dev/pico/telemetry") as process:
+        typed_command.when(lambda: list(landed.rglob("*.parquet")), process)
         typed_command.interrupt(process)
-    return folder
-
-
-@pytest.fixture(scope="session")
-def tables(everything: Installed, landed: Path, tmp_path_factory) -> Path:
-    """The tables that `pipeline run` has made of that message."""
-    out: Path = tmp_path_factory.mktemp("run") / "out"
-    command = ("pipeline", "run", out, "--landed", landed, "--delta")
-    with everything.running(*command, "--job", "raw", "--job", "measurements") as process:
+    run = ("pipeline", "run", out, "--landed", landed, "--delta")
+    with everything.running(*run, "--job", "raw", "--job", "measurements") as process:
         log = out / "delta" / "measurements" / "_delta_log"
         # The first commit has the row or not: that depends on which of the two jobs is faster.
         rows = lambda: any('"add"' in commit.read_text() for commit in log.glob("*.json"))  # noqa: E731
         typed_command.when(rows, process)
         typed_command.interrupt(process)
-    return out
-
-
-@pytest.mark.proof
-@pytest.mark.skipif(not PIPELINE, reason="the pipeline needs Python 3.11")
-class TestPipeline:
-    """From a broker to a report, by the commands as a user types them."""
-
-    def test_map(self, everything: Installed) -> None:
-        assert "zigbee2mqtt" in everything.flatmq("pipeline", "map", "--list")
-
-    def test_compact(self, everything: Installed, tables: Path) -> None:
-        everything.flatmq("pipeline", "compact", tables / "delta")
-
-    def test_report(self, everything: Installed, tables: Path, tmp_path: Path) -> None:
-        everything.flatmq("pipeline", "report", tmp_path, "--tables", tables)
-        assert "pico" in (tmp_path / "report.html").read_text(encoding="utf-8")
-
-    def test_forget(self, everything: Installed, tables: Path, tmp_path: Path) -> None:
-        shutil.copytree(tables, tmp_path / "out")
-        command = ("flatmq", "pipeline", "forget", "pico", tmp_path / "out")
-        assert re.search(r"delta/measurements\W+1\b", everything.run(*command).stdout)
-        assert everything.run(*command, status=1).stdout.startswith("pico is nowhere in ")
-
-    def test_demo(self, everything: Installed, tmp_path: Path) -> None:
-        (tmp_path / "mine").touch()
-        said = everything.refused("pipeline", "demo", tmp_path)
-        assert said.endswith("is there, and not of a demo: name another folder")
-
-
-def test_every_command_is_run_here() -> None:
-    tests = {name.removeprefix("test_") for name in globals() if name.startswith("test_")} | set(
-        ALONE
-    )
-    chained = {"ingest", "run"}  # by the fixtures
-    for words in COMMANDS:
-        if words[:1] == ("pipeline",) and len(words) == 2:
-            assert words[1] in chained or hasattr(TestPipeline, f"test_{words[1]}"), words
-        elif words and words != ("pipeline",):
-            assert words[0] in tests, words
+    everything.flatmq("pipeline", "report", tmp_path, "--tables", out)
+    assert "pico" in (tmp_path / "report.html").read_text(encoding="utf-8")

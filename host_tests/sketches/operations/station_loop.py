@@ -1,6 +1,7 @@
 """A turn of a sketch: sensors are read, a pack is published and acknowledged."""
 
 import bench
+from bme280_registers import registers
 from machine import I2C, Pin
 
 import chip_esp32
@@ -77,14 +78,5 @@ def dht22(proof):
 
 
 def bme280(proof):
-    registers = bytearray(256)
-    registers[0xD0] = 0x60
-    calibration = (27504, 26435, 64536, 36477, 54851, 3024, 2855, 140, 65529, 15500, 50936, 6000)
-    for i, value in enumerate(calibration):
-        registers[0x88 + 2 * i] = value & 255
-        registers[0x89 + 2 * i] = value >> 8
-    registers[0xA1] = 75
-    registers[0xE1:0xE8] = b"\x69\x01\x00\x14\x27\x03\x1e"
-    registers[0xF7:0xFF] = b"\x65\x5a\xc0\x7e\xed\x00\x75\x30"
-    bench.i2c[0x76] = registers
+    bench.i2c[0x76] = bytearray(registers(415148, 519888, 30000))
     yield from _turns(chip_rp2.Chip(), attached(i2c=I2C(0, sda=1, scl=2)))
