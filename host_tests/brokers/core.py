@@ -120,9 +120,7 @@ class Core:
 
     announces              properties of each CONNACK; clients are held to them
     level_5                bytes that answer a CONNECT at level 5, which then ends; None accepts it
-    copy_per_filter        one copy per matching subscription, instead of one in all
     reports_nobody         PUBACK and PUBREC 0x10 where no subscription matches
-    says_taken_over        DISCONNECT 0x8E to a client whose identifier connects again
     passwords              user names and passwords for SCRAM-SHA-256; None has no authentication
     needs_authentication   CONNECT without an authentication method is refused
     forbidden              None, or how a topic name ends on which it closes the connection; such a
@@ -143,9 +141,7 @@ class Core:
         self.complaints: list[str] = []
         self.announces = properties(announces)
         self.level_5: bytes | None = None
-        self.copy_per_filter = False
         self.reports_nobody = False
-        self.says_taken_over = True
         self.passwords: dict[bytes, bytes] | None = None
         self.needs_authentication = False
         self.forbidden: bytes | None = None
@@ -477,7 +473,7 @@ class Core:
             self._refuse(connection, answer.code, rule.properties or NONE if rule else NONE)
             return
         for other in self._of(client_id):
-            if self.says_taken_over and other.level == 5:
+            if other.level == 5:
                 other.send(build.ending("DISCONNECT", 0x8E))
             other.end()
             self._leave(other)
@@ -736,11 +732,10 @@ class Core:
             heard = [
                 each for each in subscriptions if not (each[0].no_local and client_id == origin)
             ]
-            copies = [[each] for each in heard] if self.copy_per_filter else [heard] * bool(heard)
-            for copy in copies:
-                qos = min(packet.qos, max(each.qos for each, _identifier in copy))
-                retain = packet.retain and max(each.as_published for each, _identifier in copy)
-                identifiers = [identifier for _each, identifier in copy]
+            if heard:
+                qos = min(packet.qos, max(each.qos for each, _identifier in heard))
+                retain = packet.retain and max(each.as_published for each, _identifier in heard)
+                identifiers = [identifier for _each, identifier in heard]
                 self._queue(session, packet, qos, retain, identifiers, expires)
             self._pump(session)
 

@@ -1,7 +1,5 @@
 """No function that runs once the client is online has its frame on the heap."""
 
-from pathlib import Path
-
 import pytest
 
 from device import frames, on_device
@@ -129,33 +127,3 @@ MODULES = sorted(
 def test_frames_of(module: str) -> None:
     found = frames.functions(on_device.made() / "flatmq" / f"{module}.mpy")
     assert {f.name for f in found if f.on_heap} == MAY_BE_ON_HEAP.get(module, set())
-
-
-def _function(name: str, variables: int, tries: int) -> str:
-    lines = [f"def {name}():"]
-    lines += [f"    v{i} = None" for i in range(variables)]
-    for depth in range(1, tries + 1):
-        lines.append("    " * depth + "try:")
-    lines.append("    " * (tries + 1) + "pass")
-    for depth in range(tries, 0, -1):
-        lines.append("    " * depth + "finally:")
-        lines.append("    " * depth + "    pass")
-    return "\n".join(lines) + "\n"
-
-
-def test_an_interpreter_agrees(tmp_path: Path) -> None:
-    source = tmp_path / "sample.py"
-    source.write_text(
-        "".join(
-            _function(f"f{variables}_{tries}", variables, tries)
-            for variables in range(14)
-            for tries in range(4)
-        )
-    )
-    compiled = tmp_path / "sample.mpy"
-    bytecode.compile_module(source, compiled, source.name)
-    source.unlink()
-    on_heap = {f.name: f.on_heap for f in frames.functions(compiled) if f.name != "<module>"}
-    assert set(on_heap.values()) == {False, True}
-    told = on_device.run("call_each.py", heap="128k", before=tmp_path)
-    assert {name: taken != "0" for name, taken in (w.split("=") for w in told)} == on_heap

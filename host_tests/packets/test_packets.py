@@ -29,31 +29,21 @@ HELLO_4 = "00 04 4d 51 54 54 04"
 # The bytes are what the encoder makes of the packet, except where a comment says what is not.
 TAKEN: list[tuple[str, int, str, Packet]] = [
     (SERVER, 5, "20 03 00 00 00", Packet("CONNACK")),
-    (SERVER, 5, "20 03 01 00 00", Packet("CONNACK", present=1)),
-    (SERVER, 5, "20 06 00 00 03 21 00 14", Packet("CONNACK", properties=_has((0x21, 20)))),
     (SERVER, 5, "20 0b 00 87 08 1f 00 02 6e 6f 13 00 05",
      Packet("CONNACK", code=0x87, properties=_has((0x1F, b"no"), (0x13, 5)))),
     (SERVER, 5, "30 05 00 01 61 00 78", Packet("PUBLISH", topic=b"a", payload=b"x")),
-    (SERVER, 5, "3d 06 00 01 61 00 09 00", Packet("PUBLISH", 9, b"a", b"", 2, 1, 1)),
     (SERVER, 5, "30 09 00 01 61 05 0b 01 0b 80 01",
      Packet("PUBLISH", topic=b"a", properties=_has((0x0B, 1), (0x0B, 128)))),
-    (SERVER, 5, "30 06 00 00 03 23 00 01", Packet("PUBLISH", properties=_has((0x23, 1)))),
-    (SERVER, 5, "38 04 00 01 61 00", Packet("PUBLISH", topic=b"a", dup=1)),
-    (SERVER, 5, "40 02 00 07", Packet("PUBACK", 7)),
     (SERVER, 5, "40 03 00 07 10", Packet("PUBACK", 7, code=0x10)),
     (SERVER, 5, "50 04 00 07 97 00", Packet("PUBREC", 7, code=0x97)),  # no properties
-    (SERVER, 5, "62 03 00 07 92", Packet("PUBREL", 7, code=0x92)),
     (SERVER, 5, "70 0b 00 07 00 07 26 00 01 6b 00 01 76",
      Packet("PUBCOMP", 7, properties=_has((0x26, (b"k", b"v"))))),
     (SERVER, 5, "90 06 00 07 00 00 02 87", Packet("SUBACK", 7, codes=b"\x00\x02\x87")),
     (SERVER, 5, "b0 05 00 07 00 00 11", Packet("UNSUBACK", 7, codes=b"\x00\x11")),
-    (SERVER, 5, "d0 00", Packet("PINGRESP")),
     (SERVER, 5, "e0 00", Packet("DISCONNECT")),
-    (SERVER, 5, "e0 01 8e", Packet("DISCONNECT", code=0x8E)),
     (SERVER, 5, "e0 02 8b 00", Packet("DISCONNECT", code=0x8B)),  # no properties
     (SERVER, 5, "f0 06 18 04 15 00 01 6d",
      Packet("AUTH", code=0x18, properties=_has((0x15, b"m")))),
-    (SERVER, 5, "f0 00", Packet("AUTH")),
     (CLIENT, 5, f"10 0e {HELLO} 02 00 3c 00 00 01 63",
      Packet("CONNECT", connect=Connect(b"c", 1, 60))),
     (CLIENT, 5, f"10 19 {HELLO} 34 00 00 05 11 ff ff ff ff 00 00 00 00 01 74 00 01 77",
@@ -63,32 +53,24 @@ TAKEN: list[tuple[str, int, str, Packet]] = [
      Packet("CONNECT", connect=Connect(b"", 1, 0, None, b"u", b"\xff"))),
     (CLIENT, 5, f"10 10 {HELLO} 42 00 00 00 00 00 00 01 70",
      Packet("CONNECT", connect=Connect(b"", 1, 0, None, None, b"p"))),
-    (CLIENT, 5, "32 06 00 01 61 00 01 00", Packet("PUBLISH", 1, b"a", b"", 1)),
-    (CLIENT, 5, "40 03 00 07 80", Packet("PUBACK", 7, code=0x80)),
     (CLIENT, 5, "82 10 00 07 02 0b 01 00 01 61 2d 00 04 62 2f 2b 2f 00",
      Packet("SUBSCRIBE", 7, properties=_has((0x0B, 1)),
             filters=(Filter(b"a", 1, 1, 1, 2), Filter(b"b/+/")))),
     (CLIENT, 5, "82 10 00 07 00 00 0a 24 73 68 61 72 65 2f 67 2f 23 01",
      Packet("SUBSCRIBE", 7, filters=(Filter(b"$share/g/#", 1),))),
     (CLIENT, 5, "a2 06 00 07 00 00 01 23", Packet("UNSUBSCRIBE", 7, filters=(Filter(b"#"),))),
-    (CLIENT, 5, "c0 00", Packet("PINGREQ")),
-    (CLIENT, 5, "e0 01 04", Packet("DISCONNECT", code=4)),
     (CLIENT, 5, "e0 07 00 05 11 00 00 00 00", Packet("DISCONNECT", properties=_has((0x11, 0)))),
     (CLIENT, 5, "f0 0a 19 08 15 00 01 6d 16 00 01 ff",
      Packet("AUTH", code=0x19, properties=_has((0x15, b"m"), (0x16, b"\xff")))),
     (SERVER, 4, "20 02 01 00", Packet("CONNACK", present=1)),
     (SERVER, 4, "20 02 00 05", Packet("CONNACK", code=5)),  # the encoder maps reason codes
     (SERVER, 4, "3b 05 00 01 61 00 09", Packet("PUBLISH", 9, b"a", b"", 1, 1, 1)),
-    (SERVER, 4, "62 02 00 07", Packet("PUBREL", 7)),
     (SERVER, 4, "90 04 00 07 02 80", Packet("SUBACK", 7, codes=b"\2\x80")),
     (SERVER, 4, "b0 02 00 07", Packet("UNSUBACK", 7)),
     (SERVER, 3, "20 02 09 00", Packet("CONNACK")),  # a reserved byte
     (SERVER, 3, "6a 02 00 07", Packet("PUBREL", 7)),  # DUP
     (CLIENT, 4, f"10 16 {HELLO_4} 8e 00 3c 00 01 63 00 01 74 00 01 77 00 01 75",
      Packet("CONNECT", connect=Connect(b"c", 1, 60, Will(b"t", b"w", 1), b"u"))),
-    (CLIENT, 4, "82 06 00 07 00 01 61 02", Packet("SUBSCRIBE", 7, filters=(Filter(b"a", 2),))),
-    (CLIENT, 4, "a2 05 00 07 00 01 61", Packet("UNSUBSCRIBE", 7, filters=(Filter(b"a"),))),
-    (CLIENT, 4, "40 02 00 07", Packet("PUBACK", 7)),
 ]  # fmt: skip
 OTHERWISE = {"50 04 00 07 97 00", "e0 02 8b 00", "20 02 09 00", "6a 02 00 07", "20 02 00 05"}
 
@@ -102,18 +84,6 @@ def test_what_is_taken(sender: str, level: int, data: str, packet: Packet) -> No
     assert data in OTHERWISE or build.encode(packet, level) == raw
 
 
-@pytest.mark.parametrize(
-    ("sender", "level", "data"),
-    # One field less, and these are broken.
-    [e[:3] for e in TAKEN if e[3].name in ("CONNECT", "CONNACK", "UNSUBSCRIBE", "AUTH")],
-)
-def test_a_packet_that_is_cut_is_refused(sender: str, level: int, data: str) -> None:
-    ((first, body),), _rest = strict.split(bytes.fromhex(data))
-    for size in range(1, len(body)):
-        with pytest.raises(Broken):
-            strict.packet(first, body[:size], level, sender)
-
-
 # (sender, packet, reason code, words of the text), at level 5. test_client5_errors has the client
 # refuse those of a server.
 REFUSED = [
@@ -124,7 +94,6 @@ REFUSED = [
     (CLIENT, "20 03 00 00 00", 0x82, "no client sends CONNACK"),
     (SERVER, "21 03 00 00 00", 0x81, "flags"),
     (SERVER, "60 02 00 01", 0x81, "PUBREL: flags"),
-    (CLIENT, "80 07 00 01 00 00 01 61 00", 0x81, "SUBSCRIBE: flags"),
     (SERVER, "36 06 00 01 61 00 01 00", 0x81, "QoS 3"),
     (CLIENT, "38 04 00 01 61 00", 0x82, "DUP at QoS 0"),
     (SERVER, "d0 01 00", 0x81, "1 bytes too many"),
@@ -155,7 +124,6 @@ REFUSED = [
     (SERVER, "e0 01 04", 0x82, "no server sends reason code 0x04"),
     (CLIENT, "e0 01 8e", 0x82, "no client sends reason code 0x8e"),
     (SERVER, "f0 06 19 04 15 00 01 6d", 0x82, "no server sends reason code 0x19"),
-    (CLIENT, "f0 00", 0x82, "no client sends reason code 0x00"),
     (SERVER, "f0 02 18 00", 0x82, "no authentication method"),
     # packet identifiers
     (SERVER, "40 02 00 00", 0x82, "packet identifier 0"),
@@ -186,36 +154,22 @@ REFUSED = [
     (SERVER, "30 07 00 01 61 03 23 00 00", 0x94, "TOPIC_ALIAS must not be 0"),
     (SERVER, "30 06 00 01 61 02 0b 00", 0x82, "SUBSCRIPTION_IDENTIFIER must not be 0"),
     (CLIENT, "30 07 00 01 61 03 08 00 00", 0x82, "RESPONSE_TOPIC [MQTT-3.3.2-14]: empty"),
-    (CLIENT, "30 08 00 01 61 04 08 00 01 23", 0x82, "RESPONSE_TOPIC [MQTT-3.3.2-14]: has a"),
     (SERVER, "e0 07 8b 05 11 00 00 00 01", 0x82, "no server sends SESSION_EXPIRY"),
-    (CLIENT, "e0 06 81 04 1c 00 01 61", 0x82, "no client sends SERVER_REFERENCE"),
-    (CLIENT, "30 06 00 01 61 02 0b 01", 0x82, "no client sends SUBSCRIPTION_IDENTIFIER"),
     (CLIENT, "30 07 00 01 61 02 01 01 ff", 0x99, "said to be UTF-8"),
     # CONNECT
     (CLIENT, "10 0d 00 04 4d 51 54 54 04 02 00 00 00 00 00", 0x84, "b'MQTT' 4"),
-    (CLIENT, "10 0d 00 04 4d 51 54 58 05 02 00 00 00 00 00", 0x84, "b'MQTX' 5"),
     (CLIENT, f"10 0d {HELLO} 03 00 00 00 00 00", 0x81, "reserved flag"),
     (CLIENT, f"10 0d {HELLO} 0a 00 00 00 00 00", 0x81, "QoS or RETAIN of no will"),
-    (CLIENT, f"10 13 {HELLO} 1e 00 00 00 00 00 00 00 01 74 00 00", 0x81, "will QoS 3"),
     (CLIENT, f"10 12 {HELLO} 06 00 00 00 00 00 00 00 00 00 00", 0x82, "will topic: empty"),
-    (CLIENT, f"10 0e {HELLO} 02 00 00 00 00 01 ff", 0x81, "client identifier: not UTF-8"),
-    (CLIENT, f"10 0d {HELLO} 82 00 00 00 00 00", 0x81, "user name: runs past"),
     (CLIENT, f"10 12 {HELLO} 02 00 00 05 18 00 00 00 01 00 00", 0x81, "cannot carry WILL_DELAY"),
     (CLIENT, f"10 11 {HELLO} 02 00 00 04 16 00 01 61 00 00", 0x82, "without a method"),
-    (CLIENT, f"10 0f {HELLO} 02 00 00 02 17 02 00 00", 0x82, "must be 0 or 1"),
     # SUBSCRIBE and UNSUBSCRIBE
     (CLIENT, "82 03 00 07 00", 0x82, "no topic filter"),
-    (CLIENT, "a2 03 00 07 00", 0x82, "no topic filter"),
     (CLIENT, "82 07 00 07 00 00 01 61 03", 0x82, "QoS or Retain Handling 3"),
-    (CLIENT, "82 07 00 07 00 00 01 61 30", 0x82, "QoS or Retain Handling 3"),
     (CLIENT, "82 07 00 07 00 00 01 61 40", 0x81, "reserved options"),
-    (CLIENT, "82 06 00 07 00 00 00 00", 0x82, "empty topic filter"),
-    (CLIENT, "82 0b 00 07 04 0b 01 0b 01 00 01 61 00", 0x82, "SUBSCRIPTION_IDENTIFIER twice"),
     (CLIENT, "82 08 00 07 00 00 02 61 23 00", 0x82, "not the last level"),
     (CLIENT, "82 08 00 07 00 00 02 61 2b 00", 0x82, "not a whole level"),
     (CLIENT, "82 10 00 07 00 00 0a 24 73 68 61 72 65 2f 67 2f 23 04", 0x82, "No Local"),
-    (CLIENT, "82 0e 00 07 00 00 08 24 73 68 61 72 65 2f 67 00", 0x82, "lacks a part"),
-    (CLIENT, "82 10 00 07 00 00 0a 24 73 68 61 72 65 2f 2b 2f 61 00", 0x82, "as its group"),
 ]
 REFUSED_4 = [
     (SERVER, "20 03 00 00 00", 0x81, "1 bytes too many"),

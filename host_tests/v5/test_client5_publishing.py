@@ -191,26 +191,31 @@ def _refused_later(broker: FakeBroker, announces: Pairs, **options: Any) -> tupl
     return client, reports
 
 
-LIMITS = [
-    ((Id.MAXIMUM_QOS, 1), {"qos": 2}, "QoS above 1"),
-    ((Id.MAXIMUM_PACKET_SIZE, 100), {"payload": bytes(200)}, "at most 100 bytes"),
-    ((Id.RETAIN_AVAILABLE, 0), {"retain": True}, "retained"),
-    ((Id.MAXIMUM_QOS, 0), {"qos": 1}, "QoS above 0"),
+LIMITS: list[tuple[tuple[int, int], bytes, dict[str, Any], str]] = [
+    ((Id.MAXIMUM_QOS, 1), b"x", {"qos": 2}, "QoS above 1"),
+    ((Id.MAXIMUM_PACKET_SIZE, 100), bytes(200), {}, "at most 100 bytes"),
+    ((Id.RETAIN_AVAILABLE, 0), b"x", {"retain": True}, "retained"),
+    ((Id.MAXIMUM_QOS, 0), b"x", {"qos": 1}, "QoS above 0"),
 ]
 
 
-@pytest.mark.parametrize(("limit", "message", "reason"), LIMITS)
+@pytest.mark.parametrize(
+    ("limit", "payload", "options", "reason", "large"),
+    [(*row, False) for row in LIMITS] + [(*row, True) for row in LIMITS[1:]],
+    ids=range(7),
+)
 def test_what_was_accepted_before_it_was_known_is_reported(
-    broker: FakeBroker, limit: tuple, message: dict, reason: str
+    broker: FakeBroker, limit: tuple, payload: bytes, options: dict, reason: str, large: bool
 ) -> None:
-    client, reports = _refused_later(broker, [limit])
-    client.publish(b"before", b"x")
-    client.publish(b"bad", **message)
+    """Also where it is sent in pieces."""
+    client, reports = _refused_later(broker, [limit], tx_size=80 if large else 1024)
+    publish = client.publish_from if large else client.publish
+    publish(b"bad", payload, **options)
     client.publish(b"after", b"y")
     broker.restart()
     until(lambda: client.connected, client)
     arrived(broker, client)
-    assert [p.topic for p in broker.onward] == [b"before", b"after"]
+    assert [p.topic for p in broker.onward] == [b"after"]
     assert reports.topics == [b"bad"]
     assert reason in reports.seen[0][2]
     assert client.stats.dropped == 1
@@ -256,22 +261,6 @@ def test_what_is_set_aside_makes_room_before_pingresp(
     bench.drain()
     assert bench.packets()[-1].payload == bytes(94)
     assert bench.client.pending == 0
-
-
-@pytest.mark.parametrize(("limit", "message", "reason"), LIMITS[1:])
-def test_a_message_in_pieces_that_was_accepted_before_is_reported(
-    broker: FakeBroker, limit: tuple, message: dict, reason: str
-) -> None:
-    client, reports = _refused_later(broker, [limit], tx_size=80)
-    message = dict(message)
-    client.publish_from(b"bad", message.pop("payload", b"x"), **message)
-    client.publish(b"after", b"y")
-    broker.restart()
-    until(lambda: client.connected, client)
-    arrived(broker, client)
-    assert [p.topic for p in broker.onward] == [b"after"]
-    assert reports.topics == [b"bad"]
-    assert reason in reports.seen[0][2]
 
 
 # What the broker refuses
