@@ -56,8 +56,8 @@ COVERED = {
         "test_everything_that_boards_send_is_in_the_tables",
     ),
     "make release": ("test_release.py", "test_another_checkout_gives_the_same_bytes"),
-    "make test-board": ("hil/test_hil.py", "test_everything"),
-    "make bench-board": ("hil/test_hil.py", "test_everything"),
+    "python -m flatmq_rigs board": ("hil/test_hil.py", "test_everything"),
+    "python -m flatmq_rigs board-bench": ("hil/test_hil.py", "test_everything"),
     "mpremote mip install package.json": (
         "test_package.py",
         "test_mpremote_installs_a_part_from_the_checkout",

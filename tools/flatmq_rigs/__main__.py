@@ -328,10 +328,10 @@ def _need_the_pipeline() -> None:
 @main.command("type-check")
 @click.argument("stubs", type=click.Path(exists=True, file_okay=False, path_type=Path))
 def type_check(stubs: Path) -> None:
-    """Check the types of the client and the sketches.
+    """Check the types of all code.
 
-    They are checked against the stubs of each port of MicroPython. STUBS is a folder with a
-    folder for each stub package.
+    The client and the sketches are also checked against the stubs of each port of MicroPython.
+    STUBS is a folder with a folder for each stub package.
     """
     from . import type_check as command
 
