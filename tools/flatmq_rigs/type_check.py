@@ -1,6 +1,6 @@
 """Check the types of the project, and of the client and the sketches as each port sees them.
 
-mypy checks what runs on CPython as pyproject.toml says. In the folder of stubs there is a folder for
+mypy checks what runs on CPython as pyproject.toml says. The folder of stubs has a folder for
 each of the stub packages that the boards' files name, and micropython-unix-stubs. mypy checks
 lib/flatmq and boards/ against each of them: a port's modules instead of CPython's, its builtins
 instead of typeshed's.
