@@ -2,61 +2,52 @@
 
 from __future__ import annotations
 
-import contextlib
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-import sizes
-from flatmq_rigs import bench, certificates, webassembly
+from flatmq_rigs import bench, webassembly
 from flatmq_rigs.bench import peers, versions, work
-from flatmq_rigs.bench.clients import CLIENTS, CPYTHON, LINKS, Client
-from flatmq_rigs.bench.figures import LINKED, OPERATIONS, RATE, Job, Results
+from flatmq_rigs.bench.clients import CLIENTS, CPYTHON, Client
+from flatmq_rigs.bench.figures import CPU, OPERATIONS, RATE, Job, Results
 from flatmq_rigs.bench.report import Report
 from flatmq_rigs.bench.runner import Runner
 from flatmq_rigs.bench.source import Source
-from flatmq_rigs.bench.targets import FLATMQ, FLATMQ_LINKED, TARGETS
+from flatmq_rigs.bench.targets import FLATMQ, TARGETS
 from flatmq_rigs.bench.versions import EXTRAS, LIMIT, NEW, OLD, Versions
 from flatmq_rigs.bench.work import BITS, FLOOR, MIXES, UMQTT, Work
-from flatmq_rigs.links import Listening
+from flatmq_tools import broker
 
-LINKED_CLIENTS = [client for client in CLIENTS if client.link]
+MEASURED = ("flatmq", "flatmq (CPython)", "umqtt.simple", "paho-mqtt (CPython)")
 MILLISECONDS = 1  # of CPU: the figures do not matter here
 ALL = (*work.OPERATIONS, *MIXES)
 
 
 @pytest.fixture(scope="module")
-def measured(tmp_path_factory: pytest.TempPathFactory, bench_build: Path) -> Iterator[bench.Bench]:
-    """A bench whose peer and brokers run."""
-    folder = certificates.write_loopback(tmp_path_factory.mktemp("certificate"))
-    with contextlib.ExitStack() as stack:
-        source = stack.enter_context(Source(folder))
-        ports = {
-            link: stack.enter_context(Listening(link, certificate=folder)).port for link in LINKS
-        }
-        yield bench.Bench(Runner(bench_build, folder), source.port, ports, bench_build, True)
+def measured(bench_build: Path) -> Iterator[bench.Bench]:
+    """A bench whose peer and broker run."""
+    with Source() as source, broker.mosquitto() as running:
+        yield bench.Bench(Runner(bench_build), source.port, running.port, bench_build, True)
 
 
 @pytest.mark.parametrize(
-    "client",
-    sizes.one_each(LINKED_CLIENTS, lambda client: (client.link, client.runtime)),
-    ids=lambda client: client.name,
+    "client", [client for client in CLIENTS if client.name in MEASURED], ids=lambda c: c.name
 )
-def test_everything_is_measured_over_each_link(measured: bench.Bench, client: Client) -> None:
+def test_everything_is_measured(measured: bench.Bench, client: Client) -> None:
     assert measured.prepare(client), measured.results.failures
-    for name in LINKED:
-        topics = "one" if name == "receive" else "-"
-        measured.timed(Job(client, name, "cpu", f"{name} {topics} {MILLISECONDS}"))
+    for name in CPU:
+        measured.timed(Job(client, name, "cpu", f"{name} {MILLISECONDS}"))
+        measured.once(Job(client, f"calls {name}", "calls", name))
     measured.timed(Job(client, RATE, "rate", "100", broker=True))
     if client.runtime != CPYTHON:
         for operation in OPERATIONS:
             measured.once(Job(client, f"alloc {operation}", "alloc", operation))
-        heap = measured.results.most_heap(client)
-        assert heap == 0 if client.module == "flatmq" else heap and heap > 0
+            asked = measured.results.once[client.key, f"alloc {operation}"][1]
+            assert (asked == 0) == client.is_ours, operation
     assert not measured.results.failures
-    for name in (*LINKED, RATE):
+    for name in (*CPU, RATE):
         assert measured.results.median(client, name), name
 
 
@@ -81,49 +72,16 @@ def test_every_operation_over_a_link_in_memory(bench_build: Path) -> None:
 
 def test_ratios_are_medians_of_the_ratios_within_a_round() -> None:
     results = Results()
-    secure = next(c for c in FLATMQ_LINKED if c.link == "tls")
-    for client, figure, values in (
-        (FLATMQ, "publish", [2.0, 9.0, 4.0]),
-        (FLATMQ, "receive", [1.0, 2.0, 4.0]),
-        (secure, "receive", [3.0, 5.0, 8.0]),
-    ):
-        results.rounds[client.key, figure] = values
+    assert not any(target.met(target.value(results)) for target in TARGETS)
+    results.rounds[FLATMQ.key, "publish"] = [2.0, 9.0, 4.0]
     results.rounds[FLATMQ.floor_key, "publish"] = [1.0, 3.0, 4.0]
+    results.failures[FLATMQ.key, "held"] = "MemoryError: no room"
     assert results.ratio(FLATMQ, "publish") == 2.0
     assert results.median(FLATMQ, "publish") == 4.0
-    assert results.ratio(secure, "receive") == 2.5  # of the same client over TCP
-
-
-def test_the_links_have_a_table_of_their_own_and_failures_a_reason() -> None:
-    results = Results()
-    secure, *_ = FLATMQ_LINKED
-    for client, value in ((FLATMQ, 2.0), (secure, 5.0)):
-        results.rounds[client.key, "publish"] = [value]
-    for operation in OPERATIONS:
-        results.once[secure.key, f"alloc {operation}"] = [0.0, 0.0]
-    results.failures[secure.key, RATE] = "OSError: no"
-    results.failures[FLATMQ.key, "held"] = "MemoryError: no room"
-    report = Report([FLATMQ, secure], results)
-    assert "| flatmq over TLS | 5 | 2.5 | - | - | - | - | failed | 0 |" in report.links()
-    assert "| flatmq | failed | failed |" in report.memory()
-    for other in (report.memory, report.allocation, report.speed, report.topics, report.calls):
-        assert "over TLS" not in other()
-    written = report.markdown([], with_targets=True)
-    assert report.links() in written
-    assert "- flatmq over TLS, qos1_rate: OSError: no" in written
-    assert "MemoryError: no room" in written
-
-
-def test_targets_are_missed_without_a_measurement_and_by_any_link() -> None:
-    assert not any(target.met(target.value(Results())) for target in TARGETS)
-    results = Results()
-    target = next(t for t in TARGETS if "TLS" in t.text)
-    for client in FLATMQ_LINKED:
-        for operation in OPERATIONS:
-            results.once[client.key, f"alloc {operation}"] = [0.0, 0.0]
-    assert target.met(target.value(results))
-    results.once[FLATMQ_LINKED[-1].key, "alloc ping"] = [0.0, 32.0]
-    assert target.value(results) == 32
+    written = Report([FLATMQ], results).markdown([], with_targets=True)
+    assert "| publish QoS 0, each sent off with flush() | ≤ 3 × floor | 2 | met |" in written
+    assert "| flatmq | 4 | 2 | - | - | - | - | - |" in written
+    assert "- flatmq, held: MemoryError: no room" in written
 
 
 def test_the_worst_ratio_is_that_of_the_slowest_operation() -> None:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import datetime
 import os
 import platform
 import subprocess
 import sys
-import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +15,6 @@ from rich.console import Console
 from rich.markdown import Markdown
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from flatmq_rigs import certificates
 from flatmq_rigs.bench import figures, versions
 from flatmq_rigs.bench import work as alone
 from flatmq_rigs.bench.clients import CLIENTS, MICROPYTHON, Client
@@ -27,7 +24,6 @@ from flatmq_rigs.bench.report import SECTION, Report
 from flatmq_rigs.bench.runner import Failed, Runner
 from flatmq_rigs.bench.source import Source
 from flatmq_rigs.bench.targets import TARGETS
-from flatmq_rigs.links import Listening
 from flatmq_rigs.results import write
 from flatmq_tools import broker, interpreter
 
@@ -49,7 +45,7 @@ class Bench:
         self,
         runner: Runner,
         source_port: int,
-        broker_ports: Mapping[str, int],
+        broker_port: int,
         build: Path,
         quick: bool,
     ) -> None:
@@ -58,7 +54,7 @@ class Bench:
         self._build = build
         self._runner = runner
         self._source_port = source_port
-        self._broker_ports = broker_ports
+        self._broker_port = broker_port
         self._quick = quick
 
     def prepare(self, client: Client) -> bool:
@@ -75,7 +71,7 @@ class Bench:
         place = (job.client.key, job.name)
         if place in self.results.failures:
             return None
-        port = self._broker_ports[job.client.link] if job.broker else self._source_port
+        port = self._broker_port if job.broker else self._source_port
         try:
             return self._runner.measure(job.client, job.figure, port, job.argument)
         except Failed as error:
@@ -105,11 +101,11 @@ class Bench:
     def smallest(self, client: Client, compiled: bool) -> int | None:
         """The smallest heap, in KB, found by halving; None when none is large enough."""
         low, high = _HEAPS_KB
-        if not self._runner.fits(client, self._broker_ports[""], high, compiled):
+        if not self._runner.fits(client, self._broker_port, high, compiled):
             return None
         while high - low > 1:
             middle = (low + high) // 2
-            if self._runner.fits(client, self._broker_ports[""], middle, compiled):
+            if self._runner.fits(client, self._broker_port, middle, compiled):
                 high = middle
             else:
                 low = middle
@@ -144,7 +140,7 @@ class Bench:
     def run(self, clients: Sequence[Client], rounds: int, progress: Progress) -> None:
         """Measure everything; in each round every client has its turn."""
         single = [job for client in clients for job in figures.once(client)]
-        heaps = [c for c in clients if c.runtime == MICROPYTHON and not c.is_floor and not c.link]
+        heaps = [c for c in clients if c.runtime == MICROPYTHON and not c.is_floor]
         turns = [list(figures.timed(client, self._quick)) for client in clients]
         steps = len(single) + len(heaps) + rounds * sum(map(len, turns))
         task = progress.add_task("", total=steps)
@@ -169,20 +165,14 @@ class Bench:
 
 
 def chosen(only: Sequence[str]) -> list[Client]:
-    """Return the clients with these names or modules, with what they are compared to.
-
-    That is the floor, and for a client over another link the same client over TCP. Without
-    names, return all clients.
-    """
+    """Return the clients with these names or modules, and the floor; all without names."""
     if not only:
         return list(CLIENTS)
     known = {name for client in CLIENTS for name in (client.name, client.module)}
     for name in only:
         if name not in known:
             raise BenchError(f"{name!r} is none of {', '.join(sorted(known))}")
-    named = [c for c in CLIENTS if c.is_floor or c.name in only or c.module in only]
-    beside = {c.plain_key for c in named if c.link}
-    return [c for c in CLIENTS if c in named or c.key in beside]
+    return [c for c in CLIENTS if c.is_floor or c.name in only or c.module in only]
 
 
 def _processor() -> str:
@@ -264,18 +254,12 @@ def main(
     both = not only or {"flatmq", beside} <= {client.module for client in clients}
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     with (
-        tempfile.TemporaryDirectory(prefix="flatmq-bench-") as folder,
-        contextlib.ExitStack() as stack,
+        Source() as source,
+        broker.mosquitto() as running,
         Progress(*columns, TimeElapsedColumn(), console=console, transient=True) as progress,
     ):
         build = build.resolve()
-        certificate = certificates.write_loopback(Path(folder))
-        source = stack.enter_context(Source(certificate))
-        ports = {
-            link: stack.enter_context(Listening(link or "tcp", certificate=certificate)).port
-            for link in sorted({client.link for client in clients})  # which would share a loop
-        }
-        bench = Bench(Runner(build, certificate), source.port, ports, build, quick)
+        bench = Bench(Runner(build), source.port, running.port, build, quick)
         ready = [client for client in clients if bench.prepare(client)]
         bench.run(ready, rounds, progress)
         if both:

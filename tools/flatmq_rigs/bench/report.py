@@ -9,7 +9,6 @@ from flatmq_rigs.bench.figures import (
     ALL,
     CPU,
     HELD,
-    LINKED,
     OPERATIONS,
     RATE,
     SMALLEST,
@@ -20,30 +19,14 @@ from flatmq_rigs.bench.targets import TARGETS
 from flatmq_rigs.results import NONE, number, table
 
 SECTION = "bench"  # of the document
-# Figures of the table of several topics, and its columns.
-_TOPICS = {
-    "receive": "one topic",
-    "receive_two": "two in turn",
-    "receive_plus": "two, one `+`",
-    "receive_eight": "eight in turn",
-    "receive_random": "eight, random",
-}
 FAILED = "failed"
-# Figures that few clients have: a row of their own, with the column of the speed table they go to.
-_ROWS = {
-    "publish_poll": ("poll(0) after each", 1),
-    "receive_copy": ("payload copied", 5),
-    "receive_bytes": ("payload as bytes", 5),
-    "chunks": ("1 KB reads", 5),
-}
 
 
 class Report:
     """A maker of tables for the clients that were measured."""
 
     def __init__(self, clients: Sequence[Client], results: Results) -> None:
-        self._all = clients
-        self._clients = [client for client in clients if not client.link]
+        self._clients = clients
         self._results = results
 
     def _cell(self, client: Client, figure: str, text: str) -> str:
@@ -90,50 +73,17 @@ class Report:
 
     def speed(self) -> str:
         """CPU time per message with its multiple of the floor, and QoS 1 per second."""
-        figures = [name for name in CPU if name not in {**_ROWS, **_TOPICS} or name == "receive"]
         rows = []
         for client in self._clients:
             if client.romfs:
                 continue
             row = [client.name]
-            for figure in figures:
+            for figure in CPU:
                 row += self._timed(client, figure)
             rate = self._cell(client, RATE, number(self._results.median(client, RATE)))
             rows.append([*row, rate])
-            for figure, (name, column) in _ROWS.items():
-                if (client.key, figure) in {**self._results.rounds, **self._results.failures}:
-                    extra = [f"{client.name}, {name}", *[NONE] * (len(rows[-1]) - 1)]
-                    extra[column : column + 2] = self._timed(client, figure)
-                    rows.append(extra)
         head = ["publish alone", "×", "in bursts of 16", "×", "receive", "×"]
         return table(["", *head, "QoS 1 per s"], rows)
-
-    def links(self) -> str:
-        """CPU time per message with its multiple of TCP, QoS 1 per second, and heap bytes."""
-        rows = []
-        for client in self._all:
-            if not client.link:
-                continue
-            row = [client.name]
-            for figure in LINKED:
-                row += self._timed(client, figure)
-            rate = self._cell(client, RATE, number(self._results.median(client, RATE)))
-            heap = number(self._results.most_heap(client))
-            if any(self._cell(client, f"alloc {name}", "") for name in OPERATIONS):
-                heap = FAILED
-            rows.append([*row, rate, heap])
-        head = ["publish alone", "× TCP", "in bursts of 16", "× TCP", "receive", "× TCP"]
-        return table(["", *head, "QoS 1 per s", "heap bytes, at most"], rows)
-
-    def topics(self) -> str:
-        """CPU time per message received, with topics that change."""
-        rows = []
-        for client in self._clients:
-            if not client.romfs:
-                cells = [self._timed(client, figure) for figure in _TOPICS]
-                rows.append([client.name, *(text for cell in cells for text in cell)])
-        head = [text for name in _TOPICS.values() for text in (name, "×")]
-        return table(["", *head], rows)
 
     def calls(self) -> str:
         """Socket calls per message."""
@@ -142,7 +92,7 @@ class Report:
             if client.is_floor or client.romfs:
                 continue
             row = [client.name]
-            for operation in LINKED:
+            for operation in CPU:
                 parts = [self._once(client, f"calls {operation}", index) for index in range(3)]
                 row.append(parts[0] if parts[0] in (NONE, FAILED) else " / ".join(parts))
             rows.append(row)
@@ -178,27 +128,15 @@ class Report:
             "ready-made packet, one that makes one read per message. QoS 1 is wall time against "
             "the broker, as shipped.",
             self.speed(),
-            "### Over TLS and WebSocket",
-            "As above, and the multiple of the same client over TCP in the same round. The peer "
-            "sends each message in a frame or a TLS record of its own, as mosquitto does. TLS 1.2 "
-            "on MicroPython, 1.3 on CPython, with a P-256 certificate that is verified; Mbed TLS "
-            "of this interpreter has memory of its own, outside the heap. The last column is the "
-            'most that one of the operations of "Heap bytes per operation" asked the heap for.',
-            self.links(),
-            "### Several topics",
-            "CPU µs per message received, and the multiple of one read per message. Two topics: a "
-            "subscription each, or one with `+` for both. Eight topics: four subscriptions, each "
-            "with `+` for two.",
-            self.topics(),
             "### Socket calls per message",
             "Writes / reads / others.",
             self.calls(),
         ]
-        notes = [f"- {client.name}: {client.note}" for client in self._all if client.note]
+        notes = [f"- {client.name}: {client.note}" for client in self._clients if client.note]
         parts += ["### Notes", "\n".join(notes)]
         failures = [
             f"- {client.name}, {figure}: {text}"
-            for client in self._all
+            for client in self._clients
             for (key, figure), text in self._results.failures.items()
             if key == client.key
         ]

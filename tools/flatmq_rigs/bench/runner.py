@@ -30,14 +30,10 @@ class Failed(RuntimeError):
 
 
 class Runner:
-    """A runner that knows where the libraries and the peers are.
+    """A runner that knows where the libraries and the peers are."""
 
-    `certificate` is a folder that `certificates.write_loopback` has filled.
-    """
-
-    def __init__(self, build: Path, certificate: Path, timeout: float = 60) -> None:
+    def __init__(self, build: Path, timeout: float = 60) -> None:
         self._build = build
-        self._certificate = certificate
         self._timeout = timeout
         self._paths: dict[str, list[Path]] = {}
         self._compiled: dict[str, list[Path]] = {}
@@ -61,10 +57,6 @@ class Runner:
         if client.sdists or client.wheels:
             cache = self._build / "peers"
             paths.append(fetch(cache, client.module, client.sdists, client.wheels))
-        if client.link:
-            paths.append(self._certificate)
-            self._paths[client.key] = paths
-            return
         self._paths[client.key] = paths
         self._compiled[client.key] = []
         if client.runtime == MICROPYTHON:
@@ -100,7 +92,7 @@ class Runner:
         """The value that `device/measure.py` printed; None when the client has no such call."""
         if client.romfs:
             argument = str(self._images[client.key])
-        arguments = [client.argument, figure, str(port), self.new_id()]
+        arguments = [client.module, figure, str(port), self.new_id()]
         if argument:
             arguments.append(argument)
         command: list[str] | None = [sys.executable]

@@ -14,9 +14,6 @@ FLATMQ, ROMFS = (
     next(c for c in CLIENTS if (c.module, c.runtime, c.romfs) == ("flatmq", MICROPYTHON, romfs))
     for romfs in (False, True)
 )
-FLATMQ_LINKED = tuple(
-    c for c in CLIENTS if c.module == "flatmq" and c.runtime == MICROPYTHON and c.link
-)
 
 
 @dataclass(frozen=True)
@@ -48,11 +45,6 @@ def _part(client: Client, name: str, index: int) -> Callable[[Results], float | 
     return value
 
 
-def _most_heap_over_links(results: Results) -> float | None:
-    found = [results.most_heap(client) for client in FLATMQ_LINKED]
-    return None if None in found else max(value or 0 for value in found)
-
-
 def _slowest(bits: str) -> Callable[[Results], float | None]:
     return lambda results: results.work.worst(bits)
 
@@ -65,9 +57,6 @@ TARGETS = (
     _most("publish QoS 0, each sent off with flush()", 3, "× floor", _ratio("publish")),
     _most("publish QoS 0 in bursts of 16", 1.5, "× floor", _ratio("publish_burst")),
     _most("receive QoS 0", 4, "× floor", _ratio("receive")),
-    _most("… two topics, one subscription", 5, "× floor", _ratio("receive_plus")),
-    _most("… eight topics in turn, four subscriptions", 5, "× floor", _ratio("receive_eight")),
-    _most("… eight topics in random order", 5, "× floor", _ratio("receive_random")),
     *(
         _most(f"slowest operation over a link in memory, {bits}", 1, "× umqtt.simple", value)
         for bits, value in ((bits, _slowest(bits)) for bits in BITS)
@@ -84,5 +73,4 @@ TARGETS = (
         _most(f"heap asked for: {text}", 0, "B", _part(FLATMQ, f"alloc {operation}", 1))
         for operation, text in OPERATIONS.items()
     ),
-    _most("… each of them over TLS and WebSocket", 0, "B", _most_heap_over_links),
 )  # fmt: skip

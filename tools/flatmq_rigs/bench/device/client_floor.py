@@ -1,7 +1,6 @@
 """The floor: loops that no client can beat, with ready-made packets and no protocol.
 
-`publish` makes one write per packet, `receive` one read per message, `chunks` reads 1 KB at a
-time.
+`publish` makes one write per packet, `receive` one read per message.
 """
 
 import socket
@@ -13,7 +12,6 @@ from packets import PAYLOAD, SIZE, TOPICS, seen
 MICROPYTHON = sys.implementation.name == "micropython"
 PACKET = packets.publish(TOPICS[0], PAYLOAD, 0, 0)
 ONE = bytearray(SIZE)
-CHUNK = bytearray(1024)
 
 
 def load():
@@ -39,7 +37,8 @@ def publish(s, n):
         write(packet)
 
 
-def _read(s, n, into):
+def receive(s, n):
+    into = ONE
     left = n * SIZE
     if MICROPYTHON:  # where a blocking socket would wait until the buffer is full
         s.setblocking(False)
@@ -51,11 +50,3 @@ def _read(s, n, into):
         while left > 0:
             left -= read(into)
     seen[0] += n
-
-
-def receive(s, n):
-    _read(s, n, ONE)
-
-
-def chunks(s, n):
-    _read(s, n, CHUNK)
