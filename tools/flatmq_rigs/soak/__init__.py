@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import datetime
-import re
 import secrets
 import sys
 import tempfile
@@ -64,8 +63,8 @@ LIBRARY = Path(flatmq.__file__).parent  # the client that is put to the test
 SCRIPT = ("device", "plan", "ways")
 
 # mosquitto 2.0.11 keeps the order of what it sends only when nothing waits for room in flight,
-# hence no limit; the soak limits what is on its way itself (plan.LEAD). Its log of every packet
-# would be larger than all messages, and Nagle's algorithm would hold each answer for 40 ms.
+# hence no limit; the soak limits what is on its way itself (plan.LEAD). Nagle's algorithm would
+# hold each answer for 40 ms. Its log says which messages it publishes again: see republished.py.
 MOSQUITTO = """
 max_inflight_messages 0
 max_queued_messages 0
@@ -75,9 +74,8 @@ log_type information
 log_type error
 log_type warning
 log_type notice
+log_type debug
 """
-# What the log says of each packet is needed where the proxy cannot read the bytes.
-PACKETS = "log_type debug\n"
 
 
 class SoakError(RuntimeError):
@@ -241,13 +239,11 @@ def main(
     # The proxy runs beside the desk's client in one process, and must not wait for its turn.
     sys.setswitchinterval(0.0005)
     with contextlib.ExitStack() as stack:
-        log = Log(client_id) if link != "tcp" else None
-        if log:
-            stack.callback(log.stop)
-        extra, output = (MOSQUITTO + PACKETS, log.output) if log else (MOSQUITTO, None)
-        listening = stack.enter_context(Listening(link, extra=extra, output=output))
+        log = Log(client_id)
+        stack.callback(log.stop)
+        listening = stack.enter_context(Listening(link, extra=MOSQUITTO, output=log.output))
         target, ca = listening.broker, listening.ca
-        faults = Faults(seed, mean, HANDSHAKE[link], link == "tcp")
+        faults = Faults(seed, mean, HANDSHAKE[link])
         proxy = stack.enter_context(Proxy(target.host, listening.port, faults.rules))
         peer = Peer(target.host, target.port, prefix, messages)
         stack.callback(peer.stop)
@@ -272,7 +268,6 @@ def main(
         began = time.monotonic()
         show(run, peer, follow(run, peer, process, faults, proxy), console)
         seconds = time.monotonic() - began
-        found = re.search(r"mosquitto version \S+", log.version if log else target.log())
     for line in [*run.trouble, *peer.books.wrong]:
         console.print(f"[red]{line}[/]", soft_wrap=True)
     if not run.ended:
@@ -285,8 +280,8 @@ def main(
         )
         return 1
     broken_off = faults.early if ca else None
-    republished = log.republished if log else faults.republished.numbers
-    verdict = Verdict(messages, peer.sent, peer.books, run.told, republished, seconds, broken_off)
+    counts = (log.republished, seconds, broken_off)
+    verdict = Verdict(messages, peer.sent, peer.books, run.told, *counts)
     console.print(figures(verdict), markup=False, highlight=False, soft_wrap=True)
     happened = ", ".join(f"{faults.happened[kind]} × {kind}" for kind in KINDS)
     console.print(f"the link had {happened}; --seed {seed}", highlight=False)
@@ -294,7 +289,7 @@ def main(
         facts = [
             ("date", datetime.date.today().isoformat()),
             ("client", what.replace(" ", f" {run.version} ", 1)),
-            ("broker", found[0] if found else "mosquitto"),
+            ("broker", log.version or "mosquitto"),
             ("the link had", happened),
             ("seed", str(seed)),
         ]

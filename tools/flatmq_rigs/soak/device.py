@@ -27,7 +27,6 @@ except ImportError:
 POLL_MS = 20
 SLOW_MS = 2 * POLL_MS  # a poll that took longer did not get the processor, or worse
 REPORT_MS = 250
-TWICE = 8  # numbers of messages at QoS 2 that came twice; more are only counted
 KINDS = ("closed", "timeout", "refused", "protocol", "resource", "tls")
 
 
@@ -63,7 +62,6 @@ class Books:
         self.again = [0, 0, 0]  # numbers that had come, or had been left out
         self.wrong = 0  # not of the plan: payload, or QoS
         self.rows = [0, 0, 0]  # times that numbers were left out
-        self.twice = [0] * TWICE  # the first numbers at QoS 2 that came again
 
     def at_0(self, message):
         """The handler of the topic for QoS 0."""
@@ -88,8 +86,6 @@ class Books:
             return
         left_out = number - self.next[qos]
         if left_out < 0:
-            if qos == 2 and self.again[2] < TWICE:
-                self.twice[self.again[2]] = number
             self.again[qos] += 1
             return
         if left_out:
@@ -272,7 +268,6 @@ def main():
     say("@next", *books.next)
     say("@missing", *books.missing)
     say("@again", *books.again)
-    say("@twice", *books.twice[: books.again[2]])
     say("@wrong", books.wrong)
     say("@rows", *books.rows)
     say("@sent", device.sent)
