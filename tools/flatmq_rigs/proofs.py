@@ -11,15 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
-from rich.live import Live
-from rich.spinner import Spinner
 
 from . import results
 
 SECTION = "proofs"
 ROOT = Path(__file__).parents[2]
 LOGS = ROOT / "build" / "proofs"
-_REFRESH = 1.0  # s between two looks at a proof that runs
 
 
 @dataclass(frozen=True)
@@ -91,21 +88,16 @@ def run(name: str, proof: Proof, document: Path | None, console: Console) -> Out
         command += ["--results", str(document.resolve())]
     log = LOGS / f"{name}.log"
     began = time.monotonic()
-    shown = Spinner("dots")
-    with (
-        log.open("w") as output,
-        Live(shown, console=console, transient=True),
-        subprocess.Popen(
-            command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
-        ) as process,
-    ):
-        status = None
-        while status is None:
-            shown.update(text=f"{name}: {proof.amount}, {(time.monotonic() - began) / 60:.0f} min")
-            try:
-                status = process.wait(_REFRESH)
-            except subprocess.TimeoutExpired:
-                continue
+    since = time.strftime("%H:%M")
+    with log.open("w") as output, console.status(f"{name}: {proof.amount}, since {since}"):
+        status = subprocess.run(
+            command,
+            check=False,
+            cwd=ROOT,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        ).returncode
     amount = counted(proof.amount, log.read_text("utf-8", "replace"))
     return Outcome(name, amount, time.monotonic() - began, status)
 

@@ -63,14 +63,13 @@ class Results:
 
 def once(client: Client) -> Iterator[Job]:
     """Return the jobs whose figure is the same in every run: memory and socket calls."""
-    if client.is_floor:
+    if client.is_floor or client.runtime == CPYTHON:
         return
-    if client.runtime != CPYTHON:
-        yield Job(client, HELD, "held")
-        if client.romfs:
-            return
-        for operation in OPERATIONS:
-            yield Job(client, f"alloc {operation}", "alloc", operation)
+    yield Job(client, HELD, "held")
+    if client.romfs:
+        return
+    for operation in OPERATIONS:
+        yield Job(client, f"alloc {operation}", "alloc", operation)
     for operation in CPU:
         yield Job(client, f"calls {operation}", "calls", operation)
 

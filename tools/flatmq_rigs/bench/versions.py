@@ -11,7 +11,6 @@ from flatmq_tools.bytecode import compiled
 
 SECTION = "work5"  # of the document
 ROUNDS = 15
-QUICK_ROUNDS = 3
 OLD, NEW = "4", "5"
 LIMIT = 1.15  # the most that an operation may take at MQTT 5, as a multiple of 3.1.1
 # Operation of device/versions.py -> what it is, as the rows of the table.

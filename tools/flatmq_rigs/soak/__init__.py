@@ -17,14 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
+from rich.progress import MofNCompleteColumn, Progress
 
 import flatmq
 from flatmq_tools import interpreter
@@ -168,22 +161,12 @@ def follow(run: Run, peer: Peer, process: Sketch, faults: Faults, proxy: Proxy) 
 
 def show(run: Run, peer: Peer, turns: Iterator[None], console: Console) -> None:
     """Show on a terminal how far it is."""
-    began = time.monotonic()
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[rate]:,.0f}/s"),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=console) as bars:
-        up = bars.add_task("device → desk", total=run.messages, rate=0)
-        down = bars.add_task("desk → device", total=run.messages, rate=0)
+    with Progress(*Progress.get_default_columns(), MofNCompleteColumn(), console=console) as bars:
+        up = bars.add_task("device → desk", total=run.messages)
+        down = bars.add_task("desk → device", total=run.messages)
         for _ in turns:
-            for task, count in ((up, peer.books.came), (down, run.came)):
-                rate = count / (time.monotonic() - began)
-                bars.update(task, completed=count, rate=rate)
+            bars.update(up, completed=peer.books.came)
+            bars.update(down, completed=run.came)
 
 
 def figures(verdict: Verdict) -> str:
