@@ -18,7 +18,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from flatmq_rigs.bench import figures, versions
 from flatmq_rigs.bench import work as alone
-from flatmq_rigs.bench.clients import CLIENTS, MICROPYTHON, Client
+from flatmq_rigs.bench.clients import CLIENTS, Client
 from flatmq_rigs.bench.figures import ALL, HELD, SMALLEST, Job, Results
 from flatmq_rigs.bench.peers import PeerError
 from flatmq_rigs.bench.report import SECTION, Report
@@ -130,7 +130,7 @@ class Bench:
     def run(self, clients: Sequence[Client], rounds: int, progress: Progress) -> None:
         """Measure everything; in each round every client has its turn."""
         single = [job for client in clients for job in figures.once(client)]
-        heaps = [c for c in clients if c.runtime == MICROPYTHON and not c.is_floor]
+        heaps = [client for client in clients if not client.is_floor]
         turns = [list(figures.timed(client, self._quick)) for client in clients]
         steps = len(single) + len(heaps) + rounds * sum(map(len, turns))
         task = progress.add_task("", total=steps)
@@ -189,7 +189,6 @@ def _facts(rounds: int) -> list[tuple[str, str]]:
         ("date", datetime.date.today().isoformat()),
         ("machine", f"{os.cpu_count()} × {processor}, {platform.system()}"),
         ("interpreter", _first_line(*command, "-c", ask)),
-        ("CPython", platform.python_version()),
         ("broker", _first_line(broker.find_mosquitto() or "mosquitto", "-h")),
         ("rounds", f"{rounds}, alternating; medians"),
     ]

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-MICROPYTHON = "micropython"
-CPYTHON = "cpython"
+FLOOR = "floor"
 
 
 @dataclass(frozen=True)
@@ -19,7 +18,6 @@ class Client:
 
     name: str
     module: str
-    runtime: str = MICROPYTHON
     sdists: tuple[str, ...] = ()
     wheels: tuple[str, ...] = ()
     shims: str = ""
@@ -35,16 +33,11 @@ class Client:
     @property
     def key(self) -> str:
         """Unique among the clients."""
-        return f"{self.module}@{self.runtime}" + ("#romfs" if self.romfs else "")
-
-    @property
-    def floor_key(self) -> str:
-        """Key of the floor under the same interpreter."""
-        return f"floor@{self.runtime}"
+        return self.module + ("#romfs" if self.romfs else "")
 
 
 CLIENTS = (
-    Client("floor", "floor", is_floor=True),
+    Client(FLOOR, FLOOR, is_floor=True),
     Client(
         "flatmq", "flatmq",
         note="sizes as shipped; its handler compares the whole payload with what it should be",
@@ -67,11 +60,5 @@ CLIENTS = (
         shims="minimqtt",
         note="runs over a small CircuitPython-like socket of ours, with a timeout of 10 ms "
         "instead of 1 s; it waits for each acknowledgement",
-    ),
-    Client("floor (CPython)", "floor", runtime=CPYTHON, is_floor=True),
-    Client("flatmq (CPython)", "flatmq", runtime=CPYTHON),
-    Client(
-        "paho-mqtt (CPython)", "paho", runtime=CPYTHON,
-        note="driven by loop() in one thread; 20 messages in flight at QoS 1",
     ),
 )  # fmt: skip

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from flatmq_rigs.bench.clients import CPYTHON, Client
+from flatmq_rigs.bench.clients import FLOOR, Client
 from flatmq_rigs.bench.work import Work
 
 # Function of the client's module -> what it does, once.
@@ -55,7 +55,7 @@ class Results:
     def ratio(self, client: Client, name: str) -> float | None:
         """Return the median ratio to the floor of the same round."""
         values = self.rounds.get((client.key, name))
-        floor = self.rounds.get((client.floor_key, CPU[name]))
+        floor = self.rounds.get((FLOOR, CPU[name]))
         if not values or not floor or len(values) != len(floor):
             return None
         return statistics.median(value / least for value, least in zip(values, floor, strict=True))
@@ -63,7 +63,7 @@ class Results:
 
 def once(client: Client) -> Iterator[Job]:
     """Return the jobs whose figure is the same in every run: memory and socket calls."""
-    if client.is_floor or client.runtime == CPYTHON:
+    if client.is_floor:
         return
     yield Job(client, HELD, "held")
     if client.romfs:

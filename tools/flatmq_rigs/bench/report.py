@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from flatmq_rigs.bench.clients import CPYTHON, Client
+from flatmq_rigs.bench.clients import Client
 from flatmq_rigs.bench.figures import (
     ALL,
     CPU,
@@ -40,23 +40,19 @@ class Report:
     def memory(self) -> str:
         """Return the table of bytes held, and the smallest heap."""
         rows = []
-        for client in self._on_boards(romfs=True):
+        for client in self._measured(romfs=True):
             held = [self._once(client, HELD, index) for index in (0, 1)]
             kilobytes = self._results.once.get((client.key, SMALLEST))
             rows.append([client.name, *held, NONE if kilobytes is None else f"{kilobytes}K"])
         return table(["", "import", "import + connect", "smallest heap, .mpy"], rows)
 
-    def _on_boards(self, romfs: bool = False) -> list[Client]:
-        return [
-            client
-            for client in self._clients
-            if not client.is_floor and client.runtime != CPYTHON and (romfs or not client.romfs)
-        ]
+    def _measured(self, romfs: bool = False) -> list[Client]:
+        return [c for c in self._clients if not c.is_floor and (romfs or not c.romfs)]
 
     def _parts(self, names: Sequence[str], head: Sequence[str], count: int) -> str:
         """Return a table of figures that have several parts."""
         rows = []
-        for client in self._on_boards():
+        for client in self._measured():
             cells = []
             for name in names:
                 parts = [self._once(client, name, index) for index in range(count)]

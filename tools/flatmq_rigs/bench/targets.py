@@ -6,12 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from flatmq_rigs.bench.clients import CLIENTS, MICROPYTHON, Client
+from flatmq_rigs.bench.clients import CLIENTS, Client
 from flatmq_rigs.bench.figures import HELD, OPERATIONS, RATE, Results
 from flatmq_rigs.bench.work import BITS
 
 FLATMQ, ROMFS = (
-    next(c for c in CLIENTS if (c.module, c.runtime, c.romfs) == ("flatmq", MICROPYTHON, romfs))
+    next(client for client in CLIENTS if client.is_ours and client.romfs == romfs)
     for romfs in (False, True)
 )
 

@@ -1,4 +1,4 @@
-"""flatmq as shipped: the same calls on MicroPython and on CPython."""
+"""flatmq as shipped."""
 
 from packets import BURST, PAYLOAD, TOPICS, seen, since_ms, ticks_ms
 

@@ -4,12 +4,10 @@
 """
 
 import socket
-import sys
 
 import packets
 from packets import PAYLOAD, SIZE, TOPICS, seen
 
-MICROPYTHON = sys.implementation.name == "micropython"
 PACKET = packets.publish(TOPICS[0], PAYLOAD, 0, 0)
 ONE = bytearray(SIZE)
 
@@ -31,7 +29,7 @@ def subscribe(s, topic, qos):
 
 
 def publish(s, n):
-    write = s.write if MICROPYTHON else s.send
+    write = s.write
     packet = PACKET
     for _ in range(n):
         write(packet)
@@ -40,13 +38,8 @@ def publish(s, n):
 def receive(s, n):
     into = ONE
     left = n * SIZE
-    if MICROPYTHON:  # where a blocking socket would wait until the buffer is full
-        s.setblocking(False)
-        read = s.readinto
-        while left > 0:
-            left -= read(into) or 0
-    else:
-        read = s.recv_into
-        while left > 0:
-            left -= read(into)
+    s.setblocking(False)  # a blocking socket would wait until the buffer is full
+    read = s.readinto
+    while left > 0:
+        left -= read(into) or 0
     seen[0] += n

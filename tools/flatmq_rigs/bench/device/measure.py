@@ -1,7 +1,7 @@
 """Measure one figure of one client and print it: `measure.py CLIENT FIGURE PORT ID [ARGUMENT]`.
 
-CLIENT names a module `client_CLIENT` beside this file. Runs on MicroPython and on CPython; the
-last line of output is `RESULT` and a JSON value.
+CLIENT names a module `client_CLIENT` beside this file. The last line of output is
+`RESULT` and a JSON value.
 """
 
 import gc
