@@ -84,14 +84,6 @@ def bench(**options: Any) -> None:
     "in any case.",
     1_000_000,
 )
-@click.option(
-    "--client",
-    "python",
-    type=click.Choice(["micropython", "cpython"]),
-    default="micropython",
-    show_default=True,
-    help="Interpreter that runs flatmq.",
-)
 @rig_options.link(*LINKS)
 @rig_options.number(
     "--heap",

@@ -111,22 +111,16 @@ class Run:
 
 
 @contextlib.contextmanager
-def device(python: str, heap_kb: int, words: list[str]) -> Iterator[Sketch]:
+def device(heap_kb: int, words: list[str]) -> Iterator[Sketch]:
     """The running device; `words` are the arguments of device.py."""
     with tempfile.TemporaryDirectory(prefix="flatmq-soak-") as folder:
-        if python == "cpython":
-            command = [sys.executable, str(HERE / "device.py"), *words]
-            env = interpreter.environment(LIBRARY.parent)
-        else:
-            found = interpreter.command(f"{heap_kb}k")
-            if found is None:
-                raise SoakError(interpreter.MISSING)
-            lib = compiled(Path(folder), LIBRARY)
-            for name in SCRIPT:
-                compile_module(HERE / f"{name}.py", lib / f"{name}.mpy", f"soak/{name}.py")
-            command = [*found, "-m", "device", *words]
-            env = interpreter.environment(lib)
-        process = Sketch(command, env)
+        found = interpreter.command(f"{heap_kb}k")
+        if found is None:
+            raise SoakError(interpreter.MISSING)
+        lib = compiled(Path(folder), LIBRARY)
+        for name in SCRIPT:
+            compile_module(HERE / f"{name}.py", lib / f"{name}.mpy", f"soak/{name}.py")
+        process = Sketch([*found, "-m", "device", *words], interpreter.environment(lib))
         try:
             yield process
         finally:
@@ -200,7 +194,6 @@ def main(
     messages: int = MESSAGES,
     *,
     seed: int | None = None,
-    python: str = "micropython",
     link: str = "tcp",
     heap: int | None = None,
     mean: int = BYTES,
@@ -236,8 +229,6 @@ def main(
             if time.monotonic() > deadline:
                 raise PeerError(f"the broker does not answer the desk within {DRAIN:g} s")
         what = f"MicroPython with a heap of {heap_kb} KB"
-        if python == "cpython":
-            what = "CPython without a limit"
         console.print(
             f"{messages:,} messages each way between {what} and the {target.kind} broker at "
             f"{target.address}{NAMES.get(link, '')}; --seed {seed}",
@@ -246,7 +237,7 @@ def main(
         )
         words = [proxy.host, str(proxy.port), client_id, prefix, str(messages), link]
         words += [str(TIMEOUT[link]), ca]
-        process = stack.enter_context(device(python, heap_kb, words))
+        process = stack.enter_context(device(heap_kb, words))
         run = Run(messages)
         began = time.monotonic()
         show(run, peer, follow(run, peer, process, faults, proxy), console)

@@ -1,6 +1,6 @@
 """The device of the soak: `device.py HOST PORT CLIENT_ID PREFIX MESSAGES LINK TIMEOUT CA`.
 
-Runs in either interpreter with lib on its path. It publishes when there is room, polls, and
+It publishes when there is room, polls, and
 keeps the books on what comes in with one number per QoS: order is strict, so a number that is
 lower came before, and one that is higher leaves others out. Lines that begin with @ are for the
 desk.
@@ -11,18 +11,10 @@ import os
 import sys
 
 import plan
+from micropython import mem_total
 
 from flatmq import Client
 from flatmq.port import ticks_diff, ticks_ms
-
-try:
-    from micropython import mem_total  # type: ignore[import-not-found]
-except ImportError:
-
-    def mem_total():
-        """CPython has no such count."""
-        return 0
-
 
 POLL_MS = 20
 SLOW_MS = 2 * POLL_MS  # a poll that took longer did not get the processor, or worse
@@ -31,14 +23,9 @@ KINDS = ("closed", "timeout", "refused", "protocol", "resource", "tls")
 
 
 def held():
-    """Return the bytes in use after a collection; 0 if the interpreter does not report them."""
+    """Return the bytes in use after a collection."""
     gc.collect()
-    return in_use()
-
-
-def in_use():
-    """Return the bytes that are in use, garbage included."""
-    return gc.mem_alloc() if hasattr(gc, "mem_alloc") else 0
+    return gc.mem_alloc()
 
 
 def open_files():
@@ -46,11 +33,7 @@ def open_files():
     return len(os.listdir("/dev/fd"))
 
 
-def say(*words):
-    """Print one line, at once."""
-    print(*words)
-    if hasattr(sys.stdout, "flush"):
-        sys.stdout.flush()
+say = print  # lines for the desk
 
 
 class Books:
@@ -162,7 +145,7 @@ class Device:
     def report(self):
         """Report the progress to the host."""
         self._reported = ticks_ms()
-        self.most = max(self.most, in_use())
+        self.most = max(self.most, gc.mem_alloc())
         say("@at", self.sent, sum(self.books.next), self.client.stats.connects)
 
     def changed(self):
@@ -180,7 +163,7 @@ class Device:
         fresh = self.last or client.stats.connects != self._connects
         if client.connected and not client.past and fresh:
             self._connects = client.stats.connects
-            self.most = max(self.most, in_use())
+            self.most = max(self.most, gc.mem_alloc())
             self.look(held())
 
     def look(self, now):

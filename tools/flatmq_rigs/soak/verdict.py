@@ -154,8 +154,6 @@ def _handshakes(failed: int, broken_off: int | None) -> list[Figure]:
 def _memory(told: Mapping[str, Sequence[int]]) -> list[Figure]:
     before, after, held, most = told["heap"]
     steady, turns = told["steady"]
-    if not after:  # CPython does not count
-        return []
     return [
         _exactly("heap held before / after, bytes", (before, before), before, after),
         _shown("most ever held, bytes", held),
