@@ -39,11 +39,7 @@ _IN_TESTS: dict[str, tuple[str, tuple[str, ...], str]] = {
         ("--streams", "4000", "--clients", "3"),
         "Break the TLS streams of clients.",
     ),
-    "look": (
-        "pipeline.look",
-        (),
-        "Show the report in a browser, as on a phone.",
-    ),
+    "look": ("pipeline.look", (), "Show the report in a browser, as on a phone."),
     "board": ("hil", (), "Test flatmq on the board at BOARD_PORT."),
     "board-bench": ("hil.bench", (), "Measure flatmq on the board at BOARD_PORT."),
 }
@@ -223,8 +219,7 @@ def live(rate: int, steady: float, results: Path | None) -> None:
     from .pipeline import live as command
 
     end(
-        lambda: command.main(rate, steady, 100_000, 50_000, 10_000_000, results),
-        command.LiveError,
+        lambda: command.main(rate, steady, 100_000, 50_000, 10_000_000, results), command.LiveError
     )
 
 
@@ -272,11 +267,7 @@ def history(out: Path, days: tuple[int, ...], leave: bool, results: Path | None)
 
     from .pipeline.bench import history as command
 
-    end(
-        lambda: command.main(out, days, results, leave),
-        command.HistoryError,
-        JavaError,
-    )
+    end(lambda: command.main(out, days, results, leave), command.HistoryError, JavaError)
 
 
 @main.command()

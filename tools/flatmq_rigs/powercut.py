@@ -129,16 +129,8 @@ def main(results: Path | None, every: int) -> int:
     """
     rows = []
     columns = [
-        "",
-        "writes",
-        "cuts",
-        "lost",
-        "torn",
-        "twice at QoS 2",
-        "out of order",
-        "incoming not once",
-        "interrupted handlers again",
-        "lost with the power",
+        *("", "writes", "cuts", "lost", "torn", "twice at QoS 2", "out of order"),
+        *("incoming not once", "interrupted handlers again", "lost with the power"),
     ]
     with Progress() as progress, ThreadPoolExecutor(2) as pool:
         jobs: list[tuple[str, Future[list[int]]]] = []
@@ -185,14 +177,9 @@ def main(results: Path | None, every: int) -> int:
             "topics alternate.",
             table(
                 [
-                    "prog size · head · payload",
-                    "erases",
-                    "bytes programmed",
-                    "most worn block",
-                    "heap: append",
-                    "hand over",
-                    "most: append",
-                    "hand over",
+                    *("prog size · head · payload", "erases", "bytes programmed"),
+                    *("most worn block", "heap: append", "hand over"),
+                    *("most: append", "hand over"),
                 ],
                 worn,
             ),

@@ -51,13 +51,8 @@ CLIENTS = (
         note="it waits for each acknowledgement, so one message is in flight",
     ),
     Client(
-        "MiniMQTT",
-        "minimqtt",
-        wheels=(
-            "adafruit-circuitpython-minimqtt==8.1.0",
-            "adafruit-circuitpython-ticks==1.1.7",
-        ),
-        shims="minimqtt",
+        "MiniMQTT", "minimqtt", shims="minimqtt",
+        wheels=("adafruit-circuitpython-minimqtt==8.1.0", "adafruit-circuitpython-ticks==1.1.7"),
         note="runs over a small CircuitPython-like socket of ours, with a timeout of 10 ms "
         "instead of 1 s; it waits for each acknowledgement",
     ),

@@ -45,10 +45,6 @@ def _part(client: Client, name: str, index: int) -> Callable[[Results], float | 
     return value
 
 
-def _slowest(bits: str) -> Callable[[Results], float | None]:
-    return lambda results: results.work.worst(bits)
-
-
 def _most(text: str, limit: float, unit: str, value: Callable[[Results], float | None]) -> Target:
     return Target(text, limit, False, unit, value)
 
@@ -59,7 +55,7 @@ TARGETS = (
     _most("receive QoS 0", 4, "× floor", _ratio("receive")),
     *(
         _most(f"slowest operation over a link in memory, {bits}", 1, "× umqtt.simple", value)
-        for bits, value in ((bits, _slowest(bits)) for bits in BITS)
+        for bits, value in ((bits, lambda r, bits=bits: r.work.worst(bits)) for bits in BITS)
     ),
     Target(
         "QoS 1, several in flight", 15000, True, "per s", lambda r: r.median(FLATMQ, RATE)

@@ -77,16 +77,9 @@ class Versions(Work):
         for name, text in {**OPERATIONS, **EXTRAS}.items():
             ratio = self.ratio_of(bits, name)
             met = "" if name in EXTRAS or ratio is None else "met" if ratio <= LIMIT else "MISSED"
-            rows.append(
-                [
-                    text,
-                    number(self.least(bits, OLD, name)),
-                    number(self.least(bits, NEW, name)),
-                    number(ratio),
-                    met,
-                    number(self.heap.get((bits, NEW, name))),
-                ]
-            )
+            times = [self.least(bits, version, name) for version in (OLD, NEW)]
+            heap = number(self.heap.get((bits, NEW, name)))
+            rows.append([text, *map(number, [*times, ratio]), met, heap])
         return rows
 
     def markdown(self) -> str:
