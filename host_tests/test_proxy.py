@@ -20,6 +20,8 @@ BOTH: list[Direction] = [UP, DOWN]
 BIG = bytes(range(256)) * 800  # three times what the proxy reads at once
 PACKETS = [b"\x10\3abc", b"\xc0\0", b"\x30\x80\x01" + bytes(128), b"\x40\2\x30\x30", b"\x62\2\0\1"]
 
+RESET = b"\1\0\0\0\0\0\0\0"  # SO_LINGER with which close() resets
+
 Ends = dict[Direction, socket.socket]
 
 
@@ -194,17 +196,23 @@ def test_watch_has_a_fault_happen_instead_of_a_packet(
 
 
 @pytest.mark.parametrize("fault", ["silence", "stall"])
-def test_a_quiet_link_hides_the_end_of_one_from_the_other(bench: Bench, fault: Fault) -> None:
+@pytest.mark.parametrize("is_reset", [False, True])
+def test_a_quiet_link_hides_the_end_of_one_from_the_other(
+    bench: Bench, fault: Fault, is_reset: bool
+) -> None:
     """As with a cable that was pulled; the link ends when both have gone."""
     proxy = bench.proxy()
     link = bench.link(proxy)
     proxy.strike(fault)
     link[UP].sendall(b"unread")
+    if is_reset:
+        link[UP].setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
     link[UP].close()
     assert is_quiet(link[DOWN])
-    assert proxy.open == 1
-    link[DOWN].close()
-    until(lambda: proxy.open == 0)
+    if not is_reset:
+        assert proxy.open == 1
+        link[DOWN].close()
+        until(lambda: proxy.open == 0)
 
 
 def test_silence_takes_everything_and_a_stall_nothing(bench: Bench) -> None:
@@ -245,18 +253,23 @@ def test_an_idle_link_is_cut(bench: Bench) -> None:
 
 def test_refuse_and_accept_again_at_the_same_port(bench: Bench) -> None:
     proxy = bench.proxy()
-    link = bench.link(proxy)
+    links = [bench.link(proxy)]
     for _ in range(2):
         proxy.refuse()
         with pytest.raises(ConnectionRefusedError):
             bench.client(proxy)
-        if sys.platform == "linux":  # elsewhere no socket refuses and keeps its port
-            with socket.socket() as thief, pytest.raises(OSError, match="in use"):
-                thief.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                thief.bind((HOST, proxy.port))
         proxy.refuse(False)
-        assert passes(bench.link(proxy), UP)
-    assert passes(link, UP, b"still there")  # a link that is open is not refused
+        links.append(bench.link(proxy))
+    proxy.refuse()
+    assert all(passes(link, UP) for link in links)  # a link that is open is not refused
+    for link in links:  # whose ends have the port as well
+        for end in link.values():
+            end.close()
+    until(lambda: proxy.open == 0)
+    if sys.platform == "linux":  # elsewhere no socket refuses and keeps its port
+        with socket.socket() as thief, pytest.raises(OSError, match="in use"):
+            thief.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            thief.bind((HOST, proxy.port))
 
 
 def test_stop_closes_everything_and_raises_what_watch_did(bench: Bench) -> None:
