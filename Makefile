@@ -95,7 +95,6 @@ release: $(VENV)/release.stamp
 lint: $(VENV)/test.stamp $(VENV)/stubs.stamp
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
-	@$(BIN)/mypy
 	@$(BIN)/python -m flatmq_rigs type-check $(VENV)/stubs
 
 bench: $(VENV)/test.stamp mosquitto

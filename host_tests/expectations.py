@@ -1,7 +1,7 @@
 """The known behaviour of each broker where brokers differ; both interpreters read this file.
 
-test_brokers.py holds every row against the broker itself, with packets that no client wrote, so
-that a scenario that fails accuses flatmq alone. docs/brokers.md says it in words.
+The scenarios hold each broker to its rows. docs/brokers.md says it in words; test_brokers.py has
+what no scenario shows.
 """
 
 EXPECTED: "dict[str, dict]" = {
@@ -12,12 +12,8 @@ EXPECTED: "dict[str, dict]" = {
         "level 3": 0,
         # CONNACK return code on a wrong password, likewise.
         "refusal": 5,
-        # Characters of which a client identifier must have none: it is refused by closing.
-        "refuses in identifiers": "",
         # Copies of one message that matches three filters of one client.
         "copies of overlap": 1,
-        # Does subscribing again to the same filter bring the retained message again?
-        "retained on resubscribe": True,
         # Is an UNSUBSCRIBE of a filter that was never subscribed answered?
         "unsuback for unknown": True,
         # Does UNSUBSCRIBE end a subscription that was made on an earlier connection?
@@ -26,17 +22,11 @@ EXPECTED: "dict[str, dict]" = {
         "requests in order": True,
         # CONNACK return code on a keep alive of 0, likewise.
         "keepalive 0": 0,
-        # Is a message that a session had not acknowledged marked DUP when it comes again?
-        "dup on redelivery": True,
-        # Does a new message carry the DUP with which its publisher sent it?
-        "dup forwarded": False,
         # Does a message that was published with DUP reach a subscriber at QoS 0 with DUP: (as
         # it is published, as a retained message)?
         "dup at QoS 0": (False, False),
         # Are messages delivered to "$share/group/filter", and not only the filter granted?
         "shared subscriptions": True,
-        # Does an acknowledgement that nothing waits for close the connection?
-        "stray ack closes": False,
         # QoS 2 messages it sends while none of the earlier ones is released, of 100.
         "unreleased": 20,
         # Does what waited for a client that was away always come in the order of publishing?
@@ -49,19 +39,14 @@ EXPECTED: "dict[str, dict]" = {
         "delivered": {(p, s): s for p in range(3) for s in range(3)},
         "level 3": None,
         "refusal": None,
-        "refuses in identifiers": "/+#$",
         "copies of overlap": 3,
-        "retained on resubscribe": False,
         "unsuback for unknown": False,
         # It is not answered, and the messages go on.
         "unsubscribe in a kept session": False,
         "requests in order": True,
         "keepalive 0": None,
-        "dup on redelivery": False,
-        "dup forwarded": True,
         "dup at QoS 0": (True, True),
         "shared subscriptions": True,
-        "stray ack closes": True,
         # Room in flight is free again with PUBREC: without PUBCOMP it goes on and on.
         "unreleased": 100,
         "order after an outage": True,
@@ -71,19 +56,14 @@ EXPECTED: "dict[str, dict]" = {
         "delivered": {(p, s): min(p, s) for p in range(3) for s in range(3)},
         "level 3": 0,
         "refusal": 5,
-        "refuses in identifiers": "",
         "copies of overlap": 1,
-        "retained on resubscribe": True,
         "unsuback for unknown": True,
         "unsubscribe in a kept session": True,
         # All that comes in one segment is begun at once.
         "requests in order": False,
         "keepalive 0": 0,
-        "dup on redelivery": False,
-        "dup forwarded": True,
         "dup at QoS 0": (True, False),
         "shared subscriptions": False,
-        "stray ack closes": False,
         # Room in flight is free again with PUBREC: without PUBCOMP it goes on and on.
         "unreleased": 100,
         "order after an outage": False,

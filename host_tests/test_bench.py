@@ -2,62 +2,51 @@
 
 from __future__ import annotations
 
-import contextlib
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-import sizes
-from flatmq_rigs import bench, certificates, webassembly
+from flatmq_rigs import bench, webassembly
 from flatmq_rigs.bench import peers, versions, work
-from flatmq_rigs.bench.clients import CLIENTS, CPYTHON, LINKS, Client
-from flatmq_rigs.bench.figures import LINKED, OPERATIONS, RATE, Job, Results
+from flatmq_rigs.bench.clients import CLIENTS, Client
+from flatmq_rigs.bench.figures import CPU, OPERATIONS, RATE, Job, Results
 from flatmq_rigs.bench.report import Report
 from flatmq_rigs.bench.runner import Runner
 from flatmq_rigs.bench.source import Source
-from flatmq_rigs.bench.targets import FLATMQ, FLATMQ_LINKED, TARGETS
+from flatmq_rigs.bench.targets import FLATMQ, TARGETS
 from flatmq_rigs.bench.versions import EXTRAS, LIMIT, NEW, OLD, Versions
 from flatmq_rigs.bench.work import BITS, FLOOR, MIXES, UMQTT, Work
-from flatmq_rigs.links import Listening
-from flatmq_tools import interpreter
+from flatmq_tools import broker
 
-LINKED_CLIENTS = [client for client in CLIENTS if client.link]
+MEASURED = ("flatmq", "umqtt.simple")
 MILLISECONDS = 1  # of CPU: the figures do not matter here
 ALL = (*work.OPERATIONS, *MIXES)
 
 
 @pytest.fixture(scope="module")
-def measured(tmp_path_factory: pytest.TempPathFactory, bench_build: Path) -> Iterator[bench.Bench]:
-    """A bench whose peer and brokers run."""
-    folder = certificates.write_loopback(tmp_path_factory.mktemp("certificate"))
-    with contextlib.ExitStack() as stack:
-        source = stack.enter_context(Source(folder))
-        ports = {
-            link: stack.enter_context(Listening(link, certificate=folder)).port for link in LINKS
-        }
-        yield bench.Bench(Runner(bench_build, folder), source.port, ports, bench_build, True)
+def measured(bench_build: Path) -> Iterator[bench.Bench]:
+    """A bench whose peer and broker run."""
+    with Source() as source, broker.mosquitto() as running:
+        yield bench.Bench(Runner(bench_build), source.port, running.port, bench_build, True)
 
 
 @pytest.mark.parametrize(
-    "client",
-    sizes.one_each(LINKED_CLIENTS, lambda client: (client.link, client.runtime)),
-    ids=lambda client: client.name,
+    "client", [client for client in CLIENTS if client.name in MEASURED], ids=lambda c: c.name
 )
-def test_everything_is_measured_over_each_link(measured: bench.Bench, client: Client) -> None:
+def test_everything_is_measured(measured: bench.Bench, client: Client) -> None:
     assert measured.prepare(client), measured.results.failures
-    for name in LINKED:
-        topics = "one" if name == "receive" else "-"
-        measured.timed(Job(client, name, "cpu", f"{name} {topics} {MILLISECONDS}"))
+    for name in CPU:
+        measured.timed(Job(client, name, "cpu", f"{name} {MILLISECONDS}"))
     measured.timed(Job(client, RATE, "rate", "100", broker=True))
-    if client.runtime != CPYTHON:
-        for operation in OPERATIONS:
-            measured.once(Job(client, f"alloc {operation}", "alloc", operation))
-        heap = measured.results.most_heap(client)
-        assert heap == 0 if client.module == "flatmq" else heap and heap > 0
+    measured.once(Job(client, "calls publish", "calls", "publish"))
+    for operation in OPERATIONS:
+        measured.once(Job(client, f"alloc {operation}", "alloc", operation))
+        asked = measured.results.once[client.key, f"alloc {operation}"][1]
+        assert (asked == 0) == client.is_ours, operation
     assert not measured.results.failures
-    for name in (*LINKED, RATE):
+    for name in (*CPU, RATE):
         assert measured.results.median(client, name), name
 
 
@@ -80,60 +69,18 @@ def test_every_operation_over_a_link_in_memory(bench_build: Path) -> None:
     assert None not in {both.ratio_of(bits, name) for bits in BITS for name in names}
 
 
-def test_without_the_32_bit_interpreter_the_rest_is_measured(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setenv("MICROPYTHON_WASM", str(tmp_path))
-    both = versions.measure(1)
-    assert {bits for bits, _, _ in both.rounds} == {"64-bit"}
-    assert webassembly.MISSING in both.markdown()
-
-
 def test_ratios_are_medians_of_the_ratios_within_a_round() -> None:
     results = Results()
-    secure = next(c for c in FLATMQ_LINKED if c.link == "tls")
-    for client, figure, values in (
-        (FLATMQ, "publish", [2.0, 9.0, 4.0]),
-        (FLATMQ, "receive", [1.0, 2.0, 4.0]),
-        (secure, "receive", [3.0, 5.0, 8.0]),
-    ):
-        results.rounds[client.key, figure] = values
-    results.rounds[FLATMQ.floor_key, "publish"] = [1.0, 3.0, 4.0]
+    assert not any(target.met(target.value(results)) for target in TARGETS)
+    results.rounds[FLATMQ.key, "publish"] = [2.0, 12.0, 4.0]
+    results.rounds["floor", "publish"] = [1.0, 3.0, 4.0]
+    results.failures[FLATMQ.key, "held"] = "MemoryError: no room"
     assert results.ratio(FLATMQ, "publish") == 2.0
     assert results.median(FLATMQ, "publish") == 4.0
-    assert results.ratio(secure, "receive") == 2.5  # of the same client over TCP
-
-
-def test_the_links_have_a_table_of_their_own_and_failures_a_reason() -> None:
-    results = Results()
-    secure, *_ = FLATMQ_LINKED
-    for client, value in ((FLATMQ, 2.0), (secure, 5.0)):
-        results.rounds[client.key, "publish"] = [value]
-    for operation in OPERATIONS:
-        results.once[secure.key, f"alloc {operation}"] = [0.0, 0.0]
-    results.failures[secure.key, RATE] = "OSError: no"
-    results.failures[FLATMQ.key, "held"] = "MemoryError: no room"
-    report = Report([FLATMQ, secure], results)
-    assert "| flatmq over TLS | 5 | 2.5 | - | - | - | - | failed | 0 |" in report.links()
-    assert "| flatmq | failed | failed |" in report.memory()
-    for other in (report.memory, report.allocation, report.speed, report.topics, report.calls):
-        assert "over TLS" not in other()
-    written = report.markdown([], with_targets=True)
-    assert report.links() in written
-    assert "- flatmq over TLS, qos1_rate: OSError: no" in written
-    assert "MemoryError: no room" in written
-
-
-def test_targets_are_missed_without_a_measurement_and_by_any_link() -> None:
-    assert not any(target.met(target.value(Results())) for target in TARGETS)
-    results = Results()
-    target = next(t for t in TARGETS if "TLS" in t.text)
-    for client in FLATMQ_LINKED:
-        for operation in OPERATIONS:
-            results.once[client.key, f"alloc {operation}"] = [0.0, 0.0]
-    assert target.met(target.value(results))
-    results.once[FLATMQ_LINKED[-1].key, "alloc ping"] = [0.0, 32.0]
-    assert target.value(results) == 32
+    written = Report([FLATMQ], results).markdown([], with_targets=True)
+    assert "| publish QoS 0, each sent off with flush() | ≤ 3 × floor | 2 | met |" in written
+    assert "| flatmq | 4 | 2 | - | - | - | - | - |" in written
+    assert "- flatmq, held: MemoryError: no room" in written
 
 
 def test_the_worst_ratio_is_that_of_the_slowest_operation() -> None:
@@ -174,80 +121,20 @@ def test_what_takes_more_at_mqtt_5_than_the_limit_is_said() -> None:
         assert line in both.markdown()
 
 
-@pytest.mark.parametrize(
-    ("only", "names"),
-    [
-        ("umqtt.simple over TLS", "umqtt.simple, umqtt.simple over TLS"),
-        ("flatmq, .mpy in ROMFS", "flatmq, .mpy in ROMFS"),
-    ],
-)
-def test_a_client_is_chosen_with_what_it_is_compared_to(only: str, names: str) -> None:
-    chosen = [client for client in bench.chosen([only]) if not client.is_floor]
-    assert ", ".join(client.name for client in chosen) == names
-    assert set(FLATMQ_LINKED) < set(bench.chosen(["flatmq"]))
-    with pytest.raises(bench.BenchError, match="flatmq over TLS"):
-        bench.chosen(["nothing"])
-
-
-def test_the_last_words_of_what_failed() -> None:
-    done = subprocess.CompletedProcess([], 1, "@us flatmq idle 1\nTraceback:\nValueError: 3\n", "")
-    assert interpreter.last_words(done) == "Traceback:\nValueError: 3"
-    assert interpreter.last_words(subprocess.CompletedProcess([], 9, "@us", "")) == "exit status 9"
-
-
-Meanwhile = Callable[[], object]
-
-
-@pytest.fixture
-def pip(monkeypatch: pytest.MonkeyPatch) -> list[Meanwhile]:
-    """Calls to make, one each time, while pip installs a module; pip is faked."""
-    meanwhile: list[Meanwhile] = []
-
-    def run(command: list[str], **_options: object) -> subprocess.CompletedProcess[str]:
-        folder = Path(command[command.index("--target") + 1])
-        if meanwhile:
-            meanwhile.pop()()
-        with (folder / "client.py").open("x") as module:
+def test_a_cache_with_another_version_is_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def pip(command: list[str], **_options: object) -> subprocess.CompletedProcess[str]:
+        with Path(command[command.index("--target") + 1], "client.py").open("x") as module:
             module.write(command[-1])
         return subprocess.CompletedProcess(command, 0, "", "")
 
-    monkeypatch.setattr(subprocess, "run", run)
-    return meanwhile
-
-
-@pytest.mark.usefixtures("pip")
-def test_a_cache_with_another_version_is_replaced(tmp_path: Path) -> None:
+    monkeypatch.setattr(subprocess, "run", pip)
     old = tmp_path / "client"
-    old.mkdir(parents=True)
+    old.mkdir()
     (old / ".fetched").write_text("client==0")
     (old / "left_over.py").write_text("")
-    assert peers.fetch(tmp_path, "client", (), ("client==1",)) == old
-    assert (old / "client.py").read_text() == "client==1"
+    for _ in range(2):
+        assert peers.fetch(tmp_path, "client", (), ("client==1",)) == old
+        assert (old / "client.py").read_text() == "client==1"
     assert not (old / "left_over.py").exists()
-    before = (old / "client.py").stat()
-    assert peers.fetch(tmp_path, "client", (), ("client==1",)) == old
-    assert (old / "client.py").stat() == before
-    assert list(tmp_path.iterdir()) == [old]
-
-
-def test_what_another_process_fetched_meanwhile_stays(
-    tmp_path: Path, pip: list[Meanwhile]
-) -> None:
-    seen = []
-
-    def elsewhere() -> None:
-        folder = peers.fetch(tmp_path, "client", (), ("client==1",))
-        seen.append((folder / "client.py").stat())
-
-    pip.append(elsewhere)
-    folder = peers.fetch(tmp_path, "client", (), ("client==1",))
-    assert seen == [(folder / "client.py").stat()]
-    assert list(tmp_path.iterdir()) == [folder]
-
-
-def test_the_index_that_pip_uses_is_used_for_archives_too() -> None:
-    index = "global.index-url='https://index.example/simple'\n"
-    host = ":env:.trusted-host='index.example'\n"
-    options = ["--index-url", "https://index.example/simple", "--trusted-host", "index.example"]
-    assert peers.index_options(index + host) == options
-    assert peers.index_options("global.cert='/etc/cert.pem'\n") == []

@@ -98,24 +98,6 @@ def test_a_part_alone_is_small() -> None:
     assert not core & {"spool", "senml", "stream_uart"}
 
 
-def test_imports_are_found_wherever_they_stand() -> None:
-    source = """
-import os, flatmq.wire
-from . import port, topic as other
-from .session import Session
-from flatmq.message import Message
-if TYPE_CHECKING:
-    from .client import Client
-else:
-    from .flash import crc
-def later():
-    from .pieces import Pieces
-    import flatmq
-"""
-    found = {"wire", "port", "topic", "session", "message", "flash", "pieces", "__init__"}
-    assert packages.imports(source) == found
-
-
 def test_the_manifest_has_every_file_and_the_version(monkeypatch: pytest.MonkeyPatch) -> None:
     metadata, files = _manifest(monkeypatch)
     assert files == {f"flatmq/{module}.py" for module in MODULES}

@@ -83,16 +83,3 @@ def test_all_proofs_run_and_a_failed_one_is_shown(
     assert "No module named no_such_module" in (tmp_path / "logs" / "broken.log").read_text()
     assert "logs/broken.log" in capsys.readouterr().out
     assert proofs.main(["whole"], None) == 0
-
-
-@pytest.mark.parametrize(
-    ("log", "shown"),
-    [
-        ("....\n===== 12 passed, 3 deselected in 4.50s =====\n", "all: 12 passed, 3 deselected"),
-        ("== 1 failed, 7 passed in 754.31s (0:12:34) ==\n", "all: 1 failed, 7 passed"),
-        ("5 passed in 1.00s\n", "all: 5 passed"),
-        ("no tests ran\n", "all"),
-    ],
-)
-def test_the_number_of_tests_is_in_the_last_line(log: str, shown: str) -> None:
-    assert proofs.counted("all", log) == shown

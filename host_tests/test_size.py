@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 import sizes
 from conftest import ROOT
-from flatmq_rigs import packages, results, size, webassembly
+from flatmq_rigs import results, size, webassembly
 from flatmq_rigs.__main__ import main as cli
 from flatmq_rigs.size import modules, steps
 from flatmq_rigs.size.committed import sealed, steps_on_32_bits
@@ -80,48 +80,6 @@ def test_what_publishes_does_not_load_what_receives(weighed: size.Sizes) -> None
 
 
 @measured
-def test_what_is_on_request_is_listed_by_the_file_that_installs_it(weighed: size.Sizes) -> None:
-    by_part = [module for part in weighed.parts.values() for module in part]
-    assert by_part == weighed.groups[-1]
-    assert list(weighed.parts) == list(packages.PARTS)
-    for part, added in weighed.parts.items():
-        assert set(added) <= set(packages.modules(part))
-    assert {"stream_tls", "stream_tls_board"} <= set(weighed.parts["tls"])
-    assert "stream_websocket" in weighed.parts["websocket"]
-    assert "aio" in weighed.parts["aio"]
-
-
-@measured
-def test_tls_and_websocket_hold_more_than_tcp(weighed: size.Sizes) -> None:
-    assert set(weighed.links) == {Wide.title, InPlace.title}
-    for links in weighed.links.values():
-        assert set(links) == set(steps.LINKS)
-        for step in (steps.MADE, steps.CONNECTED):
-            tcp, *others, both = (held[step] for held in links.values())
-            assert 0 < tcp < min(others) < max(others) < both
-    for link in steps.LINKS:
-        wide, in_place = (weighed.links[t][link] for t in (Wide.title, InPlace.title))
-        assert in_place[steps.CONNECTED] < wide[steps.CONNECTED]
-
-
-@measured
-def test_every_step_is_weighed_everywhere(weighed: size.Sizes) -> None:
-    wanted = {*steps.PUBLISHING, *steps.SUBSCRIBING} - {steps.PEER}
-    for title in (Wide.title, Narrow.title, InPlace.title):
-        assert set(weighed.steps[title]) == wanted
-    for narrow, wide, in_place in (
-        (
-            weighed.steps[Narrow.title][n],
-            weighed.steps[Wide.title][n],
-            weighed.steps[InPlace.title][n],
-        )
-        for n in wanted
-    ):
-        assert 0 < in_place < wide
-        assert 0.5 * wide < narrow < wide
-
-
-@measured
 def test_mqtt_5_is_weighed_at_every_step_and_feature(weighed: size.Sizes) -> None:
     for title in (Wide.title, Narrow.title, InPlace.title):
         old, new = weighed.steps[title], weighed.steps_5[title]
@@ -158,42 +116,6 @@ def test_the_command_writes_its_tables(tmp_path: Path, monkeypatch: pytest.Monke
     assert "| `client.request` | - | 77 | - | - | - | - |" in written
     assert "| version=None, fallen back to 3.1.1, subscribed | - | 5,555 | - |" in written
     assert "It is 7 bytes of .mpy files (mqtt5.json)" in written
-
-
-@measured
-def test_a_missing_interpreter_and_a_module_that_does_not_load_are_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    sources = tmp_path / "flatmq"
-    shutil.copytree(bytecode.SOURCES, sources)
-    (sources / "senml.py").write_text("from .port import nothing\n")
-    monkeypatch.setenv("MICROPYTHON_WASM", str(tmp_path))
-    monkeypatch.setattr(size, "SOURCES", sources)
-    monkeypatch.setattr(size, "compiled", lambda into: bytecode.compiled(into, sources))
-    weighed = size.measure(peers=False)
-    assert webassembly.MISSING in weighed.notes
-    assert Narrow.title not in weighed.steps
-    assert steps.MADE in weighed.steps[Wide.title]
-    assert "senml does not load: can't import name nothing" in weighed.notes
-    assert "senml" not in weighed.modules[Wide.title]
-    assert weighed.modules[Wide.title]["client"] > 0
-
-
-def test_a_module_comes_after_those_that_it_imports(tmp_path: Path) -> None:
-    for name, text in {
-        "__init__": "from .b import x\n",
-        "a": "import os\nfrom . import c\n",
-        "b": "if TYPE_CHECKING:\n    from .a import y\nfrom .c import z\n",
-        "c": "def f():\n    from .a import x\n",
-    }.items():
-        (tmp_path / f"{name}.py").write_text(text)
-    order = modules.in_order(tmp_path, ["a", "b", "c", "__init__"])
-    assert order == ["c", "b", "__init__", "a"]
-
-
-def test_what_fails_inside_is_told() -> None:
-    with pytest.raises(webassembly.WebAssemblyError, match="ValueError: no"):
-        webassembly.run(["raise ValueError('no')"], {})
 
 
 _SIZES = size.Sizes(

@@ -1,6 +1,6 @@
 """The broker for tests reports what clients do wrong.
 
-That it keeps the standard by itself is in test_brokers.py, with the brokers that are not ours.
+That it keeps the standard by itself is in the scenarios, with the brokers that are not ours.
 """
 
 from __future__ import annotations

@@ -40,7 +40,8 @@ def section(rows: list[Row], is_long: bool) -> str:
     return f"""\
 ## Faults
 
-`make faults`: {len(rows)} rows, {bad} not ok. "connection refused" lasted {minute}.
+`python -m flatmq_rigs faults`: {len(rows)} rows, {bad} not ok. "connection refused" lasted
+{minute}.
 
 The same scenario runs on CPython and on MicroPython (heap {SMALL}, {LARGER} where messages have
 8 KB, {tls} over TLS, {websocket} over WebSocket, {MORE_5} KB more at MQTT 5; compiled, 64-bit),

@@ -25,7 +25,8 @@ def section(suite: Suite) -> str:
     return f"""\
 ## On a board
 
-`make test-board` with {suite.board}: {len(rows)} rows, {bad} failed, {skipped} not run.
+`python -m flatmq_rigs board` with {suite.board}: {len(rows)} rows, {bad} failed,
+{skipped} not run.
 
 The client as .mpy. Heap is compared with that before the import, after collections. An operation
 is done over and over, with the collector off and bytes in use compared, and as often with the heap

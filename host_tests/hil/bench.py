@@ -162,12 +162,12 @@ def section(bench: Bench) -> str:
     return f"""\
 ## Memory and time on a board
 
-`make bench-board` with {bench.board}. Both clients as .mpy, on a heap that was empty. Times are
-medians by the board's clock, whose reading takes {clock} µs of each. B: bytes of heap that a
-message leaves behind. What is received is in the network stack's buffers before the clock starts;
-a round trip includes the network. Floor: one write of a ready packet, one read of a ready one,
-one read of nothing. umqtt.simple cannot subscribe before it is connected, and has one message in
-flight.
+`python -m flatmq_rigs board-bench` with {bench.board}. Both clients as .mpy, on a heap that was
+empty. Times are medians by the board's clock, whose reading takes {clock} µs of each. B: bytes of
+heap that a message leaves behind. What is received is in the network stack's buffers before the
+clock starts; a round trip includes the network. Floor: one write of a ready packet, one read of a
+ready one, one read of nothing. umqtt.simple cannot subscribe before it is connected, and has one
+message in flight.
 
 {results.table(_HEAD, bench.lines())}
 {notes}"""

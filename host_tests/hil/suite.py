@@ -1,4 +1,4 @@
-"""The steps of `make test-board`: what each does on the board, and the rows that it gives."""
+"""The steps of `flatmq_rigs board`: what each does on the board, and the rows that it gives."""
 
 from __future__ import annotations
 

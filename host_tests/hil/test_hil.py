@@ -1,4 +1,4 @@
-"""`make test-board` and `make bench-board` from end to end, with a board that is emulated.
+"""The rigs `board` and `board-bench` from end to end, with a board that is emulated.
 
 All but the wire is real.
 """

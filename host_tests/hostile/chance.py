@@ -182,11 +182,11 @@ def section(
     lines = [(what, f"{desk[name]:,}", f"{device[name]:,}") for name, what in both.items()]
     lines += [(what, f"{desk[name]:,}", "") for name, what in alone.items()]
     named = ", ".join(map(str, seeds))
-    command = "make fuzz-long" + ("" if link == "tcp" else f" LINK={link}")
-    command += " VERSION=5" if version == 5 else ""
+    command = "python -m flatmq_rigs fuzz-long" + ("" if link == "tcp" else f" --link {link}")
+    command += " --version 5" if version == 5 else ""
     early = ""
     if minutes is not None:
-        command += f" MINUTES={minutes:g}"
+        command += f" --minutes {minutes:g}"
         early = f"On CPython it was ended after {minutes:g} minutes, with the packets below.\n"
     return f"""\
 ## Hostile bytes by chance{", MQTT 5" if version == 5 else ""}{TITLES[link]}

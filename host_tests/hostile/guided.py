@@ -18,8 +18,9 @@ try:
     import atheris
 except ImportError:
     sys.exit(
-        "make fuzz needs atheris, which has wheels for CPython 3.10 to 3.13 on Linux, x86-64. "
-        "Elsewhere: make fuzz-long, which is not guided, or a container of python:3.12"
+        "this needs atheris, which has wheels for CPython 3.10 to 3.13 on Linux, x86-64. "
+        "Elsewhere: python -m flatmq_rigs fuzz-long, which is not guided, or a container of "
+        "python:3.12"
     )
 
 HERE = Path(__file__).parent

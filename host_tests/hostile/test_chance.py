@@ -26,6 +26,6 @@ def test_a_run_ends_after_its_time_or_its_packets(
 def test_the_figures_say_whether_time_was_over(minutes: float | None, said: bool) -> None:
     counts = chance.Counter({"changed": 1234})
     text = chance.section([1], counts, counts, 5400, version=5, minutes=minutes)
-    assert ("VERSION=5 MINUTES=90`" in text) == said
+    assert ("--version 5 --minutes 90`" in text) == said
     assert ("ended after 90 minutes" in text) == said
     assert "| packets that were changed | 1,234 |" in text

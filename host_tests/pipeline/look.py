@@ -1,4 +1,4 @@
-"""Check how the report looks in a browser: `make look`.
+"""Check how the report looks in a browser: `python -m flatmq_rigs look`.
 
 It is shown as wide as a phone and as a desktop. The check fails where something sticks out at the
 side or cards are not beside each other.

@@ -187,7 +187,7 @@ def test_a_seq_that_no_sum_holds_is_a_quantity() -> None:
 
 
 def test_by_chance() -> None:
-    """A short run of `make fuzz-packs`."""
+    """A short run of `python -m flatmq_rigs fuzz-packs`."""
     counts = fuzz_packs.run(5_000, seed=1)
     assert sum(counts[kind] for kind in fuzz_packs.KINDS) == 5_000
     assert 1_000 < sum(counts[f"dead {kind}"] for kind in fuzz_packs.KINDS) < 4_500

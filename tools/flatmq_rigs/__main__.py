@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -39,11 +39,7 @@ _IN_TESTS: dict[str, tuple[str, tuple[str, ...], str]] = {
         ("--streams", "4000", "--clients", "3"),
         "Break the TLS streams of clients.",
     ),
-    "look": (
-        "pipeline.look",
-        (),
-        "Show the report in a browser, as on a phone.",
-    ),
+    "look": ("pipeline.look", (), "Show the report in a browser, as on a phone."),
     "board": ("hil", (), "Test flatmq on the board at BOARD_PORT."),
     "board-bench": ("hil.bench", (), "Measure flatmq on the board at BOARD_PORT."),
 }
@@ -84,14 +80,6 @@ def bench(**options: Any) -> None:
     "in any case.",
     1_000_000,
 )
-@click.option(
-    "--client",
-    "python",
-    type=click.Choice(["micropython", "cpython"]),
-    default="micropython",
-    show_default=True,
-    help="Interpreter that runs flatmq.",
-)
 @rig_options.link(*LINKS)
 @rig_options.number(
     "--heap",
@@ -127,17 +115,14 @@ def soak(
 @main.command()
 @rig_options.results()
 @rig_options.number("--every", 1, 1, "Cut a second time only after every Nth first cut.", 100)
-@click.option("--mqtt", type=click.Choice(["3.1.1", "5"]), help="Version of MQTT.")
-def powercut(results: Path | None, every: int, mqtt: str | None) -> None:
+def powercut(results: Path | None, every: int) -> None:
     """Cut the power of a spool at every write to its flash.
 
-    Measures the wear of the flash too. With --mqtt, only cuts the power, with clients of that
-    version.
+    Measures the wear of the flash too.
     """
     from . import powercut as command
 
-    version = {"3.1.1": 4, "5": 5}.get(mqtt or "")
-    end(lambda: command.main(results, every, version), command.PowerCutError)
+    end(lambda: command.main(results, every), command.PowerCutError)
 
 
 @main.command()
@@ -180,12 +165,7 @@ def pipeline_bench(
     from .pipeline.bench import command
     from .pipeline.bench.figures import BenchError
 
-    unknown = set(only) - set(command.PARTS)
-    if unknown:
-        raise click.BadParameter(
-            f"must be one of {', '.join(command.PARTS)}, not {', '.join(sorted(unknown))}",
-            param_hint="--only",
-        )
+    _need_known(only, command.PARTS)
     end(
         lambda: command.main(messages, rounds, only, strict, results),
         BrokerError,
@@ -228,27 +208,18 @@ def crash(
 @main.command()
 @rig_options.number("--rate", 20_000, 1, "Messages a second of the steady load.", 1_000_000)
 @rig_options.number("--steady", 180.0, 1, "Duration of the steady load, in seconds.", 86_400)
-@rig_options.number(
-    "--topics", 100_000, 1, "Number of different topics, with a message in each.", 10_000_000
-)
-@rig_options.number(
-    "--retained", 50_000, 1, "Number of retained messages that are there at the start.", 10_000_000
-)
-@rig_options.number("--size", 10_000_000, 1, "Size of the large message, in bytes.", 200_000_000)
 @rig_options.results()
-def live(
-    rate: int, steady: float, topics: int, retained: int, size: int, results: Path | None
-) -> None:
+def live(rate: int, steady: float, results: Path | None) -> None:
     """Load the pipeline like a busy fleet.
 
-    Measures how far it falls behind.
+    Measures how far it falls behind: with 100,000 topics, 50,000 retained messages and one
+    message of 10 MB.
     """
     _need_the_pipeline()
     from .pipeline import live as command
 
     end(
-        lambda: command.main(rate, steady, topics, retained, size, results),
-        command.LiveError,
+        lambda: command.main(rate, steady, 100_000, 50_000, 10_000_000, results), command.LiveError
     )
 
 
@@ -296,11 +267,7 @@ def history(out: Path, days: tuple[int, ...], leave: bool, results: Path | None)
 
     from .pipeline.bench import history as command
 
-    end(
-        lambda: command.main(out, days, results, leave),
-        command.HistoryError,
-        JavaError,
-    )
+    end(lambda: command.main(out, days, results, leave), command.HistoryError, JavaError)
 
 
 @main.command()
@@ -318,6 +285,13 @@ def release(folder: Path) -> None:
     end(lambda: command.main(folder), command.ReleaseError, CompileError)
 
 
+def _need_known(only: Sequence[str], known: Collection[str]) -> None:
+    unknown = set(only) - set(known)
+    if unknown:
+        text = f"must be one of {', '.join(known)}, not {', '.join(sorted(unknown))}"
+        raise click.BadParameter(text, param_hint="--only")
+
+
 def _need_the_pipeline() -> None:
     if sys.version_info < (3, 11) or importlib.util.find_spec("pyarrow") is None:
         raise click.ClickException(
@@ -328,10 +302,10 @@ def _need_the_pipeline() -> None:
 @main.command("type-check")
 @click.argument("stubs", type=click.Path(exists=True, file_okay=False, path_type=Path))
 def type_check(stubs: Path) -> None:
-    """Check the types of the client and the sketches.
+    """Check the types of all code.
 
-    They are checked against the stubs of each port of MicroPython. STUBS is a folder with a
-    folder for each stub package.
+    The client and the sketches are also checked against the stubs of each port of MicroPython.
+    STUBS is a folder with a folder for each stub package.
     """
     from . import type_check as command
 
@@ -380,12 +354,7 @@ def proofs(only: tuple[str, ...], results: Path | None) -> None:
     """
     from . import proofs as command
 
-    unknown = set(only) - set(command.PROOFS)
-    if unknown:
-        raise click.BadParameter(
-            f"must be one of {', '.join(command.PROOFS)}, not {', '.join(sorted(unknown))}",
-            param_hint="--only",
-        )
+    _need_known(only, command.PROOFS)
     sys.exit(command.main(only or tuple(command.PROOFS), results))
 
 

@@ -29,7 +29,6 @@ class Listening:
     certificate to trust, in DER; "" without TLS.
 
     port, link_port: 0 takes a free one. extra, persistence, output: as in `broker.mosquitto`.
-    certificate: a folder of `certificates.write_loopback`; None has one made.
     Raises LinkError, and BrokerError if mosquitto is missing or ends.
     """
 
@@ -42,7 +41,6 @@ class Listening:
         persistence: bool = False,
         extra: str = "",
         output: int | None = None,
-        certificate: Path | None = None,
     ) -> None:
         self.ca = ""
         self._folder = tempfile.TemporaryDirectory(prefix="flatmq-link-")
@@ -52,7 +50,7 @@ class Listening:
         if link.endswith("tls"):
             from . import certificates as made
 
-            folder = certificate or made.write_loopback(Path(self._folder.name))
+            folder = made.write_loopback(Path(self._folder.name))
             self.ca = str(folder / made.AUTHORITY)
             lines += f"certfile {folder / made.CHAIN}\nkeyfile {folder / made.KEY}\n"
         tries = 1 if link_port or not lines else _TRIES

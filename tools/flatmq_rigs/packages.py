@@ -30,13 +30,8 @@ PARTS: dict[str, tuple[str, ...]] = {
     "websocket": ("stream_websocket",),
     "sas": ("sas",),
     "mqtt5": (
-        "v5",
-        "properties",
-        "replies",
-        "v5_alias",
-        "v5_methods",
-        "v5_pieces",
-        "v5_subscribing",
+        *("v5", "properties", "replies"),
+        *("v5_alias", "v5_methods", "v5_pieces", "v5_subscribing"),
     ),
 }
 """For each JSON file, the modules that a program imports besides `flatmq` itself. The modules that

@@ -122,29 +122,19 @@ def _years(erases: float, kilobytes: int) -> float:
     return kilobytes / BLOCK * CYCLES / erases / MINUTES
 
 
-def main(results: Path | None, every: int, version: int | None) -> int:
+def main(results: Path | None, every: int) -> int:
     """Run everything with progress, print it, and write the section "spool" of the results.
 
-    After every `every`-th first cut there is a second one. With a `version`, only its power
-    cuts are run, and printed.
+    After every `every`-th first cut there is a second one.
     """
     rows = []
-    ways = [way for way in WAYS if version in (None, way[3])]
     columns = [
-        "",
-        "writes",
-        "cuts",
-        "lost",
-        "torn",
-        "twice at QoS 2",
-        "out of order",
-        "incoming not once",
-        "interrupted handlers again",
-        "lost with the power",
+        *("", "writes", "cuts", "lost", "torn", "twice at QoS 2", "out of order"),
+        *("incoming not once", "interrupted handlers again", "lost with the power"),
     ]
     with Progress() as progress, ThreadPoolExecutor(2) as pool:
         jobs: list[tuple[str, Future[list[int]]]] = []
-        for full, head, durable, level in ways:
+        for full, head, durable, level in WAYS:
             parts = [full, f"head {head}", *([] if durable else ["durable=False"])]
             name = " · ".join([*parts, *(["MQTT 5"] if level == 5 else [])])
             job = pool.submit(sweep, full, head, durable, version=level)
@@ -162,10 +152,7 @@ def main(results: Path | None, every: int, version: int | None) -> int:
             progress.advance(task)
         for name, s in sums.items():
             rows.append([name, *map(number, [*s[:2], *s[6:], s[2], s[5]])])
-        worn = list(_wear_rows()) if version is None else []
-    if version is not None:
-        print(table(columns, rows))
-        return 0
+        worn = list(_wear_rows())
     best = wear(32, 128, 64, "online")[0]
     worst = wear(32, 128, 64, "offline")[0]
     text = "\n\n".join(
@@ -190,14 +177,9 @@ def main(results: Path | None, every: int, version: int | None) -> int:
             "topics alternate.",
             table(
                 [
-                    "prog size · head · payload",
-                    "erases",
-                    "bytes programmed",
-                    "most worn block",
-                    "heap: append",
-                    "hand over",
-                    "most: append",
-                    "hand over",
+                    *("prog size · head · payload", "erases", "bytes programmed"),
+                    *("most worn block", "heap: append", "hand over"),
+                    *("most: append", "hand over"),
                 ],
                 worn,
             ),

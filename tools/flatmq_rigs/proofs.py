@@ -11,15 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
-from rich.live import Live
-from rich.spinner import Spinner
 
 from . import results
 
 SECTION = "proofs"
 ROOT = Path(__file__).parents[2]
 LOGS = ROOT / "build" / "proofs"
-_REFRESH = 1.0  # s between two looks at a proof that runs
 
 
 @dataclass(frozen=True)
@@ -62,20 +59,8 @@ PROOFS = {
 """Each proof by name, in the order in which they run."""
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """The row of the table for a proof that has run."""
-
-    name: str
-    amount: str
-    seconds: float
-    status: int
-
-    @property
-    def cells(self) -> tuple[str, str, str, str]:
-        """The row as text."""
-        result = "ok" if self.status == 0 else f"FAILED ({self.status})"
-        return self.name, self.amount, f"{self.seconds / 60:.1f}", result
+Row = tuple[str, str, str, str]
+"""The cells of a proof that has run; the last is "ok" or says that it failed."""
 
 
 def counted(amount: str, log: str) -> str:
@@ -84,40 +69,36 @@ def counted(amount: str, log: str) -> str:
     return f"{amount}: {found[-1]}" if found else amount
 
 
-def run(name: str, proof: Proof, document: Path | None, console: Console) -> Outcome:
+def run(name: str, proof: Proof, document: Path | None, console: Console) -> Row:
     """Run a proof in a process of its own, whose output goes to a file, and show that it runs."""
     command = [sys.executable, "-m", *proof.command]
     if document and proof.writes:
         command += ["--results", str(document.resolve())]
     log = LOGS / f"{name}.log"
     began = time.monotonic()
-    shown = Spinner("dots")
-    with (
-        log.open("w") as output,
-        Live(shown, console=console, transient=True),
-        subprocess.Popen(
-            command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
-        ) as process,
-    ):
-        status = None
-        while status is None:
-            shown.update(text=f"{name}: {proof.amount}, {(time.monotonic() - began) / 60:.0f} min")
-            try:
-                status = process.wait(_REFRESH)
-            except subprocess.TimeoutExpired:
-                continue
+    since = time.strftime("%H:%M")
+    with log.open("w") as output, console.status(f"{name}: {proof.amount}, since {since}"):
+        status = subprocess.run(
+            command,
+            check=False,
+            cwd=ROOT,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        ).returncode
     amount = counted(proof.amount, log.read_text("utf-8", "replace"))
-    return Outcome(name, amount, time.monotonic() - began, status)
+    result = "ok" if status == 0 else f"FAILED ({status})"
+    return name, amount, f"{(time.monotonic() - began) / 60:.1f}", result
 
 
-def section(outcomes: Sequence[Outcome]) -> str:
+def section(rows: Sequence[Row]) -> str:
     """The table as Markdown."""
-    failed = sum(outcome.status != 0 for outcome in outcomes)
+    failed = sum(row[-1] != "ok" for row in rows)
     head = ("proof", "how much", "minutes", "result")
     return (
         "## Proofs\n\n"
-        f"`python -m flatmq_rigs proofs`: {len(outcomes)} proofs, {failed} failed.\n\n"
-        f"{results.table(head, [outcome.cells for outcome in outcomes])}\n"
+        f"`python -m flatmq_rigs proofs`: {len(rows)} proofs, {failed} failed.\n\n"
+        f"{results.table(head, rows)}\n"
     )
 
 
@@ -125,16 +106,16 @@ def main(names: Sequence[str], document: Path | None) -> int:
     """Run these proofs; return 1 if one has failed. The table goes to the document, too."""
     LOGS.mkdir(parents=True, exist_ok=True)
     console = Console()
-    outcomes = []
+    rows = []
     for name in names:
-        outcome = run(name, PROOFS[name], document, console)
-        outcomes.append(outcome)
-        console.print(" · ".join(outcome.cells), markup=False, highlight=False, soft_wrap=True)
-        if outcome.status:
+        row = run(name, PROOFS[name], document, console)
+        rows.append(row)
+        console.print(" · ".join(row), markup=False, highlight=False, soft_wrap=True)
+        if row[-1] != "ok":
             log = (LOGS / f"{name}.log").relative_to(ROOT)
             console.print(f"its output: {log}", markup=False, highlight=False)
-    text = section(outcomes)
+    text = section(rows)
     console.print(text, markup=False, highlight=False, soft_wrap=True)
     if document:
         results.write(document, SECTION, text)
-    return int(any(outcome.status for outcome in outcomes))
+    return int(any(row[-1] != "ok" for row in rows))

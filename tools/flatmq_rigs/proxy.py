@@ -25,7 +25,6 @@ Direction = Literal["up", "down"]
 # these two an end does not learn that the other one closed; the link ends when both have.
 Fault = Literal["cut", "reset", "silence", "stall"]
 Watch = Callable[[Direction, int], "Fault | None"]
-Tap = Callable[[bytes], None]
 T = TypeVar("T")
 
 UP: Direction = "up"  # client to broker
@@ -63,14 +62,12 @@ class Rules:
 
     watch: called in the proxy's thread before each MQTT packet is passed on, with the direction
     and the first byte of the packet; the fault that it returns happens instead of passing it.
-    tap: called in the proxy's thread with all that the broker sends, before a fault takes it.
     idle: seconds after which a link is cut on which neither end has sent anything.
     """
 
     up: Way = field(default_factory=Way)
     down: Way = field(default_factory=Way)
     watch: Watch | None = None
-    tap: Tap | None = field(default=None, compare=False)
     idle: float | None = None
 
 
@@ -234,8 +231,6 @@ class _Link:
             self._chunks += 1
             if behaviour.change:
                 data = behaviour.change(data)
-            if self._rules.tap and way == DOWN:
-                self._rules.tap(data)
             fault: Fault | None = None
             if behaviour.limit is not None:
                 data = data[: behaviour.limit - self.passed[way]]
@@ -336,7 +331,7 @@ class Proxy:
     def stop(self) -> None:
         """Close every link and end; may be called again.
 
-        Raises what `rules`, `watch` or `tap` did.
+        Raises what `rules` or `watch` did.
         """
         if not self._thread.is_alive():
             return

@@ -1,8 +1,9 @@
-"""Check the types of the client and the sketches, as each port sees them.
+"""Check the types of the project, and of the client and the sketches as each port sees them.
 
-A folder has a folder for each of the stub packages that the boards' files name, and
-micropython-unix-stubs. mypy checks lib/flatmq and boards/ against each of them: a port's modules
-instead of CPython's, its builtins instead of typeshed's.
+mypy checks what runs on CPython as pyproject.toml says. The folder of stubs has a folder for
+each of the stub packages that the boards' files name, and micropython-unix-stubs. mypy checks
+lib/flatmq and boards/ against each of them: a port's modules instead of CPython's, its builtins
+instead of typeshed's.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ SKETCHES = ROOT / "boards"
 SHARED = SKETCHES / "shared"
 HOST = SKETCHES / "host"  # runs on the desk, in the unix port
 UNIX = "micropython-unix-stubs"
+DESK = "CPython"
 
 # The stubs themselves have errors, which are theirs.
 _CONFIG = """\
@@ -71,8 +73,13 @@ def start(stubs: Path, files: list[Path], folders: list[Path]) -> subprocess.Pop
     config = cache / "mypy.ini"
     path = ",".join(map(str, [*folders, stubs]))
     config.write_text(_CONFIG.format(stubs=stubs, path=path, cache=cache, theirs=theirs))
+    return mypy("--config-file", str(config), *map(str, files))
+
+
+def mypy(*arguments: str) -> subprocess.Popen[str]:
+    """Start mypy in the checkout; without arguments as pyproject.toml says."""
     return subprocess.Popen(
-        [sys.executable, "-m", "mypy", "--config-file", str(config), *map(str, files)],
+        [sys.executable, "-m", "mypy", *arguments],
         cwd=ROOT,
         text=True,
         stdout=subprocess.PIPE,
@@ -81,10 +88,11 @@ def start(stubs: Path, files: list[Path], folders: list[Path]) -> subprocess.Pop
 
 
 def main(folder: Path) -> int:
-    """Check against every port at once; 1 when mypy finds something."""
+    """Check the desk's code and every port's at once; 1 when mypy finds something."""
     known = [boards.load(name) for name in boards.names()]
     lib = bytecode.SOURCES.parent
-    running = {UNIX: start(folder / UNIX, [*client(), *sorted(HOST.glob("*.py"))], [lib, HOST])}
+    running = {DESK: mypy()}  # what takes longest
+    running[UNIX] = start(folder / UNIX, [*client(), *sorted(HOST.glob("*.py"))], [lib, HOST])
     for port, stubs in sorted({(board.port, board.stubs) for board in known}):
         files = [*client(), *sketches(port, known)]
         running[stubs] = start(folder / stubs, files, [lib, SHARED, SKETCHES])

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import datetime
 import os
 import platform
+import re
 import subprocess
 import sys
-import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,17 +16,15 @@ from rich.console import Console
 from rich.markdown import Markdown
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from flatmq_rigs import certificates
 from flatmq_rigs.bench import figures, versions
 from flatmq_rigs.bench import work as alone
-from flatmq_rigs.bench.clients import CLIENTS, MICROPYTHON, Client
+from flatmq_rigs.bench.clients import CLIENTS, Client
 from flatmq_rigs.bench.figures import ALL, HELD, SMALLEST, Job, Results
 from flatmq_rigs.bench.peers import PeerError
 from flatmq_rigs.bench.report import SECTION, Report
 from flatmq_rigs.bench.runner import Failed, Runner
 from flatmq_rigs.bench.source import Source
 from flatmq_rigs.bench.targets import TARGETS
-from flatmq_rigs.links import Listening
 from flatmq_rigs.results import write
 from flatmq_tools import broker, interpreter
 
@@ -49,7 +46,7 @@ class Bench:
         self,
         runner: Runner,
         source_port: int,
-        broker_ports: Mapping[str, int],
+        broker_port: int,
         build: Path,
         quick: bool,
     ) -> None:
@@ -58,7 +55,7 @@ class Bench:
         self._build = build
         self._runner = runner
         self._source_port = source_port
-        self._broker_ports = broker_ports
+        self._broker_port = broker_port
         self._quick = quick
 
     def prepare(self, client: Client) -> bool:
@@ -75,7 +72,7 @@ class Bench:
         place = (job.client.key, job.name)
         if place in self.results.failures:
             return None
-        port = self._broker_ports[job.client.link] if job.broker else self._source_port
+        port = self._broker_port if job.broker else self._source_port
         try:
             return self._runner.measure(job.client, job.figure, port, job.argument)
         except Failed as error:
@@ -102,49 +99,38 @@ class Bench:
         if isinstance(value, float):
             self.results.rounds.setdefault((job.client.key, job.name), []).append(value)
 
-    def smallest(self, client: Client, compiled: bool) -> int | None:
-        """The smallest heap, in KB, found by halving; None when none is large enough."""
+    def smallest(self, client: Client) -> None:
+        """Find the smallest heap, in KB, by halving."""
         low, high = _HEAPS_KB
-        if not self._runner.fits(client, self._broker_ports[""], high, compiled):
-            return None
+        if not self._runner.fits(client, self._broker_port, high):
+            self.results.failures[client.key, SMALLEST] = f"does not work in {high}K"
+            return
         while high - low > 1:
             middle = (low + high) // 2
-            if self._runner.fits(client, self._broker_ports[""], middle, compiled):
+            if self._runner.fits(client, self._broker_port, middle):
                 high = middle
             else:
                 low = middle
-        return high - self._runner.image_kb(client)
+        self.results.once[client.key, SMALLEST] = high - self._runner.image_kb(client)
 
-    def heaps(self, client: Client) -> None:
-        """The smallest heap from source and from .mpy; a ROMFS image holds the latter alone."""
-        found = [None if client.romfs else self.smallest(client, False)]
-        found.append(self.smallest(client, True))
-        self.results.once[client.key, SMALLEST] = found
-        if found[1] is None:
-            self.results.failures[client.key, SMALLEST] = f"does not work in {_HEAPS_KB[1]}K"
-
-    def alone(self, rounds: int, progress: Progress) -> None:
-        """Measure flatmq and umqtt.simple over a link in memory."""
-        task = progress.add_task("over a link in memory", total=1)
+    def in_memory(self, both: bool, rounds: int | None, progress: Progress) -> None:
+        """Measure flatmq at both versions over a link in memory, and umqtt.simple if `both`."""
+        task = progress.add_task("over a link in memory", total=1 + both)
+        section = versions.SECTION
         try:
-            self.results.work = alone.measure(self._build, rounds)
+            self.versions = versions.measure(rounds or versions.ROUNDS)
+            progress.advance(task)
+            section = alone.SECTION
+            if both:
+                self.results.work = alone.measure(self._build, rounds or alone.ROUNDS)
         except (PeerError, alone.WorkError) as error:
-            self.results.failures[alone.FLATMQ, alone.SECTION] = str(error)
-        progress.advance(task)
-
-    def both_versions(self, rounds: int, progress: Progress) -> None:
-        """Measure flatmq at MQTT 3.1.1 and at MQTT 5 over a link in memory."""
-        task = progress.add_task("MQTT 5 beside 3.1.1", total=1)
-        try:
-            self.versions = versions.measure(rounds)
-        except alone.WorkError as error:
-            self.results.failures[alone.FLATMQ, versions.SECTION] = str(error)
+            self.results.failures[alone.FLATMQ, section] = str(error)
         progress.advance(task)
 
     def run(self, clients: Sequence[Client], rounds: int, progress: Progress) -> None:
         """Measure everything; in each round every client has its turn."""
         single = [job for client in clients for job in figures.once(client)]
-        heaps = [c for c in clients if c.runtime == MICROPYTHON and not c.is_floor and not c.link]
+        heaps = [client for client in clients if not client.is_floor]
         turns = [list(figures.timed(client, self._quick)) for client in clients]
         steps = len(single) + len(heaps) + rounds * sum(map(len, turns))
         task = progress.add_task("", total=steps)
@@ -158,7 +144,7 @@ class Bench:
             progress.advance(task)
         for client in heaps:
             step(f"{client.name}: smallest heap")
-            self.heaps(client)
+            self.smallest(client)
             progress.advance(task)
         for number in range(1, rounds + 1):
             for turn in turns:
@@ -169,71 +155,41 @@ class Bench:
 
 
 def chosen(only: Sequence[str]) -> list[Client]:
-    """Return the clients with these names or modules, with what they are compared to.
-
-    That is the floor, and for a client over another link the same client over TCP. Without
-    names, return all clients.
-    """
+    """Return the clients with these names or modules, and the floor; all without names."""
     if not only:
         return list(CLIENTS)
     known = {name for client in CLIENTS for name in (client.name, client.module)}
     for name in only:
         if name not in known:
             raise BenchError(f"{name!r} is none of {', '.join(sorted(known))}")
-    named = [c for c in CLIENTS if c.is_floor or c.name in only or c.module in only]
-    beside = {c.plain_key for c in named if c.link}
-    return [c for c in CLIENTS if c in named or c.key in beside]
+    return [c for c in CLIENTS if c.is_floor or c.name in only or c.module in only]
 
 
-def _processor() -> str:
-    """Return the processor's name, as far as the system reports it."""
+def _first_line(*command: str) -> str:
+    """Return the first line that a program prints. Raises BenchError if it does not run."""
     try:
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    except OSError:
-        pass
-    return platform.processor() or platform.machine()
-
-
-def _mosquitto_version() -> str:
-    """Return mosquitto's name and version, as it prints them."""
-    program = broker.find_mosquitto()
-    if program is None:
-        return "mosquitto"
-    try:
-        done = subprocess.run([program, "-h"], capture_output=True, text=True, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
     except OSError as error:
-        raise BenchError(f"{program} does not run: {error}") from error
-    return done.stdout.partition("\n")[0].strip() or "mosquitto"
+        raise BenchError(f"{command[0]} does not run: {error}") from error
+    return done.stdout.partition("\n")[0].strip()
 
 
-def _micropython_version() -> str:
-    """Return the interpreter's version. Raises BenchError if it does not run or is another one."""
+def _facts(rounds: int) -> list[tuple[str, str]]:
     command = interpreter.find()
     if command is None:
         raise BenchError(interpreter.MISSING)
     ask = (
         "import sys; i = sys.implementation; v = '.'.join(str(n) for n in i.version if n != '');"
-        "print(i.name, v, 'of', sys.version.split()[-1] + ',', i._machine)"
+        "print(v, 'of', sys.version.split()[-1] + ',', i._machine)"
     )
-    try:
-        done = subprocess.run([*command, "-c", ask], capture_output=True, text=True, check=True)
-    except (OSError, subprocess.SubprocessError) as error:
-        raise BenchError(f"{command[0]} does not run: {error}") from error
-    name, _, version = done.stdout.strip().partition(" ")
-    if name != "micropython":
-        raise BenchError(f"{command[0]} is not MicroPython but {name or 'silent'}")
-    return version
-
-
-def _facts(rounds: int) -> list[tuple[str, str]]:
+    about = Path("/proc/cpuinfo")
+    model = re.search(r"model name\s*: (.*)", about.read_text() if about.is_file() else "")
+    processor = model[1] if model else platform.processor() or platform.machine()
     return [
         ("date", datetime.date.today().isoformat()),
-        ("machine", f"{os.cpu_count()} × {_processor()}, {platform.system()}"),
-        ("interpreter", _micropython_version()),
-        ("CPython", platform.python_version()),
-        ("broker", _mosquitto_version()),
+        ("machine", f"{os.cpu_count()} × {processor}, {platform.system()}"),
+        ("interpreter", _first_line(*command, "-c", ask)),
+        ("broker", _first_line(broker.find_mosquitto() or "mosquitto", "-h")),
         ("rounds", f"{rounds}, alternating; medians"),
     ]
 
@@ -264,24 +220,16 @@ def main(
     both = not only or {"flatmq", beside} <= {client.module for client in clients}
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     with (
-        tempfile.TemporaryDirectory(prefix="flatmq-bench-") as folder,
-        contextlib.ExitStack() as stack,
+        Source() as source,
+        broker.mosquitto() as running,
         Progress(*columns, TimeElapsedColumn(), console=console, transient=True) as progress,
     ):
         build = build.resolve()
-        certificate = certificates.write_loopback(Path(folder))
-        source = stack.enter_context(Source(certificate))
-        ports = {
-            link: stack.enter_context(Listening(link or "tcp", certificate=certificate)).port
-            for link in sorted({client.link for client in clients})  # which would share a loop
-        }
-        bench = Bench(Runner(build, certificate), source.port, ports, build, quick)
+        bench = Bench(Runner(build), source.port, running.port, build, quick)
         ready = [client for client in clients if bench.prepare(client)]
         bench.run(ready, rounds, progress)
-        if both:
-            bench.alone(alone.QUICK_ROUNDS if quick else alone.ROUNDS, progress)
         if ours:
-            bench.both_versions(versions.QUICK_ROUNDS if quick else versions.ROUNDS, progress)
+            bench.in_memory(both, QUICK_ROUNDS if quick else None, progress)
     section = Report(clients, bench.results).markdown(facts, with_targets=ours)
     console.print(Markdown(section))
     if both:

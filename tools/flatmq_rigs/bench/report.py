@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from flatmq_rigs.bench.clients import CPYTHON, Client
+from flatmq_rigs.bench.clients import Client
 from flatmq_rigs.bench.figures import (
     ALL,
     CPU,
     HELD,
-    LINKED,
     OPERATIONS,
     RATE,
     SMALLEST,
@@ -20,30 +19,14 @@ from flatmq_rigs.bench.targets import TARGETS
 from flatmq_rigs.results import NONE, number, table
 
 SECTION = "bench"  # of the document
-# Figures of the table of several topics, and its columns.
-_TOPICS = {
-    "receive": "one topic",
-    "receive_two": "two in turn",
-    "receive_plus": "two, one `+`",
-    "receive_eight": "eight in turn",
-    "receive_random": "eight, random",
-}
 FAILED = "failed"
-# Figures that few clients have: a row of their own, with the column of the speed table they go to.
-_ROWS = {
-    "publish_poll": ("poll(0) after each", 1),
-    "receive_copy": ("payload copied", 5),
-    "receive_bytes": ("payload as bytes", 5),
-    "chunks": ("1 KB reads", 5),
-}
 
 
 class Report:
     """A maker of tables for the clients that were measured."""
 
     def __init__(self, clients: Sequence[Client], results: Results) -> None:
-        self._all = clients
-        self._clients = [client for client in clients if not client.link]
+        self._clients = clients
         self._results = results
 
     def _cell(self, client: Client, figure: str, text: str) -> str:
@@ -57,31 +40,34 @@ class Report:
     def memory(self) -> str:
         """Return the table of bytes held, and the smallest heap."""
         rows = []
-        for client in self._clients:
-            if client.is_floor or client.runtime == CPYTHON:
-                continue
+        for client in self._measured(romfs=True):
             held = [self._once(client, HELD, index) for index in (0, 1)]
-            heaps = [self._heap(client, index) for index in (0, 1)]
-            rows.append([client.name, *held, *heaps])
-        return table(["", "import", "import + connect", "smallest heap, .py", ".mpy"], rows)
+            kilobytes = self._results.once.get((client.key, SMALLEST))
+            rows.append([client.name, *held, NONE if kilobytes is None else f"{kilobytes}K"])
+        return table(["", "import", "import + connect", "smallest heap, .mpy"], rows)
 
-    def _heap(self, client: Client, index: int) -> str:
-        kilobytes = self._results.once.get((client.key, SMALLEST), (None, None))[index]
-        return NONE if kilobytes is None else f"{kilobytes}K"
+    def _measured(self, romfs: bool = False) -> list[Client]:
+        return [c for c in self._clients if not c.is_floor and (romfs or not c.romfs)]
+
+    def _parts(self, names: Sequence[str], head: Sequence[str], count: int) -> str:
+        """Return a table of figures that have several parts."""
+        rows = []
+        for client in self._measured():
+            cells = []
+            for name in names:
+                parts = [self._once(client, name, index) for index in range(count)]
+                cells.append(parts[0] if parts[0] in (NONE, FAILED) else " / ".join(parts))
+            rows.append([client.name, *cells])
+        return table(["", *head], rows)
 
     def allocation(self) -> str:
         """Heap bytes per operation."""
-        rows = []
-        for client in self._clients:
-            if client.is_floor or client.romfs or client.runtime == CPYTHON:
-                continue
-            cells = []
-            for operation in OPERATIONS:
-                figure = f"alloc {operation}"
-                left, total = (self._once(client, figure, index) for index in (0, 1))
-                cells.append(left if left in (NONE, FAILED) else f"{left} / {total}")
-            rows.append([client.name, *cells])
-        return table(["", *OPERATIONS.values()], rows)
+        return self._parts([f"alloc {name}" for name in OPERATIONS], [*OPERATIONS.values()], 2)
+
+    def calls(self) -> str:
+        """Socket calls per message."""
+        head = ("publish alone", "in bursts of 16", "receive")
+        return self._parts([f"calls {name}" for name in CPU], head, 3)
 
     def _timed(self, client: Client, figure: str) -> list[str]:
         median = number(self._results.median(client, figure))
@@ -90,63 +76,17 @@ class Report:
 
     def speed(self) -> str:
         """CPU time per message with its multiple of the floor, and QoS 1 per second."""
-        figures = [name for name in CPU if name not in {**_ROWS, **_TOPICS} or name == "receive"]
         rows = []
         for client in self._clients:
             if client.romfs:
                 continue
             row = [client.name]
-            for figure in figures:
+            for figure in CPU:
                 row += self._timed(client, figure)
             rate = self._cell(client, RATE, number(self._results.median(client, RATE)))
             rows.append([*row, rate])
-            for figure, (name, column) in _ROWS.items():
-                if (client.key, figure) in {**self._results.rounds, **self._results.failures}:
-                    extra = [f"{client.name}, {name}", *[NONE] * (len(rows[-1]) - 1)]
-                    extra[column : column + 2] = self._timed(client, figure)
-                    rows.append(extra)
         head = ["publish alone", "×", "in bursts of 16", "×", "receive", "×"]
         return table(["", *head, "QoS 1 per s"], rows)
-
-    def links(self) -> str:
-        """CPU time per message with its multiple of TCP, QoS 1 per second, and heap bytes."""
-        rows = []
-        for client in self._all:
-            if not client.link:
-                continue
-            row = [client.name]
-            for figure in LINKED:
-                row += self._timed(client, figure)
-            rate = self._cell(client, RATE, number(self._results.median(client, RATE)))
-            heap = number(self._results.most_heap(client))
-            if any(self._cell(client, f"alloc {name}", "") for name in OPERATIONS):
-                heap = FAILED
-            rows.append([*row, rate, heap])
-        head = ["publish alone", "× TCP", "in bursts of 16", "× TCP", "receive", "× TCP"]
-        return table(["", *head, "QoS 1 per s", "heap bytes, at most"], rows)
-
-    def topics(self) -> str:
-        """CPU time per message received, with topics that change."""
-        rows = []
-        for client in self._clients:
-            if not client.romfs:
-                cells = [self._timed(client, figure) for figure in _TOPICS]
-                rows.append([client.name, *(text for cell in cells for text in cell)])
-        head = [text for name in _TOPICS.values() for text in (name, "×")]
-        return table(["", *head], rows)
-
-    def calls(self) -> str:
-        """Socket calls per message."""
-        rows = []
-        for client in self._clients:
-            if client.is_floor or client.romfs:
-                continue
-            row = [client.name]
-            for operation in LINKED:
-                parts = [self._once(client, f"calls {operation}", index) for index in range(3)]
-                row.append(parts[0] if parts[0] in (NONE, FAILED) else " / ".join(parts))
-            rows.append(row)
-        return table(["", "publish alone", "in bursts of 16", "receive"], rows)
 
     def targets(self) -> str:
         """Return the table of targets and measured values."""
@@ -167,7 +107,7 @@ class Report:
             "### Memory (bytes)",
             "Held after collection, library and client, from .py; the smallest heap in which "
             "connecting, subscribing, publishing and receiving work, the few lines that call for "
-            "it included, with the library as .py and as .mpy.",
+            "it included, with the library as .mpy.",
             self.memory(),
             "### Heap bytes per operation",
             "Garbage left behind / all that was asked for, call frames on the heap included.",
@@ -178,27 +118,15 @@ class Report:
             "ready-made packet, one that makes one read per message. QoS 1 is wall time against "
             "the broker, as shipped.",
             self.speed(),
-            "### Over TLS and WebSocket",
-            "As above, and the multiple of the same client over TCP in the same round. The peer "
-            "sends each message in a frame or a TLS record of its own, as mosquitto does. TLS 1.2 "
-            "on MicroPython, 1.3 on CPython, with a P-256 certificate that is verified; Mbed TLS "
-            "of this interpreter has memory of its own, outside the heap. The last column is the "
-            'most that one of the operations of "Heap bytes per operation" asked the heap for.',
-            self.links(),
-            "### Several topics",
-            "CPU µs per message received, and the multiple of one read per message. Two topics: a "
-            "subscription each, or one with `+` for both. Eight topics: four subscriptions, each "
-            "with `+` for two.",
-            self.topics(),
             "### Socket calls per message",
             "Writes / reads / others.",
             self.calls(),
         ]
-        notes = [f"- {client.name}: {client.note}" for client in self._all if client.note]
+        notes = [f"- {client.name}: {client.note}" for client in self._clients if client.note]
         parts += ["### Notes", "\n".join(notes)]
         failures = [
             f"- {client.name}, {figure}: {text}"
-            for client in self._all
+            for client in self._clients
             for (key, figure), text in self._results.failures.items()
             if key == client.key
         ]

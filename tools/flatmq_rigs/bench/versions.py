@@ -5,31 +5,26 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
+from flatmq_rigs.bench import work
 from flatmq_rigs.bench.work import BITS, Work, run
 from flatmq_rigs.results import number, table
 from flatmq_tools.bytecode import compiled
 
 SECTION = "work5"  # of the document
 ROUNDS = 15
-QUICK_ROUNDS = 3
 OLD, NEW = "4", "5"
 LIMIT = 1.15  # the most that an operation may take at MQTT 5, as a multiple of 3.1.1
 # Operation of device/versions.py -> what it is, as the rows of the table.
 OPERATIONS = {
-    "publish": "publish QoS 0, `flush` after each",
-    "publish_burst": "publish QoS 0 in bursts of 8, each",
+    **{name: work.OPERATIONS[name] for name in ("publish", "publish_burst")},
     "publish_topics": "publish QoS 0, two topics in turn",
     "publish_properties": "publish QoS 0 with properties",
-    "trip": "QoS 1 round trip, one in flight",
-    "trip_burst": "QoS 1 round trip, eight in flight, each",
-    "receive": "receive QoS 0, one at a time",
-    "receive_burst": "receive QoS 0 in bursts of 8, each",
+    **{name: work.OPERATIONS[name] for name in ("trip", "trip_burst", "receive", "receive_burst")},
     "receive_tagged": "receive QoS 0 with a subscription identifier",
     "receive_tagged_burst": "… in bursts of 8, each",
     "receive1": "receive QoS 1, and PUBACK",
     "receive1_tagged": "… with a subscription identifier",
-    "idle": "poll with nothing to do",
-    "ping": "PINGREQ and PINGRESP",
+    **{name: work.OPERATIONS[name] for name in ("idle", "ping")},
     "mix_plus": "receive: two topics, one subscription with `+`",
     "mix_eight": "… eight topics in turn, four subscriptions",
     "mix_random": "… in random order",
@@ -82,16 +77,9 @@ class Versions(Work):
         for name, text in {**OPERATIONS, **EXTRAS}.items():
             ratio = self.ratio_of(bits, name)
             met = "" if name in EXTRAS or ratio is None else "met" if ratio <= LIMIT else "MISSED"
-            rows.append(
-                [
-                    text,
-                    number(self.least(bits, OLD, name)),
-                    number(self.least(bits, NEW, name)),
-                    number(ratio),
-                    met,
-                    number(self.heap.get((bits, NEW, name))),
-                ]
-            )
+            times = [self.least(bits, version, name) for version in (OLD, NEW)]
+            heap = number(self.heap.get((bits, NEW, name)))
+            rows.append([text, *map(number, [*times, ratio]), met, heap])
         return rows
 
     def markdown(self) -> str:

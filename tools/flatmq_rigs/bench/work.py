@@ -18,7 +18,6 @@ from flatmq_tools.bytecode import compile_module, compiled
 
 SECTION = "work"  # of the document
 ROUNDS = 15
-QUICK_ROUNDS = 3
 FLATMQ, UMQTT, FLOOR = "flatmq", "umqtt.simple", "floor"
 BITS = ("64-bit", "32-bit")
 # Operation of device/work.py -> what it is, as the rows of the table.

@@ -7,14 +7,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rich import box
 from rich.console import Console
-from rich.table import Table
+from rich.markdown import Markdown
 
-from flatmq_rigs import certificates, packages, results
+from flatmq_rigs import packages, results
 from flatmq_rigs.bench.clients import CLIENTS
 from flatmq_rigs.bench.peers import PeerError, fetch
-from flatmq_rigs.bench.source import Source
+from flatmq_rigs.links import LINKS, Listening
 from flatmq_rigs.size import modules, steps
 from flatmq_rigs.size.committed import sealed
 from flatmq_rigs.size.scales import BROKEN, InPlace, Narrow, Scales, SizeError, Wide
@@ -178,18 +177,14 @@ def _weigh_links(sizes: Sizes, weighing: Iterable[Scales], library: Path, harnes
 
     The 32-bit interpreter has neither sockets nor TLS.
     """
-    with tempfile.TemporaryDirectory(prefix="flatmq-size-") as name:
-        folder = certificates.write_loopback(Path(name))
-        with Source(folder) as source:
-            prelude = steps.PRELUDE + steps.LINK_PRELUDE.format(
-                port=source.port, ca=(folder / certificates.AUTHORITY).read_bytes()
-            )
+    for link, (name, path) in zip(LINKS, steps.LINKS.items(), strict=True):
+        with Listening(link) as listening:
+            ca = Path(listening.ca).read_bytes() if listening.ca else b""
+            prelude = steps.PRELUDE + steps.LINK_PRELUDE.format(port=listening.port, ca=ca)
             for scales in weighing:
                 if not scales.missing:
-                    sizes.links[scales.title] = {
-                        link: scales.held(library, harness, prelude, path)
-                        for link, path in steps.LINKS.items()
-                    }
+                    held = scales.held(library, harness, prelude, path)
+                    sizes.links.setdefault(scales.title, {})[name] = held
 
 
 def _umqtt(build: Path, into: Path) -> Path:
@@ -234,8 +229,8 @@ def _cell(value: int | None) -> str:
     return results.NONE if value is None else f"{value:,}"
 
 
-def _module_rows(sizes: Sizes) -> tuple[list[str], list[list[str]]]:
-    """Head and rows of the first table, with the sums so far that answer a question."""
+def _modules(sizes: Sizes) -> str:
+    """The first table, with the sums so far that answer a question."""
     titles = (Wide.title, Narrow.title, InPlace.title)
     head = ["module", "functions", ".mpy", *titles]
     columns = [sizes.functions, sizes.mpy, *(sizes.modules.get(title, {}) for title in titles)]
@@ -246,7 +241,7 @@ def _module_rows(sizes: Sizes) -> tuple[list[str], list[list[str]]]:
         sums = [
             sum(column.get(module, 0) for module in some) if column else None for column in columns
         ]
-        rows.append([what, *map(_cell, sums)])
+        rows.append([f"**{what}**", *map(_cell, sums)])
 
     def add_each(group: list[str]) -> None:
         for module in group:
@@ -261,50 +256,48 @@ def _module_rows(sizes: Sizes) -> tuple[list[str], list[list[str]]]:
         add_each(group)
         add(_title(part), so_far if part == _CORE else group)
     add(_SUMS[-1], so_far)
-    return head, rows
+    return results.table(head, rows)
 
 
 def _title(part: str) -> str:
     return "all of package.json" if part == _CORE else f"{part}.json adds"
 
 
-def _sums() -> set[str]:
-    return {*_SUMS, *map(_title, packages.PARTS)}
-
-
-def _rows(first: str, names: Iterable[str], columns: Columns) -> tuple[list[str], list[list[str]]]:
-    """Head and rows of a table whose columns have figures by name."""
+def _table(first: str, names: Iterable[str], columns: Columns) -> str:
+    """A table whose columns have figures by name."""
     head = [first, *(title for title, _ in columns)]
-    return head, [[name, *(_cell(column.get(name)) for _, column in columns)] for name in names]
+    return results.table(
+        head, [[name, *(_cell(column.get(name)) for _, column in columns)] for name in names]
+    )
 
 
 def _steps() -> list[str]:
     return [name for name in {**steps.PUBLISHING, **steps.SUBSCRIBING} if name != steps.PEER]
 
 
-def _link_rows(sizes: Sizes) -> tuple[list[str], list[list[str]]]:
-    """Head and rows of the third table."""
+def _links(sizes: Sizes) -> str:
+    """The third table."""
     columns = [
         (f"{step}, {title}", {link: held[step] for link, held in by_link.items()})
         for title, by_link in sizes.links.items()
         for step in (steps.MADE, steps.CONNECTED)
     ]
-    return _rows("link", steps.LINKS, columns)
+    return _table("link", steps.LINKS, columns)
 
 
-def _step_rows(sizes: Sizes) -> tuple[list[str], list[list[str]]]:
-    """Head and rows of the second table."""
+def _held(sizes: Sizes) -> str:
+    """The second table."""
     columns = [(title, sizes.steps.get(title, {})) for title in _TITLES]
     columns += [
         ("umqtt.simple, 32-bit", sizes.umqtt.get(Narrow.title, {})),
         ("64-bit", sizes.umqtt.get(Wide.title, {})),
         ("bound, 32-bit", steps.BOUNDS),
     ]
-    return _rows("step", _steps(), columns)
+    return _table("step", _steps(), columns)
 
 
-def _rows_at_5(sizes: Sizes) -> tuple[list[str], list[list[str]]]:
-    """Head and rows of the table of steps at MQTT 5, beside 3.1.1."""
+def _held_at_5(sizes: Sizes) -> str:
+    """The table of steps at MQTT 5, beside 3.1.1."""
     columns: Columns = []
     for title in _TITLES:
         old, new = dict(sizes.steps.get(title, {})), dict(sizes.steps_5.get(title, {}))
@@ -314,17 +307,17 @@ def _rows_at_5(sizes: Sizes) -> tuple[list[str], list[list[str]]]:
             new[_FALLEN_BACK] = sizes.fallen_back[title]
         more = {name: held - old[name] for name, held in new.items() if name in old}
         columns += [(f"3.1.1, {title}", old), ("5", new), ("more", more)]
-    return _rows("step", [*_steps(), _FALLEN_BACK], columns)
+    return _table("step", [*_steps(), _FALLEN_BACK], columns)
 
 
-def _feature_rows(sizes: Sizes) -> tuple[list[str], list[list[str]]]:
-    """Head and rows of the table of features."""
+def _features(sizes: Sizes) -> str:
+    """The table of features."""
     columns = [
         (text, sizes.features.get(title, {}).get(version, {}))
         for title in _TITLES
         for version, text in ((4, f"3.1.1, {title}"), (5, "5"))
     ]
-    return _rows("feature", steps.features(5), columns)
+    return _table("feature", steps.features(5), columns)
 
 
 def _text_of_5(sizes: Sizes) -> str:
@@ -335,20 +328,17 @@ def _text_of_5(sizes: Sizes) -> str:
         f"{flash:,} bytes of .mpy files (mqtt5.json), of which a client loads what it uses. First "
         "the bytes of heap that a client holds after each step, made with `version=5` and without "
         "it, from .mpy files unless ROMFS is named.",
-        results.table(*_rows_at_5(sizes)),
+        _held_at_5(sizes),
         "Bytes of heap that a client which is online and subscribed holds more after the first "
         "use of a feature: the code that this has loaded, and what it keeps. A figure below 0: "
         "the use has let go of something.",
-        results.table(*_feature_rows(sizes)),
+        _features(sizes),
     ]
     return "\n\n".join(parts)
 
 
 def _text(sizes: Sizes) -> str:
     """The section of the document."""
-    head, rows = _module_rows(sizes)
-    sums = _sums()
-    marked = [[f"**{row[0]}**" if row[0] in sums else row[0], *row[1:]] for row in rows]
     parts = [
         "Bytes of each module: its .mpy file, and the heap that it holds once it is loaded from "
         "that file or from a ROMFS. Where the table of names has to grow, the module that needs "
@@ -356,45 +346,32 @@ def _text(sizes: Sizes) -> str:
         "WebAssembly, which has no ROMFS. Each JSON file but package.json installs one part more "
         "than that does; the modules right above its row are that part. A program loads those "
         "that it uses.",
-        results.table(head, marked),
+        _modules(sizes),
         "Bytes of heap that a client holds after each step, from .mpy files unless ROMFS is "
         'named, with the sizes as shipped and a link in memory. The steps after "subscribed" '
         "are those of a board that subscribes before it connects; the steps above it those of a "
         "board that only publishes.",
-        results.table(*_step_rows(sizes)),
+        _held(sizes),
         "Bytes of heap that a client holds over each link, made and then connected to a peer on "
         "this machine; it only publishes. This port's Mbed TLS has memory of its own, which is "
         "not in these figures. ESP32 has it so, too; on other boards TLS takes about 23 KB "
         "more of the heap (docs/tls.md). The 32-bit interpreter has neither sockets nor TLS.",
-        results.table(*_link_rows(sizes)),
+        _links(sizes),
         *sizes.notes,
     ]
     return "\n\n".join(parts)
 
 
-def _show(console: Console, head: Iterable[str], rows: list[list[str]]) -> None:
-    first, *others = head
-    table = Table(box=box.SIMPLE)
-    table.add_column(first)
-    for title in others:
-        table.add_column(title, justify="right")
-    sums = _sums()
-    for row, following in zip(rows, [*rows[1:], [""]], strict=True):
-        table.add_row(*row, end_section=row[0] in sums or following[0] in sums)
-    console.print(table)
-
-
 def main(document: Path | None = None, build: Path = Path("build")) -> int:
     """Print what each module and each step takes, and put it into `document`; return 0."""
     sizes = measure(build)
-    console = Console()
-    for rows in (_module_rows, _step_rows, _link_rows, _rows_at_5, _feature_rows):
-        _show(console, *rows(sizes))
+    text, text_of_5 = _text(sizes), f"## MQTT 5: size\n\n{_text_of_5(sizes)}"
+    Console().print(Markdown(f"{text}\n\n{text_of_5}"))
     for note in sizes.notes:
-        console.print(f"not measured: {note}", markup=False, highlight=False)
-    for text in sizes.over():
-        console.print(f"over its bound: {text}", markup=False, highlight=False)
+        print(f"not measured: {note}")
+    for line in sizes.over():
+        print(f"over its bound: {line}")
     if document:
-        results.write(document, "size", sealed(_text(sizes)))
-        results.write(document, "size5", f"## MQTT 5: size\n\n{_text_of_5(sizes)}")
+        results.write(document, "size", sealed(text))
+        results.write(document, "size5", text_of_5)
     return 0

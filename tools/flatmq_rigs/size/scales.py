@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,6 +10,7 @@ from pathlib import Path
 from flatmq_rigs import webassembly
 from flatmq_rigs.size.steps import PEER
 from flatmq_tools import interpreter
+from flatmq_tools.image import romfs
 
 _RUNS = 3  # on 64 bits a stale word on the stack may keep garbage alive: the least counts
 _HELD = "@held"
@@ -127,19 +127,10 @@ class InPlace(Wide):
     def _mount(self, library: Path, folder: Path) -> tuple[str, str]:
         image = folder / "library.romfs"
         if library not in self._images:
-            self._build(library, image)
-            self._images[library] = image.read_bytes()
+            files = {str(p.relative_to(library)): p.read_bytes() for p in library.rglob("*.mpy")}
+            self._images[library] = romfs.build(files)
         image.write_bytes(self._images[library])
         return _MOUNT.format(image=str(image)), "/rom"
-
-    @staticmethod
-    def _build(library: Path, image: Path) -> None:
-        command = [sys.executable, "-m", "mpremote", "romfs", "--output", str(image), "build"]
-        done = subprocess.run(
-            [*command, str(library)], capture_output=True, text=True, check=False, timeout=60
-        )
-        if done.returncode:
-            raise SizeError(f"mpremote could not build a ROMFS image: {done.stderr.strip()}")
 
 
 class Narrow(Scales):

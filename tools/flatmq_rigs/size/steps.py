@@ -193,13 +193,6 @@ UMQTT = {
         'link.to.feed(b"\\x40\\x02\\0\\1"); client.publish(b"dev/pico-1/temp", b"21.5", qos=1); '
         "link.to.taken()"
     ),
-    "… granted": (
-        'client.set_callback(handler); link.to.feed(b"\\x90\\x03\\0\\2\\0"); '
-        'client.subscribe(b"dev/pico-1/cmd"); link.to.taken()'
-    ),
-    "… received at QoS 0": (
-        'link.to.feed(b"\\x30\\x12\\0\\x0edev/pico-1/cmdon"); client.check_msg()'
-    ),
 }
 # What a board of its own loads: the link to a host and a port. Nothing is weighed here.
 OVER_TCP = """

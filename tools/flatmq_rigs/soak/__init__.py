@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import datetime
-import re
 import secrets
 import sys
 import tempfile
@@ -18,14 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
+from rich.progress import MofNCompleteColumn, Progress
 
 import flatmq
 from flatmq_tools import interpreter
@@ -64,8 +56,8 @@ LIBRARY = Path(flatmq.__file__).parent  # the client that is put to the test
 SCRIPT = ("device", "plan", "ways")
 
 # mosquitto 2.0.11 keeps the order of what it sends only when nothing waits for room in flight,
-# hence no limit; the soak limits what is on its way itself (plan.LEAD). Its log of every packet
-# would be larger than all messages, and Nagle's algorithm would hold each answer for 40 ms.
+# hence no limit; the soak limits what is on its way itself (plan.LEAD). Nagle's algorithm would
+# hold each answer for 40 ms. Its log says which messages it publishes again: see republished.py.
 MOSQUITTO = """
 max_inflight_messages 0
 max_queued_messages 0
@@ -75,9 +67,8 @@ log_type information
 log_type error
 log_type warning
 log_type notice
+log_type debug
 """
-# What the log says of each packet is needed where the proxy cannot read the bytes.
-PACKETS = "log_type debug\n"
 
 
 class SoakError(RuntimeError):
@@ -120,22 +111,16 @@ class Run:
 
 
 @contextlib.contextmanager
-def device(python: str, heap_kb: int, words: list[str]) -> Iterator[Sketch]:
+def device(heap_kb: int, words: list[str]) -> Iterator[Sketch]:
     """The running device; `words` are the arguments of device.py."""
     with tempfile.TemporaryDirectory(prefix="flatmq-soak-") as folder:
-        if python == "cpython":
-            command = [sys.executable, str(HERE / "device.py"), *words]
-            env = interpreter.environment(LIBRARY.parent)
-        else:
-            found = interpreter.command(f"{heap_kb}k")
-            if found is None:
-                raise SoakError(interpreter.MISSING)
-            lib = compiled(Path(folder), LIBRARY)
-            for name in SCRIPT:
-                compile_module(HERE / f"{name}.py", lib / f"{name}.mpy", f"soak/{name}.py")
-            command = [*found, "-m", "device", *words]
-            env = interpreter.environment(lib)
-        process = Sketch(command, env)
+        found = interpreter.command(f"{heap_kb}k")
+        if found is None:
+            raise SoakError(interpreter.MISSING)
+        lib = compiled(Path(folder), LIBRARY)
+        for name in SCRIPT:
+            compile_module(HERE / f"{name}.py", lib / f"{name}.mpy", f"soak/{name}.py")
+        process = Sketch([*found, "-m", "device", *words], interpreter.environment(lib))
         try:
             yield process
         finally:
@@ -170,22 +155,12 @@ def follow(run: Run, peer: Peer, process: Sketch, faults: Faults, proxy: Proxy) 
 
 def show(run: Run, peer: Peer, turns: Iterator[None], console: Console) -> None:
     """Show on a terminal how far it is."""
-    began = time.monotonic()
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[rate]:,.0f}/s"),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=console) as bars:
-        up = bars.add_task("device → desk", total=run.messages, rate=0)
-        down = bars.add_task("desk → device", total=run.messages, rate=0)
+    with Progress(*Progress.get_default_columns(), MofNCompleteColumn(), console=console) as bars:
+        up = bars.add_task("device → desk", total=run.messages)
+        down = bars.add_task("desk → device", total=run.messages)
         for _ in turns:
-            for task, count in ((up, peer.books.came), (down, run.came)):
-                rate = count / (time.monotonic() - began)
-                bars.update(task, completed=count, rate=rate)
+            bars.update(up, completed=peer.books.came)
+            bars.update(down, completed=run.came)
 
 
 def figures(verdict: Verdict) -> str:
@@ -219,7 +194,6 @@ def main(
     messages: int = MESSAGES,
     *,
     seed: int | None = None,
-    python: str = "micropython",
     link: str = "tcp",
     heap: int | None = None,
     mean: int = BYTES,
@@ -241,13 +215,11 @@ def main(
     # The proxy runs beside the desk's client in one process, and must not wait for its turn.
     sys.setswitchinterval(0.0005)
     with contextlib.ExitStack() as stack:
-        log = Log(client_id) if link != "tcp" else None
-        if log:
-            stack.callback(log.stop)
-        extra, output = (MOSQUITTO + PACKETS, log.output) if log else (MOSQUITTO, None)
-        listening = stack.enter_context(Listening(link, extra=extra, output=output))
+        log = Log(client_id)
+        stack.callback(log.stop)
+        listening = stack.enter_context(Listening(link, extra=MOSQUITTO, output=log.output))
         target, ca = listening.broker, listening.ca
-        faults = Faults(seed, mean, HANDSHAKE[link], link == "tcp")
+        faults = Faults(seed, mean, HANDSHAKE[link])
         proxy = stack.enter_context(Proxy(target.host, listening.port, faults.rules))
         peer = Peer(target.host, target.port, prefix, messages)
         stack.callback(peer.stop)
@@ -257,8 +229,6 @@ def main(
             if time.monotonic() > deadline:
                 raise PeerError(f"the broker does not answer the desk within {DRAIN:g} s")
         what = f"MicroPython with a heap of {heap_kb} KB"
-        if python == "cpython":
-            what = "CPython without a limit"
         console.print(
             f"{messages:,} messages each way between {what} and the {target.kind} broker at "
             f"{target.address}{NAMES.get(link, '')}; --seed {seed}",
@@ -267,12 +237,11 @@ def main(
         )
         words = [proxy.host, str(proxy.port), client_id, prefix, str(messages), link]
         words += [str(TIMEOUT[link]), ca]
-        process = stack.enter_context(device(python, heap_kb, words))
+        process = stack.enter_context(device(heap_kb, words))
         run = Run(messages)
         began = time.monotonic()
         show(run, peer, follow(run, peer, process, faults, proxy), console)
         seconds = time.monotonic() - began
-        found = re.search(r"mosquitto version \S+", log.version if log else target.log())
     for line in [*run.trouble, *peer.books.wrong]:
         console.print(f"[red]{line}[/]", soft_wrap=True)
     if not run.ended:
@@ -285,8 +254,8 @@ def main(
         )
         return 1
     broken_off = faults.early if ca else None
-    republished = log.republished if log else faults.republished.numbers
-    verdict = Verdict(messages, peer.sent, peer.books, run.told, republished, seconds, broken_off)
+    counts = (log.republished, seconds, broken_off)
+    verdict = Verdict(messages, peer.sent, peer.books, run.told, *counts)
     console.print(figures(verdict), markup=False, highlight=False, soft_wrap=True)
     happened = ", ".join(f"{faults.happened[kind]} × {kind}" for kind in KINDS)
     console.print(f"the link had {happened}; --seed {seed}", highlight=False)
@@ -294,7 +263,7 @@ def main(
         facts = [
             ("date", datetime.date.today().isoformat()),
             ("client", what.replace(" ", f" {run.version} ", 1)),
-            ("broker", found[0] if found else "mosquitto"),
+            ("broker", log.version or "mosquitto"),
             ("the link had", happened),
             ("seed", str(seed)),
         ]

@@ -1,6 +1,6 @@
 """The device of the soak: `device.py HOST PORT CLIENT_ID PREFIX MESSAGES LINK TIMEOUT CA`.
 
-Runs in either interpreter with lib on its path. It publishes when there is room, polls, and
+It publishes when there is room, polls, and
 keeps the books on what comes in with one number per QoS: order is strict, so a number that is
 lower came before, and one that is higher leaves others out. Lines that begin with @ are for the
 desk.
@@ -11,35 +11,21 @@ import os
 import sys
 
 import plan
+from micropython import mem_total
 
 from flatmq import Client
 from flatmq.port import ticks_diff, ticks_ms
 
-try:
-    from micropython import mem_total  # type: ignore[import-not-found]
-except ImportError:
-
-    def mem_total():
-        """CPython has no such count."""
-        return 0
-
-
 POLL_MS = 20
 SLOW_MS = 2 * POLL_MS  # a poll that took longer did not get the processor, or worse
 REPORT_MS = 250
-TWICE = 8  # numbers of messages at QoS 2 that came twice; more are only counted
 KINDS = ("closed", "timeout", "refused", "protocol", "resource", "tls")
 
 
 def held():
-    """Return the bytes in use after a collection; 0 if the interpreter does not report them."""
+    """Return the bytes in use after a collection."""
     gc.collect()
-    return in_use()
-
-
-def in_use():
-    """Return the bytes that are in use, garbage included."""
-    return gc.mem_alloc() if hasattr(gc, "mem_alloc") else 0
+    return gc.mem_alloc()
 
 
 def open_files():
@@ -47,11 +33,7 @@ def open_files():
     return len(os.listdir("/dev/fd"))
 
 
-def say(*words):
-    """Print one line, at once."""
-    print(*words)
-    if hasattr(sys.stdout, "flush"):
-        sys.stdout.flush()
+say = print  # lines for the desk
 
 
 class Books:
@@ -63,7 +45,6 @@ class Books:
         self.again = [0, 0, 0]  # numbers that had come, or had been left out
         self.wrong = 0  # not of the plan: payload, or QoS
         self.rows = [0, 0, 0]  # times that numbers were left out
-        self.twice = [0] * TWICE  # the first numbers at QoS 2 that came again
 
     def at_0(self, message):
         """The handler of the topic for QoS 0."""
@@ -88,8 +69,6 @@ class Books:
             return
         left_out = number - self.next[qos]
         if left_out < 0:
-            if qos == 2 and self.again[2] < TWICE:
-                self.twice[self.again[2]] = number
             self.again[qos] += 1
             return
         if left_out:
@@ -166,7 +145,7 @@ class Device:
     def report(self):
         """Report the progress to the host."""
         self._reported = ticks_ms()
-        self.most = max(self.most, in_use())
+        self.most = max(self.most, gc.mem_alloc())
         say("@at", self.sent, sum(self.books.next), self.client.stats.connects)
 
     def changed(self):
@@ -184,7 +163,7 @@ class Device:
         fresh = self.last or client.stats.connects != self._connects
         if client.connected and not client.past and fresh:
             self._connects = client.stats.connects
-            self.most = max(self.most, in_use())
+            self.most = max(self.most, gc.mem_alloc())
             self.look(held())
 
     def look(self, now):
@@ -272,7 +251,6 @@ def main():
     say("@next", *books.next)
     say("@missing", *books.missing)
     say("@again", *books.again)
-    say("@twice", *books.twice[: books.again[2]])
     say("@wrong", books.wrong)
     say("@rows", *books.rows)
     say("@sent", device.sent)

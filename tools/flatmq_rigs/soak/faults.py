@@ -7,7 +7,6 @@ import time
 from collections import Counter
 
 from ..proxy import Fault, Proxy, Rules, Way
-from .republished import Republished
 
 KINDS: tuple[Fault, ...] = ("cut", "silence", "reset", "stall")
 _EARLY = 0.2  # of the connections, which end during CONNECT or while messages are sent again,
@@ -22,18 +21,15 @@ class Faults:
     Their number is `mean`, half of it, or one and a half times as many. What passes later than
     OLDEST does not count.
 
-    handshake: bytes that pass either way before CONNECT, about. clear: the bytes are MQTT packets;
-    else `republished` cannot be known, and stays empty.
+    handshake: bytes that pass either way before CONNECT, about.
     """
 
-    def __init__(self, seed: int, mean: int, handshake: int = 0, clear: bool = True) -> None:
+    def __init__(self, seed: int, mean: int, handshake: int = 0) -> None:
         self.happened: Counter[str] = Counter()
         self.early = 0  # connections that end before or soon after CONNECT
-        self.republished = Republished()
         self._random = random.Random(seed)
         self._mean = mean
         self._early = _EARLY_BYTES + handshake
-        self._clear = clear
         self._since = time.monotonic()  # the newest connection is there
         self._count = 0
         self._struck = False  # it had a fault because of its age
@@ -44,10 +40,7 @@ class Faults:
         self.early += early
         low, high = (1, self._early) if early else (self._mean // 2, self._mean * 3 // 2)
         way = Way(self._random.randint(low, high), KINDS[count % len(KINDS)])
-        tap = self.republished.connection() if self._clear else None
-        if self._random.random() < 0.5:
-            return Rules(up=way, tap=tap)
-        return Rules(down=way, tap=tap)
+        return Rules(up=way) if self._random.random() < 0.5 else Rules(down=way)
 
     def turn(self, proxy: Proxy) -> None:
         """Strike a connection that has become too old."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from . import plan
@@ -40,9 +40,9 @@ class Verdict:
     """A verdict on `messages` each way.
 
     It is made of what the host `sent`, its `books`, what the device `told` at its end by name,
-    the numbers of the QoS 2 messages that the broker has `republished`, or how many if the
-    numbers are not known, and the `seconds` from the first message to the last. Over TLS, at
-    most `broken_off` handshakes met a fault; None over other links.
+    the number of QoS 2 messages that the broker has `republished`, and the `seconds` from the
+    first message to the last. Over TLS, at most `broken_off` handshakes met a fault; None over
+    other links.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class Verdict:
         sent: int,
         books: Books,
         told: Mapping[str, Sequence[int]],
-        republished: Set[int] | int,
+        republished: int,
         seconds: float,
         broken_off: int | None = None,
     ) -> None:
@@ -74,7 +74,7 @@ def _messages(
     sent: int,
     books: Books,
     told: Mapping[str, Sequence[int]],
-    republished: Set[int] | int,
+    republished: int,
 ) -> list[Figure]:
     """Two numbers each: from the device to the desk, and from the desk to the device."""
     up = books.arrivals
@@ -84,10 +84,7 @@ def _messages(
     lost = [plan.count(messages, qos) - came[qos] for qos in plan.QOS]
     both = (0, 0)
     # Twice at the device, and twice from the broker, which had sent PUBREL in between: not ours.
-    if isinstance(republished, int):
-        theirs = min(republished, again[2])
-    else:
-        theirs = sum(number in republished for number in told["twice"])
+    theirs = min(republished, again[2])
     return [
         _exactly("sent", (messages, messages), told["sent"][0], sent),
         _shown("received", books.came, sum(came)),
@@ -157,8 +154,6 @@ def _handshakes(failed: int, broken_off: int | None) -> list[Figure]:
 def _memory(told: Mapping[str, Sequence[int]]) -> list[Figure]:
     before, after, held, most = told["heap"]
     steady, turns = told["steady"]
-    if not after:  # CPython does not count
-        return []
     return [
         _exactly("heap held before / after, bytes", (before, before), before, after),
         _shown("most ever held, bytes", held),

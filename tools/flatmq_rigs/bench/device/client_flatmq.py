@@ -1,8 +1,7 @@
-"""flatmq as shipped: the same calls on MicroPython and on CPython."""
+"""flatmq as shipped."""
 
 from packets import BURST, PAYLOAD, TOPICS, seen, since_ms, ticks_ms
 
-INTO = bytearray(64)
 Client = None
 
 
@@ -17,26 +16,6 @@ def comparing(message):
         seen[0] += 1
 
 
-def copying(message):
-    message.copy(INTO)
-    seen[0] += 1
-
-
-def taking_bytes(message):
-    if message.payload:
-        seen[0] += 1
-
-
-handlers = {"receive_copy": copying, "receive_bytes": taking_bytes}
-on_message = comparing
-
-
-def prepare(function):
-    """Have messages handled in the way that the function is there to measure."""
-    global on_message
-    on_message = handlers.get(function, comparing)
-
-
 def connect(port, name):
     client = Client(name, "127.0.0.1", port)
     client.connect()
@@ -44,7 +23,7 @@ def connect(port, name):
 
 
 def subscribe(client, topic, qos):
-    wanted = client.subscribe(topic, on_message, qos)
+    wanted = client.subscribe(topic, comparing, qos)
     while wanted.granted is None:
         client.poll(1)
 
@@ -55,14 +34,6 @@ def publish(client, n):
         while client.publish(TOPICS[0], PAYLOAD) is None:
             client.poll(0)
         client.flush()
-
-
-def publish_poll(client, n):
-    """The same with the application's own poll."""
-    for _ in range(n):
-        while client.publish(TOPICS[0], PAYLOAD) is None:
-            client.poll(0)
-        client.poll(0)
 
 
 def publish_burst(client, n):
@@ -85,7 +56,7 @@ def receive(client, n):
         client.poll(0)
 
 
-receive1 = receive_copy = receive_bytes = receive
+receive1 = receive
 
 
 def ping(client, n):

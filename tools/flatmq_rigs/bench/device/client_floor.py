@@ -1,19 +1,15 @@
 """The floor: loops that no client can beat, with ready-made packets and no protocol.
 
-`publish` makes one write per packet, `receive` one read per message, `chunks` reads 1 KB at a
-time.
+`publish` makes one write per packet, `receive` one read per message.
 """
 
 import socket
-import sys
 
 import packets
 from packets import PAYLOAD, SIZE, TOPICS, seen
 
-MICROPYTHON = sys.implementation.name == "micropython"
 PACKET = packets.publish(TOPICS[0], PAYLOAD, 0, 0)
 ONE = bytearray(SIZE)
-CHUNK = bytearray(1024)
 
 
 def load():
@@ -33,29 +29,17 @@ def subscribe(s, topic, qos):
 
 
 def publish(s, n):
-    write = s.write if MICROPYTHON else s.send
+    write = s.write
     packet = PACKET
     for _ in range(n):
         write(packet)
 
 
-def _read(s, n, into):
-    left = n * SIZE
-    if MICROPYTHON:  # where a blocking socket would wait until the buffer is full
-        s.setblocking(False)
-        read = s.readinto
-        while left > 0:
-            left -= read(into) or 0
-    else:
-        read = s.recv_into
-        while left > 0:
-            left -= read(into)
-    seen[0] += n
-
-
 def receive(s, n):
-    _read(s, n, ONE)
-
-
-def chunks(s, n):
-    _read(s, n, CHUNK)
+    into = ONE
+    left = n * SIZE
+    s.setblocking(False)  # a blocking socket would wait until the buffer is full
+    read = s.readinto
+    while left > 0:
+        left -= read(into) or 0
+    seen[0] += n

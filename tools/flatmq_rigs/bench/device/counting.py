@@ -33,14 +33,7 @@ def _counted(function, kind):
     return call
 
 
-def _install_cpython():
-    calls = {name: kind for name, kind in CALLS.items() if hasattr(socket.socket, name)}
-    methods = {name: _counted(getattr(socket.socket, name), kind) for name, kind in calls.items()}
-    socket.socket = type("socket", (socket.socket,), methods)
-    select.select = _counted(select.select, OTHER)
-
-
-def _install_micropython():
+def install():
     import io
 
     real = socket
@@ -73,10 +66,3 @@ def _install_micropython():
     module = Module()
     module.socket = Socket
     sys.modules["socket"] = sys.modules["usocket"] = module
-
-
-def install():
-    if sys.implementation.name == "micropython":
-        _install_micropython()
-    else:
-        _install_cpython()

@@ -1,7 +1,6 @@
 """Measure one figure of one client and print it: `measure.py CLIENT FIGURE PORT ID [ARGUMENT]`.
 
-CLIENT names a module `client_CLIENT` beside this file, and after a colon a link of `links.py` if
-the client is not to use TCP. Runs on MicroPython and on CPython; the last line of output is
+CLIENT names a module `client_CLIENT` beside this file. The last line of output is
 `RESULT` and a JSON value.
 """
 
@@ -39,19 +38,16 @@ class Peer:
         """Read what the client published since `sink`; fail unless all of it has come."""
         self._command(b"drain %s %d\n" % (self._name, count * packets.SIZE))
 
-    def spray(self, count, topics, qos):
+    def spray(self, count, qos):
         seen[0] = 0
-        self._command(b"spray %s %d %s %d\n" % (self._name, count, topics.encode(), qos))
+        self._command(b"spray %s %d %d\n" % (self._name, count, qos))
 
 
-def connected(module, port, name, topics="-", qos=0):
+def connected(module, port, name, subscribed=False, qos=0):
     module.load()
     client = module.connect(port, name)
-    if topics != "-":
-        import mixes  # here, as each name takes heap while memory is measured
-
-        for topic in mixes.TOPICS[topics][0]:
-            module.subscribe(client, topic, qos)
+    if subscribed:
+        module.subscribe(client, packets.TOPICS[0], qos)
     return client
 
 
@@ -80,12 +76,12 @@ def alloc(module, port, name, operation):
     receiving = operation.startswith("receive")
     qos = 1 if operation == "receive1" else 0
     peer = Peer(port, name)
-    client = connected(module, port, name, "one" if receiving else "-", qos)
+    client = connected(module, port, name, receiving, qos)
     function = getattr(module, operation)
     gc.disable()
     for count in (8, ALLOC_COUNT):  # the first time settles what is made once
         if receiving:
-            peer.spray(count, "one", qos)
+            peer.spray(count, qos)
         held = gc.mem_alloc()
         total = mem_total()
         function(client, count)
@@ -95,30 +91,27 @@ def alloc(module, port, name, operation):
 
 
 def cpu(module, port, name, argument):
-    """CPU µs per message and the count; the argument is `FUNCTION TOPICS MILLISECONDS`."""
-    words = argument.split()
-    function = getattr(module, words[0])
-    topics = words[1]
-    budget_ms = int(words[2])
-    if hasattr(module, "prepare"):
-        module.prepare(words[0])
+    """CPU µs per message and the count; the argument is `FUNCTION MILLISECONDS`."""
+    operation, budget_ms = argument.split()
+    budget_ms = int(budget_ms)
+    function = getattr(module, operation)
+    receiving = operation == "receive"
     peer = Peer(port, name)
-    client = connected(module, port, name, topics)
+    client = connected(module, port, name, receiving)
     segment = RECEIVE_SEGMENT
-    if topics == "-":
+    if not receiving:
         segment = PUBLISH_SEGMENT
         peer.sink()
-    segment //= getattr(module, "times", 1)
     count = -segment
     wall = start = 0
     while count <= 0 or (
         (cpu_seconds() - start) * 1000 < budget_ms and since_ms(wall) < budget_ms * 20
     ):
-        if topics != "-":
-            peer.spray(segment, topics, 0)
+        if receiving:
+            peer.spray(segment, 0)
         function(client, segment)
         count += segment
-        if topics == "-":
+        if not receiving:
             peer.drain(count + segment)
         if not count:  # the first segment only warms up
             gc.collect()
@@ -134,9 +127,9 @@ def calls(module, port, name, operation):
     peer = Peer(port, name)
     counting.install()
     receiving = operation == "receive"
-    client = connected(module, port, name, "one" if receiving else "-")
+    client = connected(module, port, name, receiving)
     if receiving:
-        peer.spray(CALLS_COUNT, "one", 0)
+        peer.spray(CALLS_COUNT, 0)
     else:
         peer.sink()
     counting.reset()
@@ -159,13 +152,8 @@ def rate(module, port, name, argument):
 
 def main():
     name, figure, port, identifier = sys.argv[1:5]
-    name, _, link = name.partition(":")
     argument = sys.argv[5] if len(sys.argv) > 5 else ""
     module = __import__("client_" + name)
-    if link:
-        import links
-
-        links.use(module, link)
     function = argument.split()[0] if argument and figure != "held" else "connect"
     value = None  # a client without this operation
     if function.isdigit() or hasattr(module, function):

@@ -9,7 +9,6 @@ _SHUFFLED = "1715017153331601023730270435253574107317457227160557641144074511"
 # What is subscribed to, and the topics that messages go to, over and over.
 TOPICS = {
     "one": (_TWO[:1], _TWO[:1]),
-    "two": (_TWO, _TWO),
     "plus": (FOUR[:1], _TWO),
     "eight": (FOUR, EIGHT),
     "random": (FOUR, tuple([EIGHT[int(i)] for i in _SHUFFLED])),

@@ -222,9 +222,9 @@ def section(
     """The part of docs/results.md on the pipeline's speed."""
     parts = [
         "## The pipeline: speed",
-        f"`make bench-pipeline`, on {os.cpu_count()} cores: {count:,} messages of about 110 "
-        "bytes at QoS 1, which mosquitto has before the receiver comes, on the same cores. "
-        f"Medians of {rounds} rounds.",
+        f"`python -m flatmq_rigs pipeline-bench`, on {os.cpu_count()} cores: {count:,} messages "
+        "of about 110 bytes at QoS 1, which mosquitto has before the receiver comes, on the same "
+        f"cores. Medians of {rounds} rounds.",
     ]
     if ends:
         parts += [
