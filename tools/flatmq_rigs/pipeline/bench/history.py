@@ -1,14 +1,12 @@
-"""The cost of a refresh, a report and a restart after 1, 30 and 365 days.
+"""The cost of a refresh and of a report after 1, 30 and 365 days.
 
-The past is written directly (see `past`). The jobs of `flatmq pipeline run` then make tables of
-one more hour, as after a restart. What is measured runs in processes of its own.
+The past is written directly (see `past`). What is measured runs in processes of its own.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -26,11 +24,10 @@ from rich.console import Console
 from flatmq_tools.pipeline.state.arrivals import State
 from flatmq_tools.pipeline.state.snapshots import Snapshots
 from flatmq_tools.pipeline.state.store import Place, Store
-from flatmq_tools.pipeline.state.values import DAY
 
 from ... import results
-from ..processes import Command, CommandError
-from .past import MINUTES, STATE, Fleet, include, make, raw_file, write
+from ..processes import CommandError
+from .past import MINUTES, STATE, Fleet, include, make
 
 NAME = "history"
 DEVICES = 500
@@ -38,10 +35,8 @@ BEGIN = 1_761_955_200_000_000
 """The first day is 1 November 2025."""
 GOAL = 1.5
 """The last row is at most so many times the first."""
-_HOUR = 60  # minutes, for the real jobs
 _REFRESHES = 9
 _SOON = 0.01  # s between two looks at a report
-_PATIENCE = 900.0  # s until a run has started, or ended
 _MIB = 1 << 20
 
 
@@ -54,26 +49,20 @@ class Row:
     """Costs of a number of days."""
 
     days: int
-    messages: int
     used: dict[str, float]
     """Seconds, seconds of CPU, and the peak MiB, by the titles in SHOWN."""
-    files: int
-    mebibytes: float
     state: float
     """MiB of the state."""
 
 
-def main(
-    folder: Path, days: Sequence[int], document: Path | None, keep: bool = False,
-    console: Console | None = None,
-) -> int:  # fmt: skip
+def main(folder: Path, days: Sequence[int], document: Path | None, keep: bool = False) -> int:
     """Measure, print the table, and write it into a section of `document`.
 
     The past is in `folder`; it is used again if an earlier run left it there, and removed at the
     end unless `keep`. Return 1 if the last row is more than GOAL times the first in CPU or
     memory. Raises HistoryError.
     """
-    console = console or Console()
+    console = Console()
     rows = []
     past = folder / "past"
     fleet = Fleet(DEVICES, BEGIN)
@@ -85,7 +74,7 @@ def main(
                 status.update(f"{done} of {count} days of the past are written")
 
             make(fleet, count, past, show)
-            rows.append(_row(fleet, count, past, folder / "measured", status.update))
+            rows.append(_row(count, past, folder / "measured", status.update))
         console.print(f"{count} days are measured")
     section = text(rows)
     console.print(section, markup=False, highlight=False, soft_wrap=True)
@@ -107,165 +96,21 @@ def _check(past: Path, days: int) -> None:
             )
 
 
-def _row(
-    fleet: Fleet, days: int, past: Path, out: Path, show: Callable[[str], None]
-) -> Row:  # fmt: skip
-    """Measure so many days, in a copy of which the files of raw are links."""
+def _row(days: int, past: Path, out: Path, show: Callable[[str], None]) -> Row:
+    """Measure so many days, in a copy."""
     shutil.rmtree(out, ignore_errors=True)
     try:
-        show("a first run makes its checkpoints ...")
-        _begin(fleet, days, past, out)
-        show("a run starts again and makes tables of an hour ...")
-        restart, messages = _restart(fleet, days, out)
+        shutil.copytree(past, out)
         show("the tables are refreshed ...")
-        refresh = _child("refresh", out, days)
+        refreshed = _child(out, days)
         show("reports ...")
         report = _report(out)
         _, week, _ = _report(out, "--since", "7d")
-        files = [file for file in out.rglob("*") if file.is_file()]
+        used = dict(zip(SHOWN, (*refreshed, *report, week), strict=True))
         state = [file for file in (out / "state").rglob("*") if file.is_file()]
-        used = dict(zip(SHOWN, (*refresh, *report, week, *restart), strict=True))
-        return Row(days, messages, used, len(files), _size(files), _size(state))
+        return Row(days, used, sum(file.stat().st_size for file in state) / _MIB)
     finally:
         shutil.rmtree(out, ignore_errors=True)
-
-
-def _size(files: Sequence[Path]) -> float:
-    return sum(file.stat().st_size for file in files) / _MIB
-
-
-def _begin(fleet: Fleet, days: int, past: Path, out: Path) -> None:
-    """Have a real run make its checkpoints of a minute of messages.
-
-    Then put the past in front of it, as if the run had done that, a batch for each day.
-    """
-    landed = _land(fleet, days * MINUTES, 1, out / "landed" / "0.parquet")
-    with _Run(out) as run:
-        run.started()
-        run.finished(lambda: _messages(out) >= landed)
-    for query in ("raw", "measurements"):
-        _renumber(out / "checkpoints" / query, days)
-    [first] = (out / "raw").glob("**/batch=0")
-    minute = raw_file(out / "raw", fleet, days).parent
-    minute.parent.mkdir(parents=True, exist_ok=True)
-    first.rename(minute)
-    for table in ("measurements", "dead_letters"):
-        for batch in (out / table).glob("**/batch=*"):
-            shutil.rmtree(batch)
-    shutil.copytree(past / "raw", out / "raw", copy_function=os.link, dirs_exist_ok=True)
-    with closing(Store(out / STATE)) as store:
-        ran = store.place()
-    if ran is None:
-        raise HistoryError("the first run has made no state")
-    shutil.rmtree(out / "state")
-    shutil.copytree(past / "state", out / "state")
-    with closing(Store(out / STATE)) as store:
-        include(
-            State(store), fleet, fleet.arrivals(days * MINUTES, 1),
-            Place(ran.query, days, days + 1, None),
-        )  # fmt: skip
-    for name in ("health", "gaps", "devices"):
-        shutil.rmtree(out / name)
-        shutil.copytree(past / name, out / name)
-
-
-def _renumber(checkpoint: Path, batch: int) -> None:
-    """Make the last batch of a query the one of this number, and what it read, too."""
-    last = max(int(file.name) for file in (checkpoint / "commits").glob("[0-9]*"))
-    kept = {name: (checkpoint / name / str(last)).read_text() for name in ("offsets", "commits")}
-    *head, line = kept["offsets"].splitlines()
-    offset = json.loads(line)
-    for folder in kept:
-        for file in (checkpoint / folder).iterdir():
-            file.unlink()
-    # Spark reads the one before it, too.
-    for number in (batch - 1, batch):
-        if "batch" in offset:
-            offset["batch"] = number + 1
-        text = "\n".join([*head, json.dumps(offset)])
-        (checkpoint / "offsets" / str(number)).write_text(text)
-        (checkpoint / "commits" / str(number)).write_text(kept["commits"])
-
-
-def _land(fleet: Fleet, first: int, minutes: int, file: Path) -> int:
-    """Land messages as an ingest does; return how many."""
-    messages = fleet.messages(fleet.arrivals(first, minutes))
-    draft = file.with_name(f".{file.name}")
-    write(messages, draft)
-    draft.rename(file)
-    return len(messages)
-
-
-class _Run(Command):
-    """`flatmq pipeline run` of a folder OUT/landed, as a process of its own."""
-
-    def __init__(self, out: Path) -> None:
-        out.mkdir(parents=True, exist_ok=True)
-        self._begun = time.monotonic()
-        jobs = [word for job in ("raw", "measurements", "health") for word in ("--job", job)]
-        super().__init__(out / "run.txt", "run", out, "--landed", out / "landed", *jobs)
-        self.memory = 0.0
-        """MiB of it and of the processes that it has started, at most."""
-
-    def __enter__(self) -> _Run:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
-
-    def started(self) -> tuple[float, float]:
-        """Wait until its queries run; return after how many seconds, and s of CPU."""
-        self.until(lambda: self._looked("started after" in self.words()), _PATIENCE)
-        times = [each.cpu_times() for each in self._all()]
-        return time.monotonic() - self._begun, sum(each.user + each.system for each in times)
-
-    def finished(self, done: Callable[[], bool]) -> None:
-        """Wait until it has done something, and end it as a service does."""
-        self.until(lambda: self._looked(done()), _PATIENCE)
-        self.end(_PATIENCE)
-
-    def _all(self) -> list[psutil.Process]:
-        me = psutil.Process(self.pid)
-        return [me, *me.children(recursive=True)]
-
-    def _looked(self, done: bool) -> bool:
-        used = 0
-        with contextlib.suppress(psutil.NoSuchProcess):
-            for process in self._all():
-                with contextlib.suppress(psutil.NoSuchProcess):
-                    used += process.memory_info().rss
-        self.memory = max(self.memory, used / _MIB)
-        return done
-
-
-def _restart(fleet: Fleet, days: int, out: Path) -> tuple[tuple[float, float, float], int]:
-    """Start a run again, which makes tables of an hour of messages.
-
-    Return the seconds and s of CPU until its queries run and MiB, and the messages that its state
-    then counts. Raises HistoryError if these are not as many as came.
-    """
-    hour = _land(fleet, days * MINUTES + 1, _HOUR, out / "landed" / "1.parquet")
-    before = _messages(out)
-    with _Run(out) as run:
-        seconds = run.started()
-        run.finished(lambda: _messages(out) >= before + hour)
-    after = _messages(out)
-    if after != before + hour:
-        raise HistoryError(
-            f"{hour:,} messages came, and the state knows of {after - before:,} more"
-        )
-    return (*seconds, run.memory), after
-
-
-def _messages(out: Path) -> int:
-    store = Store.of_run(out / STATE)
-    if store is None:
-        return 0
-    with store, store.named():
-        (count,) = store.db.execute(
-            "SELECT coalesce(sum(messages), 0) FROM steps WHERE width = ?", (DAY,)
-        ).fetchone()
-    return int(count)
 
 
 def _report(out: Path, *options: str) -> tuple[float, float, float]:
@@ -293,13 +138,13 @@ def _report(out: Path, *options: str) -> tuple[float, float, float]:
     return seconds, cpu, memory
 
 
-def _child(what: str, out: Path, days: int) -> list[float]:
+def _child(out: Path, days: int) -> list[float]:
     done = subprocess.run(
-        [sys.executable, "-m", __name__, what, str(out), str(days)],
+        [sys.executable, "-m", __name__, str(out), str(days)],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     if done.returncode:
-        raise HistoryError(f"{what} failed: {done.stderr}")
+        raise HistoryError(f"a refresh failed: {done.stderr}")
     found: list[float] = json.loads(done.stdout)
     return found
 
@@ -318,11 +163,11 @@ def refresh(out: Path, days: int) -> tuple[float, float, float]:
         assert place is not None
         for n in range(_REFRESHES + 1):
             batch = (place.batch or 0) + 1 + n
-            packs = fleet.arrivals(days * MINUTES + 1 + _HOUR + n, 1)
+            packs = fleet.arrivals(days * MINUTES + n, 1)
             include(state, fleet, packs, Place(place.query, batch, batch + 1, None))
             used, begun = time.process_time(), time.monotonic()
             snapshots.refresh()
-            if n:  # the first one writes what the run did not
+            if n:  # the first one prepares what the others use
                 cpu.append(time.process_time() - used)
                 seconds.append(time.monotonic() - begun)
     # ru_maxrss would be that of the parent, if it had more when it started this process.
@@ -333,7 +178,7 @@ def refresh(out: Path, days: int) -> tuple[float, float, float]:
 
 SHOWN = (
     "refresh, s", "refresh, s of CPU", "refresh, MiB", "report, s", "report, s of CPU",
-    "report, MiB", "report of 7 days, s of CPU", "restart, s", "restart, s of CPU", "restart, MiB",
+    "report, MiB", "report of 7 days, s of CPU",
 )  # fmt: skip
 
 
@@ -352,25 +197,20 @@ def missed(rows: Sequence[Row]) -> list[str]:
 
 def text(rows: Sequence[Row]) -> str:
     """The table, as Markdown."""
-    head = ["days", "messages", *SHOWN, "files", "MiB", "of these the state"]
     lines = [
-        [
-            f"{row.days:,}", f"{row.messages:,}",
-            *(results.number(row.used[title]) for title in SHOWN),
-            f"{row.files:,}", results.number(row.mebibytes), results.number(row.state),
-        ]
+        [f"{row.days:,}", *(results.number(row.used[title]) for title in SHOWN),
+         results.number(row.state)]
         for row in rows
     ]  # fmt: skip
-    lines.append(
-        ["last / first", "", *(f"{ratio:.2f}" for ratio in _ratios(rows).values()), "", "", ""]
-    )
+    lines.append(["last / first", *(f"{ratio:.2f}" for ratio in _ratios(rows).values()), ""])
     late = missed(rows)
     verdict = f"MISSED: {', '.join(late)}." if late else "Met."
     return (
         f"{DEVICES} boards with a message a minute. Goal: CPU and memory of the last row are "
-        f"at most {GOAL} times those of the first. {verdict}\n\n{results.table(head, lines)}"
+        f"at most {GOAL} times those of the first. {verdict}\n\n"
+        f"{results.table(['days', *SHOWN, 'MiB of the state'], lines)}"
     )
 
 
 if __name__ == "__main__":
-    print(json.dumps(refresh(Path(sys.argv[2]), int(sys.argv[3]))))
+    print(json.dumps(refresh(Path(sys.argv[1]), int(sys.argv[2]))))

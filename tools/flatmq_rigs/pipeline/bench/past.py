@@ -1,44 +1,31 @@
 """A past that nobody waited for: what a fleet of boards would have sent in so many days.
 
 Boards publish once a minute. Each restarts once a week, loses a reading in a thousand, and sends
-one in a thousand twice. The table raw is written directly, a batch for each day, and the state of
-a run is filled through its own interface, day by day.
+one in a thousand twice. The state of a run is filled through its own interface, a batch for each
+day.
 """
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from flatmq_tools.pipeline.state.arrivals import Arrivals, State
 from flatmq_tools.pipeline.state.history import SECOND, Came, Newest
 from flatmq_tools.pipeline.state.snapshots import Snapshots
 from flatmq_tools.pipeline.state.store import Place, Store
-from flatmq_tools.pipeline.state.values import DAY
 
 Ints = NDArray[np.int64]
 
-QUERY = "past"
-"""The query of the batches, where it is not given."""
+_QUERY = "past"  # of the batches
 STATE = "state/measurements.sqlite"
 MINUTES = 1440
 """Of a day."""
 _WEEK = 7 * MINUTES
 _RARE = 1000  # one reading in so many is lost, and one comes twice
-_ROWS = 1 << 20  # of a row group
-SCHEMA = pa.schema(
-    [
-        ("topic", pa.string()), ("payload", pa.binary()), ("timestamp", pa.timestamp("us", "UTC")),
-        ("qos", pa.int32()), ("retain", pa.bool_()), ("dup", pa.bool_()), ("offset", pa.int64()),
-    ]
-)  # fmt: skip
 
 
 class Fleet:
@@ -89,45 +76,9 @@ class Fleet:
             delay[order], np.ones(len(order), np.bool_),
         )  # fmt: skip
 
-    def messages(self, packs: Arrivals) -> pa.Table:
-        """Return packs as messages."""
-        names = pa.array(self.names).take(pa.array(packs.device))
-        measured = (packs.at - packs.delay) // SECOND
-        value = pa.array(packs.seq % 1000 + 2000).cast(pa.string())
-        pieces: list[pa.Array | str] = [
-            '[{"bn":"', names, '/","n":"boot","v":', _text(packs.boot), ',"bt":',
-            _text(measured), '},{"n":"seq","v":', _text(packs.seq),
-            '},{"n":"chip/temp","u":"Cel","v":', pc.utf8_slice_codeunits(value, 0, 2), ".",
-            pc.utf8_slice_codeunits(value, 2, 4), "}]",
-        ]  # fmt: skip
-        payload = pc.binary_join_element_wise(*pieces, "").cast(pa.binary())
-        count = len(packs.row)
-        return pa.table(
-            [
-                pc.binary_join_element_wise("dev/", names, "/telemetry", ""), payload,
-                pa.array(packs.at).cast(pa.timestamp("us", "UTC")),
-                pa.array(np.ones(count, np.int32)), pa.array(np.zeros(count, np.bool_)),
-                pa.array(np.zeros(count, np.bool_)), pa.array(packs.row),
-            ],
-            schema=SCHEMA,
-        )  # fmt: skip
-
-    def moved(self, messages: pa.Table, packs: Arrivals) -> pa.Table:
-        """Return the messages of a day with the times and offsets of another one.
-
-        The payloads stay, because making them takes longest.
-        """
-        at = pa.array(packs.at).cast(pa.timestamp("us", "UTC"))
-        moved = messages.set_column(2, SCHEMA.field("timestamp"), at)
-        return moved.set_column(6, SCHEMA.field("offset"), pa.array(packs.row))
-
     def newest(self, at: int) -> list[Newest]:
         """Return a value of each board."""
         return [Newest(name, "chip/temp", "Cel", 21.5, at) for name in self.names]
-
-
-def _text(numbers: Ints) -> pa.Array:
-    return pa.array(numbers).cast(pa.string())
 
 
 def came(packs: Arrivals) -> Came:
@@ -136,42 +87,20 @@ def came(packs: Arrivals) -> Came:
     return Came(second * SECOND, count, packs.at[first], packs.at[first + count - 1])
 
 
-def write(table: pa.Table, file: Path) -> None:
-    """Write messages as a file of the table raw."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(
-        table, file, compression="zstd", row_group_size=_ROWS,
-        use_dictionary=["topic", "qos", "retain", "dup"],
-    )  # fmt: skip
+def make(fleet: Fleet, days: int, folder: Path, show: Callable[[int], None]) -> None:
+    """Include the days from the begin of the fleet on in the state in FOLDER.
 
-
-def raw_file(raw: Path, fleet: Fleet, day: int, batch: int | None = None) -> Path:
-    """Return the file of a batch of raw on a day of the fleet."""
-    date = datetime.datetime.fromtimestamp(
-        (fleet.begin + day * DAY) / SECOND, datetime.timezone.utc
-    )
-    number = day if batch is None else batch
-    return raw / f"day={date:%Y-%m-%d}" / f"batch={number}" / "part-0.parquet"
-
-
-def make(
-    fleet: Fleet, days: int, folder: Path, show: Callable[[int], None] = lambda day: None
-) -> None:  # fmt: skip
-    """Write a number of days from the begin of the fleet on into FOLDER/raw and FOLDER/state.
-
-    They are the batches from 0. Boots are closed as a run does it. Days that are there are left
-    as they are. `show` takes the number of days that are done.
+    Boots are closed as a run does it. Days that are there are left as they are. `show` takes the
+    number of days that are done.
     """
     state = folder / STATE
     snapshots = Snapshots(state, folder)
     with Store(state) as store:
         known = State(store)
         place = store.place()
-        messages = fleet.messages(fleet.arrivals(0, MINUTES))
         for day in range(0 if place is None else place.next or 0, days):
             packs = fleet.arrivals(day * MINUTES, MINUTES)
-            write(fleet.moved(messages, packs), raw_file(folder / "raw", fleet, day))
-            include(known, fleet, packs, Place(QUERY, day, day + 1, None))
+            include(known, fleet, packs, Place(_QUERY, day, day + 1, None))
             snapshots.refresh()
             show(day + 1)
 
