@@ -39,11 +39,6 @@ _IN_TESTS: dict[str, tuple[str, tuple[str, ...], str]] = {
         ("--streams", "4000", "--clients", "3"),
         "Break the TLS streams of clients.",
     ),
-    "look": (
-        "pipeline.look",
-        (),
-        "Show the report in a browser, as on a phone.",
-    ),
     "board": ("hil", (), "Test flatmq on the board at BOARD_PORT."),
     "board-bench": ("hil.bench", (), "Measure flatmq on the board at BOARD_PORT."),
 }
@@ -161,8 +156,8 @@ def size(results: Path | None) -> None:
     "--only",
     multiple=True,
     metavar="PART",
-    help="A row of the tables: flatmq, flatmq-5, properties, paho, memory, memory-5, ceiling, "
-    "landing, reading; source, source-paho, files, jobs, log. Repeatable.",
+    help="A row of the tables: flatmq, flatmq-5, paho, memory, memory-5, landing; source, files, "
+    "jobs, log. Repeatable.",
 )
 @rig_options.STRICT
 @rig_options.results()
@@ -270,37 +265,6 @@ def scale(tables: Path, document: Path | None) -> None:
     from .pipeline import scale as command
 
     end(lambda: command.main(tables, document), command.ScaleError, *ERRORS)
-
-
-@main.command()
-@click.argument("out", type=_FOLDER)
-@click.option(
-    "--days",
-    type=click.IntRange(1, 4000),
-    multiple=True,
-    default=(1, 30, 365),
-    show_default=True,
-    help="Days of the past to measure after; repeatable.",
-)
-@click.option("--leave", is_flag=True, help="Leave the past in OUT for the next run.")
-@rig_options.results()
-def history(out: Path, days: tuple[int, ...], leave: bool, results: Path | None) -> None:
-    """Measure the pipeline with a year of messages behind it.
-
-    Measures a refresh, a report and a restart, after 1, 30 and 365 days. OUT is a folder for the
-    past of 500 boards with a message a minute. A year takes 5 GB there and an hour to write; a
-    run that was interrupted goes on with what it has.
-    """
-    _need_the_pipeline()
-    from flatmq_tools.pipeline.java import JavaError
-
-    from .pipeline.bench import history as command
-
-    end(
-        lambda: command.main(out, days, results, leave),
-        command.HistoryError,
-        JavaError,
-    )
 
 
 @main.command()
