@@ -14,7 +14,6 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
@@ -34,10 +33,6 @@ if TYPE_CHECKING:
 
 PATIENCE = 60.0
 DAY = datetime.date(2026, 6, 1)  # later than days.OLD
-
-
-def _numbers(folder: Path) -> list[int]:
-    return sorted(ds.dataset(folder, format="parquet").to_table(["n"])["n"].to_pylist())
 
 
 def _checkpoint(folder: Path, read: int, done: int = 3) -> None:
@@ -73,7 +68,7 @@ def test_an_old_day_goes_when_it_was_read_and_the_others_stay(
 ) -> None:  # fmt: skip
     prepare(tmp_path)
     assert _expire(tmp_path, until, day) == [f"day={days.OLD}"] * goes
-    assert _numbers(tmp_path) == [*range(7 * goes, days.PREPARED)]
+    assert days.numbers(tmp_path) == [*range(7 * goes, days.PREPARED)]
     assert not list(tmp_path.glob(".expired-*"))
     if goes:
         assert _expire(tmp_path, until, day) == []
@@ -114,7 +109,7 @@ def test_the_newest_batch_stays(tmp_path: Path) -> None:
     days.add(tmp_path, 0, {"2026-01-01": [[1]]})
     days.add(tmp_path, 1, {"2026-01-02": [[2]]})
     assert _expire(tmp_path) == ["day=2026-01-01"]
-    assert _numbers(tmp_path) == [2]
+    assert days.numbers(tmp_path) == [2]
 
 
 def test_a_kill_leaves_nothing_that_a_reader_finds_and_is_made_up_for(
@@ -129,40 +124,10 @@ def test_a_kill_leaves_nothing_that_a_reader_finds_and_is_made_up_for(
         patch.setattr(shutil, "rmtree", killed)
         with pytest.raises(SystemExit):
             _expire(tmp_path)
-    assert _numbers(tmp_path) == [*range(7, days.PREPARED)]
+    assert days.numbers(tmp_path) == [*range(7, days.PREPARED)]
     assert len(list(tmp_path.glob(".expired-*"))) == 1
     _expire(tmp_path)
     assert not list(tmp_path.glob(".expired-*"))
-
-
-def test_who_lists_a_table_meanwhile_finds_whole_days(tmp_path: Path) -> None:
-    old = [str(datetime.date(2026, 1, 1) + datetime.timedelta(n)) for n in range(20)]
-    each = 6
-    for n, day in enumerate(old):
-        for batch in range(each * n, each * (n + 1)):
-            days.add(tmp_path, batch, {day: [[batch]]})
-    days.add(tmp_path, each * len(old), {days.TODAY: [[0]]})
-    begun, over = threading.Event(), threading.Event()
-    seen: set[tuple[str, int]] = set()
-
-    def read() -> None:
-        last = False
-        while not last:
-            last = over.is_set()
-            for day in old:
-                found = Table(str(tmp_path)).of_days(0, None, [f"day={day}"])
-                seen.add((day, len(found)))
-            begun.set()
-
-    reader = threading.Thread(target=read)
-    reader.start()
-    try:
-        assert begun.wait(PATIENCE)
-        assert len(_expire(tmp_path)) == len(old)
-    finally:
-        over.set()
-        reader.join()
-    assert seen == {(day, count) for day in old for count in (0, each)}
 
 
 def test_what_a_query_has_read_is_in_its_checkpoint(tmp_path: Path) -> None:
@@ -229,10 +194,10 @@ def test_a_full_disk_loses_old_days_and_nothing_is_merged(
     days.prepared(tmp_path / "raw")
     days.add(tmp_path / "raw", 6, {"2026-01-02": [[18]]})
     days.add(tmp_path / "raw", 7, {days.TODAY: [[19]]})
-    before = len(list((tmp_path / "raw" / f"day={days.TODAY}").iterdir()))
+    before = days.folders(tmp_path / "raw", days.TODAY)
     (line,) = _looked(tmp_path / "raw", is_full=True, keep=86_400.0)
     assert line.startswith("removed 2 days before ")
-    assert len(list((tmp_path / "raw" / f"day={days.TODAY}").iterdir())) == before
+    assert days.folders(tmp_path / "raw", days.TODAY) == before
 
 
 def test_a_broken_delta_table_does_not_end_the_run(tmp_path: Path) -> None:
@@ -262,7 +227,7 @@ def test_a_run_says_what_it_removes(tmp_path: Path) -> None:
         _checkpoint(checkpoints / "measurements", read)
         more = {"keep": 86_400.0, "checkpoints": checkpoints}
         assert _looked(tmp_path / "raw", tmp_path / "delta", **more) == lines
-    assert _numbers(tmp_path / "raw") == [*range(7, days.PREPARED)]
+    assert days.numbers(tmp_path / "raw") == [*range(7, days.PREPARED)]
 
 
 @pytest.mark.parametrize(
