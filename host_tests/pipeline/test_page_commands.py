@@ -1,9 +1,8 @@
 """Each command `flatmq pipeline …` of the README and the how-to pages, typed as it stands there.
 
-A broker, folders, a bucket, a catalog and a master of Spark stand for those that it names. Each is
-read with all its options; one of each kind does its work, in this process on the session that all
-tests share. With --whole all of them do, as processes. `COVERED` names the tests that stand for
-the others.
+A broker, folders, a bucket and a catalog stand for those that it names. Each is read with all its
+options; one of each kind does its work, in this process on the session that all tests share. With
+--whole all of them do. `COVERED` names the tests that stand for the others.
 """
 
 from __future__ import annotations
@@ -11,20 +10,18 @@ from __future__ import annotations
 import contextlib
 import datetime
 import json
-import os
 import shutil
 import signal
 import sqlite3
-import sys
 import urllib.request
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from deltalake import DeltaTable
 
 import sizes
-import typed_command
 from conftest import HERE
 from flatmq_rigs.pipeline.object_store import BUCKET, store
 from flatmq_tools import ports
@@ -37,11 +34,13 @@ from flatmq_tools.pipeline.report.period import Period
 from flatmq_tools.pipeline.state.store import StateError
 from pages.commands import everything
 from pipeline.mqtt import broker, publish
-from pipeline.standalone import cluster
 from pipeline.typed_here import shared, typed
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 # By its name tests are grouped that run in the process of the shared session.
-pytestmark = pytest.mark.usefixtures(*([] if sizes.whole() else ["spark"]))
+pytestmark = pytest.mark.usefixtures("spark")
 DEMO = ("test_pipeline_demo.py", "test_everything_that_boards_send_is_in_the_tables")
 COVERED = {
     "flatmq pipeline demo build/demo": DEMO,
@@ -83,7 +82,6 @@ class Desk:
         self.folder = folder
         self.broker = there
         self.port = ports.free_port()
-        self.master = ""
         self._published = 0
 
     def word(self, word: str) -> str:
@@ -96,7 +94,6 @@ class Desk:
             "/var/lib/flatmq": f"{self.folder}/var",
             "/mnt/shared/": f"{self.folder}/shared/",
             "910": f"{self.port}#",
-            "spark://master:7077": self.master,
             "type=rest": "type=sql",
             "uri=https://catalog.local": f"uri=sqlite:///{self.folder}/catalog.db",
             "warehouse=s3://bucket": f"warehouse={self.folder}",
@@ -122,22 +119,8 @@ class Desk:
 
     def type(self, *words: str, ready: Callable[[], object] | None = None) -> None:
         """Run a command, to its end or until that is so and then Ctrl-C."""
-        if not sizes.whole():
-            self._type_here(words, ready)
-            return
-        command = [sys.executable, "-m", "flatmq_tools.cli", *words[1:]]
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "COLUMNS": "200"}
-        with typed_command.running(command, self.folder, environment) as process:
-            if ready is None:
-                said = process.communicate(timeout=typed_command.PATIENCE)[0]
-                assert process.returncode == 0, said
-            else:
-                typed_command.when(ready, process)
-                typed_command.interrupt(process)
-
-    def _type_here(self, words: Sequence[str], ready: Callable[[], object] | None) -> None:
         arguments = [*words[2:]]
-        if words[2] == "run":  # Java works in another folder
+        if words[2] == "run" and "://" not in words[3]:  # Java works in another folder
             arguments[1] = str(self.folder / words[3])
         with contextlib.chdir(self.folder):
             done = typed(arguments, ready, [signal.SIGINT] if ready else [])
@@ -160,9 +143,7 @@ def there() -> Iterator[Broker]:
 
 
 @pytest.fixture(scope="module")
-def made(
-    there: Broker, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
-) -> Path:
+def made(there: Broker, tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Path:
     """A log, a landed folder, and the tables of what was landed, made by commands of the pages."""
     desk = Desk(tmp_path_factory.mktemp("made"), there)
 
@@ -172,10 +153,7 @@ def made(
             return from_state.of_state(desk.folder / "out", Period()) is not None
         return False
 
-    with contextlib.ExitStack() as stack:
-        if not sizes.whole():
-            spark = request.getfixturevalue("spark")
-            stack.enter_context(shared(spark, stack.enter_context(pytest.MonkeyPatch.context())))
+    with pytest.MonkeyPatch.context() as patch, shared(spark, patch):
         ingest, run = (
             tuple(map(desk.word, words))
             for option in MADE
@@ -248,18 +226,15 @@ AT_WORK = COMMANDS if sizes.whole() else [words for words in COMMANDS if words[2
 
 @pytest.mark.parametrize("words", sizes.one_each(AT_WORK, lambda words: words[2]), ids=" ".join)
 def test_it_runs(
-    words: tuple[str, ...], desk: Desk, made: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with contextlib.ExitStack() as stack:
-        if "spark://master:7077" in words:
-            desk.master = stack.enter_context(cluster(desk.folder))
-        if "s3://" in " ".join(words):
-            for name, value in stack.enter_context(store()).items():
-                monkeypatch.setenv(name, value)
-        typed_words = tuple(map(desk.word, words))
-        if words[2] not in READERS:
+    words: tuple[str, ...], desk: Desk, made: Path, spark: SparkSession,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    typed_words = tuple(map(desk.word, words))
+    if words[2] not in READERS:
+        there = store() if "s3://" in " ".join(words) else contextlib.nullcontext({})
+        with there as environment, shared(spark, monkeypatch, environment):
             desk.type(*typed_words, ready=_until(desk, typed_words))
-            return
+        return
     tables = words[words.index("--tables") + 1] if words[2] == "report" else words[4]
     shutil.copytree(made / "out", desk.folder / tables)
     assert _names_the_device(desk.folder / tables)
