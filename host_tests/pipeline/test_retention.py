@@ -84,25 +84,19 @@ def _latest(folder: Path, batch: int) -> int:
     return int(reader.latestOffset({"query": "one", "batch": batch})["batch"])
 
 
-def test_a_query_goes_on_with_a_batch_without_rows(tmp_path: Path) -> None:
+def test_a_query_goes_on_only_behind_batches_that_were_recorded_without_rows(
+    tmp_path: Path,
+) -> None:
     days.add(tmp_path, 0, {days.OLD: [[1]]})
     for empty in (1, 2):
         days.add(tmp_path, empty, {})
     days.add(tmp_path, 3, {days.TODAY: [[2]]})
     assert _expire(tmp_path, until=1) == [f"day={days.OLD}"]
     assert _latest(tmp_path, 1) == 4
-    with pytest.raises(BatchesError, match="begins with batch 3: 0 was removed"):
-        _latest(tmp_path, 0)
-
-
-def test_a_query_does_not_go_on_behind_batches_that_nobody_recorded(tmp_path: Path) -> None:
-    days.add(tmp_path, 0, {days.OLD: [[1]]})
-    days.add(tmp_path, 1, {})
-    days.add(tmp_path, 2, {days.TODAY: [[2]]})
-    _expire(tmp_path, until=1)
     (tmp_path / "_batches" / "1.json").unlink()
-    with pytest.raises(BatchesError, match="begins with batch 2: 1 was removed"):
-        _latest(tmp_path, 1)
+    for batch, gone in ((0, 0), (1, 1)):
+        with pytest.raises(BatchesError, match=f"begins with batch 3: {gone} was removed"):
+            _latest(tmp_path, batch)
 
 
 def test_the_newest_batch_stays(tmp_path: Path) -> None:
@@ -134,19 +128,14 @@ def test_what_a_query_has_read_is_in_its_checkpoint(tmp_path: Path) -> None:
     assert retention.unread(tmp_path, "raw") is None
     _checkpoint(tmp_path / "measurements", 7)
     assert retention.unread(tmp_path, "raw") == 7
-    _checkpoint(tmp_path / "health", 5)
+    _checkpoint(tmp_path / "health", 5, done=9)
+    under_way = tmp_path / "health" / "offsets" / "10"
+    under_way.write_text(f"v1\n{{}}\n{json.dumps({'batch': 6})}")
     assert retention.unread(tmp_path, "raw") == 5
     assert retention.unread(tmp_path, "measurements") is None
     (tmp_path / "windows").mkdir()  # it has begun, and read nothing
     assert retention.unread(tmp_path, "measurements") == 0
     assert retention.unread(tmp_path, "windows") is None
-
-
-def test_only_batches_that_are_done_count_as_read(tmp_path: Path) -> None:
-    _checkpoint(tmp_path / "measurements", 4, done=9)
-    offsets = tmp_path / "measurements" / "offsets" / "10"  # under way
-    offsets.write_text(f"v1\n{{}}\n{json.dumps({'batch': 6})}")
-    assert retention.unread(tmp_path, "raw") == 4
 
 
 @pytest.mark.parametrize(
@@ -278,17 +267,17 @@ def test_a_run_removes_what_its_queries_have_read_and_goes_on(
     # The first five of these are copies.
     land_boards(tmp_path, 8, now, "new")
     plan = Plan(out, landed=str(landed), jobs=jobs, trigger=0.3, keep=86_400.0)
+    gone = [out / name / old for name in ("raw", "measurements")]
+    running = Run(spark, plan, lines.append)
     for expected in (8, 11):
-        running = Run(spark, plan, lines.append)
-        gone = [out / name / old for name in ("raw", "measurements")]
         wait_until(
-            lambda running=running, gone=gone, expected=expected: (
+            lambda expected=expected: (
                 running.look()
                 or (rows("raw") == expected and not any(path.exists() for path in gone))
             )
         )
-        running.finish()
-        running.stop()
         land_boards(tmp_path, 3, now, "newer")
+    running.finish()
+    running.stop()
     assert rows("measurements") == 3
     assert any(line.startswith("removed 1 day before ") for line in lines)
