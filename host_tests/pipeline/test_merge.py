@@ -5,8 +5,11 @@ from __future__ import annotations
 import itertools
 import random
 import signal
+import sys
 import threading
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -126,6 +129,25 @@ def test_what_is_large_is_linked_and_not_written_again(tmp_path: Path) -> None:
     assert days.merger(tmp_path, target=400_000).merge() > 0
     assert days.folders(tmp_path, days.OLD) == ["batch=0", "batch=1"]
     assert big.stat().st_ino == inode
+
+
+def test_whoever_lists_the_table_meanwhile_finds_each_row_once(tmp_path: Path) -> None:
+    """At each line of a merge."""
+    days.prepared(tmp_path)
+    looks = 0
+
+    def look(_frame: FrameType, _event: str, _arg: object) -> Any:
+        nonlocal looks
+        looks += 1
+        assert days.numbers(tmp_path) == list(range(days.PREPARED))
+        return look
+
+    sys.settrace(lambda frame, *_: look if frame.f_code.co_filename == merge.__file__ else None)
+    try:
+        assert days.merger(tmp_path).merge() == 4
+    finally:
+        sys.settrace(None)
+    assert looks > 100
 
 
 def test_a_reader_may_take_as_long_as_it_likes_between_a_day_and_its_folders(
