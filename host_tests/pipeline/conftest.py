@@ -54,31 +54,14 @@ def java(tmp_path_factory: pytest.TempPathFactory) -> None:
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
 
 
-_SHARED = pytest.StashKey["SparkSession"]()
-
-
 @pytest.fixture(scope="session")
-def spark(request: pytest.FixtureRequest) -> Iterator[SparkSession]:
+def spark() -> Iterator[SparkSession]:
     from flatmq_tools.pipeline.session import session as made
 
     one = {"spark.sql.shuffle.partitions": "1", "spark.default.parallelism": "1"}
     session = made(name="flatmq tests", **FEW_ROWS, **one)
-    request.session.stash[_SHARED] = session
     yield session
-    del request.session.stash[_SHARED]
     session.stop()
-
-
-@pytest.fixture(autouse=True)
-def nobody_stops_the_shared_session(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Fail the test that does, instead of all that come after it."""
-    yield
-    if _SHARED in request.session.stash:
-        try:
-            # An active session belongs to a thread, so the session itself is asked.
-            assert request.session.stash[_SHARED].sparkContext.applicationId
-        except AttributeError:
-            pytest.fail("this test stopped the session that all share")
 
 
 @pytest.fixture

@@ -16,44 +16,24 @@ from flatmq_tools.pipeline.session import defaults
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-SHUFFLE = "spark.sql.shuffle.partitions"
-
 
 @pytest.mark.parametrize(
-    ("master", "cores", "partitions"),
+    ("master", "cores", "partitions", "address"),
     [
-        ("local[2]", 16, "2"),
-        ("spark://127.0.0.1:7077", 16, "16"),
-        ("spark://localhost:7077", 1, "2"),
-        ("spark://master:7077", 16, None),
-        ("yarn", 16, None),
+        ("local[2]", 16, "2", "127.0.0.1"),
+        ("spark://127.0.0.1:7077", 16, "16", "127.0.0.1"),
+        ("spark://localhost:7077", 1, "2", "127.0.0.1"),
+        ("spark://master:7077", 16, None, None),
+        ("yarn", 16, None, None),
     ],
 )
-def test_a_shuffle_has_as_many_partitions_as_this_machine_has_cores(
-    master: str, cores: int, partitions: str | None
+def test_a_shuffle_and_the_driver_of_a_master_on_this_machine(
+    master: str, cores: int, partitions: str | None, address: str | None
 ) -> None:
-    assert defaults(master, cores).get(SHUFFLE) == partitions
-
-
-@pytest.mark.parametrize("master", ["local[2]", "spark://127.0.0.1:7077"])
-def test_nothing_on_this_machine_listens_beyond_it(master: str) -> None:
-    assert defaults(master, 2)["spark.driver.bindAddress"] == "127.0.0.1"
-    assert "spark.driver.bindAddress" not in defaults("spark://master:7077", 2)
-
-
-def test_the_session_of_tests_meets_no_other(
-    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    mine = str(tmp_path_factory.getbasetemp())
-    context = spark.sparkContext
-    system = context._jvm.java.lang.System  # private access: PySpark offers no other way
-    assert context.getConf().get("spark.driver.host") == "127.0.0.1"
-    assert context.getConf().get("spark.ui.enabled") == "false"
-    for folder in (
-        system.getProperty("java.io.tmpdir"), system.getProperty("derby.system.home"),
-        system.getenv("SPARK_LOCAL_DIRS"), spark.conf.get("spark.sql.warehouse.dir"),
-    ):  # fmt: skip
-        assert folder.removeprefix("file:").startswith(mine)
+    """As many partitions as cores; and nothing listens beyond the machine."""
+    found = defaults(master, cores)
+    assert found.get("spark.sql.shuffle.partitions") == partitions
+    assert found.get("spark.driver.bindAddress") == address
 
 
 _OF_OURS = """
