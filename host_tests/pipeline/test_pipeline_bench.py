@@ -30,6 +30,7 @@ def test_pipelines_are_measured_with_their_parts() -> None:
     found = command.measure_chains(COUNT, 1)
     works = {
         "source": {"receiver", "JVM", "workers"},
+        "source-paho": {"receiver", "JVM", "workers"},
         "files": {"receiver", "JVM"},
         "jobs": {"receiver", "JVM", "workers"},
         "log": {"JVM"},

@@ -20,24 +20,44 @@ from pathlib import Path
 import psutil
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import DataSourceStreamReader
 from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.types import StructType
 
 from flatmq_tools import broker
 from flatmq_tools.pipeline import sinks
 from flatmq_tools.pipeline.jobs import raw
 from flatmq_tools.pipeline.log import Writer
+from flatmq_tools.pipeline.options import Settings, parse
 from flatmq_tools.pipeline.run import Plan, Run
 from flatmq_tools.pipeline.session import session
-from flatmq_tools.pipeline.source import SCHEMA
+from flatmq_tools.pipeline.source import SCHEMA, MqttSource, StreamReader
 
 from ..processes import Command
 from .figures import BenchError, Figure
 from .messages import CLIENT_ID, FILTER, MOSQUITTO, PATIENCE, fill, load
+from .paho_ingest import PahoIngest
 
 PARTS = ("broker", "receiver", "JVM", "workers", "driver")
 WARM = 20_000  # messages that go through before a chain is measured
 _LOOK = 0.02  # s
 _TRIGGER = 1.0  # s, as of `flatmq pipeline run`
+
+
+class PahoSource(MqttSource):
+    """A format("mqtt") with paho-mqtt instead of our client."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "mqtt_paho"
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        return StreamReader(parse(self.options), schema, _paho)
+
+
+def _paho(settings: Settings, writer: Writer) -> PahoIngest:
+    assert settings.host is not None
+    return PahoIngest(writer, (settings.host, settings.port), settings.filters, settings.client_id)
 
 
 class _Parts:
@@ -150,6 +170,13 @@ def source(spark: SparkSession, server: broker.Broker, folder: Path, count: int)
     return _raw(reader.load, folder, count)
 
 
+def paho(spark: SparkSession, server: broker.Broker, folder: Path, count: int) -> Figure:
+    """The same with paho-mqtt."""
+    spark.dataSource.register(PahoSource)
+    reader = spark.readStream.format(PahoSource.name()).options(**_options(server, folder))
+    return _raw(reader.load, folder, count)
+
+
 def files(spark: SparkSession, server: broker.Broker, folder: Path, count: int) -> Figure:
     """`flatmq pipeline ingest`, and Spark's source of files."""
     landed = folder / "landed"
@@ -197,12 +224,14 @@ def from_log(spark: SparkSession, _: broker.Broker, folder: Path, count: int) ->
 
 CHAINS: dict[str, Callable[[SparkSession, broker.Broker, Path, int], Figure]] = {
     "source": source,
+    "source-paho": paho,
     "files": files,
     "jobs": jobs,
     "log": from_log,
 }
 LABELS = {
     "source": '`format("mqtt")`, and the table raw',
+    "source-paho": "the same with paho-mqtt in our client's place",
     "files": "`flatmq pipeline ingest`, Spark's source of files, and the table raw",
     "jobs": '`format("mqtt")`, the table raw, and the table of measurements that is made of it',
     "log": "the ceiling: what the ingest has written, read by Spark with no sink",
