@@ -9,6 +9,7 @@ import threading
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from flatmq_tools.pipeline.layout import RECORDS, record_text
@@ -52,6 +53,16 @@ def add(folder: Path, batch: int, rows: dict[str, list[list[int]]], column: str 
     draft = folder / RECORDS / f".{batch}"
     draft.write_text(record_text(counts))
     draft.rename(folder / RECORDS / f"{batch}.json")
+
+
+def numbers(folder: Path) -> list[int]:
+    """The values of `n` that a reader finds."""
+    return sorted(ds.dataset(folder, format="parquet").to_table(["n"])["n"].to_pylist())
+
+
+def folders(folder: Path, day: str) -> list[str]:
+    """The batches of a day."""
+    return sorted(path.name for path in (folder / f"day={day}").iterdir())
 
 
 def prepared(folder: Path, column: str = "name") -> None:

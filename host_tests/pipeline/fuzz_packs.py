@@ -88,66 +88,50 @@ _TOPICS = (
 
 _MILD_NAMES = ("x", "chip/temp", "a/level", "urn:dev:ow:10e2073a:t", "door", "a/b/c")
 _MILD_NUMBERS = ("0", "1", "-1", "1.5", "27.60", "2.0e0", "1772366400", "-60", "1e-7")
+_NESTED = ("[" * 5 + "]" * 5, '{"a":{}}', "null", "[1,2", "nul", "{", '"')
+_ODDITY = (0.0, 0.0, 0.02, 0.2, 1.0)  # the share of what is odd in a document
 
 
-def _mild(chance: random.Random) -> str:
-    """A record without a fault, or with one."""
-    fields = [f'"n":"{chance.choice(_MILD_NAMES)}"']
-    value = chance.choice((*_MILD_NUMBERS, *_MILD_NUMBERS, "t", "b", "s"))
-    fields.append({"t": '"vs":"\\ud83d\\ude00"', "b": '"vb":true', "s": '"s":1'}.get(
-        value, f'"v":{value}'))  # fmt: skip
-    for key in ("t", "bt", "u", "bn", "bv", "other"):
-        if chance.random() < 0.15:
-            word = '"a/"' if key in ("u", "bn") else chance.choice(_MILD_NUMBERS)
-            fields.append(f'"{key}":{word}')
-    if chance.random() < 0.1:
-        fields.append(f'"{chance.choice(_KEYS)}":{chance.choice(_TEXTS + _NUMBERS)}')
-    chance.shuffle(fields)
-    return "{" + ",".join(fields) + "}"
+def _field(chance: random.Random, key: str, odd: float) -> str:
+    """Return a field of a record, with a value of its kind or an odd one."""
+    is_odd = chance.random() < odd
+    if is_odd and chance.random() < 0.2:
+        value = chance.choice(_NESTED + _TEXTS + _NUMBERS)
+    elif key in ("n", "bn", "u", "bu"):
+        value = f'"{chance.choice(_NAMES if is_odd else _MILD_NAMES)}"'
+    elif key == "vb":
+        value = "true"
+    elif key in _NUMBER_KEYS:
+        value = chance.choice(_NUMBERS if is_odd else _MILD_NUMBERS)
+    else:
+        value = chance.choice(_TEXTS if is_odd else _TEXTS[:6])
+    return f'"{key}":{value}'
 
 
-def _record(chance: random.Random) -> str:
-    fields = []
-    for _ in range(chance.choice((0, 1, 2, 2, 3, 3, 4, 8))):
-        key = chance.choice(_KEYS)
-        pick = chance.random()
-        if pick < 0.08:
-            value = chance.choice(("[" * 5 + "]" * 5, '{"a":{}}', "null", "[1,2", "nul", "{", '"'))
-        elif key in _NUMBER_KEYS:
-            value = chance.choice(_NUMBERS)
-        elif key in ("n", "bn", "u", "bu") and pick < 0.9:
-            value = f'"{chance.choice(_NAMES)}"'
-        else:
-            value = chance.choice(_TEXTS + _NUMBERS)
-        fields.append(f'"{key}":{value}')
-    return "{" + ",".join(fields) + "}"
-
-
-def _board(chance: random.Random) -> str:
-    """A pack as boards write it, with values that are odd."""
-    odd = chance.choice((0.0, 0.02, 0.2))
-    name = "a" if chance.random() >= odd else chance.choice(("b", "pico-1", *_NAMES))
-
-    def value() -> str:
-        return chance.choice(_NUMBERS if chance.random() < odd else _NUMBERS[:4])
-
-    time_ = f',"bt":{value()}' if chance.random() < 0.4 else ""
-    parts = [f'{{"bn":"{name}/","n":"boot","v":{value()}{time_}}}', f'{{"n":"seq","v":{value()}}}']
-    for _ in range(chance.randrange(3)):
-        at = f',"t":{value()}' if chance.random() < 0.3 else ""
-        what = chance.choice(_NAMES if chance.random() < odd else ("x", "chip/temp", "boot/x"))
-        parts.append(f'{{"n":"{what}","u":"Cel","v":{value()}{at}}}')
-    return f"[{','.join(parts)}]" + " " * chance.randrange(8)
+def _records(chance: random.Random) -> str:
+    """Return a pack: of a board, with its boot and its number, or without them."""
+    odd = chance.choice(_ODDITY)
+    records = []
+    if chance.random() < 0.5:
+        name = "a" if chance.random() >= odd else chance.choice(("b", "pico-1", *_NAMES))
+        boot = f'"bn":"{name}/","n":"boot",{_field(chance, "v", odd)}'
+        records += [[boot], ['"n":"seq"', _field(chance, "v", odd)]]
+    for _ in range(chance.randrange(not records, 5)):
+        keys = ["n", chance.choice(("v", "v", "v", "vs", "vb", "s"))]
+        keys += [key for key in ("t", "bt", "u", "bn", "bv", "other") if chance.random() < 0.15]
+        if chance.random() < odd:
+            keys[chance.randrange(len(keys))] = chance.choice(_KEYS)
+            keys = keys[: chance.randrange(9)]
+        chance.shuffle(keys)
+        records.append([_field(chance, key, odd) for key in keys])
+    objects = ("{" + ",".join(fields) + "}" for fields in records)
+    return f"[{','.join(objects)}]" + " " * chance.randrange(8)
 
 
 def _json(chance: random.Random) -> bytes:
     kind = chance.random()
-    if kind < 0.45:
-        text = _board(chance)
-    elif kind < 0.75:
-        text = "[" + ",".join(_mild(chance) for _ in range(chance.randrange(1, 5))) + "]"
-    elif kind < 0.95:
-        text = "[" + ",".join(_record(chance) for _ in range(chance.randrange(5))) + "]"
+    if kind < 0.95:
+        text = _records(chance)
     elif kind < 0.97:
         deep = chance.choice((10, 500, 2000, 50_000))
         text = chance.choice(("[", '{"a":', '[{"vs":', '[{"n":"x","v":1,"z":[')) * deep
@@ -175,44 +159,35 @@ def _head(chance: random.Random, major: int, number: int) -> bytes:
 
 
 _TAGS = (0, 1, 2, 3, 4, 5, 25, 28, 29, 30, 35, 36, 37, 43000, 100, 256, 258, 260, 261, 1004, 55799)
+_INTEGERS = (0, 1, 5, 6, 23, 24, 200, 255, 1 << 31, (1 << 64) - 1)
+_STRINGS = (b"", b"x", b"a/", b"\xff", b"\xed\xa0\xbd", b"\x00", b"boot", b"n" * 99)
+_SIMPLE = (
+    *(b"\xfb" + struct.pack(">d", value) for value in (1.5, float("nan"), float("inf"), 1e300)),
+    b"\xf4", b"\xf5", b"\xf6", b"\xf7", b"\xf8\xff", b"\xf9\x7e\x00", b"\xff",
+    *(tag + b"\x59" + size.to_bytes(2, "big") + b"\xff" * size
+      for tag in (b"\xc2", b"\xc3") for size in (1, 200, 3000)),
+)  # fmt: skip
 
 
 def _item(chance: random.Random, depth: int = 0) -> bytes:
-    kind = chance.randrange(12 if depth < 4 else 7)
-    if kind == 0:
-        return _head(chance, 0, chance.choice((0, 1, 23, 24, 255, 1 << 31, (1 << 64) - 1)))
-    if kind == 1:
-        return _head(chance, 1, chance.choice((0, 5, 6, 200, (1 << 64) - 1)))
-    if kind == 2:
-        data = chance.randbytes(chance.choice((0, 1, 8, 40)))
-        return _head(chance, 2, len(data)) + data
-    if kind == 3:
-        data = chance.choice(
-            (b"x", b"a/", b"\xff", b"\xed\xa0\xbd", b"\x00", b"", b"boot", b"n" * 99)
-        )
-        return _head(chance, 3, len(data)) + data
-    if kind == 4:
-        return b"\xfb" + struct.pack(">d", chance.choice((1.5, float("nan"), float("inf"), 1e300)))
-    if kind == 5:
-        return chance.choice(
-            (b"\xf4", b"\xf5", b"\xf6", b"\xf7", b"\xf8\xff", b"\xf9\x7e\x00", b"\xff")
-        )
-    if kind == 6:
-        big = chance.choice((1, 9, 200, 3000))
-        return chance.choice((b"\xc2", b"\xc3")) + _head(chance, 2, big) + b"\xff" * big
-    if kind == 7:
+    flat, deep = ("integer", "string", "simple"), ("tag", "many", "endless")
+    kind = chance.choice(flat + deep * (depth < 4))
+    if kind == "integer":
+        return _head(chance, chance.randrange(2), chance.choice(_INTEGERS))
+    if kind == "string":
+        data = chance.choice(_STRINGS)
+        return _head(chance, chance.choice((2, 3)), len(data)) + data
+    if kind == "simple":
+        return chance.choice(_SIMPLE)
+    if kind == "tag":
         return _head(chance, 6, chance.choice(_TAGS)) + _item(chance, depth + 1)
-    count = chance.randrange(4)
-    if kind in (8, 9):
-        return _head(chance, 4, count) + b"".join(_item(chance, depth + 1) for _ in range(count))
-    if kind == 10:
-        return _head(chance, 5, count) + b"".join(
-            _item(chance, depth + 1) for _ in range(2 * count)
-        )
-    major = chance.choice((b"\x5f", b"\x7f", b"\x9f", b"\xbf"))
-    return (
-        major + b"".join(_item(chance, depth + 1) for _ in range(count)) + b"\xff" * (count != 1)
-    )
+    count, major = chance.randrange(4), chance.choice((4, 5))
+    if kind == "many":
+        items = (_item(chance, depth + 1) for _ in range(count * (major - 3)))
+        return _head(chance, major, count) + b"".join(items)
+    items = (_item(chance, depth + 1) for _ in range(count))
+    begin = chance.choice((b"\x5f", b"\x7f", b"\x9f", b"\xbf"))
+    return begin + b"".join(items) + b"\xff" * (count != 1)
 
 
 def _mild_cbor(chance: random.Random) -> bytes:
@@ -226,9 +201,7 @@ def _mild_cbor(chance: random.Random) -> bytes:
     odd = (float("nan"), 1 << 2000, "x", b"x", True, None, [1], {"a": 1}, "n" * 2000, -(1 << 70))
     way = chance.random()
     if way < 0.2:
-        one[chance.choice((-6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, "v"))] = (
-            chance.choice(odd)
-        )
+        one[chance.choice((*_LABELS, "v"))] = chance.choice(odd)
     elif way < 0.4:
         one[chance.choice((-3, 6, 5, -5))] = chance.choice((-60, 1.25, 1772366400, 4102444800))
     data = bytearray(cbor2.dumps(records))
@@ -237,26 +210,27 @@ def _mild_cbor(chance: random.Random) -> bytes:
     return bytes(data)
 
 
+_LABELS = range(-6, 10)
+
+
 def _cbor(chance: random.Random) -> bytes:
     """An array of maps with the labels of SenML, mostly."""
-    records = []
     if chance.random() < 0.5:
         return _mild_cbor(chance)
+    if chance.random() < 0.02:
+        deep = (b"\x81", b"\x9f", b"\x81\xa1\x00", b"\x81\xc1", b"\x81\xd8\x1c")
+        return chance.choice(deep) * 3000
+    records = []
     for _ in range(chance.choice((1, 1, 2, 3))):
         fields = []
         for _ in range(chance.choice((1, 2, 2, 3, 4))):
-            label = chance.choice((-6, -5, -4, -3, -2, -1, 0, 0, 1, 2, 2, 3, 4, 5, 6, 7, 8, 9))
-            fields.append(_head(chance, *((0, label) if label >= 0 else (1, -1 - label))))
+            label = chance.choice((*_LABELS, 0, 2))
+            value = _item(chance)
             if label in (0, -2, 1, -4, 3) and chance.random() < 0.7:
                 text = chance.choice(_NAMES).encode("utf-8", "surrogatepass")
-                fields.append(_head(chance, 3, len(text)) + text)
-            else:
-                fields.append(_item(chance))
-        records.append(_head(chance, 5, len(fields) // 2) + b"".join(fields))
-    if chance.random() < 0.02:
-        return (
-            chance.choice((b"\x81", b"\x9f", b"\x81\xa1\x00", b"\x81\xc1", b"\x81\xd8\x1c")) * 3000
-        )
+                value = _head(chance, 3, len(text)) + text
+            fields.append(_head(chance, *((0, label) if label >= 0 else (1, -1 - label))) + value)
+        records.append(_head(chance, 5, len(fields)) + b"".join(fields))
     mark = b"\xd9\xd9\xf7" * (chance.random() < 0.2)
     return mark + _head(chance, 4, len(records)) + b"".join(records)
 
@@ -267,26 +241,16 @@ _SEEDS = [
     b'[{"n":"urn:dev:ow:10e2073a01080063","u":"Cel","v":23.1}]',
     cbor2.dumps([{-2: "a/", 0: "boot", 2: 1}, {0: "seq", 2: 2}, {0: "t", 1: "Cel", 2: 21.5}]),
 ]
+_INSERTED = (b"\\ud83d", b"\x00", b"9" * 30, b"e999", b"\xff", b'"', b"_")
 
 
 def _mutated(chance: random.Random) -> bytes:
     data = bytearray(chance.choice(_SEEDS))
     for _ in range(chance.choice((0, 1, 1, 2, 5))):
-        at = chance.randrange(len(data))
-        way = chance.randrange(5)
-        if way == 0:
-            data[at] = chance.randrange(256)
-        elif way == 1:
-            data[at] ^= 1 << chance.randrange(8)
-        elif way == 2:
-            del data[at : at + chance.randrange(1, 9)]
-            data = data or bytearray(b"[")
-        elif way == 3:
-            data[at:at] = data[at : at + chance.randrange(20)] * chance.choice((1, 2, 50))
-        else:
-            data[at:at] = chance.choice(
-                (b"\\ud83d", b"\x00", b"9" * 30, b"e999", b"\xff", b'"', b"_")
-            )
+        at = chance.randrange(len(data) or 1)
+        data[at : at + chance.randrange(9)] = chance.choice(
+            (chance.randbytes(1), b"", chance.choice(_INSERTED), data[at : at + 20] * 50)
+        )
     return bytes(data)
 
 

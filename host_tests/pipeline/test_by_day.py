@@ -15,7 +15,6 @@ import pytest
 import sizes
 from flatmq_tools.pipeline import durable, layout
 from flatmq_tools.pipeline.merge import Merger
-from pipeline import days
 from pipeline.called import as_query
 
 if TYPE_CHECKING:
@@ -159,29 +158,6 @@ def test_a_batch_without_rows_leaves_no_files_but_the_first_one(
         assert sink.has("one", batch, spark)
     assert len(layout.files(table)) == 1
     assert spark.read.parquet(str(table)).drop("day", "batch").schema == none.schema
-
-
-@pytest.mark.proof
-def test_spark_finds_each_row_once_while_days_are_merged(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    """It may find that files were merged since it listed them: then it says so."""
-    days.prepared(tmp_path)
-    looks = 0
-    for batch in range(6, 30):
-        days.add(tmp_path, batch, {days.TODAY: [[3 * batch, 3 * batch + 1, 3 * batch + 2]]})
-        frame = spark.read.parquet(str(tmp_path))
-        if batch % 2:
-            days.merger(tmp_path, many=2).merge()
-        try:
-            found = sorted(row.n for row in frame.select("n").collect())
-        except Exception as error:
-            assert "FILE_NOT_EXIST" in str(error) or "does not exist" in str(error)
-            found = sorted(row.n for row in spark.read.parquet(str(tmp_path)).collect())
-        else:
-            looks += 1
-        assert found == list(range(3 * batch + 3))
-    assert looks >= 12
 
 
 def test_a_table_of_an_earlier_version_is_moved_over(

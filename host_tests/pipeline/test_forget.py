@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 GONE = "lamp-4711"
 KEPT = ("oven", "lamp-47")
 MINUTE = 60_000_000
-STEP = 1 if sizes.whole() else 6  # lines from a kill to the next one
+STEP = 1 if sizes.whole() else 11  # lines from a kill to the next one
 
 
 def _forget(*arguments: object) -> tuple[int, str]:
@@ -82,12 +82,6 @@ def _with_name(folder: Path) -> list[str]:
         if name in data or name in str(path.relative_to(folder)).encode():
             found.append(str(path.relative_to(folder)))
     return found
-
-
-def _numbers(folder: Path) -> list[int]:
-    """The column `n` of a table, as readers find it."""
-    tables = [pq.ParquetFile(path).read(["n"]) for path in files(folder)]
-    return sorted(pa.concat_tables(tables)["n"].to_pylist())
 
 
 def _run(spark: SparkSession, out: Path, address: str) -> Run:
@@ -147,11 +141,11 @@ def test_a_kill_at_any_line_of_a_table(tmp_path: Path, monkeypatch: pytest.Monke
     count = 0
     for status, printed in survive.points("forgotten", tmp_path, STEP):
         folder = tmp_path / str(count)
-        seen = _numbers(folder)
+        seen = days.numbers(folder)
         assert [n for n in seen if n % 3 != 1] == kept, "before it is started again"
         forget_days.remove(folder, rows)
         assert status == -signal.SIGKILL or printed == [days.PREPARED - len(kept)]
-        assert _numbers(folder) == kept
+        assert days.numbers(folder) == kept
         assert not [path for path in folder.iterdir() if path.name.startswith(".")]
         table = Table(str(folder))
         for batch in range(6):

@@ -4,12 +4,7 @@ from __future__ import annotations
 
 import datetime
 import os
-import random
-import signal
-import subprocess
-import sys
 import threading
-import time
 from concurrent import futures
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -186,51 +181,6 @@ def test_files_are_synced_before_the_catalog_names_them(
     sink.write(Rows(value=[1]), "q", 0)
     assert left == [set()]
     assert files() <= synced and any(name.endswith(".parquet") for name in synced)
-
-
-WRITES = """
-import sys
-from pathlib import Path
-from flatmq_tools.pipeline.iceberg import Iceberg, local_catalog
-import pyarrow as pa
-
-class Rows:
-    def __init__(self, n):
-        self.n = n
-    def toArrow(self):
-        return pa.table({"value": [self.n]})
-
-sink = Iceberg("fleet.t", local_catalog(Path(sys.argv[1])))
-for n in range(int(sys.argv[2])):
-    if not sink.has("q", n, None):
-        print(n, flush=True)
-        sink.write(Rows(n), "q", n)
-print("done", flush=True)
-"""
-
-
-@pytest.mark.proof
-def test_kill_9_at_any_moment(tmp_path: Path) -> None:
-    choose = random.Random(1)
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    left = 4
-    said = ""
-    while said != "done":
-        program = subprocess.Popen(
-            [sys.executable, "-c", WRITES, str(tmp_path), "24"],
-            env=environment, stdout=subprocess.PIPE, text=True,
-        )  # fmt: skip
-        assert program.stdout is not None
-        with program.stdout as lines:
-            for count, line in enumerate(lines):
-                said = line.strip()
-                if left and count == 4:
-                    time.sleep(choose.random() / 10)  # a moment of the write, not a wait for it
-                    program.kill()
-                    left -= 1
-        assert program.wait(60) in (0, -signal.SIGKILL)
-    assert left == 0
-    assert values(tmp_path) == list(range(24))
 
 
 # In Spark

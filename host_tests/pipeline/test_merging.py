@@ -40,8 +40,7 @@ def test_the_tables_are_merged_without_a_wait(tmp_path: Path) -> None:
     days.prepared(tmp_path)
     lines: list[str] = []
     at_work = Merging(_tables(tmp_path), lines.append, every=0.0)
-    old = tmp_path / f"day={days.OLD}"
-    _looked(at_work, lambda: len(list(old.iterdir())) == 1)
+    _looked(at_work, lambda: len(days.folders(tmp_path, days.OLD)) == 1)
     at_work.close()
     assert lines == []
 
@@ -59,7 +58,7 @@ def test_a_system_without_the_step_is_reported_once(
         at_work.look()
     at_work.close()
     assert len(asked) == len(lines) == 1 and "are not merged" in lines[0]
-    assert len(list((tmp_path / f"day={days.OLD}").iterdir())) == 3
+    assert len(days.folders(tmp_path, days.OLD)) == 3
 
 
 def test_a_full_disk_comes_out_of_the_next_look_and_the_merge_is_tried_again(
@@ -80,6 +79,5 @@ def test_a_full_disk_comes_out_of_the_next_look_and_the_merge_is_tried_again(
     with pytest.raises(OSError, match="No space left"):
         _looked(at_work, lambda: False)
     assert not list(tmp_path.glob(".merge-*"))
-    old = tmp_path / f"day={days.OLD}"
-    _looked(at_work, lambda: len(list(old.iterdir())) == 1)
+    _looked(at_work, lambda: len(days.folders(tmp_path, days.OLD)) == 1)
     at_work.close()

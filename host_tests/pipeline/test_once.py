@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,6 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
-import sizes
 from flatmq_tools.pipeline.report import from_state
 from flatmq_tools.pipeline.report.period import Period
 from pipeline.called import as_query
@@ -33,16 +32,15 @@ class _Killed(Exception):
 class Pipeline:
     """The table raw, as a query writes it, and the query that makes measurements of it.
 
-    through_spark  have a streaming query call the function of its batches. Otherwise this class
-                   does, and writes down in its checkpoint what Spark would
+    It calls the function of the batches of the query, and writes down in its checkpoint what Spark
+    would.
     """
 
-    def __init__(self, spark: SparkSession, folder: Path, through_spark: bool = False) -> None:
+    def __init__(self, spark: SparkSession, folder: Path) -> None:
         self.spark = spark
         self.folder = folder
         self.raw = folder / "raw"
         self.state = folder / "state" / "measurements.sqlite"
-        self._query = self._stream if through_spark else self._call
         self._checkpoint = folder / "checkpoint"
         self._batches = 0
         self._done = 0
@@ -86,47 +84,15 @@ class Pipeline:
             if kill == "included":
                 raise _Killed
 
-        try:
-            while not self._query(take, kill):
-                pass
-        finally:
-            once.close()
-
-    def _call(self, take: Callable[[DataFrame, int], None], kill: str) -> bool:
-        """Call the function of each batch, as a query does in its thread."""
         (self._checkpoint / "offsets").mkdir(parents=True, exist_ok=True)
-        with as_query(self.spark), pytest.raises(_Killed) if kill else contextlib.nullcontext():
+        killed = pytest.raises(_Killed) if kill else contextlib.nullcontext()
+        with contextlib.closing(once), as_query(self.spark), killed:
             for n in range(self._done, self._batches):
                 offset = json.dumps({"query": "raw", "batch": n + 1})
                 (self._checkpoint / "offsets" / str(n)).write_text(f"v1\n{{}}\n{offset}")
                 rows = self.spark.read.schema(SCHEMA).parquet(str(self.raw / f"batch={n}"))
                 take(rows, n)
                 self._done = n + 1
-        return True
-
-    def _stream(self, take: Callable[[DataFrame, int], None], kill: str) -> bool:
-        """Run the query; return False if the machine was too busy for Spark to start it."""
-        from pyspark.errors import StreamingQueryException
-
-        from flatmq_tools.pipeline import batches
-
-        query = (
-            batches.follow(self.spark, str(self.raw), SCHEMA, rows=1)
-            .writeStream.foreachBatch(take)
-            .option("checkpointLocation", str(self._checkpoint))
-            .trigger(processingTime="0 seconds")
-            .start()
-        )
-        try:
-            query.processAllAvailable()
-            assert not kill
-        except StreamingQueryException as error:
-            if "Python worker failed to connect back" in str(error):
-                return False
-            assert kill and "_Killed" in str(error), error
-        finally:
-            query.stop()
-        return True
 
     def readings(self) -> Counter[tuple[str, int, int]]:
         found = ds.dataset(self.folder / "measurements", format="parquet").to_table()
@@ -134,9 +100,9 @@ class Pipeline:
         return Counter(zip(*keys, strict=True))
 
 
-@pytest.fixture(params=["called", "streamed"] if sizes.whole() else ["called"])
-def pipeline(request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path) -> Pipeline:
-    return Pipeline(spark, tmp_path, request.param == "streamed")
+@pytest.fixture
+def pipeline(spark: SparkSession, tmp_path: Path) -> Pipeline:
+    return Pipeline(spark, tmp_path)
 
 
 def once_each(readings: Iterable[tuple[str, int, int]]) -> Counter[tuple[str, int, int]]:

@@ -14,7 +14,6 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
@@ -34,10 +33,6 @@ if TYPE_CHECKING:
 
 PATIENCE = 60.0
 DAY = datetime.date(2026, 6, 1)  # later than days.OLD
-
-
-def _numbers(folder: Path) -> list[int]:
-    return sorted(ds.dataset(folder, format="parquet").to_table(["n"])["n"].to_pylist())
 
 
 def _checkpoint(folder: Path, read: int, done: int = 3) -> None:
@@ -73,7 +68,7 @@ def test_an_old_day_goes_when_it_was_read_and_the_others_stay(
 ) -> None:  # fmt: skip
     prepare(tmp_path)
     assert _expire(tmp_path, until, day) == [f"day={days.OLD}"] * goes
-    assert _numbers(tmp_path) == [*range(7 * goes, days.PREPARED)]
+    assert days.numbers(tmp_path) == [*range(7 * goes, days.PREPARED)]
     assert not list(tmp_path.glob(".expired-*"))
     if goes:
         assert _expire(tmp_path, until, day) == []
@@ -89,32 +84,26 @@ def _latest(folder: Path, batch: int) -> int:
     return int(reader.latestOffset({"query": "one", "batch": batch})["batch"])
 
 
-def test_a_query_goes_on_with_a_batch_without_rows(tmp_path: Path) -> None:
+def test_a_query_goes_on_only_behind_batches_that_were_recorded_without_rows(
+    tmp_path: Path,
+) -> None:
     days.add(tmp_path, 0, {days.OLD: [[1]]})
     for empty in (1, 2):
         days.add(tmp_path, empty, {})
     days.add(tmp_path, 3, {days.TODAY: [[2]]})
     assert _expire(tmp_path, until=1) == [f"day={days.OLD}"]
     assert _latest(tmp_path, 1) == 4
-    with pytest.raises(BatchesError, match="begins with batch 3: 0 was removed"):
-        _latest(tmp_path, 0)
-
-
-def test_a_query_does_not_go_on_behind_batches_that_nobody_recorded(tmp_path: Path) -> None:
-    days.add(tmp_path, 0, {days.OLD: [[1]]})
-    days.add(tmp_path, 1, {})
-    days.add(tmp_path, 2, {days.TODAY: [[2]]})
-    _expire(tmp_path, until=1)
     (tmp_path / "_batches" / "1.json").unlink()
-    with pytest.raises(BatchesError, match="begins with batch 2: 1 was removed"):
-        _latest(tmp_path, 1)
+    for batch, gone in ((0, 0), (1, 1)):
+        with pytest.raises(BatchesError, match=f"begins with batch 3: {gone} was removed"):
+            _latest(tmp_path, batch)
 
 
 def test_the_newest_batch_stays(tmp_path: Path) -> None:
     days.add(tmp_path, 0, {"2026-01-01": [[1]]})
     days.add(tmp_path, 1, {"2026-01-02": [[2]]})
     assert _expire(tmp_path) == ["day=2026-01-01"]
-    assert _numbers(tmp_path) == [2]
+    assert days.numbers(tmp_path) == [2]
 
 
 def test_a_kill_leaves_nothing_that_a_reader_finds_and_is_made_up_for(
@@ -129,59 +118,24 @@ def test_a_kill_leaves_nothing_that_a_reader_finds_and_is_made_up_for(
         patch.setattr(shutil, "rmtree", killed)
         with pytest.raises(SystemExit):
             _expire(tmp_path)
-    assert _numbers(tmp_path) == [*range(7, days.PREPARED)]
+    assert days.numbers(tmp_path) == [*range(7, days.PREPARED)]
     assert len(list(tmp_path.glob(".expired-*"))) == 1
     _expire(tmp_path)
     assert not list(tmp_path.glob(".expired-*"))
-
-
-def test_who_lists_a_table_meanwhile_finds_whole_days(tmp_path: Path) -> None:
-    old = [str(datetime.date(2026, 1, 1) + datetime.timedelta(n)) for n in range(20)]
-    each = 6
-    for n, day in enumerate(old):
-        for batch in range(each * n, each * (n + 1)):
-            days.add(tmp_path, batch, {day: [[batch]]})
-    days.add(tmp_path, each * len(old), {days.TODAY: [[0]]})
-    begun, over = threading.Event(), threading.Event()
-    seen: set[tuple[str, int]] = set()
-
-    def read() -> None:
-        last = False
-        while not last:
-            last = over.is_set()
-            for day in old:
-                found = Table(str(tmp_path)).of_days(0, None, [f"day={day}"])
-                seen.add((day, len(found)))
-            begun.set()
-
-    reader = threading.Thread(target=read)
-    reader.start()
-    try:
-        assert begun.wait(PATIENCE)
-        assert len(_expire(tmp_path)) == len(old)
-    finally:
-        over.set()
-        reader.join()
-    assert seen == {(day, count) for day in old for count in (0, each)}
 
 
 def test_what_a_query_has_read_is_in_its_checkpoint(tmp_path: Path) -> None:
     assert retention.unread(tmp_path, "raw") is None
     _checkpoint(tmp_path / "measurements", 7)
     assert retention.unread(tmp_path, "raw") == 7
-    _checkpoint(tmp_path / "health", 5)
+    _checkpoint(tmp_path / "health", 5, done=9)
+    under_way = tmp_path / "health" / "offsets" / "10"
+    under_way.write_text(f"v1\n{{}}\n{json.dumps({'batch': 6})}")
     assert retention.unread(tmp_path, "raw") == 5
     assert retention.unread(tmp_path, "measurements") is None
     (tmp_path / "windows").mkdir()  # it has begun, and read nothing
     assert retention.unread(tmp_path, "measurements") == 0
     assert retention.unread(tmp_path, "windows") is None
-
-
-def test_only_batches_that_are_done_count_as_read(tmp_path: Path) -> None:
-    _checkpoint(tmp_path / "measurements", 4, done=9)
-    offsets = tmp_path / "measurements" / "offsets" / "10"  # under way
-    offsets.write_text(f"v1\n{{}}\n{json.dumps({'batch': 6})}")
-    assert retention.unread(tmp_path, "raw") == 4
 
 
 @pytest.mark.parametrize(
@@ -229,10 +183,10 @@ def test_a_full_disk_loses_old_days_and_nothing_is_merged(
     days.prepared(tmp_path / "raw")
     days.add(tmp_path / "raw", 6, {"2026-01-02": [[18]]})
     days.add(tmp_path / "raw", 7, {days.TODAY: [[19]]})
-    before = len(list((tmp_path / "raw" / f"day={days.TODAY}").iterdir()))
+    before = days.folders(tmp_path / "raw", days.TODAY)
     (line,) = _looked(tmp_path / "raw", is_full=True, keep=86_400.0)
     assert line.startswith("removed 2 days before ")
-    assert len(list((tmp_path / "raw" / f"day={days.TODAY}").iterdir())) == before
+    assert days.folders(tmp_path / "raw", days.TODAY) == before
 
 
 def test_a_broken_delta_table_does_not_end_the_run(tmp_path: Path) -> None:
@@ -262,7 +216,7 @@ def test_a_run_says_what_it_removes(tmp_path: Path) -> None:
         _checkpoint(checkpoints / "measurements", read)
         more = {"keep": 86_400.0, "checkpoints": checkpoints}
         assert _looked(tmp_path / "raw", tmp_path / "delta", **more) == lines
-    assert _numbers(tmp_path / "raw") == [*range(7, days.PREPARED)]
+    assert days.numbers(tmp_path / "raw") == [*range(7, days.PREPARED)]
 
 
 @pytest.mark.parametrize(
@@ -313,17 +267,17 @@ def test_a_run_removes_what_its_queries_have_read_and_goes_on(
     # The first five of these are copies.
     land_boards(tmp_path, 8, now, "new")
     plan = Plan(out, landed=str(landed), jobs=jobs, trigger=0.3, keep=86_400.0)
+    gone = [out / name / old for name in ("raw", "measurements")]
+    running = Run(spark, plan, lines.append)
     for expected in (8, 11):
-        running = Run(spark, plan, lines.append)
-        gone = [out / name / old for name in ("raw", "measurements")]
         wait_until(
-            lambda running=running, gone=gone, expected=expected: (
+            lambda expected=expected: (
                 running.look()
                 or (rows("raw") == expected and not any(path.exists() for path in gone))
             )
         )
-        running.finish()
-        running.stop()
         land_boards(tmp_path, 3, now, "newer")
+    running.finish()
+    running.stop()
     assert rows("measurements") == 3
     assert any(line.startswith("removed 1 day before ") for line in lines)

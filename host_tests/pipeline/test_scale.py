@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
-
-import pytest
 
 from flatmq_rigs.pipeline import scale
 
@@ -39,8 +36,3 @@ def test_ingests_share_and_nothing_is_lost() -> None:
     assert (found.boards, len(found.shares)) == (20, 2)
     assert found.sent == sum(found.shares) > 30
     assert all(found.shares)
-
-
-def test_tables_are_wanted(tmp_path: Path) -> None:
-    with pytest.raises(scale.ScaleError, match="flatmq pipeline demo"):
-        scale.sizes(tmp_path)

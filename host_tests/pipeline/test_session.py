@@ -16,59 +16,27 @@ from flatmq_tools.pipeline.session import defaults
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-SHUFFLE = "spark.sql.shuffle.partitions"
-
 
 @pytest.mark.parametrize(
-    ("master", "cores", "partitions"),
+    ("master", "cores", "partitions", "address"),
     [
-        ("local[2]", 16, "2"),
-        ("spark://127.0.0.1:7077", 16, "16"),
-        ("spark://localhost:7077", 1, "2"),
-        ("spark://master:7077", 16, None),
-        ("yarn", 16, None),
+        ("local[2]", 16, "2", "127.0.0.1"),
+        ("spark://127.0.0.1:7077", 16, "16", "127.0.0.1"),
+        ("spark://localhost:7077", 1, "2", "127.0.0.1"),
+        ("spark://master:7077", 16, None, None),
+        ("yarn", 16, None, None),
     ],
 )
-def test_a_shuffle_has_as_many_partitions_as_this_machine_has_cores(
-    master: str, cores: int, partitions: str | None
+def test_a_shuffle_and_the_driver_of_a_master_on_this_machine(
+    master: str, cores: int, partitions: str | None, address: str | None
 ) -> None:
-    assert defaults(master, cores).get(SHUFFLE) == partitions
+    """As many partitions as cores; and nothing listens beyond the machine."""
+    found = defaults(master, cores)
+    assert found.get("spark.sql.shuffle.partitions") == partitions
+    assert found.get("spark.driver.bindAddress") == address
 
 
-@pytest.mark.parametrize("master", ["local[2]", "spark://127.0.0.1:7077"])
-def test_nothing_on_this_machine_listens_beyond_it(master: str) -> None:
-    assert defaults(master, 2)["spark.driver.bindAddress"] == "127.0.0.1"
-    assert "spark.driver.bindAddress" not in defaults("spark://master:7077", 2)
-
-
-def test_the_session_of_tests_meets_no_other(
-    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    mine = str(tmp_path_factory.getbasetemp())
-    context = spark.sparkContext
-    system = context._jvm.java.lang.System  # private access: PySpark offers no other way
-    assert context.getConf().get("spark.driver.host") == "127.0.0.1"
-    assert context.getConf().get("spark.ui.enabled") == "false"
-    for folder in (
-        system.getProperty("java.io.tmpdir"), system.getProperty("derby.system.home"),
-        system.getenv("SPARK_LOCAL_DIRS"), spark.conf.get("spark.sql.warehouse.dir"),
-    ):  # fmt: skip
-        assert folder.removeprefix("file:").startswith(mine)
-
-
-def _python(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """A process of its own, and so a session of its own."""
-    return subprocess.run(
-        [sys.executable, "-c", script, *arguments],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
-
-
-_STOPPED = """
+_OF_OURS = """
 import sys, threading
 from flatmq_tools.pipeline.session import session
 
@@ -90,16 +58,7 @@ for n in range(3):
     query.stop()
 spark.stop()
 """
-
-
-@pytest.mark.proof
-def test_a_query_that_is_stopped_within_a_batch_ends_without_a_word(tmp_path: Path) -> None:
-    done = _python(_STOPPED, str(tmp_path))
-    assert done.returncode == 0, done.stderr
-    assert "Exception in thread" not in done.stderr
-
-
-_OWN = """
+_OF_SOMEBODY = """
 from pyspark.sql import SparkSession
 from flatmq_tools.pipeline.session import session
 
@@ -114,10 +73,24 @@ spark.stop()
 
 
 @pytest.mark.proof
-def test_a_session_of_somebody_keeps_what_was_told_and_nothing_else() -> None:
-    done = _python(_OWN)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines() == ["of Spark 200", "of ours 2", "of the user 7"]
+@pytest.mark.parametrize(
+    ("script", "printed"),
+    [(_OF_OURS, ""), (_OF_SOMEBODY, "of Spark 200\nof ours 2\nof the user 7\n")],
+    ids=["ours", "somebody's"],
+)
+def test_a_session_says_nothing_and_keeps_what_was_set(
+    script: str, printed: str, tmp_path: Path
+) -> None:
+    """Also if a query is stopped within a batch. The process has a session of its own."""
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(tmp_path)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True, text=True, timeout=240, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, printed), done.stderr
+    if script == _OF_OURS:
+        by_java = "WARNING: Using incubator modules: jdk.incubator.vector"
+        assert set(done.stderr.splitlines()) <= {by_java}
 
 
 def test_a_worker_imports_a_compiled_pyspark(spark: SparkSession) -> None:
@@ -127,14 +100,6 @@ def test_a_worker_imports_a_compiled_pyspark(spark: SparkSession) -> None:
 
     found = F.udf(lambda _: __import__("pyspark").__file__, "string", useArrow=False)
     assert spark.range(1).select(found("id")).first()[0] == pyspark.__file__
-
-
-@pytest.mark.proof
-def test_spark_starts_without_remarks_about_itself() -> None:
-    done = _python("from flatmq_tools.pipeline.session import session; session().range(1).count()")
-    assert done.returncode == 0, done.stderr
-    by_java = "WARNING: Using incubator modules: jdk.incubator.vector"
-    assert set(done.stderr.splitlines()) <= {by_java}
 
 
 @pytest.mark.parametrize(

@@ -146,8 +146,8 @@ def size(results: Path | None) -> None:
     "--only",
     multiple=True,
     metavar="PART",
-    help="A row of the tables: flatmq, flatmq-5, properties, paho, memory, memory-5, ceiling, "
-    "landing, reading; source, source-paho, files, jobs, log. Repeatable.",
+    help="A row of the tables: flatmq, flatmq-5, paho, memory, memory-5, landing; source, "
+    "source-paho, files, jobs, log. Repeatable.",
 )
 @rig_options.STRICT
 @rig_options.results()

@@ -32,6 +32,7 @@ from flatmq_tools.pipeline import service
 from flatmq_tools.pipeline.run import Plan, Run
 
 from .. import results
+from .bench.messages import MOSQUITTO
 from .crash_tables import READERS, Count, Tables
 from .processes import Command, CommandError, alive, family, kill, wait
 
@@ -45,11 +46,9 @@ ABOUT = {
     "compaction": "`flatmq pipeline compact`, beside a run that writes",
     "store": "the driver, while it writes to an S3 on this machine (Delta alone)",
 }
-_ALONE = ("ingest", "store")
+_JOBS = ("raw", "measurements")
 TOPIC = b"dev/crash/telemetry"
 _PUBLISHER = b"crash-publisher"
-# Nothing may be dropped by the broker, or the count would be of its limits.
-_MOSQUITTO = "max_queued_messages 0\nmax_inflight_messages 0\nset_tcp_nodelay true"
 # It writes its whole database for each message, and no sync waits for a disk here. SIGKILL takes
 # no more from a file system in memory than from the cache of a disk: nothing.
 _MEMORY = Path("/dev/shm")
@@ -88,17 +87,6 @@ class Result:
         return bool(self.counts) and not any(c.missing or c.twice for c in self.counts.values())
 
 
-def runs(parts: Sequence[str], kills: int, apart: bool = True) -> list[list[str]]:
-    """Return for each run which parts are killed, in their order.
-
-    Each part has a run of its own. Without `apart` all have one, except for those that need a run
-    of another kind: it costs less, as Spark starts again only after some of the kills.
-    """
-    alone = [part for part in parts if apart or part in _ALONE]
-    together = [part for _ in range(kills) for part in parts if part not in alone]
-    return [[part] * kills for part in alone] + [together] * bool(together)
-
-
 class _Program(Command):
     """A command that is started again after each end."""
 
@@ -124,7 +112,7 @@ class _Program(Command):
 
 
 class _Here(Run):
-    """A run in this process, which goes on with what one that was killed has left."""
+    """A run in this process: nothing kills it, and it takes no start of Spark."""
 
     def check(self) -> None:
         """Raise RunError if a query has ended."""
@@ -137,13 +125,12 @@ class _Here(Run):
             self.look()
             return ready()
 
-        wait("nothing comes to raw", looked, patience)
+        wait("it did not happen", looked, patience)
 
     def end(self, _patience: float) -> float:
         """Work off what is there; return the seconds that this took."""
         since = time.monotonic()
         self.finish()
-        self.stop()
         return time.monotonic() - since
 
 
@@ -240,18 +227,15 @@ class _Stage:
         here: SparkSession | None,
     ) -> None:  # fmt: skip
         kills = set(kills)
-        self._here = here
-        self._trigger = trigger
         self.folder = folder
         self._state = folder / "out"
-        self._compaction = 0.0  # s that one takes
         self.lost: set[int] = set()
         """Numbers of which the broker may have nothing, though it acknowledged them."""
         self._stack = contextlib.ExitStack()
         try:
             self.broker = mosquitto(
                 persistence="broker" in kills,
-                extra=_MOSQUITTO,
+                extra=MOSQUITTO,
                 where=_MEMORY if os.access(_MEMORY, os.W_OK) else None,
             )
             self._stack.callback(self.broker.stop)
@@ -259,23 +243,28 @@ class _Stage:
             if "store" in kills:
                 out, more = self._store(), ["--delta", "--state", str(self._state)]
             self.tables = Tables(out)
-            fed: list[str]
+            fed = ["--broker", self.broker.address, "--filter", "dev/#"]
+            fed += ["--option", f"mqttVersion={version}"]
+            log = self._state / "log"
             if "ingest" in kills:
                 (folder / "landed").mkdir()
+                log = folder / "log"
                 self.ingest = self._program(
-                    "ingest", self.broker.address, str(folder / "landed"),
-                    "--log", str(folder / "log"), "--filter", "dev/#", "--every", "0.5",
-                    "--mqtt-version", version,
+                    "ingest", self.broker.address, str(folder / "landed"), "--log", str(log),
+                    "--filter", "dev/#", "--every", "0.5", "--mqtt-version", version,
                 )  # fmt: skip
                 fed = ["--landed", str(folder / "landed")]
+            self.driver: _Program | _Here
+            if here is None:
+                self.driver = self._program(
+                    "run", out, *fed, *(word for job in _JOBS for word in ("--job", job)), *more,
+                    "--trigger", str(trigger), "--conf", _JAVA,
+                )  # fmt: skip
             else:
-                fed = ["--broker", self.broker.address, "--filter", "dev/#"]
-                fed += ["--option", f"mqttVersion={version}"]
-            self.driver: _Program | _Here = self._program(
-                "run", out, *fed, "--job", "raw", "--job", "measurements", *more, "--trigger",
-                str(trigger), "--conf", _JAVA,
-            )  # fmt: skip
-            log = folder / "log" if "ingest" in kills else self._state / "log"
+                source = {"brokerUrl": self.broker.address, "topic": "dev/#"}
+                plan = Plan(self._state, source, jobs=_JOBS, delta=True, trigger=trigger)
+                self.driver = _Here(here, plan)
+                self._stack.callback(self.driver.stop)
             self.driver.until((log / "subscribed.json").exists, _PATIENCE)
             self.publisher = _Publisher(self.broker)
             self._stack.callback(self.publisher.stop)
@@ -320,10 +309,7 @@ class _Stage:
             said = driver.kill(found)
             if part == "jvm" and (_KILLED not in said or "Traceback" in said):
                 raise CrashError(f"{said}\nthis is more, or less, than {_KILLED}")
-            if self._here is None:
-                driver.start()
-            else:
-                self._go_on_here(self._here)
+            driver.start()
 
     def _process(self, part: str, driver: _Program) -> int | None:
         """Return the process that is a part of a run; None as long as there is none."""
@@ -337,13 +323,6 @@ class _Stage:
             if pid in family(driver.pid):
                 return pid
         return None
-
-    def _go_on_here(self, spark: SparkSession) -> None:
-        source = {"brokerUrl": self.broker.address, "topic": "dev/#"}
-        jobs = ("raw", "measurements")
-        plan = Plan(self._state, source, jobs=jobs, delta=True, trigger=self._trigger)
-        self.driver = _Here(spark, plan)
-        self._stack.callback(self.driver.stop)
 
     def _kill_compaction(self, chance: random.Random) -> None:
         """Compact once, and kill the next compaction at any moment of the same time."""
@@ -419,15 +398,14 @@ def run(
     on_kill: Callable[[], None] = lambda: None,
     here: bool = False,
 ) -> Result:
-    """Publish so many messages, kills these parts in their order, and count.
+    """Publish so many messages, kill these parts in their order, and count.
 
     kills    names of PARTS, each as often as it is to be killed; "ingest" and "store" only alone
     spark    reads the tables at the end
     trigger  s between two batches
     seed     of the moments of the kills
     version  of MQTT, that of what receives: "3.1.1" or "5"
-    here     go on in this process with `spark` after the last kill, which is that of the driver:
-             that costs no second start of Spark
+    here     run in this process with `spark`: for kills of broker and compaction alone
     CrashError when something does not start, go on or end; BrokerError.
     """
     moments = random.Random(seed)
@@ -476,10 +454,10 @@ def main(
     try:
         spark = session("local[2]", "flatmq crash")
         with Progress() as progress:
-            for killed in runs(parts, kills):
-                task = progress.add_task(f"kill -9: {killed[0]}", total=kills)
+            for part in parts:
+                task = progress.add_task(f"kill -9: {part}", total=kills)
                 step = partial(progress.advance, task)
-                found.append(run(killed, messages, spark, seed=seed, on_kill=step))
+                found.append(run([part] * kills, messages, spark, seed=seed, on_kill=step))
                 if results_path is not None:  # what is found is kept, should the next one fail
                     results.write(results_path, "crash", report(found, messages, kills))
     finally:
@@ -508,15 +486,11 @@ def report(found: Sequence[Result], messages: int, kills: int) -> str:
         "and measurements, while one part is ended with SIGKILL at a random moment of a "
         "batch, again and again. Killed are: "
         + "; ".join(f"{part}, {ABOUT[part]}" for part in parts)
-        + ". In the columns of the readers: missing · twice, raw and measurements together; "
-        "raw has a message twice if an offset is there twice, measurements a reading if its "
-        "number is. Spark reads of a Delta table the files that deltalake names. What a "
-        "broker delivers again has another offset in raw, and is dropped from measurements: "
-        "`delivered again`; mosquitto saves for each message, and not for an acknowledgement. "
-        "It acknowledges a message first and saves it afterwards, so what it acknowledged "
-        "last before it was killed may be gone: `lost by the broker` are those of which its "
-        "log says that it acknowledged them, and that no receiver had done so; they are not "
-        "counted as missing."
+        + ". In the columns of the readers: missing · twice, raw and measurements together. "
+        "What a broker delivers again has another offset in raw, and is dropped from "
+        "measurements: `delivered again`. mosquitto acknowledges a message before it saves it: "
+        "those that no receiver had acknowledged when it was killed are `lost by the broker`, "
+        "and not counted as missing."
     )
     head = ["killed", "messages", "kills", *READERS, "delivered again", "lost by the broker", "s"]
     rows = [

@@ -25,7 +25,7 @@ from rich.console import Console
 
 from flatmq import Client
 from flatmq_tools.broker import Broker, mosquitto
-from flatmq_tools.pipeline import layout
+from flatmq_tools.pipeline import layout, service
 
 from .. import results
 from .bench import messages
@@ -295,6 +295,8 @@ def measure(
             console.print(f"{name} ...")
             found.append(_measure(run, name, sender, steps))
         ending = run.end(_PATIENCE)
+        if ending > service.LIMIT:
+            raise LiveError(f"it took {ending:.0f} s to end, and not {service.LIMIT:.0f} s")
         console.print("counting ...")
         count(run.out / "raw", found, size)
     return found, ending

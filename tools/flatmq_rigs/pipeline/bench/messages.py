@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
 
 from flatmq import Client
-from flatmq.properties import Properties
 from flatmq_tools.broker import Broker
 from flatmq_tools.pipeline.log import Writer
 
@@ -66,16 +64,8 @@ def fill(log: Writer, count: int) -> None:
     log.sync()
 
 
-def properties(i: int) -> Properties:
-    """Those of message `i`, where messages have any: content type and device, 42 bytes."""
-    return Properties([("device", f"d{i % DEVICES}")], content_type="application/senml+json")
-
-
-def load(server: Broker, count: int, version: int = 4, carried: bool = False) -> None:
-    """Have the broker keep this many messages for CLIENT_ID, at QoS 1.
-
-    `carried` gives each of them properties of MQTT 5.
-    """
+def load(server: Broker, count: int, version: int = 4) -> None:
+    """Have the broker keep this many messages for CLIENT_ID, at QoS 1."""
     due = _patience("the broker does not take the messages")
     session = Client(CLIENT_ID, server.host, server.port, clean_session=False, version=version)
     asked = session.subscribe(FILTER, lambda _: None, 1)
@@ -88,11 +78,8 @@ def load(server: Broker, count: int, version: int = 4, carried: bool = False) ->
         "bench-publisher", server.host, server.port, tx_size=1 << 19, inflight=255, version=version
     )
     publisher.connect()
-    blocks: list[dict[str, Any]] = [
-        {"properties": properties(i)} if carried else {} for i in range(DEVICES)
-    ]
     for i in range(count):
-        while publisher.publish(topic(i), payload(i), 1, **blocks[i % DEVICES]) is None:
+        while publisher.publish(topic(i), payload(i), 1) is None:
             publisher.poll(10)
             due()
     while publisher.pending:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
-import socket
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -13,13 +11,12 @@ from pathlib import Path
 
 from flatmq_tools.pipeline.ingest import Ingest
 from flatmq_tools.pipeline.landing import Landing
-from flatmq_tools.pipeline.log import Writer, read
+from flatmq_tools.pipeline.log import Writer
 
 from .figures import Figure, Watch
 from .messages import CLIENT_ID, FILTER, PATIENCE, fill, stream
 
-_CHUNK = 256 * 1024
-_CHUNK_OF_MEMORY = 32 * 1024
+_CHUNK = 32 * 1024
 
 
 def flatmq(host: str, port: int, folder: Path, count: int, version: int = 4) -> Figure:
@@ -49,30 +46,6 @@ def paho(host: str, port: int, folder: Path, count: int) -> Figure:
         return figure
 
 
-def ceiling(_host: str, _port: int, folder: Path, count: int) -> Figure:
-    """The same bytes out of a socket into the log, synced by the chunk: nobody looks at them."""
-    data = stream(count)
-    reads, writes = socket.socketpair()
-    feeder = os.fork()
-    if not feeder:
-        reads.close()
-        writes.sendall(data)
-        os._exit(0)
-    writes.close()
-    buf = bytearray(_CHUNK)
-    with Writer(folder) as log:
-        watch = Watch()
-        have = 0
-        while n := reads.recv_into(buf):
-            have += n
-            done = have * count // len(data)
-            log.append(memoryview(buf)[:n], max(1, done - log.next_offset), 1)
-            log.sync()
-        figure = watch.figure(count)
-    os.waitpid(feeder, 0)
-    return figure
-
-
 class _Memory:
     """A link to a broker that accepts the client and sends these bytes, one chunk per read."""
 
@@ -91,7 +64,7 @@ class _Memory:
 
     def readinto(self, buf: memoryview) -> int | None:
         """Read a chunk."""
-        n = min(len(buf), _CHUNK_OF_MEMORY, len(self._data) - self._at)
+        n = min(len(buf), _CHUNK, len(self._data) - self._at)
         buf[:n] = self._data[self._at : self._at + n]
         self._at += n
         return n or None
@@ -130,39 +103,23 @@ def landing(_host: str, _port: int, folder: Path, count: int) -> Figure:
         return watch.figure(count)
 
 
-def reading(_host: str, _port: int, folder: Path, count: int) -> Figure:
-    """The log to Arrow, and no further."""
-    with Writer(folder) as log:
-        fill(log, count)
-        watch = Watch()
-        found = sum(batch.num_rows for batch in read(folder, 0, count))
-        return watch.figure(found)
-
-
 RECEIVERS: dict[str, Callable[[str, int, Path, int], Figure]] = {
     "flatmq": flatmq,
     "flatmq-5": partial(flatmq, version=5),
-    "properties": partial(flatmq, version=5),
     "paho": paho,
     "memory": memory,
     "memory-5": partial(memory, version=5),
-    "ceiling": ceiling,
     "landing": landing,
-    "reading": reading,
 }
 LABELS = {
     "flatmq": "the ingest, from the broker to its log",
     "flatmq-5": "the same in MQTT 5",
-    "properties": "in MQTT 5, of messages with a content type and a user property",
     "paho": "as flatmq, with paho-mqtt",
     "memory": "as flatmq, of bytes that are in memory: no broker, and no network",
     "memory-5": "the same in MQTT 5",
-    "ceiling": "the same bytes from a socket to the log: nobody looks at them",
     "landing": "the log to Parquet",
-    "reading": "the log to Arrow, no sink",
 }
-FROM_BROKER = ("flatmq", "flatmq-5", "properties", "paho")
-IN_5 = ("flatmq-5", "properties")
+FROM_BROKER = ("flatmq", "flatmq-5", "paho")
 
 
 if __name__ == "__main__":
