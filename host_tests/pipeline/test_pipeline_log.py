@@ -123,8 +123,6 @@ def test_a_log_of_an_earlier_version_is_read_and_goes_on(tmp_path: Path) -> None
     assert found["content_type"].to_pylist() == [None, None, "x"]
 
 
-
-
 def test_more_than_is_there(tmp_path: Path) -> None:
     with log.Writer(tmp_path, segment_bytes=1) as writer:
         for _ in range(3):
