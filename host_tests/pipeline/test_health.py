@@ -369,7 +369,7 @@ def same(found: dict[str, Any], wanted: dict[str, Any], usual: float | None) -> 
             assert found[name] == value, (name, found, wanted)
 
 
-def compare(folder: Path, wanted: dict[str, pa.Table]) -> None:
+def compare(folder: Path, wanted: dict[str, pa.Table], silences: bool = False) -> None:
     found = written(folder)
     assert [t.schema.names for t in found.values()] == [t.schema.names for t in wanted.values()]
     devices = keyed(wanted["devices"], "device")
@@ -385,6 +385,22 @@ def compare(folder: Path, wanted: dict[str, pa.Table]) -> None:
         for t in (found, wanted)
     ]
     assert lost[0] == lost[1]
+    if silences:
+        known = sorted(u for u in usual.values() if u is not None)
+        fleet = known[(len(known) + 1) // 2 - 1]
+
+        def silent(table: pa.Table) -> set[tuple[Any, ...]]:
+            rows = [row for row in table.to_pylist() if row["kind"] == "silent"]
+            return {
+                (row["device"], row["boot"], row["since"], row["until"])
+                for row in rows
+                if abs(
+                    (row["until"] - row["since"]).total_seconds()
+                    / (limits.QUIET * (usual[row["device"]] or fleet)) - 1
+                ) > NEAR
+            }  # fmt: skip
+
+        assert silent(found["gaps"]) == silent(wanted["gaps"])
 
 
 def test_a_day_in_any_batches_is_as_from_scratch(spark: SparkSession, tmp_path: Path) -> None:
@@ -396,7 +412,7 @@ def test_a_day_in_any_batches_is_as_from_scratch(spark: SparkSession, tmp_path: 
     for name in ("lost", "unheard", "duplicates", "reordered", "reboots"):
         assert sum(wanted["health"][name].to_pylist()) > 0, name
     assert {"lost", "silent"} == {*wanted["gaps"]["kind"].to_pylist()}
-    compare(tmp_path, wanted)
+    compare(tmp_path, wanted, silences=True)
 
 
 def test_closed_boots_stay_right_and_a_forgotten_device_leaves_them(
