@@ -263,7 +263,7 @@ def test_no_more_in_flight_than_the_ingest_takes(scripted: FakeBroker, writer: l
 def test_a_broken_property_is_reported_and_the_rest_comes(
     scripted: FakeBroker, writer: log.Writer
 ) -> None:
-    """What came before it was acknowledged, and comes once."""
+    """Messages before the broken one are acknowledged, and come once."""
     said: list[str] = []
     options = {"client_id": "broken", "session_expiry": 600, "say": said.append}
     ingest = There(scripted, 5).ingest(writer, "t", **options)

@@ -188,7 +188,7 @@ def both(
 
 
 def streams(version: int) -> Iterator[bytes]:
-    """What the broker sends on each connection of hostile cases: the kept ones, and by chance."""
+    """The bytes of each connection of hostile cases: the kept ones, and others by chance."""
     kept = corpus.load(version).values()
     by_chance = itertools.islice(chance.made(1, version), 4000 if sizes.whole() else 120)
     for data in (*kept, *(case.data for case in by_chance)):
