@@ -369,7 +369,7 @@ def same(found: dict[str, Any], wanted: dict[str, Any], usual: float | None) -> 
             assert found[name] == value, (name, found, wanted)
 
 
-def compare(folder: Path, wanted: dict[str, pa.Table], silences: bool) -> None:
+def compare(folder: Path, wanted: dict[str, pa.Table], silences: bool = False) -> None:
     found = written(folder)
     assert [t.schema.names for t in found.values()] == [t.schema.names for t in wanted.values()]
     devices = keyed(wanted["devices"], "device")
@@ -416,29 +416,25 @@ def test_a_day_in_any_batches_is_as_from_scratch(spark: SparkSession, tmp_path: 
 
 
 def test_closed_boots_stay_right_and_a_forgotten_device_leaves_them(
-    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Over days, in which boots are closed and opened again by packs that come late."""
-    scratch = tmp_path / "scratch"
     monkeypatch.setattr(snapshots, "_BOOTS", 20)
     drawn = random.Random(6)
     events = fleet(drawn, 25 if sizes.whole() else 12, 12)
     opened, closed = by_state(tmp_path, split(drawn, events, 40), every=1)
-    if sizes.whole():
-        wanted = by_spark(request.getfixturevalue("spark"), events)
-    else:
-        by_state(scratch, [events])
-        wanted = written(scratch)
+    by_state(tmp_path / "scratch", [events])
+    wanted = written(tmp_path / "scratch")
     count = wanted["health"].num_rows
     assert opened and count > closed > count / 3
     assert len(list((tmp_path / "health").iterdir())) > 3
-    compare(tmp_path, wanted, silences=False)
+    compare(tmp_path, wanted)
     file = tmp_path / "state" / "s.sqlite"
     kept = file.parent / "s.closed" / "health"
     # What a user removes is written again.
     next(kept.iterdir()).unlink()
     Snapshots(file, tmp_path).refresh()
-    compare(tmp_path, wanted, silences=False)
+    compare(tmp_path, wanted)
 
     before = written(tmp_path)
     assert forget.remove(file, "d3") > 0

@@ -22,7 +22,7 @@ RECEIVED = (datetime.datetime(2026, 3, 1, 12, 0, 1, tzinfo=datetime.timezone.utc
 )
 
 
-def messages() -> list[Any]:
+def messages() -> list[tuple[str, dict[str, Any]]]:
     """The messages of all fixtures, with the names of their mappings.
 
     A fixture has these tables:
@@ -32,7 +32,7 @@ def messages() -> list[Any]:
     dead     dead letters: topic, payload, reason
     other    there is no rule for these: topic, payload
     """
-    found = []
+    found: list[tuple[str, dict[str, Any]]] = []
     for file in sorted(FIXTURES.glob("*.toml")):
         every: list[dict[str, Any]] = []
         for kind, rows in tomllib.loads(file.read_text()).items():
@@ -45,7 +45,7 @@ def messages() -> list[Any]:
                 else:
                     message[kind] = "".join(more)
                 every.append(message)
-        found += [pytest.param(file.stem, m, id=f"{file.stem}-{n}") for n, m in enumerate(every)]
+        found += [(file.stem, message) for message in every]
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pickle
 import signal
@@ -10,7 +11,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -46,27 +47,25 @@ def _stream(spark: SparkSession, there: Broker, folder: Path, **options: Any) ->
     return reader.load(f"tcp://{there.address}")
 
 
-STARTING = {"Initializing sources", "Initializing StreamExecution"}
-
-
-def _start(frame: DataFrame, folder: Path, grows: bool = False) -> StreamingQuery:
-    """Start a query into two tables, to which it adds columns if it `grows`."""
+def _into_tables(
+    frame: DataFrame, folder: Path, count: int, grows: bool = False
+) -> list[StreamingQuery]:
+    """Write so many rows into two tables, to which it adds columns if it `grows`."""
     from flatmq_tools.pipeline.sinks import Delta, Parquet, into
 
     tables = [Parquet(folder / "parquet"), Delta(folder / "delta", add_columns=grows)]
     writer = frame.writeStream.foreachBatch(into((lambda rows: rows, tables)))
     writer = writer.option("checkpointLocation", str(folder / "checkpoint"))
-    writer = writer.trigger(processingTime="0 seconds")
-    end = time.monotonic() + PATIENCE
-    while True:
-        query = writer.start()
-        while query.isActive and query.status["message"] in STARTING:
-            time.sleep(0.05)
-        # On a busy machine the worker may take longer than the 10 s that Spark waits for it.
-        error = query.exception()
-        if error is None or "Python worker failed to connect back" not in str(error):
-            return query
-        assert time.monotonic() < end, error
+    queries = []
+    # What a busy machine brings late is for the next query.
+    while not queries or ds.dataset(folder / "parquet", format="parquet").count_rows() < count:
+        queries.append(writer.trigger(availableNow=True).start())
+        until(lambda: not queries[-1].isActive)
+        error = queries[-1].exception()
+        # The worker may take longer than the 10 s that Spark waits for it.
+        assert error is None or "Python worker failed to connect back" in str(error), error
+        until(lambda: _released(folder))  # it would receive some, without their properties
+    return queries
 
 
 def _subscribed(folder: Path) -> bool:
@@ -74,23 +73,12 @@ def _subscribed(folder: Path) -> bool:
 
 
 def _released(folder: Path) -> bool:
-    """Return whether the process of a stopped query is gone, and with it its connection."""
+    """Return whether the process of a query that has ended is gone, and with it its connection."""
     try:
         log.Writer(folder / "log").close()
     except log.LogError:
         return False
     return True
-
-
-def _count(folder: Path) -> int:
-    """Rows that are in both tables."""
-    from deltalake import DeltaTable
-
-    parquet, delta = folder / "parquet", str(folder / "delta")
-    if not parquet.exists() or not DeltaTable.is_deltatable(delta):
-        return 0
-    rows = ds.dataset(parquet, format="parquet").count_rows()
-    return min(rows, DeltaTable(delta).to_pyarrow_dataset().count_rows())
 
 
 def _numbered(folder: Path, numbers: range) -> list[tuple[str, bytes]]:
@@ -118,27 +106,23 @@ def test_from_a_broker_to_parquet_and_delta_over_a_restart_in_the_other_version(
     from deltalake import DeltaTable
 
     publish(there, [(f"{tmp_path.name}/kept", b"retained")], retain=True)
-    frame = _stream(spark, there, tmp_path, qos=2, maxOffsetsPerTrigger=200)
-    query = _start(frame.select(*columns.MESSAGE), tmp_path)
-    until(lambda: _subscribed(tmp_path), query)
-    for qos in (0, 1, 2):
-        publish(there, _numbered(tmp_path, range(qos * 200, qos * 200 + 200)), qos)
-    until(lambda: _count(tmp_path) >= 601, query)
-    assert max(progress["numInputRows"] for progress in query.recentProgress) <= 200
-    query.stop()
-    until(lambda: _released(tmp_path))  # it would receive some, without their properties
+    four = _stream(spark, there, tmp_path, qos=2, maxOffsetsPerTrigger=200)
+    four = four.select(*columns.MESSAGE)
+    _into_tables(four, tmp_path, 1)
     # While nobody is there the broker keeps them, and sends them when the query is back.
+    for qos in (1, 2):
+        publish(there, _numbered(tmp_path, range(qos * 200 - 200, qos * 200)), qos)
+    queries = _into_tables(four, tmp_path, 401)
+    assert max(p["numInputRows"] for query in queries for p in query.recentProgress) <= 200
     carried = Properties(PAIRS, content_type="text/plain")
-    publish(there, _numbered(tmp_path, range(600, 900)), version=5, properties=carried)
+    publish(there, _numbered(tmp_path, range(400, 700)), version=5, properties=carried)
     five = _stream(spark, there, tmp_path, qos=2, mqttVersion=5, sessionExpiry=3600)
-    query = _start(raw(five), tmp_path, grows=True)
-    until(lambda: _count(tmp_path) >= 901, query)
-    query.stop()
+    _into_tables(raw(five), tmp_path, 701, grows=True)
 
     parquet = spark.read.option("mergeSchema", True).parquet(str(tmp_path / "parquet"))
     expected = Counter(
-        (topic, payload, min(n // 200, 2) if n < 600 else 1, False, n >= 600)
-        for n, (topic, payload) in enumerate(_numbered(tmp_path, range(900)))
+        (topic, payload, 2 if 200 <= n < 400 else 1, False, n >= 400)
+        for n, (topic, payload) in enumerate(_numbered(tmp_path, range(700)))
     )
     expected[f"{tmp_path.name}/kept", b"retained", 1, True, False] = 1
     for name, table in {
@@ -146,7 +130,7 @@ def test_from_a_broker_to_parquet_and_delta_over_a_restart_in_the_other_version(
         "deltalake": DeltaTable(str(tmp_path / "delta")).to_pyarrow_table(),
     }.items():
         rows = table.to_pylist()
-        assert sorted(row["offset"] for row in rows) == list(range(901)), name
+        assert sorted(row["offset"] for row in rows) == list(range(701)), name
         found = Counter()
         for row in rows:
             pairs = [(each["name"], each["value"]) for each in row["user_properties"] or ()]
@@ -192,18 +176,27 @@ OF_BAHIR = {
 }  # fmt: skip
 
 
+Readers = Callable[..., source.StreamReader]
+
+
 @pytest.fixture
-def signals() -> Iterator[None]:
-    """A reader takes SIGTERM for itself, in the process that Spark made for it."""
+def readers(there: Broker, tmp_path: Path) -> Iterator[Readers]:
+    """Make readers, which are stopped.
+
+    A reader takes SIGTERM for itself, in the process that Spark made for it.
+    """
     before = signal.getsignal(signal.SIGTERM)
-    yield
+    with contextlib.ExitStack() as stack:
+
+        def make(**options: str) -> source.StreamReader:
+            given = {"path": there.address, "topic": f"{tmp_path.name}/#"}
+            settings = parse({**given, "localStorage": str(tmp_path / "log"), **options})
+            made = source.StreamReader(settings, source.SCHEMA)
+            stack.callback(made.stop)
+            return made
+
+        yield make
     signal.signal(signal.SIGTERM, before)
-
-
-def _reader(there: Broker, folder: Path, **options: str) -> source.StreamReader:
-    given = {"topic": f"{folder.name}/#", "localStorage": str(folder / "log")}
-    settings = parse({"path": f"tcp://{there.address}", **given, **options})
-    return source.StreamReader(settings, source.SCHEMA)
 
 
 STOPPED = """
@@ -254,33 +247,31 @@ def test_spark_ends_a_query_with_two_signals_and_the_reader_stops_in_good_order(
 
 
 def test_making_a_reader_does_nothing_and_the_executors_get_no_password(
-    there: Broker, tmp_path: Path
+    readers: Readers, tmp_path: Path
 ) -> None:
-    reader = _reader(there, tmp_path, username="al", password="s3cret")
+    reader = readers(username="al", password="s3cret")
     assert b"s3cret" not in pickle.dumps(reader)
     assert not (tmp_path / "log").exists()
 
 
 def test_a_checkpoint_does_not_go_on_with_another_log(
-    signals: None, there: Broker, tmp_path: Path
+    readers: Readers, there: Broker, tmp_path: Path
 ) -> None:
-    reader = _reader(there, tmp_path)
+    reader = readers()
     end = reader.initialOffset()
     for offset in ({**end, "log": "another"}, {**end, "offset": 1}):
         with pytest.raises(SourceError, match="of another log than the one in"):
             reader.partitions(offset, offset)
-    reader.stop()
 
 
-def test_a_user_of_bahirs_source_changes_the_format_name(signals: None, tmp_path: Path) -> None:
+def test_a_user_of_bahirs_source_changes_the_format_name(readers: Readers, tmp_path: Path) -> None:
     """A broker that refuses the password ends the query with that reason."""
     cert, key = certificate(tmp_path)
     port = free_port()
     tls = f"listener {port} 127.0.0.1\ncertfile {cert}\nkeyfile {key}"
     with broker(tls, users={"alice": "s3cret"}) as guarded:
-        more = {"brokerUrl": f"ssl://127.0.0.1:{port}", "ssl.trust.store": str(cert)}
-        given = {**OF_BAHIR, **more, "localStorage": str(tmp_path / "log")}
-        reader = source.StreamReader(parse(given), source.SCHEMA)
+        given = {**OF_BAHIR, "path": f"ssl://127.0.0.1:{port}", "ssl.trust.store": str(cert)}
+        reader = readers(**given)
         start = reader.initialOffset()
         until(lambda: _subscribed(tmp_path))
         lines = [("mytopic", b"to be"), ("other", b"no"), ("mytopic", b"or not to be")]
@@ -291,7 +282,7 @@ def test_a_user_of_bahirs_source_changes_the_format_name(signals: None, tmp_path
         assert batch["payload"].to_pylist() == [b"to be", b"or not to be"]
         reader.stop()
 
-        wrong = source.StreamReader(parse({**given, "password": "wr0ng"}), source.SCHEMA)
+        wrong = readers(**{**given, "password": "wr0ng"})
         wrong.initialOffset()
         errors: list[str] = []
 
@@ -303,15 +294,14 @@ def test_a_user_of_bahirs_source_changes_the_format_name(signals: None, tmp_path
             return bool(errors)
 
         until(refused)
-        wrong.stop()
     assert f"127.0.0.1:{port} refuses the client" in errors[0]
     assert "wr0ng" not in errors[0]
 
 
 def test_a_full_log_has_the_broker_wait_until_spark_has_committed(
-    signals: None, there: Broker, tmp_path: Path
+    readers: Readers, there: Broker, tmp_path: Path
 ) -> None:
-    reader = _reader(there, tmp_path, logLimit=str(1 << 20))
+    reader = readers(logLimit=str(1 << 20))
     start = reader.initialOffset()
     until(lambda: _subscribed(tmp_path))
     numbers = range(300)
@@ -339,7 +329,7 @@ def test_a_full_log_has_the_broker_wait_until_spark_has_committed(
 
 
 def test_the_disk_has_everything_before_a_segment_goes(
-    signals: None, there: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    readers: Readers, there: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The checkpoint of Spark and the sink, wherever they are; and no sync where nothing goes."""
     with log.Writer(tmp_path / "log") as writer:
@@ -352,7 +342,7 @@ def test_the_disk_has_everything_before_a_segment_goes(
 
     seen: list[list[int]] = []
     monkeypatch.setattr(os, "sync", lambda: seen.append(there_are()))
-    reader = _reader(there, tmp_path)
+    reader = readers()
     start = reader.initialOffset()
     for offset in (5, 10, 19, 30):
         reader.commit({**start, "offset": offset})
@@ -362,9 +352,9 @@ def test_the_disk_has_everything_before_a_segment_goes(
 
 
 def test_a_limit_below_the_start_never_goes_back_and_available_now_goes_no_further(
-    signals: None, there: Broker, tmp_path: Path
+    readers: Readers, there: Broker, tmp_path: Path
 ) -> None:
-    reader = _reader(there, tmp_path, quietMs="300")
+    reader = readers(quietMs="300")
     start = reader.initialOffset()
     until(lambda: _subscribed(tmp_path))
     publish(there, _numbered(tmp_path, range(10)))
@@ -376,29 +366,28 @@ def test_a_limit_below_the_start_never_goes_back_and_available_now_goes_no_furth
     assert four["offset"] == 4
     assert reader.latestOffset(four, ReadMaxRows(4))["offset"] == 8
     assert reader.partitions(four, four) == []
-    reader.stop()
 
 
 def test_the_log_is_waited_for_while_the_query_before_ends_and_no_longer(
-    signals: None, there: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    readers: Readers, there: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = log.Writer(tmp_path / "log")
     with monkeypatch.context() as patch:
         patch.setattr(source, "LOCK_PATIENCE", 0.1)
         with pytest.raises(log.LogError, match=f"is in use by process {os.getpid()}"):
-            _reader(there, tmp_path).initialOffset()
+            readers().initialOffset()
     ending = threading.Timer(0.3, before.close)
     ending.start()
-    reader = _reader(there, tmp_path)
+    reader = readers()
     assert reader.initialOffset()["log"] == before.id
     reader.stop()
     ending.join()
 
 
 def test_what_has_no_meaning_is_said_when_the_query_begins(
-    signals: None, there: Broker, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    readers: Readers, there: Broker, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    reader = _reader(there, tmp_path, maxInflight="60", autoReconnect="true")
+    reader = readers(maxInflight="60", autoReconnect="true")
     assert capsys.readouterr().err == ""
     reader.initialOffset()
     reader.stop()
