@@ -9,6 +9,8 @@ run with `pytest --whole`.
 from __future__ import annotations
 
 import socket
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -270,6 +272,25 @@ def test_leaves_nothing_behind(kind: str) -> None:
         assert broker.running
     assert not folder.exists()
     assert not broker.running
+
+
+def test_every_listener_is_there_once_it_is_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A mosquitto that takes its time between them stands for a busy machine."""
+    slow = tmp_path / "mosquitto"
+    slow.write_text(
+        f"#!{sys.executable}\nimport re, socket, sys, time\nopened = []\n"
+        "for port in re.findall(r'^listener (\\d+)', open(sys.argv[2]).read(), re.M):\n"
+        "    time.sleep(0.3)\n"
+        "    opened.append(socket.create_server(('127.0.0.1', int(port))))\n"
+        "time.sleep(60)\n"
+    )
+    slow.chmod(0o755)
+    monkeypatch.setenv("MOSQUITTO", str(slow))
+    second = ports.free_port()
+    with brokers.mosquitto(extra=f"listener {second} {brokers.LOOPBACK}"):
+        assert brokers.Broker(brokers.LOOPBACK, second).running
 
 
 def test_a_broker_that_runs_already(shared_brokers: SharedBrokers) -> None:

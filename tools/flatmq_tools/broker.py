@@ -175,7 +175,8 @@ class _Child(Broker):
                 raise BrokerError(
                     f"{self.kind} on {self.address} ended with status {code}:\n{self.log()}"
                 )
-            if self.running:
+            # mosquitto opens its listeners one after the other.
+            if all(Broker(self.host, port).running for port in self._listens_at()):
                 # Whoever answered must be this child and not a stranger on the same port.
                 if self._process.poll() is None:
                     return
