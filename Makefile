@@ -113,6 +113,7 @@ clean:
 # A stamp is as new as the last installation for its target; the sources are used in place.
 $(VENV)/%.stamp: pyproject.toml $(VENV)/made.stamp
 	@echo "installing what 'make $*' needs into $(VENV) ..."
+	@$(if $(filter $*,$(GROUPS)),$(PIP_INSTALL) "pip>=25.1",true)  # the first pip that has --group
 	@$(PIP_INSTALL) --editable ".[$(EXTRAS_$*)]" $(if $(filter $*,$(GROUPS)),--group $*)
 	@touch $@
 
@@ -138,7 +139,6 @@ $(VENV)/made.stamp:
 	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || \
 	  { echo "$(PYTHON) cannot make a venv: apt-get install python3-venv (Debian, Ubuntu)" >&2; exit 1; }
 	@$(PYTHON) -m venv --clear $(VENV)
-	@$(PIP_INSTALL) "pip>=25.1"  # has --group
 	@touch $@
 
 # A broker for tests, at the versions of its lock file.
