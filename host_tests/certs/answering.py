@@ -15,12 +15,14 @@ PATIENCE = 120.0  # seconds that a connection may take
 @contextlib.contextmanager
 def answering(answer: Callable[[socket.socket], object]) -> Iterator[str]:
     """The address of something that treats each connection so, until the end of the block."""
+    ends: list[socket.socket] = []
     with socket.create_server((LOOPBACK, 0)) as server:
 
         def serve() -> None:
             with contextlib.suppress(OSError):
                 while True:
                     end, _ = server.accept()
+                    ends.append(end)
                     end.settimeout(PATIENCE)
                     with end, contextlib.suppress(OSError):
                         answer(end)
@@ -30,4 +32,7 @@ def answering(answer: Callable[[socket.socket], object]) -> Iterator[str]:
         host, port = server.getsockname()
         yield f"{host}:{port}"
         server.shutdown(socket.SHUT_RDWR)
+        for end in ends:  # whose client may never close it
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
     thread.join(PATIENCE)
