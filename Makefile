@@ -114,7 +114,7 @@ clean:
 $(VENV)/%.stamp: pyproject.toml $(VENV)/made.stamp
 	@echo "installing what 'make $*' needs into $(VENV) ..."
 	@$(if $(filter $*,$(GROUPS)),$(PIP_INSTALL) "pip>=25.1",true)  # the first pip that has --group
-	@$(PIP_INSTALL) --editable ".[$(EXTRAS_$*)]" $(if $(filter $*,$(GROUPS)),--group $*)
+	@$(PIP_INSTALL) --editable ".$(addprefix [,$(addsuffix ],$(EXTRAS_$*)))" $(if $(filter $*,$(GROUPS)),--group $*)
 	@touch $@
 
 $(VENV)/py311.stamp: $(VENV)/made.stamp
