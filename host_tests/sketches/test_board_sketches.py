@@ -354,7 +354,7 @@ def test_deep_sleep_when_it_is_asked_for(name: str, stand: Stand) -> None:
     watcher.pack()
     watcher.order("sleep", b"1")
     watcher.status(b"asleep")
-    assert board.await_("deepsleep").split()[1] <= "1000"
+    assert int(board.await_("deepsleep").split()[1]) <= 1000
     assert board.next() is None
 
 
