@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from unittest import mock
 
-import flatmq.client
+import flatmq.core.engine
+import flatmq.v5_client
 import peer
 from flatmq import Client
 
@@ -204,5 +205,8 @@ class Bench:
 def fake_clock(now: int = 1000) -> Iterator[Clock]:
     """Yield a clock that replaces the client's own."""
     clock = Clock(now)
-    with mock.patch.object(flatmq.client, "ticks_ms", clock):
+    with (
+        mock.patch.object(flatmq.core.engine, "ticks_ms", clock),
+        mock.patch.object(flatmq.v5_client, "ticks_ms", clock),
+    ):
         yield clock

@@ -7,7 +7,7 @@ until a task takes them.
 import asyncio
 
 from .client import Client as Core
-from .client import MQTTError
+from .errors import MQTTError
 from .message import Message
 from .port import MICROPYTHON, const, ticks_add, ticks_diff, ticks_ms
 

@@ -1,7 +1,7 @@
 """Connect and disconnect with blocking calls, for the prompt and for scripts, on top of `poll`."""
 
-from . import client as clock
-from .client import MQTTError
+from . import v5_client as clock
+from .errors import MQTTError
 from .port import const, ticks_add, ticks_diff
 from .writer import lost
 
@@ -9,7 +9,7 @@ TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from .client import Client
+    from .v5_client import Client
 
 
 def bound(client: "Client", name: str) -> "Callable":

@@ -10,7 +10,7 @@ TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
     from typing import Any
 
-    from .client import Client
+    from .v5_client import Client
 
 MODULES = {
     "connect": "blocking",
@@ -33,7 +33,7 @@ def make(args: tuple, options: dict) -> "Client":
     if options["version"] in (5, None):
         # By a computed name: MQTT 5 is a package of its own.
         return __import__("flatmq." + "v5", None, None, ("new",)).new(args, options)
-    from .client import Client
+    from .v5_client import Client
 
     return object.__new__(Client)
 

@@ -1,56 +1,26 @@
-"""The client: a session with a clock and a connection, driven by one polling loop."""
+"""The client: what a program calls. The work is done by `core.engine`."""
 
-import random  # noqa: F401 (all modules of the client use this one, and this ticks_ms)
-from builtins import next  # an imported builtin is found without a miss in the module
-
-from .port import MICROPYTHON, const, ticks_ms
-from .session import Session
+from .core.engine import run
+from .load import load
+from .port import MICROPYTHON, Shown, const
+from .topic import is_name
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from typing import Any
 
-    from . import blocking, connection, pieces, resend, setup, subscribing
-    from . import bulk as queueing
-    from .message import Message
-    from .router import Router
+    from .core.message import Message
+    from .errors import MQTTError
+    from .rare import connecting, dial, parts, setup, strays, subs
+    from .rare.setup import Stats
+    from .rare import bulk as queueing
     from .stream_tls import TLS
 
-
-class MQTTError(Exception):
-    """The reason why a connection ended or a message failed.
-
-    `kind` is one of
-
-    "refused"   the broker refused the connection; `code` is the return code of CONNACK (3.1.1
-                section 3.2.2.3), in MQTT 5 its reason code (section 3.2.2.2), 0 if `auth` refused
-    "closed"    the peer or the network closed the connection; in MQTT 5 `code` is the reason code
-                of DISCONNECT, if there was one (section 3.14.2.1)
-    "timeout"   an answer did not come in time
-    "protocol"  the peer broke a rule of MQTT
-    "resource"  something on this side was too small or not available
-    "tls"       the broker or the client was not verified, or the port has no TLS; `code` is 1 if
-                the connection was closed, which may also be a fault of the network
-    "dropped"   in `aio`: the message was set aside; `code` is its packet identifier
-
-    `detail` is a text that says what happened. `code` is 0 unless stated otherwise above.
-    """
-
-    def __init__(self, kind: str, detail: object, code: int = 0) -> None:
-        super().__init__(kind, detail)
-        self.kind = kind
-        self.detail = detail
-        self.code = code
+_KNOWN = const(8)  # topic names remembered as valid
 
 
-def silent() -> "Iterator[None]":
-    """Do nothing at each step: an offline client reads and writes nothing."""
-    while True:
-        yield None
-
-
-class Client(Session):
+class Client(Shown):
     """An MQTT client.
 
     `version` 4 is MQTT 3.1.1, 3 is MQTT 3.1, 5 is MQTT 5, and None is MQTT 5 or 3.1.1,
@@ -69,60 +39,77 @@ class Client(Session):
                    `chunks`; if there is none, it is acknowledged and counted
     inflight       QoS 1 and 2 messages that may wait for an acknowledgement, 1 to 255
     subscriptions  calls of subscribe() that are remembered, 0 to 255
-    incoming       received QoS 2 messages not yet released by PUBREL. If the broker sends more,
-                   the client disconnects (mosquitto's default limit is 20)
+    incoming       received QoS 2 messages not yet released by PUBREL for which there is memory
+                   from the first one on; if the broker has more in flight, it grows
     timeout        seconds that TCP, CONNACK and PINGRESP may each take
+    ack_timeout    seconds without any acknowledgement, while one is awaited, after which the
+                   connection is ended and everything sent again; 0: never, None: 3 * timeout
     retry_ms, retry_max_ms   wait before a reconnect: it starts at the first and doubles up to the
                    second
-    give_up        times in a row that the broker may close the connection on a message or
-                   SUBSCRIBE alone in flight before it is set aside; 0: never set aside
+    give_up        times that the broker may close the connection on a message alone in flight
+                   before it is set aside, and that a handler may raise for a message; 0: any
+                   number. A message is only set aside once the broker has taken another one
+                   meanwhile; until then it goes behind the others
     max_qos        highest QoS that the broker supports; publish and subscribe refuse a higher
                    one. AWS IoT Core and Azure IoT Hub support 0 and 1
     answers        bytes for acknowledgements waiting to be sent, 8 or more
     on_message     handler for messages that match no filter
     chunks         True: on_message also takes messages larger than rx_size, in pieces
     on_dropped     called as on_dropped(packet_id, topic, reason) when a message is set aside, and
-                   with 0 and the topic filter when a subscription is
+                   with 0 and the topic filter when the broker closes on a subscription, which
+                   is tried again later
+    on_connect     called as on_connect(client) when the broker has accepted a connection,
+    on_disconnect  and as on_disconnect(client) when such a connection has ended
 
     The constructor claims all this memory, except `subscriptions` and `incoming`: the first
     subscription claims those. str is accepted wherever bytes are, but conversion takes memory.
     ValueError and TypeError name the argument that broke its rule.
     """
 
+    # For the application
     state: str  # "offline", "waiting" (for the next try), "resolving" (the next poll looks up the
     # name, which may block), "connecting" (TCP), "greeting" (CONNECT is sent) or "online"
     connected: bool  # state is "online": the broker has accepted the connection
     session_present: bool  # as in the last CONNACK
     error: "MQTTError | None"  # why the last connection ended
-    options: "dict[str, Any]"  # the arguments
-    hello: "bytearray | None"  # CONNECT; None if it must be built for each connection
-    link: "Any"
-    connection: "Any"  # Connection, None until start()
-    outgoing: "Iterator[Any]"  # writer.writing on this connection
-    incoming: "Iterator[Any]"  # reader.reading on this connection, or the steps towards it
-    due: int  # when something is next due by the clock
-    heard: int  # when bytes last came in
-    asked: bool  # a PINGREQ has been queued since
-    busy: bool  # received bytes are being handled
-    rx: bytearray  # the receive buffer
-    router: "Router | None"  # the receiving half, once it is needed
-    # Called as `bulk(buf, at, end)` with the received bytes from the start of a packet on. Returns
-    # where the whole packets that it took end. Set it before start().
-    bulk: "Callable[[bytearray, int, int], int] | None"
+    pending: int  # messages accepted but not yet acknowledged; at QoS 0, not yet handed to the
+    # network. Wait for 0 before deep sleep
+    stats: "Stats"
 
-    if TYPE_CHECKING:  # the methods that `calls` adds
+    # Messages to be sent: see `core.engine`
+    q: bytearray
+    end: int  # bytes of whole packets in it
+    room: int  # bytes that it may have
+    acks: bytearray
+    space: int  # if it has more bytes, there is no room for another acknowledgement
+    kept: int  # messages in `q` that wait for an acknowledgement
+    inflight: int  # how many may
+    full: bool  # a message found no room
+    pid: int  # the packet identifier assigned last,
+    stop: int  # and the last one that is known to be free
+    topic: "Any"  # topic and QoS of the last message
+    qos: int
+    head: bytearray  # and what goes before its payload, but for its first byte
+    heads: "list[bytearray]"  # the same for each QoS
+    topics: "list[Any]"
+    known: "list[bytes]"  # topic names that are valid
+    oldest: int
+    max_qos: int
+
+    if TYPE_CHECKING:
+        # The methods that `rare.methods` adds
         queue = queueing.queue
-        connect = blocking.connect  # an import in a class has no type
-        disconnect = blocking.disconnect
-        drop = resend.drop
-        publish_from = pieces.publish_from
+        connect = connecting.connect
+        disconnect = connecting.disconnect
+        drop = strays.drop
+        publish_from = parts.publish_from
         set_credentials = setup.set_credentials
         set_will = setup.set_will
-        start = connection.start
-        subscribe = subscribing.subscribe
-        unsubscribe = subscribing.unsubscribe
-        ping = connection.ping
-        wait = connection.wait
+        start = dial.start
+        subscribe = subs.subscribe
+        unsubscribe = subs.unsubscribe
+        ping = connecting.ping
+        wait = connecting.wait
 
         def __init__(
             self,
@@ -141,6 +128,7 @@ class Client(Session):
             subscriptions: int = 8,
             incoming: int = 32,
             timeout: int = 10,
+            ack_timeout: int | None = None,
             retry_ms: int = 500,
             retry_max_ms: int = 60000,
             give_up: int = 5,
@@ -151,27 +139,122 @@ class Client(Session):
             on_message: Callable[[Message], None] | None = None,
             chunks: bool = False,
             on_dropped: Callable[[int, bytes, str], None] | None = None,
+            on_connect: Callable[[Client], None] | None = None,
+            on_disconnect: Callable[[Client], None] | None = None,
         ) -> None: ...
 
     else:
 
         def __new__(kind, *args, **options):  # `cls` would be one more name
             if kind is Client and options.get("version", 4) != 4:
-                from .calls import make
-
-                return make(args, options)
+                return load("setup").of_version(kind, args, options)
             return object.__new__(kind)
 
         def __init__(self, *args, **options):
-            from .setup import make
-
-            make(self, *args, **options)
+            load("setup").make(self, *args, **options)
 
     def __getattr__(self, name):
         # Rarely called methods are loaded with their first call.
-        from .calls import method
+        return load("methods").method(self, name)
 
-        return method(self, name)
+    def publish(
+        self,
+        topic: "bytes | str",
+        payload: "bytes | bytearray | memoryview | str" = b"",
+        qos: int = 0,
+        retain: bool = False,
+    ) -> "int | None":
+        """Accept a message, which `poll` or `flush` will send.
+
+        Returns its packet identifier at QoS 1 and 2, 0 at QoS 0, and None if there is no room
+        now. ValueError for a bad topic name or QoS and for a packet larger than `tx_size`,
+        TypeError for a payload that is neither a buffer nor str. Allocates nothing if the topic
+        is bytes and the payload is bytes or another buffer.
+        """
+        # Few locals: a frame of more than eleven words would be on the heap, for every call.
+        if topic is not self.topic or qos != self.qos:
+            self.address(topic, qos)
+        if payload.__class__ is not bytes:
+            payload = plain(payload)
+        topic = self.q
+        head = self.head
+        n = len(head) + len(payload) - 2
+        if self.end + n + 5 > self.room or (qos and self.kept == self.inflight):
+            if self.no_room(n, qos):
+                return None
+        head[1] = n & 127
+        if qos:
+            qos = self.pid
+            if qos == self.stop:
+                qos = self.next_id()
+            self.pid = qos = qos + 1 & 65535 or 1
+            head[-2] = qos >> 8
+            head[-1] = qos & 255
+        topic[self.end :] = head  # type: ignore[index] (removes what Ctrl-C may have left)
+        topic.extend(payload)  # type: ignore[union-attr, arg-type]
+        if n > 127:
+            self.widen(n)
+        # The first byte last: a packet without it is not in the queue yet.
+        topic[self.end] = 0x31 | self.qos << 1 if retain else 0x30 | self.qos << 1  # type: ignore
+        if qos:
+            self.kept += 1
+        self.pending += 1
+        self.end = len(topic)
+        return qos
+
+    def address(self, topic: "bytes | str", qos: int) -> None:
+        """Set `head` for this topic name and QoS.
+
+        ValueError or TypeError if they are not valid.
+        """
+        if qos not in (0, 1, 2) or qos > self.max_qos:
+            load("setup").checked_qos(qos, self.max_qos)
+        if self.topics[qos] is not topic or topic.__class__ is bytearray:
+            self.topics[qos] = self.topic = None
+            name = topic.encode() if topic.__class__ is str else topic  # type: ignore[union-attr]
+            if name not in self.known:
+                if name.__class__ is not bytes or len(name) > 65535 or not is_name(name, 0, len(name)):
+                    name = load("setup").checked_name(name)
+                if topic.__class__ is not bytearray:
+                    self.known[self.oldest] = name
+                    self.oldest = (self.oldest + 1) % _KNOWN
+            head = self.heads[qos]
+            head[0:] = b"\0\0"
+            head.append(len(name) >> 8)
+            head.append(len(name) & 255)
+            head.extend(name)
+            if qos:
+                head.extend(b"\0\0")
+            self.topics[qos] = topic
+        self.head = self.heads[qos]
+        self.qos = qos
+        self.topic = topic if topic.__class__ is not bytearray else None
+
+    def widen(self, n: int) -> None:
+        """Give the last packet, of `n` bytes after its header, a longer Remaining Length."""
+        q = self.q
+        at = self.end + 1
+        while n > 127:
+            q[at] = n & 127 | 128
+            n >>= 7
+            at += 1
+            q[at:at] = b"\0"
+        q[at] = n
+
+    def no_room(self, n: int, qos: int) -> bool:
+        """Return whether there is no room for a packet of `n` bytes after its fixed header."""
+        size = n + 2 if n < 128 else n + 3 if n < 16384 else n + 4 if n < 2097152 else n + 5
+        if size > self.room:
+            raise ValueError(f"packet must be at most tx_size, {self.room} bytes, not {size}")
+        if self.end + size <= self.room and not (qos and self.kept == self.inflight):
+            return False
+        self.full = True  # the engine cuts out what is not needed
+        self.stats.refused += 1
+        return True
+
+    def next_id(self) -> int:
+        """Return an identifier whose successor is not in use, and look how many follow."""
+        return load("strays").next_id(self)
 
     def poll(self, ms: int = 0) -> bool:
         """Do everything that is due, and wait up to `ms` milliseconds for incoming bytes.
@@ -181,91 +264,60 @@ class Client(Session):
 
         An exception from a handler is raised here; the next call delivers that message again.
         """
-        if self.busy:  # called by a handler
-            return False
-        self.now = ticks_ms()
-        # The clock wraps at 30 bits: the sign of the difference is bit 29.
-        if not self.now - self.due & 0x20000000 and self.connection:
-            self.connection.late()
-        if self.queued:
-            self.flush()
+        step = self.step
         try:
-            moved = next(self.incoming)
-        except:  # naming BaseException would put the frame on the heap
-            self._interrupted()
-            raise
-        if moved is None:
-            if ms <= 0:
-                return False
-            if self.connection:
-                self.connection.wait(ms)
-            else:
-                self.link.wait(ms, False)
-            return self.poll()
-        if moved is not True:
-            return self._stopped(moved)
-        if self.queued:
-            self.flush()
+            return step(ms)
+        except ValueError:
+            if step is not self.step:  # it came from a handler, and has ended that engine
+                raise
+        return False  # called by a handler
+
+    def flush(self) -> bool:
+        """Hand queued packets to the network, as much as it takes now. Reads nothing.
+
+        Returns whether some are left.
+        """
+        step = self.step
+        try:
+            return step(None)
+        except ValueError:
+            if step is not self.step:
+                raise
         return True
 
-    def flush(self) -> None:
-        """Hand queued packets to the network, as much as it takes now. Reads nothing."""
-        if self.answers and self.gate is not None:
-            self.held = self.gate(None) is False
-        try:
-            e = next(self.outgoing)
-        except:
-            self._interrupted()
-            raise
-        if e is not None:
-            self.connection.lost(e, "closed", "write")
+    def other(self, first: int, t: int, end: int) -> "int | None":
+        """Handle a packet that is not PUBLISH, PUBACK or PINGRESP.
 
-    def _stopped(self, what):
-        """Raise the exception of a handler, or end the connection because of what was read.
-        Returns whether anything came in."""
-        if self.busy:
-            self.busy = False
-            if not isinstance(what, Exception):
-                self._recount()
-            raise what
-        if isinstance(what, str):
-            kind = "resource" if "rx_size" in what or "incoming" in what else "protocol"
-            self.connection.lost(None, kind, what)
-            return True
-        self.connection.lost(what, "closed", "read")
-        return False
+        Returns the rule that it breaks, None if it breaks none.
+        """
+        self.progress = None
+        if first == 0x20:
+            return load("dial").greeted(self, t, end)
+        if first == 0x90 or first == 0xB0:
+            return load("subs").answered(self, first, t, end)
+        if not self.two:
+            self.two = load("qos2")
+        return self.two.other(self, first, t, end)
 
-    def _interrupted(self):
-        """Recover after Ctrl-C has ended a generator that reads or writes."""
-        self.busy = False
-        if self.connection:
-            self.connection.make()
-        if self.state != "offline":
-            self.connection.lost(None, "closed", "interrupted")
-        else:
-            self.outgoing = self.incoming = silent()
-        self._recount()
+    def is_new(self, pid: int, first: int) -> bool:
+        """Return whether a QoS 2 message has not been received before."""
+        if not self.two:
+            self.two = load("qos2")
+        return self.two.is_new(self, pid, first)
 
-    def _recount(self):
-        from .resend import recount  # Ctrl-C may come at any instruction
 
-        recount(self)
-
-    def load(self) -> "Router":
-        """Return the receiving half, which a client that only publishes does not load."""
-        if not self.router:
-            from .router import Router
-
-            if not self.received:
-                self.received = [0] * self.options["incoming"]
-            self.router = Router(self)
-        return self.router
+def plain(payload: "Any") -> "Any":
+    """Return a payload that has one byte per item. TypeError if it is no buffer and not str."""
+    if payload.__class__ is str:
+        return payload.encode()
+    if payload.__class__ is not bytearray and (
+        payload.__class__ is not memoryview or payload.itemsize != 1
+    ):
+        return load("setup").checked_payload(payload)
+    return payload
 
 
 if not MICROPYTHON:
-    from . import calls
-
-    for name in calls.MODULES:
-        setattr(Client, name, calls.method(None, name))
+    load("methods").install(Client)
     # CPython does not specialize attribute access in a class that has a __getattr__.
     del Client.__getattr__

@@ -6,9 +6,10 @@ connection.
 
 import errno
 
-from . import client as clock
+from . import v5_client as clock
 from . import writer
-from .client import MQTTError, silent
+from .errors import MQTTError
+from .v5_client import silent
 from .port import collect, const, ticks_add, ticks_diff
 from .reader import reading
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
-    from .client import Client
+    from .v5_client import Client
 
 _BY_PEER = (errno.ECONNRESET, errno.ECONNABORTED, 32)  # EPIPE, a name that boards lack
 _NEVER = const(268435455)  # ms, 3 days

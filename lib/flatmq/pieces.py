@@ -156,7 +156,7 @@ class Pieces:
             return 0
 
     def _fail(self):
-        from .client import MQTTError
+        from .errors import MQTTError
 
         text = f"source: ended after {self._done} of {self.size} bytes"
         self.failed = MQTTError("resource", text)

@@ -7,7 +7,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any
 
-    from .client import Client
+    from .v5_client import Client
 
 # Returned for a packet that cannot be handled until there is room for the answer.
 LATER = "later"

@@ -15,7 +15,7 @@ TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
     from typing import Any
 
-    from .client import Client
+    from .v5_client import Client
 
 _SEEN = const(8)  # topic names whose handlers are remembered; a power of two
 _LONGEST = const(46)  # bytes of the longest name that is remembered

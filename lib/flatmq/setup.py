@@ -3,8 +3,8 @@
 Loaded when needed, and not kept.
 """
 
-from . import client as clock
-from .client import silent
+from . import v5_client as clock
+from .v5_client import silent
 from .port import MICROPYTHON, const
 from .session import Stats
 from .topic import is_name
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from .client import Client
+    from .v5_client import Client
     from .session import Session
 
 _ANSWERS = const(64)  # bytes

@@ -1,6 +1,6 @@
 """Texts for people: the repr of objects, and the reason why a connection ended."""
 
-from .client import MQTTError
+from .errors import MQTTError
 from .port import const
 
 TYPE_CHECKING = const(0)

@@ -11,7 +11,7 @@ The client does not import this module. Records use the upper half of the packet
 record keeps its identifier across a reboot, and no message that bypasses the spool ever has it.
 """
 
-from . import client as clock
+from .core import engine as clock
 from .journal import FIRST_ID, IDS, Journal
 from .port import const
 from .store import RECORD, Store

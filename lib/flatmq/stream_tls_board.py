@@ -19,7 +19,7 @@ TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
     from typing import Any
 
-    from .client import MQTTError
+    from .errors import MQTTError
     from .stream_tls import TLS
 
 # Mbed TLS allocates 16,384 + 325 bytes in one piece, 4,096 + 325 in another, and 1,686 in small

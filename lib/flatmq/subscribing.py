@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from .client import Client
+    from .v5_client import Client
     from .message import Message
     from .router import Subscription
 

@@ -6,7 +6,7 @@ Loaded by `Client(version=5)`, and by `version=None`, which may fall back to 3.1
 # An imported builtin is found without a miss in the module.
 from builtins import bytearray, bytes, len, memoryview
 
-from .client import Client
+from .v5_client import Client
 from .port import MICROPYTHON, const
 from .session import Session, converted
 
@@ -266,8 +266,7 @@ def block_of(properties: "Any", will: bool = False) -> bytes:
 def new(args: tuple, options: dict) -> Client5:
     """Return a client. `args` and `options` are those of `Client`."""
     client: Client5 = object.__new__(Client5)
-    if MICROPYTHON:  # CPython calls __init__ itself: Client5 is a subclass of the class called
-        client.__init__(*args, **options)  # type: ignore[misc]
+    client.__init__(*args, **options)  # type: ignore[misc]
     return client
 
 

@@ -1,0 +1,1 @@
+"""What is always loaded: the engine, received messages, and routing."""

@@ -1,0 +1,495 @@
+"""The client at work: one generator reads, routes, acknowledges, writes, and keeps time.
+
+`q` holds every PUBLISH that is not settled, in order; its first `sent` bytes have been written on
+this connection. A packet in it says itself what it is, by the QoS bits of its first byte:
+
+    0       written once, then garbage; garbage for certain once DUP is set
+    1, 2    kept until PUBACK or PUBREC; DUP: written on an earlier connection
+    3       a message at QoS 2 after PUBREC: kept until PUBCOMP, but not written again
+
+`acks` holds all other packets to be sent: acknowledgements, requests and PINGREQ. They leave first.
+
+A generator has its frame on the heap once, so everything used often is a local variable, whatever
+their number. Whatever is rare is loaded when it is needed: see `load`.
+"""
+
+from ..errors import NO_MEMORY
+from ..load import load
+from ..port import const, ticks_ms
+from .queue import count, squeeze
+from .route import HOLD, route
+
+TYPE_CHECKING = const(0)
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+    from ..client import Client
+
+_SIGN = const(0x20000000)  # of a difference of two times: the clock wraps at 30 bits
+_MASK = const(0x3FFFFFFF)
+_NAMES = const(8)  # remembered topic names: see `route`
+
+# Reasons why a connection ends, with their texts in `rare.reasons`.
+_END = const(1)
+_NO_CONNACK = const(3)
+_NO_PINGRESP = const(4)
+_NO_ACKNOWLEDGEMENT = const(5)
+_INTERRUPTED = const(6)
+_LEFT = const(7)
+_LONG = const(16)
+_NOT_FIRST = const(17)
+_NO_NAME = const(18)
+_SHORT = const(19)
+_QOS_3 = const(20)
+_NO_ID = const(21)
+_ID_0 = const(22)
+
+# What is being called that may raise: a handler, or the link or a hook.
+_HANDLER = const(1)
+_HOOK = const(2)
+
+
+def run(c: "Client") -> None:
+    """Start the engine, or another one after an exception has ended it."""
+    c.step = engine(c).send
+    c.step(None)
+
+
+def engine(c: "Client") -> "Iterator[Any]":  # noqa: C901 (see the module)
+    """Take the milliseconds of a `poll` at each step, or None to write only.
+
+    A poll yields whether bytes came in, a `flush` whether some are left to write.
+    """
+    q = c.q
+    acks = c.acks
+    rx = c.rx
+    m = c.message
+    names = c.names
+    routes = c.routes
+    link = c.link
+    bulk = c.bulk
+    stats = c.stats
+    stream, src, sent, pos, left, at, have, more, opened, wrote, heard, acked, pinged, what = c.saved
+    c.saved = None
+    space = c.space
+    find = rx.find
+    size = len(rx) // 2 - 1
+    into = memoryview(rx)[size:-2]
+    ack = c.ack
+    length = len
+    ticks = ticks_ms
+    hold = HOLD
+    read: Any = stream and stream.readinto
+    write: Any = stream and stream.write
+    alone = c.alone
+    now = ticks()
+    n = i = e = p = t = end = first = last = got = 0
+    ms: Any = None
+    h: Any = None
+    doing: Any = "interrupted"
+    again = c.raised  # how often the first message has raised
+    busy = at < have  # received packets are left to handle
+    moved = False
+    calling = 0
+    try:
+        while True:
+            # 1. Return to the application; a poll that has received nothing waits before, once.
+            if moved or not ms or ms < 0 or what is not None:
+                if got:
+                    stats.received += got
+                    got = 0
+                if ms is None:
+                    moved = left > 0 or length(acks) > 0 or c.end > sent
+                ms = yield moved
+                moved = False
+            else:
+                if c.state != "offline":
+                    n = c.due - now & _MASK
+                    if n < ms:
+                        ms = n
+                    elif n & _SIGN:
+                        ms = 0
+                if ms:
+                    calling = _HOOK
+                    try:
+                        link.wait(ms, left > 0 or c.stream is None or bool(c.large and c.large.sending))
+                    except Exception as error:
+                        what = error
+                        doing = "wait"
+                    calling = 0
+                ms = 0
+
+            # 2. The clock: the next step of connecting, or what is due while online.
+            if ms is not None and what is None:
+                now = ticks()
+                if stream is None:
+                    if c.state != "offline" and (c.state == "connecting" or not now - c.due & _SIGN):
+                        try:
+                            stream = load("dial").step(c)
+                        except MemoryError:
+                            c.error = NO_MEMORY
+                            c.due = now + 1000 & _MASK
+                        if stream:
+                            read = stream.readinto
+                            write = stream.write
+                            src = c.hello
+                            pos = more = 0
+                            left = length(src)
+                            at = have = size
+                            busy = opened = False
+                            pinged = -1
+                            wrote = heard = acked = now
+                elif not now - c.due & _SIGN:
+                    doing = "online" if opened else "greeting"
+                    if c.leaving is not None:
+                        what = _LEFT
+                    elif not opened:
+                        what = _NO_CONNACK
+                    else:
+                        # The nearest of three deadlines: PINGREQ, PINGRESP, acknowledgements.
+                        i = c.tick
+                        if c.requests or (c.kept and sent):
+                            n = c.ack_ms - (now - acked & _MASK)
+                            if c.ack_ms and n <= 0:
+                                what = _NO_ACKNOWLEDGEMENT
+                        if c.requests:
+                            load("subs").late(c)
+                        n = now - wrote & _MASK
+                        if pinged >= 0:
+                            n = c.answer_ms - (now - pinged & _MASK)
+                            if n <= 0:
+                                what = _NO_PINGRESP
+                        elif c.asked or c.interval <= n or c.interval <= now - heard & _MASK:
+                            if not (c.large and c.large.sending):
+                                # Else bytes that leave show life, too.
+                                c.asked = True
+                                pinged = now
+                                acks.extend(b"\xc0\0")
+                            n = c.answer_ms
+                        else:
+                            e = now - heard & _MASK
+                            n = c.interval - (n if n > e else e)
+                        c.due = now + (n if n < i else i) & _MASK
+                        if c.since is not None and now - c.since & _MASK >= c.tick:
+                            c.since = None  # the connection is a steady one
+                            c.tries = 0
+                            c.delay = c.retry_ms
+
+            # 3. Read into the upper half of the buffer. The start of a cut packet moves below it.
+            if read and what is None and ms is not None:
+                if not busy:
+                    if at < have:
+                        n = i = size + at - have
+                        if bulk:  # never on a board: copying a slice is fast, but allocates
+                            rx[n:size] = rx[at:have]
+                        else:
+                            while at < have:
+                                rx[n] = rx[at]
+                                n += 1
+                                at += 1
+                        at = i
+                    else:
+                        at = size
+                    have = size
+                    try:
+                        n = read(into)
+                    except Exception as error:
+                        n = None
+                        what = error
+                        doing = "read"
+                    if n:
+                        have += n
+                        moved = True
+                        heard = now
+                        pinged = -1
+                        c.asked = False
+                    elif n is not None:
+                        what = _END
+                        doing = "read"
+                busy = False
+
+                # 4. Take the received packets one by one.
+                while at < have:
+                    if bulk and opened and not more:
+                        calling = _HOOK
+                        at = bulk(rx, at, have)
+                        calling = 0
+                        if at == have:
+                            break
+                    if more:  # of a message larger than the buffer
+                        end = at + more if at + more < have else have
+                        calling = _HANDLER
+                        n = c.pieces.piece(at, end, again)
+                        calling = again = 0
+                        if n is hold:
+                            busy = True
+                            break
+                        more -= end - at
+                        at = end
+                        continue
+                    first = doing = rx[at]
+                    n = rx[at + 1]  # if it has not come yet, `end` is past `have` anyway
+                    t = at + 2
+                    if n > 127:
+                        n &= 127
+                        i = 7
+                        while t < have and i < 28:
+                            n |= (rx[t] & 127) << i
+                            i = i + 7 if rx[t] > 127 else 99
+                            t += 1
+                        if i == 28:
+                            what = _LONG
+                            break
+                        if i < 99:
+                            break
+                    end = t + n
+                    if not opened and first != 0x20:
+                        what = _NOT_FIRST
+                        break
+                    if end > have:
+                        if end - at > size and t <= have:
+                            n = load("pieces").begin(c, first, at, t, have, end)
+                            if n is hold:
+                                busy = True
+                            elif n < 0:
+                                what = -n
+                            elif n:  # the payload begins there
+                                more = end - n
+                                at = n
+                                continue
+                        break
+                    if first & 0xF0 == 0x30:
+                        # 5. A message: find its handler, call it, and acknowledge.
+                        e = t + 2 + (rx[t] << 8 | rx[t + 1])
+                        if e > end:
+                            what = _SHORT
+                            break
+                        i = last
+                        while find(names[i], t, e) != t:
+                            i = i + 1 & _NAMES - 1
+                            if i == last:
+                                i = route(c, t, e)
+                                break
+                        if i < 0:
+                            what = _NO_NAME
+                            break
+                        last = i & _NAMES - 1
+                        h = routes[i]
+                        if first & 6:
+                            e += 2
+                            if first & 6 == 6:
+                                what = _QOS_3
+                            elif e > end:
+                                what = _NO_ID
+                            elif not (rx[e - 2] or rx[e - 1]):
+                                what = _ID_0
+                            elif length(acks) > space:
+                                busy = True  # no room for the acknowledgement yet
+                            if busy or what is not None:
+                                break
+                        m.first = first
+                        m.t = t
+                        m.at = e
+                        m.end = end
+                        if not first & 4 or c.is_new(rx[e - 2] << 8 | rx[e - 1], first):
+                            if h is None:
+                                h = c.on_message
+                            if h is None:
+                                stats.unrouted += 1
+                            elif again and again == c.give_up:
+                                load("strays").give_up(c, m)
+                            else:
+                                calling = _HANDLER
+                                if h(m) is hold:
+                                    calling = 0
+                                    busy = True
+                                    break
+                                calling = 0
+                                got += 1
+                            again = 0
+                            if first & 14 == 8:
+                                stats.dup0 += 1
+                        if first & 6:
+                            ack[0] = 0x40
+                            if first & 4:
+                                c.two.keep(c, rx[e - 2] << 8 | rx[e - 1])
+                                ack[0] = 0x50
+                            ack[2] = rx[e - 2]
+                            ack[3] = rx[e - 1]
+                            acks.extend(ack)
+                    elif first == 0x40 and n == 2:
+                        # PUBACK: usually for the first message.
+                        p = 0
+                        while p < sent:
+                            e = p + 1
+                            n = q[e]
+                            if n > 127:
+                                n &= 127
+                                i = 7
+                                e += 1
+                                while q[e] > 127:
+                                    n |= (q[e] & 127) << i
+                                    i += 7
+                                    e += 1
+                                n |= q[e] << i
+                            e += 1
+                            n += e
+                            if q[p] & 6:
+                                e += 2 + (q[e] << 8 | q[e + 1])
+                                if q[e + 1] == rx[t + 1] and q[e] == rx[t]:
+                                    break
+                            p = n
+                        if p < sent and n <= sent and q[p] & 6 != 6:
+                            if q[p] & 4:
+                                stats.downgraded += 1  # this broker does not support QoS 2
+                            acked = now
+                            c.kept -= 1
+                            c.pending -= 1
+                            sent -= n - p
+                            c.end -= n - p
+                            q[p:n] = b""
+                            if not (c.kept or left) and sent:
+                                c.end -= sent
+                                q[0:sent] = b""
+                                sent = 0
+                        else:
+                            what = load("strays").puback(c, rx[t] << 8 | rx[t + 1])
+                    elif first == 0xD0 and not n:
+                        if alone:
+                            alone.answered()
+                    else:
+                        c.sent = sent
+                        if not opened:
+                            calling = _HOOK  # CONNACK is handled again if the gate raises
+                        try:
+                            what = c.other(first, t, end)
+                        except MemoryError as error:
+                            what = error
+                        calling = 0
+                        if what is hold:
+                            what = None
+                            busy = True
+                            break
+                        sent = c.sent
+                        if c.progress:
+                            acked = now
+                        if not opened and c.connected:
+                            opened = True
+                            alone = c.alone
+                            at = end
+                            if c.on_connect:
+                                calling = _HOOK
+                                c.on_connect(c)
+                                calling = 0
+                    at = end
+                    if what is not None:
+                        break
+
+            # 6. Write; what has begun is finished before anything else.
+            while write and what is None:
+                if not left:
+                    if not opened:
+                        break
+                    if acks and not (c.large and c.large.begun):
+                        if c.gate is not None:
+                            calling = _HOOK
+                            n = c.gate(None)
+                            calling = 0
+                            if n is False:
+                                break
+                        src = acks
+                        pos = 0
+                        left = length(acks)
+                    elif c.large and c.large.sending:
+                        left = c.large.next()
+                        src = c.large.data
+                        pos = c.large.at
+                        if not left:
+                            what = c.large.failed
+                            if what is None and not c.large.sending:
+                                continue
+                            break
+                    elif c.end > sent:
+                        if c.full:
+                            c.full = False
+                            n = sent
+                            sent = squeeze(q, sent)
+                            c.end -= n - sent
+                        src = q
+                        left = c.end - sent
+                        if alone:
+                            left = alone.span(sent)
+                            alone = c.alone
+                            if not left and acks:
+                                continue
+                        if not left:
+                            break
+                        if not sent:
+                            acked = now
+                    else:
+                        if c.full:
+                            c.full = False
+                            n = sent
+                            sent = squeeze(q, sent)
+                            c.end -= n - sent
+                        break
+                try:
+                    n = write(src, sent if src is q else pos, left)
+                except Exception as error:
+                    n = None
+                    what = error
+                    doing = "write"
+                if not n:
+                    break
+                wrote = now
+                left -= n
+                if src is q:
+                    sent += n
+                    if left or c.kept or sent < c.end:
+                        count(c, sent)
+                    else:
+                        q[0:sent] = b""
+                        c.end = sent = 0
+                        c.pending = c.large.waits if c.large else 0
+                else:
+                    pos += n
+                    if src is acks and not left:
+                        acks[0:pos] = b""
+
+            # 7. The end of a connection. Without memory for this, it is tried again.
+            if what is not None:
+                try:
+                    if read:
+                        stream = read = write = None
+                        c.sent = sent
+                        # How far it came: CONNECT written, accepted, nothing written in part.
+                        c.began = 0 if not opened and (left or src is not c.hello) else 1
+                        if opened:
+                            c.began = 2 if left else 3
+                    load("dial").lost(c, what, doing)
+                    what = None
+                    sent = pos = left = more = 0
+                    at = have = size
+                    busy = False
+                    alone = c.alone
+                    src = acks
+                except MemoryError:
+                    c.error = NO_MEMORY
+                else:
+                    if opened:
+                        opened = False
+                        if c.on_disconnect:
+                            calling = _HOOK
+                            c.on_disconnect(c)
+                            calling = 0
+    except (Exception, KeyboardInterrupt, SystemExit):
+        # Of a handler or a hook, and the engine goes on from there; or Ctrl-C in its own code.
+        if not calling and what is None:
+            what = _INTERRUPTED
+        c.raised = again + 1 if calling == _HANDLER else 0
+        c.saved = (
+            stream, src, sent, pos, left, at, have, more, opened, wrote, heard, acked, pinged, what,
+        )  # fmt: skip
+        run(c)
+        raise

@@ -1,0 +1,94 @@
+"""Find the handler of a received message by its topic name, and remember it.
+
+The handlers of the last topic names are remembered. The search starts at the last name found, so
+names that repeat in the same order are found at once.
+"""
+
+from ..port import const
+from ..topic import is_name, matches
+
+TYPE_CHECKING = const(0)
+if TYPE_CHECKING:
+    from ..client import Client
+    from .message import Message
+
+_NAMES = const(8)  # remembered topic names; a power of two
+_LONGEST = const(48)  # bytes of the longest one, with its length in front
+NEVER = b"\0\0\0"  # no PUBLISH begins like this: a topic name is never empty
+
+# What a handler returns to be called with the same message again at the next poll.
+HOLD = object()
+
+
+def nearest(c: "Client", i: int, t: int, e: int, chunks: bool = False) -> int:
+    """Return the first subscription, from `i` on, that matches the topic name; -1 if none does.
+
+    The length of the name is at `t` in the receive buffer, and it ends at `e`. With `chunks`, only
+    subscriptions that take messages in pieces are looked at.
+    """
+    while i < len(c.subscriptions):
+        s = c.subscriptions[i]
+        if s.handler and (s.chunks or not chunks):
+            n = 0
+            while n < len(s.names):  # a `for` would put the frame on the heap
+                if matches(s.names[n], c.rx, t + 2, e):
+                    return i
+                n += 1
+        i += 1
+    return -1
+
+
+def route(c: "Client", t: int, e: int) -> int:
+    """Find the handler for the topic name whose length is at `t`, and remember it.
+
+    Returns its place in `routes`; -1 if the name is not valid.
+    """
+    if not is_name(c.rx, t + 2, e):
+        return -1
+    i = nearest(c, 0, t, e)
+    found = None
+    if i >= 0:
+        found = c.subscriptions[i].handler
+        if nearest(c, i + 1, t, e) >= 0:
+            found = several
+    i = c.newest
+    c.routes[_NAMES] = found
+    if e - t > _LONGEST or not c.learned:
+        return _NAMES
+    c.newest = (i + 1) % c.learned
+    c.names[i][0:] = b""  # keeps its memory
+    while t < e:
+        c.names[i].append(c.rx[t])
+        t += 1
+    while i < _NAMES:  # with few names each has several places, so the next one is always near
+        c.routes[i] = found
+        i += c.learned
+    return (c.newest or c.learned) - 1
+
+
+def forget(c: "Client") -> None:
+    """Forget the handlers of the last topic names: the subscriptions have changed."""
+    for i in range(c.learned):
+        c.names[i][0:] = NEVER
+
+
+def several(m: "Message", chunks: bool = False) -> "object | None":
+    """Call all handlers of a message, each once, even if one of them raises or holds."""
+    c = m.client
+    e = m.t + 2 + (m.buf[m.t] << 8 | m.buf[m.t + 1])
+    if not c.limit:
+        c.limit = len(c.subscriptions)  # a handler may add others, for the next message
+    while True:
+        i = nearest(c, c.done, m.t, e, chunks)
+        if i < 0 or i >= c.limit:
+            break
+        c.done = i  # where to continue if this handler raises
+        s = c.subscriptions[i]
+        held = s.handler(m)
+        if held is HOLD:
+            return held
+        # A handler may have ended its own subscription, or one before it.
+        if c.done < c.limit and c.subscriptions[c.done] is s:
+            c.done += 1
+    c.done = c.limit = 0
+    return None

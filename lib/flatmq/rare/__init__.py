@@ -1,0 +1,1 @@
+"""What is loaded when it is needed: see `flatmq.load`."""

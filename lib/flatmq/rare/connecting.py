@@ -1,0 +1,93 @@
+"""Connect and disconnect with blocking calls, for the prompt and for scripts, on top of `poll`."""
+
+from ..core import engine as clock
+from ..errors import MQTTError
+from ..load import load
+from ..port import const, ticks_add, ticks_diff
+
+TYPE_CHECKING = const(0)
+if TYPE_CHECKING:
+    from ..client import Client
+
+_LEFT = const(7)
+
+
+def connect(self: "Client", timeout_ms: int = 10000) -> None:
+    """Start, and poll until online.
+
+    MQTTError after `timeout_ms`, or at once if the broker refuses or TLS fails. The client
+    keeps trying if it is polled afterwards.
+
+    If the network may have cut the TLS handshake, it is tried once more before it is an error.
+    """
+    last = self.error = None
+    self.start()
+    end = ticks_add(clock.ticks_ms(), timeout_ms)
+    while self.state != "online":
+        left = ticks_diff(end, clock.ticks_ms())
+        if left <= 0 or (self.error and self.error is not last and _final(self.error, last)):
+            raise self.error or MQTTError("timeout", f"{self.state} after {timeout_ms} ms")
+        last = self.error
+        self.poll(left)
+
+
+def _final(e, last):
+    """Return whether error `e`, which came after `last`, would not go away with another try."""
+    if e.kind == "tls" and e.code:
+        return last and last.kind == "tls"
+    return e.kind in ("refused", "tls")
+
+
+def disconnect(self: "Client", timeout_ms: int = 1000) -> bool:
+    """Send everything queued and DISCONNECT (section 3.14), and close.
+
+    Waits for the broker to close, for at most `timeout_ms` in all. Unacknowledged messages are
+    kept for the next `start`; whatever comes in meanwhile is discarded.
+
+    Returns whether DISCONNECT was sent; if not, the broker publishes the will. In a handler it
+    is sent, if the network takes it, after the handler has returned, and this returns False.
+    """
+    return leave(self, timeout_ms, b"\xe0\0")
+
+
+def leave(c: "Client", timeout_ms: int, packet: bytes) -> bool:
+    """Disconnect with `packet`, a DISCONNECT."""
+    end = ticks_add(clock.ticks_ms(), timeout_ms)
+    asked = gone = False
+    while c.state == "online":
+        step = c.step
+        try:
+            more = step(None)
+        except ValueError:
+            if step is not c.step:
+                raise
+            c.leaving = packet  # called by a handler: the engine does it
+            c.due = clock.ticks_ms()
+            return False
+        if c.state != "online":
+            break
+        if not more and not asked:
+            asked = True
+            c.acks.extend(packet)
+            continue
+        gone = asked and not more
+        # Closing with unread bytes would reset the connection and lose what was sent.
+        left = ticks_diff(end, clock.ticks_ms())
+        if left <= 0 or _ended(c):
+            break
+        c.link.wait(left, more)
+    if c.stream:
+        c.leaving = b""
+        c.due = clock.ticks_ms()
+        c.poll()
+    elif c.state != "offline":
+        load("dial").lost(c, _LEFT, "")
+    return gone
+
+
+def _ended(c):
+    """Discard incoming bytes. Returns whether the peer has closed."""
+    try:
+        return c.stream.readinto(c.rx) == 0
+    except Exception:
+        return True

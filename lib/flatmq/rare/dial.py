@@ -1,0 +1,275 @@
+"""Connect, greet, and handle the end of a connection. Loaded for that, and kept.
+
+This allocates memory: for the lookup, the socket, and errors.
+"""
+
+import errno
+import random
+
+from ..core import engine as clock
+from ..core.queue import end_of, id_at
+from ..load import load
+from ..port import const, ticks_add, ticks_diff
+
+TYPE_CHECKING = const(0)
+if TYPE_CHECKING:
+    from typing import Any
+
+    from ..client import Client
+
+_BY_PEER = (errno.ECONNRESET, errno.ECONNABORTED, 32)  # EPIPE, a name that boards lack
+_LOOK_UP = const(4)  # failed tries after which the name is looked up again
+_END = const(1)
+_NOT_CONNECTED = const(2)
+_LEFT = const(7)
+_LENGTH = const(23)
+_SECOND = const(25)
+_FLAGS = const(26)
+_REFUSED = const(256)
+
+
+def start(self: "Client") -> None:
+    """Begin to connect. `poll` does the rest, and reconnects after each loss."""
+    if self.state == "offline":
+        self.state = "waiting"
+        self.due = clock.ticks_ms()
+
+
+def ping(self: "Client") -> None:
+    """Send a PINGREQ with the next poll.
+
+    The connection ends if nothing comes in for `timeout` seconds, or for three quarters of the
+    keep alive if that is shorter.
+    """
+    if self.connected and not self.asked:
+        self.asked = True
+        self.due = clock.ticks_ms()
+
+
+def wait(self: "Client", timeout_ms: int = 10000) -> bool:
+    """Poll until `pending` is 0, for at most `timeout_ms`. Returns whether it is."""
+    end = ticks_add(clock.ticks_ms(), timeout_ms)
+    while self.pending:
+        left = ticks_diff(end, clock.ticks_ms())
+        if left <= 0:
+            return False
+        self.flush()
+        if self.pending:
+            self.poll(left)
+    return True
+
+
+def step(c: "Client") -> "Any":
+    """Do the next step of connecting. Returns the stream once there is one."""
+    link = c.link
+    doing = "lookup"
+    try:
+        if c.state == "waiting" and link.address is None:
+            c.state = "resolving"
+            return None  # the next step may block
+        if c.state != "connecting":
+            if link.address is None:
+                link.resolve()
+            doing = "connect"
+            c.state = "connecting"
+            c.due = ticks_add(clock.ticks_ms(), c.timeout_ms)
+            link.connect()
+        doing = "connect"
+        stream = link.stream()
+        if stream:
+            if c.password:
+                c.hello = load("setup").with_password(c, c.password())
+            c.stream = stream
+            c.state = "greeting"
+            c.due = ticks_add(clock.ticks_ms(), c.timeout_ms)
+        elif ticks_diff(clock.ticks_ms(), c.due) >= 0:
+            lost(c, _NOT_CONNECTED, "connecting")
+    except Exception as e:
+        lost(c, e, doing)
+        return None
+    return stream
+
+
+def greeted(c: "Client", t: int, end: int) -> "int | None":
+    """Handle CONNACK (section 3.2). Returns the rule that it breaks, else None."""
+    flags = c.rx[t]
+    code = c.rx[t + 1]
+    if end - t != 2:
+        return _LENGTH
+    if c.connected:
+        return _SECOND
+    if c.version != 3 and (flags > 1 or (flags and (c.clean or code))):
+        return _FLAGS
+    if code:
+        return _REFUSED | code
+    same = flags == 1 if c.version != 3 else not c.clean
+    c.session_present = flags == 1 and c.version != 3
+    # A session whose CONNACK was lost may be a new one, even if the broker has it now.
+    doubt = same and not c.trusted
+    if c.gate is not None:
+        c.gate(same and not doubt)  # if it raises, the next poll handles this CONNACK again
+    c.trusted = True
+    c.doubt = doubt
+    c.same = same and not doubt
+    resend(c, same, doubt)
+    c.stats.connects += 1
+    c.error = None
+    c.state = "online"
+    c.since = clock.ticks_ms()
+    c.due = ticks_add(c.since, min(c.interval, c.tick))
+    if c.alone:
+        c.alone.begin()
+    if c.subscriptions or c.requests:
+        load("subs").resume(c, same and not doubt)
+    c.connected = True
+    return None
+
+
+def resend(c: "Client", same: bool, doubt: bool) -> None:
+    """Prepare what is in the queue for a session that is the `same`, or may be another one."""
+    q = c.q
+    if not same and c.received:
+        for i in range(len(c.received)):
+            c.received[i] = 0
+    p = ready = 0
+    while p < c.end:
+        e = end_of(q, p)
+        first = q[p]
+        if first & 8:
+            c.stats.resent += 1
+        if not same:
+            if first & 8:
+                c.stats.renewed += 1
+            first &= 0xF7
+        if first & 6 == 6:
+            if same and not doubt:
+                # It is not written again. All of these are in front of the others.
+                i = id_at(q, p)
+                c.acks.extend(b"\x62\2")
+                c.acks.extend(q[i : i + 2])
+                if p > ready:
+                    data = q[p:e]
+                    q[p:e] = b""
+                    q[ready:ready] = data
+                ready += e - p
+                p = e
+                continue
+            first &= 0xFD  # back to the wait for PUBREC
+        q[p] = first
+        p = e
+    c.sent = ready
+
+
+def lost(c: "Client", what: "Any", doing: "Any") -> None:
+    """Handle a connection that ended or could not be made: try again later.
+
+    `what` is a number of `rare.reasons`, or an exception. `doing` says what was being done, or
+    which packet broke a rule.
+    """
+    greeted = c.began
+    c.began = 0
+    if c.leaving and greeted == 3:
+        try:  # noqa: SIM105 (there is no contextlib on a board)
+            c.stream.write(c.leaving, 0, len(c.leaving))
+        except Exception:
+            pass
+    c.connected = False
+    c.stream = None
+    if c.state != "offline":
+        c.state = "waiting"
+        c.due = clock.ticks_ms()
+    try:  # noqa: SIM105 (there is no contextlib on a board)
+        c.link.close()
+    except Exception:
+        pass
+    if greeted == 1 and not (what.__class__ is int and what >= _REFUSED) and not c.clean:
+        c.trusted = False
+    closed = greeted > 1 and (what is _END or getattr(what, "errno", 0) in _BY_PEER)
+    flight = mark(c)
+    if closed and c.give_up and flight is not None and not c.alone:
+        c.alone = load("aside").Aside(c)
+    if c.alone:
+        c.alone.lost(closed, flight)
+    if c.requests:
+        load("subs").lost(c, closed, flight)
+    if c.large:
+        c.large.lost(closed and flight is None)
+    c.error = load("reasons").explained(c, what, doing, greeted > 1)
+    c.stats.losses += 1
+    c.limit = c.done = 0
+    c.asked = False
+    c.tries += 1
+    if c.tries % _LOOK_UP == 0:
+        c.link.address = None
+    if what is _LEFT:
+        c.state = "offline"
+        c.leaving = None
+        c.error = None
+        c.stats.losses -= 1
+    half = c.delay // 2
+    c.due = ticks_add(clock.ticks_ms(), half + (half * random.getrandbits(8) >> 8))
+    c.delay = min(c.delay * 2, c.retry_max_ms)
+
+
+def mark(c: "Client") -> "int | None":
+    """Mark what was written, and cut out what need not be kept.
+
+    Returns the packet identifier of the only message in flight, or 0 for one at QoS 0 that was
+    written in part; None if there is none, -1 if there are several. Messages past PUBREC count
+    only if there are no others.
+    """
+    q = c.q
+    p = kept = pending = 0
+    sent = c.sent
+    flight = released = None
+    while p < len(q) and q[p]:  # a packet that Ctrl-C cut has no first byte
+        e = end_of(q, p)
+        if e > len(q):
+            break
+        if p < sent and (q[p] & 6 or e > sent):
+            i = id_at(q, p)
+            i = q[i] << 8 | q[i + 1] if q[p] & 6 else 0
+            if q[p] & 6 == 6:
+                released = i if released is None else -1
+            else:
+                flight = i if flight is None else -1
+        if q[p] & 6:
+            kept += 1
+            pending += 1
+            if p < sent:
+                q[p] |= 8
+        elif e <= sent:
+            q[p] |= 8
+        elif not q[p] & 8:
+            pending += 1
+        p = e
+    c.end = p
+    c.sent = 0
+    c.acks[0:] = b""
+    c.kept = kept
+    c.pending = pending
+    if c.large and c.large.waits:
+        c.pending += 1
+    p = 0
+    while p < c.end:
+        e = end_of(q, p)
+        if q[p] & 14 == 8:
+            q[p:e] = b""
+            c.end -= e - p
+        else:
+            p = e
+    q[c.end :] = b""
+    return released if flight is None else flight
+
+
+def release(c: "Client", p: int) -> None:
+    """Cut the message at `p` out of the queue."""
+    e = end_of(c.q, p)
+    c.kept -= 1
+    c.pending -= 1
+    if p < c.sent:
+        c.sent -= e - p
+    c.end -= e - p
+    c.q[p:e] = b""
+
+

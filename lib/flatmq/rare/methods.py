@@ -1,0 +1,60 @@
+"""The methods of a client that are loaded when they are called."""
+
+from ..load import drop, load
+from ..port import const
+
+TYPE_CHECKING = const(0)
+if TYPE_CHECKING:
+    from typing import Any
+
+    from ..client import Client
+
+MODULES = {
+    "connect": "connecting",
+    "disconnect": "connecting",
+    "drop": "strays",
+    "ping": "dial",
+    "publish_from": "parts",
+    "queue": "bulk",
+    "set_credentials": "setup",
+    "set_will": "setup",
+    "start": "dial",
+    "subscribe": "subs",
+    "unsubscribe": "subs",
+    "wait": "dial",
+}
+# Those whose module stays loaded become methods of the class.
+_STAY = ("dial", "parts", "bulk")
+
+
+def method(c: "Client", name: str) -> "Any":
+    """Return the method `name` of a client. AttributeError for an unknown name."""
+    if name not in MODULES:
+        raise AttributeError(f"Client has no attribute {name!r}")
+    drop("methods")
+    module = MODULES[name]
+    if module in _STAY:
+        setattr(type(c), name, getattr(load(module), name))
+        return getattr(c, name)
+
+    def call(*a, **options):
+        try:
+            return getattr(load(module), name)(c, *a, **options)
+        finally:
+            settle(c)
+
+    return call
+
+
+def settle(c: "Client") -> None:
+    """Let go of what the last call has loaded."""
+    if c.subscriptions:
+        drop("connecting", "strays", "setup", "filters")
+    else:
+        drop("connecting", "strays", "setup", "filters", "subs")
+
+
+def install(kind: "Any") -> None:
+    """Add all methods to the class. For CPython."""
+    for name, module in MODULES.items():
+        setattr(kind, name, getattr(load(module), name))

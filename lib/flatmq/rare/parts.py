@@ -1,0 +1,204 @@
+"""Send a message larger than the queue. Its payload stays with the application.
+
+It leaves in parts. Loaded with the first such message, and kept.
+"""
+
+from ..errors import MQTTError
+from ..port import const
+from ..topic import is_name
+from ..wire import field, number, put_length
+
+TYPE_CHECKING = const(0)
+if TYPE_CHECKING:
+    from typing import Any
+
+    from ..client import Client
+
+_PART = const(512)  # bytes handed to the network at once; with more, a board would block
+_BURST = const(8)  # parts per step, so that a poll does other things too
+
+
+def publish_from(
+    self: "Client",
+    topic: "bytes | str",
+    source: "Any",
+    qos: int = 0,
+    retain: bool = False,
+) -> "int | None":
+    """Accept a message of up to 268 MB, and send its payload in parts straight from `source`.
+
+    `source` is a buffer, or a file opened in binary mode, which is sent whole. It must not
+    change until `pending` is 0. At QoS 1 it is sent again from its start after a lost
+    connection.
+
+    Returns its packet identifier at QoS 1, 0 at QoS 0, and None if anything is pending: only one
+    such message is accepted at a time, and only once everything before it is settled. Messages
+    published after it leave after it. ValueError for a bad topic name, and for QoS 2. A file that
+    ends early or cannot be read ends the connection with "resource", and the message is lost.
+    """
+    if not self.large:
+        self.large = Parts(self)
+    head = (0x31 if retain else 0x30) | number("qos", qos, 0, min(self.max_qos, 1)) << 1
+    return self.large.publish(head, field("topic name", topic, is_name), source)
+
+
+class Parts:
+    """The large message of a `client`, one at a time.
+
+    `waits` is 1 until the message is written, or at QoS 1 acknowledged. `sending` is True until
+    it is written. `begun` is True while only a part of the packet has left, so that nothing else
+    may leave. `next` puts the bytes to be written next into `data`, from `at` on.
+    """
+
+    def __init__(self, client: "Client") -> None:
+        self._client = client
+        self.waits = 0
+        self.sending = self.begun = False
+        self.pid = 0
+        self.data: Any = b""
+        self.at = 0
+        self.failed: Any = None  # MQTTError, if the source cannot be read
+        self._topic = b""
+        self.head = bytearray()  # the packet up to its payload
+        self._payload: Any = None  # a memoryview: the payload, or what was last read of the file
+        self._source: Any = None  # the file that the payload comes from
+        self._scratch: Any = None  # the buffer to read files into, claimed with the first file
+        self.size = self._done = 0  # bytes of the payload, and how many were handed over
+        self._burst = 0
+        self._tried = False  # begun on an earlier connection, so that DUP is due
+        self._strikes = 0  # times in a row that the peer closed the connection on it
+
+    def publish(self, head: int, topic: bytes, source: "Any", block: bytes = b"") -> "int | None":
+        """Accept a PUBLISH whose first byte is `head`: see `Client.publish_from`.
+
+        `block` goes before its payload.
+        """
+        c = self._client
+        if c.pending:
+            return None
+        self._source = None
+        if hasattr(source, "readinto"):
+            self.size = source.seek(0, 2)
+            self._source = source
+            if self._scratch is None:
+                self._scratch = memoryview(bytearray(_PART))
+            self._payload = self._scratch
+        else:
+            try:
+                self._payload = memoryview(source.encode() if isinstance(source, str) else source)
+            except TypeError:
+                kind = type(source).__name__
+                raise TypeError(f"source must be a buffer, str or a file, not {kind}") from None
+            self.size = len(self._payload)
+        n = len(topic) + len(block) + self.size + (4 if head & 6 else 2)
+        number("size of the packet", n, 0, 268435455)
+        self.pid = 0
+        if head & 6:
+            if c.pid == c.stop:
+                c.pid = c.next_id()
+            c.pid = self.pid = c.pid + 1 & 65535 or 1
+        packet = bytearray(5)
+        packet[0] = head
+        packet = packet[: put_length(packet, 1, n)]
+        packet.extend(bytes((len(topic) >> 8, len(topic) & 255)) + topic)
+        if self.pid:
+            packet.extend(bytes((self.pid >> 8, self.pid & 255)))
+        packet.extend(block)
+        self.head = packet
+        self._topic = topic
+        self._tried = False
+        self._strikes = self._burst = 0
+        self.waits = 1
+        self.sending = True
+        c.pending += 1
+        return self.pid
+
+    def next(self) -> int:
+        """Return the size of the next span of bytes.
+
+        0: enough for now, everything is written, or the source has failed.
+        """
+        c = self._client
+        self.failed = None
+        if not self.begun:
+            self.begun = True
+            self._done = self.at = 0
+            self.data = self.head
+            if self._tried and self.pid:
+                c.stats.resent += 1
+                if c.same:
+                    self.head[0] |= 8  # DUP
+                else:
+                    c.stats.renewed += 1
+                    self.head[0] &= 0xF7
+            self._tried = True
+            return len(self.head)
+        if self._done == self.size:
+            self.begun = self.sending = False
+            if not self.pid:
+                self._release()
+            return 0
+        self._burst += 1
+        if self._burst > _BURST:
+            self._burst = 0
+            return 0
+        n = min(_PART, self.size - self._done)
+        self.at = self._done
+        if self._source is not None:
+            self.at = 0
+            n = min(n, self._read())
+            if not n:
+                self._fail()
+        self.data = self._payload
+        self._done += n
+        return n
+
+    def _read(self):
+        try:
+            if not self._done:
+                self._source.seek(0)
+            return self._source.readinto(self._payload) or 0
+        except OSError:
+            return 0
+
+    def _fail(self):
+        text = f"source: ended after {self._done} of {self.size} bytes"
+        self.failed = MQTTError("resource", text)
+        self._release()
+        self.sending = True  # until the connection is closed: a part of the packet has left
+
+    def _release(self):
+        self.pid = self.waits = 0
+        self._client.pending -= 1
+        self.sending = False
+        self._source = self._payload = None
+
+    def settle(self, pid: int) -> bool:
+        """Handle a PUBACK. Returns False if nothing waits for it."""
+        if not self.waits or pid != self.pid or self.sending:
+            return False
+        self._release()
+        return True
+
+    def set_aside(self, reason: str) -> None:
+        """Give up the message. A part of it may have left already."""
+        c = self._client
+        pid = self.pid
+        self._release()
+        self.sending = self.begun
+        c.stats.dropped += 1
+        if c.on_dropped:
+            c.on_dropped(pid, self._topic, reason)
+
+    def lost(self, closed: bool) -> None:
+        """Handle the end of a connection: the message is sent again from its start.
+
+        `closed`: by the peer, while nothing else was in flight.
+        """
+        in_flight = self.begun or (self.waits and not self.sending)
+        self.begun = False
+        self.sending = bool(self.waits)
+        if self.waits:
+            self._strikes = self._strikes + 1 if closed and in_flight else 0
+            if self._strikes and self._strikes == self._client.give_up:
+                self.set_aside("the broker closed the connection on it")

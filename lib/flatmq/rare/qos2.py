@@ -1,0 +1,83 @@
+"""QoS 2, both ways (section 4.3.3). Loaded with the first message of it, and kept.
+
+A PUBLISH whose PUBREC has come stays in the queue: if the broker forgets the session, it is sent
+again. Received identifiers are kept until PUBREL (method B).
+"""
+
+from ..core.queue import find
+from ..core.route import HOLD
+from ..port import const
+from .dial import release
+
+TYPE_CHECKING = const(0)
+if TYPE_CHECKING:
+    from typing import Any
+
+    from ..client import Client
+
+_ID_0 = const(22)
+_LENGTH = const(23)
+_TYPE = const(24)
+
+
+def is_new(c: "Client", pid: int, first: int) -> bool:
+    """Return whether a message has not been received before.
+
+    After a reconnect to a session that may be another one, only DUP shows that it has.
+    """
+    if not c.received:
+        c.received = [0] * c.incoming
+    return pid not in c.received or (c.doubt and not first & 8)
+
+
+def keep(c: "Client", pid: int) -> None:
+    """Remember a packet identifier until it is released."""
+    received = c.received
+    if pid not in received:
+        if 0 in received:
+            received[received.index(0)] = pid
+        else:
+            received.append(pid)  # the broker has more in flight than was foreseen
+
+
+def other(c: "Client", first: int, t: int, end: int) -> "Any":
+    """Handle PUBREC, PUBREL or PUBCOMP, or a packet that no broker sends.
+
+    Returns the rule that it breaks, None if it breaks none, HOLD if there is no room to answer.
+    """
+    q = c.q
+    pid = c.rx[t] << 8 | c.rx[t + 1]
+    if first != 0x50 and first != 0x62 and first != 0x70 and (first != 0x6A or c.version != 3):
+        return _TYPE
+    if end - t != 2:
+        return _LENGTH
+    if not pid:
+        return _ID_0
+    if first == 0x70:
+        p = find(c, pid)
+        if 0 <= p < c.sent and q[p] & 6 == 6:
+            release(c, p)
+            c.progress = True
+        else:
+            c.stats.strays += 1
+        return None
+    if len(c.acks) > c.space:
+        return HOLD
+    if first == 0x50:
+        p = find(c, pid)
+        if 0 <= p < c.sent and q[p] & 4:
+            q[p] |= 2
+            c.progress = True
+        else:
+            c.stats.strays += 1
+        first = 0x62
+    else:
+        if pid in c.received:
+            c.received[c.received.index(pid)] = 0
+        first = 0x70
+    q = c.ack
+    q[0] = first
+    q[2] = pid >> 8
+    q[3] = pid & 255
+    c.acks.extend(q)
+    return None

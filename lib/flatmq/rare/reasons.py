@@ -1,0 +1,66 @@
+"""Why a connection ended: an MQTTError from a number of `core.engine`, or from an exception."""
+
+from ..errors import NO_MEMORY, MQTTError
+from ..port import const
+
+TYPE_CHECKING = const(0)
+if TYPE_CHECKING:
+    from typing import Any
+
+    from ..client import Client
+
+_END = const(1)
+_REFUSED = const(256)
+_CLOSED = const(6)  # these and smaller numbers end a connection without a packet
+_RESOURCE = const(32)  # this one and greater ones: something is too small here
+
+TEXTS = {
+    2: "connecting",
+    3: "greeting",
+    4: "PINGRESP",
+    5: "no acknowledgement",
+    6: "interrupted",
+    7: "disconnected",
+    16: "Remaining Length of 5 bytes",
+    17: "CONNACK is not first",
+    18: "not a topic name",
+    19: "shorter than its topic name",
+    20: "QoS 3",
+    21: "no packet identifier",
+    22: "packet identifier 0",
+    23: "length",
+    24: "type or flags",
+    25: "a second CONNACK",
+    26: "flags",
+    27: "return codes",
+    32: "larger than rx_size",
+    33: "topic name > rx_size",
+}
+
+
+def explained(c: "Client", what: "Any", doing: "Any", accepted: bool) -> MQTTError:
+    """Return the reason for `what` happened while `doing`: see `dial.lost`.
+
+    Before CONNACK a link may know the cause: its `why(error)` returns an MQTTError, or None.
+    """
+    if isinstance(what, MQTTError):
+        return what
+    if isinstance(what, MemoryError):
+        return NO_MEMORY
+    link = c.link
+    if what.__class__ is int and what is not _END:
+        if what >= _REFUSED:
+            code = what - _REFUSED
+            return MQTTError("refused", f"CONNACK: return code {code}", code)
+        text = TEXTS[what]
+        if what >= 16:
+            kind = "resource" if what >= _RESOURCE else "protocol"
+            return MQTTError(kind, f"packet {doing:#x}: {text}")
+        return MQTTError("closed" if what >= _CLOSED else "timeout", text)
+    why = getattr(link, "why", None)
+    found = why(0 if what is _END else what) if why and not accepted else None
+    if found:
+        return found
+    where = f" {link.host}:{link.port}" if getattr(link, "host", None) else ""
+    text = "closed by the peer" if what is _END else f"{type(what).__name__}: {what}"
+    return MQTTError("resource" if doing == "lookup" else "closed", f"{doing}{where}: {text}")

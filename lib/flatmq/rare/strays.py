@@ -1,0 +1,93 @@
+"""What happens to a message rarely: acknowledged twice, refused, dropped. Loaded for one call."""
+
+from ..core.queue import end_of, find, id_at
+from ..port import const
+from .dial import release
+
+TYPE_CHECKING = const(0)
+if TYPE_CHECKING:
+    from ..client import Client
+    from ..core.message import Message
+
+_ID_0 = const(22)
+
+
+def puback(c: "Client", pid: int) -> "int | None":
+    """Handle a PUBACK for which no message in the queue waits."""
+    if not pid:
+        return _ID_0
+    if not (c.large and c.large.settle(pid)):
+        c.stats.strays += 1
+    return None
+
+
+def next_id(c: "Client") -> int:
+    """Return the identifier before the next free one, and set `stop` to the last free one."""
+    pid = c.pid
+    while True:
+        least = 65536
+        p = 0
+        while p < c.end:
+            if c.q[p] & 6:
+                i = id_at(c.q, p)
+                i = (c.q[i] << 8 | c.q[i + 1]) - pid & 65535
+                if i and i < least:
+                    least = i
+            p = end_of(c.q, p)
+        for r in c.requests:
+            i = r.id - pid & 65535
+            if r.id and i and i < least:
+                least = i
+        if c.large and c.large.waits and c.large.pid:
+            i = c.large.pid - pid & 65535
+            if i and i < least:
+                least = i
+        if least > 1 and (pid + 1 & 65535 or least > 2):  # 0 is no identifier
+            c.stop = pid + least - 1 & 65535 or 65535
+            return pid
+        pid = pid + least & 65535
+
+
+def drop(self: "Client", packet_id: int) -> bool:
+    """Set a pending message aside. It may still reach the broker if a part of it has left.
+    Returns False if no pending message has this packet identifier."""
+    reason = "dropped by the application"
+    if self.large and self.large.waits and self.large.pid == packet_id > 0:
+        self.large.set_aside(reason)
+        return True
+    p = find(self, packet_id)
+    if p < 0:
+        return False
+    set_aside(self, packet_id, reason)
+    return True
+
+
+def set_aside(c: "Client", pid: int, reason: str) -> None:
+    """Give up the message with this identifier, or with 0 the first one in the queue."""
+    p = find(c, pid) if pid else 0
+    q = c.q
+    if q[p] & 6 == 6:  # the broker has the message but never sends PUBCOMP
+        release(c, p)
+        return
+    i = p + 1
+    while q[i] > 127:
+        i += 1
+    topic = bytes(q[i + 3 : i + 3 + (q[i + 1] << 8 | q[i + 2])])
+    if q[p] & 6:
+        release(c, p)
+    else:
+        e = end_of(q, p)
+        c.pending -= 1
+        c.end -= e - p
+        q[p:e] = b""
+    c.stats.dropped += 1
+    if c.on_dropped:
+        c.on_dropped(pid, topic, reason)
+
+
+def give_up(c: "Client", m: "Message") -> None:
+    """Report a message whose handlers have raised too often."""
+    c.stats.dropped += 1
+    c.done = c.limit = 0
+    if c.on_dropped:
+        c.on_dropped(m.id, m.topic, "its handler raised an exception each time")

@@ -1,0 +1,269 @@
+"""subscribe and unsubscribe, their packets and the answers. Loaded for each, and kept while online.
+
+A subscription is never given up. If the broker closes the connection on it, it is tried again with
+growing pauses, while everything else flows.
+"""
+
+from ..core import engine as clock
+from ..core.route import NEVER, forget
+from ..load import drop, load
+from ..port import Shown, const, ticks_add, ticks_diff
+
+TYPE_CHECKING = const(0)
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from ..client import Client
+    from ..core.message import Message
+
+_ID_0 = const(22)
+_LENGTH = const(23)
+_CODES = const(27)
+_PAUSE = const(1000)  # ms before a subscription is tried again: this,
+_LONGEST = const(600000)  # doubled up to this
+
+
+class Subscription(Shown):
+    """The topic filters of one subscribe() and their handler.
+
+    With no handler, it has the filters of one unsubscribe().
+
+    `granted` is None until SUBACK (section 3.9). Then it has one byte for each filter: the QoS
+    granted by the broker, or 0x80 if it refused. After UNSUBACK it is empty.
+    """
+
+    def __init__(
+        self, filters: "list[bytes]", names: "list[bytes]", handler: "Any", qos: int, chunks: bool
+    ) -> None:
+        self.filters = filters
+        # The filters that topic names must match. For $share/GROUP/FILTER they differ from
+        # `filters`; b"" matches no topic name and leaves the messages to on_message.
+        self.names = names
+        self.handler = handler
+        self.qos = qos
+        self.chunks = chunks  # whether the handler takes messages larger than the buffer
+        self.granted: bytes | None = None
+        self.asked = filters  # the filters in the packet that was sent
+        self.id = 0  # the packet identifier while the answer is awaited
+        self.pause = 0  # ms after which it is tried again, if the broker closed on it,
+        self.due = 0  # and when
+
+
+def subscribe(
+    self: "Client",
+    filters: "bytes | str | list[bytes] | list[str]",
+    handler: "Callable[[Message], None]",
+    qos: int = 0,
+    chunks: bool = False,
+) -> Subscription:
+    """Call `handler(message)` for messages that match a topic filter, or any of a list.
+
+    They come at up to `qos`. The request is sent once online, and again whenever the broker
+    has lost the session. With `chunks` the handler also takes messages larger than `rx_size`,
+    in pieces: see `Message`.
+
+    Returns a Subscription, whose `granted` is None until the broker has answered. ValueError or
+    TypeError for a bad filter, handler or QoS, and for more than `subscriptions` calls.
+    """
+    checked, names = load("filters").check(filters, qos, self.max_qos)
+    if not callable(handler):
+        raise TypeError(f"handler must be callable, not {handler!r}")
+    kept = [s for s in self.subscriptions if s.filters != checked]
+    if len(kept) == self.most:
+        raise ValueError(f"subscriptions must be at most {self.most}: no room for another")
+    new = Subscription(checked, names, handler, qos, chunks)
+    keep(self, kept)
+    self.subscriptions.append(new)
+    learn(self)
+    return ask(self, new)
+
+
+def unsubscribe(
+    self: "Client", filters: "bytes | str | list[bytes] | list[str]"
+) -> Subscription:
+    """End the subscription to a topic filter, or to each of a list of them.
+
+    It may have been made before a reboot. Returns a Subscription whose `granted` is None until
+    UNSUBACK.
+    """
+    checked, names = load("filters").check(filters, 0, 0)
+    new = Subscription(checked, names, None, 0, False)
+    keep(self, [s for s in self.subscriptions if _narrow(s, checked)])
+    for r in self.requests:
+        if not (r.id or r.filters):  # it was not sent yet, and is withdrawn
+            r.granted = b""
+    self.requests[:] = [r for r in self.requests if r.id or r.filters]
+    return ask(self, new)
+
+
+def keep(c: "Client", kept: "list[Any]") -> None:
+    """Keep only the subscriptions in `kept`.
+
+    Adjusts `done` and `limit`, which count subscriptions for the message being delivered.
+    """
+    for i in range(len(c.subscriptions), 0, -1):
+        if c.subscriptions[i - 1] not in kept:
+            c.done -= i <= c.done
+            c.limit -= i <= c.limit
+    c.subscriptions[:] = kept
+    forget(c)
+
+
+def learn(c: "Client") -> None:
+    """Claim memory to remember topic names: two for a subscription, eight for many."""
+    n = c.learned
+    c.learned = 2 if len(c.subscriptions) < 2 else 4 if len(c.subscriptions) < 3 else 8
+    c.learned = max(n, c.learned)
+    c.newest = 0
+    for i in range(8):
+        if i >= c.learned:
+            c.names[i] = c.names[i - c.learned]
+        elif i >= n:
+            c.names[i] = bytearray(48)
+            c.names[i][0:] = NEVER
+
+
+def _narrow(s, gone):
+    """Remove the filters in `gone` from a subscription. Returns whether any are left."""
+    left = [i for i, f in enumerate(s.filters) if f not in gone]
+    if s.granted:
+        s.granted = bytes([s.granted[i] for i in left])
+    s.filters = [s.filters[i] for i in left]
+    s.names = [s.names[i] for i in left]
+    return bool(left)
+
+
+def ask(c: "Client", new: Subscription) -> Subscription:
+    """Send a request, or leave it to the next CONNACK."""
+    c.requests.append(new)
+    if c.connected:
+        send(c, new)
+    elif not c.subscriptions:
+        drop("subs")
+    return new
+
+
+def send(c: "Client", r: Subscription) -> None:
+    """Queue a SUBSCRIBE or UNSUBSCRIBE (sections 3.8 and 3.10)."""
+    if c.pid == c.stop:
+        c.pid = c.next_id()
+    c.pid = r.id = c.pid + 1 & 65535 or 1
+    r.asked = r.filters
+    n = 2
+    for f in r.filters:
+        n += len(f) + (2 if r.handler is None else 3)
+    data = bytearray((0xA2 if r.handler is None else 0x82,))
+    while n > 127:
+        data.append(n & 127 | 128)
+        n >>= 7
+    data.append(n)
+    data.append(r.id >> 8)
+    data.append(r.id & 255)
+    for f in r.filters:
+        data.append(len(f) >> 8)
+        data.append(len(f) & 255)
+        data.extend(f)
+        if r.handler is not None:
+            data.append(r.qos)
+    c.acks.extend(data)
+
+
+def resume(c: "Client", same: bool) -> None:
+    """Resume after CONNACK.
+
+    Unanswered requests are sent again before everything else; unless it is the `same` session
+    as before, all subscriptions are, too.
+    """
+    for r in c.requests:
+        r.id = 0
+        if not r.filters or not (same or r.handler is not None):
+            r.granted = b""  # nothing is left to ask for
+    if same:
+        c.requests[:] = [r for r in c.requests if r.filters]
+    else:
+        c.requests[:] = c.subscriptions
+    late(c)
+
+
+def late(c: "Client") -> None:
+    """Send the requests that are due: see `lost`."""
+    apart = None
+    for r in c.requests:
+        if not r.id:
+            if r.pause and ticks_diff(clock.ticks_ms(), r.due) < 0:
+                continue
+            if c.apart:
+                apart = apart or r
+                continue
+            send(c, r)
+        elif c.apart:
+            return
+    if apart:  # one at a time
+        send(c, apart)
+
+
+def holds(c: "Client") -> bool:
+    """Return whether messages have to wait: a request is alone in flight, and not for long."""
+    return (
+        c.apart and in_flight(c) and ticks_diff(clock.ticks_ms(), c.since) < c.timeout_ms
+    )
+
+
+def in_flight(c: "Client") -> int:
+    """Return how many requests wait for an answer."""
+    return sum([1 for r in c.requests if r.id])
+
+
+def lost(c: "Client", closed: bool, flight: "int | None") -> None:
+    """Handle the end of a connection: the peer may have `closed` it on a request.
+
+    With one request and no message in flight, that request waits for a while before it is tried
+    again. With several, they are sent one at a time from now on.
+    """
+    n = in_flight(c)
+    if not (closed and n) or flight is not None:
+        return
+    if n > 1:
+        c.apart = True
+        return
+    for r in c.requests:
+        if r.id:
+            r.pause = min(r.pause * 2 or _PAUSE, _LONGEST)
+            r.due = ticks_add(clock.ticks_ms(), r.pause)
+            if r.pause == _PAUSE * 2 and c.on_dropped:
+                for f in r.filters:
+                    c.on_dropped(0, f, "the broker closed the connection on this topic filter")
+
+
+def answered(c: "Client", first: int, t: int, end: int) -> "int | None":
+    """Handle a SUBACK or UNSUBACK. Returns the rule that it breaks, None if it breaks none."""
+    rx = c.rx
+    pid = rx[t] << 8 | rx[t + 1]
+    codes = bytes(rx[t + 2 : end])
+    if end - t < 2 or (end - t > 2 and first != 0x90):
+        return _LENGTH
+    if not pid:
+        return _ID_0
+    if first == 0x90 and (not codes or any([n > 2 and n != 128 for n in codes])):
+        return _CODES
+    for r in c.requests:
+        if r.id == pid:
+            break
+    else:
+        c.stats.strays += 1
+        return None
+    if (first == 0x90) != (r.handler is not None):
+        c.stats.strays += 1
+        return None
+    if codes and len(codes) != len(r.asked):
+        return _CODES  # the request stays unanswered
+    c.progress = True
+    r.id = r.pause = 0
+    r.granted = bytes([codes[i] for i, f in enumerate(r.asked) if codes and f in r.filters])
+    c.requests.remove(r)
+    if not c.requests:
+        c.apart = False
+    elif c.apart:
+        late(c)
+    return None
