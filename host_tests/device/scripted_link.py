@@ -7,7 +7,7 @@ import errno
 
 from micropython import const
 
-import flatmq.client
+import flatmq.port
 import packets
 from flatmq import Client
 
@@ -34,7 +34,7 @@ class Link:
         self._gone = self._failing = False
         self._written = bytearray(1024)
         self._n = 0
-        flatmq.client.ticks_ms = self.ticks_ms
+        flatmq.port.ticks_ms = self.ticks_ms
 
     # What the client calls
 

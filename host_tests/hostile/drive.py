@@ -4,7 +4,7 @@ Each event goes to `note` as a tuple that begins with one of the names below. Th
 them on CPython; on MicroPython they must be the same. Runs on both.
 """
 
-import flatmq.client
+import flatmq.port
 from flatmq import Client
 from flatmq.properties import Properties
 from hostile import cases
@@ -265,7 +265,7 @@ class Driver:
         self.waiting = []  # the numbers of requests that wait for an answer
         self.link = link or Link(note)
         flatmq.client.random = Dice(o.last_id)
-        flatmq.client.ticks_ms = self.link.ticks_ms
+        flatmq.port.ticks_ms = self.link.ticks_ms
         more = {}
         if self.v5:
             more["user_properties"] = [(b"board", b"7")] if o.user_properties else None
@@ -781,7 +781,7 @@ def run(data, note, marked=None, make=Driver):
     first session and after the last one, when it should hold just as much, and returns whether
     it does; if not, it is called again after another session, of which nothing is reported.
     """
-    before = flatmq.client.random, flatmq.client.ticks_ms
+    before = flatmq.client.random, flatmq.port.ticks_ms
     try:
         options, steps = cases.decode(data)
         driver = make(options, note)
@@ -797,4 +797,4 @@ def run(data, note, marked=None, make=Driver):
             driver.note = driver.link.note = _nothing
             driver.session(1)
     finally:
-        flatmq.client.random, flatmq.client.ticks_ms = before
+        flatmq.client.random, flatmq.port.ticks_ms = before

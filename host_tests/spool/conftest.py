@@ -8,12 +8,12 @@ from unittest import mock
 
 import pytest
 
-import flatmq.client
+import flatmq.port
 
 
 @pytest.fixture
 def ticking() -> Iterator[None]:
     """A clock for clients that are not connected to a network."""
     ticks = itertools.count(1)
-    with mock.patch.object(flatmq.client, "ticks_ms", ticks.__next__):
+    with mock.patch.object(flatmq.port, "ticks_ms", ticks.__next__):
         yield

@@ -12,7 +12,7 @@ import vfs
 from flash_chip import Chip
 from model_broker import Broker
 
-import flatmq.client
+import flatmq.port
 from flatmq import Client
 from flatmq.spool import Spool
 
@@ -25,7 +25,7 @@ def main():
     with open("/f/ballast", "wb") as f:
         f.write(bytes(12 * 1024))
     broker = Broker()
-    flatmq.client.ticks_ms = broker.ticks_ms
+    flatmq.port.ticks_ms = broker.ticks_ms
     client = Client(b"b", link=broker, keepalive=0, retry_ms=1, retry_max_ms=1)
     # Room for 64 KB is asked for, of which there is a tenth.
     spool = Spool(client, "/f/s", head=head, full=full, segment=1024, segments=64)

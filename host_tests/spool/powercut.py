@@ -17,7 +17,7 @@ import vfs
 from flash_chip import STOP, TORN, Chip, PowerCut
 from model_broker import Broker
 
-import flatmq.client
+import flatmq.port
 from flatmq import Client
 from flatmq.spool import Spool
 
@@ -73,7 +73,7 @@ class World:
     def boot(self):
         """The board starts: a file system, a client, a spool."""
         self.broker.plug()
-        flatmq.client.ticks_ms = self.broker.ticks_ms
+        flatmq.port.ticks_ms = self.broker.ticks_ms
         vfs.mount(vfs.VfsLfs2(self.chip), "/f")
         self.client = Client(
             b"board", link=self.broker, clean_session=False, tx_size=256, rx_size=128,

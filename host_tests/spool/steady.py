@@ -13,7 +13,7 @@ import vfs
 from flash_chip import PlainChip
 from model_broker import Broker
 
-import flatmq.client
+import flatmq.port
 from flatmq import Client
 from flatmq.spool import Spool
 
@@ -49,7 +49,7 @@ def main():
     vfs.VfsLfs2.mkfs(chip, progsize=32)
     vfs.mount(vfs.VfsLfs2(chip, progsize=32), "/f")
     broker = Counting(version)
-    flatmq.client.ticks_ms = broker.ticks_ms
+    flatmq.port.ticks_ms = broker.ticks_ms
     client = Client(b"b", link=broker, clean_session=False, keepalive=0, version=version)
     handled = [0]
 

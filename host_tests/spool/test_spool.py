@@ -22,7 +22,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-import flatmq.client
+import flatmq.port
 import sizes
 from flatmq import Client
 from flatmq.spool import Spool
@@ -55,7 +55,7 @@ class ASpool(RuleBasedStateMachine):
         self.loose: set[int] = set()  # such readings when it rebooted
         self.full, self.head, self.inflight = full, head, inflight
         self.broker = Broker(self.version)
-        self.clock = mock.patch.object(flatmq.client, "ticks_ms", self.broker.ticks_ms)
+        self.clock = mock.patch.object(flatmq.port, "ticks_ms", self.broker.ticks_ms)
         self.clock.start()
         self.sizes: list[int] = []
         self.accepted: set[int] = set()
@@ -213,7 +213,7 @@ def test_the_largest_record_is_the_one_that_the_client_takes(
     tmp_path: Path, size: int, version: int
 ) -> None:
     broker = Broker(version)
-    with mock.patch.object(flatmq.client, "ticks_ms", broker.ticks_ms):
+    with mock.patch.object(flatmq.port, "ticks_ms", broker.ticks_ms):
         client = Client(b"c", tx_size=size, link=broker, version=version)
         spool = Spool(client, str(tmp_path / "s"), segment=20000)
         largest = next(n for n in range(size, 0, -1) if _accepts(spool, n))
@@ -267,7 +267,7 @@ def test_a_record_that_rots_in_a_segment_is_counted_and_passed_over(tmp_path: Pa
     data = bytearray(rotten.read_bytes())
     data[100] ^= 4
     rotten.write_bytes(data)
-    with mock.patch.object(flatmq.client, "ticks_ms", broker.ticks_ms):
+    with mock.patch.object(flatmq.port, "ticks_ms", broker.ticks_ms):
         client = Client(b"c", link=broker, retry_ms=1, retry_max_ms=1)
         spool = Spool(client, str(tmp_path), segment=512, head=0)
         client.start()

@@ -11,7 +11,7 @@ import vfs
 from flash_chip import PlainChip
 from model_broker import Broker
 
-import flatmq.client
+import flatmq.port
 from flatmq import Client
 from flatmq.spool import Spool
 
@@ -25,7 +25,7 @@ def main():
     vfs.VfsLfs2.mkfs(chip, progsize=prog)
     vfs.mount(vfs.VfsLfs2(chip, progsize=prog), "/f")
     broker = Broker()
-    flatmq.client.ticks_ms = broker.ticks_ms
+    flatmq.port.ticks_ms = broker.ticks_ms
     client = Client(b"b", link=broker, clean_session=False, keepalive=0, tx_size=2048)
     spool = Spool(client, "/f/s", head=head, segments=15)
     client.start()

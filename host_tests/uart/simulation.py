@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from unittest import mock
 
-import flatmq.client
+import flatmq.port
 from flatmq import Client, frames, stream_uart
 from flatmq_tools.bridge.conversation import Conversation
 from spool.model_broker import Broker
@@ -179,7 +179,7 @@ class World:
         self.client.start()
 
     def __enter__(self) -> World:
-        for module in (flatmq.client, stream_uart):
+        for module in (flatmq.port, stream_uart):
             self._patches.append(mock.patch.object(module, "ticks_ms", self.ticks))
             self._patches.append(mock.patch.object(module, "random", self._random))
         self._patches.append(mock.patch.object(frames, "crc", quick_crc))

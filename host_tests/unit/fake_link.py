@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from unittest import mock
 
-import flatmq.core.engine
-import flatmq.v5_client
+import flatmq.port
 import peer
 from flatmq import Client
 
@@ -205,8 +204,5 @@ class Bench:
 def fake_clock(now: int = 1000) -> Iterator[Clock]:
     """Yield a clock that replaces the client's own."""
     clock = Clock(now)
-    with (
-        mock.patch.object(flatmq.core.engine, "ticks_ms", clock),
-        mock.patch.object(flatmq.v5_client, "ticks_ms", clock),
-    ):
+    with mock.patch.object(flatmq.port, "ticks_ms", clock):
         yield clock

@@ -429,8 +429,7 @@ def test_a_handler_may_call_the_client(make: Callable) -> None:
 
 
 def test_a_handler_may_disconnect(make: Callable) -> None:
-    bench = make()
-    bench.client.options["on_message"] = lambda message: bench.client.disconnect()
+    bench = make(on_message=lambda message: bench.client.disconnect())
     bench.online()
     bench.feed(peer.publish(b"t", b"", 1, 1), peer.publish(b"t", b"", 1, 2))
     assert bench.client.state == "offline"

@@ -161,7 +161,7 @@ def test_the_application_hears_why_and_the_client_tries_again(name: str) -> None
     assert inner.closed
     inner.mend()
     now = itertools.count(client.due + 1)
-    with mock.patch("flatmq.client.ticks_ms", lambda: next(now)):
+    with mock.patch("flatmq.port.ticks_ms", lambda: next(now)):
         for _ in range(10):
             client.poll()
         assert inner.sent().payload[0] == 0x10  # CONNECT

@@ -1,6 +1,6 @@
 """Connect and disconnect with blocking calls, for the prompt and for scripts, on top of `poll`."""
 
-from . import v5_client as clock
+from . import port as clock
 from .errors import MQTTError
 from .port import const, ticks_add, ticks_diff
 from .writer import lost

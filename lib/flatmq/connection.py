@@ -5,8 +5,9 @@ connection.
 """
 
 import errno
+import random
 
-from . import v5_client as clock
+from . import port as clock
 from . import writer
 from .errors import MQTTError
 from .v5_client import silent
@@ -289,7 +290,7 @@ class Connection:
             c.link.address = None
         self.start()
         half = self._delay // 2
-        c.due = ticks_add(c.due, half + (half * clock.random.getrandbits(8) >> 8))
+        c.due = ticks_add(c.due, half + (half * random.getrandbits(8) >> 8))
         self._delay = min(self._delay * 2, c.options["retry_max_ms"])
         # Only these errors prove that the peer closed the connection.
         closed = (

@@ -5,7 +5,7 @@ Subscribe to a response topic, and match answers to requests.
 Loaded with the first call of `request`.
 """
 
-from . import v5_client as clock
+from . import port as clock
 from .port import const, ticks_add, ticks_diff
 from .properties import Properties
 

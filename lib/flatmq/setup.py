@@ -3,7 +3,8 @@
 Loaded when needed, and not kept.
 """
 
-from . import v5_client as clock
+import random
+
 from .v5_client import silent
 from .port import MICROPYTHON, const
 from .session import Stats
@@ -67,7 +68,7 @@ def make(c: "Client", *args: "Any", **given: "Any") -> None:
 def prepare(c: "Client", o: dict) -> None:
     """Set up everything of a client except CONNECT, from its `options`."""
     # A random first packet identifier: a reboot must not reuse those that it left in flight.
-    claim(c, o["tx_size"], o["inflight"], clock.random.getrandbits(15), o["answers"])
+    claim(c, o["tx_size"], o["inflight"], random.getrandbits(15), o["answers"])
     c.max_qos = o["max_qos"]
     c.rx = bytearray(2 * o["rx_size"] + 2)
     c.router = c.bulk = c.error = c.connection = None

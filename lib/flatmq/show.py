@@ -1,6 +1,7 @@
 """Texts for people: the repr of objects, and the reason why a connection ended."""
 
 from .errors import MQTTError
+from .load import load
 from .port import const
 
 TYPE_CHECKING = const(0)
@@ -29,7 +30,11 @@ def _numbers(thing):
 def _client(c):
     host = getattr(c.link, "host", "")
     where = f" at {host}:{c.link.port}" if host else ""
-    text = f"{c.options['client_id']!r}{where}, {c.state}, {c.pending} pending"
+    if type(c).__name__ == "Client":
+        name = load("setup").parts_of(c)[0]
+    else:
+        name = c.options["client_id"]
+    text = f"{name!r}{where}, {c.state}, {c.pending} pending"
     if c.error:
         text += f", last error: {c.error.kind}, {c.error.detail}"
     return text

@@ -11,7 +11,8 @@ The client does not import this module. Records use the upper half of the packet
 record keeps its identifier across a reboot, and no message that bypasses the spool ever has it.
 """
 
-from .core import engine as clock
+import random
+
 from .journal import FIRST_ID, IDS, Journal
 from .port import const
 from .store import RECORD, Store
@@ -136,7 +137,7 @@ class Spool:
         self._journal = j = Journal(folder + "/journal", client.slots, client.options["incoming"])
         # A new spool begins at a random number: a board whose flash was erased must not reuse
         # identifiers that the broker still knows.
-        start = clock.random.getrandbits(15)
+        start = random.getrandbits(15)
         self._store = Store(folder, segment, segments, head, j.acked, start)
         j.retain(self._pid(j.acked), self._store.next - j.acked)
         j.acked = self._store.seq

@@ -26,7 +26,7 @@ Differences:
 
 import errno
 
-from .core import engine as clock
+from . import port as clock
 from .client import Client
 from .port import MICROPYTHON, const, ticks_add, ticks_diff
 from .writer import lost

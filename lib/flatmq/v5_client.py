@@ -1,9 +1,9 @@
 """The client: a session with a clock and a connection, driven by one polling loop."""
 
-import random  # noqa: F401 (all modules of the client use this one, and this ticks_ms)
 from builtins import next  # an imported builtin is found without a miss in the module
 
-from .port import MICROPYTHON, const, ticks_ms
+from . import port as clock
+from .port import MICROPYTHON, const
 from .session import Session
 
 TYPE_CHECKING = const(0)
@@ -153,7 +153,7 @@ class Client(Session):
         """
         if self.busy:  # called by a handler
             return False
-        self.now = ticks_ms()
+        self.now = clock.ticks_ms()
         # The clock wraps at 30 bits: the sign of the difference is bit 29.
         if not self.now - self.due & 0x20000000 and self.connection:
             self.connection.late()

@@ -1,6 +1,6 @@
 """Handle an MQTT 5 connection: CONNACK with properties, acknowledgements, DISCONNECT and AUTH."""
 
-from . import v5_client as clock
+from . import port as clock
 from . import writer
 from .connection import Connection
 from .port import const, ticks_add, ticks_diff

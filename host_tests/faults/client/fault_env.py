@@ -11,7 +11,7 @@ import sys
 
 # Before the heap is in pieces, and before it is compared: code that is loaded when it is needed.
 import flatmq.chunks
-import flatmq.client
+import flatmq.port
 import flatmq.refused
 import flatmq.resend
 import flatmq.router
@@ -161,7 +161,7 @@ class FaultEnv(Env):
         self._number = 0
         self._ticks = self._since = ticks_ms()
         self._speed = 1
-        flatmq.client.ticks_ms = self.ticks
+        flatmq.port.ticks_ms = self.ticks
         self._began = ticks_ms()
 
     # A client

@@ -13,9 +13,10 @@ A generator has its frame on the heap once, so everything used often is a local 
 their number. Whatever is rare is loaded when it is needed: see `load`.
 """
 
+from .. import port as clock
 from ..errors import NO_MEMORY
 from ..load import load
-from ..port import const, ticks_ms
+from ..port import const
 from .queue import count, squeeze
 from .route import HOLD, route
 
@@ -78,7 +79,7 @@ def engine(c: "Client") -> "Iterator[Any]":  # noqa: C901 (see the module)
     into = memoryview(rx)[size:-2]
     ack = c.ack
     length = len
-    ticks = ticks_ms
+    ticks = clock.ticks_ms
     hold = HOLD
     read: Any = stream and stream.readinto
     write: Any = stream and stream.write
@@ -378,7 +379,7 @@ def engine(c: "Client") -> "Iterator[Any]":  # noqa: C901 (see the module)
                             opened = True
                             alone = c.alone
                             at = end
-                            if c.on_connect:
+                            if c.on_connect is not None:
                                 calling = _HOOK
                                 c.on_connect(c)
                                 calling = 0
@@ -479,7 +480,7 @@ def engine(c: "Client") -> "Iterator[Any]":  # noqa: C901 (see the module)
                 else:
                     if opened:
                         opened = False
-                        if c.on_disconnect:
+                        if c.on_disconnect is not None:
                             calling = _HOOK
                             c.on_disconnect(c)
                             calling = 0

@@ -28,7 +28,7 @@ def nearest(c: "Client", i: int, t: int, e: int, chunks: bool = False) -> int:
     """
     while i < len(c.subscriptions):
         s = c.subscriptions[i]
-        if s.handler and (s.chunks or not chunks):
+        if s.handler is not None and (s.chunks or not chunks):
             n = 0
             while n < len(s.names):  # a `for` would put the frame on the heap
                 if matches(s.names[n], c.rx, t + 2, e):

@@ -1,6 +1,6 @@
 """Connect and disconnect with blocking calls, for the prompt and for scripts, on top of `poll`."""
 
-from ..core import engine as clock
+from .. import port as clock
 from ..errors import MQTTError
 from ..load import load
 from ..port import const, ticks_add, ticks_diff

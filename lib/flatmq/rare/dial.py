@@ -6,8 +6,9 @@ This allocates memory: for the lookup, the socket, and errors.
 import errno
 import random
 
-from ..core import engine as clock
+from .. import port as clock
 from ..core.queue import end_of, id_at
+from ..errors import NO_MEMORY
 from ..load import load
 from ..port import const, ticks_add, ticks_diff
 
@@ -194,7 +195,10 @@ def lost(c: "Client", what: "Any", doing: "Any") -> None:
         load("subs").lost(c, closed, flight)
     if c.large:
         c.large.lost(closed and flight is None)
-    c.error = load("reasons").explained(c, what, doing, greeted > 1)
+    try:
+        c.error = load("reasons").explained(c, what, doing, greeted > 1)
+    except Exception:
+        c.error = NO_MEMORY
     c.stats.losses += 1
     c.limit = c.done = 0
     c.asked = False

@@ -1,6 +1,6 @@
 """Why a connection ended: an MQTTError from a number of `core.engine`, or from an exception."""
 
-from ..errors import NO_MEMORY, MQTTError
+from ..errors import MQTTError
 from ..port import const
 
 TYPE_CHECKING = const(0)
@@ -45,8 +45,6 @@ def explained(c: "Client", what: "Any", doing: "Any", accepted: bool) -> MQTTErr
     """
     if isinstance(what, MQTTError):
         return what
-    if isinstance(what, MemoryError):
-        return NO_MEMORY
     link = c.link
     if what.__class__ is int and what is not _END:
         if what >= _REFUSED:

@@ -226,7 +226,7 @@ def connect(
     return packet(0x10, head + bytes((flags, keepalive >> 8, keepalive & 255)), fields)
 
 
-def _parts(c):
+def parts_of(c):
     """Return what the CONNECT of a client says: client identifier, user, password and will."""
     hello = c.hello
     at = 2 + (get_length(hello, 1, len(hello)) & 3) + (10 if c.version == 4 else 12)
@@ -246,13 +246,13 @@ def _parts(c):
 
 
 def _change(c, user, password, will):
-    client_id = _parts(c)[0]
+    client_id = parts_of(c)[0]
     c.hello = connect(c.version, client_id, c.clean, c.keepalive, user, password, will)
 
 
 def with_password(c: "Client", password: "bytes | str") -> bytearray:
     """Return the CONNECT of a client with this password."""
-    client_id, user, _, will = _parts(c)
+    client_id, user, _, will = parts_of(c)
     return connect(c.version, client_id, c.clean, c.keepalive, user, password, will)
 
 
@@ -275,7 +275,7 @@ def set_will(
             number("will qos", qos, 0, self.max_qos),
             retain,
         )
-    _, user, password, _ = _parts(self)
+    _, user, password, _ = parts_of(self)
     _change(self, user, password, will)
 
 
@@ -291,7 +291,7 @@ def set_credentials(
     ask = callable(password)
     if ask and user is None:
         raise ValueError("password needs a user")
-    _change(self, user, None if ask else password, _parts(self)[3])
+    _change(self, user, None if ask else password, parts_of(self)[3])
     self.password = password if ask else None
 
 

@@ -4,7 +4,7 @@ A subscription is never given up. If the broker closes the connection on it, it 
 growing pauses, while everything else flows.
 """
 
-from ..core import engine as clock
+from .. import port as clock
 from ..core.route import NEVER, forget
 from ..load import drop, load
 from ..port import Shown, const, ticks_add, ticks_diff
