@@ -143,7 +143,7 @@ UMQTT: Path = (
 )
 
 # The time of a start, in µs since its beginning: imported, and CONNECT sent. Then the time of a
-# fixed amount of such work: loading the broker 50 times.
+# fixed amount of such work: loading the broker 50 times. The bounds below change with peer.py.
 START = f"""
 begun = time.ticks_us()
 {_IMPORT}imported = time.ticks_us()

@@ -31,16 +31,11 @@ class SizeError(RuntimeError):
 
 @dataclass(frozen=True)
 class Weight:
-    """What is in memory after a step."""
+    """Bytes of heap, and the modules of the client that are loaded."""
 
-    allocated: int  # bytes, with the whole table of names
+    allocated: int  # with the whole table of names
     held: int  # the same, with the part of the table that is in use
     modules: frozenset[str]
-
-    def minus(self, other: Weight) -> Weight:
-        """Return the bytes more than in another, and the modules of this one."""
-        allocated, held = self.allocated - other.allocated, self.held - other.held
-        return Weight(allocated, held, self.modules)
 
 
 def _weights(lines: list[str]) -> Iterator[Weight]:
@@ -56,10 +51,8 @@ def _weights(lines: list[str]) -> Iterator[Weight]:
             yield Weight(allocated, held, frozenset(line.split()[1:]))
 
 
-def _prelude(library: Path | str, harness: Path | str) -> str:
-    return f"import sys\nsys.path[:] = [{str(library)!r}, {str(harness)!r}, '.frozen']\n" + (
-        rows.PRELUDE
-    )
+def _prelude(library: object, harness: object) -> str:
+    return f"import sys\nsys.path[:] = '{library}', '{harness}', '.frozen'\n{rows.PRELUDE}"
 
 
 def weigh(path: rows.Path, library: Path, harness: Path) -> dict[str, Weight]:
@@ -76,12 +69,12 @@ def weigh(path: rows.Path, library: Path, harness: Path) -> dict[str, Weight]:
     except webassembly.WebAssemblyError as error:
         raise SizeError(str(error)) from error
     # The first weight is before a collection.
-    nobody, *weights = list(_weights(lines))[1:]
+    weights = list(_weights(lines))[1:]
     found = {}
-    before = nobody
-    for row, weight in zip(path, weights, strict=True):
-        found[row.name] = weight.minus(before if row.more else nobody)
-        before = weight
+    for row, before, now in zip(path, weights[:-1], weights[1:], strict=True):
+        base = before if row.more else weights[0]
+        held, allocated = now.held - base.held, now.allocated - base.allocated
+        found[row.name] = Weight(allocated, held, now.modules)
     return found
 
 
