@@ -128,7 +128,7 @@ def powercut(results: Path | None, every: int) -> None:
 @main.command()
 @rig_options.results()
 def size(results: Path | None) -> None:
-    """Show how much memory the client holds in each state, and how fast it starts."""
+    """Measure the memory of a client, and its start."""
     from flatmq_tools.bytecode import CompileError
 
     from . import size as command

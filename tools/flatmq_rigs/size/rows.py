@@ -98,7 +98,7 @@ class Row:
 
     @property
     def bound(self) -> int | None:
-        """What it may hold: `asked`, or 1 % more than now while that is not met."""
+        """Return the most that it may hold: `asked`, or while that is not met `now` and 1 %."""
         if self.asked is None or self.now <= self.asked:
             return self.asked
         return self.now + self.now // 100
