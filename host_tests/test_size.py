@@ -54,11 +54,11 @@ def test_the_figures_are_the_same_in_each_run(
 
 def test_the_command_writes_its_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first, second, third = rows.PATHS[0]
-    simple = Weight(4_000, 3_834, frozenset())
+    simple = Weight(3_834, frozenset())
     sizes = size.Sizes(
         weights={
-            first.name: Weight(100_999, 99_999, frozenset({"flatmq", "flatmq.reader"})),
-            second.name: Weight(80, 77, frozenset({"flatmq", "flatmq.resend"})),
+            first.name: Weight(99_999, frozenset({"flatmq", "flatmq.reader"})),
+            second.name: Weight(77, frozenset({"flatmq", "flatmq.resend"})),
         },
         umqtt={"imported": simple, "made": simple, first.name: simple},
         starts={"flatmq": Start(0.5, 2.5, 99.9)},
@@ -73,9 +73,9 @@ def test_the_command_writes_its_tables(tmp_path: Path, monkeypatch: pytest.Monke
     assert "not measured: no peer" in done.output
     written = document.read_text()
     bound, asked = f"{first.bound:,}", f"{first.asked:,}"
-    assert f"| {first.name} | 99,999 | {bound} | {asked} | 3,834 | 100,999 |" in written
-    assert f"| {second.name} | +77 | +{second.bound:,} | +500 | - | +80 |" in written
-    assert f"| {third.name} | - | +{third.bound:,} | +64 | - | - |" in written
+    assert f"| {first.name} | 99,999 | {bound} | {asked} | 3,834 |" in written
+    assert f"| {second.name} | +77 | +{second.bound:,} | +500 | - |" in written
+    assert f"| {third.name} | - | +{third.bound:,} | +64 | - |" in written
     assert f"| {first.name} | flatmq, reader |" in written
     assert f"| {second.name} | + resend, without reader |" in written
     assert "umqtt.simple, made: 3,834." in written

@@ -84,11 +84,9 @@ def _held(sizes: Sizes) -> str:
         sign = "+" if row.more else ""
         held, peer = sizes.weights.get(row.name), sizes.umqtt.get(row.name)
         figures = [held and held.held, row.bound, row.asked, peer and peer.held]
-        figures.append(held and held.allocated)
         cells = [results.NONE if each is None else f"{sign}{each:,}" for each in figures]
         lines.append([row.name, *cells])
-    head = ["state", "flatmq", "bound", "asked", _SIMPLE, "flatmq, whole table of names"]
-    return results.table(head, lines)
+    return results.table(["state", "flatmq", "bound", "asked", _SIMPLE], lines)
 
 
 def _loaded(sizes: Sizes) -> str:
@@ -130,8 +128,8 @@ def _text(sizes: Sizes) -> str:
         _held(sizes),
         *(f"{_SIMPLE}, {name}: {sizes.umqtt[name].held:,}." for name in list(sizes.umqtt)[:2]),
         "MicroPython's table of names grows in steps that double, and the names of the whole "
-        "program decide when. So the figures include only the part of the table that is in use. "
-        "The last column includes all of it, as gc.mem_alloc() does.",
+        "program decide when. The figures include only the part of it that is in use, and "
+        "gc.mem_alloc() all of it, which may be some KB more.",
         "Modules that are loaded in each state; after a +, those that the step has added:",
         _loaded(sizes),
         "Time of a start with one subscription, over the same broker on 64 bits: the fastest of "

@@ -13,15 +13,27 @@ from flatmq_rigs.size import rows
 from flatmq_tools import interpreter
 
 RUNS = 20
-# The names that a program uses are in a table, whose steps double. A name has its address there,
+# The names that a program has are in a table, whose steps double. A name has its address there,
 # two bytes of a hash, and its length.
-_NAME = 7
+_ENTRY = 7
+# Their characters are in chunks of 128 bytes, or longer where there is room behind one. Names that
+# fill a chunk show how much of it was left.
+_CHUNK = 128
+_FILLER = 16
+_FILLERS = _CHUNK // _FILLER
 _WEIGH = """
+fillers = 0
+def fill():
+    global fillers
+    fillers += 1
+    getattr(peer, "filler%09d" % fillers, None)
 def weigh():
     print("@heap", gc.mem_alloc())
     micropython.qstr_info()
+def loaded():
     print("@loaded", *sorted([n for n in sys.modules if n[:6] == "flatmq"]))
 weigh()
+loaded()
 """
 
 
@@ -33,22 +45,29 @@ class SizeError(RuntimeError):
 class Weight:
     """Bytes of heap, and the modules of the client that are loaded."""
 
-    allocated: int  # with the whole table of names
-    held: int  # the same, with the part of the table that is in use
+    held: int
     modules: frozenset[str]
 
 
 def _weights(lines: list[str]) -> Iterator[Weight]:
-    allocated = held = 0
+    """Return the weight after each step, with as much for names as they take themselves."""
+    allocated = heap = left = names = fillers = 0
     for line in lines:
         if line.startswith("@heap"):
             allocated = int(line.split()[1])
         elif line.startswith("qstr pool: "):
             info = dict(part.split("=") for part in line.removeprefix("qstr pool: ").split(", "))
+            names = int(info["n_qstr"])
             table = int(info["n_total_bytes"]) - int(info["n_str_data_bytes"])
-            held = allocated - table + _NAME * int(info["n_qstr"])
+            before, heap = heap, allocated - table
+            if heap == before:
+                left -= _FILLER
+            else:  # a new chunk, or the last one has grown
+                left = _CHUNK - _FILLER if heap - before > _CHUNK - 2 * _FILLER else 0
         elif line.startswith("@loaded"):
-            yield Weight(allocated, held, frozenset(line.split()[1:]))
+            held = heap - left + _ENTRY * names - (_ENTRY + _FILLER) * fillers
+            yield Weight(held, frozenset(line.split()[1:]))
+            fillers += _FILLERS
 
 
 def _prelude(library: object, harness: object) -> str:
@@ -61,20 +80,19 @@ def weigh(path: rows.Path, library: Path, harness: Path) -> dict[str, Weight]:
     library, harness: folders with the client and with `peer`. Raises SizeError.
     """
     collect = [webassembly.COLLECT, webassembly.COLLECT]
-    parts = [_prelude("/library", "/harness") + _WEIGH, *collect, "weigh()"]
+    weighed = [*collect, "weigh()", *["fill()", *collect, "weigh()"] * _FILLERS, "loaded()"]
+    parts = [_prelude("/library", "/harness") + _WEIGH, *weighed]
     for row in path:
-        parts += [row.code, *collect, "weigh()"]
+        parts += [row.code, *weighed]
     try:
         lines = webassembly.run(parts, {"/library": library, "/harness": harness})
     except webassembly.WebAssemblyError as error:
         raise SizeError(str(error)) from error
-    # The first weight is before a collection.
-    weights = list(_weights(lines))[1:]
+    weights = list(_weights(lines))[1:]  # the first is before a collection
     found = {}
     for row, before, now in zip(path, weights[:-1], weights[1:], strict=True):
         base = before if row.more else weights[0]
-        held, allocated = now.held - base.held, now.allocated - base.allocated
-        found[row.name] = Weight(allocated, held, now.modules)
+        found[row.name] = Weight(now.held - base.held, now.modules)
     return found
 
 
