@@ -10,16 +10,9 @@ import sys
 class Peer:
     """The modules, the socket, its TLS and what polls it: one object for all of them."""
 
-    AF_INET = 2
-    SOCK_STREAM = POLLIN = 1
-    IPPROTO_TCP = 6
-    TCP_NODELAY = 1
-    POLLOUT = 4
-    POLLERR = 8
-    POLLHUP = 16
-    PROTOCOL_TLS_CLIENT = CERT_NONE = 0
-    CERT_OPTIONAL = 1
-    CERT_REQUIRED = 2
+    AF_INET, SOCK_STREAM, IPPROTO_TCP, TCP_NODELAY = 2, 1, 6, 1
+    POLLIN, POLLOUT, POLLERR, POLLHUP = 1, 4, 8, 16
+    PROTOCOL_TLS_CLIENT, CERT_NONE, CERT_OPTIONAL, CERT_REQUIRED = 0, 0, 1, 2
 
     def __init__(self):
         self.connects = 0  # CONNECT packets received
@@ -39,12 +32,8 @@ class Peer:
 
     def seen(self, connects, subscribes, publishes):
         """Return whether so many packets came in, and the client has read all answers."""
-        return (
-            self._next == self._last
-            and connects == self.connects
-            and subscribes == self._subscribes
-            and publishes == self._publishes
-        )
+        counted = (self.connects, self._subscribes, self._publishes)
+        return self._next == self._last and counted == (connects, subscribes, publishes)
 
     # The modules
 

@@ -13,6 +13,7 @@ from flatmq_rigs.size import rows
 from flatmq_tools import interpreter
 
 RUNS = 20
+_HEAP_KB = 2048  # so much that nothing is collected within a step
 # The names that a program has are in a table, whose steps double. A name has its address there,
 # two bytes of a hash, and its length.
 _ENTRY = 7
@@ -85,7 +86,8 @@ def weigh(path: rows.Path, library: Path, harness: Path) -> dict[str, Weight]:
     for row in path:
         parts += [row.code, *weighed]
     try:
-        lines = webassembly.run(parts, {"/library": library, "/harness": harness})
+        folders = {"/library": library, "/harness": harness}
+        lines = webassembly.run(parts, folders, _HEAP_KB)
     except webassembly.WebAssemblyError as error:
         raise SizeError(str(error)) from error
     weights = list(_weights(lines))[1:]  # the first is before a collection
