@@ -85,7 +85,7 @@ class Client(Shown):
     kept: int  # messages in `q` that wait for an acknowledgement
     inflight: int  # how many may
     full: bool  # a message found no room
-    pid: int  # the packet identifier assigned last,
+    last_id: int  # the packet identifier assigned last,
     stop: int  # and the last one that is known to be free
     topic: "Any"  # topic and QoS of the last message
     qos: int
@@ -184,10 +184,10 @@ class Client(Shown):
                 return None
         head[1] = n & 127
         if qos:
-            qos = self.pid
+            qos = self.last_id
             if qos == self.stop:
                 qos = self.next_id()
-            self.pid = qos = qos + 1 & 65535 or 1
+            self.last_id = qos = qos + 1 & 65535 or 1
             head[-2] = qos >> 8
             head[-1] = qos & 255
         topic[self.end :] = head  # type: ignore[index] (removes what Ctrl-C may have left)

@@ -148,29 +148,28 @@ def engine(c: "Client") -> "Iterator[Any]":  # noqa: C901 (see the module)
                     elif not opened:
                         what = _NO_CONNACK
                     else:
-                        # The nearest of three deadlines: PINGREQ, PINGRESP, acknowledgements.
+                        # The nearest deadline of an acknowledgement, PINGRESP, and PINGREQ.
                         i = c.tick
-                        if c.requests or (c.kept and sent):
-                            n = c.ack_ms - (now - acked & _MASK)
-                            if c.ack_ms and n <= 0:
-                                what = _NO_ACKNOWLEDGEMENT
                         if c.requests:
-                            load("subs").late(c)
+                            i = load("subs").late(c)
+                        if c.ack_ms and (c.requests or (c.kept and sent)):
+                            if now - acked & _MASK >= c.ack_ms:
+                                what = _NO_ACKNOWLEDGEMENT
                         n = now - wrote & _MASK
-                        if pinged >= 0:
+                        if c.large and c.large.sending and n < c.timeout_ms:
+                            n = c.timeout_ms - n  # bytes that leave show life, too
+                        elif pinged >= 0:
                             n = c.answer_ms - (now - pinged & _MASK)
                             if n <= 0:
                                 what = _NO_PINGRESP
-                        elif c.asked or c.interval <= n or c.interval <= now - heard & _MASK:
-                            if not (c.large and c.large.sending):
-                                # Else bytes that leave show life, too.
-                                c.asked = True
-                                pinged = now
-                                acks.extend(b"\xc0\0")
-                            n = c.answer_ms
                         else:
                             e = now - heard & _MASK
                             n = c.interval - (n if n > e else e)
+                            if c.asked or n <= 0:
+                                c.asked = True
+                                pinged = now
+                                acks.extend(b"\xc0\0")
+                                n = c.answer_ms
                         c.due = now + (n if n < i else i) & _MASK
                         if c.since is not None and now - c.since & _MASK >= c.tick:
                             c.since = None  # the connection is a steady one
@@ -488,6 +487,9 @@ def engine(c: "Client") -> "Iterator[Any]":  # noqa: C901 (see the module)
         # Of a handler or a hook, and the engine goes on from there; or Ctrl-C in its own code.
         if not calling and what is None:
             what = _INTERRUPTED
+            c.connected = False
+            if c.state != "offline":
+                c.state = "waiting"
         c.raised = again + 1 if calling == _HANDLER else 0
         c.saved = (
             stream, src, sent, pos, left, at, have, more, opened, wrote, heard, acked, pinged, what,

@@ -121,7 +121,8 @@ def greeted(c: "Client", t: int, end: int) -> "int | None":
     if c.alone:
         c.alone.begin()
     if c.subscriptions or c.requests:
-        load("subs").resume(c, same and not doubt)
+        i = load("subs").resume(c, same and not doubt)
+        c.due = ticks_add(c.since, min(c.interval, i))
     c.connected = True
     return None
 
@@ -200,7 +201,7 @@ def lost(c: "Client", what: "Any", doing: "Any") -> None:
     except Exception:
         c.error = NO_MEMORY
     c.stats.losses += 1
-    c.limit = c.done = 0
+    c.limit = c.done = c.message.offset = c.message.size = 0
     c.asked = False
     c.tries += 1
     if c.tries % _LOOK_UP == 0:
