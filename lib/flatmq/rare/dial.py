@@ -37,13 +37,14 @@ def start(self: "Client") -> None:
 
 
 def ping(self: "Client") -> None:
-    """Send a PINGREQ with the next poll.
+    """Send a PINGREQ.
 
     The connection ends if nothing comes in for `timeout` seconds, or for three quarters of the
     keep alive if that is shorter.
     """
     if self.connected and not self.asked:
         self.asked = True
+        self.acks.extend(b"\xc0\0")
         self.due = clock.ticks_ms()
 
 
