@@ -179,7 +179,7 @@ class Client(Shown):
         topic = self.q
         head = self.head
         n = len(head) + len(payload) - 2
-        if self.end + n + 5 > self.room or (qos and self.kept == self.inflight):
+        if self.end + n + 5 > self.room or (qos and self.kept >= self.inflight):
             if self.no_room(n, qos):
                 return None
         head[1] = n & 127
@@ -247,7 +247,12 @@ class Client(Shown):
         size = n + 2 if n < 128 else n + 3 if n < 16384 else n + 4 if n < 2097152 else n + 5
         if size > self.room:
             raise ValueError(f"packet must be at most tx_size, {self.room} bytes, not {size}")
-        if self.end + size <= self.room and not (qos and self.kept == self.inflight):
+        if self.end + size <= self.room and (
+            not qos
+            or self.kept < self.inflight
+            # Those in flight may all be ones that the broker does not take: one more can show it.
+            or (self.alone and self.kept == self.inflight)
+        ):
             return False
         self.full = True  # the engine cuts out what is not needed
         self.stats.refused += 1

@@ -17,7 +17,7 @@ from .. import port as clock
 from ..errors import NO_MEMORY
 from ..load import load
 from ..port import const
-from .queue import count, squeeze
+from .queue import count, tidy
 from .route import HOLD, route
 
 TYPE_CHECKING = const(0)
@@ -433,12 +433,9 @@ def engine(c: "Client") -> "Iterator[Any]":  # noqa: C901 (see the module)
                             if what is None and not c.large.sending:
                                 continue
                             break
-                    elif c.end > sent:
+                    elif c.end > sent or alone:
                         if c.full:
-                            c.full = False
-                            n = sent
-                            sent = squeeze(q, sent)
-                            c.end -= n - sent
+                            sent = tidy(c, sent)
                         src = q
                         left = c.end - sent
                         if alone:
@@ -452,10 +449,7 @@ def engine(c: "Client") -> "Iterator[Any]":  # noqa: C901 (see the module)
                             acked = now
                     else:
                         if c.full:
-                            c.full = False
-                            n = sent
-                            sent = squeeze(q, sent)
-                            c.end -= n - sent
+                            sent = tidy(c, sent)
                         break
                 try:
                     n = write(src, sent if src is q else pos, left)
