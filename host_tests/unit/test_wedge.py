@@ -175,8 +175,8 @@ def test_every_slot_is_refused(clock: Clock) -> None:
     broker.losses(20)
     nothing_dropped(broker)
     while client.stats.dropped < 4:  # there is room for one that shows that the broker is well
-        broker.until(lambda: client.publish(b"good", b"x", 1))
-        broker.losses(3)
+        broker.until(lambda: client.publish(b"good", b"x", 1) or client.stats.dropped == 4)
+        broker.turns(2000)
     broker.settled()
     assert [topic for _, topic in broker.reports] == [BAD] * 4
 

@@ -115,7 +115,7 @@ class Aside:
         self.alone = -1
         if not closed:
             self.suspects = []  # the network failed, and accuses nothing
-        elif pid >= 0 and pid == flight and not (c.requests and load("subs").in_flight(c)):
+        elif pid >= 0 and flight in (pid, None) and not (c.requests and load("subs").in_flight(c)):
             self._accuse(pid)
 
     def _accuse(self, pid):
