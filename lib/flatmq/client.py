@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
     from .core.message import Message
     from .errors import MQTTError
+    from .rare import bulk as queueing
     from .rare import connecting, dial, parts, setup, strays, subs
     from .rare.setup import Stats
-    from .rare import bulk as queueing
     from .stream_tls import TLS
 
 _KNOWN = const(8)  # topic names remembered as valid
@@ -214,7 +214,11 @@ class Client(Shown):
             self.topic = self  # until this one is found to be valid
             name = topic.encode() if topic.__class__ is str else topic  # type: ignore[union-attr]
             if name not in self.known:
-                if name.__class__ is not bytes or len(name) > 65535 or not is_name(name, 0, len(name)):
+                if (
+                    name.__class__ is not bytes
+                    or len(name) > 65535
+                    or not is_name(name, 0, len(name))
+                ):
                     name = load("setup").checked_name(name)
                 if topic.__class__ is not bytearray:
                     self.known[self.oldest] = name

@@ -65,7 +65,7 @@ def run(c: "Client") -> None:
     c.step(None)
 
 
-def engine(c: "Client") -> "Iterator[Any]":  # noqa: C901 (see the module)
+def engine(c: "Client") -> "Iterator[Any]":
     """Take the milliseconds of a `poll` at each step, or None to write only.
 
     A poll yields whether bytes came in, a `flush` whether some are left to write.
@@ -78,7 +78,9 @@ def engine(c: "Client") -> "Iterator[Any]":  # noqa: C901 (see the module)
     routes = c.routes
     bulk = c.bulk
     stats = c.stats
-    stream, src, sent, pos, left, at, have, more, opened, wrote, heard, acked, pinged, what = c.saved
+    stream, src, sent, pos, left, at, have, more, opened, wrote, heard, acked, pinged, what = (
+        c.saved
+    )
     c.saved = None
     space = c.space
     find = rx.find
@@ -123,7 +125,9 @@ def engine(c: "Client") -> "Iterator[Any]":  # noqa: C901 (see the module)
                 if ms:
                     calling = _HOOK
                     try:
-                        c.link.wait(ms, left > 0 or c.stream is None or bool(c.large and c.large.sending))
+                        c.link.wait(
+                            ms, left > 0 or c.stream is None or bool(c.large and c.large.sending)
+                        )
                     except Exception as error:
                         what = error
                         doing = "wait"
@@ -134,7 +138,9 @@ def engine(c: "Client") -> "Iterator[Any]":  # noqa: C901 (see the module)
             if ms is not None and what is None:
                 now = ticks()
                 if stream is None:
-                    if c.state != "offline" and (c.state == "connecting" or not now - c.due & _SIGN):
+                    if c.state != "offline" and (
+                        c.state == "connecting" or not now - c.due & _SIGN
+                    ):
                         try:
                             stream = load("dial").step(c)
                         except MemoryError:

@@ -57,12 +57,14 @@ class Aside:
         if self.left <= 0 and not self.suspects:
             c.alone = None
             return c.end - sent
+        if c.large and c.large.waits:
+            return 0
         if self.asked < 2:
             if not self.asked:
                 self.asked = 1
                 c.acks.extend(b"\xc0\0")
             return 0
-        if (c.large and c.large.waits) or (c.requests and load("subs").holds(c)):
+        if c.requests and load("subs").holds(c):
             return 0
         if self._releases(sent):
             return 0

@@ -278,5 +278,3 @@ def release(c: "Client", p: int) -> None:
         c.sent -= e - p
     c.end -= e - p
     c.q[p:e] = b""
-
-
