@@ -153,6 +153,7 @@ def make(
     c.on_disconnect = on_disconnect
     c.link = link or (tls.link if tls else tcp)(host, port)
     claim(c, tx_size, rx_size, answers)
+    c.run = run  # so that a client at MQTT 5 does without this engine
     run(c)
     drop("setup", "wire")
 
