@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from .core.message import Message
     from .errors import MQTTError
     from .rare import bulk as queueing
-    from .rare import connecting, dial, parts, setup, strays, subs
+    from .rare import connecting, dial, hello, parts, strays, subs
     from .rare.setup import Stats
     from .stream_tls import TLS
 
@@ -102,8 +102,8 @@ class Client(Shown):
         disconnect = connecting.disconnect
         drop = strays.drop
         publish_from = parts.publish_from
-        set_credentials = setup.set_credentials
-        set_will = setup.set_will
+        set_credentials = hello.set_credentials
+        set_will = hello.set_will
         start = dial.start
         subscribe = subs.subscribe
         unsubscribe = subs.unsubscribe
@@ -208,7 +208,7 @@ class Client(Shown):
         ValueError or TypeError if they are not valid.
         """
         if qos not in (0, 1, 2) or qos > self.max_qos:
-            load("setup").checked_qos(qos, self.max_qos)
+            load("checks").qos(qos, self.max_qos)
         if self.topics[qos] is not topic or topic.__class__ is bytearray:
             self.topics[qos] = self
             self.topic = self  # until this one is found to be valid
@@ -219,7 +219,7 @@ class Client(Shown):
                     or len(name) > 65535
                     or not is_name(name, 0, len(name))
                 ):
-                    name = load("setup").checked_name(name)
+                    name = load("checks").name(name)
                 if topic.__class__ is not bytearray:
                     self.known[self.oldest] = name
                     self.oldest = (self.oldest + 1) % _KNOWN
@@ -327,7 +327,7 @@ def plain(payload: "Any") -> "Any":
     if payload.__class__ is not bytearray and (
         payload.__class__ is not memoryview or payload.itemsize != 1
     ):
-        return load("setup").checked_payload(payload)
+        return load("checks").payload(payload)
     return payload
 
 

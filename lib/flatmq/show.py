@@ -31,7 +31,7 @@ def _client(c):
     host = getattr(c.link, "host", "")
     where = f" at {host}:{c.link.port}" if host else ""
     three = type(c).__name__ == "Client"
-    name = load("setup").parts_of(c)[0] if three else c.options["client_id"]
+    name = load("hello").parts_of(c)[0] if three else c.options["client_id"]
     text = f"{name!r}{where}, {c.state}, {c.pending} pending"
     if c.error:
         text += f", last error: {c.error.kind}, {c.error.detail}"

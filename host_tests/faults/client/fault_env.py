@@ -179,7 +179,10 @@ class FaultEnv(Env):
         client = super().client(name, **options)
         getattr(client, "ping")  # noqa: B009 (loads it)
         for i in range(9):  # as many topic names as it remembers, and one: so much memory it keeps
-            client.check(b"%064d" % i)
+            if hasattr(client, "address"):
+                client.address(b"%064d" % i, 0)
+            else:
+                client.check(b"%064d" % i)  # MQTT 5
         del self._links[:-1]  # no scenario polls more than two
         self._links.append((client, link))
         return client

@@ -16,8 +16,8 @@ MODULES = {
     "ping": "dial",
     "publish_from": "parts",
     "queue": "bulk",
-    "set_credentials": "setup",
-    "set_will": "setup",
+    "set_credentials": "hello",
+    "set_will": "hello",
     "start": "dial",
     "subscribe": "subs",
     "unsubscribe": "subs",
@@ -48,7 +48,7 @@ def method(c: "Client", name: str) -> "Any":
 
 def settle(c: "Client") -> None:
     """Let go of what the last call has loaded."""
-    drop("connecting", "strays", "setup", "filters", "wire")
+    drop("connecting", "strays", "hello", "filters", "wire")
 
 
 def install(kind: "Any") -> None:

@@ -1,0 +1,106 @@
+"""Build CONNECT (3.1.1 section 3.1), and change what it says. Loaded for one call."""
+
+from ..port import const
+from ..topic import is_name
+from ..wire import field, get_length, number, packet
+
+TYPE_CHECKING = const(0)
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..client import Client
+
+
+def connect(
+    version: int, client_id, clean_session: bool, keepalive: int, user, password, will
+) -> bytearray:
+    """Return a CONNECT (section 3.1) at protocol level `version`: 4 is MQTT 3.1.1, 3 is MQTT 3.1.
+
+    `will` is None, or topic, payload, QoS and retain. ValueError for a value out of range.
+    """
+    flags = 2 if clean_session else 0
+    fields = [field("client_id", client_id)]
+    if version == 3 or not clean_session:
+        number("client_id length", len(fields[0]), 1, 23 if version == 3 else 65535)
+    if will is not None:
+        flags |= 4 | will[2] << 3 | (32 if will[3] else 0)
+        fields.extend(will[:2])
+    if user is not None:
+        flags |= 128
+        fields.append(field("user", user))
+    if password is not None:
+        if user is None:
+            raise ValueError("password needs a user")
+        flags |= 64
+        fields.append(field("password", password, None))
+    head = b"\0\4MQTT\4" if version == 4 else b"\0\6MQIsdp\3"
+    return packet(0x10, head + bytes((flags, keepalive >> 8, keepalive & 255)), fields)
+
+
+def parts_of(c):
+    """Return what the CONNECT of a client says: client identifier, user, password and will."""
+    hello = c.hello
+    at = 2 + (get_length(hello, 1, len(hello)) & 3) + (10 if c.version == 4 else 12)
+    flags = hello[at - 3]
+    found = []
+    while at < len(hello):
+        n = at + 2 + (hello[at] << 8 | hello[at + 1])
+        found.append(bytes(hello[at + 2 : n]))
+        at = n
+    client_id = found.pop(0)
+    will = None
+    if flags & 4:
+        will = found.pop(0), found.pop(0), flags >> 3 & 3, flags & 32
+    user = found.pop(0) if flags & 128 else None
+    password = found.pop(0) if flags & 64 else None
+    return client_id, user, password, will
+
+
+def _change(c, user, password, will):
+    client_id = parts_of(c)[0]
+    c.hello = connect(c.version, client_id, c.clean, c.keepalive, user, password, will)
+
+
+def with_password(c: "Client", password: "bytes | str") -> bytearray:
+    """Return the CONNECT of a client with this password."""
+    client_id, user, _, will = parts_of(c)
+    return connect(c.version, client_id, c.clean, c.keepalive, user, password, will)
+
+
+def set_will(
+    self: "Client",
+    topic: "bytes | str | None",
+    payload: "bytes | str" = b"",
+    qos: int = 0,
+    retain: bool = False,
+) -> None:
+    """Set the message that the broker publishes if a connection ends without DISCONNECT.
+
+    It is for connections from the next one on (section 3.1.2.5). A topic of None removes it.
+    """
+    will = None
+    if topic is not None:
+        will = (
+            field("will topic", topic, is_name),
+            field("will payload", payload, None),
+            number("will qos", qos, 0, self.max_qos),
+            retain,
+        )
+    _, user, password, _ = parts_of(self)
+    _change(self, user, password, will)
+
+
+def set_credentials(
+    self: "Client",
+    user: "bytes | str | None",
+    password: "bytes | str | Callable[[], bytes | str] | None" = None,
+) -> None:
+    """Set user and password for the next connections.
+
+    `password` may be a function, which is called for each CONNECT.
+    """
+    ask = callable(password)
+    if ask and user is None:
+        raise ValueError("password needs a user")
+    _change(self, user, None if ask else password, parts_of(self)[3])
+    self.password = password if ask else None
