@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from .core.message import Message
     from .errors import MQTTError
-    from .rare import connecting, dial, parts, setup, strays, subs
+    from .rare import connecting, dial, handover, parts, setup, strays, subs
     from .rare.setup import Stats
     from .rare import bulk as queueing
     from .stream_tls import TLS
@@ -87,6 +87,7 @@ class Client(Shown):
     full: bool  # a message found no room
     pid: int  # the packet identifier assigned last,
     stop: int  # and the last one that is known to be free
+    own: int  # the highest one that the client assigns
     topic: "Any"  # topic and QoS of the last message
     qos: int
     head: bytearray  # and what goes before its payload, but for its first byte
@@ -102,6 +103,7 @@ class Client(Shown):
         connect = connecting.connect
         disconnect = connecting.disconnect
         drop = strays.drop
+        handover = handover.handover
         publish_from = parts.publish_from
         set_credentials = setup.set_credentials
         set_will = setup.set_will
@@ -213,7 +215,11 @@ class Client(Shown):
             self.topics[qos] = self.topic = None
             name = topic.encode() if topic.__class__ is str else topic  # type: ignore[union-attr]
             if name not in self.known:
-                if name.__class__ is not bytes or len(name) > 65535 or not is_name(name, 0, len(name)):
+                if (
+                    name.__class__ is not bytes
+                    or len(name) > 65535
+                    or not is_name(name, 0, len(name))
+                ):
                     name = load("setup").checked_name(name)
                 if topic.__class__ is not bytearray:
                     self.known[self.oldest] = name

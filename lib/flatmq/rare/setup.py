@@ -183,6 +183,7 @@ def claim(c: "Client", tx_size: int, rx_size: int, answers: int) -> None:
     c.trusted = True
     # A random first packet identifier: a reboot must not reuse those that it left in flight.
     c.pid = c.stop = random.getrandbits(15)
+    c.own = 65535
     c.state = "offline"
     at = len(c.rx) // 2 - 1
     c.saved = None, c.acks, 0, 0, 0, at, at, 0, False, 0, 0, 0, -1, None

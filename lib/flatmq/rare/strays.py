@@ -25,7 +25,9 @@ def next_id(c: "Client") -> int:
     """Return the identifier before the next free one, and set `stop` to the last free one."""
     pid = c.pid
     while True:
-        least = 65536
+        if pid >= c.own:
+            pid = 0
+        least = c.own - pid + 1
         p = 0
         while p < c.end:
             if c.q[p] & 6:
@@ -42,10 +44,10 @@ def next_id(c: "Client") -> int:
             i = c.large.pid - pid & 65535
             if i and i < least:
                 least = i
-        if least > 1 and (pid + 1 & 65535 or least > 2):  # 0 is no identifier
-            c.stop = pid + least - 1 & 65535 or 65535
+        if least > 1:
+            c.stop = pid + least - 1
             return pid
-        pid = pid + least & 65535
+        pid += 1
 
 
 def drop(self: "Client", packet_id: int) -> bool:
