@@ -215,11 +215,7 @@ class Client(Shown):
             self.topics[qos] = self.topic = None
             name = topic.encode() if topic.__class__ is str else topic  # type: ignore[union-attr]
             if name not in self.known:
-                if (
-                    name.__class__ is not bytes
-                    or len(name) > 65535
-                    or not is_name(name, 0, len(name))
-                ):
+                if name.__class__ is not bytes or len(name) > 65535 or not is_name(name, 0, len(name)):
                     name = load("setup").checked_name(name)
                 if topic.__class__ is not bytearray:
                     self.known[self.oldest] = name

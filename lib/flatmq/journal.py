@@ -110,10 +110,13 @@ class Journal:
         i = _len(self._out)
         while i:
             i -= 1
-            if 0 < self._out[i] < _DONE and ((self._out[i] | _DONE) - pid) % IDS < n:
-                if not client.awaits(self._out[i] | _DONE):
-                    self._out[i] |= _DONE
-                    self.changed = True
+            if (
+                0 < self._out[i] < _DONE
+                and ((self._out[i] | _DONE) - pid) % IDS < n
+                and not client.awaits(self._out[i] | _DONE)
+            ):
+                self._out[i] |= _DONE
+                self.changed = True
 
     def remove(self, pid: int) -> None:
         """Forget a record: it and all before it are acknowledged."""

@@ -71,9 +71,7 @@ def engine(c: "Client") -> "Iterator[Any]":  # noqa: C901 (see the module)
     link = c.link
     bulk = c.bulk
     stats = c.stats
-    stream, src, sent, pos, left, at, have, more, opened, wrote, heard, acked, pinged, what = (
-        c.saved
-    )
+    stream, src, sent, pos, left, at, have, more, opened, wrote, heard, acked, pinged, what = c.saved
     c.saved = None
     space = c.space
     find = rx.find
@@ -116,9 +114,7 @@ def engine(c: "Client") -> "Iterator[Any]":  # noqa: C901 (see the module)
                 if ms:
                     calling = _HOOK
                     try:
-                        link.wait(
-                            ms, left > 0 or c.stream is None or bool(c.large and c.large.sending)
-                        )
+                        link.wait(ms, left > 0 or c.stream is None or bool(c.large and c.large.sending))
                     except Exception as error:
                         what = error
                         doing = "wait"
@@ -129,9 +125,7 @@ def engine(c: "Client") -> "Iterator[Any]":  # noqa: C901 (see the module)
             if ms is not None and what is None:
                 now = ticks()
                 if stream is None:
-                    if c.state != "offline" and (
-                        c.state == "connecting" or not now - c.due & _SIGN
-                    ):
+                    if c.state != "offline" and (c.state == "connecting" or not now - c.due & _SIGN):
                         try:
                             stream = load("dial").step(c)
                         except MemoryError:

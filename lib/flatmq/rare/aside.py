@@ -19,8 +19,8 @@ class Aside:
 
     So a message on which the broker closes the connection is the only one in flight when it does.
     After two such closes in a row it goes behind the others: at QoS 1 as a new message, at QoS 2
-    with its own identifier, so that it cannot arrive twice; so does one of a `Handover`. After
-    `give_up` closes it is set aside, but only once the broker has taken another message meanwhile: a broker that is ill
+    with its own identifier, so that it cannot arrive twice. After `give_up` closes it is set
+    aside, but only once the broker has taken another message meanwhile: a broker that is ill
     closes on every message. While nothing else waits, it is tried for ever, with growing pauses.
 
     This ends when all messages that were there when it began have left.
@@ -126,7 +126,7 @@ class Aside:
             return
         data = q[p:e]
         q[p:e] = b""
-        if data[0] & 6 == 2 and pid <= c.own:
+        if data[0] & 6 == 2 and pid <= c.own:  # the one of a Handover stays
             if c.pid == c.stop:
                 c.pid = c.next_id()
             c.pid = self.suspect = c.pid + 1 & 65535 or 1

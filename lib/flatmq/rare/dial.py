@@ -275,3 +275,5 @@ def release(c: "Client", p: int) -> None:
         c.sent -= e - p
     c.end -= e - p
     c.q[p:e] = b""
+
+
