@@ -28,6 +28,7 @@ _DUP = const(8)
 # Found without the miss in the module that a builtin costs.
 _len = len
 _BUFFERS = (bytes, bytearray, memoryview)
+_LASTING = (bytes, str)
 
 
 def _plain(payload, qos, most):
@@ -219,7 +220,7 @@ class Spool:
         if topic is not self._topic:
             self._out.check(topic)
             self._name = topic.encode() if topic.__class__ is str else bytes(topic)
-            self._topic = topic if topic.__class__ in (bytes, str) else None
+            self._topic = topic if topic.__class__ in _LASTING else None
         if qos in self._qos and payload.__class__ in _BUFFERS:
             return payload
         return _plain(payload, qos, self._qos[-1])

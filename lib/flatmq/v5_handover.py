@@ -41,52 +41,51 @@ class Handover:
 
     def put(self, packet_id: int, first: int, topic, payload) -> bool:
         """Accept a message at QoS 1 or 2."""
-        c = self._client
         n = len(topic) + len(payload) + _HEAD
         if n - _HEAD > self.most:
-            c.make_room(n)  # raises ValueError
-        if (c.strict or not c.max_qos) and not self._is_taken(first, n):
-            self._set_aside(packet_id, first, topic, n)
-            return True
-        # The buffer is not the client's. A copy lets it remember the name, if it has room.
-        if topic in c.names:
-            topic = c.names[c.names.index(topic)]
-        elif not c.fields[c.oldest]:
-            topic = bytes(topic)
-        n = c.last_id
-        c.last_id = packet_id - 1
-        topic = c.publish(topic, payload, 2 if first & 4 else 1, first & 1)
-        c.last_id = n
+            self._client.make_room(n)  # raises ValueError
+        if self._client.strict or not self._client.max_qos:
+            n = self._refusal(first, n)
+            if n:
+                self._set_aside(packet_id, topic, n)
+                return True
+        n = self._client.last_id
+        self._client.last_id = packet_id - 1
+        topic = self._publish(first, topic, payload)
+        self._client.last_id = n
         if topic is None:
             return False
         if first & 6 == 6:
-            c.waits[c.ids.index(packet_id)] = _PUBCOMP
+            self._client.waits[self._client.ids.index(packet_id)] = _PUBCOMP
         if first & 8:
-            assume_sent(c)
+            assume_sent(self._client)
         return True
 
-    def _is_taken(self, first, n):
-        """Return whether the broker's limits allow a message."""
-        try:
-            self._allow(first, n)
-        except ValueError:  # naming the exception would put the frame on the heap
-            return False
-        return True
+    def _publish(self, first, topic, payload):
+        self = self._client  # noqa: PLW0642 (another local would put the frame on the heap)
+        # The buffer is not the client's. A copy lets it remember the name, if it has room.
+        if topic in self.names:
+            topic = self.names[self.names.index(topic)]
+        elif not self.fields[self.oldest]:
+            topic = bytes(topic)
+        return self.publish(topic, payload, 2 if first & 4 else 1, first & 1)
 
-    def _allow(self, first, n):
-        """Raise ValueError if the broker does not take a message."""
-        if not self._client.max_qos:
-            raise ValueError("the broker takes no QoS above 0")
-        self._client.allow(n, first & 1)
-
-    def _set_aside(self, packet_id, first, topic, n):
+    def _refusal(self, first, n):
+        """Return why the broker does not take a message, None if it does."""
         c = self._client
-        c.stats.dropped += 1
-        try:
-            self._allow(first, n)
-        except ValueError as e:
-            if c.on_dropped:
-                c.on_dropped(packet_id, bytes(topic), str(e))
+        n += 2 if n < 128 else 3 if n < 16384 else 4 if n < 2097152 else 5
+        if not c.max_qos:
+            return "the broker takes no QoS above 0"
+        if first & 1 and not c.server.retain:
+            return "the broker takes no retained messages"
+        if 0 < c.server.maximum_packet_size < n:
+            return f"the broker takes packets of at most {c.server.maximum_packet_size} bytes"
+        return None
+
+    def _set_aside(self, packet_id, topic, reason):
+        self._client.stats.dropped += 1
+        if self._client.on_dropped:
+            self._client.on_dropped(packet_id, bytes(topic), reason)
 
     def awaits(self, packet_id: int) -> bool:
         """Return whether a message with this packet identifier is not settled yet."""
