@@ -299,11 +299,12 @@ def test_a_lack_of_room_is_no_fault_of_the_broker(make: Callable) -> None:
     bench.feed(peer.publish(b"t" * 70, b""))
     assert bench.client.error.kind == "resource", "the topic name is larger than rx_size"
     bench = make(incoming=2, on_message=Inbox()).online()
-    for pid in (1, 2):
+    for pid in (1, 2, 3):
         bench.feed(peer.publish(b"t", b"", 2, pid))
-    assert bench.client.error is None
-    bench.feed(peer.publish(b"t", b"", 2, 3))
-    assert bench.client.error.kind == "resource", "a third one in flight"
+    if bench.version == 5:  # it was said in Receive Maximum
+        assert bench.client.error.kind == "resource", "a third one in flight"
+    else:
+        assert (bench.client.error, bench.client.stats.received) == (None, 3)
 
 
 # Handlers
@@ -533,15 +534,17 @@ def test_a_request_that_waits_for_room_does_not_hurry_a_pingresp(make: Callable)
     bench = make(tx_size=64, timeout=5).online()
     pid = bench.client.publish(b"t", bytes(50), 1)
     bench.client.poll()
-    waiting = bench.client.subscribe(b"a/topic", print)  # and there is no room
+    waiting = bench.client.subscribe(b"a/topic", print)
     bench.client.ping()
     bench.client.poll()
-    bench.sent()
+    sent = bench.sent()
     bench.pass_time(1000)
     assert (bench.client.connected, bench.sent()) == (True, [])
     bench.feed(peer.puback(pid))
     bench.pass_time(50)
-    (subscribe,) = bench.sent()
+    if bench.version == 5:  # there was no room for it before
+        sent = bench.sent()
+    (subscribe,) = (p for p in sent if p.first == 0x82)
     bench.feed(peer.suback(subscribe.pid, 0))
     assert waiting.granted == b"\0"
     bench.client.ping()

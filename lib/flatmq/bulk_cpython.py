@@ -12,8 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .client import Client
-from .message import Message
-from .router import Router
+from .core.message import Message
 from .v5 import Client5
 from .v5_router import Router5
 from .wire import put_length
@@ -22,7 +21,7 @@ _PAUSE_MS = 20  # between two calls of `reads` while nothing is read
 
 
 def take_in_bulk(
-    client: Client,
+    client: Client | Client5,
     take: Callable[[bytearray, int, int], int],
     reads: Callable[[], bool] = lambda: True,
     refuse: Callable[[Message, str], bool] = lambda message, rule: False,
@@ -43,12 +42,11 @@ def take_in_bulk(
     called. Any number of QoS 2 messages may be in flight without slowing the client down.
     """
     client.bulk = take
-    client.received = _Identifiers(client.options["incoming"])
+    five = isinstance(client, Client5)
+    client.received = _Identifiers(client.options["incoming"] if five else client.incoming)
     client.link = _Link(client.link, client, reads)
     if isinstance(client, Client5):
         client.router = _Router5(client, refuse)
-    else:
-        client.router = _Router(client)
 
 
 def head_of(m: Message) -> bytearray:
@@ -66,7 +64,7 @@ def head_of(m: Message) -> bytearray:
             n = put_length(length, 0, properties.stop - properties.start)
             head += length[:n] + properties.buf[properties.start : properties.stop]
     else:
-        head = bytes(m.buf[m.topic_at - 2 : m.at])
+        head = bytes(m.buf[m.topic_at - 2 if hasattr(m, "topic_at") else m.t : m.at])
     whole = bytearray(5)
     whole[0] = m.first
     del whole[put_length(whole, 1, len(head) + m.total) :]
@@ -102,6 +100,10 @@ class _Identifiers(list[int]):
             self._free.remove(i) if self._free[-1] != i else self._free.pop()
         super().__setitem__(i, pid)
 
+    def append(self, pid: int) -> None:
+        self._at[pid] = len(self)
+        super().append(pid)
+
 
 class _Stream:
     """A stream that reads only while the program allows it."""
@@ -113,16 +115,17 @@ class _Stream:
 
     def readinto(self, buf: Any) -> int | None:
         if self._link.rests():
-            return None
+            # Silence means nothing then, which the client at MQTT 5 does not know.
+            return None if isinstance(self._link.client, Client5) else False
         return self._readinto(buf)
 
 
 class _Link:
     """A link whose streams are `_Stream` objects."""
 
-    def __init__(self, link: Any, client: Client, reads: Callable[[], bool]) -> None:
+    def __init__(self, link: Any, client: Any, reads: Callable[[], bool]) -> None:
         self._link = link
-        self._client = client
+        self.client = client
         self._reads = reads
         self._resting = False
 
@@ -146,10 +149,10 @@ class _Link:
     def rests(self) -> bool:
         """Return whether nothing is to be read now."""
         self._resting = not self._reads()
-        if self._resting:
+        if self._resting and isinstance(self.client, Client5):
             # Silence while nothing is read does not mean that the link is dead.
-            self._client.heard = self._client.now
-            self._client.asked = False
+            self.client.heard = self.client.now
+            self.client.asked = False
         return self._resting
 
     def wait(self, ms: int, out: bool) -> None:
@@ -165,16 +168,8 @@ class _Link:
         self._link.close()
 
 
-class _Router(Router):
-    """A router that leaves every message to `on_message`."""
-
-    def next(self, i: int, chunks: bool) -> int:
-        """Return -1: no subscription has a handler."""
-        return -1
-
-
 class _Router5(Router5):
-    """The same in MQTT 5."""
+    """A router that leaves every message to `on_message`."""
 
     def __init__(self, client: Client5, refuse: Callable[[Message, str], bool]) -> None:
         super().__init__(client)

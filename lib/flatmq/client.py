@@ -85,7 +85,7 @@ class Client(Shown):
     kept: int  # messages in `q` that wait for an acknowledgement
     inflight: int  # how many may
     full: bool  # a message found no room
-    pid: int  # the packet identifier assigned last,
+    last_id: int  # the packet identifier assigned last,
     stop: int  # and the last one that is known to be free
     own: int  # the highest one that the client assigns
     topic: "Any"  # topic and QoS of the last message
@@ -186,10 +186,10 @@ class Client(Shown):
                 return None
         head[1] = n & 127
         if qos:
-            qos = self.pid
+            qos = self.last_id
             if qos == self.stop:
                 qos = self.next_id()
-            self.pid = qos = qos + 1 & 65535 or 1
+            self.last_id = qos = qos + 1 & 65535 or 1
             head[-2] = qos >> 8
             head[-1] = qos & 255
         topic[self.end :] = head  # type: ignore[index] (removes what Ctrl-C may have left)
@@ -212,7 +212,8 @@ class Client(Shown):
         if qos not in (0, 1, 2) or qos > self.max_qos:
             load("setup").checked_qos(qos, self.max_qos)
         if self.topics[qos] is not topic or topic.__class__ is bytearray:
-            self.topics[qos] = self.topic = None
+            self.topics[qos] = self
+            self.topic = self  # until this one is found to be valid
             name = topic.encode() if topic.__class__ is str else topic  # type: ignore[union-attr]
             if name not in self.known:
                 if name.__class__ is not bytes or len(name) > 65535 or not is_name(name, 0, len(name)):
@@ -230,7 +231,7 @@ class Client(Shown):
             self.topics[qos] = topic
         self.head = self.heads[qos]
         self.qos = qos
-        self.topic = topic if topic.__class__ is not bytearray else None
+        self.topic = self if topic.__class__ is bytearray else topic
 
     def widen(self, n: int) -> None:
         """Give the last packet, of `n` bytes after its header, a longer Remaining Length."""
@@ -272,7 +273,10 @@ class Client(Shown):
         except ValueError:
             if step is not self.step:  # it came from a handler, and has ended that engine
                 raise
-        return False  # called by a handler
+            return False  # called by a handler
+        except StopIteration:
+            run(self)  # Ctrl-C has ended the engine
+            return False
 
     def flush(self) -> bool:
         """Hand queued packets to the network, as much as it takes now. Reads nothing.
@@ -285,7 +289,10 @@ class Client(Shown):
         except ValueError:
             if step is not self.step:
                 raise
-        return True
+            return True
+        except StopIteration:
+            run(self)
+            return True
 
     def other(self, first: int, t: int, end: int) -> "int | None":
         """Handle a packet that is not PUBLISH, PUBACK or PINGRESP.

@@ -53,6 +53,14 @@ _HOOK = const(2)
 
 def run(c: "Client") -> None:
     """Start the engine, or another one after an exception has ended it."""
+    if c.saved is None:  # Ctrl-C came while it was being replaced, or there was none yet
+        at = len(c.rx) // 2 - 1
+        what = None
+        if c.stream:
+            what = _INTERRUPTED
+            c.connected = False
+            c.state = "waiting"
+        c.saved = c.stream, c.acks, 0, 0, 0, at, at, 0, c.connected, 0, 0, 0, -1, what
     c.step = engine(c).send
     c.step(None)
 
@@ -68,7 +76,6 @@ def engine(c: "Client") -> "Iterator[Any]":  # noqa: C901 (see the module)
     m = c.message
     names = c.names
     routes = c.routes
-    link = c.link
     bulk = c.bulk
     stats = c.stats
     stream, src, sent, pos, left, at, have, more, opened, wrote, heard, acked, pinged, what = c.saved
@@ -85,18 +92,20 @@ def engine(c: "Client") -> "Iterator[Any]":  # noqa: C901 (see the module)
     write: Any = stream and stream.write
     alone = c.alone
     now = ticks()
-    n = i = e = p = t = end = first = last = got = 0
+    n = i = e = p = t = start = end = first = last = got = 0
     ms: Any = None
     h: Any = None
     doing: Any = "interrupted"
     again = c.raised  # how often the first message has raised
     busy = at < have  # received packets are left to handle
-    moved = False
+    moved = room = waits = held = False
     calling = 0
     try:
         while True:
             # 1. Return to the application; a poll that has received nothing waits before, once.
-            if moved or not ms or ms < 0 or what is not None:
+            if room:
+                room = False  # received packets waited for room to be acknowledged
+            elif moved or not ms or ms < 0 or what is not None:
                 if got:
                     stats.received += got
                     got = 0
@@ -114,7 +123,7 @@ def engine(c: "Client") -> "Iterator[Any]":  # noqa: C901 (see the module)
                 if ms:
                     calling = _HOOK
                     try:
-                        link.wait(ms, left > 0 or c.stream is None or bool(c.large and c.large.sending))
+                        c.link.wait(ms, left > 0 or c.stream is None or bool(c.large and c.large.sending))
                     except Exception as error:
                         what = error
                         doing = "wait"
@@ -132,6 +141,7 @@ def engine(c: "Client") -> "Iterator[Any]":  # noqa: C901 (see the module)
                             c.error = NO_MEMORY
                             c.due = now + 1000 & _MASK
                         if stream:
+                            bulk = c.bulk
                             read = stream.readinto
                             write = stream.write
                             src = c.hello
@@ -148,29 +158,29 @@ def engine(c: "Client") -> "Iterator[Any]":  # noqa: C901 (see the module)
                     elif not opened:
                         what = _NO_CONNACK
                     else:
-                        # The nearest of three deadlines: PINGREQ, PINGRESP, acknowledgements.
+                        # The nearest deadline of an acknowledgement, PINGRESP, and PINGREQ.
                         i = c.tick
-                        if c.requests or (c.kept and sent):
-                            n = c.ack_ms - (now - acked & _MASK)
-                            if c.ack_ms and n <= 0:
-                                what = _NO_ACKNOWLEDGEMENT
                         if c.requests:
-                            load("subs").late(c)
+                            i = load("subs").late(c)
+                        if c.ack_ms and (c.requests or (c.kept and sent)):
+                            if now - acked & _MASK >= c.ack_ms:
+                                what = _NO_ACKNOWLEDGEMENT
                         n = now - wrote & _MASK
-                        if pinged >= 0:
+                        if c.large and c.large.sending and n < c.timeout_ms:
+                            n = c.timeout_ms - n  # bytes that leave show life, too
+                        elif pinged >= 0:
                             n = c.answer_ms - (now - pinged & _MASK)
                             if n <= 0:
                                 what = _NO_PINGRESP
-                        elif c.asked or c.interval <= n or c.interval <= now - heard & _MASK:
-                            if not (c.large and c.large.sending):
-                                # Else bytes that leave show life, too.
-                                c.asked = True
-                                pinged = now
-                                acks.extend(b"\xc0\0")
-                            n = c.answer_ms
                         else:
                             e = now - heard & _MASK
                             n = c.interval - (n if n > e else e)
+                            if n <= 0 and not c.asked:
+                                c.asked = True
+                                acks.extend(b"\xc0\0")
+                            if c.asked:
+                                pinged = now
+                                n = c.answer_ms
                         c.due = now + (n if n < i else i) & _MASK
                         if c.since is not None and now - c.since & _MASK >= c.tick:
                             c.since = None  # the connection is a steady one
@@ -201,17 +211,22 @@ def engine(c: "Client") -> "Iterator[Any]":  # noqa: C901 (see the module)
                         doing = "read"
                     if n:
                         have += n
-                        moved = True
+                        moved = busy = True
+                        heard = now
+                        pinged = -1
+                        c.asked = False
+                    elif n is False:  # the link reads nothing now, so silence means nothing
                         heard = now
                         pinged = -1
                         c.asked = False
                     elif n is not None:
                         what = _END
                         doing = "read"
-                busy = False
 
                 # 4. Take the received packets one by one.
-                while at < have:
+                start = at
+                waits = False
+                while busy and at < have:
                     if bulk and opened and not more:
                         calling = _HOOK
                         at = bulk(rx, at, have)
@@ -224,7 +239,8 @@ def engine(c: "Client") -> "Iterator[Any]":  # noqa: C901 (see the module)
                         n = c.pieces.piece(at, end, again)
                         calling = again = 0
                         if n is hold:
-                            busy = True
+                            waits = True
+                            heard = now
                             break
                         more -= end - at
                         at = end
@@ -252,7 +268,7 @@ def engine(c: "Client") -> "Iterator[Any]":  # noqa: C901 (see the module)
                         if end - at > size and t <= have:
                             n = load("pieces").begin(c, first, at, t, have, end)
                             if n is hold:
-                                busy = True
+                                waits = True
                             elif n < 0:
                                 what = -n
                             elif n:  # the payload begins there
@@ -286,8 +302,8 @@ def engine(c: "Client") -> "Iterator[Any]":  # noqa: C901 (see the module)
                             elif not (rx[e - 2] or rx[e - 1]):
                                 what = _ID_0
                             elif length(acks) > space:
-                                busy = True  # no room for the acknowledgement yet
-                            if busy or what is not None:
+                                waits = True  # no room for the acknowledgement yet
+                            if waits or what is not None:
                                 break
                         m.first = first
                         m.t = t
@@ -304,7 +320,10 @@ def engine(c: "Client") -> "Iterator[Any]":  # noqa: C901 (see the module)
                                 calling = _HANDLER
                                 if h(m) is hold:
                                     calling = 0
-                                    busy = True
+                                    waits = True
+                                    heard = now  # what has come since is not read
+                                    pinged = -1
+                                    c.asked = False
                                     break
                                 calling = 0
                                 got += 1
@@ -370,7 +389,7 @@ def engine(c: "Client") -> "Iterator[Any]":  # noqa: C901 (see the module)
                         calling = 0
                         if what is hold:
                             what = None
-                            busy = True
+                            waits = True
                             break
                         sent = c.sent
                         if c.progress:
@@ -387,18 +406,21 @@ def engine(c: "Client") -> "Iterator[Any]":  # noqa: C901 (see the module)
                     if what is not None:
                         break
 
+                busy = waits
+                if at != start:
+                    moved = True
+
             # 6. Write; what has begun is finished before anything else.
             while write and what is None:
                 if not left:
                     if not opened:
                         break
-                    if acks and not (c.large and c.large.begun):
-                        if c.gate is not None:
-                            calling = _HOOK
-                            n = c.gate(None)
-                            calling = 0
-                            if n is False:
-                                break
+                    held = False
+                    if acks and c.gate is not None:
+                        calling = _HOOK
+                        held = c.gate(None) is False
+                        calling = 0
+                    if acks and not (held or (c.large and c.large.begun)):
                         src = acks
                         pos = 0
                         left = length(acks)
@@ -422,7 +444,7 @@ def engine(c: "Client") -> "Iterator[Any]":  # noqa: C901 (see the module)
                         if alone:
                             left = alone.span(sent)
                             alone = c.alone
-                            if not left and acks:
+                            if not left and acks and not held:
                                 continue
                         if not left:
                             break
@@ -457,6 +479,7 @@ def engine(c: "Client") -> "Iterator[Any]":  # noqa: C901 (see the module)
                     pos += n
                     if src is acks and not left:
                         acks[0:pos] = b""
+                        room = busy
 
             # 7. The end of a connection. Without memory for this, it is tried again.
             if what is not None:
@@ -464,6 +487,7 @@ def engine(c: "Client") -> "Iterator[Any]":  # noqa: C901 (see the module)
                     if read:
                         stream = read = write = None
                         c.sent = sent
+                        c.connected = False
                         # How far it came: CONNECT written, accepted, nothing written in part.
                         c.began = 0 if not opened and (left or src is not c.hello) else 1
                         if opened:
@@ -488,6 +512,9 @@ def engine(c: "Client") -> "Iterator[Any]":  # noqa: C901 (see the module)
         # Of a handler or a hook, and the engine goes on from there; or Ctrl-C in its own code.
         if not calling and what is None:
             what = _INTERRUPTED
+            c.connected = False
+            if c.state != "offline":
+                c.state = "waiting"
         c.raised = again + 1 if calling == _HANDLER else 0
         c.saved = (
             stream, src, sent, pos, left, at, have, more, opened, wrote, heard, acked, pinged, what,

@@ -24,8 +24,11 @@ def nearest(c: "Client", i: int, t: int, e: int, chunks: bool = False) -> int:
     """Return the first subscription, from `i` on, that matches the topic name; -1 if none does.
 
     The length of the name is at `t` in the receive buffer, and it ends at `e`. With `chunks`, only
-    subscriptions that take messages in pieces are looked at.
+    subscriptions that take messages in pieces are looked at. With `bulk`, all messages are left
+    to `on_message`.
     """
+    if c.bulk is not None:
+        return -1
     while i < len(c.subscriptions):
         s = c.subscriptions[i]
         if s.handler is not None and (s.chunks or not chunks):

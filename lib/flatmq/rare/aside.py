@@ -127,11 +127,11 @@ class Aside:
         data = q[p:e]
         q[p:e] = b""
         if data[0] & 6 == 2 and pid <= c.own:  # the one of a Handover stays
-            if c.pid == c.stop:
-                c.pid = c.next_id()
-            c.pid = self.suspect = c.pid + 1 & 65535 or 1
+            if c.last_id == c.stop:
+                c.last_id = c.next_id()
+            c.last_id = self.suspect = c.last_id + 1 & 65535 or 1
             i = id_at(data, 0)
-            data[i] = c.pid >> 8
-            data[i + 1] = c.pid & 255
+            data[i] = c.last_id >> 8
+            data[i + 1] = c.last_id & 255
             data[0] &= 0xF7
         q.extend(data)

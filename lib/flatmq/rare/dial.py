@@ -37,13 +37,14 @@ def start(self: "Client") -> None:
 
 
 def ping(self: "Client") -> None:
-    """Send a PINGREQ with the next poll.
+    """Send a PINGREQ.
 
     The connection ends if nothing comes in for `timeout` seconds, or for three quarters of the
     keep alive if that is shorter.
     """
     if self.connected and not self.asked:
         self.asked = True
+        self.acks.extend(b"\xc0\0")
         self.due = clock.ticks_ms()
 
 
@@ -124,7 +125,8 @@ def greeted(c: "Client", t: int, end: int) -> "int | None":
     if c.alone:
         c.alone.begin()
     if c.subscriptions or c.requests:
-        load("subs").resume(c, same and not doubt)
+        i = load("subs").resume(c, same and not doubt)
+        c.due = ticks_add(c.since, min(c.interval, i))
     c.connected = True
     return None
 
@@ -200,7 +202,7 @@ def lost(c: "Client", what: "Any", doing: "Any") -> None:
     except Exception:
         c.error = NO_MEMORY
     c.stats.losses += 1
-    c.limit = c.done = 0
+    c.limit = c.done = c.message.offset = c.message.size = 0
     c.asked = False
     c.tries += 1
     if c.tries % _LOOK_UP == 0:

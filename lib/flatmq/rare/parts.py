@@ -94,9 +94,9 @@ class Parts:
         number("size of the packet", n, 0, 268435455)
         self.pid = 0
         if head & 6:
-            if c.pid == c.stop:
-                c.pid = c.next_id()
-            c.pid = self.pid = c.pid + 1 & 65535 or 1
+            if c.last_id == c.stop:
+                c.last_id = c.next_id()
+            c.last_id = self.pid = c.last_id + 1 & 65535 or 1
         packet = bytearray(5)
         packet[0] = head
         packet = packet[: put_length(packet, 1, n)]

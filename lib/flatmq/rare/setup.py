@@ -167,9 +167,10 @@ def claim(c: "Client", tx_size: int, rx_size: int, answers: int) -> None:
     c.rx_size = rx_size
     c.message = Message(c.rx, c)
     c.heads = [bytearray(), bytearray(), bytearray()]
-    c.topics = [None, None, None]
+    c.topics = [c, c, c]
     c.head = c.heads[0]
-    c.topic = c.error = c.stream = c.gate = c.bulk = c.large = c.pieces = c.alone = c.two = None
+    c.topic = c  # equal to no topic name
+    c.error = c.stream = c.gate = c.bulk = c.large = c.pieces = c.alone = c.two = None
     c.leaving = c.since = None
     c.known = [None] * 8
     c.names = [NEVER] * 9
@@ -182,11 +183,10 @@ def claim(c: "Client", tx_size: int, rx_size: int, answers: int) -> None:
     c.full = c.connected = c.session_present = c.asked = c.apart = c.doubt = c.progress = False
     c.trusted = True
     # A random first packet identifier: a reboot must not reuse those that it left in flight.
-    c.pid = c.stop = random.getrandbits(15)
+    c.last_id = c.stop = random.getrandbits(15)
     c.own = 65535
     c.state = "offline"
-    at = len(c.rx) // 2 - 1
-    c.saved = None, c.acks, 0, 0, 0, at, at, 0, False, 0, 0, 0, -1, None
+    c.saved = None
     n = c.stats = Stats()
     n.received = n.unrouted = n.skipped = n.strays = n.dup0 = n.resent = n.renewed = 0
     n.refused = n.dropped = n.downgraded = n.connects = n.losses = 0

@@ -23,7 +23,7 @@ def puback(c: "Client", pid: int) -> "int | None":
 
 def next_id(c: "Client") -> int:
     """Return the identifier before the next free one, and set `stop` to the last free one."""
-    pid = c.pid
+    pid = c.last_id
     while True:
         if pid >= c.own:
             pid = 0

@@ -146,9 +146,9 @@ def ask(c: "Client", new: Subscription) -> Subscription:
 
 def send(c: "Client", r: Subscription) -> None:
     """Queue a SUBSCRIBE or UNSUBSCRIBE (sections 3.8 and 3.10)."""
-    if c.pid == c.stop:
-        c.pid = c.next_id()
-    c.pid = r.id = c.pid + 1 & 65535 or 1
+    if c.last_id == c.stop:
+        c.last_id = c.next_id()
+    c.last_id = r.id = c.last_id + 1 & 65535 or 1
     r.asked = r.filters
     n = 2
     for f in r.filters:
@@ -169,8 +169,8 @@ def send(c: "Client", r: Subscription) -> None:
     c.acks.extend(data)
 
 
-def resume(c: "Client", same: bool) -> None:
-    """Resume after CONNACK.
+def resume(c: "Client", same: bool) -> int:
+    """Resume after CONNACK. Returns what `late` returns.
 
     Unanswered requests are sent again before everything else; unless it is the `same` session
     as before, all subscriptions are, too.
@@ -183,24 +183,23 @@ def resume(c: "Client", same: bool) -> None:
         c.requests[:] = [r for r in c.requests if r.filters]
     else:
         c.requests[:] = c.subscriptions
-    late(c)
+    return late(c)
 
 
-def late(c: "Client") -> None:
-    """Send the requests that are due: see `lost`."""
-    apart = None
+def late(c: "Client") -> int:
+    """Send the requests that are due: see `lost`. Returns the milliseconds until others are."""
+    least = c.tick
+    alone = not c.apart or not in_flight(c)
     for r in c.requests:
-        if not r.id:
-            if r.pause and ticks_diff(clock.ticks_ms(), r.due) < 0:
-                continue
-            if c.apart:
-                apart = apart or r
-                continue
+        left = ticks_diff(r.due, clock.ticks_ms()) if r.pause else 0
+        if r.id:
+            continue
+        if left > 0:
+            least = min(least, left)
+        elif alone:
             send(c, r)
-        elif c.apart:
-            return
-    if apart:  # one at a time
-        send(c, apart)
+            alone = not c.apart
+    return least
 
 
 def holds(c: "Client") -> bool:
@@ -229,9 +228,10 @@ def lost(c: "Client", closed: bool, flight: "int | None") -> None:
         return
     for r in c.requests:
         if r.id:
-            r.pause = min(r.pause * 2 or _PAUSE, _LONGEST)
+            # The first time it may have been chance.
+            r.pause = min(max(r.pause * 2, _PAUSE), _LONGEST) if r.pause else 1
             r.due = ticks_add(clock.ticks_ms(), r.pause)
-            if r.pause == _PAUSE * 2 and c.on_dropped:
+            if r.pause == _PAUSE and c.on_dropped:
                 for f in r.filters:
                     c.on_dropped(0, f, "the broker closed the connection on this topic filter")
 

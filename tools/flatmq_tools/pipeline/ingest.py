@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from flatmq import MQTTError
-from flatmq.router import Subscription
+from flatmq.rare.subs import Subscription
 from flatmq.v5_reasons import text
 
 from ..trust import Trust

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
-from flatmq.session import Session
+from flatmq.rare.setup import checked_name
 from flatmq.wire import is_filter
 
 from .. import trust
@@ -474,7 +474,7 @@ class _Told:
         topic = self._told.get("topic")
         if topic is not None:
             try:
-                Session(16, 1).check(topic)
+                checked_name(topic)
             except ValueError as error:
                 raise self._bad("topic", str(error)) from error
         user, password = self._credentials(user, password)

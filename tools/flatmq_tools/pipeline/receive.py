@@ -11,12 +11,12 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from flatmq import Client
 from flatmq.bulk_cpython import head_of, take_in_bulk
-from flatmq.message import Message
-from flatmq.router import Subscription
+from flatmq.core.message import Message
+from flatmq.rare.subs import Subscription
 from flatmq.topic import is_name
 from flatmq.v5 import Client5
 from flatmq.wire import get_length
@@ -40,8 +40,12 @@ for _first in (0x32, 0x33, 0x3A, 0x3B):
     _WAY[_first] = 2
 
 
-class BulkClient(Client):
-    """A client that appends every message to a `log`, whatever its topic.
+# What `Bulk` stands before: a client at any version.
+_Base = Client if TYPE_CHECKING else object
+
+
+class Bulk(_Base):
+    """A client of any version that appends every message to a `log`, whatever its topic.
 
     It sends an acknowledgement only after what it acknowledges is synced.
 
@@ -55,6 +59,10 @@ class BulkClient(Client):
 
     mqtt = 4
     """The version of MQTT whose packets go to the log; 4 also for 3.1, which has the same."""
+
+    def waiting(self) -> int:
+        """Return how many bytes of acknowledgements wait to be sent."""
+        return len(self.acks)
 
     def __init__(
         self,
@@ -101,7 +109,7 @@ class BulkClient(Client):
     @property
     def paused(self) -> bool:
         """True while nothing is read: the log is full, or the broker accepts no answers."""
-        stop = self.answers > self.most or self.log.full
+        stop = self.waiting() > self.most or self.log.full
         return stop and self.connected and not self._leaving
 
     def poll(self, ms: int = 0) -> bool:
@@ -110,7 +118,7 @@ class BulkClient(Client):
             left = self._since + self._delay_ns - time.monotonic_ns()
             ms = min(ms, max(0, -(-left // 1_000_000)))
         moved = super().poll(ms)
-        if self._since and not self.answers:  # else the client has asked
+        if self._since and not self.waiting():  # else the client has asked
             self._answers_may_leave(None)
         return moved
 
@@ -144,7 +152,7 @@ class BulkClient(Client):
 
     def _reads(self) -> bool:
         """Return whether something may be read: see `take_in_bulk`."""
-        if (self.log.full or self.answers > self.most) and self.paused:
+        if (self.log.full or self.waiting() > self.most) and self.paused:
             return False
         self._data = None
         return True
@@ -288,7 +296,11 @@ class BulkClient(Client):
             self._piecemeal = bytearray()
 
 
-class BulkClient5(BulkClient, Client5):
+class BulkClient(Bulk, Client):
+    """A bulk client in MQTT 3.1.1 or 3.1."""
+
+
+class BulkClient5(Bulk, Client5):  # type: ignore[misc]
     """A bulk client in MQTT 5, with the additional arguments of `v5.Client5`.
 
     The packets in the log have properties.
@@ -300,3 +312,7 @@ class BulkClient5(BulkClient, Client5):
     """
 
     mqtt = 5
+
+    def waiting(self) -> int:
+        """Return how many bytes of acknowledgements wait to be sent."""
+        return self.answers
