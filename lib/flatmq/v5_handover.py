@@ -62,7 +62,7 @@ class Handover:
         return True
 
     def _publish(self, first, topic, payload):
-        self = self._client  # noqa: PLW0642 (another local would put the frame on the heap)
+        self = self._client  # noqa: PLW0642 (with another local the frame would be on the heap)
         # The buffer is not the client's. A copy lets it remember the name, if it has room.
         if topic in self.names:
             topic = self.names[self.names.index(topic)]

@@ -26,13 +26,13 @@ class Handover:
     """
 
     clean: bool  # the client asks for a clean session
-    inflight: int  # messages that may wait for an acknowledgement
+    inflight: int  # messages that may wait for an acknowledgement at most
     most: int  # bytes that topic name and payload of one may have together
 
     def __init__(self, client: "Client") -> None:
         self._client = client
         self.clean = client.clean
-        self.inflight = client.inflight
+        self.inflight = client.inflight + 1  # see `put`
         self.most = client.room - 6
         for n in (129, 16386, 2097155):  # above these, Remaining Length has another byte
             if client.room > n:
@@ -56,7 +56,8 @@ class Handover:
         n = len(topic) + len(payload) + 4
         if n - 4 > self.most:
             c.no_room(n, 1)  # raises ValueError
-        if c.kept == c.inflight or (
+        # If those in flight may all be ones that the broker does not take, one more can show it.
+        if c.kept >= c.inflight + bool(c.alone) or (
             c.end + n + 5 - (n < 128) - (n < 16384) - (n < 2097152) > c.room
         ):
             c.full = True
@@ -86,7 +87,7 @@ class Handover:
         """
         c = self._client
         p = n = 0
-        while p < c.end:
+        while p < c.end and n < len(into):
             if c.q[p] & 6 == 6:
                 i = id_at(c.q, p)
                 into[n] = c.q[i] << 8 | c.q[i + 1]
