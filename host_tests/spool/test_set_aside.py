@@ -152,6 +152,14 @@ def test_the_oldest_go_first(board: Board) -> None:
     assert sum(f.stat().st_size for f in files) <= 2 * 512
 
 
+def test_forbidden_records_in_all_places_hold_up_no_other(board: Board) -> None:
+    board.publish(*range(4), topic=BAD)
+    board.publish(*range(4, 12))
+    board.poll(3000)
+    assert (board.spool.pending, board.aside) == (0, list(range(4)))
+    assert list(dict.fromkeys(board.got)) == list(range(4, 12))
+
+
 @pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC])
 def test_a_flash_that_fails_meanwhile(board: Board, error: int) -> None:
     """The record stays with the spool, and is set aside once that works again.

@@ -17,6 +17,15 @@ def handover(self: "Client5") -> "Handover":
     return Handover(self)
 
 
+def _publish(c, first, topic, payload):
+    # The buffer is not the client's. A copy lets it remember the name, if it has room.
+    if topic in c.names:
+        topic = c.names[c.names.index(topic)]
+    elif not c.fields[c.oldest]:
+        topic = bytes(topic)
+    return c.publish(topic, payload, 2 if first & 4 else 1, first & 1)
+
+
 class Handover:
     """Hands messages to a `client`: see `rare.handover.Handover`."""
 
@@ -51,7 +60,7 @@ class Handover:
                 return True
         n = self._client.last_id
         self._client.last_id = packet_id - 1
-        topic = self._publish(first, topic, payload)
+        topic = _publish(self._client, first, topic, payload)
         self._client.last_id = n
         if topic is None:
             return False
@@ -60,15 +69,6 @@ class Handover:
         if first & 8:
             assume_sent(self._client)
         return True
-
-    def _publish(self, first, topic, payload):
-        self = self._client  # noqa: PLW0642 (with another local the frame would be on the heap)
-        # The buffer is not the client's. A copy lets it remember the name, if it has room.
-        if topic in self.names:
-            topic = self.names[self.names.index(topic)]
-        elif not self.fields[self.oldest]:
-            topic = bytes(topic)
-        return self.publish(topic, payload, 2 if first & 4 else 1, first & 1)
 
     def _refusal(self, first, n):
         """Return why the broker does not take a message, None if it does."""
