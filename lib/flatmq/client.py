@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
     from .core.message import Message
     from .errors import MQTTError
+    from .rare import bulk as queueing
     from .rare import connecting, dial, handover, parts, setup, strays, subs
     from .rare.setup import Stats
-    from .rare import bulk as queueing
     from .stream_tls import TLS
 
 _KNOWN = const(8)  # topic names remembered as valid
@@ -181,7 +181,7 @@ class Client(Shown):
         topic = self.q
         head = self.head
         n = len(head) + len(payload) - 2
-        if self.end + n + 5 > self.room or (qos and self.kept == self.inflight):
+        if self.end + n + 5 > self.room or (qos and self.kept >= self.inflight):
             if self.no_room(n, qos):
                 return None
         head[1] = n & 127
@@ -216,7 +216,11 @@ class Client(Shown):
             self.topic = self  # until this one is found to be valid
             name = topic.encode() if topic.__class__ is str else topic  # type: ignore[union-attr]
             if name not in self.known:
-                if name.__class__ is not bytes or len(name) > 65535 or not is_name(name, 0, len(name)):
+                if (
+                    name.__class__ is not bytes
+                    or len(name) > 65535
+                    or not is_name(name, 0, len(name))
+                ):
                     name = load("setup").checked_name(name)
                 if topic.__class__ is not bytearray:
                     self.known[self.oldest] = name
@@ -249,7 +253,12 @@ class Client(Shown):
         size = n + 2 if n < 128 else n + 3 if n < 16384 else n + 4 if n < 2097152 else n + 5
         if size > self.room:
             raise ValueError(f"packet must be at most tx_size, {self.room} bytes, not {size}")
-        if self.end + size <= self.room and not (qos and self.kept == self.inflight):
+        if self.end + size <= self.room and (
+            not qos
+            or self.kept < self.inflight
+            # Those in flight may all be ones that the broker does not take: one more can show it.
+            or (self.alone and self.kept == self.inflight)
+        ):
             return False
         self.full = True  # the engine cuts out what is not needed
         self.stats.refused += 1

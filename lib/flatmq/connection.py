@@ -10,9 +10,9 @@ import random
 from . import port as clock
 from . import writer
 from .errors import MQTTError
-from .v5_client import silent
 from .port import collect, const, ticks_add, ticks_diff
 from .reader import reading
+from .v5_client import silent
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:

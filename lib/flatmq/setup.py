@@ -5,11 +5,11 @@ Loaded when needed, and not kept.
 
 import random
 
-from .v5_client import silent
 from .port import MICROPYTHON, const
 from .session import Stats
 from .topic import is_name
 from .unload import unload
+from .v5_client import silent
 from .wire import field, number, packet
 
 TYPE_CHECKING = const(0)
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from .v5_client import Client
     from .session import Session
+    from .v5_client import Client
 
 _ANSWERS = const(64)  # bytes
 _NAMES = const(8)  # topic names remembered as valid

@@ -10,9 +10,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from .v5_client import Client
     from .message import Message
     from .router import Subscription
+    from .v5_client import Client
 
 
 def subscribe(

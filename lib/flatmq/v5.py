@@ -6,9 +6,9 @@ Loaded by `Client(version=5)`, and by `version=None`, which may fall back to 3.1
 # An imported builtin is found without a miss in the module.
 from builtins import bytearray, bytes, len, memoryview
 
-from .v5_client import Client
 from .port import MICROPYTHON, const
 from .session import Session, converted
+from .v5_client import Client
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from .. import port as clock
 from ..errors import NO_MEMORY
 from ..load import load
 from ..port import const
-from .queue import count, squeeze
+from .queue import count, tidy
 from .route import HOLD, route
 
 TYPE_CHECKING = const(0)
@@ -65,7 +65,7 @@ def run(c: "Client") -> None:
     c.step(None)
 
 
-def engine(c: "Client") -> "Iterator[Any]":  # noqa: C901 (see the module)
+def engine(c: "Client") -> "Iterator[Any]":
     """Take the milliseconds of a `poll` at each step, or None to write only.
 
     A poll yields whether bytes came in, a `flush` whether some are left to write.
@@ -78,7 +78,9 @@ def engine(c: "Client") -> "Iterator[Any]":  # noqa: C901 (see the module)
     routes = c.routes
     bulk = c.bulk
     stats = c.stats
-    stream, src, sent, pos, left, at, have, more, opened, wrote, heard, acked, pinged, what = c.saved
+    stream, src, sent, pos, left, at, have, more, opened, wrote, heard, acked, pinged, what = (
+        c.saved
+    )
     c.saved = None
     space = c.space
     find = rx.find
@@ -123,7 +125,9 @@ def engine(c: "Client") -> "Iterator[Any]":  # noqa: C901 (see the module)
                 if ms:
                     calling = _HOOK
                     try:
-                        c.link.wait(ms, left > 0 or c.stream is None or bool(c.large and c.large.sending))
+                        c.link.wait(
+                            ms, left > 0 or c.stream is None or bool(c.large and c.large.sending)
+                        )
                     except Exception as error:
                         what = error
                         doing = "wait"
@@ -134,7 +138,9 @@ def engine(c: "Client") -> "Iterator[Any]":  # noqa: C901 (see the module)
             if ms is not None and what is None:
                 now = ticks()
                 if stream is None:
-                    if c.state != "offline" and (c.state == "connecting" or not now - c.due & _SIGN):
+                    if c.state != "offline" and (
+                        c.state == "connecting" or not now - c.due & _SIGN
+                    ):
                         try:
                             stream = load("dial").step(c)
                         except MemoryError:
@@ -433,12 +439,9 @@ def engine(c: "Client") -> "Iterator[Any]":  # noqa: C901 (see the module)
                             if what is None and not c.large.sending:
                                 continue
                             break
-                    elif c.end > sent:
+                    elif c.end > sent or alone:
                         if c.full:
-                            c.full = False
-                            n = sent
-                            sent = squeeze(q, sent)
-                            c.end -= n - sent
+                            sent = tidy(c, sent)
                         src = q
                         left = c.end - sent
                         if alone:
@@ -452,10 +455,7 @@ def engine(c: "Client") -> "Iterator[Any]":  # noqa: C901 (see the module)
                             acked = now
                     else:
                         if c.full:
-                            c.full = False
-                            n = sent
-                            sent = squeeze(q, sent)
-                            c.end -= n - sent
+                            sent = tidy(c, sent)
                         break
                 try:
                     n = write(src, sent if src is q else pos, left)

@@ -39,16 +39,31 @@ def find(c: "Client", pid: int) -> int:
     return -1
 
 
-def squeeze(q: "bytearray", sent: int) -> int:
-    """Cut out what has been written and need not be kept. Returns what is left of `sent`."""
-    p = 0
-    while p < sent:
+def tidy(c: "Client", sent: int) -> int:
+    """Cut out what is not needed: what was written at QoS 0, and the messages in `gone`.
+
+    Returns what is left of `sent`.
+    """
+    q = c.q
+    p = c.kept = 0
+    while p < c.end:
         e = end_of(q, p)
         if q[p] & 6:
-            p = e
+            i = id_at(q, p)
+            gone = c.gone and (q[i] << 8 | q[i + 1]) in c.gone
+            c.kept += not gone
         else:
-            sent -= e - p
+            gone = e <= sent
+        if gone:
             q[p:e] = b""
+            c.end -= e - p
+            if p < sent:
+                sent -= e - p
+        else:
+            p = e
+    c.gone = None
+    c.full = False
+    count(c, sent)
     return sent
 
 

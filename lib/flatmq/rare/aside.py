@@ -9,6 +9,8 @@ from ..port import const
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
+    from typing import Any
+
     from ..client import Client
 
 _BEHIND = const(2)  # closes in a row after which a message goes behind the others
@@ -23,18 +25,17 @@ class Aside:
     aside, but only once the broker has taken another message meanwhile: a broker that is ill
     closes on every message. While nothing else waits, it is tried for ever, with growing pauses.
 
-    This ends when all messages that were there when it began have left.
+    This ends when all messages that were there at the last close have left.
     """
 
     def __init__(self, client: "Client") -> None:
         self.client = client
         self.left = 0  # messages that leave one at a time
-        self.suspect = -1  # the identifier of the message alone in flight at the last close
-        self.strikes = 0  # and how many times in a row it was
-        self.proof = False  # the broker has taken another one since
+        # Messages that were alone in flight when the peer closed: the packet identifier, how often
+        # that was, and whether the broker has acknowledged another message since.
+        self.suspects: list[list[Any]] = []
         self.asked = 0  # PINGREQ on this connection: 1 once it is queued, 2 once it is answered
         self.alone = -1  # the identifier of the message in flight
-        self.begun = 0  # bytes of it
 
     def begin(self) -> None:
         """Begin after CONNACK."""
@@ -50,11 +51,10 @@ class Aside:
         """Return how many bytes of the queue, from `sent` on, may leave now."""
         c = self.client
         q = c.q
-        if self.alone > 0:
-            if find(c, self.alone) >= 0:
-                return 0
-            self._taken(self.alone)
-        if self.left <= 0:
+        if self.alone > 0 and find(c, self.alone) >= 0:
+            return 0
+        self._taken()
+        if self.left <= 0 and not self.suspects:
             c.alone = None
             return c.end - sent
         if c.large and c.large.waits:
@@ -66,22 +66,43 @@ class Aside:
             return 0
         if c.requests and load("subs").holds(c):
             return 0
-        n = end_of(q, sent)
+        if self._releases(sent):
+            return 0
+        if sent == c.end:
+            return 0
         self.alone = 0
         if q[sent] & 6:
             i = id_at(q, sent)
             self.alone = q[i] << 8 | q[i + 1]
         self.left -= 1
-        return n - sent
+        return end_of(q, sent) - sent
 
-    def _taken(self, pid):
+    def _releases(self, sent):
+        """Queue the next PUBREL. Returns whether there was one to be sent now."""
+        c = self.client
+        q = c.q
+        p = 0
+        while p < sent:
+            i = id_at(q, p)
+            pid = q[i] << 8 | q[i + 1]
+            behind = c.end > sent and any([x[1] >= _BEHIND for x in self.suspects if x[0] == pid])
+            if q[p] & 6 == 6 and not behind:
+                self.alone = pid
+                self.left -= 1
+                c.acks.extend(b"\x62\2")
+                c.acks.extend(q[i : i + 2])
+                return True
+            p = end_of(q, p)
+        return False
+
+    def _taken(self):
         """Note that the broker has taken the message that was alone in flight."""
-        if pid == self.suspect:
-            self.suspect = -1
-            self.strikes = 0
-        else:
-            self.proof = True
-        self.alone = -1
+        pid = self.alone
+        if pid >= 0:
+            self.alone = -1
+            self.suspects = [x for x in self.suspects if x[0] != pid]
+            for x in self.suspects:
+                x[2] = x[2] or pid > 0
 
     def lost(self, closed: bool, flight: "int | None") -> None:
         """Handle the end of a connection, `closed` by the peer or not.
@@ -90,48 +111,48 @@ class Aside:
         """
         c = self.client
         self.left = c.pending
-        if not closed:
-            self.alone = self.suspect = -1  # the network failed, and accuses nothing
-            self.strikes = 0
-            return
-        if self.alone > 0 and find(c, self.alone) < 0:
-            self._taken(self.alone)
-        alone = -1
-        if flight is not None and (flight == self.alone or self.alone < 0 < flight):
-            alone = flight
-        if c.requests and load("subs").in_flight(c):
-            alone = -1
+        pid = self.alone
+        if pid > 0 and find(c, pid) < 0:
+            self._taken()
         self.alone = -1
-        if alone < 0:
-            return
-        if alone != self.suspect:
-            self.suspect = alone
-            self.strikes = 0
-            self.proof = False
-        self.strikes += 1
-        if c.give_up and self.strikes >= c.give_up and self.proof:
-            self.strikes = 0
-            self.suspect = -1
-            load("strays").set_aside(c, alone, "the broker closed the connection on it")
-        elif self.strikes >= _BEHIND:
-            self._behind(alone)
+        if not closed:
+            self.suspects = []  # the network failed, and accuses nothing
+        elif pid >= 0 and flight in (pid, None) and not (c.requests and load("subs").in_flight(c)):
+            self._accuse(pid)
+
+    def _accuse(self, pid):
+        """Count that the peer closed the connection on a message."""
+        c = self.client
+        for x in self.suspects:
+            if x[0] == pid:
+                break
+        else:
+            x = [pid, 0, False]
+            self.suspects.append(x)
+        x[1] += 1
+        if c.give_up and x[1] >= c.give_up and x[2]:
+            self.suspects.remove(x)
+            load("strays").set_aside(c, pid, "the broker closed the connection on it")
+        elif x[1] >= _BEHIND:
+            x[0] = self._behind(pid)
 
     def _behind(self, pid):
-        """Put a message behind all others."""
+        """Put a message behind all others. Returns its packet identifier, which may be a new one."""
         c = self.client
         q = c.q
         p = find(c, pid) if pid else 0
         e = end_of(q, p)
         if e == c.end:
-            return
+            return pid
         data = q[p:e]
         q[p:e] = b""
         if data[0] & 6 == 2 and pid <= c.own:  # the one of a Handover stays
             if c.last_id == c.stop:
                 c.last_id = c.next_id()
-            c.last_id = self.suspect = c.last_id + 1 & 65535 or 1
+            c.last_id = pid = c.last_id + 1 & 65535 or 1
             i = id_at(data, 0)
-            data[i] = c.last_id >> 8
-            data[i + 1] = c.last_id & 255
+            data[i] = pid >> 8
+            data[i + 1] = pid & 255
             data[0] &= 0xF7
         q.extend(data)
+        return pid

@@ -7,7 +7,7 @@ import errno
 import random
 
 from .. import port as clock
-from ..core.queue import end_of, id_at
+from ..core.queue import end_of, id_at, tidy
 from ..errors import NO_MEMORY
 from ..load import load
 from ..port import const, ticks_add, ticks_diff
@@ -147,9 +147,10 @@ def resend(c: "Client", same: bool, doubt: bool) -> None:
         if first & 6 == 6:
             if same and not doubt:
                 # It is not written again. All of these are in front of the others.
-                i = id_at(q, p)
-                c.acks.extend(b"\x62\2")
-                c.acks.extend(q[i : i + 2])
+                if not c.alone:  # else they leave one at a time
+                    i = id_at(q, p)
+                    c.acks.extend(b"\x62\2")
+                    c.acks.extend(q[i : i + 2])
                 if p > ready:
                     data = q[p:e]
                     q[p:e] = b""
@@ -189,7 +190,7 @@ def lost(c: "Client", what: "Any", doing: "Any") -> None:
         c.trusted = False
     closed = greeted > 1 and (what is _END or getattr(what, "errno", 0) in _BY_PEER)
     flight = mark(c)
-    if closed and c.give_up and flight is not None and not c.alone:
+    if closed and (c.kept or flight is not None) and not c.alone:
         c.alone = load("aside").Aside(c)
     if c.alone:
         c.alone.lost(closed, flight)
@@ -221,24 +222,23 @@ def mark(c: "Client") -> "int | None":
     """Mark what was written, and cut out what need not be kept.
 
     Returns the packet identifier of the only message in flight, or 0 for one at QoS 0 that was
-    written in part; None if there is none, -1 if there are several. Messages past PUBREC count
-    only if there are no others.
+    written in part; None if there is none, -1 if there are several. Messages past PUBREC do not
+    count.
     """
     q = c.q
+    if c.gone:
+        c.sent = tidy(c, c.sent)
     p = kept = pending = 0
     sent = c.sent
-    flight = released = None
+    flight = None
     while p < len(q) and q[p]:  # a packet that Ctrl-C cut has no first byte
         e = end_of(q, p)
         if e > len(q):
             break
-        if p < sent and (q[p] & 6 or e > sent):
+        if p < sent and q[p] & 6 != 6 and (q[p] & 6 or e > sent):
             i = id_at(q, p)
             i = q[i] << 8 | q[i + 1] if q[p] & 6 else 0
-            if q[p] & 6 == 6:
-                released = i if released is None else -1
-            else:
-                flight = i if flight is None else -1
+            flight = i if flight is None else -1
         if q[p] & 6:
             kept += 1
             pending += 1
@@ -265,17 +265,16 @@ def mark(c: "Client") -> "int | None":
         else:
             p = e
     q[c.end :] = b""
-    return released if flight is None else flight
+    return flight
 
 
 def release(c: "Client", p: int) -> None:
     """Cut the message at `p` out of the queue."""
     e = end_of(c.q, p)
-    c.kept -= 1
+    if c.q[p] & 6:
+        c.kept -= 1
     c.pending -= 1
     if p < c.sent:
         c.sent -= e - p
     c.end -= e - p
     c.q[p:e] = b""
-
-

@@ -171,8 +171,8 @@ def claim(c: "Client", tx_size: int, rx_size: int, answers: int) -> None:
     c.head = c.heads[0]
     c.topic = c  # equal to no topic name
     c.error = c.stream = c.gate = c.bulk = c.large = c.pieces = c.alone = c.two = None
-    c.leaving = c.since = None
-    c.known = [None] * 8
+    c.leaving = c.since = c.gone = None
+    c.known = [c] * 8  # equal to no name
     c.names = [NEVER] * 9
     c.routes = [None] * 9
     c.subscriptions = []

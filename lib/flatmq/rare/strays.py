@@ -58,38 +58,43 @@ def drop(self: "Client", packet_id: int) -> bool:
         self.large.set_aside(reason)
         return True
     p = find(self, packet_id)
-    if p < 0:
+    if p < 0 or packet_id < 1 or (self.gone and packet_id in self.gone):
         return False
-    set_aside(self, packet_id, reason)
+    # The engine cuts it out, once none of its bytes are on their way.
+    self.gone = [*(self.gone or ()), packet_id]
+    self.full = True
+    self.kept -= 1
+    self.pending -= 1
+    packet = bytes(self.q[p : end_of(self.q, p)])
+    self.flush()
+    report(self, packet, packet_id, reason)
     return True
+
+
+def report(c: "Client", packet: bytes, pid: int, reason: str) -> None:
+    """Report that a PUBLISH is dropped."""
+    if packet[0] & 6 == 6:  # the broker has the message but never sends PUBCOMP
+        return
+    i = 1
+    while packet[i] > 127:
+        i += 1
+    c.stats.dropped += 1
+    if c.on_dropped is not None:
+        topic = packet[i + 3 : i + 3 + (packet[i + 1] << 8 | packet[i + 2])]
+        c.on_dropped(pid, topic, reason)
 
 
 def set_aside(c: "Client", pid: int, reason: str) -> None:
     """Give up the message with this identifier, or with 0 the first one in the queue."""
     p = find(c, pid) if pid else 0
-    q = c.q
-    if q[p] & 6 == 6:  # the broker has the message but never sends PUBCOMP
-        release(c, p)
-        return
-    i = p + 1
-    while q[i] > 127:
-        i += 1
-    topic = bytes(q[i + 3 : i + 3 + (q[i + 1] << 8 | q[i + 2])])
-    if q[p] & 6:
-        release(c, p)
-    else:
-        e = end_of(q, p)
-        c.pending -= 1
-        c.end -= e - p
-        q[p:e] = b""
-    c.stats.dropped += 1
-    if c.on_dropped:
-        c.on_dropped(pid, topic, reason)
+    packet = bytes(c.q[p : end_of(c.q, p)])
+    release(c, p)
+    report(c, packet, pid, reason)
 
 
 def give_up(c: "Client", m: "Message") -> None:
     """Report a message whose handlers have raised too often."""
     c.stats.dropped += 1
     c.done = c.limit = 0
-    if c.on_dropped:
+    if c.on_dropped is not None:
         c.on_dropped(m.id, m.topic, "its handler raised an exception each time")

@@ -79,9 +79,7 @@ def subscribe(
     return ask(self, new)
 
 
-def unsubscribe(
-    self: "Client", filters: "bytes | str | list[bytes] | list[str]"
-) -> Subscription:
+def unsubscribe(self: "Client", filters: "bytes | str | list[bytes] | list[str]") -> Subscription:
     """End the subscription to a topic filter, or to each of a list of them.
 
     It may have been made before a reboot. Returns a Subscription whose `granted` is None until
@@ -204,9 +202,7 @@ def late(c: "Client") -> int:
 
 def holds(c: "Client") -> bool:
     """Return whether messages have to wait: a request is alone in flight, and not for long."""
-    return (
-        c.apart and in_flight(c) and ticks_diff(clock.ticks_ms(), c.since) < c.timeout_ms
-    )
+    return c.apart and in_flight(c) and ticks_diff(clock.ticks_ms(), c.since) < c.timeout_ms
 
 
 def in_flight(c: "Client") -> int:
