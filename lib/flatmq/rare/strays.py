@@ -61,7 +61,7 @@ def drop(self: "Client", packet_id: int) -> bool:
     if p < 0 or packet_id < 1 or (self.gone and packet_id in self.gone):
         return False
     # The engine cuts it out, once none of its bytes are on their way.
-    self.gone = [*(self.gone or ()), packet_id]
+    self.gone = list(self.gone or ()) + [packet_id]  # noqa: RUF005 - as MicroPython has it
     self.full = True
     self.kept -= 1
     self.pending -= 1
