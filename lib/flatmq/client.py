@@ -76,6 +76,12 @@ class Client(Shown):
     # network. Wait for 0 before deep sleep
     stats: "Stats"
 
+    # For modules that are built on the client: see the guide
+    gate: "Callable[[bool | None], bool | None] | None"
+    on_dropped: "Callable[[int, bytes, str], None] | None"
+    received: "list[int]"  # packet identifiers of QoS 2 messages received but not released
+    # (section 4.3.3, method B), 0 for each free place
+
     # Messages to be sent: see `core.engine`
     q: bytearray
     end: int  # bytes of whole packets in it
