@@ -159,7 +159,7 @@ def test_more_incoming_messages_than_foreseen_are_remembered(
     """In MQTT 5 the broker must not send them."""
     handled: list[bytes] = []
     board = Board(tmp_path, on=lambda message: handled.append(message.payload))
-    board.client_options["incoming"] = 1
+    board.client_options["incoming"] = board.client_options["inflight"] = 1
     board.boot()
     board.broker.acks = False
     for n in range(4):
