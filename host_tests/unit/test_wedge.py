@@ -456,7 +456,7 @@ def test_a_release_that_is_never_answered_is_settled(count: int, clock: Clock) -
     assert client.pending == count, "nothing shows that the broker is well"
     for number in range(count):
         broker.until(lambda: client.publish(b"t", b"end", 1))
-        broker.until(lambda: client.pending < count - number)
+        broker.until(lambda left=count - number: client.pending < left)
     broker.ends = set()
     broker.settled()
     assert set(payloads(broker)) == {b"end", *(b"%d" % number for number in range(count))}

@@ -147,8 +147,8 @@ class Client(Shown):
             on_message: Callable[[Message], None] | None = None,
             chunks: bool = False,
             on_dropped: Callable[[int, bytes, str], None] | None = None,
-            on_connect: Callable[[Client], None] | None = None,
-            on_disconnect: Callable[[Client], None] | None = None,
+            on_connect: Callable[[Any], None] | None = None,
+            on_disconnect: Callable[[Any], None] | None = None,
         ) -> None: ...
 
     else:
@@ -187,9 +187,10 @@ class Client(Shown):
         topic = self.q
         head = self.head
         n = len(head) + len(payload) - 2
-        if self.end + n + 5 > self.room or (qos and self.kept >= self.inflight):
-            if self.no_room(n, qos):
-                return None
+        if (self.end + n + 5 > self.room or (qos and self.kept >= self.inflight)) and self.no_room(
+            n, qos
+        ):
+            return None
         head[1] = n & 127
         if qos:
             qos = self.last_id
@@ -282,11 +283,10 @@ class Client(Shown):
 
         An exception from a handler is raised here; the next call delivers that message again.
         """
-        step = self.step
         try:
-            return step(ms)
+            return self.step(ms)
         except ValueError:
-            if step is not self.step:  # it came from a handler, and has ended that engine
+            if self.fresh:  # it came from a handler, and has ended the engine before
                 raise
             return False  # called by a handler
         except StopIteration:
@@ -298,11 +298,10 @@ class Client(Shown):
 
         Returns whether some are left.
         """
-        step = self.step
         try:
-            return step(None)
+            return self.step(None)
         except ValueError:
-            if step is not self.step:
+            if self.fresh:
                 raise
             return True
         except StopIteration:

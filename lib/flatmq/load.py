@@ -14,21 +14,38 @@ others    strays, reasons, show, ...: what is loaded for one call       no
 
 import sys
 
-from .port import MICROPYTHON, collect
+from .port import MICROPYTHON, collect, const
 
-_KEPT = ("dial", "qos2", "pieces", "parts", "aside")
+TYPE_CHECKING = const(0)
+if TYPE_CHECKING:
+    from typing import Any
+
+# Modules outside `rare` that are let go of, too, unless one of these holds them.
+_USERS = {
+    "wire": ("parts", "senml", "stream_uart", "v5_alias", "v5_auth", "replies"),
+    "show": (),
+}
 
 
-def load(name: str):
+def load(name: str) -> "Any":
     """Return the module `name` of `flatmq.rare`."""
     return __import__("flatmq.rare." + name, None, None, (name,))
 
 
 def drop(*names: str) -> None:
-    """Let go of modules of `flatmq.rare` on a board, and collect them."""
+    """Let go of modules on a board, and collect them.
+
+    A module that another one still holds is kept: otherwise it would be loaded twice.
+    """
     if MICROPYTHON:
-        rare = sys.modules["flatmq.rare"]
         for name in names:
-            if sys.modules.pop("flatmq.rare." + name, None) and hasattr(rare, name):
-                delattr(rare, name)
+            package = "flatmq" if name in _USERS else "flatmq.rare"
+            for user in _USERS.get(name, ()):
+                if "flatmq." + user in sys.modules or "flatmq.rare." + user in sys.modules:
+                    break
+            else:
+                if sys.modules.pop(package + "." + name, None):
+                    package = sys.modules[package]
+                    if hasattr(package, name):
+                        delattr(package, name)
     collect()

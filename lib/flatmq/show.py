@@ -30,10 +30,8 @@ def _numbers(thing):
 def _client(c):
     host = getattr(c.link, "host", "")
     where = f" at {host}:{c.link.port}" if host else ""
-    if type(c).__name__ == "Client":
-        name = load("setup").parts_of(c)[0]
-    else:
-        name = c.options["client_id"]
+    three = type(c).__name__ == "Client"
+    name = load("setup").parts_of(c)[0] if three else c.options["client_id"]
     text = f"{name!r}{where}, {c.state}, {c.pending} pending"
     if c.error:
         text += f", last error: {c.error.kind}, {c.error.detail}"

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from . import blocking, connection, pieces, resend, setup, subscribing
     from . import bulk as queueing
+    from .errors import MQTTError
     from .message import Message
     from .router import Router
     from .stream_tls import TLS

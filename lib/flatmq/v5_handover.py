@@ -1,4 +1,4 @@
-"""What a module that keeps messages itself needs from an MQTT 5 client: see `rare.handover`."""
+"""The interface of an MQTT 5 client for a module that keeps messages: see `rare.handover`."""
 
 from .port import const
 from .resend import assume_sent

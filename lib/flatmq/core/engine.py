@@ -7,7 +7,7 @@ this connection. A packet in it says itself what it is, by the QoS bits of its f
     1, 2    kept until PUBACK or PUBREC; DUP: written on an earlier connection
     3       a message at QoS 2 after PUBREC: kept until PUBCOMP, but not written again
 
-`acks` holds all other packets to be sent: acknowledgements, requests and PINGREQ. They leave first.
+`acks` holds all other packets to be sent: acknowledgements, requests, PINGREQ. They leave first.
 
 A generator has its frame on the heap once, so everything used often is a local variable, whatever
 their number. Whatever is rare is loaded when it is needed: see `load`.
@@ -63,6 +63,7 @@ def run(c: "Client") -> None:
         c.saved = c.stream, c.acks, 0, 0, 0, at, at, 0, c.connected, 0, 0, 0, -1, what
     c.step = engine(c).send
     c.step(None)
+    c.fresh = True
 
 
 def engine(c: "Client") -> "Iterator[Any]":
@@ -95,13 +96,16 @@ def engine(c: "Client") -> "Iterator[Any]":
     alone = c.alone
     now = ticks()
     n = i = e = p = t = start = end = first = last = got = 0
-    ms: Any = None
+    ms: Any
     h: Any = None
     doing: Any = "interrupted"
     again = c.raised  # how often the first message has raised
     busy = at < have  # received packets are left to handle
     moved = room = waits = held = False
     calling = 0
+    ms = yield
+    c.fresh = False
+    room = True  # to begin without another yield
     try:
         while True:
             # 1. Return to the application; a poll that has received nothing waits before, once.
@@ -168,9 +172,9 @@ def engine(c: "Client") -> "Iterator[Any]":
                         i = c.tick
                         if c.requests:
                             i = load("subs").late(c)
-                        if c.ack_ms and (c.requests or (c.kept and sent)):
-                            if now - acked & _MASK >= c.ack_ms:
-                                what = _NO_ACKNOWLEDGEMENT
+                        h = c.ack_ms and (c.requests or (c.kept and sent))
+                        if h and now - acked & _MASK >= c.ack_ms:
+                            what = _NO_ACKNOWLEDGEMENT
                         n = now - wrote & _MASK
                         if c.large and c.large.sending and n < c.timeout_ms:
                             n = c.timeout_ms - n  # bytes that leave show life, too
@@ -517,7 +521,8 @@ def engine(c: "Client") -> "Iterator[Any]":
                 c.state = "waiting"
         c.raised = again + 1 if calling == _HANDLER else 0
         c.saved = (
-            stream, src, sent, pos, left, at, have, more, opened, wrote, heard, acked, pinged, what,
+            stream, src, sent, pos, left, at, have, more, opened, wrote, heard, acked, pinged,
+            what,
         )  # fmt: skip
         run(c)
         raise

@@ -85,7 +85,9 @@ class Aside:
         while p < sent:
             i = id_at(q, p)
             pid = q[i] << 8 | q[i + 1]
-            behind = c.end > sent and any([x[1] >= _BEHIND for x in self.suspects if x[0] == pid])
+            behind = c.end > sent and [pid] == [
+                x[0] for x in self.suspects if x[0] == pid and x[1] >= _BEHIND
+            ]
             if q[p] & 6 == 6 and not behind:
                 self.alone = pid
                 self.left -= 1
@@ -137,7 +139,7 @@ class Aside:
             x[0] = self._behind(pid)
 
     def _behind(self, pid):
-        """Put a message behind all others. Returns its packet identifier, which may be a new one."""
+        """Put a message behind all others. Returns its packet identifier, maybe a new one."""
         c = self.client
         q = c.q
         p = find(c, pid) if pid else 0

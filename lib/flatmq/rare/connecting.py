@@ -55,11 +55,10 @@ def leave(c: "Client", timeout_ms: int, packet: bytes) -> bool:
     end = ticks_add(clock.ticks_ms(), timeout_ms)
     asked = gone = False
     while c.state == "online":
-        step = c.step
         try:
-            more = step(None)
+            more = c.step(None)
         except ValueError:
-            if step is not c.step:
+            if c.fresh:
                 raise
             c.leaving = packet  # called by a handler: the engine does it
             c.due = clock.ticks_ms()

@@ -1,4 +1,4 @@
-"""What a module that keeps messages itself, such as the spool, needs from a client.
+"""The interface of a client for a module that keeps messages itself, such as the spool.
 
 Loaded by `Client.handover`, and kept by what calls it. `v5_handover` is the same for MQTT 5.
 """
@@ -37,7 +37,7 @@ class Handover:
         for n in (129, 16386, 2097155):  # above these, Remaining Length has another byte
             if client.room > n:
                 self.most -= 1
-        client.own = _OWN
+        client.own = client.stop = _OWN  # all of them are free
 
     def check(self, topic: "bytes | str") -> None:
         """Raise ValueError or TypeError if this is not a valid topic name."""

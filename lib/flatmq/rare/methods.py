@@ -49,10 +49,7 @@ def method(c: "Client", name: str) -> "Any":
 
 def settle(c: "Client") -> None:
     """Let go of what the last call has loaded."""
-    if c.subscriptions:
-        drop("connecting", "strays", "setup", "filters")
-    else:
-        drop("connecting", "strays", "setup", "filters", "subs")
+    drop("connecting", "strays", "setup", "filters", "wire")
 
 
 def install(kind: "Any") -> None:

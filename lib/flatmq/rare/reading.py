@@ -1,4 +1,4 @@
-"""What a message can do besides its payload, topic and flags. Loaded with the first use, and kept."""
+"""What a message can do besides its payload, topic and flags. Loaded with the first use."""
 
 from ..port import MICROPYTHON, const
 

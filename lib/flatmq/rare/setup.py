@@ -1,4 +1,7 @@
-"""Check the arguments of a client, claim its memory, and build its CONNECT. Loaded for one call."""
+"""Check the arguments of a client, claim its memory, and build its CONNECT.
+
+Loaded for one call.
+"""
 
 import random
 
@@ -151,7 +154,7 @@ def make(
     c.link = link or (tls.link if tls else tcp)(host, port)
     claim(c, tx_size, rx_size, answers)
     run(c)
-    drop("setup")
+    drop("setup", "wire")
 
 
 def claim(c: "Client", tx_size: int, rx_size: int, answers: int) -> None:
@@ -183,7 +186,8 @@ def claim(c: "Client", tx_size: int, rx_size: int, answers: int) -> None:
     c.full = c.connected = c.session_present = c.asked = c.apart = c.doubt = c.progress = False
     c.trusted = True
     # A random first packet identifier: a reboot must not reuse those that it left in flight.
-    c.last_id = c.stop = random.getrandbits(15)
+    c.last_id = random.getrandbits(15)
+    c.stop = c.last_id - 1 & 65535 or 65535
     c.own = 65535
     c.state = "offline"
     c.saved = None

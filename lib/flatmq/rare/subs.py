@@ -1,4 +1,4 @@
-"""subscribe and unsubscribe, their packets and the answers. Loaded for each, and kept while online.
+"""subscribe and unsubscribe, their packets and the answers. Loaded with the first, and kept.
 
 A subscription is never given up. If the broker closes the connection on it, it is tried again with
 growing pauses, while everything else flows.
@@ -6,7 +6,7 @@ growing pauses, while everything else flows.
 
 from .. import port as clock
 from ..core.route import NEVER, forget
-from ..load import drop, load
+from ..load import load
 from ..port import Shown, const, ticks_add, ticks_diff
 
 TYPE_CHECKING = const(0)
@@ -137,8 +137,6 @@ def ask(c: "Client", new: Subscription) -> Subscription:
     c.requests.append(new)
     if c.connected:
         send(c, new)
-    elif not c.subscriptions:
-        drop("subs")
     return new
 
 
@@ -241,7 +239,9 @@ def answered(c: "Client", first: int, t: int, end: int) -> "int | None":
         return _LENGTH
     if not pid:
         return _ID_0
-    if first == 0x90 and (not codes or any([n > 2 and n != 128 for n in codes])):
+    if first == 0x90 and (
+        not codes or max(codes) > 2 and [n for n in codes if n > 2 and n != 128]
+    ):
         return _CODES
     for r in c.requests:
         if r.id == pid:
