@@ -97,7 +97,8 @@ def nothing_but_forbidden_messages(env):
     inbox = env.Inbox()
     reports = env.Reports()
     topic, forbidden = env.name(b"good"), env.name(b"forbidden")
-    client = env.client(b"p", give_up=1, on_dropped=reports.take, inflight=4)
+    # A kept session, so that what comes back outlives the connections that are closed.
+    client = env.client(b"p", give_up=1, on_dropped=reports.take, inflight=4, clean_session=False)
     client.subscribe(topic, inbox.take, qos=1)
     wanted = []
     for number in range(4):
@@ -116,13 +117,13 @@ def set_aside_by_hand(env):
     inbox = env.Inbox()
     reports = env.Reports()
     topic, forbidden = env.name(b"good"), env.name(b"forbidden")
-    client = env.client(b"p", give_up=0, on_dropped=reports.take)
+    client = env.client(b"p", give_up=0, on_dropped=reports.take, clean_session=False)
     client.subscribe(topic, inbox.take, qos=1)
     identifier = client.publish(forbidden, b"bad", 1)
     client.publish(topic, b"good", 1)
     client.start()
     env.until("losses", lambda: client.stats.losses >= 8, client)
-    env.equal((client.pending, client.stats.dropped), (2, 0), "pending, dropped")
+    env.equal(client.stats.dropped, 0, "dropped")
     env.equal(client.drop(identifier), True, "drop")
     env.equal(client.drop(identifier), False, "drop of what is gone")
     env.until("the rest", lambda: client.pending == 0, client)

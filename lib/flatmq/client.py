@@ -1,6 +1,5 @@
 """The client: what a program calls. The work is done by `core.engine`."""
 
-from .core.engine import run
 from .load import load
 from .port import MICROPYTHON, Shown, const
 from .topic import is_name
@@ -290,7 +289,7 @@ class Client(Shown):
                 raise
             return False  # called by a handler
         except StopIteration:
-            run(self)  # Ctrl-C has ended the engine
+            self.run(self)  # Ctrl-C has ended the engine
             return False
 
     def flush(self) -> bool:
@@ -305,7 +304,7 @@ class Client(Shown):
                 raise
             return True
         except StopIteration:
-            run(self)
+            self.run(self)
             return True
 
     def other(self, first: int, t: int, end: int) -> "int | None":

@@ -148,13 +148,29 @@ class Aside:
             return pid
         data = q[p:e]
         q[p:e] = b""
-        if data[0] & 6 == 2 and pid <= c.own:  # the one of a Handover stays
+        if data[0] & 6 == 2:
             if c.last_id == c.stop:
                 c.last_id = c.next_id()
-            c.last_id = pid = c.last_id + 1 & 65535 or 1
+            c.last_id = new = c.last_id + 1 & 65535 or 1
+            rename(c, pid, new)
+            pid = new
             i = id_at(data, 0)
             data[i] = pid >> 8
             data[i + 1] = pid & 255
             data[0] &= 0xF7
         q.extend(data)
         return pid
+
+
+def rename(c: "Client", pid: int, new: int) -> None:
+    """Note that the message with the identifier `pid` has a new one.
+
+    The application still calls it by the one that `publish` returned.
+    """
+    if c.renamed is None:
+        c.renamed = {}
+    for first in c.renamed:
+        if c.renamed[first] == pid:
+            pid = first
+            break
+    c.renamed[pid] = new

@@ -62,6 +62,8 @@ class Handover:
         ):
             c.full = True
             return False
+        if c.renamed:
+            c.renamed.pop(packet_id, None)  # it was an older one
         c.q[c.end :] = b"\0\0"
         c.q.append(len(topic) >> 8)
         c.q.append(len(topic) & 255)
@@ -78,7 +80,10 @@ class Handover:
 
     def awaits(self, packet_id: int) -> bool:
         """Return whether a message with this packet identifier is not settled yet."""
-        return find(self._client, packet_id) >= 0
+        c = self._client
+        if c.renamed:
+            packet_id = c.renamed.get(packet_id, packet_id)
+        return find(c, packet_id) >= 0
 
     def released(self, into: "list[int]") -> int:
         """Put the packet identifiers of messages past PUBREC into a list, from its start.

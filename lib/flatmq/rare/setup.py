@@ -153,6 +153,7 @@ def make(
     c.on_disconnect = on_disconnect
     c.link = link or (tls.link if tls else tcp)(host, port)
     claim(c, tx_size, rx_size, answers)
+    c.run = run  # so that a client at MQTT 5 does without this engine
     run(c)
     drop("setup", "wire")
 
@@ -174,7 +175,7 @@ def claim(c: "Client", tx_size: int, rx_size: int, answers: int) -> None:
     c.head = c.heads[0]
     c.topic = c  # equal to no topic name
     c.error = c.stream = c.gate = c.bulk = c.large = c.pieces = c.alone = c.two = None
-    c.leaving = c.since = c.gone = None
+    c.leaving = c.since = c.gone = c.renamed = None
     c.known = [c] * 8  # equal to no name
     c.names = [NEVER] * 9
     c.routes = [None] * 9

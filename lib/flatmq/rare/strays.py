@@ -24,10 +24,16 @@ def puback(c: "Client", pid: int) -> "int | None":
 def next_id(c: "Client") -> int:
     """Return the identifier before the next free one, and set `stop` to the last free one."""
     pid = c.last_id
+    if c.renamed:
+        c.renamed = {old: new for old, new in c.renamed.items() if find(c, new) >= 0}
     while True:
         if pid >= c.own:
             pid = 0
         least = c.own - pid + 1
+        for old in c.renamed or ():
+            i = old - pid & 65535
+            if i and i < least:
+                least = i
         p = 0
         while p < c.end:
             if c.q[p] & 6:
@@ -57,6 +63,8 @@ def drop(self: "Client", packet_id: int) -> bool:
     if self.large and self.large.waits and self.large.pid == packet_id > 0:
         self.large.set_aside(reason)
         return True
+    if self.renamed:
+        packet_id = self.renamed.get(packet_id, packet_id)
     p = find(self, packet_id)
     if p < 0 or packet_id < 1 or (self.gone and packet_id in self.gone):
         return False
@@ -79,6 +87,10 @@ def report(c: "Client", packet: bytes, pid: int, reason: str) -> None:
     while packet[i] > 127:
         i += 1
     c.stats.dropped += 1
+    for first in c.renamed or ():
+        if c.renamed[first] == pid:
+            pid = first  # which the application knows
+            break
     if c.on_dropped is not None:
         topic = packet[i + 3 : i + 3 + (packet[i + 1] << 8 | packet[i + 2])]
         c.on_dropped(pid, topic, reason)

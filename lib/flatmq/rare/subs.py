@@ -239,9 +239,8 @@ def answered(c: "Client", first: int, t: int, end: int) -> "int | None":
         return _LENGTH
     if not pid:
         return _ID_0
-    if first == 0x90 and (
-        not codes or max(codes) > 2 and [n for n in codes if n > 2 and n != 128]
-    ):
+    bad = [n for n in codes if n > 2 and n != 128]
+    if first == 0x90 and (bad or not codes):
         return _CODES
     for r in c.requests:
         if r.id == pid:
