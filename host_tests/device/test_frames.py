@@ -50,7 +50,7 @@ MAY_BE_ON_HEAP = {
     "sas": {"SAS.static string 9", "_quoted"},  # __call__; once for each connection
     "setup": {"options", "connect", "set_will"},
     "show": {"_numbers.<listcomp>", "explained"},
-    "spool": {"Spool.__init__", "Spool._spare"},  # where the broker takes no such record
+    "spool": {"Spool.__init__"},
     # And what runs when something on flash was not whole, or failed, or is set aside.
     "aside": {"keep", "static string 125"},  # read
     "store": {

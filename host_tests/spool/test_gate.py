@@ -15,7 +15,7 @@ from flatmq.spool import Spool
 from spool.board import Board
 
 PUBACK = 0x40
-PUBCOMP = 0x70
+PUBREL = 6  # its type
 
 
 @pytest.fixture(params=[4, 5], ids=["3.1.1", "MQTT 5"])
@@ -64,8 +64,8 @@ def _failures(board: Board) -> int:
 
 
 def _ids_past_pubrec(board: Board) -> list[int]:
-    client = board.client
-    return [i for i, wait in zip(client.ids, client.waits, strict=False) if wait == PUBCOMP]
+    ids = [0] * board.client_options["inflight"]
+    return sorted(ids[: board.client.handover().released(ids)])
 
 
 def test_nothing_is_acknowledged_while_the_flash_fails(board: Board, flash: Flash) -> None:
@@ -151,6 +151,60 @@ def test_incoming_messages_are_remembered_over_a_reboot(board: Board) -> None:
     assert board.handled == [b"1"]
     assert board.broker.outgoing == []
     assert not any(board.client.received)
+
+
+def test_more_incoming_messages_than_foreseen_are_remembered(
+    tmp_path: Path, ticking: None
+) -> None:
+    """In MQTT 5 the broker must not send them."""
+    handled: list[bytes] = []
+    board = Board(tmp_path, on=lambda message: handled.append(message.payload))
+    board.client_options["incoming"] = board.client_options["inflight"] = 1
+    board.boot()
+    board.broker.acks = False
+    for n in range(4):
+        board.broker.send(b"%d" % n)
+    board.poll(30)
+    board.boot()
+    board.poll(30)
+    assert handled == [b"0", b"1", b"2", b"3"]
+    assert board.broker.outgoing == []
+
+
+def test_with_the_session_incoming_messages_are_forgotten_on_flash(board: Board) -> None:
+    """Even if the power is cut before the first acknowledgement."""
+    board.broker.acks = False
+    board.broker.send(b"1")
+    board.poll(30)
+    identifier = board.broker.outgoing.pop()[0]
+    board.broker.forget()
+    board.broker.up = False
+    board.poll(5)
+    board.broker.up = True
+    while not board.client.connected:
+        board.spool.poll(1)
+    board.boot()
+    board.broker.outgoing.append([identifier, b"2", False])
+    board.poll(30)
+    assert board.handled == [b"1", b"2"]
+
+
+def test_past_pubrec_a_smaller_client_loses_nothing(board: Board) -> None:
+    def drops_pubrel(first: int, body: bytes) -> None:
+        if first >> 4 != PUBREL:
+            on_packet(first, body)
+
+    on_packet = board.broker._on_packet
+    with mock.patch.object(board.broker, "_on_packet", drops_pubrel):
+        board.publish(0, 1, 2, qos=2)
+        while len(_ids_past_pubrec(board)) < 3:
+            board.spool.poll(0)
+        board.poll(3)
+    board.client_options["inflight"] = 1
+    board.boot()
+    board.poll(60)
+    assert board.got == [0, 1, 2]
+    assert (board.spool.pending, board.broker.unreleased) == (0, set())
 
 
 def test_nothing_is_written_that_is_on_flash_already(board: Board, flash: Flash) -> None:

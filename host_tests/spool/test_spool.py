@@ -246,6 +246,25 @@ def test_a_client_that_has_begun_its_work_is_refused(tmp_path: Path) -> None:
         Spool(client, str(tmp_path))
 
 
+@pytest.mark.parametrize("version", [4, 5])
+def test_no_other_message_has_an_identifier_of_a_record(tmp_path: Path, version: int) -> None:
+    """They survive a reboot, so that another message would be taken for a repetition."""
+    broker = Broker(version)
+    with (
+        mock.patch.object(flatmq.port, "ticks_ms", broker.ticks_ms),
+        mock.patch("random.getrandbits", return_value=32765),
+    ):
+        client = Client(b"c", link=broker, version=version, clean_session=False)
+        spool = Spool(client, str(tmp_path))
+        assert spool.publish(b"t", b"record")
+        client.start()
+        assert [client.publish(b"t", b"", 1) for _ in range(4)] == [32766, 32767, 1, 2]
+        for _ in range(PATIENCE):
+            spool.poll(1)
+    assert len(broker.taken) == 5
+    assert (spool.pending, client.pending) == (0, 0)
+
+
 def test_a_gate_that_is_set_already_is_not_lost_silently(tmp_path: Path) -> None:
     client = Client(b"c", link=Broker(), clean_session=False)
     client.gate = lambda same: None

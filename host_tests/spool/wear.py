@@ -44,7 +44,7 @@ def main():
     while spool.pending:
         while client.connected and spool._count < 8:
             before = chip.asked()
-            if not (spool._load() and spool._hand_over()):
+            if not (spool._load() and spool._hand_over(0)):
                 break
             handed.append(chip.asked() - before)
         spool.poll(1)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from .core.message import Message
     from .errors import MQTTError
     from .rare import bulk as queueing
-    from .rare import connecting, dial, hello, parts, strays, subs
+    from .rare import connecting, dial, handover, hello, parts, strays, subs
     from .rare.setup import Stats
     from .stream_tls import TLS
 
@@ -75,6 +75,12 @@ class Client(Shown):
     # network. Wait for 0 before deep sleep
     stats: "Stats"
 
+    # For modules that are built on the client: see the guide
+    gate: "Callable[[bool | None], bool | None] | None"
+    on_dropped: "Callable[[int, bytes, str], None] | None"
+    received: "list[int]"  # packet identifiers of QoS 2 messages received but not released
+    # (section 4.3.3, method B), 0 for each free place
+
     # Messages to be sent: see `core.engine`
     q: bytearray
     end: int  # bytes of whole packets in it
@@ -86,6 +92,7 @@ class Client(Shown):
     full: bool  # a message found no room
     last_id: int  # the packet identifier assigned last,
     stop: int  # and the last one that is known to be free
+    own: int  # the highest one that the client assigns
     topic: "Any"  # topic and QoS of the last message
     qos: int
     head: bytearray  # and what goes before its payload, but for its first byte
@@ -101,6 +108,7 @@ class Client(Shown):
         connect = connecting.connect
         disconnect = connecting.disconnect
         drop = strays.drop
+        handover = handover.handover
         publish_from = parts.publish_from
         set_credentials = hello.set_credentials
         set_will = hello.set_will
@@ -254,8 +262,8 @@ class Client(Shown):
         if self.end + size <= self.room and (
             not qos
             or self.kept < self.inflight
-            # Those in flight may all be ones that the broker does not take: one more can show it.
-            or (self.alone and self.kept == self.inflight)
+            # Messages that have gone behind the others keep none out: see `rare.aside`.
+            or (self.alone and self.kept - self.alone.behind() < self.inflight)
         ):
             return False
         self.full = True  # the engine cuts out what is not needed

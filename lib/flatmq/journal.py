@@ -13,9 +13,12 @@ FIRST_ID = const(33280)
 IDS = const(32256)
 _ID = const(0x7FFF)  # the bits that are stored; the bit above is set in all of them
 _DONE = const(0x8000)  # that bit in the file: set after PUBCOMP, clear after PUBREC
-_PUBCOMP = const(0x70)  # see Session.waits
 _HEAD = const(8)
 _FORMAT = const(0x4A)
+
+TYPE_CHECKING = const(0)
+if TYPE_CHECKING:
+    from .rare.handover import Handover
 
 # Found without the miss in the module that a builtin costs.
 _len = len
@@ -24,19 +27,20 @@ _len = len
 class Journal:
     """The journal at `path`.
 
-    It has room for up to `outgoing` records past PUBREC and up to `incoming` packet
-    identifiers of messages received but not released (section 4.3.3).
+    It has up to `outgoing` records past PUBREC, and the packet identifiers of messages received
+    but not released (section 4.3.3).
 
     `acked`: all records before this number are acknowledged. `received`: the identifiers found in
-    the file; a spool replaces it with the list of its client. `changed`: the file is out of date.
+    the file; `watch` replaces it with the list of a client. `changed`: the file is out of date.
 
     The methods that write raise OSError if the flash fails; the next call tries again. Data that
     is on flash already is not written again.
     """
 
-    def __init__(self, path: str, outgoing: int, incoming: int) -> None:
+    def __init__(self, path: str, outgoing: int) -> None:
         self._path = path
         self._out = [0] * outgoing
+        self._past = [0] * outgoing
         self.received: list[int] = []
         self.acked = 0
         self.changed = False
@@ -47,10 +51,6 @@ class Journal:
             self._restore(bytearray(self._file.read()))
         except OSError:
             pass
-        # An earlier client may have had a larger `incoming`.
-        n = _len(self._out) + max(incoming, _len(self.received))
-        self._buf = bytearray(_HEAD + 2 * n + 4)
-        self._kept = self.received  # as on flash
 
     def _restore(self, buf):
         if _len(buf) < _HEAD + 4 or buf[0] != _FORMAT:
@@ -68,16 +68,17 @@ class Journal:
     def watch(self, received: "list[int]") -> None:
         """Use this list of incoming messages not yet released; 0 is a free place."""
         self.received = received
-        self._kept = list(received)
+        self._kept = list(received)  # as on flash
+        self._buf = bytearray(_HEAD + 2 * (_len(self._out) + _len(received)) + 4)
 
-    def note(self, ids: "list[int]", waits: "bytes | bytearray") -> None:
-        """Save `received`, and which of the records in `ids` are past PUBREC. OSError."""
-        i = 0
-        while i < _len(waits):  # a `for` would put the frame on the heap
-            if waits[i] >= _PUBCOMP and ids[i] >= FIRST_ID and not self._has(ids[i]):
-                self._out[self._out.index(0)] = ids[i] & _ID
+    def note(self, client: "Handover") -> None:
+        """Save `received`, and which of the records in the client are past PUBREC. OSError."""
+        i = client.released(self._past)
+        while i:  # a `for` would put the frame on the heap
+            i -= 1
+            if self._past[i] >= FIRST_ID and not self._has(self._past[i]):
+                self._out[self._out.index(0)] = self._past[i] & _ID
                 self.changed = True
-            i += 1
         if self.changed or self.received != self._kept:
             self.save()
 
@@ -99,14 +100,21 @@ class Journal:
         """Return whether PUBCOMP has come for a record that is not before `acked`."""
         return (pid | _DONE) in self._out
 
-    def settle(self, in_use: "list[int]") -> None:
-        """Mark records past PUBREC as done if their identifiers are no longer `in_use`."""
+    def settle(self, client: "Handover", pid: int, n: int) -> None:
+        """Mark records past PUBREC as done if the client does not await them any more.
+
+        It has been handed those with the `n` identifiers from `pid` on.
+        """
         if not any(self._out):
             return
         i = _len(self._out)
         while i:
             i -= 1
-            if 0 < self._out[i] < _DONE and (self._out[i] | _DONE) not in in_use:
+            if (
+                0 < self._out[i] < _DONE
+                and ((self._out[i] | _DONE) - pid) % IDS < n
+                and not client.awaits(self._out[i] | _DONE)
+            ):
                 self._out[i] |= _DONE
                 self.changed = True
 
@@ -124,6 +132,8 @@ class Journal:
 
     def save(self) -> None:
         """Write the journal unless it is on flash already. OSError."""
+        if _len(self.received) > _len(self._kept):
+            self._grow()
         buf = self._buf
         buf[0] = _FORMAT
         put(buf, 1, self.acked)
@@ -141,6 +151,12 @@ class Journal:
         while n < _len(self._kept):
             self._kept[n] = self.received[n]
             n += 1
+
+    def _grow(self):
+        """Follow the client, which has received more than was foreseen."""
+        n = _len(self.received) - _len(self._kept)
+        self._buf.extend(bytes(2 * n))
+        self._kept.extend([0] * n)
 
     def _fill(self, at, numbers):
         """Write all numbers but 0 from `at` on. Returns the position after them."""

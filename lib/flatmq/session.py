@@ -101,6 +101,7 @@ class Session(Shown):
     offs: "list[int]"  # where the packet of a record begins, -1 if the record is free
     waits: bytearray  # the packet that a record waits for
     last_id: int  # the last identifier assigned
+    own: int  # the highest one that is assigned here
     open: "bool | None"  # the broker takes packets; None: see `writer.lost`
     received: "list[int]"  # packet identifiers of QoS 2 messages received but not released
     # (section 4.3.3, method B), 0 for each free place
@@ -229,12 +230,13 @@ class Session(Shown):
         return pid
 
     def next_id(self) -> int:
-        """Return an unused packet identifier: 1 to 65535, counting up and wrapping."""
-        pid = self.last_id % 65535 + 1
-        while pid in self.ids:
-            pid = pid % 65535 + 1
-        self.last_id = pid
-        return pid
+        """Return an unused packet identifier: 1 to `own`, counting up and wrapping."""
+        pid = self.last_id
+        while True:
+            pid = 1 if pid == self.own else pid + 1
+            if pid not in self.ids:
+                self.last_id = pid
+                return pid
 
     def make_room(self, n: int) -> bool:
         """Make room at `end` for a packet with `n` bytes after its fixed header.

@@ -41,6 +41,7 @@ def claim(
     s.offs = [-1] * inflight
     s.waits = bytearray(inflight)
     s.last_id = last_id
+    s.own = 65535
     s.now = s.wrote = 0
     s.options = {}
     s.open = s.queued = s.blocked = s.held = s.plain = False

@@ -23,21 +23,21 @@ if TYPE_CHECKING:
 
     from .client import Client
 
-_OWN = const(32768)  # the client's own identifiers go up to here, or a few hundred further
-_PUBCOMP = const(0x70)  # see Session.waits
+_DUP = const(8)
 
 # Found without the miss in the module that a builtin costs.
 _len = len
 _BUFFERS = (bytes, bytearray, memoryview)
+_LASTING = (bytes, str)
 
 
-def _converted(payload, qos, most):
+def _plain(payload, qos, most):
     # A function of its own, because imported names take room in the frame.
-    from .setup import converted
+    from .client import plain
     from .wire import number
 
     number("qos", qos, 1, most)
-    return converted(payload, qos, most)
+    return plain(payload)
 
 
 class Stats:
@@ -106,13 +106,14 @@ class Spool:
             number("head", head, 64, min(segment, 1024))
         if full not in ("drop", "refuse"):
             raise ValueError(f"full must be 'drop' or 'refuse', not {full!r}")
-        unload("wire", "topic")
-        if client.connection or client.pending:
+        unload("wire")
+        if client.state != "offline" or client.pending or client.stats.connects:
             raise ValueError("create the Spool before client.start() and before the first publish")
-        keeps = not client.options["clean_session"]  # else nothing must be remembered
+        number("max_qos with a Spool", client.max_qos, 1, 2)
+        self._out = out = client.handover()
+        keeps = not out.clean  # else nothing must be remembered
         if keeps and client.gate is not None:
             raise ValueError(f"client.gate must be None, not {client.gate!r}: the Spool sets it")
-        number("max_qos with a Spool", client.max_qos, 1, 2)
         self._qos = (1, 2)[: client.max_qos]
         self._client = client
         self._folder = folder
@@ -122,26 +123,22 @@ class Spool:
         self.stats = Stats()
         self._topic: bytes | str | None = None  # the topic last passed to publish,
         self._name = b""  # and the same checked
-        # `_fits`: bytes of topic and payload that fit in a packet; `_most`: in a record, too.
-        # `_head`: topic length and packet identifier, and in MQTT 5 the property length.
-        self._head = 4 if client.options["version"] in (3, 4) else 5
-        self._fits = client.size - 2 - self._head
-        for n in (129, 16386, 2097155):  # above these, Remaining Length has another byte
-            if client.size > n:
-                self._fits -= 1
-        self._most = min(self._fits, segment - RECORD)
-        self._flight = [0] * client.slots  # the numbers of the records in flight: a ring
+        # Bytes of topic and payload that fit in a packet and in a record.
+        self._most = min(out.most, segment - RECORD)
+        self._flight = [0] * out.inflight  # the numbers of the records in flight: a ring
         self._from = self._count = 0
         self._aside: list[int] = []  # packet identifiers of records that the client gave up
         self._ready = False  # the store has read a record that was not handed over yet
-        self._journal = j = Journal(folder + "/journal", client.slots, client.options["incoming"])
+        self._journal = j = Journal(folder + "/journal", out.inflight)
         # A new spool begins at a random number: a board whose flash was erased must not reuse
         # identifiers that the broker still knows.
         start = random.getrandbits(15)
         self._store = Store(folder, segment, segments, head, j.acked, start)
         j.retain(self._pid(j.acked), self._store.next - j.acked)
         j.acked = self._store.seq
-        if not keeps:
+        if keeps:
+            j.watch(out.restore(j.received))
+        else:
             j.forget()
             j.watch([])
         try:  # noqa: SIM105 (there is no contextlib on a board)
@@ -153,21 +150,8 @@ class Spool:
         self._on_dropped = client.on_dropped
         client.on_dropped = self._note
         if keeps:
-            self._resume()
+            self._feed(_DUP)  # the records that were in flight before the reboot
             client.gate = self._gate
-
-    def _resume(self):
-        """Hand the client the records and identifiers that were in flight before the reboot."""
-        c = self._client
-        while self._count < len(self._flight) and self._load() and self._hand_over():
-            pass
-        if c.end:
-            from .resend import assume_sent
-
-            assume_sent(c)
-        found = self._journal.received
-        c.received = found + [0] * (c.options["incoming"] - len(found))
-        self._journal.watch(c.received)
 
     # The interface for applications
 
@@ -191,7 +175,7 @@ class Spool:
         if topic is not self._topic or payload.__class__ not in _BUFFERS or qos not in self._qos:
             payload = self._checked(topic, payload, qos)
         if _len(self._name) + _len(payload) > self._most:
-            self._refuse(_len(self._name) + _len(payload))
+            self._refuse(payload)
         if not (self._durable or self.pending) and self._direct(payload, qos, retain):
             return True
         return self._append((0x31 if retain else 0x30) | qos << 1, payload)
@@ -203,9 +187,8 @@ class Spool:
         acknowledged. Flash access takes time in addition to `ms`. Raises OSError if the
         flash fails; the next call tries again.
         """
-        if self._client.busy:  # called by a handler
-            return False
-        self._feed()
+        if self._client.state == "online":
+            self._feed(0)
         try:
             return self._client.poll(ms)
         finally:  # even after an error: records freed now may make the missing room
@@ -234,22 +217,20 @@ class Spool:
 
         ValueError or TypeError for a bad argument.
         """
-        c = self._client
-        if topic is not c.topic:
-            c.check(topic)
-        self._topic = c.topic if c.topic is topic else None
-        n = 2 + (c.name[0] << 8 | c.name[1])
-        self._name = topic if topic.__class__ is bytes else bytes(c.name[2:n])
+        if topic is not self._topic:
+            self._out.check(topic)
+            self._name = topic.encode() if topic.__class__ is str else bytes(topic)
+            self._topic = topic if topic.__class__ in _LASTING else None
         if qos in self._qos and payload.__class__ in _BUFFERS:
             return payload
-        return _converted(payload, qos, c.max_qos)
+        return _plain(payload, qos, self._qos[-1])
 
-    def _refuse(self, n):
-        """Raise ValueError for a message with `n` bytes of topic and payload."""
-        if n + RECORD > self._segment:
-            n += RECORD
+    def _refuse(self, payload):
+        """Raise ValueError for a message that is too large."""
+        n = _len(self._name) + _len(payload) + RECORD
+        if n > self._segment:
             raise ValueError(f"record must be at most segment, {self._segment} bytes, not {n}")
-        self._client.make_room(n + self._head)
+        self._out.put(FIRST_ID, 0x32, self._name, payload)
 
     def _direct(self, payload, qos, retain):
         if self._client.state != "online":
@@ -288,13 +269,13 @@ class Spool:
         """Return the packet identifier of a record."""
         return FIRST_ID + seq % IDS
 
-    def _feed(self):
-        """Hand the client as many records as it has room for."""
-        if self._client.last_id > _OWN:
-            self._client.last_id = 0
-        if self._client.state == "online":
-            while self._count < _len(self._flight) and self._load() and self._hand_over():
-                pass
+    def _feed(self, dup):
+        """Hand the client as many records as it has room for.
+
+        `dup` is DUP for those that may have been sent before a reboot.
+        """
+        while self._count < _len(self._flight) and self._load() and self._hand_over(dup):
+            pass
 
     def _load(self):
         """Read the next record unless it is ready. Returns False if there is none."""
@@ -305,14 +286,14 @@ class Spool:
                 self.pending = self._count + self._store.count()
         return self._ready
 
-    def _hand_over(self):
+    def _hand_over(self, dup):
         """Hand over the record that is ready, or skip it. Returns False if it has to wait."""
         store = self._store
         pid = self._pid(store.seq)
-        if _len(store.topic) + _len(store.payload) > self._fits:
+        if _len(store.topic) + _len(store.payload) > self._out.most:
             self.stats.dropped += 1
             self.pending -= 1
-        elif self._journal.is_done(pid) or self._publish(pid):
+        elif self._journal.is_done(pid) or self._put(pid, dup):
             i = self._from + self._count
             self._flight[i % _len(self._flight)] = store.seq
             self._count += 1
@@ -322,70 +303,35 @@ class Spool:
         store.advance()
         return True
 
-    def _publish(self, pid):
-        c = self._client
-        if pid in c.ids:  # used by the record that is 32,256 older
+    def _put(self, pid, dup):
+        """Put the record that is ready into the client. Returns False if there is no room."""
+        first = self._store.first | dup
+        if self._out.awaits(pid):  # used by the record that is 32,256 older
             return False
-        if self._head == 5 and (c.strict or not c.max_qos) and self._unfit(pid):
-            return True
-        last = c.last_id
-        c.last_id = pid - 1
-        if self._give(self._store.topic, self._store.first) is None:
-            c.last_id = last
+        if first & 4 and self._client.max_qos == 1:  # stored when `max_qos` was higher
+            first -= 2
+        elif self._journal.is_received(pid):
+            first |= 2 if dup else _DUP
+        if not self._out.put(pid, first, self._store.topic, self._store.payload):
             return False
-        c.last_id = last
-        if self._journal.is_received(pid):
-            c.waits[c.ids.index(pid)] = _PUBCOMP
         self.stats.replayed += 1
         return True
-
-    def _unfit(self, pid):
-        """Return whether the record that is ready is outside the limits that the broker announced.
-        If so, set it aside."""
-        try:
-            self._allow()
-        except ValueError:  # naming the exception would put the frame on the heap
-            self._spare(pid)
-            return True
-        return False
-
-    def _allow(self):
-        """Raise ValueError if the broker does not take the record that is ready."""
-        if not self._client.max_qos:
-            raise ValueError("the broker takes no QoS above 0")
-        n = _len(self._store.topic) + _len(self._store.payload) + self._head
-        self._client.allow(n, self._store.first & 1)
-
-    def _spare(self, pid):
-        """Set aside the record that is ready, as if the client had given it up."""
-        self._client.stats.dropped += 1
-        try:
-            self._allow()
-        except ValueError as e:
-            self._note(pid, bytes(self._store.topic), str(e))
-
-    def _give(self, topic, first):
-        c = self._client
-        # The store reuses this buffer. A copy lets the client remember the name, if it has room.
-        if topic in c.names:
-            topic = c.names[c.names.index(topic)]
-        elif not c.fields[c.oldest]:
-            topic = bytes(topic)
-        if first & 6 > c.max_qos << 1:  # stored when `max_qos` was higher
-            first -= 2
-        return c.publish(topic, self._store.payload, first >> 1 & 3, first & 1)
 
     def _take(self):
         """Remove the records that are acknowledged or set aside."""
         j = self._journal
         n = self._count
-        j.settle(self._client.ids)
-        while self._count and self._pid(self._flight[self._from]) not in self._client.ids:
-            self._remove(self._pid(self._flight[self._from]))
+        self._settle()
+        while n and self._count and not self._out.awaits(self._pid(self._acked())):
+            self._remove(self._pid(self._acked()))
         if j.changed or (n and not self.pending):
             j.save()
         if n != self._count:
             self._store.free(j.acked)
+
+    def _settle(self):
+        n = self._acked()
+        self._journal.settle(self._out, self._pid(n), self._store.seq - n)
 
     def _remove(self, pid):
         """Remove the oldest record in flight."""
@@ -402,13 +348,14 @@ class Spool:
     # The functions that the client calls
 
     def _gate(self, same):
-        """Save the state of QoS 2 messages before acknowledgements leave: see `Session.gate`."""
-        j = self._journal
+        """Save the state of QoS 2 messages before acknowledgements leave: see `Client.gate`."""
         if same is not None:
-            j.settle(self._client.ids)
-            if not same:
-                j.forget()
-        j.note(self._client.ids, self._client.waits)
+            self._settle()
+        if same is False:  # for the broker, none is past PUBREC any more
+            self._journal.forget()
+            self._journal.save()
+        else:
+            self._journal.note(self._out)
 
     def _note(self, packet_id, topic, reason):
         """Note that the client has set a message aside.

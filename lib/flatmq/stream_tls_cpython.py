@@ -57,7 +57,9 @@ class Stream(stream_cpython.Stream):
         Returns their number, None if there is no room.
         """
         try:
-            return self.sock.send(memoryview(buf)[off : off + n])
+            # Released at once: the traceback of an error would keep `buf` from being resized.
+            with memoryview(buf) as whole, whole[off : off + n] as part:
+                return self.sock.send(part)
         except _WAITS:
             return None
         except OSError:

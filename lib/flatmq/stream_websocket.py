@@ -16,8 +16,12 @@ if TYPE_CHECKING:
 
 if MICROPYTHON:
     from random import getrandbits
+
+    from .stream_tcp import TCP
 else:
     from secrets import randbits as getrandbits
+
+    from .stream_cpython import TCP
 
 # The header of an outgoing frame has up to 8 bytes, directly before the payload.
 _HEAD = const(8)
@@ -72,7 +76,6 @@ class WebSocket:
         tls: "Any" = None,
         link: "Any" = None,
     ) -> None:
-        from .setup import tcp
         from .stream_websocket_upgrade import check
         from .unload import unload
         from .wire import number
@@ -92,8 +95,8 @@ class WebSocket:
         if port != default:
             self._where += f":{port}"
         self._masks = not tls
-        self._link = link or (tls.link(host, port) if tls else tcp(host, port))
-        unload("setup", "wire", "topic", "stream_websocket_upgrade")
+        self._link = link or (tls.link(host, port) if tls else TCP(host, port))
+        unload("wire", "stream_websocket_upgrade")
         self._one = bytearray(1)
         self._two = bytearray(2)
         self._control = bytearray(_SHORT)  # payload of the last control frame, or of the answer

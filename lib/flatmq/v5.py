@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from . import replies, v5_alias, v5_methods, v5_pieces, v5_subscribing
+    from . import replies, v5_alias, v5_handover, v5_methods, v5_pieces, v5_subscribing
     from .properties import Properties
     from .router import Router
     from .v5_server import Server
@@ -26,6 +26,7 @@ _MODULES = {
     "authenticate": "v5_methods",
     "disconnect": "v5_methods",
     "drop": "v5_methods",
+    "handover": "v5_handover",
     "publish_from": "v5_pieces",
     "request": "replies",
     "set_credentials": "v5_methods",
@@ -81,6 +82,7 @@ class Client5(Client):
         alias = v5_alias.alias
         authenticate = v5_methods.authenticate
         disconnect = v5_methods.disconnect
+        handover = v5_handover.handover
         publish_from = v5_pieces.publish_from
         request = replies.request
         set_will = v5_methods.set_will

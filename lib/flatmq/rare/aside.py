@@ -42,6 +42,10 @@ class Aside:
         self.asked = 0
         self.alone = -1
 
+    def behind(self) -> int:
+        """Return how many messages have gone behind the others."""
+        return len([x for x in self.suspects if x[1] >= _BEHIND])
+
     def answered(self) -> None:
         """Note a PINGRESP."""
         if self.asked:

@@ -108,6 +108,9 @@ def greeted(c: "Client", t: int, end: int) -> "int | None":
     c.session_present = flags == 1 and c.version != 3
     # A session whose CONNACK was lost may be a new one, even if the broker has it now.
     doubt = same and not c.trusted
+    if not same:
+        for i in range(len(c.received)):
+            c.received[i] = 0
     if c.gate is not None:
         c.gate(same and not doubt)  # if it raises, the next poll handles this CONNACK again
     c.trusted = True
@@ -131,9 +134,6 @@ def greeted(c: "Client", t: int, end: int) -> "int | None":
 def resend(c: "Client", same: bool, doubt: bool) -> None:
     """Prepare what is in the queue for a session that is the `same`, or may be another one."""
     q = c.q
-    if not same and c.received:
-        for i in range(len(c.received)):
-            c.received[i] = 0
     p = ready = 0
     while p < c.end:
         e = end_of(q, p)

@@ -13,6 +13,7 @@ MODULES = {
     "connect": "connecting",
     "disconnect": "connecting",
     "drop": "strays",
+    "handover": "handover",
     "ping": "dial",
     "publish_from": "parts",
     "queue": "bulk",

@@ -45,7 +45,6 @@ def other(c: "Client", first: int, t: int, end: int) -> "Any":
 
     Returns the rule that it breaks, None if it breaks none, HOLD if there is no room to answer.
     """
-    q = c.q
     pid = c.rx[t] << 8 | c.rx[t + 1]
     if first != 0x50 and first != 0x62 and first != 0x70 and (first != 0x6A or c.version != 3):
         return _TYPE
@@ -55,7 +54,7 @@ def other(c: "Client", first: int, t: int, end: int) -> "Any":
         return _ID_0
     if first == 0x70:
         p = find(c, pid)
-        if 0 <= p < c.sent and q[p] & 6 == 6:
+        if 0 <= p < c.sent and c.q[p] & 6 == 6:
             release(c, p)
             c.progress = True
         else:
@@ -65,8 +64,8 @@ def other(c: "Client", first: int, t: int, end: int) -> "Any":
         return HOLD
     if first == 0x50:
         p = find(c, pid)
-        if 0 <= p < c.sent and q[p] & 4:
-            q[p] |= 2
+        if 0 <= p < c.sent and c.q[p] & 4:
+            c.q[p] |= 2
             c.progress = True
         else:
             c.stats.strays += 1
@@ -75,9 +74,8 @@ def other(c: "Client", first: int, t: int, end: int) -> "Any":
         if pid in c.received:
             c.received[c.received.index(pid)] = 0
         first = 0x70
-    q = c.ack
-    q[0] = first
-    q[2] = pid >> 8
-    q[3] = pid & 255
-    c.acks.extend(q)
+    c.ack[0] = first
+    c.ack[2] = pid >> 8
+    c.ack[3] = pid & 255
+    c.acks.extend(c.ack)
     return None

@@ -187,6 +187,7 @@ def claim(c: "Client", tx_size: int, rx_size: int, answers: int) -> None:
     # A random first packet identifier: a reboot must not reuse those that it left in flight.
     c.last_id = random.getrandbits(15)
     c.stop = c.last_id - 1 & 65535 or 65535
+    c.own = 65535
     c.state = "offline"
     c.saved = None
     n = c.stats = Stats()

@@ -27,7 +27,9 @@ def next_id(c: "Client") -> int:
     if c.renamed:
         c.renamed = {old: new for old, new in c.renamed.items() if find(c, new) >= 0}
     while True:
-        least = 65536
+        if pid >= c.own:
+            pid = 0
+        least = c.own - pid + 1
         for old in c.renamed or ():
             i = old - pid & 65535
             if i and i < least:
@@ -48,10 +50,10 @@ def next_id(c: "Client") -> int:
             i = c.large.pid - pid & 65535
             if i and i < least:
                 least = i
-        if least > 1 and (pid + 1 & 65535 or least > 2):  # 0 is no identifier
-            c.stop = pid + least - 1 & 65535 or 65535
+        if least > 1:
+            c.stop = pid + least - 1
             return pid
-        pid = pid + least & 65535
+        pid += 1
 
 
 def drop(self: "Client", packet_id: int) -> bool:

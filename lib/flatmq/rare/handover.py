@@ -1,0 +1,110 @@
+"""The interface of a client for a module that keeps messages itself, such as the spool.
+
+Loaded by `Client.handover`, and kept by what calls it. `v5_handover` is the same for MQTT 5.
+"""
+
+from ..core.queue import end_of, find, id_at
+from ..port import const
+
+TYPE_CHECKING = const(0)
+if TYPE_CHECKING:
+    from ..client import Client
+
+_OWN = const(32767)
+
+
+def handover(self: "Client") -> "Handover":
+    """Return the Handover of a client that has not been started."""
+    return Handover(self)
+
+
+class Handover:
+    """Hands messages to a `client`, with packet identifiers above 32,767.
+
+    The client's own identifiers stay below from now on. It calls its `on_dropped` for these
+    messages, too.
+    """
+
+    clean: bool  # the client asks for a clean session
+    inflight: int  # messages that may wait for an acknowledgement at most
+    most: int  # bytes that topic name and payload of one may have together
+
+    def __init__(self, client: "Client") -> None:
+        self._client = client
+        self.clean = client.clean
+        self.inflight = client.inflight + 1  # see `put`
+        self.most = client.room - 6
+        for n in (129, 16386, 2097155):  # above these, Remaining Length has another byte
+            if client.room > n:
+                self.most -= 1
+        client.own = client.stop = _OWN  # all of them are free
+
+    def check(self, topic: "bytes | str") -> None:
+        """Raise ValueError or TypeError if this is not a valid topic name."""
+        self._client.address(topic, 1)
+
+    def put(self, packet_id: int, first: int, topic, payload) -> bool:
+        """Accept a message at QoS 1 or 2. Its buffers may be reused afterwards.
+
+        `first` is the first byte of its packet. Before `start` it may have DUP, because the
+        message was sent before a reboot; and 3 as its QoS if PUBREC has come, too.
+
+        Returns False if there is no room now; ValueError if there never will be. A message that
+        the broker does not take is set aside at once.
+        """
+        c = self._client
+        n = len(topic) + len(payload) + 4
+        if n - 4 > self.most:
+            c.no_room(n, 1)  # raises ValueError
+        # If those in flight may all be ones that the broker does not take, one more can show it.
+        if c.kept >= c.inflight + bool(c.alone) or (
+            c.end + n + 5 - (n < 128) - (n < 16384) - (n < 2097152) > c.room
+        ):
+            c.full = True
+            return False
+        if c.renamed:
+            c.renamed.pop(packet_id, None)  # it was an older one
+        c.q[c.end :] = b"\0\0"
+        c.q.append(len(topic) >> 8)
+        c.q.append(len(topic) & 255)
+        c.q.extend(topic)
+        c.q.append(packet_id >> 8)
+        c.q.append(packet_id & 255)
+        c.q.extend(payload)
+        c.widen(n)
+        c.q[c.end] = first  # last, as in `publish`
+        c.kept += 1
+        c.pending += 1
+        c.end = len(c.q)
+        return True
+
+    def awaits(self, packet_id: int) -> bool:
+        """Return whether a message with this packet identifier is not settled yet."""
+        c = self._client
+        if c.renamed:
+            packet_id = c.renamed.get(packet_id, packet_id)
+        return find(c, packet_id) >= 0
+
+    def released(self, into: "list[int]") -> int:
+        """Put the packet identifiers of messages past PUBREC into a list, from its start.
+
+        Returns how many there are.
+        """
+        c = self._client
+        p = n = 0
+        while p < c.end and n < len(into):
+            if c.q[p] & 6 == 6:
+                i = id_at(c.q, p)
+                into[n] = c.q[i] << 8 | c.q[i + 1]
+                n += 1
+            p = end_of(c.q, p)
+        return n
+
+    def restore(self, received: "list[int]") -> "list[int]":
+        """Give the client the packet identifiers of QoS 2 messages received but not released.
+
+        Returns the list in which it keeps them from now on; 0 is a free place.
+        """
+        c = self._client
+        c.received = received + [0] * (c.incoming - len(received))
+        return c.received
