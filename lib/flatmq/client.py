@@ -154,7 +154,7 @@ class Client(Shown):
 
         def __new__(kind, *args, **options):  # `cls` would be one more name
             if kind is Client and options.get("version", 4) != 4:
-                return load("setup").of_version(kind, args, options)
+                return load("versions").of_version(kind, args, options)
             return object.__new__(kind)
 
         def __init__(self, *args, **options):

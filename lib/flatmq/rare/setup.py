@@ -40,14 +40,6 @@ class Stats(Shown):
     losses: int  # connections that ended, or could not be made
 
 
-def of_version(kind: "Any", args: tuple, options: dict) -> "Any":
-    """Return a client of the class for its version. The arguments are those of `Client`."""
-    if options["version"] in (5, None):
-        # By a computed name: MQTT 5 is a package of its own.
-        return __import__("flatmq.v5", None, None, ("new",)).new(args, options)
-    return object.__new__(kind)
-
-
 def make(
     c: "Client",
     client_id: "bytes | str",
