@@ -13,10 +13,11 @@ metadata(
 )
 
 # Without the modules for CPython, which a board does not need. Paths are relative to this file.
-modules = [name for name in sorted(os.listdir("../lib/flatmq")) if name.endswith(".py")]
-modules.remove("aio_cpython.py")
-modules.remove("bulk_cpython.py")
-modules.remove("port_cpython.py")
-modules.remove("stream_cpython.py")
-modules.remove("stream_tls_cpython.py")
+desk = {"aio_cpython", "bulk_cpython", "port_cpython", "stream_cpython", "stream_tls_cpython"}
+modules = [
+    folder + name
+    for folder in ("", "core/", "rare/")
+    for name in sorted(os.listdir("../lib/flatmq/" + folder))
+    if name.endswith(".py") and name[:-3] not in desk
+]
 package("flatmq", tuple(modules), base_path="../lib")

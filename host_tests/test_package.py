@@ -26,7 +26,11 @@ from conftest import LIB, ROOT, interpreter_command
 from flatmq_rigs import packages
 from flatmq_tools import bytecode, interpreter
 
-MODULES = {path.stem for path in bytecode.SOURCES.glob("*.py")} - set(bytecode.DESK_ONLY)
+MODULES = {
+    path.relative_to(bytecode.SOURCES).with_suffix("").as_posix()
+    for path in bytecode.SOURCES.rglob("*.py")
+    if path.stem not in bytecode.DESK_ONLY
+}
 ANSWER = 60.0  # seconds that an installation may take
 AGAIN = "python -m flatmq_rigs packages writes them"
 
@@ -47,7 +51,7 @@ def _manifest(monkeypatch: pytest.MonkeyPatch) -> tuple[dict[str, str], set[str]
 
     def package(name: str, names: tuple[str, ...] | None = None, base_path: str = ".") -> None:
         found = folder / base_path / name
-        chosen = names or tuple(path.name for path in found.glob("*.py"))
+        chosen = names or tuple(str(path.relative_to(found)) for path in found.rglob("*.py"))
         for file in chosen:
             assert (found / file).is_file(), f"{found / file} is missing"
             files.add(f"{name}/{file}")
@@ -78,9 +82,13 @@ def test_a_package_has_what_its_modules_import(part: str) -> None:
             if is_for_types:
                 continue
             if words[:1] == ["from"] and words[1].startswith("."):
-                name = words[1][1:] or words[3]
-                is_there = f"flatmq/{name}.py" in listed or name in bytecode.DESK_ONLY
-                assert is_there, f"{target}: {line.strip()}"
+                dots = len(words[1]) - len(words[1].lstrip("."))
+                folder = "/".join(target.split("/")[:-dots])
+                name = words[1][dots:].replace(".", "/") or words[3]
+                is_there = any(
+                    f"{folder}/{name}{end}" in listed for end in (".py", "/__init__.py")
+                )
+                assert is_there or name in bytecode.DESK_ONLY, f"{target}: {line.strip()}"
 
 
 def test_a_part_alone_is_small() -> None:

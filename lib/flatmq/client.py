@@ -333,7 +333,7 @@ def plain(payload: "Any") -> "Any":
     if payload.__class__ is str:
         return payload.encode()
     if payload.__class__ is not bytearray and (
-        payload.__class__ is not memoryview or payload.itemsize != 1
+        payload.__class__ is not memoryview or getattr(payload, "itemsize", 1) != 1
     ):
         return load("checks").payload(payload)
     return payload

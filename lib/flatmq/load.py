@@ -20,10 +20,9 @@ TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
     from typing import Any
 
-# Modules outside `rare` that are let go of, too, unless one of these holds them.
+# Modules that are kept if one of these holds them.
 _USERS = {
     "wire": ("parts", "senml", "stream_uart", "v5_alias", "v5_auth", "replies"),
-    "show": (),
 }
 
 
@@ -39,13 +38,13 @@ def drop(*names: str) -> None:
     """
     if MICROPYTHON:
         for name in names:
-            package = "flatmq" if name in _USERS else "flatmq.rare"
             for user in _USERS.get(name, ()):
                 if "flatmq." + user in sys.modules or "flatmq.rare." + user in sys.modules:
                     break
             else:
-                if sys.modules.pop(package + "." + name, None):
-                    package = sys.modules[package]
-                    if hasattr(package, name):
-                        delattr(package, name)
+                for package in ("flatmq", "flatmq.rare"):
+                    if sys.modules.pop(package + "." + name, None):
+                        package = sys.modules[package]
+                        if hasattr(package, name):
+                            delattr(package, name)
     collect()

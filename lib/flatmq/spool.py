@@ -97,7 +97,7 @@ class Spool:
         full: str = "drop",
         durable: bool = True,
     ) -> None:
-        from .unload import unload
+        from .load import drop
         from .wire import number
 
         number("segment", segment, 512, 65535)
@@ -106,7 +106,7 @@ class Spool:
             number("head", head, 64, min(segment, 1024))
         if full not in ("drop", "refuse"):
             raise ValueError(f"full must be 'drop' or 'refuse', not {full!r}")
-        unload("wire")
+        drop("wire")
         if client.state != "offline" or client.pending or client.stats.connects:
             raise ValueError("create the Spool before client.start() and before the first publish")
         number("max_qos with a Spool", client.max_qos, 1, 2)

@@ -161,13 +161,13 @@ class Link(TCP):
         if not self.stage:
             return None
         from .stream_tls_errors import of_board
-        from .unload import unload
+        from .load import drop
 
         found = of_board(
             error, self.stage, self._certified, self._has_cert, self._digest, self._pins,
             self._name, f"{self.host}:{self.port}"
         )  # fmt: skip
-        unload("stream_tls_errors")
+        drop("stream_tls_errors")
         return found
 
     def close(self) -> None:

@@ -77,7 +77,7 @@ class WebSocket:
         link: "Any" = None,
     ) -> None:
         from .stream_websocket_upgrade import check
-        from .unload import unload
+        from .load import drop
         from .wire import number
 
         check(host, path)
@@ -96,7 +96,7 @@ class WebSocket:
             self._where += f":{port}"
         self._masks = not tls
         self._link = link or (tls.link(host, port) if tls else TCP(host, port))
-        unload("wire", "stream_websocket_upgrade")
+        drop("wire", "stream_websocket_upgrade")
         self._one = bytearray(1)
         self._two = bytearray(2)
         self._control = bytearray(_SHORT)  # payload of the last control frame, or of the answer
@@ -144,9 +144,9 @@ class WebSocket:
         if not self._upgrade.step(self._read, self._write):
             return None
         self._upgrade = None
-        from .unload import unload
+        from .load import drop
 
-        unload("stream_websocket_upgrade")
+        drop("stream_websocket_upgrade")
         return self
 
     def wait(self, ms: int, out: bool) -> None:

@@ -20,8 +20,12 @@ from flatmq_tools import bytecode
 
 ROOT = Path(__file__).parents[2]
 PARTS: dict[str, tuple[str, ...]] = {
-    "package": ("blocking", "bulk", "connection", "pieces", "subscribing"),  # by name, in `calls`
-    "spool": ("spool",),
+    # Methods by their names, in `rare.methods`.
+    "package": tuple(
+        f"rare/{name}"
+        for name in ("bulk", "connecting", "dial", "hello", "parts", "strays", "subs")
+    ),
+    "spool": ("spool", "rare/handover"),
     "senml": ("senml",),
     "serial": ("stream_uart",),
     "tls": ("stream_tls", "stream_tls_board"),
@@ -30,7 +34,8 @@ PARTS: dict[str, tuple[str, ...]] = {
     "websocket": ("stream_websocket",),
     "sas": ("sas",),
     "mqtt5": (
-        *("v5", "properties", "replies"),
+        *("v5", "properties", "replies", "v5_client", "v5_handover"),
+        *("blocking", "bulk", "connection", "pieces", "subscribing"),  # by name, in `calls`
         *("v5_alias", "v5_methods", "v5_pieces", "v5_subscribing"),
     ),
 }
@@ -38,8 +43,11 @@ PARTS: dict[str, tuple[str, ...]] = {
 these import are found. One that is imported by a computed name must be listed here."""
 
 
-def imports(source: str) -> set[str]:
-    """The modules of the package that a module of it imports when it runs, in functions too."""
+def imports(source: str, module: str = "__init__") -> set[str]:
+    """What a module imports when it runs, in functions and by `load`, too, from the package.
+
+    Each is a path with its last part being a module or a name in it, such as "core/engine/run".
+    """
     found: set[str] = set()
     waiting: list[ast.AST] = [ast.parse(source)]
     while waiting:
@@ -47,23 +55,26 @@ def imports(source: str) -> set[str]:
         if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
             waiting += node.orelse
             continue
-        found.update(_imported(node))
+        found.update(_imported(node, module))
         waiting += ast.iter_child_nodes(node)
     return found
 
 
-def _imported(node: ast.AST) -> Iterator[str]:
+def _imported(node: ast.AST, module: str) -> Iterator[str]:
     if isinstance(node, ast.Import):
         names = [alias.name.split(".") for alias in node.names]
     elif isinstance(node, ast.ImportFrom):
-        base = [*(["flatmq"] if node.level else []), *(node.module or "").split(".")]
-        base = [each for each in base if each]
-        names = [[*base, alias.name] for alias in node.names]
+        base = ["flatmq", *module.split("/")][: -node.level] if node.level else []
+        base = [*base, *(node.module or "").split(".")]
+        names = [[*(each for each in base if each), alias.name] for alias in node.names]
+    elif isinstance(node, ast.Call) and ast.unparse(node.func) == "load" and node.args:
+        name = node.args[0]
+        names = [["flatmq", "rare", name.value]] if isinstance(name, ast.Constant) else []
     else:
         return
     for first, *rest in names:
         if first == "flatmq":
-            yield rest[0] if rest else "__init__"
+            yield "/".join(rest) or "__init__"
 
 
 def modules(part: str, sources: Path = bytecode.SOURCES) -> list[str]:
@@ -73,10 +84,13 @@ def modules(part: str, sources: Path = bytecode.SOURCES) -> list[str]:
     while waiting:
         module = waiting.pop()
         found.add(module)
-        named = imports((sources / f"{module}.py").read_text(encoding="utf-8"))
-        # `from . import x` and `from flatmq import x` name a module or something in __init__.py.
-        there = {name for name in named if (sources / f"{name}.py").is_file()}
-        waiting |= there - found - set(bytecode.DESK_ONLY)
+        for name in imports((sources / f"{module}.py").read_text(encoding="utf-8"), module):
+            # A module, or something in a module or in the __init__.py of a package.
+            folders = [str(folder) for folder in Path(name).parents][:-1]
+            named = {name, *folders, *(f"{folder}/__init__" for folder in folders)}
+            there = {each for each in named if (sources / f"{each}.py").is_file()}
+            waiting |= {each for each in there if Path(each).name not in bytecode.DESK_ONLY}
+        waiting -= found
     return sorted(found)
 
 
