@@ -55,8 +55,10 @@ class Published:
 class Judge:
     """Follows one client over all its connections.
 
-    `trusts`: a session that is present is trusted, though a CONNACK was not seen. `moves`: a QoS 1 message on which the broker has closed the connection may become a new one,
-    behind the others. `releases`: a PUBREC of an unknown identifier is answered.
+    trusts     a session that is present is trusted even if a CONNACK was not seen
+    moves      a QoS 1 message on which the broker closes again and again may become a new one,
+               behind the others
+    releases   a PUBREC of an unknown identifier is answered
     """
 
     def __init__(

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from model.chance import Life
 
 BY_PEER = ("end of file", "reset", "broken pipe")
+OVERTAKES = ("PUBACK", "SUBACK", "UNSUBACK", "PINGRESP")
 ENDS = (*BY_PEER, "unreachable", "silence")
 ERRORS = {
     "reset": errno.ECONNRESET,
@@ -72,11 +73,10 @@ class Stream:
                 return
             delay = life.delay()
         due = Due(life.clock.now + delay, data)
-        if packet.name in ("PUBACK", "SUBACK", "UNSUBACK", "PINGRESP") and not life.calm:
-            if self.chance.random() < 0.2 and len(self.waiting) > 1:  # overtakes the one before
-                self.waiting.insert(len(self.waiting) - 1, due)
-                return
-        self.waiting.append(due)
+        if packet.name in OVERTAKES and len(self.waiting) > 1 and life.fails(0.2):
+            self.waiting.insert(len(self.waiting) - 1, due)
+        else:
+            self.waiting.append(due)
 
     # What the client calls
 

@@ -355,42 +355,53 @@ def test_poll_returns_true_only_for_bytes_that_came_in(each: int, qos: int, make
     assert [(p.first >> 4, p.pid) for p in bench.sent()] == [(kind, i + 1) for i in range(60)]
 
 
-# Packets larger than the buffer
+# Handlers that end their subscription
 
 LARGE = bytes(range(250)) * 2
 
 
 @pytest.mark.parametrize("rest", ["another handler", "on_message"])
 @pytest.mark.parametrize("qos", [0, 1, 2])
-@pytest.mark.parametrize("place", [0, 1])
+@pytest.mark.parametrize("before", [[], [b"other"], [b"t/#"], [b"other", b"t/#"]])
+@pytest.mark.parametrize("payload", [LARGE, b"small"], ids=["large", "small"])
 def test_a_handler_that_ends_its_subscription_and_raises_costs_no_piece(
-    place: int, qos: int, rest: str, make: Make
+    payload: bytes, before: list[bytes], qos: int, rest: str, make: Make
 ) -> None:
+    """The message goes on to those that have not had it yet."""
     pieces: list[tuple[int, bytes]] = []
+    calls = 0
 
     def keeps(message: Message) -> None:
         pieces.append((message.offset, message.payload))
 
     def raises(message: Message) -> None:
+        nonlocal calls
+        calls += 1
         bench.client.unsubscribe(b"t/+")
         raise Failure
 
     more = {"on_message": keeps, "chunks": True} if rest == "on_message" else {}
     bench = kept(make, rx_size=64, **more)
-    handlers = [(b"t/+", raises)]
-    if rest != "on_message":
-        handlers.insert(place, (b"t/#", keeps))
-    for name, handler in handlers:
-        bench.client.subscribe(name, handler, qos=2, chunks=True)
+    names = [*before, b"t/+", *([b"t/1"] if rest != "on_message" else [])]
+    takes = {b"t/+": raises, b"t/1": keeps, b"other": print}
+    # on_message is only for what no subscription takes.
+    takes[b"t/#"] = keeps if rest == "on_message" else lambda message: None
+    for name in names:
+        bench.client.subscribe(name, takes[name], qos=2, chunks=True)
     bench.client.poll()
-    data = bench.wire(peer.publish(b"t/1", LARGE, qos, 7 if qos else 0))
+    data = bench.wire(peer.publish(b"t/1", payload, qos, 7 if qos else 0))
     bench.stream.incoming.extend(data[at : at + 50] for at in range(0, len(data), 50))
-    assert polled(bench) == 1
-    assert b"".join(payload for _, payload in pieces) == LARGE
-    ends = [offset + len(payload) for offset, payload in pieces]
-    assert [offset for offset, _ in pieces] == [0, *ends[:-1]]
+    assert (polled(bench), calls) == (1, 1)
+    got = list(dict.fromkeys(pieces))
+    assert b"".join(part for _, part in got) == payload
+    ends = [offset + len(part) for offset, part in got]
+    assert [offset for offset, _ in got] == [0, *ends[:-1]]
     kinds = [p.first >> 4 for p in bench.sent() if p.first >> 4 <= PUBCOMP]
     assert kinds == ANSWERS[qos]
+    # The next message goes to all of them, once.
+    pieces.clear()
+    bench.feed(peer.publish(b"t/1", b"next", 1, 8))
+    assert pieces == [(0, b"next")]
 
 
 # Packets that the client does not know
