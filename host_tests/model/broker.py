@@ -50,7 +50,8 @@ class Broker:
     """Takes the bytes that reach it, and answers through `send`, a function of a packet.
 
     `taken` are the payloads of the messages that it took, in order; `messages` those that it was
-    given for the client. `shelters(new)` is called for each CONNECT: `new` if it makes a session.
+    given for the client. `on_connect(new)` is called for each CONNECT; `new` if it makes a
+    session. It closes the connection on packets for which `refuses` is true.
     """
 
     def __init__(self, send: Callable[[Packet, bytes], None], most: int = MOST) -> None:
@@ -61,6 +62,8 @@ class Broker:
         self.messages: list[Outgoing] = []
         self.connected = False
         self.on_connect: Callable[[bool], None] = lambda new: None
+        self.refuses: Callable[[Packet], bool] = lambda packet: False
+        self.on_refusal: Callable[[], None] = lambda: None
         self._send = send
         self._rest = b""
 
@@ -130,6 +133,9 @@ class Broker:
             self._connect(bool(packet.connect.clean_start))
             return
         if not self.connected or not session:
+            return
+        if self.refuses(packet):
+            self.on_refusal()
             return
         if name == "PUBLISH":
             self._take(packet, session)

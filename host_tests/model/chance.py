@@ -19,16 +19,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+import peer
 from flatmq import Client
 from flatmq.message import Message
 from model.broker import MOST, Broker
 from model.judge import Fault, Judge, hold
-from model.network import BY_PEER, ENDS, Link, Stream
+from model.network import BY_PEER, ENDS, Due, Link, Stream
 from packets.strict import Packet
 from unit.fake_link import Clock, fake_clock
 
 STEPS = 80
-SETTLE = 600  # seconds that a client has, once the faults are over
+SETTLE = 3600  # seconds that a client has, once the faults are over
 TIMEOUT = 4  # seconds, of the client
 OURS = b"unit"
 ALWAYS, AT_TIMES = b"a/+", b"b/#"  # topic filters; the second one comes and goes
@@ -39,10 +40,10 @@ class Rules:
     """The faults of which the client must not die.
 
     trust        the CONNACK of a new session is lost
-    set_aside    the broker closes again and again, and the client sets aside with a proof only
+    set_aside    the broker closes on a message or on SUBSCRIBE, for a while or always
     ack_timeout  an acknowledgement never comes, and nobody ends the connection
     incoming     more QoS 2 messages come in a burst than `incoming`
-    raising      a handler raises `give_up` times
+    raising      a handler always raises for a message
     spin         `poll` returns True only when bytes came in
     pubrel       the broker sends PUBREC for a message that is not in flight
     leaving      Ctrl-C comes while the client disconnects
@@ -86,6 +87,8 @@ class Life:
         self.pieces: bytearray = bytearray()
         self.streams = 0
         self.level = chance.choice([0.0, 0.5, 1.0, 1.0, 2.0])  # of the faults
+        self.refused: set[bytes] = set()  # payloads and topic filters on which the broker closes
+        self.failures: Counter[bytes] = Counter()  # of the handler, by payload
         self.give_up = chance.choice([0, 3]) if rules.set_aside and rules.raising else 0
         clean = chance.random() < 0.3
         options = {
@@ -99,7 +102,7 @@ class Life:
             "give_up": self.give_up,
             "timeout": TIMEOUT,
             "retry_ms": 20,
-            "retry_max_ms": chance.choice([20, 500]),
+            "retry_max_ms": 60_000 if rules.set_aside else chance.choice([20, 500]),
         }
         if rules.ack_timeout:
             options["ack_timeout"] = chance.choice([2, TIMEOUT, 3 * TIMEOUT])
@@ -113,6 +116,8 @@ class Life:
         )
         self.broker = Broker(self._send, 100 if rules.incoming else MOST)
         self.broker.on_connect = self._on_connect
+        self.broker.refuses = self._refuses
+        self.broker.on_refusal = lambda: self.link.current.cut(chance.choice(BY_PEER))
         self.link = Link(self)
         self.client = Client(
             OURS,
@@ -187,6 +192,8 @@ class Life:
 
     def waited(self, ms: int) -> None:
         """Let time pass in a wait."""
+        coming = self.link.current.next_in() if self.link.current else None
+        ms = ms if coming is None else max(min(ms, coming), 1)
         self.clock.now += self.chance.randrange(1, ms + 1) if self.fails(0.3) else ms
 
     def _send(self, packet: Packet, data: bytes) -> None:
@@ -200,12 +207,12 @@ class Life:
         if message.offset == 0:
             self.pieces = bytearray()
         hold(len(self.pieces) == message.offset, "a piece is lost")
-        key = payload if message.last and not message.offset else bytes(self.pieces) + payload
-        if message.last and self.raises.get(key, 0):
+        self.ctrl_c("a handler", None)
+        key = bytes(self.pieces) + payload
+        if message.last and self.raises.get(key):
             self.raises[key] -= 1
+            self.failures[key] += 1
             self.raised = True
-            if self.give_up and not self.raises[key]:
-                self.raises.pop(key)
             raise Failure
         self.pieces += payload
         if message.last:
@@ -217,10 +224,14 @@ class Life:
     def _dropped(self, packet_id: int, topic: bytes, reason: str) -> None:
         self.say(f"dropped {packet_id} {topic!r}: {reason}")
         for message in self.broker.messages:
-            if message.topic == topic:  # its handler has raised too often
+            if message.topic == topic:
+                failures = self.failures[message.payload]
+                hold(failures >= self.give_up > 0, f"{message} dropped after {failures} failures")
                 self.given_up.add(message.payload)
                 self.judge.arrived.add(message.payload)
                 return
+        if not packet_id and topic in self.filters:  # it is tried again all the same
+            return
         found = [m for m in self.judge.messages if m.topic == topic]
         hold(len(found) == 1, f"{topic!r} was dropped, and was not published")
         hold(self.give_up and found[0].closes >= self.give_up, f"no reason to drop {found[0]}")
@@ -251,6 +262,13 @@ class Life:
         self.say(f"publish {self.name(payload)} at QoS {qos}: {pid}")
         if pid is not None:
             self.judge.published(topic, payload, qos, pid)
+            if qos and self.rules.set_aside and self.fails(0.1):
+                self.refused.add(payload)
+
+    def _refuses(self, packet: Packet) -> bool:
+        if packet.name == "SUBSCRIBE":
+            return not self.calm and any(each.topic in self.refused for each in packet.filters)
+        return packet.payload in self.refused
 
     def receive(self) -> None:
         """Have the broker send messages."""
@@ -261,8 +279,8 @@ class Life:
             if message:
                 self.say(f"broker sends {self.name(payload)} at QoS {message.qos}")
                 if (way == "a" or self.rules.ending) and self.fails(0.1):
-                    most = self.give_up + 1 if self.give_up and self.rules.raising else 2
-                    self.raises[payload] = self.chance.randrange(1, most + 1)
+                    always = 1_000_000 if self.give_up else 1
+                    self.raises[payload] = self.chance.choice([1, 2, always])
 
     def subscribe(self) -> None:
         """Subscribe to the filter that comes and goes, or end the subscription."""
@@ -273,6 +291,8 @@ class Life:
             qos = self.chance.randrange(3)
             self.client.subscribe(AT_TIMES, self._handle, qos=qos, chunks=True)
             self.filters[AT_TIMES] = qos
+            if self.rules.set_aside and self.fails(0.3):
+                self.refused.add(AT_TIMES)
         self.say(f"filters {self.filters}")
 
     def disconnect(self) -> None:
@@ -294,6 +314,8 @@ class Life:
             return call(*arguments)
         except Failure:
             hold(self.raised, "a handler's exception again")
+            if self.rules.ending and AT_TIMES in self.filters and self.fails(0.3):
+                self.subscribe()
         except KeyboardInterrupt:
             hold(self.interrupted, "Ctrl-C again")
         return None
@@ -302,6 +324,7 @@ class Life:
         """Poll the client, and compare what it says of itself with the model."""
         stream = self.link.current
         before = stream.gave if stream else 0
+        self.clock.now += 1
         came = self._call(self.client.poll, ms)
         if came is None:
             return True
@@ -339,7 +362,7 @@ class Life:
         if self.rules.pubrel and stream and stream.greeted and not stream.ended:
             pid = self.chance.randrange(1, 65536)
             if pid not in {m.pid for m in self.judge.unsettled}:
-                stream.waiting.append((self.clock.now, b"\x50\2" + pid.to_bytes(2, "big")))
+                stream.waiting.append(Due(self.clock.now, peer.pubrec(pid)))
 
     def live(self) -> None:
         """Have it all happen, and then calm down."""
@@ -384,13 +407,18 @@ class Life:
     def _settle(self) -> None:
         if self.link.current and not self.link.current.sheltered:
             self.link.current.in_left = self.link.current.out_left = None
-        end = self.clock.now + 1000 * SETTLE
+        if not self.give_up:
+            self.refused.clear()
+        last = self.clock.now
+        end = last + 1000 * SETTLE
         while not self._settled():
+            if self.refused and self.clock.now - last > 60_000:
+                last = self.clock.now
+                self.publish()  # its acknowledgement is the proof that the others are refused
             if self.clock.now > end:
                 raise Fault(f"the client does not settle: {self._state()}")
             self._rescue()
-            if self.poll(50):
-                self.clock.now += 1  # a handler that raises again and again takes time, too
+            self.poll(500)
 
     def _state(self) -> str:
         session = self.broker.session

@@ -103,8 +103,11 @@ class Judge:
     @property
     def pending(self) -> tuple[int, int]:
         """Return the least and the most that `pending` of the client may be."""
-        least = len([m for m in self.messages if m.state != DONE])
-        return least, least + len([m for m in self.messages if m.state == DONE and m.unsure])
+        open_ones = [m for m in self.messages if m.state != DONE]
+        # The broker has a released one, so the client may give up waiting for PUBCOMP.
+        left = [m for m in open_ones if self.moves and m.state == RELEASED and m.closes > 1]
+        unsure = [m for m in self.messages if m.state == DONE and m.unsure]
+        return len(open_ones) - len(left), len(open_ones) + len(unsure)
 
     @property
     def owes(self) -> list[str]:
@@ -138,12 +141,14 @@ class Judge:
         """Handle the end of a connection."""
         cut = self._written
         for m in self.messages:
+            if m.state == RELEASED and by_peer and m.released == self.connection:
+                m.closes += 1
             if m.state != QUEUED:
                 continue
             data = m.encoded()
-            if cut and cut[0] & 0xF7 == data[0] and data[1:].startswith(cut[1:]):
-                m.ever = True
-            if by_peer and m.connection == self.connection:
+            begun = cut and cut[0] & 0xF7 == data[0] and data[1:].startswith(cut[1:])
+            m.ever = m.ever or bool(begun)
+            if by_peer and (begun or m.connection == self.connection):
                 m.closes += 1
         self._written = b""
         self._in_hand.clear()  # who knows how many of them the client has handled

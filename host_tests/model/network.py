@@ -117,6 +117,20 @@ class Stream:
 
     def readinto(self, buf: memoryview) -> int | None:
         """Give some of the bytes that have come."""
+        try:
+            return self._read(buf)
+        except OSError:
+            raise
+        except Exception as e:
+            raise Fault(f"{type(e).__name__}: {e}") from e
+
+    def next_in(self) -> int | None:
+        """Return the ms until bytes come, None if none are on their way."""
+        if not self.waiting or self.ended == "silence":
+            return None
+        return max(self.waiting[0].at - self.life.clock.now, 0)
+
+    def _read(self, buf: memoryview) -> int | None:
         life = self.life
         if not life.leaves:  # else the client discards what it reads
             life.judge.handled()

@@ -10,6 +10,6 @@ from model import chance
 SEEDS = range(20_000)
 
 
-@pytest.mark.parametrize("seed", sizes.sample(SEEDS, 150))
+@pytest.mark.parametrize("seed", sizes.sample(SEEDS, 1000))
 def test_a_life(seed: int) -> None:
     chance.lived(seed)
