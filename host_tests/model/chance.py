@@ -43,7 +43,7 @@ class Rules:
     set_aside    the broker closes on a message or on SUBSCRIBE, for a while or always
     ack_timeout  an acknowledgement never comes, and nobody ends the connection
     incoming     more QoS 2 messages come in a burst than `incoming`
-    raising      a handler always raises for a message
+    raising      a handler always raises for a message; needs set_aside, too: both are by `give_up`
     spin         `poll` returns True only when bytes came in
     pubrel       the broker sends PUBREC for a message that is not in flight
     leaving      Ctrl-C comes while the client disconnects

@@ -74,6 +74,7 @@ class Judge:
         self.arrived: set[bytes] = set()  # payloads that a handler has taken, or given up
         self.connection = -1
         self.doubt = False  # a CONNACK was not seen since the last one that was
+        self.may_doubt = False  # CONNECT was sent since then
         self._in_hand: list[Published] = []  # acknowledged by what was read last
         self._begin()
 
@@ -81,7 +82,7 @@ class Judge:
         self._written = b""
         self._read = b""
         self.greeted = self.left = False
-        self.present = self.trusted = False
+        self.present = False
         self._asked: dict[int, str] = {}  # SUBSCRIBE and UNSUBSCRIBE without an answer
         self._last = -1  # number of the last message at QoS 1 and 2
         self._last_0 = -1
@@ -159,9 +160,10 @@ class Judge:
             message.unsure = ""
         self._in_hand.clear()
 
-    def in_doubt(self) -> None:
-        """Note a CONNECT that reached the broker, and whose CONNACK the client will not see."""
-        self.doubt = True
+    def in_doubt(self, reached: bool) -> None:
+        """Note a CONNECT whose CONNACK the client will not see; `reached` the broker or not."""
+        self.doubt = self.doubt or reached
+        self.may_doubt = True
         for message in self.open:
             message.exact = False
 
@@ -189,14 +191,17 @@ class Judge:
         if p.name == "CONNACK":
             self.greeted = True
             self.present = bool(p.present)
-            self.trusted = self.present and (self.trusts or not self.doubt)
-            self.doubt = False
-            if not self.present:
-                for m in self.open:
+            reached = self.doubt and not self.trusts
+            either = self.may_doubt and not self.trusts
+            self.doubt = self.may_doubt = False
+            for m in self.open:
+                if not self.present:
                     m.whole = False
                     m.exact = m.exact and not m.ever
+                if not self.present or reached:  # as before PUBREC, on all later connections
                     m.state = DONE if m.state == DONE else QUEUED
-                    m.unsure = m.unsure and QUEUED
+                if m.unsure or (either and m.state == RELEASED):
+                    m.unsure = QUEUED if either or not self.present else m.unsure
         elif p.name == "PUBLISH" and p.qos:
             self._acks[("", "PUBACK", "PUBREC")[p.qos]].append((p.pid, p.payload))
         elif p.name == "PUBREL":
@@ -261,9 +266,7 @@ class Judge:
             m.pid = p.pid
             m.whole = m.ever = False
         hold(p.pid not in self._asked, f"{p.pid} is that of a {self._asked.get(p.pid)}")
-        if m.state == RELEASED:
-            hold(not self.trusted, f"{m} after PUBREC")
-            m.state = QUEUED
+        hold(m.state == QUEUED, f"{m} after PUBREC")
         if not self.present or not m.ever:
             hold(not p.dup, f"{m} is new, and has DUP [MQTT-3.3.1-1]")
         elif m.whole:
@@ -285,7 +288,6 @@ class Judge:
                 hold(m, f"PUBREL {p.pid} of no message")
                 m.state, m.unsure = RELEASED, ""
             hold(m and m.state == RELEASED, f"PUBREL {p.pid} of no message past PUBREC")
-            hold(self.trusted, f"PUBREL of {m} in a new session")
             hold(m.released != self.connection, f"PUBREL of {m} again on one connection")
         if m:
             m.released = self.connection

@@ -166,9 +166,11 @@ class Stream:
         """Handle the end of the connection, which the client has closed or given up."""
         life = self.life
         self.sheltered = False
-        if self.connacked and not self.greeted:
+        # The client cannot know whether CONNECT has reached the broker, and may count it as sent
+        # before it is.
+        if not self.greeted and (self.connacked or life.rules.trust):
             life.say("CONNACK was not seen")
-            life.judge.in_doubt()
+            life.judge.in_doubt(self.connacked)
             life.broker.doubt()
         life.judge.closed(self.ended in BY_PEER)
         life.broker.closed()

@@ -88,7 +88,7 @@ def back(bench: VersionBench, *, present: bool = True) -> list[peer.Packet]:
         packets += [p for p in sent if p.first != PINGREQ]
         if any(p.first == PINGREQ for p in sent):
             bench.feed(peer.PINGRESP)
-        bench.client.poll()
+        bench.pass_time(50, step=10)
     assert bench.client.connected
     return packets
 
