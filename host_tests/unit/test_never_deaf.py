@@ -300,7 +300,7 @@ def test_each_message_has_its_own_count(qos: int, make: Make) -> None:
 
 @pytest.mark.parametrize("qos", [0, 1, 2])
 def test_a_handler_that_recovers_gets_its_message(qos: int, make: Make) -> None:
-    """How often it raised is not held against the next message."""
+    """Its failures do not count against the next message."""
     handler = Raising(times=0)
     bench, dropped = receiving(make, handler, give_up=3)
     for number in range(6):
