@@ -1,0 +1,456 @@
+"""Nothing that a broker or a handler does stops a client for longer than it has to.
+
+Acknowledgements that never come, bursts, a network that takes nothing, handlers that raise, and
+answers to packets that the client does not know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import pytest
+
+import peer
+from flatmq.message import Message
+from unit.both_versions import VersionBench
+
+PUBLISH, PUBACK, PUBREC, PUBREL, PUBCOMP, SUBSCRIBE, PINGREQ = 3, 4, 5, 6, 7, 8, 12
+TIMEOUT = 4  # seconds, of the clients here
+ACK_TIMEOUT = 3 * TIMEOUT  # unless given
+HOUR = 3600
+
+Make = Callable[..., VersionBench]
+
+
+@pytest.fixture(params=[4], ids=["3.1.1"])
+def version(request: pytest.FixtureRequest) -> int:
+    """The version of MQTT."""
+    return request.param
+
+
+def kept(make: Make, **options) -> VersionBench:
+    """Return a bench that is online, with a session that the broker keeps."""
+    return make(clean_session=False, timeout=TIMEOUT, **options).online()
+
+
+def live(bench: VersionBench, seconds: float, step: int = 50) -> list[peer.Packet]:
+    """Poll while this time passes, or until the connection ends, and answer each PINGREQ.
+
+    Returns the other packets that the client sends.
+    """
+    end = bench.clock.now + 1000 * seconds
+    packets = []
+    while bench.clock.now < end and bench.client.connected:
+        bench.client.poll()
+        for packet in bench.sent():
+            if packet.first >> 4 == PINGREQ:
+                bench.feed(peer.PINGRESP)
+            else:
+                packets.append(packet)
+        bench.clock.now += step
+    return packets
+
+
+def ends_after(bench: VersionBench, seconds: float) -> None:
+    """Assert that the connection ends this long after now, with a timeout."""
+    start = bench.clock.now
+    live(bench, 3 * seconds)
+    assert not bench.client.connected, "the connection is still there"
+    assert (bench.client.state, bench.client.error.kind) == ("waiting", "timeout")
+    passed = (bench.clock.now - start) / 1000
+    assert seconds * 0.95 <= passed <= seconds * 1.25 + 0.1
+
+
+def again(bench: VersionBench) -> list[peer.Publish]:
+    """Connect again to the same session, and return what is published then."""
+    bench.online(present=True)
+    sent = live(bench, 1)
+    return [peer.take_apart(p) for p in sent if p.first >> 4 == PUBLISH]
+
+
+# Acknowledgements that never come
+
+
+@pytest.mark.parametrize("ack_timeout", [None, 1, 30])
+@pytest.mark.parametrize("qos", [1, 2])
+def test_a_message_that_is_not_acknowledged_in_time_is_sent_again(
+    qos: int, ack_timeout: int | None, make: Make
+) -> None:
+    bench = kept(make, **({} if ack_timeout is None else {"ack_timeout": ack_timeout}))
+    pid = bench.client.publish(b"t", b"x", qos)
+    ends_after(bench, ack_timeout or ACK_TIMEOUT)
+    assert again(bench) == [(True, qos, False, b"t", pid, b"x")]
+    bench.feed(peer.puback(pid) if qos == 1 else peer.pubrec(pid))
+    if qos == 2:
+        bench.feed(peer.pubcomp(pid))
+    assert (bench.client.pending, bench.client.stats.losses) == (0, 1)
+    live(bench, 3 * (ack_timeout or ACK_TIMEOUT))
+    assert bench.client.connected
+
+
+def test_swallowed_acknowledgements_do_not_stop_publish(make: Make) -> None:
+    bench = kept(make, inflight=8)
+    pids = [bench.client.publish(b"t", b"%d" % i, 1) for i in range(8)]
+    assert bench.client.publish(b"t", b"no room", 1) is None
+    ends_after(bench, ACK_TIMEOUT)
+    bench.online(present=True)
+    found = []
+    for _ in range(20):
+        for packet in live(bench, 0.1):
+            message = peer.take_apart(packet)
+            found.append((message.pid, message.dup))
+            bench.feed(peer.puback(message.pid))
+    assert found == [(pid, True) for pid in pids]
+    assert bench.client.publish(b"t", b"room", 1)
+
+
+def test_a_pubcomp_that_does_not_come_has_pubrel_sent_again(make: Make) -> None:
+    bench = kept(make)
+    pid = bench.client.publish(b"t", b"x", 2)
+    live(bench, ACK_TIMEOUT / 2)
+    bench.feed(peer.pubrec(pid))
+    ends_after(bench, ACK_TIMEOUT)
+    bench.online(present=True)
+    assert live(bench, 1) == [(0x62, pid.to_bytes(2, "big"))]
+    bench.feed(peer.pubcomp(pid))
+    assert bench.client.pending == 0
+
+
+def test_a_suback_that_does_not_come_has_subscribe_sent_again(make: Make) -> None:
+    bench = kept(make)
+    subscription = bench.client.subscribe(b"t", print, 1)
+    ends_after(bench, ACK_TIMEOUT)
+    bench.online(present=True)
+    (request,) = live(bench, 1)
+    assert request.first >> 4 == SUBSCRIBE
+    bench.feed(peer.suback(request.pid, 1))
+    assert subscription.granted == b"\1"
+
+
+def test_an_unsuback_that_does_not_come_has_unsubscribe_sent_again(make: Make) -> None:
+    bench = kept(make)
+    ended = bench.client.unsubscribe(b"t")
+    ends_after(bench, ACK_TIMEOUT)
+    bench.online(present=True)
+    (request,) = live(bench, 1)
+    bench.feed(peer.unsuback(request.pid))
+    assert ended.granted == b""
+
+
+@pytest.mark.parametrize("kind", ["PUBACK", "SUBACK"])
+def test_it_may_wait_for_ever(kind: str, make: Make) -> None:
+    bench = kept(make, ack_timeout=0)
+    if kind == "PUBACK":
+        pid = bench.client.publish(b"t", b"x", 1)
+    else:
+        bench.client.subscribe(b"t", print, 1)
+    (packet,) = live(bench, 2 * HOUR, step=500)
+    assert bench.client.connected
+    bench.feed(peer.puback(pid) if kind == "PUBACK" else peer.suback(packet.pid, 1))
+    assert (bench.client.pending, bench.client.stats.losses) == (0, 0)
+
+
+def test_acknowledgements_that_come_steadily_are_no_reason(make: Make) -> None:
+    """The last one comes long after the time is over; there was one in between each time."""
+    bench = kept(make, inflight=8)
+    pids = [bench.client.publish(b"t", b"x", 1) for _ in range(8)]
+    for pid in pids:
+        live(bench, ACK_TIMEOUT * 0.7)
+        assert bench.client.connected
+        bench.feed(peer.puback(pid))
+    assert (bench.client.pending, bench.client.stats.losses) == (0, 0)
+
+
+@pytest.mark.parametrize("qos", [0, 1])
+def test_the_time_begins_with_a_message_that_awaits_something(qos: int, make: Make) -> None:
+    bench = kept(make)
+    for _ in range(10):
+        if qos:
+            pid = bench.client.publish(b"t", b"x", 1)
+            live(bench, ACK_TIMEOUT / 2)
+            bench.feed(peer.puback(pid))
+        else:
+            bench.client.publish(b"t", b"x", 0)
+        live(bench, 3 * ACK_TIMEOUT)
+        assert bench.client.connected
+    bench.client.publish(b"t", b"x", 1)
+    ends_after(bench, ACK_TIMEOUT)
+
+
+# Bursts
+
+
+def in_reads(bench: VersionBench, packets: Iterable[bytes], size: int = 1000) -> None:
+    """Have these packets come in reads of this size."""
+    data = bench.wire(*packets)
+    bench.feed_bytes(*(data[at : at + size] for at in range(0, len(data), size)))
+    bench.drain()
+
+
+@pytest.mark.parametrize("count", [33, 100, 200, 1000])
+def test_a_burst_at_qos_2_arrives_whole(count: int, make: Make) -> None:
+    """No PUBREL comes before the broker has sent everything."""
+    got: list[bytes] = []
+    bench = kept(make)
+    bench.client.subscribe(b"t", lambda message: got.append(message.payload), qos=2)
+    bench.client.poll()
+    (request,) = bench.sent()
+    bench.feed(peer.suback(request.pid, 2))
+    pids = range(1, count + 1)
+    in_reads(bench, (peer.publish(b"t", b"%d" % pid, 2, pid) for pid in pids))
+    assert bench.client.connected, bench.client.error
+    assert got == [b"%d" % pid for pid in pids]
+    assert [(p.first >> 4, p.pid) for p in bench.sent()] == [(PUBREC, pid) for pid in pids]
+    # None of them is delivered twice, on the next connection either.
+    bench.lose()
+    bench.online(present=True)
+    in_reads(bench, (peer.publish(b"t", b"%d" % pid, 2, pid, dup=True) for pid in pids))
+    in_reads(bench, (peer.pubrel(pid) for pid in pids))
+    sent = [(p.first >> 4, p.pid) for p in bench.sent() if p.first >> 4 != PINGREQ]
+    assert sent == [(PUBREC, pid) for pid in pids] + [(PUBCOMP, pid) for pid in pids]
+    assert (len(got), bench.client.connected) == (count, True)
+    # Their identifiers are free again.
+    bench.feed(peer.publish(b"t", b"after", 2, 1))
+    assert got[count:] == [b"after"]
+
+
+# Handlers that raise
+
+
+class Failure(Exception):
+    """Raised by the handlers here."""
+
+
+class Raising:
+    """A handler that raises `times` times for messages with the payload "bad"."""
+
+    def __init__(self, times: int) -> None:
+        self.left = times
+        self.raised = 0
+        self.got: list[bytes] = []
+
+    def __call__(self, message: Message) -> None:
+        payload = message.payload
+        if payload == b"bad" and self.left:
+            self.left -= 1
+            self.raised += 1
+            raise Failure
+        self.got.append(payload)
+
+
+Dropped = list[tuple[int, bytes, str]]
+
+
+def receiving(make: Make, handler: Callable, **options) -> tuple[VersionBench, Dropped]:
+    """Return a bench whose messages go to this handler, and the list of those it drops."""
+    dropped: Dropped = []
+    report = lambda *fields: dropped.append(fields)  # noqa: E731
+    bench = kept(make, on_message=handler, on_dropped=report, **options)
+    return bench, dropped
+
+
+def polled(bench: VersionBench, times: int = 100) -> int:
+    """Poll this many times; return how many times a handler raised."""
+    raised = 0
+    for _ in range(times):
+        try:
+            bench.client.poll()
+        except Failure:
+            raised += 1
+    return raised
+
+
+ANSWERS = {0: [], 1: [PUBACK], 2: [PUBREC]}
+
+
+@pytest.mark.parametrize("give_up", [1, 3, None])
+@pytest.mark.parametrize("qos", [0, 1, 2])
+def test_a_message_whose_handler_always_raises_is_set_aside(
+    qos: int, give_up: int | None, make: Make
+) -> None:
+    handler = Raising(times=1000)
+    options = {} if give_up is None else {"give_up": give_up}
+    bench, dropped = receiving(make, handler, **options)
+    bench.arrives(
+        peer.publish(b"t", b"before", 1, 6),
+        peer.publish(b"t/bad", b"bad", qos, 7 if qos else 0),
+        peer.publish(b"t", b"after", 1, 8),
+    )
+    assert polled(bench) == handler.raised == (give_up or 5)
+    assert handler.got == [b"before", b"after"]
+    assert [p.first >> 4 for p in bench.sent()] == [PUBACK, *ANSWERS[qos], PUBACK]
+    ((packet_id, topic, reason),) = dropped
+    assert (packet_id, topic) == (7 if qos else 0, b"t/bad")
+    assert isinstance(reason, str)
+    assert reason
+    assert (bench.client.stats.dropped, bench.client.connected) == (1, True)
+
+
+@pytest.mark.parametrize("qos", [0, 1, 2])
+def test_each_message_has_its_own_count(qos: int, make: Make) -> None:
+    handler = Raising(times=1000)
+    bench, dropped = receiving(make, handler, give_up=3)
+    for number in range(4):
+        bench.arrives(peer.publish(b"t", b"bad", qos, number + 1 if qos else 0))
+        assert polled(bench) == 3
+    assert (len(dropped), bench.client.stats.dropped) == (4, 4)
+    bench.arrives(peer.publish(b"t", b"good", 1, 9))
+    assert (polled(bench), handler.got) == (0, [b"good"])
+
+
+@pytest.mark.parametrize("qos", [0, 1, 2])
+def test_a_handler_that_recovers_gets_its_message(qos: int, make: Make) -> None:
+    """Its failures do not count against the next message."""
+    handler = Raising(times=0)
+    bench, dropped = receiving(make, handler, give_up=3)
+    for number in range(6):
+        handler.left = 2
+        bench.arrives(peer.publish(b"t", b"bad", qos, number + 1 if qos else 0))
+        assert polled(bench) == 2
+    assert handler.got == [b"bad"] * 6
+    assert (dropped, bench.client.stats.dropped) == ([], 0)
+    assert [p.first >> 4 for p in bench.sent()] == ANSWERS[qos] * 6
+
+
+@pytest.mark.parametrize("qos", [0, 1, 2])
+def test_0_delivers_it_for_ever(qos: int, make: Make) -> None:
+    handler = Raising(times=200)
+    bench, dropped = receiving(make, handler, give_up=0)
+    bench.arrives(peer.publish(b"t", b"bad", qos, 7 if qos else 0))
+    assert polled(bench, 200) == 200
+    assert bench.sent() == []
+    assert (polled(bench), handler.got, dropped) == (0, [b"bad"], [])
+
+
+# A network that takes nothing
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+@pytest.mark.parametrize("each", [1, 8, 100])
+def test_poll_returns_true_only_for_bytes_that_came_in(each: int, qos: int, make: Make) -> None:
+    """The network takes nothing while messages come in that have to be acknowledged."""
+    got: list[bytes] = []
+    bench = kept(make, on_message=lambda message: got.append(message.payload))
+    client, stream = bench.client, bench.stream
+    payloads = [b"%02d" % i for i in range(60)]
+    packets = [peer.publish(b"t", text, qos, i + 1) for i, text in enumerate(payloads)]
+    stream.room = 0
+    for at in range(0, len(packets), each):
+        bench.arrives(*packets[at : at + each])
+    spins = 0
+    for _ in range(300):
+        before = sum(map(len, stream.incoming))
+        waits = len(bench.link.waits)
+        came = client.poll(50)
+        read = before - sum(map(len, stream.incoming))
+        spins += came != (read > 0) or (not came and len(bench.link.waits) == waits)
+    assert spins == 0
+    assert bench.link.waits[-1] == (50, True), "until the network takes something"
+    stream.room = None
+    bench.drain()
+    for _ in range(200):
+        client.poll()
+    assert got == payloads
+    kind = PUBACK if qos == 1 else PUBREC
+    assert [(p.first >> 4, p.pid) for p in bench.sent()] == [(kind, i + 1) for i in range(60)]
+
+
+# Handlers that end their subscription
+
+LARGE = bytes(range(250)) * 2
+
+
+@pytest.mark.parametrize("rest", ["another handler", "on_message"])
+@pytest.mark.parametrize("qos", [0, 1, 2])
+@pytest.mark.parametrize("before", [[], [b"other"], [b"t/#"], [b"other", b"t/#"]])
+@pytest.mark.parametrize("payload", [LARGE, b"small"], ids=["large", "small"])
+def test_a_handler_that_ends_its_subscription_and_raises_costs_no_piece(
+    payload: bytes, before: list[bytes], qos: int, rest: str, make: Make
+) -> None:
+    """The message goes on to those that have not had it yet."""
+    pieces: list[tuple[int, bytes]] = []
+    calls = 0
+
+    def keeps(message: Message) -> None:
+        pieces.append((message.offset, message.payload))
+
+    def raises(message: Message) -> None:
+        nonlocal calls
+        calls += 1
+        bench.client.unsubscribe(b"t/+")
+        raise Failure
+
+    more = {"on_message": keeps, "chunks": True} if rest == "on_message" else {}
+    bench = kept(make, rx_size=64, **more)
+    names = [*before, b"t/+", *([b"t/1"] if rest != "on_message" else [])]
+    takes = {b"t/+": raises, b"t/1": keeps, b"other": print}
+    # on_message is only for what no subscription takes.
+    takes[b"t/#"] = keeps if rest == "on_message" else lambda message: None
+    for name in names:
+        bench.client.subscribe(name, takes[name], qos=2, chunks=True)
+    bench.client.poll()
+    data = bench.wire(peer.publish(b"t/1", payload, qos, 7 if qos else 0))
+    bench.stream.incoming.extend(data[at : at + 50] for at in range(0, len(data), 50))
+    assert (polled(bench), calls) == (1, 1)
+    got = list(dict.fromkeys(pieces))
+    assert b"".join(part for _, part in got) == payload
+    ends = [offset + len(part) for offset, part in got]
+    assert [offset for offset, _ in got] == [0, *ends[:-1]]
+    kinds = [p.first >> 4 for p in bench.sent() if p.first >> 4 <= PUBCOMP]
+    assert kinds == ANSWERS[qos]
+    # The next message goes to all of them, once.
+    pieces.clear()
+    bench.feed(peer.publish(b"t/1", b"next", 1, 8))
+    assert pieces == [(0, b"next")]
+
+
+# Packets that the client does not know
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_a_pubrec_of_no_message_in_flight_is_released(known: bool, make: Make) -> None:
+    """The broker waits for it, and would send PUBREC on every connection."""
+    bench = kept(make)
+    if known:
+        pid = bench.client.publish(b"t", b"x", 2)
+        bench.client.poll()
+        bench.feed(peer.pubrec(pid), peer.pubcomp(pid))
+        bench.sent()
+    else:
+        pid = 7
+    bench.feed(peer.pubrec(pid))
+    assert bench.sent() == [(0x62, pid.to_bytes(2, "big"))]
+    strays = bench.client.stats.strays
+    bench.feed(peer.pubcomp(pid))
+    assert (bench.client.connected, bench.client.pending) == (True, 0)
+    assert bench.client.stats.strays in (strays, strays + 1)
+
+
+def test_a_pubrec_of_a_message_at_qos_1_releases_nothing_else(make: Make) -> None:
+    """The message still waits for its PUBACK."""
+    bench = kept(make)
+    pid = bench.client.publish(b"t", b"x", 1)
+    bench.client.poll()
+    bench.sent()
+    bench.feed(peer.pubrec(pid + 1), peer.pubcomp(pid + 1))
+    assert [(p.first, p.pid) for p in bench.sent()] == [(0x62, pid + 1)]
+    assert bench.client.pending == 1
+    bench.feed(peer.puback(pid))
+    assert bench.client.pending == 0
+
+
+# No room
+
+
+def test_a_publish_without_room_is_counted(make: Make) -> None:
+    bench = kept(make, inflight=2, tx_size=128)
+    client = bench.client
+    assert client.stats.refused == 0
+    assert [client.publish(b"t", b"x", 1) is None for _ in range(5)] == [0, 0, 1, 1, 1]
+    assert client.stats.refused == 3
+    bench.stream.room = 0
+    accepted = [client.publish(b"t", bytes(50)) for _ in range(10)]
+    assert client.stats.refused == 3 + accepted.count(None)
+    with pytest.raises(ValueError, match="tx_size"):
+        client.publish(b"t", bytes(200))
+    assert client.stats.refused == 3 + accepted.count(None), "there never will be room"

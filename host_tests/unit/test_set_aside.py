@@ -1,0 +1,377 @@
+"""A message or subscription that the broker closes the connection on blocks no other.
+
+It is set aside only with a proof: it was alone in flight when the broker closed, `give_up` times,
+and the broker has acknowledged another message since the first of them. A subscription is never
+given up. What a broker does for a while to everybody costs nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+
+import pytest
+
+from brokers.scripted import PUBLISH, SUBSCRIBE, ScriptedBroker
+from packets.strict import Packet
+from unit.fake_link import Clock
+
+GIVE_UP = 3
+BAD = b"bad"
+MINUTE = 60
+HOUR = 60 * MINUTE
+PATIENCE = 11 * MINUTE  # a little more than the longest pause
+STEP = 100  # ms, less than the shortest wait before a try
+
+Made = Callable[..., "Broker"]
+
+
+@pytest.fixture(params=[4], ids=["3.1.1"])
+def version(request: pytest.FixtureRequest) -> int:
+    """The version of MQTT."""
+    return request.param
+
+
+class Broker(ScriptedBroker):
+    """Has time pass as it does on a desk, and keeps what the client reports as dropped."""
+
+    def __init__(self, clock: Clock, **options) -> None:
+        self.clock = clock
+        self.reports: list[tuple[int, bytes]] = []
+        self.reasons: list[str] = []
+        super().__init__(
+            clock, on_dropped=self._dropped, **{"retry_ms": 500, "retry_max_ms": 60_000, **options}
+        )
+        self.started = clock.now
+
+    def _dropped(self, packet_id: int, topic: bytes, reason: str) -> None:
+        self.reports.append((packet_id, bytes(topic)))
+        self.reasons.append(reason)
+
+    def run(self, seconds: float, until: Callable[[], object] = lambda: False) -> bool:
+        """Poll the client and answer it for this time. Returns whether the condition held."""
+        self.client.start()
+        end = self.clock.now + 1000 * seconds
+        while self.clock.now < end:
+            self.serve()
+            if until():
+                return True
+            self.client.poll(STEP)
+        return bool(until())
+
+    def settles(self, seconds: float = PATIENCE) -> None:
+        """Assert that nothing is pending any more within this time."""
+        assert self.run(seconds, lambda: self.client.pending == 0 and self.client.connected), (
+            f"{self.client!r}, {self.client.error}"
+        )
+
+    def refuses_bad(self) -> None:
+        """Close the connection on each message to BAD."""
+        self.refuses = lambda message: message.topic == BAD
+
+    @property
+    def tries(self) -> list[Packet]:
+        """The PUBLISH to BAD, of all connections."""
+        return [p for c in self.connections for p in c.published if p.topic == BAD]
+
+    @property
+    def taken(self) -> list[bytes]:
+        """The payloads of the messages that it took, in order; duplicates once."""
+        return list(dict.fromkeys(message.payload for message in self.onward))
+
+
+@pytest.fixture
+def made(clock: Clock, version: int) -> Made:
+    """A function that makes a broker and its client, with these options of the client."""
+
+    def make(**options) -> Broker:
+        return Broker(clock, version=version, **{"give_up": GIVE_UP, **options})
+
+    return make
+
+
+# Messages
+
+
+@pytest.mark.parametrize("others", [1, 2])
+@pytest.mark.parametrize("qos", [1, 2])
+def test_the_others_go_first(qos: int, others: int, made: Made) -> None:
+    """They do not wait until the message is set aside, which it is after many more tries."""
+    broker = made(give_up=100)
+    broker.refuses_bad()
+    client = broker.client
+    client.publish(BAD, b"x", qos)
+    for number in range(6):
+        client.publish(b"good", b"%d" % number, others)
+    assert broker.run(MINUTE, lambda: len(broker.taken) == 6)
+    assert broker.taken == [b"%d" % number for number in range(6)]
+    assert len(broker.tries) <= 5
+    assert (broker.reports, client.pending) == ([], 1)
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+def test_how_it_goes_behind_the_others(qos: int, made: Made) -> None:
+    """At QoS 1 as a new message, so that the order of resending holds [MQTT-4.6.0-1].
+
+    At QoS 2 it keeps its identifier: the broker may have it already.
+    """
+    broker = made(give_up=100)
+    broker.refuses_bad()
+    client = broker.client
+    first = client.publish(BAD, b"x", qos)
+    others = [client.publish(b"good", b"%d" % number, 1) for number in range(3)]
+    assert broker.run(MINUTE, lambda: len(broker.taken) == 3)
+    assert broker.run(MINUTE, lambda: broker.connections[-1].published[-1:] == broker.tries[-1:])
+    last, moved = broker.connections[-1].published[-2:]
+    assert (last.payload, moved.payload) == (b"2", b"x")
+    assert moved.pid not in others
+    if qos == 1:
+        assert (moved.pid != first, moved.dup) == (True, 0)
+    else:
+        assert {p.pid for p in broker.tries} == {first}
+        assert [p.dup for p in broker.tries] == [0] + [1] * (len(broker.tries) - 1)
+    broker.refuses = lambda message: False
+    broker.settles()
+    assert broker.taken == [b"0", b"1", b"2", b"x"]
+    assert [p.payload for p in broker.onward].count(b"x") == 1
+
+
+@pytest.mark.parametrize("give_up", [2, 5, 10])
+@pytest.mark.parametrize("qos", [1, 2])
+def test_it_is_set_aside_with_a_proof(qos: int, give_up: int, made: Made) -> None:
+    broker = made(give_up=give_up)
+    broker.refuses_bad()
+    client = broker.client
+    client.publish(BAD, b"x", qos)
+    for number in range(3):
+        client.publish(b"good", b"%d" % number, 1)
+    broker.settles()
+    assert [topic for _, topic in broker.reports] == [BAD]
+    assert all(isinstance(reason, str) and reason for reason in broker.reasons)
+    assert client.stats.dropped == 1
+    assert broker.taken == [b"0", b"1", b"2"]
+    assert give_up <= len(broker.tries) <= give_up + 3
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+def test_alone_it_is_tried_for_ever_with_growing_pauses(qos: int, made: Made) -> None:
+    broker = made()
+    broker.refuses_bad()
+    client = broker.client
+    client.publish(BAD, b"x", qos)
+    broker.run(HOUR)
+    assert (broker.reports, client.stats.dropped, client.pending) == ([], 0, 1)
+    # The longest pause is retry_max_ms, of which at least a half is kept, or ten minutes.
+    assert HOUR / PATIENCE <= len(broker.tries) < HOUR / 30 + 20
+    broker.refuses = lambda message: False
+    broker.settles()
+    assert (broker.taken, broker.reports) == ([b"x"], [])
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+def test_an_acknowledgement_before_the_first_close_proves_nothing(qos: int, made: Made) -> None:
+    broker = made()
+    broker.refuses_bad()
+    client = broker.client
+    for number in range(3):
+        client.publish(b"good", b"%d" % number, 1)
+    broker.settles()
+    client.publish(BAD, b"x", qos)
+    broker.run(10 * MINUTE)
+    assert (broker.reports, client.pending) == ([], 1)
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+def test_a_message_published_while_it_is_tried_is_the_proof(qos: int, made: Made) -> None:
+    broker = made()
+    broker.refuses_bad()
+    client = broker.client
+    client.publish(BAD, b"x", qos)
+    broker.run(10 * MINUTE)
+    client.publish(b"good", b"y", 1)
+    broker.settles()
+    assert broker.taken == [b"y"]
+    assert [topic for _, topic in broker.reports] == [BAD]
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+def test_0_never_sets_it_aside(qos: int, made: Made) -> None:
+    broker = made(give_up=0)
+    broker.refuses_bad()
+    client = broker.client
+    client.publish(BAD, b"x", qos)
+    client.publish(b"good", b"0", 1)
+    assert broker.run(PATIENCE, lambda: b"0" in broker.taken), "it blocks nobody"
+    broker.run(30 * MINUTE)
+    assert (broker.reports, client.stats.dropped, client.pending) == ([], 0, 1)
+    broker.refuses = lambda message: False
+    broker.settles()
+    assert broker.taken == [b"0", b"x"]
+
+
+@pytest.mark.parametrize("count", [1, 2, 8])
+@pytest.mark.parametrize("seconds", [5, 60, 600])
+@pytest.mark.parametrize("qos", [1, 2])
+def test_a_broker_that_closes_on_every_publish_for_a_while_costs_nothing(
+    qos: int, seconds: int, count: int, made: Made
+) -> None:
+    broker = made()
+    broker.refuses = lambda message: True
+    client = broker.client
+    for number in range(count):
+        assert client.publish(b"t", b"%d" % number, qos)
+    broker.run(seconds)
+    assert client.pending == count
+    broker.refuses = lambda message: False
+    broker.settles()
+    assert sorted(broker.taken) == [b"%d" % number for number in range(count)]
+    if qos == 2:
+        assert len(broker.onward) == count, "each once"
+    assert (broker.reports, client.stats.dropped) == ([], 0)
+
+
+def test_every_message_is_refused_but_one(made: Made) -> None:
+    """Each of them has the acknowledgement of the last one as its proof."""
+    broker = made(inflight=4)
+    broker.refuses_bad()
+    client = broker.client
+    for number in range(3):
+        client.publish(BAD, b"x", 1 + number % 2)
+    client.publish(b"good", b"y", 1)
+    assert broker.run(PATIENCE, lambda: broker.taken == [b"y"])
+    assert client.publish(b"good", b"z", 1), "there is room for others"
+    broker.settles(HOUR)
+    assert broker.taken == [b"y", b"z"]
+    assert [topic for _, topic in broker.reports] == [BAD] * 3
+
+
+# Subscriptions
+
+
+def secretive(made: Made, **options) -> Broker:
+    """Return a broker that closes the connection on a SUBSCRIBE for "secret"."""
+    broker = made(**options)
+    broker.forbidden = {b"secret"}
+    return broker
+
+
+def asked(broker: Broker, topic: bytes = b"secret") -> int:
+    """Return how many times a topic filter was asked for."""
+    return broker.requests.count((SUBSCRIBE, topic))
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_access_control_that_is_ill_for_a_while_costs_no_subscription(
+    clean: bool, made: Made
+) -> None:
+    """It closes on every SUBSCRIBE for 20 seconds."""
+    broker = made(give_up=5, clean_session=clean)
+    names = [b"a", b"b", b"c"]
+    broker.forbidden = set(names)
+    subscriptions = [broker.client.subscribe(name, print, 1) for name in names]
+    broker.run(20)
+    broker.forbidden = set()
+    assert broker.run(PATIENCE, lambda: broker.filters == dict.fromkeys(names, 1))
+    broker.run(1)
+    assert [s.granted for s in subscriptions] == [b"\1"] * 3
+    # The broker forgets: all of them are in force, so all are asked for again.
+    broker.core.forget(b"unit")
+    assert broker.run(PATIENCE, lambda: broker.filters == dict.fromkeys(names, 1))
+
+
+def test_a_subscription_that_is_refused_blocks_nothing(made: Made) -> None:
+    broker = secretive(made, inflight=64, tx_size=4096)
+    client = broker.client
+    secret = client.subscribe(b"secret", print, 1)
+    public = client.subscribe(b"public", print, 1)
+    sent = []
+    for number in range(600):
+        if client.publish(b"t", b"%d" % number, 1 + number % 2) is not None:
+            sent.append(b"%d" % number)
+        broker.run(1)
+    broker.settles()
+    assert broker.taken == sent
+    assert len(sent) == 600, "publish had room each time"
+    assert public.granted == b"\1"
+    assert secret.granted != b"\1"
+    assert client.stats.losses <= asked(broker)
+
+
+def test_a_refused_subscription_is_reported_once_and_tried_with_growing_pauses(
+    made: Made,
+) -> None:
+    broker = secretive(made)
+    client = broker.client
+    secret = client.subscribe(b"secret", print, 1)
+    moments: list[float] = []
+
+    def watch() -> bool:
+        moments.extend([broker.clock.now / 1000] * (asked(broker) - len(moments)))
+        return False
+
+    broker.run(3 * HOUR, watch)
+    assert broker.reports == [(0, b"secret")]
+    assert isinstance(broker.reasons[0], str)
+    assert broker.reasons[0]
+    gaps = [after - before for before, after in pairwise(moments)]
+    assert all(5 * MINUTE * 0.9 < gap < 11 * MINUTE for gap in gaps[-5:]), gaps
+    assert sum(gap < MINUTE for gap in gaps) < 25
+    assert broker.run(MINUTE, lambda: client.connected), "it is online in between"
+    assert client.stats.losses <= len(moments)
+    broker.forbidden = set()
+    assert broker.run(PATIENCE, lambda: secret.granted == b"\1")
+    assert broker.filters == {b"secret": 1}
+    assert len(broker.reports) == 1
+
+
+def test_messages_of_a_subscription_that_was_refused_at_first_arrive(made: Made) -> None:
+    got: list[bytes] = []
+    broker = secretive(made)
+    broker.client.subscribe(b"secret", lambda message: got.append(message.payload), 1)
+    broker.run(5 * MINUTE)
+    broker.forbidden = set()
+    assert broker.run(PATIENCE, lambda: broker.filters == {b"secret": 1})
+    broker.core.publish(b"secret", b"x", 1)
+    assert broker.run(5, lambda: got == [b"x"])
+
+
+def test_a_subscription_that_is_refused_may_be_ended(made: Made) -> None:
+    broker = secretive(made)
+    client = broker.client
+    client.subscribe(b"secret", print, 1)
+    broker.run(10 * MINUTE)
+    ended = client.unsubscribe(b"secret")
+    broker.run(PATIENCE, lambda: ended.granted == b"")
+    before = asked(broker)
+    broker.run(HOUR)
+    assert (asked(broker), client.connected) == (before, True)
+
+
+def test_a_broker_that_forgets_meanwhile_is_asked_for_the_others(made: Made) -> None:
+    broker = secretive(made, clean_session=True)
+    client = broker.client
+    client.subscribe(b"secret", print, 1)
+    client.subscribe(b"public", print, 1)
+    broker.run(10 * MINUTE)
+    for _ in range(3):
+        broker.close()
+        broker.run(5)
+        assert broker.run(MINUTE, lambda: broker.filters.get(b"public") == 1)
+    assert len(broker.reports) == 1
+
+
+def test_messages_and_a_subscription_that_are_refused_do_not_hide_each_other(made: Made) -> None:
+    broker = secretive(made)
+    broker.refuses_bad()
+    client = broker.client
+    client.subscribe(b"secret", print, 1)
+    client.publish(BAD, b"x", 1)
+    client.publish(b"good", b"y", 1)
+    assert broker.run(PATIENCE, lambda: broker.taken == [b"y"])
+    broker.settles(HOUR)
+    assert {topic for _, topic in broker.reports} == {b"secret", BAD}
+    assert client.stats.dropped == 2
+    client.publish(b"good", b"z", 2)
+    broker.settles()
+    assert broker.taken == [b"y", b"z"]
+    assert any(c.of_type(PUBLISH) for c in broker.connections)
