@@ -53,7 +53,7 @@ help:
 	@echo "make flash BOARD=pico_w   write that image to the board; PORT if there are several"
 	@echo "make deploy BOARD=pico_w  write sketch and client to a board that runs MicroPython; PORT, SKETCH, SET"
 	@echo "make bench     flatmq beside other clients; writes docs/results.md"
-	@echo "make size      flash and memory that the client takes, by module and by step; writes docs/results.md"
+	@echo "make size      memory that the client holds in each state, and its start; writes docs/results.md"
 	@echo "make clean     remove .venv and what was built"
 	@echo "More measurements: $(BIN)/python -m flatmq_rigs --help, after make test"
 

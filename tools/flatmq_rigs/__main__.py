@@ -128,10 +128,7 @@ def powercut(results: Path | None, every: int) -> None:
 @main.command()
 @rig_options.results()
 def size(results: Path | None) -> None:
-    """Show how much flash and memory the client takes.
-
-    The figures are by module, and by step of a program.
-    """
+    """Measure the memory of a client, and its start."""
     from flatmq_tools.bytecode import CompileError
 
     from . import size as command

@@ -132,7 +132,7 @@ def page(document: str) -> str:
     drawn = charts(document)
     names = ("heap", "memory", "speed", "pipeline")
     heap, memory, speed, rate = (drawn[name][1] for name in names)
-    small = rows(document, "size", "umqtt.simple, 32-bit")["connected"]
+    small = rows(document, "size", "bound")["online, subscribed"]
     kills, missing, twice = crashes(document)
     targets = rows(document, "bench", "target")
     missed = sum("MISSED" in row.values() for row in targets.values())
@@ -153,8 +153,9 @@ compared in the results.
 This is what it costs: a connected flatmq holds {memory["flatmq"]:,.0f} bytes, and umqtt.simple
 {memory[simple]:,.0f}. From a ROMFS partition, flatmq holds
 {memory["flatmq, .mpy in ROMFS"]:,.0f}. The figures are for
-[64-bit MicroPython](results.md#memory-bytes). On 32 bits, from .mpy files, a connected flatmq
-[holds](results.md#where-the-memory-goes) {figure(small["32-bit"]):,.0f} bytes.
+[64-bit MicroPython](results.md#memory-bytes). On 32 bits, from .mpy files, a flatmq that has
+subscribed [holds](results.md#where-the-memory-goes) {figure(small["flatmq"]):,.0f} bytes, and
+umqtt.simple {figure(small[simple]):,.0f}.
 
 ![Bars: bytes held by client]({CHARTS}/memory.svg)
 

@@ -43,11 +43,11 @@ def compile_module(source: Path, target: Path, path: str) -> None:
 
 
 def compiled(into: Path, sources: Path = SOURCES) -> Path:
-    """Write into/flatmq/*.mpy and return `into`, which is then a folder to import from."""
-    for source in sorted(sources.glob("*.py")):
+    """Write the package as .mpy and return `into`, which is then a folder to import from."""
+    for source in sorted(sources.rglob("*.py")):
         if source.stem not in DESK_ONLY:
-            target = into / "flatmq" / source.with_suffix(".mpy").name
-            compile_module(source, target, f"flatmq/{source.name}")
+            path = Path("flatmq", source.relative_to(sources))
+            compile_module(source, into / path.with_suffix(".mpy"), path.as_posix())
     return into
 
 
