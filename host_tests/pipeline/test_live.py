@@ -7,9 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from click.testing import CliRunner
 
-from flatmq_rigs.__main__ import main
 from flatmq_rigs.pipeline import live
 
 SIZE = 50  # bytes of the large message
@@ -34,9 +32,7 @@ def test_what_is_missing_or_twice_is_counted(tmp_path: Path) -> None:
 
 @pytest.mark.proof
 def test_every_message_is_counted(tmp_path: Path) -> None:
-    words = "live --rate 400 --steady 2 --topics 300 --retained 200 --size 100000 --results"
     results = tmp_path / "results.md"
-    done = CliRunner().invoke(main, [*words.split(), str(results)])
-    assert done.exit_code == 0, done.output
+    live.main(400, 2.0, 300, 200, 100_000, results)
     text = results.read_text()
     assert all(f"| {count} | 0 | 0 |" in text for count in (200, 300, 1, 800)), text

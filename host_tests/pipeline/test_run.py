@@ -325,6 +325,6 @@ def test_a_signal_ends_it_in_good_order_and_a_second_one_at_once(
     assert masters == ["local[7]"]
     output = " ".join(done.output.split())
     assert done.exit_code == status, done.output
-    begin = f"on a busy machine that takes up to {service.START:.0f} s started after"
+    begin = f"starting Spark; on a busy machine that takes up to {service.START:.0f} s"
     assert all(output.count(words) == 1 for words in (begin, *said)), output
     assert len(_rows(raw)) == 20

@@ -30,7 +30,8 @@ def test_a_cut(full: str, head: int, durable: bool, version: int, first: int) ->
     assert writes > 150, "the scenario has shrunk"
     assert cuts == 2 * len(range(first, writes + 1, SLICES)), "not every cut came"
     assert (dropped > 0) == (full == "drop")
-    assert (gone == 0) == durable, "what was not acknowledged goes with the power"
+    # Otherwise what was not acknowledged may go with the power.
+    assert gone == 0 or not durable
 
 
 @pytest.mark.parametrize(
