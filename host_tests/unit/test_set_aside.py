@@ -106,7 +106,8 @@ def test_the_others_go_first(qos: int, others: int, made: Made) -> None:
     assert broker.run(MINUTE, lambda: len(broker.taken) == 6)
     assert broker.taken == [b"%d" % number for number in range(6)]
     assert len(broker.tries) <= 5
-    assert (broker.reports, client.pending) == ([], 1)
+    assert broker.run(MINUTE, lambda: client.pending == 1)
+    assert broker.reports == []
 
 
 @pytest.mark.parametrize("qos", [1, 2])
@@ -370,7 +371,7 @@ def test_messages_and_a_subscription_that_are_refused_do_not_hide_each_other(mad
     assert broker.run(PATIENCE, lambda: broker.taken == [b"y"])
     broker.settles(HOUR)
     assert {topic for _, topic in broker.reports} == {b"secret", BAD}
-    assert client.stats.dropped == 2
+    assert client.stats.dropped == 1, "a subscription is not dropped"
     client.publish(b"good", b"z", 2)
     broker.settles()
     assert broker.taken == [b"y", b"z"]

@@ -170,9 +170,11 @@ def engine(c: "Client") -> "Iterator[Any]":
                     else:
                         # The nearest deadline of an acknowledgement, PINGRESP, and PINGREQ.
                         i = c.tick
+                        h = c.kept and sent
                         if c.requests:
                             i = load("subs").late(c)
-                        h = c.ack_ms and (c.requests or (c.kept and sent))
+                            h = h or load("subs").in_flight(c)
+                        h = h and c.ack_ms
                         if h and now - acked & _MASK >= c.ack_ms:
                             what = _NO_ACKNOWLEDGEMENT
                         n = now - wrote & _MASK
@@ -417,8 +419,7 @@ def engine(c: "Client") -> "Iterator[Any]":
                         break
 
                 busy = waits
-                if at != start:
-                    moved = True
+                room = at != start and not moved  # what was held back is handled, so read more
 
             # 6. Write; what has begun is finished before anything else.
             while write and what is None:
@@ -444,6 +445,8 @@ def engine(c: "Client") -> "Iterator[Any]":
                                 continue
                             break
                     elif c.end > sent or alone:
+                        if c.leaving is not None:
+                            break
                         if c.full:
                             sent = tidy(c, sent)
                         src = q

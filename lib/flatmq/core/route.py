@@ -52,8 +52,8 @@ def route(c: "Client", t: int, e: int) -> int:
     found = None
     if i >= 0:
         found = c.subscriptions[i].handler
-        if nearest(c, i + 1, t, e) >= 0:
-            found = several
+    if c.limit or (i >= 0 and nearest(c, i + 1, t, e) >= 0):
+        found = several
     i = c.newest
     c.routes[_NAMES] = found
     if e - t > _LONGEST or not c.learned:
@@ -81,6 +81,7 @@ def several(m: "Message", chunks: bool = False) -> "object | None":
     e = m.t + 2 + (m.buf[m.t] << 8 | m.buf[m.t + 1])
     if not c.limit:
         c.limit = len(c.subscriptions)  # a handler may add others, for the next message
+        c.found = False
     while True:
         i = nearest(c, c.done, m.t, e, chunks)
         if i < 0 or i >= c.limit:
@@ -90,8 +91,11 @@ def several(m: "Message", chunks: bool = False) -> "object | None":
         held = s.handler(m)
         if held is HOLD:
             return held
+        c.found = True
         # A handler may have ended its own subscription, or one before it.
         if c.done < c.limit and c.subscriptions[c.done] is s:
             c.done += 1
     c.done = c.limit = 0
-    return None
+    if c.found or c.on_message is None or (chunks and not c.pieces_too):
+        return None
+    return c.on_message(m)  # the only handler has ended its subscription, and has raised

@@ -67,6 +67,8 @@ def leave(c: "Client", timeout_ms: int, packet: bytes) -> bool:
             break
         if not more and not asked:
             asked = True
+            c.leaving = b""  # nothing may follow, even if Ctrl-C comes
+            c.due = clock.ticks_ms()
             c.acks.extend(packet)
             continue
         gone = asked and not more

@@ -125,7 +125,7 @@ def greeted(c: "Client", t: int, end: int) -> "int | None":
     if c.alone:
         c.alone.begin()
     if c.subscriptions or c.requests:
-        i = load("subs").resume(c, same and not doubt)
+        i = load("subs").resume(c, same, doubt)
         c.due = ticks_add(c.since, min(c.interval, i))
     c.connected = True
     return None
@@ -172,6 +172,8 @@ def lost(c: "Client", what: "Any", doing: "Any") -> None:
     """
     greeted = c.began
     c.began = 0
+    if c.leaving is not None:
+        what = _LEFT
     if c.leaving and greeted == 3:
         try:  # noqa: SIM105 (there is no contextlib on a board)
             c.stream.write(c.leaving, 0, len(c.leaving))

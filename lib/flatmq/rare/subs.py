@@ -22,6 +22,7 @@ _LENGTH = const(23)
 _CODES = const(27)
 _PAUSE = const(1000)  # ms before a subscription is tried again: this,
 _LONGEST = const(600000)  # doubled up to this
+_TELL = const(5)  # closes after which the application is informed, without `give_up`
 
 
 class Subscription(Shown):
@@ -46,7 +47,8 @@ class Subscription(Shown):
         self.granted: bytes | None = None
         self.asked = filters  # the filters in the packet that was sent
         self.id = 0  # the packet identifier while the answer is awaited
-        self.pause = 0  # ms after which it is tried again, if the broker closed on it,
+        self.strikes = 0  # how often the broker has closed the connection on it,
+        self.pause = 0  # ms after which it is tried again,
         self.due = 0  # and when
 
 
@@ -165,20 +167,22 @@ def send(c: "Client", r: Subscription) -> None:
     c.acks.extend(data)
 
 
-def resume(c: "Client", same: bool) -> int:
+def resume(c: "Client", same: bool, doubt: bool) -> int:
     """Resume after CONNACK. Returns what `late` returns.
 
     Unanswered requests are sent again before everything else; unless it is the `same` session
-    as before, all subscriptions are, too.
+    as before, without `doubt`, all subscriptions are, too.
     """
+    waiting = []
     for r in c.requests:
         r.id = 0
         if not r.filters or not (same or r.handler is not None):
             r.granted = b""  # nothing is left to ask for
-    if same:
-        c.requests[:] = [r for r in c.requests if r.filters]
-    else:
-        c.requests[:] = c.subscriptions
+        elif r.handler is None or (same and not doubt):
+            waiting.append(r)
+    if doubt or not same:
+        waiting.extend(c.subscriptions)
+    c.requests[:] = waiting
     return late(c)
 
 
@@ -225,7 +229,8 @@ def lost(c: "Client", closed: bool, flight: "int | None") -> None:
             # The first time it may have been chance.
             r.pause = min(max(r.pause * 2, _PAUSE), _LONGEST) if r.pause else 1
             r.due = ticks_add(clock.ticks_ms(), r.pause)
-            if r.pause == _PAUSE and c.on_dropped:
+            r.strikes += 1
+            if r.strikes == (c.give_up or _TELL) and c.on_dropped is not None:
                 for f in r.filters:
                     c.on_dropped(0, f, "the broker closed the connection on this topic filter")
 
@@ -254,7 +259,7 @@ def answered(c: "Client", first: int, t: int, end: int) -> "int | None":
     if codes and len(codes) != len(r.asked):
         return _CODES  # the request stays unanswered
     c.progress = True
-    r.id = r.pause = 0
+    r.id = r.pause = r.strikes = 0
     r.granted = bytes([codes[i] for i, f in enumerate(r.asked) if codes and f in r.filters])
     c.requests.remove(r)
     if not c.requests:
