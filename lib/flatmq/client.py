@@ -321,11 +321,11 @@ class Client(Shown):
             self.two = load("qos2")
         return self.two.other(self, first, t, end)
 
-    def is_new(self, pid: int, first: int) -> bool:
+    def is_new(self, pid: int) -> bool:
         """Return whether a QoS 2 message has not been received before."""
         if not self.two:
             self.two = load("qos2")
-        return self.two.is_new(self, pid, first)
+        return self.two.is_new(self, pid)
 
 
 def plain(payload: "Any") -> "Any":

@@ -321,7 +321,7 @@ def engine(c: "Client") -> "Iterator[Any]":
                         m.t = t
                         m.at = e
                         m.end = end
-                        if not first & 4 or c.is_new(rx[e - 2] << 8 | rx[e - 1], first):
+                        if not first & 4 or c.is_new(rx[e - 2] << 8 | rx[e - 1]):
                             if h is None:
                                 h = c.on_message
                             if h is None:
@@ -445,7 +445,7 @@ def engine(c: "Client") -> "Iterator[Any]":
                                 continue
                             break
                     elif c.end > sent or alone:
-                        if c.leaving is not None:
+                        if c.leaving.__class__ is bytes:
                             break
                         if c.full:
                             sent = tidy(c, sent)
@@ -515,14 +515,18 @@ def engine(c: "Client") -> "Iterator[Any]":
                             calling = _HOOK
                             c.on_disconnect(c)
                             calling = 0
-    except (Exception, KeyboardInterrupt, SystemExit):
+    except (Exception, KeyboardInterrupt, SystemExit) as error:
         # Of a handler or a hook, and the engine goes on from there; or Ctrl-C in its own code.
         if not calling and what is None:
             what = _INTERRUPTED
             c.connected = False
             if c.state != "offline":
                 c.state = "waiting"
-        c.raised = again + 1 if calling == _HANDLER else 0
+        if calling == _HANDLER and isinstance(error, Exception):
+            again += 1
+        elif calling != _HANDLER:
+            again = 0
+        c.raised = again
         c.saved = (
             stream, src, sent, pos, left, at, have, more, opened, wrote, heard, acked, pinged,
             what,

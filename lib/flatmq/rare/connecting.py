@@ -54,6 +54,10 @@ def leave(c: "Client", timeout_ms: int, packet: bytes) -> bool:
     """Disconnect with `packet`, a DISCONNECT."""
     end = ticks_add(clock.ticks_ms(), timeout_ms)
     asked = gone = False
+    if c.state == "offline":
+        return False
+    c.leaving = True  # even if Ctrl-C comes: the next poll ends the connection
+    c.due = clock.ticks_ms()
     while c.state == "online":
         try:
             more = c.step(None)
@@ -67,8 +71,7 @@ def leave(c: "Client", timeout_ms: int, packet: bytes) -> bool:
             break
         if not more and not asked:
             asked = True
-            c.leaving = b""  # nothing may follow, even if Ctrl-C comes
-            c.due = clock.ticks_ms()
+            c.leaving = b""  # nothing may follow
             c.acks.extend(packet)
             continue
         gone = asked and not more
@@ -78,7 +81,6 @@ def leave(c: "Client", timeout_ms: int, packet: bytes) -> bool:
             break
         c.link.wait(left, more)
     if c.stream:
-        c.leaving = b""
         c.due = clock.ticks_ms()
         c.poll()
     elif c.state != "offline":

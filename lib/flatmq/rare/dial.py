@@ -31,6 +31,10 @@ _REFUSED = const(256)
 
 def start(self: "Client") -> None:
     """Begin to connect. `poll` does the rest, and reconnects after each loss."""
+    if self.leaving is not None:  # Ctrl-C has interrupted `disconnect`
+        self.due = clock.ticks_ms()
+        self.poll()
+        self.leaving = None
     if self.state == "offline":
         self.state = "waiting"
         self.due = clock.ticks_ms()
@@ -108,13 +112,12 @@ def greeted(c: "Client", t: int, end: int) -> "int | None":
     c.session_present = flags == 1 and c.version != 3
     # A session whose CONNACK was lost may be a new one, even if the broker has it now.
     doubt = same and not c.trusted
-    if not same:
+    if doubt or not same:
         for i in range(len(c.received)):
             c.received[i] = 0
     if c.gate is not None:
         c.gate(same and not doubt)  # if it raises, the next poll handles this CONNACK again
     c.trusted = True
-    c.doubt = doubt
     c.same = same and not doubt
     resend(c, same, doubt)
     c.stats.connects += 1
@@ -174,7 +177,7 @@ def lost(c: "Client", what: "Any", doing: "Any") -> None:
     c.began = 0
     if c.leaving is not None:
         what = _LEFT
-    if c.leaving and greeted == 3:
+    if c.leaving.__class__ is bytes and c.leaving and greeted == 3:
         try:  # noqa: SIM105 (there is no contextlib on a board)
             c.stream.write(c.leaving, 0, len(c.leaving))
         except Exception:

@@ -75,7 +75,7 @@ class Pieces:
             t += 1
         m.t = 0
         self.taken = False
-        self.new = first & 6 != 4 or c.is_new(m.pid, first)
+        self.new = first & 6 != 4 or c.is_new(m.pid)
 
     def piece(self, at: int, end: int, again: int) -> "Any":
         """Handle the next bytes of the payload.

@@ -20,14 +20,11 @@ _LENGTH = const(23)
 _TYPE = const(24)
 
 
-def is_new(c: "Client", pid: int, first: int) -> bool:
-    """Return whether a message has not been received before.
-
-    After a reconnect to a session that may be another one, only DUP shows that it has.
-    """
+def is_new(c: "Client", pid: int) -> bool:
+    """Return whether a message has not been received before."""
     if not c.received:
         c.received = [0] * c.incoming
-    return pid not in c.received or (c.doubt and not first & 8)
+    return pid not in c.received
 
 
 def keep(c: "Client", pid: int) -> None:

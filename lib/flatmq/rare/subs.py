@@ -204,7 +204,9 @@ def late(c: "Client") -> int:
 
 def holds(c: "Client") -> bool:
     """Return whether messages have to wait: a request is alone in flight, and not for long."""
-    return c.apart and in_flight(c) and ticks_diff(clock.ticks_ms(), c.since) < c.timeout_ms
+    if not c.apart or c.since is None or not in_flight(c):
+        return False
+    return ticks_diff(clock.ticks_ms(), c.since) < c.timeout_ms
 
 
 def in_flight(c: "Client") -> int:
