@@ -339,9 +339,9 @@ def engine(c: "Client") -> "Iterator[Any]":
                                     break
                                 calling = 0
                                 got += 1
-                            again = 0
                             if first & 14 == 8:
                                 stats.dup0 += 1
+                        again = 0
                         if first & 6:
                             ack[0] = 0x40
                             if first & 4:
@@ -501,7 +501,7 @@ def engine(c: "Client") -> "Iterator[Any]":
                             c.began = 2 if left else 3
                     load("dial").lost(c, what, doing)
                     what = None
-                    sent = pos = left = more = 0
+                    sent = pos = left = more = again = 0
                     at = have = size
                     busy = False
                     alone = c.alone

@@ -123,8 +123,12 @@ class Aside:
         self.alone = -1
         if not closed:
             self.suspects = []  # the network failed, and accuses nothing
-        elif pid >= 0 and flight in (pid, None) and not (c.requests and load("subs").in_flight(c)):
+        elif pid >= 0 and (flight == pid or self._is_released(pid)) and not (c.requests and load("subs").in_flight(c)):
             self._accuse(pid)
+
+    def _is_released(self, pid):
+        p = find(self.client, pid)
+        return p >= 0 and self.client.q[p] & 6 == 6
 
     def _accuse(self, pid):
         """Count that the peer closed the connection on a message."""

@@ -218,12 +218,12 @@ def lost(c: "Client", closed: bool, flight: "int | None") -> None:
     """Handle the end of a connection: the peer may have `closed` it on a request.
 
     With one request and no message in flight, that request waits for a while before it is tried
-    again. With several, they are sent one at a time from now on.
+    again. With more, requests are sent one at a time from now on, and messages wait for them.
     """
     n = in_flight(c)
-    if not (closed and n) or flight is not None:
+    if not (closed and n):
         return
-    if n > 1:
+    if n > 1 or flight is not None:
         c.apart = True
         return
     for r in c.requests:
