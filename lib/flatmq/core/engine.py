@@ -172,8 +172,10 @@ def engine(c: "Client") -> "Iterator[Any]":
                         i = c.tick
                         h = c.kept and sent
                         if c.requests:
-                            i = load("subs").late(c)
                             h = h or load("subs").in_flight(c)
+                            i = load("subs").late(c)
+                        if not h:
+                            acked = now
                         h = h and c.ack_ms
                         if h and now - acked & _MASK >= c.ack_ms:
                             what = _NO_ACKNOWLEDGEMENT

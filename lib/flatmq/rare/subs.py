@@ -48,8 +48,8 @@ class Subscription(Shown):
         self.asked = filters  # the filters in the packet that was sent
         self.id = 0  # the packet identifier while the answer is awaited
         self.strikes = 0  # how often the broker has closed the connection on it,
-        self.pause = 0  # ms after which it is tried again,
-        self.due = 0  # and when
+        self.pause = 0  # ms online after which it is tried again,
+        self.due = 0  # and when that is
 
 
 def subscribe(
@@ -183,6 +183,8 @@ def resume(c: "Client", same: bool, doubt: bool) -> int:
     if doubt or not same:
         waiting.extend(c.subscriptions)
     c.requests[:] = waiting
+    for r in waiting:
+        r.due = ticks_add(clock.ticks_ms(), r.pause)  # meanwhile everything else flows
     return late(c)
 
 
@@ -230,7 +232,6 @@ def lost(c: "Client", closed: bool, flight: "int | None") -> None:
         if r.id:
             # The first time it may have been chance.
             r.pause = min(max(r.pause * 2, _PAUSE), _LONGEST) if r.pause else 1
-            r.due = ticks_add(clock.ticks_ms(), r.pause)
             r.strikes += 1
             if r.strikes == (c.give_up or _TELL) and c.on_dropped is not None:
                 for f in r.filters:
