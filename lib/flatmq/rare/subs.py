@@ -22,7 +22,7 @@ _LENGTH = const(23)
 _CODES = const(27)
 _PAUSE = const(1000)  # ms before a subscription is tried again: this,
 _LONGEST = const(600000)  # doubled up to this
-_TELL = const(5)  # closes after which the application is informed, without `give_up`
+_TELL = const(3)  # closes on a subscription after which the application is informed
 
 
 class Subscription(Shown):
@@ -192,12 +192,14 @@ def late(c: "Client") -> int:
     """Send the requests that are due: see `lost`. Returns the milliseconds until others are."""
     least = c.tick
     alone = not c.apart or not in_flight(c)
+    held: list[bytes] = []  # filters whose later requests wait, too
     for r in c.requests:
         left = ticks_diff(r.due, clock.ticks_ms()) if r.pause else 0
         if r.id:
             continue
-        if left > 0:
-            least = min(least, left)
+        if left > 0 or [f for f in r.filters if f in held]:
+            held.extend(r.filters)
+            least = min(least, left) if left > 0 else least
         elif alone:
             send(c, r)
             alone = not c.apart
@@ -233,7 +235,7 @@ def lost(c: "Client", closed: bool, flight: "int | None") -> None:
             # The first time it may have been chance.
             r.pause = min(max(r.pause * 2, _PAUSE), _LONGEST) if r.pause else 1
             r.strikes += 1
-            if r.strikes == (c.give_up or _TELL) and c.on_dropped is not None:
+            if r.strikes == _TELL and c.on_dropped is not None:
                 for f in r.filters:
                     c.on_dropped(0, f, "the broker closed the connection on this topic filter")
 
