@@ -50,15 +50,15 @@ class Rules:
     ending       a subscription ends between two calls of its handler, which has raised
     """
 
-    trust: bool = False
-    set_aside: bool = False
-    ack_timeout: bool = False
-    incoming: bool = False
-    raising: bool = False
-    spin: bool = False
-    pubrel: bool = False
-    leaving: bool = False
-    ending: bool = False
+    trust: bool = True
+    set_aside: bool = True
+    ack_timeout: bool = True
+    incoming: bool = True
+    raising: bool = True
+    spin: bool = True
+    pubrel: bool = True
+    leaving: bool = True
+    ending: bool = True
 
 
 RULES = Rules()
@@ -415,6 +415,8 @@ class Life:
             if self.refused and self.clock.now - last > 60_000:
                 last = self.clock.now
                 self.publish()  # its acknowledgement is the proof that the others are refused
+            if self.clock.now > end - 500 * SETTLE:
+                self.refused.clear()  # they may fill the queue, and leave no room for a proof
             if self.clock.now > end:
                 raise Fault(f"the client does not settle: {self._state()}")
             self._rescue()
