@@ -9,7 +9,7 @@ import random
 from .. import port as clock
 from ..core.queue import end_of, id_at, tidy
 from ..errors import NO_MEMORY
-from ..load import load
+from ..load import drop, load
 from ..port import const, ticks_add, ticks_diff
 
 TYPE_CHECKING = const(0)
@@ -207,6 +207,7 @@ def lost(c: "Client", what: "Any", doing: "Any") -> None:
         c.error = load("reasons").explained(c, what, doing, greeted > 1)
     except Exception:
         c.error = NO_MEMORY
+    drop("reasons", "strays", "show")
     c.stats.losses += 1
     c.limit = c.done = c.message.offset = c.message.size = 0
     c.asked = False
