@@ -160,8 +160,8 @@ class Link(TCP):
         """Return the fault of TLS that caused `error`, None if TLS was not the cause."""
         if not self.stage:
             return None
-        from .stream_tls_errors import of_board
         from .load import drop
+        from .stream_tls_errors import of_board
 
         found = of_board(
             error, self.stage, self._certified, self._has_cert, self._digest, self._pins,

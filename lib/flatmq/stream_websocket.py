@@ -76,8 +76,8 @@ class WebSocket:
         tls: "Any" = None,
         link: "Any" = None,
     ) -> None:
-        from .stream_websocket_upgrade import check
         from .load import drop
+        from .stream_websocket_upgrade import check
         from .wire import number
 
         check(host, path)

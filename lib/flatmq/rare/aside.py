@@ -123,7 +123,11 @@ class Aside:
         self.alone = -1
         if not closed:
             self.suspects = []  # the network failed, and accuses nothing
-        elif pid >= 0 and (flight == pid or self._is_released(pid)) and not (c.requests and load("subs").in_flight(c)):
+        elif (
+            pid >= 0
+            and (flight == pid or self._is_released(pid))
+            and not (c.requests and load("subs").in_flight(c))
+        ):
             self._accuse(pid)
 
     def _is_released(self, pid):

@@ -106,6 +106,8 @@ class Peer:
             if self._five:
                 granted = b"\0" + granted
             self._say(bytes((0x90, 2 + len(granted))) + packet[2:4] + granted)
+        elif kind == 0xC0:
+            self._say(b"\xd0\0")
         elif kind == 0x32:
             self._publishes += 1
             if self._cutting:

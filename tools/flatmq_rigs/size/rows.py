@@ -24,6 +24,7 @@ _SUBSCRIBE = 'subscription = client.subscribe(b"dev/pico-1/cmd", handler, qos=1)
 _LOSS = """
 peer.cut()
 client.publish(b"dev/pico-1/temp", b"21.5", 1)
+client.flush()
 while not peer.seen(2, 2, 2): client.poll(20)
 assert client.connected and not client.pending
 """

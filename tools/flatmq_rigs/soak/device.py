@@ -161,7 +161,8 @@ class Device:
                     say("@error", client.error)
         # What was left from before the loss goes first, and takes memory until it has gone.
         fresh = self.last or client.stats.connects != self._connects
-        if client.connected and not client.past and fresh:
+        again = client.alone if hasattr(client, "alone") else client.past  # the latter at MQTT 5
+        if client.connected and not again and fresh:
             self._connects = client.stats.connects
             self.most = max(self.most, gc.mem_alloc())
             self.look(held())
