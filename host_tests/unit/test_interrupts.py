@@ -167,7 +167,7 @@ def test_ctrl_c_does_not_start_a_client_that_has_disconnected(
 
 
 MODULES = {
-    4: ["core.engine", "client core.queue core.route", "rare.dial rare.subs rare.qos2"],
+    4: ["core.engine", "client core.route", "rare.dial rare.subs rare.qos2"],
     5: ["reader writer", "session", "connection v5_client"],
 }
 
@@ -270,7 +270,9 @@ def test_what_was_accepted_is_sent_once_there_is_memory(
     assert [p.payload for p in bench.published()] == [b"kept"]
     short.update(modules.split())
     bench.outage()
-    assert (bench.client.error.kind, bench.client.pending) == ("resource", 1)
+    # The client at 3.1.1 holds what it needs for a loss, except for the text.
+    kind = "resource" if bench.version == 5 or "reasons" in modules else "closed"
+    assert (bench.client.error.kind, bench.client.pending) == (kind, 1)
     short.clear()
     bench.online(present=True)
     bench.client.poll()

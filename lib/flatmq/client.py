@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from .core.message import Message
     from .errors import MQTTError
     from .rare import bulk as queueing
-    from .rare import connecting, dial, handover, hello, parts, strays, subs
+    from .rare import connecting, dial, handover, hello, parts, strays, subscribing
     from .rare.setup import Stats
     from .stream_tls import TLS
 
@@ -113,8 +113,8 @@ class Client(Shown):
         set_credentials = hello.set_credentials
         set_will = hello.set_will
         start = dial.start
-        subscribe = subs.subscribe
-        unsubscribe = subs.unsubscribe
+        subscribe = subscribing.subscribe
+        unsubscribe = subscribing.unsubscribe
         ping = connecting.ping
         wait = connecting.wait
 
@@ -306,26 +306,6 @@ class Client(Shown):
         except StopIteration:
             self.run(self)
             return True
-
-    def other(self, first: int, t: int, end: int) -> "int | None":
-        """Handle a packet that is not PUBLISH, PUBACK or PINGRESP.
-
-        Returns the rule that it breaks, None if it breaks none.
-        """
-        self.progress = None
-        if first == 0x20:
-            return load("dial").greeted(self, t, end)
-        if first == 0x90 or first == 0xB0:
-            return load("subs").answered(self, first, t, end)
-        if not self.two:
-            self.two = load("qos2")
-        return self.two.other(self, first, t, end)
-
-    def is_new(self, pid: int) -> bool:
-        """Return whether a QoS 2 message has not been received before."""
-        if not self.two:
-            self.two = load("qos2")
-        return self.two.is_new(self, pid)
 
 
 def plain(payload: "Any") -> "Any":

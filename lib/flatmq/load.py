@@ -44,7 +44,7 @@ def drop(*names: str) -> None:
             else:
                 for package in ("flatmq", "flatmq.rare"):
                     if sys.modules.pop(package + "." + name, None):
-                        package = sys.modules[package]
-                        if hasattr(package, name):
-                            delattr(package, name)
+                        holder = sys.modules[package]
+                        if hasattr(holder, name):
+                            delattr(holder, name)
     collect()

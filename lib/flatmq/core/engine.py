@@ -17,7 +17,6 @@ from .. import port as clock
 from ..errors import NO_MEMORY
 from ..load import load
 from ..port import const
-from .queue import count, tidy
 from .route import HOLD, route
 
 TYPE_CHECKING = const(0)
@@ -94,6 +93,7 @@ def engine(c: "Client") -> "Iterator[Any]":
     read: Any = stream and stream.readinto
     write: Any = stream and stream.write
     alone = c.alone
+    dial = load("dial") if stream else None
     now = ticks()
     n = i = e = p = t = start = end = first = last = got = 0
     ms: Any
@@ -146,7 +146,8 @@ def engine(c: "Client") -> "Iterator[Any]":
                         c.state == "connecting" or not now - c.due & _SIGN
                     ):
                         try:
-                            stream = load("dial").step(c)
+                            dial = load("dial")
+                            stream = dial.step(c)
                         except MemoryError:
                             c.error = NO_MEMORY
                             c.due = now + 1000 & _MASK
@@ -323,7 +324,9 @@ def engine(c: "Client") -> "Iterator[Any]":
                         m.t = t
                         m.at = e
                         m.end = end
-                        if not first & 4 or c.is_new(rx[e - 2] << 8 | rx[e - 1]):
+                        if first & 4 and c.two is None:
+                            c.two = load("qos2")
+                        if not first & 4 or c.two.is_new(c, rx[e - 2] << 8 | rx[e - 1]):
                             if h is None:
                                 h = c.on_message
                             if h is None:
@@ -397,7 +400,7 @@ def engine(c: "Client") -> "Iterator[Any]":
                         if not opened:
                             calling = _HOOK  # CONNACK is handled again if the gate raises
                         try:
-                            what = c.other(first, t, end)
+                            what = dial.other(c, first, t, end)
                         except MemoryError as error:
                             what = error
                         calling = 0
@@ -450,7 +453,7 @@ def engine(c: "Client") -> "Iterator[Any]":
                         if c.leaving.__class__ is bytes:
                             break
                         if c.full:
-                            sent = tidy(c, sent)
+                            sent = dial.tidy(c, sent)
                         src = q
                         left = c.end - sent
                         if alone:
@@ -464,7 +467,7 @@ def engine(c: "Client") -> "Iterator[Any]":
                             acked = now
                     else:
                         if c.full:
-                            sent = tidy(c, sent)
+                            sent = dial.tidy(c, sent)
                         break
                 try:
                     n = write(src, sent if src is q else pos, left)
@@ -478,12 +481,13 @@ def engine(c: "Client") -> "Iterator[Any]":
                 left -= n
                 if src is q:
                     sent += n
-                    if left or c.kept or sent < c.end:
-                        count(c, sent)
+                    if left or sent < c.end:
+                        dial.count(c, sent)
                     else:
-                        q[0:sent] = b""
-                        c.end = sent = 0
-                        c.pending = c.large.waits if c.large else 0
+                        if not c.kept:
+                            q[0:sent] = b""
+                            c.end = sent = 0
+                        c.pending = c.kept + c.large.waits if c.large else c.kept
                 else:
                     pos += n
                     if src is acks and not left:
@@ -501,7 +505,7 @@ def engine(c: "Client") -> "Iterator[Any]":
                         c.began = 0 if not opened and (left or src is not c.hello) else 1
                         if opened:
                             c.began = 2 if left else 3
-                    load("dial").lost(c, what, doing)
+                    (dial or load("dial")).lost(c, what, doing)
                     what = None
                     sent = pos = left = more = again = 0
                     at = have = size

@@ -3,9 +3,9 @@
 Loaded when a peer has closed a connection while messages were in flight.
 """
 
-from ..core.queue import end_of, find, id_at
 from ..load import load
 from ..port import const
+from .dial import end_of, find, id_at
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:

@@ -3,8 +3,8 @@
 Loaded by `Client.handover`, and kept by what calls it. `v5_handover` is the same for MQTT 5.
 """
 
-from ..core.queue import end_of, find, id_at
 from ..port import const
+from .dial import end_of, find, id_at
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:

@@ -20,8 +20,8 @@ MODULES = {
     "set_credentials": "hello",
     "set_will": "hello",
     "start": "dial",
-    "subscribe": "subs",
-    "unsubscribe": "subs",
+    "subscribe": "subscribing",
+    "unsubscribe": "subscribing",
     "wait": "dial",
 }
 # Those whose module stays loaded become methods of the class.
@@ -49,7 +49,7 @@ def method(c: "Client", name: str) -> "Any":
 
 def settle(c: "Client") -> None:
     """Let go of what the last call has loaded."""
-    drop("connecting", "strays", "hello", "filters", "wire")
+    drop("connecting", "strays", "hello", "filters", "subscribing", "wire")
 
 
 def install(kind: "Any") -> None:

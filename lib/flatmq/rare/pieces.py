@@ -75,7 +75,9 @@ class Pieces:
             t += 1
         m.t = 0
         self.taken = False
-        self.new = first & 6 != 4 or c.is_new(m.pid)
+        if first & 4 and c.two is None:
+            c.two = load("qos2")
+        self.new = first & 6 != 4 or c.two.is_new(c, m.pid)
 
     def piece(self, at: int, end: int, again: int) -> "Any":
         """Handle the next bytes of the payload.

@@ -4,10 +4,9 @@ A PUBLISH whose PUBREC has come stays in the queue: if the broker forgets the se
 again. Received identifiers are kept until PUBREL (method B).
 """
 
-from ..core.queue import find
 from ..core.route import HOLD
 from ..port import const
-from .dial import release
+from .dial import find, release
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:

@@ -1,8 +1,7 @@
 """What happens to a message rarely: acknowledged twice, refused, dropped. Loaded for one call."""
 
-from ..core.queue import end_of, find, id_at
 from ..port import const
-from .dial import release
+from .dial import end_of, find, id_at, release
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:

@@ -1,21 +1,17 @@
-"""subscribe and unsubscribe, their packets and the answers. Loaded with the first, and kept.
+"""SUBSCRIBE and UNSUBSCRIBE: what is asked for, the packets and the answers. Kept while online.
 
 A subscription is never given up. If the broker closes the connection on it, it is tried again with
 growing pauses, while everything else flows.
 """
 
 from .. import port as clock
-from ..core.route import NEVER, forget
-from ..load import load
 from ..port import Shown, const, ticks_add, ticks_diff
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from typing import Any
 
     from ..client import Client
-    from ..core.message import Message
 
 _ID_0 = const(22)
 _LENGTH = const(23)
@@ -50,96 +46,6 @@ class Subscription(Shown):
         self.strikes = 0  # how often the broker has closed the connection on it,
         self.pause = 0  # ms online after which it is tried again,
         self.due = 0  # and when that is
-
-
-def subscribe(
-    self: "Client",
-    filters: "bytes | str | list[bytes] | list[str]",
-    handler: "Callable[[Message], None]",
-    qos: int = 0,
-    chunks: bool = False,
-) -> Subscription:
-    """Call `handler(message)` for messages that match a topic filter, or any of a list.
-
-    They come at up to `qos`. The request is sent once online, and again whenever the broker
-    has lost the session. With `chunks` the handler also takes messages larger than `rx_size`,
-    in pieces: see `Message`.
-
-    Returns a Subscription, whose `granted` is None until the broker has answered. ValueError or
-    TypeError for a bad filter, handler or QoS, and for more than `subscriptions` calls.
-    """
-    checked, names = load("filters").check(filters, qos, self.max_qos)
-    if not callable(handler):
-        raise TypeError(f"handler must be callable, not {handler!r}")
-    kept = [s for s in self.subscriptions if s.filters != checked]
-    if len(kept) == self.most:
-        raise ValueError(f"subscriptions must be at most {self.most}: no room for another")
-    new = Subscription(checked, names, handler, qos, chunks)
-    keep(self, kept)
-    self.subscriptions.append(new)
-    learn(self)
-    return ask(self, new)
-
-
-def unsubscribe(self: "Client", filters: "bytes | str | list[bytes] | list[str]") -> Subscription:
-    """End the subscription to a topic filter, or to each of a list of them.
-
-    It may have been made before a reboot. Returns a Subscription whose `granted` is None until
-    UNSUBACK.
-    """
-    checked, names = load("filters").check(filters, 0, 0)
-    new = Subscription(checked, names, None, 0, False)
-    keep(self, [s for s in self.subscriptions if _narrow(s, checked)])
-    for r in self.requests:
-        if not (r.id or r.filters):  # it was not sent yet, and is withdrawn
-            r.granted = b""
-    self.requests[:] = [r for r in self.requests if r.id or r.filters]
-    return ask(self, new)
-
-
-def keep(c: "Client", kept: "list[Any]") -> None:
-    """Keep only the subscriptions in `kept`.
-
-    Adjusts `done` and `limit`, which count subscriptions for the message being delivered.
-    """
-    for i in range(len(c.subscriptions), 0, -1):
-        if c.subscriptions[i - 1] not in kept:
-            c.done -= i <= c.done
-            c.limit -= i <= c.limit
-    c.subscriptions[:] = kept
-    forget(c)
-
-
-def learn(c: "Client") -> None:
-    """Claim memory to remember topic names: two for a subscription, eight for many."""
-    n = c.learned
-    c.learned = 2 if len(c.subscriptions) < 2 else 4 if len(c.subscriptions) < 3 else 8
-    c.learned = max(n, c.learned)
-    c.newest = 0
-    for i in range(8):
-        if i >= c.learned:
-            c.names[i] = c.names[i - c.learned]
-        elif i >= n:
-            c.names[i] = bytearray(48)
-            c.names[i][0:] = NEVER
-
-
-def _narrow(s, gone):
-    """Remove the filters in `gone` from a subscription. Returns whether any are left."""
-    left = [i for i, f in enumerate(s.filters) if f not in gone]
-    if s.granted:
-        s.granted = bytes([s.granted[i] for i in left])
-    s.filters = [s.filters[i] for i in left]
-    s.names = [s.names[i] for i in left]
-    return bool(left)
-
-
-def ask(c: "Client", new: Subscription) -> Subscription:
-    """Send a request, or leave it to the next CONNACK."""
-    c.requests.append(new)
-    if c.connected:
-        send(c, new)
-    return new
 
 
 def send(c: "Client", r: Subscription) -> None:
