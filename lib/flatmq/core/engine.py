@@ -255,7 +255,6 @@ def engine(c: "Client") -> "Iterator[Any]":
                         calling = again = 0
                         if n is hold:
                             waits = True
-                            heard = now
                             break
                         more -= end - at
                         at = end
@@ -338,9 +337,6 @@ def engine(c: "Client") -> "Iterator[Any]":
                                 if h(m) is hold:
                                     calling = 0
                                     waits = True
-                                    heard = now  # what has come since is not read
-                                    pinged = -1
-                                    c.asked = False
                                     break
                                 calling = 0
                                 got += 1
@@ -424,6 +420,10 @@ def engine(c: "Client") -> "Iterator[Any]":
                         break
 
                 busy = waits
+                if waits and not acks:  # else the link may be dead, with no room to acknowledge
+                    heard = acked = now  # what has come since is not read
+                    pinged = -1
+                    c.asked = False
                 room = at != start and not moved  # what was held back is handled, so read more
 
             # 6. Write; what has begun is finished before anything else.
