@@ -1,5 +1,6 @@
 """The client: what a program calls. The work is done by `core.engine`."""
 
+from .core.queue import find
 from .load import load
 from .port import MICROPYTHON, Shown, const
 from .topic import is_name
@@ -306,6 +307,16 @@ class Client(Shown):
         except StopIteration:
             self.run(self)
             return True
+
+    def awaits(self, packet_id: int) -> bool:
+        """Return whether the message with this packet identifier is not settled yet."""
+        if self.large and self.large.waits and self.large.pid == packet_id:
+            return True
+        if self.renamed:
+            packet_id = self.renamed.get(packet_id, packet_id)
+        if self.gone and packet_id in self.gone:
+            return False
+        return find(self, packet_id) >= 0
 
     def other(self, first: int, t: int, end: int) -> "int | None":
         """Handle a packet that is not PUBLISH, PUBACK or PINGRESP.
