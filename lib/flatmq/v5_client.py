@@ -207,7 +207,7 @@ class Client(Session):
             raise
         if e is not None:
             self.connection.lost(e, "closed", "write")
-        return self.queued > 0
+        return self.queued
 
     def _stopped(self, what):
         """Raise the exception of a handler, or end the connection because of what was read.

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from ..client import Client
 
 MODULES = {
+    "abandon": "connecting",
     "connect": "connecting",
     "disconnect": "connecting",
     "drop": "strays",
@@ -17,6 +18,7 @@ MODULES = {
     "ping": "dial",
     "publish_from": "parts",
     "queue": "bulk",
+    "reconfigure": "hello",
     "set_credentials": "hello",
     "set_will": "hello",
     "start": "dial",
