@@ -191,7 +191,7 @@ class Messages:
                 self.lost += 1
                 return None
             if not self._grow():
-                return self._client.hold()
+                return self._client.hold(self)
         i = self._first + self._count
         if i >= len(self._ring):
             i -= len(self._ring)
@@ -319,7 +319,7 @@ class Client:
         self.copier = Copier(self.rx_size)
         self.publishing: list[Any] = []  # tasks that wait in `publish`
         self.spare: list[Any] = []  # Acknowledgement objects not in use
-        self.held = False  # the client keeps a message for which a queue has no room
+        self.held: Any = None  # the queue for which the client keeps a message
         self.moved = False  # a queue has taken a message
         self.closing = False  # a queue was closed but is still subscribed
         self.disconnected = False  # `disconnect` was called
@@ -338,9 +338,9 @@ class Client:
             raise AttributeError(name)
         return getattr(self.core, name)
 
-    def hold(self) -> "object":
+    def hold(self, queue: "Messages") -> "object":
         """Let the client keep the message being delivered, for the next poll."""
-        self.held = True
+        self.held = queue
         if self.old:
             self.core.hold()
         return HOLD
@@ -367,7 +367,8 @@ class Client:
             while not self.disconnected:
                 if self.closing:
                     self._unsubscribe()
-                self.held = self.moved = False
+                self.held = None
+                self.moved = False
                 moved = core.poll() or self.moved
                 if moved or online != core.connected:
                     online = core.connected
@@ -375,7 +376,7 @@ class Client:
                     self.turn.wake()
                 else:
                     ms = min(ms * 2 or 1, idle_ms)
-                    if core.connected and (core.pending or self.held):
+                    if core.connected and (core.pending or self.held is not None):
                         ms = min(ms, _BUSY)
                     if self._room.locked():
                         self.turn.wake()  # sending may have made room
