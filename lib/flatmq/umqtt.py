@@ -267,7 +267,7 @@ class MQTTClient:
 
     def _why(self):
         c = self._client
-        e = c.error if c else None
+        e = c.error if c and c.link else None
         if not e:
             return OSError(errno.ENOTCONN, "not connected")
         if e.kind == "refused":
