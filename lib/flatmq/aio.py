@@ -7,8 +7,10 @@ until a task takes them.
 import asyncio
 
 from .client import Client as Core
+from .core.message import Message
+from .core.route import HOLD
 from .errors import MQTTError
-from .message import Message
+from .load import drop
 from .port import MICROPYTHON, const, ticks_add, ticks_diff, ticks_ms
 
 TYPE_CHECKING = const(0)
@@ -16,14 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator
     from typing import Any
 
-    from .router import Subscription
+    from .rare.subs import Subscription
 
 _BUSY = const(4)  # most ms between two polls while an acknowledgement is awaited
-
-# Raised by a handler so that the client keeps the message. A single object, because raising must
-# not allocate; of a builtin class, because only those release their traceback on a board.
-_FULL = Exception("a queue of received messages is full")
-
 
 if MICROPYTHON:
     from asyncio import sleep_ms
@@ -87,6 +84,7 @@ if MICROPYTHON:
             self.packet_id = 0
             self._client = client
             self._task = None  # the task that waits
+            self.passed = False  # a task has let others run, at QoS 0
             self._done = StopIteration()
 
         def __iter__(self):
@@ -94,6 +92,10 @@ if MICROPYTHON:
 
         def __next__(self):
             client = self._client
+            if not (self.packet_id or self.passed):
+                self.passed = True
+                next(sleep_ms(0))  # a loop that publishes must let other tasks run
+                return
             if self._task is None:
                 task = asyncio.current_task()
                 if client.begin(self.packet_id, task):
@@ -134,6 +136,7 @@ if MICROPYTHON:
         """Return an awaitable that waits until a message is acknowledged."""
         made = client.spare.pop() if client.spare else Acknowledgement(client)
         made.packet_id = packet_id
+        made.passed = False
         return made
 
 else:
@@ -175,37 +178,40 @@ class Messages:
         self._taken = False
 
     def _place(self):
-        return StopIteration(Message(bytearray(self._client.core.options["rx_size"])))
+        return StopIteration(self._client.message_type(bytearray(self._client.rx_size)))
 
-    def take(self, message: Message) -> None:
-        """Handle a message of the subscription."""
+    def take(self, message: Message) -> "object | None":
+        """Handle a message of the subscription. Returns HOLD if there is no room for it."""
         if self.closed:
-            return
+            return None
         if self._count == len(self._ring):
             if self._abandoned():
-                return
-            if not message.qos:
+                return None
+            if not message.first & 6:
                 self.lost += 1
-                return
+                return None
             if not self._grow():
-                self._client.held = self
-                _FULL.__traceback__ = None
-                raise _FULL
+                return self._client.hold(self)
         i = self._first + self._count
         if i >= len(self._ring):
             i -= len(self._ring)
         self._put(message, self._ring[i].value)
         self._count += 1
+        self._client.moved = True
+        return None
 
     def _put(self, message, place):
-        at = message.topic_at
-        n = message.end - at
-        self._client.copier.copy(message.buf, at, n, place.buf)
-        place.set_flags(message.first)
-        place.id = message.id
-        place.topic_end = message.topic_end - at
+        if self._client.old:
+            at = message.topic_at
+            place.set_flags(message.first)
+            place.id = message.id
+            place.topic_end = message.topic_end - at
+        else:
+            at = message.t
+            place.first = message.first
         place.at = message.at - at
-        place.end = n
+        place.end = message.end - at
+        self._client.copier.copy(message.buf, at, place.end, place.buf)
 
     def _grow(self):
         """Add a place if the task of this queue waits in `publish`. Returns whether it did."""
@@ -217,12 +223,6 @@ class Messages:
             return False
         self._first += 1
         return True
-
-    def is_full(self) -> bool:
-        """Return whether there is no room and none can be made."""
-        if self._count < len(self._ring) or self._abandoned():
-            return False
-        return self._task not in self._client.publishing
 
     def _abandoned(self):
         """Return whether the queue is closed. Closes it if its task has ended."""
@@ -293,8 +293,8 @@ class Messages:
 class Client:
     """An MQTT client for asyncio.
 
-    It takes the arguments of `flatmq.Client`. That client is `core`; use its `stats`, `error`,
-    `set_will` and so on.
+    It takes the arguments of `flatmq.Client`. That client is `core`; what this class does not
+    define, such as `stats`, `error` and `set_will`, is that client's.
 
     Nothing is sent or received unless `run` runs in a task of its own; `async with` starts and
     ends that task. Any number of tasks of the same event loop may make all other calls, and each
@@ -305,14 +305,22 @@ class Client:
     """
 
     def __init__(self, *args: "Any", **options: "Any") -> None:
-        self.core = Core(*args, **options)
+        self.core: Any = Core(*args, **options)
+        self.old = options.get("version", 4) in (5, None)  # the core of MQTT 5
+        self.rx_size: int = self.core.options["rx_size"] if self.old else self.core.rx_size
+        self.message_type: Any = Message
+        if self.old:
+            from .message import Message as Old
+
+            self.message_type = Old
         self._on_dropped = self.core.on_dropped
         self.core.on_dropped = self._note
         self.turn: Any = Turn()  # wakes tasks after a poll in which something happened
-        self.copier = Copier(self.core.options["rx_size"])
+        self.copier = Copier(self.rx_size)
         self.publishing: list[Any] = []  # tasks that wait in `publish`
         self.spare: list[Any] = []  # Acknowledgement objects not in use
         self.held: Any = None  # the queue for which the client keeps a message
+        self.moved = False  # a queue has taken a message
         self.closing = False  # a queue was closed but is still subscribed
         self.disconnected = False  # `disconnect` was called
         self.failed: Any = None  # the exception that ended `run`
@@ -324,6 +332,18 @@ class Client:
         self._dropped: list[MQTTError] = []  # errors for those of them that were set aside
         self._running = False
         self._runner: Any = None  # the task started by `async with`
+
+    def __getattr__(self, name: str) -> "Any":
+        if name == "core":  # its constructor has failed
+            raise AttributeError(name)
+        return getattr(self.core, name)
+
+    def hold(self, queue: "Messages") -> "object":
+        """Let the client keep the message being delivered, for the next poll."""
+        self.held = queue
+        if self.old:
+            self.core.hold()
+        return HOLD
 
     async def run(self, idle_ms: int = 20) -> None:
         """Connect, poll, and reconnect after each loss, until `disconnect` or cancellation.
@@ -342,29 +362,14 @@ class Client:
         self.disconnected = online = False
         self.failed = None
         ms = 0
-        beat = core.options["keepalive"] * 500  # ms between two PINGREQs while nothing is read
-        since = ticks_ms()
         try:
             core.start()
             while not self.disconnected:
-                moved = False
                 if self.closing:
                     self._unsubscribe()
-                if self.held is not None and core.connected and self.held.is_full():
-                    core.flush()
-                    if beat and ticks_diff(ticks_ms(), since) > beat:
-                        core.ping()
-                        core.asked = False  # the answer is read some time later
-                        since = ticks_ms()
-                else:
-                    self.held = None
-                    since = ticks_ms()
-                    try:
-                        moved = core.poll()
-                    except Exception as e:
-                        if e is not _FULL:
-                            raise
-                        moved = True
+                self.held = None
+                self.moved = False
+                moved = core.poll() or self.moved
                 if moved or online != core.connected:
                     online = core.connected
                     ms = 0
@@ -459,7 +464,9 @@ class Client:
 
     def waits(self, packet_id: int) -> bool:
         """Return whether an acknowledgement may still come."""
-        return packet_id in self.core.ids and not self.disconnected and self.failed is None
+        if self.disconnected or self.failed is not None:
+            return False
+        return self.core.awaits(packet_id)
 
     def end(self, packet_id: int, task: "Any") -> "Any":
         """Note that a task waits no longer.
@@ -472,7 +479,7 @@ class Client:
             if e.code == packet_id:
                 self._dropped.remove(e)
                 return e
-        return self._ended() if packet_id in self.core.ids else None
+        return self._ended() if self.core.awaits(packet_id) else None
 
     def subscribe(
         self,
@@ -492,11 +499,10 @@ class Client:
             made = self.core.subscribe(filters, handler, qos, chunks)
             self._end()
             return made
-        from .unload import unload
         from .wire import number
 
         number("queue", queue, 1, 255)
-        unload("wire")
+        drop("wire")
         messages = Messages(self, queue)
         messages.subscription = self.core.subscribe(filters, messages.take, qos)
         self._end()
@@ -520,9 +526,10 @@ class Client:
         """
         core = self.core
         end = ticks_add(ticks_ms(), timeout_ms)
-        while core.connected and core.queued and ticks_diff(end, ticks_ms()) > 0:
+        while core.connected and ticks_diff(end, ticks_ms()) > 0:
+            if not core.flush():
+                break
             await sleep_ms(1)
-            core.flush()
         gone = core.disconnect(max(ticks_diff(end, ticks_ms()), 0))
         self.disconnected = True
         self.turn.wake()
@@ -573,8 +580,9 @@ class Client:
     def _end(self):
         """Close the queues whose subscription has ended."""
         left = []
+        kept = self.core.load().subscriptions if self.old else self.core.subscriptions
         for each in self._queues:
-            if each.subscription in self.core.load().subscriptions:
+            if each.subscription in kept:
                 left.append(each)
             else:
                 each.closed = True

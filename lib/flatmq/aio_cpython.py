@@ -51,6 +51,7 @@ async def acknowledgement(client: Client, packet_id: int) -> None:
     """Wait until a message is acknowledged."""
     task = asyncio.current_task()
     if not client.begin(packet_id, task):
+        await asyncio.sleep(0)  # a loop that publishes must let other tasks run
         return
     try:
         while client.waits(packet_id):

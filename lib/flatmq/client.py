@@ -104,14 +104,17 @@ class Client(Shown):
 
     if TYPE_CHECKING:
         # The methods that `rare.methods` adds
+        abandon = connecting.abandon
         queue = queueing.queue
         connect = connecting.connect
         disconnect = connecting.disconnect
         drop = strays.drop
         handover = handover.handover
         publish_from = parts.publish_from
+        reconfigure = hello.reconfigure
         set_credentials = hello.set_credentials
         set_will = hello.set_will
+        awaits = dial.awaits
         start = dial.start
         subscribe = subscribing.subscribe
         unsubscribe = subscribing.unsubscribe

@@ -28,8 +28,8 @@ import errno
 
 from . import port as clock
 from .client import Client
+from .load import load
 from .port import MICROPYTHON, const, ticks_add, ticks_diff
-from .writer import lost
 
 if MICROPYTHON:
     from .stream_tcp import TCP
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from .message import Message
-    from .router import Subscription
+    from .core.message import Message
+    from .rare.subs import Subscription
 
 _TIMEOUT = const(10000)  # ms
 _QUIET = const(6)  # times `timeout` without a packet until wait_msg checks the link
@@ -167,7 +167,8 @@ class MQTTClient:
             self._stop()
         self._prepare(bool(clean_session))
         c = self._client
-        c.error = c.link.error = None
+        c.link.error = None
+        losses = c.stats.losses
         self._pings = 0
         self._end = ticks_add(clock.ticks_ms(), self._timeout)
         c.start()
@@ -176,12 +177,12 @@ class MQTTClient:
             if left > 0:
                 c.poll(left)
             else:
-                c.connection.lost(None, "timeout", "connect")
-            if c.error:
+                self._fail(OSError(errno.ETIMEDOUT, "connect"))
+            if c.stats.losses != losses:
                 self._fail()
         self.error = None
-        self.sock = getattr(c.connection.stream, "sock", c.connection.stream)
-        self._again = list(c.router.requests) if c.router else []
+        self.sock = getattr(c.stream, "sock", c.stream)
+        self._again = list(c.requests)
         return int(c.session_present)
 
     def disconnect(self) -> None:
@@ -192,7 +193,6 @@ class MQTTClient:
             if self._client.connected:
                 self._client.disconnect(min(self._timeout, 1000))
             self._stop()
-            self._client.error = None
 
     def ping(self) -> None:
         """Send PINGREQ.
@@ -222,7 +222,7 @@ class MQTTClient:
         self._settings = None
         c = self._client
         if c:  # its link may hold memory that the next one needs
-            c.link = c.connection = c.error = None
+            c.link = None
         link: Any
         if self.ssl:
             from .umqtt_tls import link as secure
@@ -231,8 +231,7 @@ class MQTTClient:
         else:
             link = Link(self.server, self.port)
         if c:
-            c.options.update(given)
-            c.link = link
+            c.reconfigure(link=link, will=will if self.lw_topic else None, **given)
         else:
             c = Client(
                 tx_size=_BUFFER,
@@ -245,8 +244,8 @@ class MQTTClient:
                 **given,
             )
             c.gate = self._gate
-        if self._client or self.lw_topic:
-            c.set_will(*(will if self.lw_topic else (None,)))
+            if self.lw_topic:
+                c.set_will(*will)
         self._client = c
         self._settings = settings
 
@@ -256,27 +255,19 @@ class MQTTClient:
         Undelivered messages are forgotten: the call that published them raised an
         exception, so the program decides what to do.
         """
-        c = self._client
         self._awaited = None
-        if c.connection:
-            c.connection.close()
-            if c.pending:
-                from .resend import forget
+        self._client.abandon()
 
-                forget(c)
-            lost(c)
-        c.state = "offline"
-
-    def _fail(self):
+    def _fail(self, error=None):
         """Close the connection, and raise the exception that ended it."""
-        self.error = self._why()
+        self.error = error or self._why()
         if self._client:
             self._stop()
         raise self.error
 
     def _why(self):
         c = self._client
-        e = c.error if c else None
+        e = c.error if c and c.link else None
         if not e:
             return OSError(errno.ENOTCONN, "not connected")
         if e.kind == "refused":
@@ -307,7 +298,7 @@ class MQTTClient:
         if left > 0:
             c.poll(left)
         else:
-            c.connection.lost(None, "timeout", "no answer from the broker")
+            self._fail(OSError(errno.ETIMEDOUT, "no answer from the broker"))
         while self._early:
             self._call()
         self._check()
@@ -351,6 +342,8 @@ class MQTTClient:
                 self._fail()
         if isinstance(msg, str):
             msg = msg.encode()
+        if isinstance(topic, str):
+            topic = topic.encode()
         self._offer(topic, msg, flags)
         while self.pid is None:
             self._work()
@@ -374,7 +367,7 @@ class MQTTClient:
         """
         c = self._client
         c.flush()
-        while c.pending > c.count and c.connected:
+        while c.pending > c.kept and c.connected:
             self._work()
             while self._queue:
                 self._call()
@@ -399,10 +392,20 @@ class MQTTClient:
 
     def _settled(self, pid):
         self._client.flush()
-        while pid in self._client.ids:
+        while self._waits(pid):
             self._work()
         if self._awaited != pid:
             raise OSError(errno.ECONNABORTED, "a callback has closed the connection")
+
+    def _waits(self, pid):
+        """Return whether a message or request with this packet identifier is not answered."""
+        c = self._client
+        i = 0
+        while i < len(c.requests):
+            if c.requests[i].id == pid:
+                return True
+            i += 1
+        return c.awaits(pid)
 
     # Subscriptions
 
@@ -419,16 +422,18 @@ class MQTTClient:
         if not new:
             new = self._client.subscribe(topic, self.cb, qos)
             new.names = [b""]  # `on_message` gets each message once, even if several filters match
-        router = self._client.router
         try:
             self._request(new)
         except:
-            if new in router.subscriptions:
-                router.subscriptions.remove(new)
+            self._forget(new)
             raise
         if 0x80 in new.granted:
-            router.subscriptions.remove(new)
+            self._forget(new)
             raise MQTTException(0x80)
+
+    def _forget(self, gone):
+        c = self._client
+        load("subs").keep(c, [s for s in c.subscriptions if s is not gone])
 
     def unsubscribe(self, topic: "bytes | str") -> None:
         """End the subscription to a topic filter, and wait for UNSUBACK.
@@ -453,11 +458,11 @@ class MQTTClient:
         return None
 
     def _request(self, r):
-        requests = self._client.router.requests
-        if r.id:
-            self._wait_for(r.id)
-            self.pid = self._client.last_id
-        while r in requests:  # it was not sent, for lack of room
+        pid = r.id
+        if pid:
+            self._wait_for(pid)
+            self.pid = pid
+        while r in self._client.requests:  # it was not sent, for lack of room
             self._work()
 
     # Incoming messages
@@ -526,8 +531,7 @@ class MQTTClient:
         if self._early:
             self._early -= _FIELDS
         self._run()
-        if self._client.answers:
-            self._client.flush()
+        self._client.flush()
         return op
 
     def _run(self):
@@ -564,7 +568,7 @@ class MQTTClient:
         self._queue.append(m.first)
         self._queue.append(self._topic)
         self._queue.append(msg)
-        if self._awaited in self._client.ids:
+        if self._awaited and self._waits(self._awaited):
             self._early = len(self._queue)
 
     def _piece(self, m):

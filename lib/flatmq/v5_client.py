@@ -19,6 +19,11 @@ if TYPE_CHECKING:
     from .stream_tls import TLS
 
 
+# Raised by a handler so that the client keeps the message. A single object, because raising must
+# not allocate; of a builtin class, because only those release their traceback on a board.
+_HELD = Exception("the message is kept for the next poll")
+
+
 def silent() -> "Iterator[None]":
     """Do nothing at each step: an offline client reads and writes nothing."""
     while True:
@@ -179,8 +184,20 @@ class Client(Session):
             self.flush()
         return True
 
-    def flush(self) -> None:
-        """Hand queued packets to the network, as much as it takes now. Reads nothing."""
+    def hold(self) -> None:
+        """End a handler so that it is called with the same message at the next poll."""
+        _HELD.__traceback__ = None
+        raise _HELD
+
+    def awaits(self, packet_id: int) -> bool:
+        """Return whether the message with this packet identifier is not settled yet."""
+        return packet_id in self.ids
+
+    def flush(self) -> bool:
+        """Hand queued packets to the network, as much as it takes now. Reads nothing.
+
+        Returns whether some are left.
+        """
         if self.answers and self.gate is not None:
             self.held = self.gate(None) is False
         try:
@@ -190,12 +207,17 @@ class Client(Session):
             raise
         if e is not None:
             self.connection.lost(e, "closed", "write")
+        return self.queued
 
     def _stopped(self, what):
         """Raise the exception of a handler, or end the connection because of what was read.
         Returns whether anything came in."""
         if self.busy:
             self.busy = False
+            if what is _HELD:
+                self.heard = self.now  # what has come since is not read
+                self.asked = False
+                return False
             if not isinstance(what, Exception):
                 self._recount()
             raise what

@@ -94,3 +94,21 @@ def _ended(c):
         return c.stream.readinto(c.rx) == 0
     except Exception:
         return True
+
+
+def abandon(self: "Client") -> None:
+    """Close the connection without DISCONNECT, and forget all messages to be sent."""
+    if self.stream:
+        self.leaving = b""
+        self.due = clock.ticks_ms()
+        self.poll()
+    elif self.state != "offline":
+        error = self.error
+        load("dial").lost(self, _LEFT, "")
+        self.error = error
+    if self.large and self.large.waits:
+        self.large.set_aside("dropped by the application")
+    self.q[0:] = b""
+    self.end = self.kept = self.pending = 0
+    self.gone = self.alone = self.renamed = None
+    self.full = False

@@ -64,6 +64,17 @@ def wait(self: "Client", timeout_ms: int = 10000) -> bool:
     return True
 
 
+def awaits(self: "Client", packet_id: int) -> bool:
+    """Return whether the message with this packet identifier is not settled yet."""
+    if self.large and self.large.waits and self.large.pid == packet_id:
+        return True
+    if self.renamed:
+        packet_id = self.renamed.get(packet_id, packet_id)
+    if self.gone and packet_id in self.gone:
+        return False
+    return find(self, packet_id) >= 0
+
+
 def step(c: "Client") -> "Any":
     """Do the next step of connecting. Returns the stream once there is one."""
     link = c.link

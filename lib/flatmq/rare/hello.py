@@ -5,6 +5,7 @@ from ..topic import is_name
 from ..wire import field, get_length, number, packet
 
 TYPE_CHECKING = const(0)
+_NEVER = const(268435455)
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -104,3 +105,24 @@ def set_credentials(
         raise ValueError("password needs a user")
     _change(self, user, None if ask else password, parts_of(self)[3])
     self.password = password if ask else None
+
+
+def reconfigure(
+    self: "Client", client_id, user, password, keepalive, clean_session, timeout, will, link
+) -> None:
+    """Set what an offline client is connected with; subscriptions and memory stay.
+
+    The arguments are those of `Client`; `will` is None or the arguments of `set_will`.
+    """
+    number("keepalive", keepalive, 0, 65535)
+    hello = connect(self.version, client_id, clean_session, keepalive, user, password, None)
+    self.hello = hello
+    self.password = None
+    self.clean = clean_session
+    self.keepalive = keepalive
+    self.interval = keepalive * 750 or _NEVER
+    self.timeout_ms = timeout * 1000
+    self.answer_ms = min(self.timeout_ms, self.interval)
+    self.tick = min(self.tick, self.interval)
+    self.link = link
+    self.set_will(*(will or (None,)))

@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from ..client import Client
 
 MODULES = {
+    "awaits": "dial",
+    "abandon": "connecting",
     "connect": "connecting",
     "disconnect": "connecting",
     "drop": "strays",
@@ -17,6 +19,7 @@ MODULES = {
     "ping": "dial",
     "publish_from": "parts",
     "queue": "bulk",
+    "reconfigure": "hello",
     "set_credentials": "hello",
     "set_will": "hello",
     "start": "dial",
