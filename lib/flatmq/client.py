@@ -119,7 +119,8 @@ class Client(Shown):
         subscribe = subscribing.subscribe
         unsubscribe = subscribing.unsubscribe
         ping = connecting.ping
-        wait = connecting.wait
+        wait = dial.wait
+        withdraw = subscribing.withdraw
 
         def __init__(
             self,

@@ -28,7 +28,6 @@ import errno
 
 from . import port as clock
 from .client import Client
-from .load import load
 from .port import MICROPYTHON, const, ticks_add, ticks_diff
 
 if MICROPYTHON:
@@ -425,15 +424,11 @@ class MQTTClient:
         try:
             self._request(new)
         except:
-            self._forget(new)
+            self._client.withdraw(new)
             raise
         if 0x80 in new.granted:
-            self._forget(new)
+            self._client.withdraw(new)
             raise MQTTException(0x80)
-
-    def _forget(self, gone):
-        c = self._client
-        load("subs").keep(c, [s for s in c.subscriptions if s is not gone])
 
     def unsubscribe(self, topic: "bytes | str") -> None:
         """End the subscription to a topic filter, and wait for UNSUBACK.

@@ -148,6 +148,8 @@ def engine(c: "Client") -> "Iterator[Any]":
                         try:
                             dial = load("dial")
                             stream = dial.step(c)
+                            if c.state == "waiting":
+                                ms = 0  # it has failed, which the application sees first
                         except MemoryError:
                             c.error = NO_MEMORY
                             c.due = now + 1000 & _MASK
@@ -507,9 +509,10 @@ def engine(c: "Client") -> "Iterator[Any]":
                             c.began = 2 if left else 3
                     (dial or load("dial")).lost(c, what, doing)
                     what = None
+                    ms = ms and 0  # the application sees this before the next try
                     sent = pos = left = more = again = 0
                     at = have = size
-                    busy = False
+                    busy = room = False
                     alone = c.alone
                     src = acks
                 except MemoryError:

@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from ..client import Client
 
 MODULES = {
-    "awaits": "dial",
     "abandon": "connecting",
+    "awaits": "dial",
     "connect": "connecting",
     "disconnect": "connecting",
     "drop": "strays",
@@ -26,6 +26,7 @@ MODULES = {
     "subscribe": "subscribing",
     "unsubscribe": "subscribing",
     "wait": "dial",
+    "withdraw": "subscribing",
 }
 # Those whose module stays loaded become methods of the class.
 _STAY = ("dial", "parts", "bulk")

@@ -59,6 +59,12 @@ def unsubscribe(self: "Client", filters: "bytes | str | list[bytes] | list[str]"
     return ask(self, new)
 
 
+def withdraw(self: "Client", subscription: Subscription) -> None:
+    """End a subscription on this side alone: the broker is not asked, and may still have it."""
+    keep(self, [s for s in self.subscriptions if s is not subscription])
+    self.requests[:] = [r for r in self.requests if r is not subscription]
+
+
 def keep(c: "Client", kept: "list[Any]") -> None:
     """Keep only the subscriptions in `kept`.
 
