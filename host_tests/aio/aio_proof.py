@@ -73,6 +73,7 @@ class Bench:
         self.link = Link()
         self.client = Client(b"proof", link=self.link, tx_size=512, rx_size=256, keepalive=0)
         self.seen = 0
+        self.qos = 0  # of the message to be acknowledged
         self.asks = Turn()
         self.ack = bytearray((0x40, 2, 0, 0))
 
@@ -85,7 +86,7 @@ class Bench:
         link.feed(b"\x20\x02\0\0")
         await self.client.connected()
         self.queue = self.client.subscribe(b"t", qos=2)
-        await self.until(lambda: core.connected and not core.queued)
+        await self.until(link.took_any)
         link.feed(b"\x90\x03" + bytes((link.identifier(2) >> 8, link.identifier(2) & 255, 2)))
         await self.until(lambda: self.queue.subscription.granted)
         link.swallows = True
@@ -111,14 +112,15 @@ class Bench:
         core = self.client.core
         while True:
             await self.asks
-            while not core.count:
+            while not core.pending:
                 await asyncio.sleep_ms(0)
             self.ack[2] = core.last_id >> 8
             self.ack[3] = core.last_id & 255
-            if core.waits[core.ids.index(core.last_id)] == 0x50:
+            if self.qos == 2:
                 self.ack[0] = 0x50
+                before = self.link.swallowed
                 self.link.feed(self.ack)
-                while core.waits[core.ids.index(core.last_id)] == 0x50:
+                while self.link.swallowed == before:  # until PUBREL
                     await asyncio.sleep_ms(0)
                 self.ack[0] = 0x70
             else:
@@ -136,16 +138,17 @@ async def idle(bench, rounds):
 
 async def _receive(bench, rounds, packet, packet_id=0):
     """A message, and its PUBREL at QoS 2."""
-    received = bench.client.core.received
+    link = bench.link
     for _ in range(rounds):
         seen = bench.seen + 1
+        before = link.swallowed
         bench.meter.resume()
-        bench.link.feed(packet)
+        link.feed(packet)
         while bench.seen != seen:
             await asyncio.sleep_ms(1)
         if packet_id:
-            bench.link.feed(b"\x62\x02\0\7")
-            while packet_id in received:
+            link.feed(b"\x62\x02\0\7")
+            while link.swallowed != before + 8:  # PUBREC and PUBCOMP
                 await asyncio.sleep_ms(1)
         bench.meter.pause()
 
@@ -157,6 +160,7 @@ async def _publish(bench, rounds, qos):
         before = link.swallowed
         bench.meter.resume()
         if qos:
+            bench.qos = qos
             bench.asks.wake()
         await bench.client.publish(b"t", b"12345", qos)
         bench.meter.pause()
@@ -181,15 +185,16 @@ async def waits_for_room(bench, rounds):
     """A while in which messages wait for acknowledgements, and one for room."""
     core = bench.client.core
     tasks = []
-    for _ in range(core.slots + 1):
+    for _ in range(core.inflight + 1):
         tasks.append(asyncio.create_task(bench.client.publish(b"t", b"1", 1)))
     await bench.until(lambda: len(bench.client.publishing) == len(tasks))
     await idle(bench, rounds)
     for task in tasks:
         task.cancel()
     await bench.until(lambda: not bench.client.publishing)
-    for packet_id in list(core.ids[: core.slots]):
-        core.drop(packet_id)
+    last = core.last_id
+    for i in range(core.inflight):
+        core.drop((last - i - 1) % 65535 + 1)
     await bench.until(lambda: not core.pending)
 
 
