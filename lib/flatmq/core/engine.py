@@ -261,6 +261,9 @@ def engine(c: "Client") -> "Iterator[Any]":
                         at = end
                         continue
                     first = doing = rx[at]
+                    if not opened and first != 0x20:
+                        what = _NOT_FIRST
+                        break
                     n = rx[at + 1]  # if it has not come yet, `end` is past `have` anyway
                     t = at + 2
                     if n > 127:
@@ -276,9 +279,6 @@ def engine(c: "Client") -> "Iterator[Any]":
                         if i < 99:
                             break
                     end = t + n
-                    if not opened and first != 0x20:
-                        what = _NOT_FIRST
-                        break
                     if end > have:
                         if end - at > size and t <= have:
                             n = load("pieces").begin(c, first, at, t, have, end)
