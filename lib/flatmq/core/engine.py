@@ -533,6 +533,7 @@ def engine(c: "Client") -> "Iterator[Any]":
         elif calling != _HANDLER:
             again = 0
         c.raised = again
+        stats.received += got
         c.saved = (
             stream, src, sent, pos, left, at, have, more, opened, wrote, heard, acked, pinged,
             what,
