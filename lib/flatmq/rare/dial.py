@@ -138,7 +138,8 @@ def greeted(c: "Client", t: int, end: int) -> "int | None":
     if c.alone:
         c.alone.begin()
     if c.subscriptions or c.requests:
-        i = load("subs").resume(c, same, doubt)
+        # MQTT 3.1 does not say whether the broker has the session.
+        i = load("subs").resume(c, same, doubt or c.version == 3)
         c.due = ticks_add(c.since, min(c.interval, i))
     c.connected = True
     return None
