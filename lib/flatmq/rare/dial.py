@@ -347,6 +347,16 @@ def find(c: "Client", pid: int) -> int:
     return -1
 
 
+def place(c: "Client", pid: int) -> int:
+    """Return where a message that is there begins: with 0 the first one at QoS 0."""
+    p = 0
+    if pid:
+        return find(c, pid)
+    while c.q[p] & 6:
+        p = end_of(c.q, p)
+    return p
+
+
 def tidy(c: "Client", sent: int) -> int:
     """Cut out what is not needed: what was written at QoS 0, and the messages in `gone`.
 
