@@ -417,6 +417,17 @@ def test_what_was_handled_before_a_handler_raised_is_counted(make: Callable) -> 
     assert bench.client.stats.received == 2
 
 
+def test_there_is_room_when_nothing_is_pending(make: Callable) -> None:
+    """Also for what needs all of it, with a message at QoS 0 behind one that was settled last."""
+    bench = make(tx_size=300).online()
+    pid = bench.client.publish(b"t", b"", 2)
+    assert bench.client.publish(b"t", bytes(200)) == 0
+    bench.client.poll()
+    bench.feed(peer.pubrec(pid), peer.pubcomp(pid))
+    assert bench.client.pending == 0
+    assert bench.client.publish(b"t", bytes(200), 1)
+
+
 def test_a_message_that_raised_does_not_hide_the_next_connection_from_others(
     make: Callable,
 ) -> None:

@@ -466,6 +466,9 @@ def engine(c: "Client") -> "Iterator[Any]":
                         if not sent:
                             acked = now
                     else:
+                        if sent and not c.kept:  # what was written at QoS 0 behind the last one
+                            q[0:sent] = b""
+                            c.end = sent = 0
                         if c.full:
                             sent = dial.tidy(c, sent)
                         break
