@@ -43,7 +43,7 @@ def of_rule(rule: rules.Rule, *before: tuple[int, int]) -> bytes:
     if rule.given == "subscribing":
         steps.append((cases.SUBSCRIBE, 6))
     elif rule.given.startswith("publishing"):
-        steps.append((cases.PUBLISH, int(rule.given[-1])))
+        steps += [(cases.PUBLISH, int(rule.given[-1])), (cases.SYNC, 0)]  # it has left
     return cases.encode(first, 0, [*steps, (cases.FEED, rule.data + rules.MESSAGE)])
 
 

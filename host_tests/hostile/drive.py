@@ -4,6 +4,8 @@ Each event goes to `note` as a tuple that begins with one of the names below. Th
 them on CPython; on MicroPython they must be the same. Runs on both.
 """
 
+import random
+
 import flatmq.port
 from flatmq import Client
 from flatmq.properties import Properties
@@ -59,6 +61,10 @@ OPTIONS = (
     "version", "clean_session", "tx_size", "rx_size", "inflight", "subscriptions", "incoming"
 )  # fmt: skip
 OPTIONS_5 = OPTIONS + ("session_expiry", "maximum_packet_size", "requests")  # noqa: RUF005 (MicroPython)
+
+# The modules that use chance, of each core.
+BY_CHANCE = ("flatmq.rare.setup", "flatmq.rare.dial")
+BY_CHANCE_5 = ("flatmq.setup", "flatmq.connection")
 
 MOST_CALLS = 50000  # of the stream, in one case
 MOST_REFUSED = 3  # writes that take nothing, in one poll
@@ -245,6 +251,18 @@ class Dice:
         return self._last_id if bits == 15 else 0
 
 
+def play(v5, chance, ticks_ms):
+    """Have a client use these for chance and the clock.
+
+    A board lets go of some modules and loads them again, but not between here and their use.
+    """
+    if v5:
+        __import__("flatmq.v5")  # its modules need each other in this order
+    for name in BY_CHANCE_5 if v5 else BY_CHANCE:
+        __import__(name, None, None, ("random",)).random = chance
+    flatmq.port.ticks_ms = ticks_ms
+
+
 class Driver:
     """A client in a case."""
 
@@ -264,8 +282,7 @@ class Driver:
         self.requests = 0
         self.waiting = []  # the numbers of requests that wait for an answer
         self.link = link or Link(note)
-        flatmq.client.random = Dice(o.last_id)
-        flatmq.port.ticks_ms = self.link.ticks_ms
+        play(self.v5, Dice(o.last_id), self.link.ticks_ms)
         more = {}
         if self.v5:
             more["user_properties"] = [(b"board", b"7")] if o.user_properties else None
@@ -440,7 +457,9 @@ class Driver:
             if not self.up:
                 break
             if not self.poll():
-                if late == 3 or not (self.client.router and self.client.router.waiting):
+                if late == 3 or not (
+                    self.v5 and self.client.router and self.client.router.waiting
+                ):
                     break
                 late += 1
                 self.note((PASSED, SOON))
@@ -500,7 +519,9 @@ class Driver:
     def asking(self):
         """Return whether the identifier of a request may not be out yet."""
         c = self.client
-        return c.queued and c.connected and c.router and c.router.requests
+        if self.v5:
+            return c.queued and c.connected and c.router and c.router.requests
+        return c.connected and c.acks and c.requests
 
     def pass_time(self, ms):
         """Time passes, in steps that are short against any deadline."""
@@ -673,6 +694,8 @@ class Driver:
     def restore(self):
         """Have the client subscribed to what it was at first, and to nothing else."""
         self.answer_all()
+        if not self.v5:
+            self.await_requests()
         for i in range(len(self.subscriptions)):
             if self.subscriptions[i]:
                 self.forget(self.options.choices[i])
@@ -680,6 +703,16 @@ class Driver:
         self.subscriptions = [None] * len(self.handlers)
         for filters in self.options.filters:
             self.subscribe(cases.FILTERS.index(filters), 1)
+
+    def await_requests(self):
+        """Let time pass while requests wait on which the peer has closed the connection."""
+        for _ in range(MOST_POLLS):
+            if not self.up or not self.client.requests:
+                return
+            self.note((PASSED, 2500))
+            self.link.now += 2500
+            self.answer_all()
+        raise Stuck("a request waits without end")
 
     def session(self, number):
         """Messages of every QoS in both directions, and everything is answered."""
@@ -781,9 +814,9 @@ def run(data, note, marked=None, make=Driver):
     first session and after the last one, when it should hold just as much, and returns whether
     it does; if not, it is called again after another session, of which nothing is reported.
     """
-    before = flatmq.client.random, flatmq.port.ticks_ms
+    before = flatmq.port.ticks_ms
+    options, steps = cases.decode(data)
     try:
-        options, steps = cases.decode(data)
         driver = make(options, note)
         driver.begin()
         if marked:
@@ -797,4 +830,4 @@ def run(data, note, marked=None, make=Driver):
             driver.note = driver.link.note = _nothing
             driver.session(1)
     finally:
-        flatmq.client.random, flatmq.port.ticks_ms = before
+        play(options.version == 5, random, before)

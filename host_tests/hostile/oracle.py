@@ -17,7 +17,7 @@ import peer
 from hostile import cases, drive
 from hostile import oracle_parts as parts
 from hostile.cases import Options
-from hostile.oracle_parts import PUBACK, PUBCOMP, PUBREC, Limits, Outgoing, Request
+from hostile.oracle_parts import BEHIND, PUBACK, PUBCOMP, PUBREC, Limits, Outgoing, Request
 from packets import strict
 from packets.fields import PROTOCOL_ERROR, TOPIC_ALIAS_INVALID
 from packets.properties import Id, Properties, encoded
@@ -29,6 +29,10 @@ RESOURCE = frozenset({"resource"})
 REPLIES = 98  # the number of the subscription to answers
 MALFORMED = frozenset({0x81, 0x82})  # for packets that may break rules of both kinds
 TOO_MUCH = frozenset({0x93, 0x95})
+# Before MQTT 5: ms without an acknowledgement after which a connection may end, 30 s less what the
+# client sees late; and closes on a request after which it is reported.
+ACK_TIMEOUT = 18000
+REPORTED = 3
 # DISCONNECT with one of these may be for the message that was sent last.
 ACCUSING = b"\x80\x81\x82\x83\x87\x8f\x90\x95\x97\x99\x9a\x9b\x9e\xa1\xa2"
 # Packets that do not fit are a lack of room if they may be that large; others break a rule.
@@ -63,6 +67,8 @@ class Oracle:
         # Messages of earlier connections go one at a time, since the peer has closed one: no,
         # maybe, yes. That ends when those are settled which were there at the end of the last.
         self.single = 0
+        self.apart = False  # requests may go one at a time
+        self.trusted = True  # the client has seen the session being made that the broker has
         self.held: set[int] = set()  # incoming QoS 2 messages that are not released
         self.out: list[Outgoing] = []
         self.in_flight: dict[int, Outgoing] = {}
@@ -128,6 +134,9 @@ class Oracle:
         # left, and after it was made: then they do not answer it, and another one goes.
         self.unsure = False
         self.same = False
+        self.ponged = False  # PINGRESP came,
+        self.pinged = self.answered = False  # PINGREQ was written, and PINGRESP came after it
+        self.unacknowledged = 0  # ms since the last acknowledgement that was awaited
         self.message: Packet | None = None  # that is being delivered
         self.left: list[int] = []  # handlers that have not got it
         self.calling: int | None = None
@@ -169,6 +178,7 @@ class Oracle:
             ("refused", self.hopeless or self.refused),
             ("closed", self.gone),
             ("timeout", max(self.silent, self.greeting_for) >= self.patience()),
+            ("timeout", not self.v5 and self.unacknowledged >= ACK_TIMEOUT),
         ):
             if is_it:
                 return frozenset({kind})
@@ -188,19 +198,45 @@ class Oracle:
         self.why = self.reasons()
         if self.wire and self.wire[0] >> 4 == 3:
             self._cut(bytes(self.wire))
+        if self.greeted and self.state == "greeting" and not self.refused:
+            self.trusted = self.v5 or self.options.clean_session
         if self.state == "online":
-            if self.by_peer and "closed" in self.why and self.pending():
+            closed = self.by_peer and "closed" in self.why
+            if not self.v5 and closed:
+                self._accuse()
+                closed = any(m.qos or m.stream or m.begun for m in self.out if not m.done)
+            if closed and self.pending():
                 self.single = 2
             elif self.single and not self.one_at_a_time():
                 self.single = 1 if self.pending() else 0
             for m in self.out:
                 m.old = bool(self.single)
+        elif self.single and not self.v5:
+            for m in self.out:  # what was accepted since goes one at a time, too
+                m.old = True
         code = self.refused
         self._close()
         self.refused = code
         for m in self.out:
             if m.alias and not m.done:  # the next connection does not know it
                 self.refuse(m, 0)
+
+    def _accuse(self) -> None:
+        """The peer has closed the connection: perhaps on the only message in flight.
+
+        A message past its PUBREC does not count, but may be meant, too.
+        """
+        flying = []
+        for m in self.out:
+            if not m.done and m.wait == PUBCOMP:
+                m.strikes += 1
+            elif not m.done and self.streams in (m.stream, m.cut):
+                flying.append(m)
+        if len(flying) == 1:
+            flying[0].strikes += 1
+        for r in self.requests:
+            r.strikes += 1
+        self.apart = self.apart or bool(self.requests)
 
     def on_lost(self, kind: str, code: int, detail: str) -> None:
         self.need(self.state == "closed", "lost, but not closed")
@@ -214,6 +250,8 @@ class Oracle:
         self.silent += ms
         if self.state == "greeting":
             self.greeting_for += ms
+        elif any(r.pid for r in self.requests) or any(self.is_live(m) for m in self.out):
+            self.unacknowledged += ms
         self.pings += (ms > drive.SOON) + (self.limits.keep_alive is not None)
 
     def on_pinged(self) -> None:
@@ -404,8 +442,13 @@ class Oracle:
         return True
 
     def check_room(self, m: Packet) -> None:
-        """A message may be the one too many that waits for its release."""
-        if m.qos == 2 and m.pid not in self.held and len(self.held) == self.options.incoming:
+        """A message may be the one too many that waits for its release, at MQTT 5."""
+        if (
+            self.v5
+            and m.qos == 2
+            and m.pid not in self.held
+            and len(self.held) == self.options.incoming
+        ):
             self.fault = RESOURCE
 
     def handlers(self, m: Packet, large: bool = False) -> list[int]:
@@ -470,6 +513,9 @@ class Oracle:
             self.answer(0x70, p.pid)
         elif p.name in ("SUBACK", "UNSUBACK"):
             self.request_answered(p)
+        elif p.name == "PINGRESP":
+            self.ponged = True
+            self.answered = self.pinged
         elif p.name == "CONNACK":
             raise Broken("a second CONNACK", PROTOCOL_ERROR)
 
@@ -497,18 +543,27 @@ class Oracle:
         if not self.client_id and self.assigned is not None:
             self.client_id = self.assigned
         self.same = bool(p.present) or (self.level == 3 and not clean)
-        if not self.same:
+        trusted = self.same and self.trusted
+        self.trusted = True
+        if not trusted:
             self.held.clear()
         for m in self.out:
             m.again = m.begun
+            m.begun = m.begun and (self.same or self.v5)  # a new session has none of them
             if m.wait == PUBCOMP and not m.done:
-                if self.same:
+                if trusted:
                     self.released.append(m)
                 else:
                     m.wait = PUBREC
-        self.requests = (
-            [r for r in self.requests if r.filters] if p.present else list(self.subscriptions)
-        )
+        if not self.v5:  # those are in front of the others from now on
+            self.out = self.released + [m for m in self.out if m not in self.released]
+        waiting = [r for r in self.requests if r.filters and self.same]
+        if p.present and trusted:
+            self.requests = waiting
+        else:
+            # UNSUBSCRIBE goes again if the broker may have the session all the same.
+            self.requests = [r for r in waiting if r.number is None and not self.v5]
+            self.requests += self.subscriptions
         for r in self.requests:
             r.due()
         self.keep_limits()
@@ -547,14 +602,27 @@ class Oracle:
         self.drops.append((m.pid, m.topic))
 
     def on_dropped(self, pid: int, topic: bytes) -> None:
+        if not self.v5 and pid == 0:
+            told = [r for r in self.requests if r.strikes >= REPORTED and topic in r.filters]
+            self.need(told, f"reported {topic!r}")
+            return
         self.dropped += 1
         due = self.drops[:1]
         self.need([(pid, topic)] == due, f"reported {pid} {topic!r}, not {due}")
         self.drops.pop(0)
 
     def acknowledged(self, p: Packet) -> None:
-        """PUBACK, PUBREC or PUBCOMP."""
+        """PUBACK, PUBREC or PUBCOMP.
+
+        Before MQTT 5 it counts for a message that is out, and PUBREC is always answered.
+        """
         m = self.in_flight.get(p.pid)
+        if not self.v5 and m and not self.is_live(m):
+            m = None
+        if not self.v5 and p.name == PUBREC and not (m and m.wait in (PUBREC, PUBCOMP)):
+            self.strays += 1
+            self.answer(0x62, p.pid)
+            return
         if p.code >= 128 and p.name != PUBCOMP:
             if m and m.wait == p.name:
                 self.refuse(m, self.streams)
@@ -564,14 +632,20 @@ class Oracle:
             if m.wait == PUBREC and self.same and m.stream != self.streams:
                 self.early.append(m.pid)
             m.wait = PUBCOMP
+            self.unacknowledged = 0
             self.answer(0x62, p.pid)
         elif m and (p.name == m.wait or (p.name == PUBACK and m.wait == PUBREC)):
             self.downgraded += p.name != m.wait  # by a broker that does not have QoS 2
             m.done = True
             m.settled = self.streams
+            self.unacknowledged = 0
             del self.in_flight[p.pid]
         else:
             self.strays += 1
+
+    def is_live(self, m: Outgoing) -> bool:
+        """Return whether all of a message is out on this connection, or is past its PUBREC."""
+        return not m.done and m.qos > 0 and (m.stream == self.streams or m.wait == PUBCOMP)
 
     def request_answered(self, p: Packet) -> None:
         """SUBACK or UNSUBACK."""
@@ -583,7 +657,8 @@ class Oracle:
                     codes = zip(r.asked, p.codes, strict=True)
                     r.granted = bytes(code for f, code in codes if f in r.filters)
                 self.requests.remove(r)
-                r.pid = 0
+                r.pid = r.strikes = self.unacknowledged = 0
+                self.apart = self.apart and bool(self.requests)
                 return
         self.strays += 1
 
@@ -787,8 +862,8 @@ class Oracle:
             self.need(self.pings or self.unsure, "PINGREQ too early")
             if self.pings:
                 self.pings -= 1
-            self.asked = True
-            self.unsure = self.single > 0 and self.heard
+            self.asked = self.pinged = True
+            self.unsure = self.v5 and self.single > 0 and self.heard
             self.heard = False
         else:
             self.wrong(f"wrote {raw!r}")
@@ -824,7 +899,7 @@ class Oracle:
             if raw == bytes((0x62, 2, m.pid >> 8, m.pid & 255)):
                 del self.released[: self.released.index(m) + 1]
                 return
-            if not m.done and m.again:  # it goes first
+            if not m.done and m.again and m.strikes < BEHIND:  # it goes first
                 break
         pid = raw[2] << 8 | raw[3]
         if raw[0] == 0x62 and pid in self.early:
@@ -845,6 +920,13 @@ class Oracle:
 
     def wrote_publish(self, raw: bytes) -> None:
         for m in self.waiting():
+            pid = m.renamed(raw)
+            if pid and pid != m.pid and raw not in (m.new, m.dup):
+                self.fresh(pid)
+                del self.in_flight[m.pid]
+                self.in_flight[pid] = m
+                m.rename(pid)
+                m.again = False  # to the broker
             if raw in (m.new, m.dup):
                 wanted = m.dup if m.qos and m.again and self.same else m.new
                 self.need(raw == wanted or m.unsure, f"DUP: {raw!r}")
@@ -852,7 +934,8 @@ class Oracle:
                     first = m.old or (self.passing and not m.qos)
                     self.need(first, f"wrote {raw!r} before what is older")
                     self.need(not self.under_way() or not m.qos, f"wrote {raw!r} beside another")
-                    self.need(not self.asked, f"wrote {raw!r} before PINGRESP")
+                    heard = not self.asked if self.v5 else self.ponged
+                    self.need(heard, f"wrote {raw!r} before PINGRESP")
                 m.stream = self.streams
                 m.begun = True
                 m.unsure = m.vague = False
@@ -882,6 +965,8 @@ class Oracle:
 
     def _may_wait(self, m: Outgoing, raw: bytes) -> bool:
         """Return whether a message may be behind this one, which was accepted later."""
+        if not self.v5 and m.strikes >= BEHIND:
+            return True
         return self._may_skip(m) or m.vague or (self.passing and m.qos > 0 and not raw[0] & 6)
 
     def _cut(self, rest: bytes) -> None:
@@ -892,6 +977,7 @@ class Oracle:
                 if not self._may_skip(m):
                     m.unsure = found
                     m.begun = True
+                    m.cut = self.streams
                     m.vague = self.passing and not m.qos
                     return
                 found = True  # acknowledged while it was on its way: that one may be meant
@@ -911,9 +997,17 @@ class Oracle:
                 r.is_due = False
                 r.pid = pid
                 return
-            if r.filters:  # else it was taken back
+            if r.filters and not self.may_be_late(r):  # else it was taken back
                 break
         self.wrong(f"wrote {raw!r}, which nobody asked for")
+
+    def may_be_late(self, r: Request) -> bool:
+        """Return whether a request may wait: the peer has closed on it, or on one like it."""
+        if self.v5:
+            return False
+        others = self.requests[: self.requests.index(r)]
+        alike = any(each.strikes and set(each.filters) & set(r.filters) for each in others)
+        return bool(r.strikes) or alike or self.apart
 
     def fresh(self, pid: int) -> None:
         """A packet identifier that is given out."""
@@ -1037,6 +1131,10 @@ class Oracle:
         self.need(done, "to unsubscribe")
         for r in self.subscriptions:
             r.narrow(filters)
+        if not self.v5:  # what has not left is withdrawn, or narrowed
+            self.requests = [r for r in self.requests if r.filters or not r.is_due]
+            for r in self.requests:
+                r.variants = [r.filters] if r.is_due else r.variants
         self.subscriptions = [r for r in self.subscriptions if r.filters]
         self.requests.append(self.new_request(filters, None, 0))
 
@@ -1101,10 +1199,16 @@ class Oracle:
         if self.wire:
             self.wrong(f"half a packet is out: {bytes(self.wire)!r}")
         due = [r.variants for r in self.requests if r.is_due and r.filters]
-        if due and not self.pending():
+        if not self.v5:
+            prompt = [r for r in self.requests if r.filters and not self.may_be_late(r)]
+            due = [r.variants for r in prompt if r.is_due]
+        if due and not (self.v5 and self.pending()):
             self.wrong(f"not asked for: {due}")
         if self.one_at_a_time():
             waits = self.asked or self.under_way() or self.releasing()
+            if not self.v5 and self.single == 2:
+                self.need(self.pinged or waits, "no PINGREQ")
+                waits = waits or not self.answered or (self.apart and self.requests)
             self.need(waits or self.single < 2, "nothing goes again")
             if waits:
                 return

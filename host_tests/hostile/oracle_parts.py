@@ -12,6 +12,7 @@ from packets.properties import NONE, Id, Properties, encoded
 from packets.strict import Broken, Packet
 
 PUBACK, PUBREC, PUBCOMP = "PUBACK", "PUBREC", "PUBCOMP"  # what a publish waits for
+BEHIND = 2  # closes on a message alone in flight after which it goes behind the others
 
 # The blocks of cases.PROPERTY_SETS, in the order in which the client encodes them.
 BLOCKS = tuple(
@@ -47,12 +48,32 @@ class Outgoing:
         self.unsure = False  # if it was
         self.vague = False  # it was cut while it went past others, and may be lost
         self.old = False  # it was there when a connection ended, of those that go one at a time
+        self.cut = 0  # the connection on which a part of it was written last
         self.stream = 0  # the connection on which all of it was written last
         self.alias = False
+        self.strikes = 0  # times that the peer may have closed the connection on it
         number = max(pid, 0).to_bytes(2, "big") if qos else b""
-        body = peer.text(topic) + number + block + payload
+        self.tail = block + payload
+        body = peer.text(topic) + number + self.tail
         self.new = peer.packet(0x30 | qos << 1 | retain, body)
         self.dup = peer.packet(0x38 | qos << 1 | retain, body)
+
+    def renamed(self, raw: bytes) -> int:
+        """Return the identifier if `raw` is this message as a new one, else 0."""
+        at = len(self.new) - len(self.tail)
+        if self.qos != 1 or self.strikes < BEHIND or len(raw) != len(self.new):
+            return 0
+        if raw[: at - 2] != self.new[: at - 2] or raw[at:] != self.tail:
+            return 0
+        return raw[at - 2] << 8 | raw[at - 1]
+
+    def rename(self, pid: int) -> None:
+        """Give it another packet identifier."""
+        at = len(self.new) - len(self.tail)
+        number = pid.to_bytes(2, "big")
+        self.pid = pid
+        self.new = self.new[: at - 2] + number + self.tail
+        self.dup = self.dup[: at - 2] + number + self.tail
 
 
 class Request:
@@ -72,6 +93,7 @@ class Request:
         self.head = b""
         self.is_due = True  # to be written
         self.pid = 0  # while it waits for its answer
+        self.strikes = 0  # times that the peer may have closed the connection on it
         self.granted: bytes | None = None
         self.asked = filters  # as they were in the packet
         self.variants = [filters]  # what they may be in it: some were given up before it was out

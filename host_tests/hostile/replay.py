@@ -14,12 +14,17 @@ from binascii import crc32
 
 from hostile import cases, drive
 
+RARE = (
+    "aside", "checks", "connecting", "dial", "filters", "hello", "methods", "pieces", "qos2",
+    "reading", "reasons", "strays", "subs", "subscribing",
+)  # fmt: skip
 ON_DEMAND = ("chunks", "connection", "refused", "requests", "resend", "router", "show")
 ON_DEMAND_5 = (
-    "replies", "v5", "v5_alias", "v5_auth", "v5_chunks", "v5_connection", "v5_reasons",
-    "v5_resend", "v5_router", "v5_server", "v5_walk",
+    "v5_client", "replies", "v5", "v5_alias", "v5_auth", "v5_chunks", "v5_connection",
+    "v5_reasons", "v5_resend", "v5_router", "v5_server", "v5_walk",
 )  # fmt: skip
 KEPT = []  # those modules
+MOST = 400  # bytes of acknowledgements and requests that wait at once, and messages received
 LONGEST = 130  # bytes of a topic name, of properties, or of both, that a client remembers
 
 
@@ -28,41 +33,83 @@ def load():
 
     It stays in memory, and the first case that needs it is not to be blamed for that.
     """
-    from flatmq import Client, calls
+    import flatmq.load
+    from flatmq import Client
+    from flatmq.core.message import Message
 
-    for name in ON_DEMAND + ON_DEMAND_5:
+    flatmq.load.MICROPYTHON = False  # so that nothing is let go of
+    KEPT.extend([flatmq.load.load(name) for name in RARE])
+    for name, home in flatmq.load.load("methods").MODULES.items():
+        setattr(Client, name, getattr(flatmq.load.load(home), name))
+    reading = flatmq.load.load("reading")
+    for name in reading._NAMES:
+        setattr(Message, name, getattr(reading, name))
+
+
+def load_5():
+    """Load the same for MQTT 5, once."""
+    from flatmq.v5_client import Client
+
+    for name in ON_DEMAND_5 + ON_DEMAND:
         KEPT.append(__import__("flatmq." + name, None, None, (name,)))
+    from flatmq import calls
+
     for name, home in calls.MODULES.items():
         if home in ON_DEMAND:
-            setattr(Client, name, getattr(KEPT[ON_DEMAND.index(home)], name))
+            setattr(Client, name, getattr(sys.modules["flatmq." + home], name))
 
 
 def fill(client):
     """Make what a client makes once, when it needs it, and then keeps.
 
     That is a place for messages in pieces, and the topic names that it was last given, of
-    which there are never more.
+    which there are never more; and lists and buffers as long as they become.
     """
-    router = client.load()
-    if client.options["version"] == 5:
-        from flatmq.v5_chunks import Chunks5 as Chunks
+    if hasattr(client, "router"):
+        fill_5(client)
+        return
+    from flatmq.load import load
 
-        __import__("flatmq.setup")  # which stays loaded after a QoS that the broker does not have
-        client.scratch.extend(bytes(LONGEST))
-        for some in (router.subscriptions, router.requests, client.ids, client.urgent):
-            now = some[:]  # a list that was longer keeps its places
-            for _ in range(8):
-                some.append(None)
-            some[:] = now
-        for kept in router.__dict__.values():
-            for some in kept if isinstance(kept, list) else ():
-                if isinstance(some, bytearray):  # it keeps its memory when it is smaller again
-                    now = bytes(some)
-                    some.extend(bytes(LONGEST))
-                    some[0:] = now
-    else:
-        from flatmq.chunks import Chunks
-    router.large = router.large or Chunks(router)
+    client.pieces = client.pieces or load("pieces").Pieces(client)
+    client.two = load("qos2")
+    client.two.is_new(client, 1)
+    for buffer in [client.acks] + client.heads:  # noqa: RUF005 (MicroPython)
+        now = bytes(buffer)
+        buffer.extend(bytes(MOST))
+        buffer[0:] = now
+    for some, more in ((client.subscriptions, 8), (client.requests, 16), (client.received, MOST)):
+        now = some[:]  # a list that was longer keeps its places
+        for _ in range(more):
+            some.append(None)
+        some[:] = now
+    now = client.subscriptions[:]
+    client.subscriptions.extend([None] * 3)  # with many it remembers more topic names
+    load("subscribing").learn(client)
+    client.subscriptions[:] = now
+    for topic in cases.TOPICS + (b"reply", b"out"):  # noqa: RUF005 (MicroPython)
+        for qos in (0, 1, 2):
+            client.address(topic, qos)
+
+
+def fill_5(client):
+    """Do the same for a client at MQTT 5."""
+    router = client.load()
+    from flatmq.v5_chunks import Chunks5
+
+    __import__("flatmq.setup")  # which stays loaded after a QoS that the broker does not have
+    client.scratch.extend(bytes(LONGEST))
+    for some in (router.subscriptions, router.requests, client.ids, client.urgent):
+        now = some[:]
+        for _ in range(8):
+            some.append(None)
+        some[:] = now
+    for kept in router.__dict__.values():
+        for some in kept if isinstance(kept, list) else ():
+            if isinstance(some, bytearray):  # it keeps its memory when it is smaller again
+                now = bytes(some)
+                some.extend(bytes(LONGEST))
+                some[0:] = now
+    router.large = router.large or Chunks5(router)
     for topic in cases.TOPICS + (b"reply", b"out"):  # noqa: RUF005 (MicroPython)
         client.check(topic)
 
@@ -141,12 +188,17 @@ def main(path, link, folder):
     """Print the outcome of each case in a file."""
     load()
     run = runner(link, folder)
+    five = False
     with open(path, "rb") as file:
         while True:
             size = file.read(4)
             if len(size) < 4:
                 break
-            print(*outcome(file.read(int.from_bytes(size, "big")), run))
+            data = file.read(int.from_bytes(size, "big"))
+            if not five and cases.decode(data)[0].version == 5:
+                five = True
+                load_5()
+            print(*outcome(data, run))
 
 
 if __name__ == "__main__":

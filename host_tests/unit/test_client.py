@@ -239,6 +239,19 @@ def test_a_header_cut_behind_its_first_byte_is_not_judged(stale: int, make: Call
     assert (bench.client.error, bench.client.pending) == (None, 0)
 
 
+@pytest.mark.parametrize("size", [1, 200])
+def test_a_first_byte_that_begins_no_connack_ends_the_connection(
+    size: int, make: Callable
+) -> None:
+    """Whatever lies behind it in the buffer."""
+    bench = make().online()
+    bench.feed(peer.publish(b"t", bytes(size)))
+    bench.lose()
+    bench.greet()
+    bench.feed_bytes(b"\x30")
+    assert (bench.client.state, bench.client.error.kind) == ("waiting", "protocol")
+
+
 @pytest.mark.parametrize("length", [b"\x80\x80\x80\x80", b"\xff\xff\xff\xff\x01"])
 def test_a_remaining_length_of_five_bytes_is_an_error(length: bytes, bench: VersionBench) -> None:
     bench.feed_bytes(b"\x30" + length[:2], length[2:])
@@ -394,6 +407,27 @@ def test_one_handler_that_raises_gets_the_message_again(qos: int, make: Callable
     assert inbox.payloads == [b"1", b"2"]
 
 
+def test_what_was_handled_before_a_handler_raised_is_counted(make: Callable) -> None:
+    bench = make(on_message=Inbox(2)).online()
+    bench.arrives(peer.publish(b"t", b"1"), peer.publish(b"t", b"2"))
+    with pytest.raises(RuntimeError):
+        bench.drain()
+    assert bench.client.stats.received == 1
+    bench.drain()
+    assert bench.client.stats.received == 2
+
+
+def test_there_is_room_when_nothing_is_pending(make: Callable) -> None:
+    """Also for what needs all of it, with a message at QoS 0 behind one that was settled last."""
+    bench = make(tx_size=300).online()
+    pid = bench.client.publish(b"t", b"", 2)
+    assert bench.client.publish(b"t", bytes(200)) == 0
+    bench.client.poll()
+    bench.feed(peer.pubrec(pid), peer.pubcomp(pid))
+    assert bench.client.pending == 0
+    assert bench.client.publish(b"t", bytes(200), 1)
+
+
 def test_a_message_that_raised_does_not_hide_the_next_connection_from_others(
     make: Callable,
 ) -> None:
@@ -493,6 +527,20 @@ def test_mqtt_3_1_takes_a_kept_session_for_remembered_and_subscribes_again(clock
     bench.online()
     assert sorted(p.first for p in bench.sent()) == [0x3C, 0x82]
     assert bench.client.session_present is False
+
+
+def test_mqtt_3_1_asks_again_for_what_a_kept_session_may_have_lost(clock: Clock) -> None:
+    """Its CONNACK does not say whether the broker has the session."""
+    bench = Bench(clock, clean_session=False, version=3)
+    subscription = bench.client.subscribe(b"t", print)
+    bench.online()
+    (request,) = bench.sent()
+    bench.feed(peer.suback(request.pid, 0))
+    assert subscription.granted == b"\0"
+    bench.client.unsubscribe(b"u")
+    bench.outage()
+    bench.online()
+    assert [p.first for p in bench.sent()] == [0xA2, 0x82]
 
 
 # Keep alive

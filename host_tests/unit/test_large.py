@@ -207,6 +207,19 @@ class Flood(FakeStream):
         return n
 
 
+def test_a_message_whose_subscription_ends_before_its_last_piece_is_skipped(
+    make: Callable,
+) -> None:
+    bench = subscribed(make, print, rx_size=64)
+    packet = bench.wire(peer.publish(b"t/1", bytes(300), 1, 7))
+    bench.feed_bytes(packet[:200])
+    bench.client.unsubscribe(b"t/#")
+    bench.feed_bytes(packet[200:])
+    stats = bench.client.stats
+    assert (stats.received, stats.skipped) == (0, 1)
+    assert [p.pid for p in bench.sent() if p.first == 0x40] == [7]
+
+
 @pytest.mark.parametrize(("chunks", "qos", "answer"), [(True, 2, 0x50), (False, 1, 0x40)])
 def test_256_mb_that_come_are_one_message(
     qos: int, answer: int, chunks: bool, make: Callable

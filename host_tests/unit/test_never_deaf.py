@@ -454,3 +454,18 @@ def test_a_publish_without_room_is_counted(make: Make) -> None:
     with pytest.raises(ValueError, match="tx_size"):
         client.publish(b"t", bytes(200))
     assert client.stats.refused == 3 + accepted.count(None), "there never will be room"
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+def test_an_acknowledgement_of_a_message_that_has_left_in_part_does_not_count(
+    qos: int, make: Make
+) -> None:
+    bench = kept(make)
+    pid = bench.client.publish(b"t", b"x", qos)
+    bench.stream.room = 3
+    bench.client.poll()
+    bench.stream.incoming.append(peer.puback(pid) if qos == 1 else peer.pubrec(pid))
+    bench.drain()
+    assert (bench.client.stats.strays, bench.client.pending) == (1, 1)
+    bench.outage()
+    assert again(bench) == [(True, qos, False, b"t", pid, b"x")]

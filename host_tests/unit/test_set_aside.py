@@ -12,8 +12,10 @@ from itertools import pairwise
 
 import pytest
 
+import peer
 from brokers.scripted import PUBLISH, SUBSCRIBE, ScriptedBroker
 from packets.strict import Packet
+from unit.both_versions import VersionBench
 from unit.fake_link import Clock
 
 GIVE_UP = 3
@@ -244,6 +246,33 @@ def test_every_message_is_refused_but_one(made: Made) -> None:
     broker.settles(HOUR)
     assert broker.taken == [b"y", b"z"]
     assert [topic for _, topic in broker.reports] == [BAD] * 3
+
+
+def test_a_message_at_qos_0_goes_behind_the_others_and_no_other_in_its_place(clock: Clock) -> None:
+    """The broker has closed on it twice, and before on the release of one at QoS 2."""
+    bench = VersionBench(clock, 4, clean_session=False).online()
+    client = bench.client
+    released = client.publish(b"released", b"", 2)
+    client.poll()
+    bench.feed(peer.pubrec(released))
+    for _ in range(3):
+        bench.lose()
+        bench.online(present=True)
+        bench.feed(peer.PINGRESP)
+    bench.lose()
+    client.publish(b"zero", bytes(20))
+    last = client.publish(b"last", b"", 1)
+    for _ in range(2):
+        bench.online(present=True)
+        bench.stream.room = 3  # of the message
+        bench.feed(peer.PINGRESP)
+        assert bytes(bench.stream.written).endswith(b"\x30\x1a\0")
+        bench.stream.ended = True
+        bench.drain()
+    bench.online(present=True)
+    bench.feed(peer.PINGRESP)
+    sent = [peer.take_apart(p) for p in bench.sent() if p.first >> 4 == 3]
+    assert [p.pid for p in sent] == [last]
 
 
 # Subscriptions

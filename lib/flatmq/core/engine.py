@@ -262,6 +262,9 @@ def engine(c: "Client") -> "Iterator[Any]":
                         at = end
                         continue
                     first = doing = rx[at]
+                    if not opened and first != 0x20:
+                        what = _NOT_FIRST
+                        break
                     n = rx[at + 1]  # if it has not come yet, `end` is past `have` anyway
                     t = at + 2
                     if n > 127:
@@ -277,9 +280,6 @@ def engine(c: "Client") -> "Iterator[Any]":
                         if i < 99:
                             break
                     end = t + n
-                    if not opened and first != 0x20:
-                        what = _NOT_FIRST
-                        break
                     if end > have:
                         if end - at > size and t <= have:
                             n = load("pieces").begin(c, first, at, t, have, end)
@@ -468,6 +468,9 @@ def engine(c: "Client") -> "Iterator[Any]":
                         if not sent:
                             acked = now
                     else:
+                        if sent and not c.kept:  # what was written at QoS 0 behind the last one
+                            q[0:sent] = b""
+                            c.end = sent = 0
                         if c.full:
                             sent = dial.tidy(c, sent)
                         break
@@ -536,6 +539,7 @@ def engine(c: "Client") -> "Iterator[Any]":
         elif calling != _HANDLER:
             again = 0
         c.raised = again
+        stats.received += got
         c.saved = (
             stream, src, sent, pos, left, at, have, more, opened, wrote, heard, acked, pinged,
             what,

@@ -138,7 +138,8 @@ def greeted(c: "Client", t: int, end: int) -> "int | None":
     if c.alone:
         c.alone.begin()
     if c.subscriptions or c.requests:
-        i = load("subs").resume(c, same, doubt)
+        # MQTT 3.1 does not say whether the broker has the session.
+        i = load("subs").resume(c, same, doubt or c.version == 3)
         c.due = ticks_add(c.since, min(c.interval, i))
     c.connected = True
     return None
@@ -344,6 +345,16 @@ def find(c: "Client", pid: int) -> int:
                 return p
         p = end_of(q, p)
     return -1
+
+
+def place(c: "Client", pid: int) -> int:
+    """Return where a message that is there begins: with 0 the first one at QoS 0."""
+    p = 0
+    if pid:
+        return find(c, pid)
+    while c.q[p] & 6:
+        p = end_of(c.q, p)
+    return p
 
 
 def tidy(c: "Client", sent: int) -> int:

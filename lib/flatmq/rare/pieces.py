@@ -74,7 +74,6 @@ class Pieces:
             m.t += 1
             t += 1
         m.t = 0
-        self.taken = False
         if first & 4 and c.two is None:
             c.two = load("qos2")
         self.new = first & 6 != 4 or c.two.is_new(c, m.pid)
@@ -105,6 +104,7 @@ class Pieces:
     def _call(self):
         c = self.client
         m = c.message
+        self.taken = False  # a handler may have ended its subscription since the last piece
         if c.limit or nearest(c, 0, 0, 2 + (m.buf[0] << 8 | m.buf[1]), True) >= 0:
             self.taken = True
             return several(m, True)

@@ -6,7 +6,7 @@ again. Received identifiers are kept until PUBREL (method B).
 
 from ..core.route import HOLD
 from ..port import const
-from .dial import find, release
+from .dial import end_of, find, release
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
@@ -60,7 +60,8 @@ def other(c: "Client", first: int, t: int, end: int) -> "Any":
         return HOLD
     if first == 0x50:
         p = find(c, pid)
-        if 0 <= p < c.sent and c.q[p] & 4:
+        # Of a message that has left in part the broker has nothing yet.
+        if 0 <= p < c.sent and c.q[p] & 4 and end_of(c.q, p) <= c.sent:
             c.q[p] |= 2
             c.progress = True
         else:

@@ -1,7 +1,7 @@
 """What happens to a message rarely: acknowledged twice, refused, dropped. Loaded for one call."""
 
 from ..port import const
-from .dial import end_of, find, id_at, release
+from .dial import end_of, find, id_at, place, release
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
@@ -96,8 +96,8 @@ def report(c: "Client", packet: bytes, pid: int, reason: str) -> None:
 
 
 def set_aside(c: "Client", pid: int, reason: str) -> None:
-    """Give up the message with this identifier, or with 0 the first one in the queue."""
-    p = find(c, pid) if pid else 0
+    """Give up the message with this identifier, or with 0 the first one at QoS 0."""
+    p = place(c, pid)
     packet = bytes(c.q[p : end_of(c.q, p)])
     release(c, p)
     report(c, packet, pid, reason)
