@@ -26,7 +26,7 @@ from flatmq_tools.cli import main
 from wheel.installed import PATIENCE, Installed
 
 PIPELINE = sys.version_info >= (3, 11)
-EXTRAS = "[boards,demo,pipeline]" if PIPELINE else "[boards,demo]"
+EXTRAS = "[boards,demo,iceberg]" if PIPELINE else "[boards,demo]"
 BEFORE_3_11 = {"tomli"} if PIPELINE else set()
 PACK = [{"bn": "pico/", "n": "boot", "v": 7}, {"n": "seq", "v": 1}, {"n": "temp", "v": 21.5}]
 
