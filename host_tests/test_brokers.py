@@ -40,7 +40,7 @@ FACTS: dict[int, dict[str, tuple[Any, ...]]] = {
         "dup forwarded": (False, True, True),
         # Does an acknowledgement that nothing waits for close the connection?
         "stray ack closes": (False, True, False),
-        # Do two shared subscriptions get their messages that have the same group and other filters?
+        # Do shared subscriptions with one group and different filters each get their messages?
         "groups by filter": (True, False),
     },
     5: {

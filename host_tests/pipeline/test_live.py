@@ -7,9 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from click.testing import CliRunner
 
-from flatmq_rigs.__main__ import main
 from flatmq_rigs.pipeline import live
 
 SIZE = 50  # bytes of the large message
