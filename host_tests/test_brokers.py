@@ -40,6 +40,8 @@ FACTS: dict[int, dict[str, tuple[Any, ...]]] = {
         "dup forwarded": (False, True, True),
         # Does an acknowledgement that nothing waits for close the connection?
         "stray ack closes": (False, True, False),
+        # Do shared subscriptions with one group and different filters each get their messages?
+        "groups by filter": (True, False),
     },
     5: {
         # The properties of CONNACK when nothing was asked for.
@@ -53,6 +55,7 @@ FACTS: dict[int, dict[str, tuple[Any, ...]]] = {
         "in flight": (3, 6),
         # What comes of five messages too large for the client and five that are not.
         "after too large": ([], [b"large"] * 5 + [b"small"] * 5),
+        "groups by filter": (True, False),
     },
 }
 
@@ -180,6 +183,17 @@ class Facts:
                 closed.add(each == CLOSED)
         (every,) = closed
         return every
+
+    def groups_by_filter(self) -> bool:
+        filters = (b"facts/shared/a", b"facts/shared/b")
+        with self.online(b"facts-a") as a, self.online(b"facts-b") as b:
+            for wire, name in zip((a, b), filters, strict=True):
+                wire.subscribe(b"$share/facts/" + name)
+            for name in filters:
+                self.publish(name)
+            found = [[each.topic for each in self.came(wire)] for wire in (a, b)]
+        assert found[0] == [filters[0]]
+        return found[1] == [filters[1]]
 
     def connack(self) -> dict[int, Any]:
         with self.online() as wire:

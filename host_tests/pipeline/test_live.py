@@ -32,7 +32,8 @@ def test_what_is_missing_or_twice_is_counted(tmp_path: Path) -> None:
 
 @pytest.mark.proof
 def test_every_message_is_counted(tmp_path: Path) -> None:
+    """With a hundredth of the loads whose sizes are no options of the command."""
     results = tmp_path / "results.md"
-    live.main(400, 2.0, 300, 200, 100_000, results)
+    assert live.main(400, 2, topics=300, retained=200, size=100_000, results_path=results) == 0
     text = results.read_text()
     assert all(f"| {count} | 0 | 0 |" in text for count in (200, 300, 1, 800)), text

@@ -11,12 +11,13 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
 from deltalake import DeltaTable
+from rich.console import Console
 
 from flatmq_rigs.pipeline.bench.messages import fill
 from flatmq_rigs.pipeline.processes import command_line, family
@@ -320,8 +321,19 @@ def test_a_signal_ends_it_in_good_order_and_a_second_one_at_once(
 ) -> None:  # fmt: skip
     landed, raw = land_boards(tmp_path, 20), tmp_path / "out" / "raw"
     words = ["run", tmp_path / "out", "--landed", landed, "--job", "raw", "--master", "local[7]"]
+    heard: list[str] = []
+
+    class Heard(Console):
+        def print(self, *objects: Any, **options: Any) -> None:
+            super().print(*objects, **options)
+            heard.extend(map(str, objects))
+
+    def begun() -> bool:
+        return _landed(raw) == 20 and any(line.startswith("started after") for line in heard)
+
+    monkeypatch.setattr(run, "Console", Heard)
     with shared(spark, monkeypatch) as masters:
-        done = typed(words, lambda: _landed(raw) == 20, signals)
+        done = typed(words, begun, signals)
     assert masters == ["local[7]"]
     output = " ".join(done.output.split())
     assert done.exit_code == status, done.output

@@ -94,13 +94,12 @@ def shared_subscription(env):
     if not env.expected["shared subscriptions"]:
         return
     inbox, other = env.Inbox(), env.Inbox()
-    name = env.name(b"dev/+/state")
-    # A group for this run: the embedded broker knows a group by its name alone.
-    group = b"$share/" + env.name(b"g").replace(b"/", b"-") + b"/"
+    # A group of its own: to the embedded broker those of one name are one, whatever their filters.
+    shared = b"$share/g-" + env.token + b"/" + env.name(b"dev/+/state")
     members = []
     for number in range(2):
         member = env.client(b"m%d" % number)
-        subscription = member.subscribe(group + name, inbox.take, qos=1)
+        subscription = member.subscribe(shared, inbox.take, qos=1)
         member.subscribe(env.name(b"dev/+/other"), other.take, qos=1)
         member.start()
         env.granted(subscription, member)
