@@ -226,12 +226,10 @@ class Client(Shown):
             self.topic = self  # until this one is found to be valid
             name = topic.encode() if topic.__class__ is str else topic  # type: ignore[union-attr]
             if name not in self.known:
-                if (
-                    name.__class__ is not bytes
-                    or len(name) > 65535
-                    or not is_name(name, 0, len(name))
-                ):
+                if name.__class__ is not bytes and name.__class__ is not bytearray:
                     name = load("checks").name(name)
+                if len(name) > 65535 or not is_name(name, 0, len(name)):
+                    load("checks").name(name)
                 if topic.__class__ is not bytearray:
                     self.known[self.oldest] = name
                     self.oldest = (self.oldest + 1) % _KNOWN
