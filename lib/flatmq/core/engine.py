@@ -130,7 +130,10 @@ def engine(c: "Client") -> "Iterator[Any]":
                     calling = _HOOK
                     try:
                         c.link.wait(
-                            ms, left > 0 or c.stream is None or bool(c.large and c.large.sending)
+                            ms,
+                            left > 0
+                            or c.state == "connecting"
+                            or bool(c.large and c.large.sending),
                         )
                     except Exception as error:
                         what = error

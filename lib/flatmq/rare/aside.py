@@ -84,28 +84,37 @@ class Aside:
     def _releases(self, sent):
         """Queue the next PUBREL. Returns whether there was one to be sent now."""
         c = self.client
-        q = c.q
         p = 0
         while p < sent:
-            i = id_at(q, p)
-            pid = q[i] << 8 | q[i + 1]
-            behind = c.end > sent and [pid] == [
-                x[0] for x in self.suspects if x[0] == pid and x[1] >= _BEHIND
-            ]
-            if q[p] & 6 == 6 and not behind:
-                self.alone = pid
-                self.left -= 1
-                c.acks.extend(b"\x62\2")
-                c.acks.extend(q[i : i + 2])
+            if c.q[p] & 6 == 6 and self._release(id_at(c.q, p), c.end > sent):
                 return True
-            p = end_of(q, p)
+            p = end_of(c.q, p)
         return False
+
+    def _release(self, i, others):
+        """Queue a PUBREL with the packet identifier at `i`.
+
+        Returns False if it has gone behind the `others`, and there are some.
+        """
+        q = self.client.q
+        pid = q[i] << 8 | q[i + 1]
+        if others:
+            for x in self.suspects:
+                if x[0] == pid and x[1] >= _BEHIND:
+                    return False
+        self.alone = pid
+        self.left -= 1
+        acks = self.client.acks
+        acks.extend(b"\x62\2")
+        acks.append(q[i])
+        acks.append(q[i + 1])
+        return True
 
     def _taken(self):
         """Note that the broker has taken the message that was alone in flight."""
         pid = self.alone
-        if pid >= 0:
-            self.alone = -1
+        self.alone = -1
+        if pid >= 0 and self.suspects:
             self.suspects = [x for x in self.suspects if x[0] != pid]
             for x in self.suspects:
                 x[2] = x[2] or pid > 0
