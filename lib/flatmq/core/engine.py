@@ -45,6 +45,9 @@ _QOS_3 = const(20)
 _NO_ID = const(21)
 _ID_0 = const(22)
 
+# A tuple made in advance, while there is memory: all but the end of a generator.
+_RAISED = Exception, KeyboardInterrupt, SystemExit
+
 # What is being called that may raise: a handler, or the link or a hook.
 _HANDLER = const(1)
 _HOOK = const(2)
@@ -537,7 +540,7 @@ def engine(c: "Client") -> "Iterator[Any]":
                             calling = _HOOK
                             c.on_disconnect(c)
                             calling = 0
-    except (Exception, KeyboardInterrupt, SystemExit) as error:
+    except _RAISED as error:
         # Of a handler or a hook, and the engine goes on from there; or Ctrl-C in its own code.
         if not calling and what is None:
             what = _INTERRUPTED

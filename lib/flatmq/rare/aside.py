@@ -98,10 +98,8 @@ class Aside:
         """
         q = self.client.q
         pid = q[i] << 8 | q[i + 1]
-        if others:
-            for x in self.suspects:
-                if x[0] == pid and x[1] >= _BEHIND:
-                    return False
+        if others and self._is_behind(pid):
+            return False
         self.alone = pid
         self.left -= 1
         acks = self.client.acks
@@ -110,14 +108,20 @@ class Aside:
         acks.append(q[i + 1])
         return True
 
+    def _is_behind(self, pid):
+        for x in self.suspects:
+            if x[0] == pid and x[1] >= _BEHIND:
+                return True
+        return False
+
     def _taken(self):
         """Note that the broker has taken the message that was alone in flight."""
-        pid = self.alone
+        for x in list(self.suspects) if self.suspects and self.alone >= 0 else ():
+            if x[0] == self.alone:
+                self.suspects.remove(x)
+            else:
+                x[2] = x[2] or self.alone > 0
         self.alone = -1
-        if pid >= 0 and self.suspects:
-            self.suspects = [x for x in self.suspects if x[0] != pid]
-            for x in self.suspects:
-                x[2] = x[2] or pid > 0
 
     def lost(self, closed: bool, flight: "int | None") -> None:
         """Handle the end of a connection, `closed` by the peer or not.
