@@ -102,6 +102,7 @@ class Client(Shown):
     known: "list[bytes]"  # topic names that are valid
     oldest: int
     max_qos: int
+    subs: "Any"  # the module, once it is loaded
 
     if TYPE_CHECKING:
         # The methods that `rare.methods` adds

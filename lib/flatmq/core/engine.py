@@ -181,8 +181,8 @@ def engine(c: "Client") -> "Iterator[Any]":
                         i = c.tick
                         h = c.kept and sent
                         if c.requests:
-                            h = h or load("subs").in_flight(c)
-                            i = load("subs").late(c)
+                            h = h or c.subs.in_flight(c)
+                            i = c.subs.late(c)
                         if not h:
                             acked = now
                         h = h and c.ack_ms

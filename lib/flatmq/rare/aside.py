@@ -68,7 +68,7 @@ class Aside:
                 self.asked = 1
                 c.acks.extend(b"\xc0\0")
             return 0
-        if c.requests and load("subs").holds(c):
+        if c.requests and c.subs.holds(c):
             return 0
         if self._releases(sent):
             return 0
@@ -139,7 +139,7 @@ class Aside:
         elif (
             pid >= 0
             and (flight == pid or self._is_released(pid))
-            and not (c.requests and load("subs").in_flight(c))
+            and not (c.requests and c.subs.in_flight(c))
         ):
             self._accuse(pid)
 
