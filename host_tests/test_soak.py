@@ -112,16 +112,11 @@ SPOILED = {
         {"repeated at QoS 2"},
     ),
     "acknowledged, but not delivered": (
-        "core/route", "route",
-        """(c, t, e):
+        "rare/qos2", "is_new",
+        """(c, pid):
     count[0] += 1
-    found = old(c, t, e)
-    if count[0] % 100 == 0:
-        c.routes[found] = silent
-    return found
-def silent(m):
-    pass""",
-        {"lost at QoS 1"},
+    return count[0] % 100 > 0 and old(c, pid)""",
+        {"lost at QoS 2"},
     ),
     "memory allocated in poll": (
         "client", "Client.poll",

@@ -397,6 +397,7 @@ def engine(c: "Client") -> "Iterator[Any]":
                                 c.end -= sent
                                 q[0:sent] = b""
                                 sent = 0
+                                c.renamed = None
                         elif not (rx[t] or rx[t + 1]):
                             what = _ID_0
                         elif not (c.large and c.large.settle(rx[t] << 8 | rx[t + 1])):

@@ -3,8 +3,10 @@
 Loaded when a peer has closed a connection while messages were in flight.
 """
 
+import sys
+
 from ..load import load
-from ..port import const
+from ..port import MICROPYTHON, const
 from .dial import end_of, find, id_at
 
 TYPE_CHECKING = const(0)
@@ -60,6 +62,7 @@ class Aside:
         self._taken()
         if self.left <= 0 and not self.suspects:
             c.alone = None
+            let_go()
             return c.end - sent
         if c.large and c.large.waits:
             return 0
@@ -185,6 +188,12 @@ class Aside:
             data[0] &= 0xF7
         q.extend(data)
         return pid
+
+
+def let_go() -> None:
+    """Let go of this module. `load.drop` would allocate, and this may run at any time."""
+    if MICROPYTHON and sys.modules.pop(__name__, None):
+        delattr(sys.modules["flatmq.rare"], "aside")
 
 
 def rename(c: "Client", pid: int, new: int) -> None:

@@ -132,7 +132,7 @@ answers 64 8 268435456"""
     c.q = bytearray(tx_size)
     c.q[0:] = b""
     c.space = answers - 4
-    c.acks = bytearray(answers + 2)
+    c.acks = bytearray(answers + 2 + 4 * inflight)  # after a loss, PUBRELs besides
     c.acks[0:] = b""
     c.ack = bytearray(b"\x40\2\0\0")
     c.rx = bytearray(2 * rx_size + 2)

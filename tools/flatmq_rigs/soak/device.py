@@ -14,6 +14,7 @@ import plan
 from micropython import mem_total
 
 from flatmq import Client
+from flatmq.load import drop, load
 from flatmq.port import ticks_diff, ticks_ms
 
 POLL_MS = 20
@@ -131,6 +132,7 @@ class Device:
         allocated = mem_total() - allocated
         if (
             online
+            and self.books.next[2]  # the first message at QoS 2 loads code and claims its list
             and client.connected
             and not self.last
             and client.stats.connects == self._connects
@@ -162,7 +164,7 @@ class Device:
         # What was left from before the loss goes first, and takes memory until it has gone.
         fresh = self.last or client.stats.connects != self._connects
         again = client.alone if hasattr(client, "alone") else client.past  # the latter at MQTT 5
-        if client.connected and not again and fresh:
+        if client.connected and not again and fresh and self.books.next[2]:
             self._connects = client.stats.connects
             self.most = max(self.most, gc.mem_alloc())
             self.look(held())
@@ -229,9 +231,13 @@ def main():
         wanted.append(client.subscribe(prefix + b"/down" + plan.SUBJECTS[qos], handler, qos))
     # What a lost connection needs: see "When memory is claimed" in design.md.
     gc.collect()
-    import flatmq.resend
-    import flatmq.show
-
+    needed = ("resend", "show") if hasattr(client, "check") else ()  # at MQTT 5
+    for name in needed:
+        __import__("flatmq." + name)
+    if not needed:  # what is let go of leaves larger tables of names behind
+        for name in ("reasons", "strays", "aside"):
+            load(name)
+        drop("reasons", "strays", "aside")
     if ca:
         ways.warm_up()
     client.start()
@@ -266,7 +272,7 @@ def main():
     say("@kinds", *device.kinds)
     # Nothing is pending: what a lost connection needs makes room for what a disconnect loads.
     device = None
-    for name in ("resend", "show"):
+    for name in needed:
         del sys.modules["flatmq." + name]
         delattr(flatmq, name)
     gc.collect()
