@@ -251,7 +251,11 @@ def main():
     wanted = None
     for topic in device.topics + [device.end]:  # noqa: RUF005 (as a board takes it)
         # The first message to a topic checks it, and remembers it; the latter at MQTT 5.
-        client.address(topic, 0) if hasattr(client, "address") else client.check(topic)
+        if needed:
+            client.check(topic)
+        else:
+            for qos in range(3):
+                client.address(topic, qos)
     say("@version", ".".join([str(n) for n in sys.implementation.version[:3]]))
     say("@ready")
     device.run()
