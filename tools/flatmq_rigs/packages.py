@@ -69,7 +69,7 @@ def _imported(node: ast.AST, module: str) -> Iterator[str]:
         names = [[*(each for each in base if each), alias.name] for alias in node.names]
     elif isinstance(node, ast.Call) and ast.unparse(node.func) == "load" and node.args:
         name = node.args[0]
-        names = [["flatmq", "rare", name.value]] if isinstance(name, ast.Constant) else []
+        names = [["flatmq", "rare", str(name.value)]] if isinstance(name, ast.Constant) else []
     else:
         return
     for first, *rest in names:

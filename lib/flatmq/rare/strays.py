@@ -87,7 +87,7 @@ def report(c: "Client", packet: bytes, pid: int, reason: str) -> None:
         i += 1
     c.stats.dropped += 1
     for first in c.renamed or ():
-        if c.renamed[first] == pid:
+        if c.renamed[first] == pid:  # type: ignore[index]
             pid = first  # which the application knows
             break
     if c.on_dropped is not None:
