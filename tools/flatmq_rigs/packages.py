@@ -16,15 +16,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import flatmq
+from flatmq.rare.methods import MODULES
 from flatmq_tools import bytecode
 
 ROOT = Path(__file__).parents[2]
 PARTS: dict[str, tuple[str, ...]] = {
-    # Methods by their names, in `rare.methods`.
-    "package": tuple(
-        f"rare/{name}"
-        for name in ("bulk", "connecting", "dial", "hello", "parts", "strays", "subs")
-    ),
+    "package": tuple(f"rare/{name}" for name in {*MODULES.values()} - {"handover"}),
     "spool": ("spool", "rare/handover"),
     "senml": ("senml",),
     "serial": ("stream_uart",),
@@ -44,7 +41,7 @@ these import are found. One that is imported by a computed name must be listed h
 
 
 def imports(source: str, module: str = "__init__") -> set[str]:
-    """What a module imports when it runs, in functions and by `load`, too, from the package.
+    """Return what a module imports from the package, in functions and by `load`, too.
 
     Each is a path with its last part being a module or a name in it, such as "core/engine/run".
     """
