@@ -130,7 +130,7 @@ def release(into: Path) -> Path:
     bytecode.compile_module(probe, first, "flatmq/__init__.py")
     folder = into / f"mpy{first.read_bytes()[1]}"
     first.unlink()
-    for old in (*folder.glob("flatmq/*.mpy"), *folder.glob("*.json")):
+    for old in (*folder.rglob("*.mpy"), *folder.glob("*.json")):
         old.unlink()
     bytecode.compiled(folder)
     for part in PARTS:

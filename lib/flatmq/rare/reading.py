@@ -1,4 +1,4 @@
-"""What a message can do besides its payload, topic and flags. Loaded with the first use."""
+"""The parts of a message besides payload, topic and flags. Loaded with the first use."""
 
 from ..port import MICROPYTHON, const
 

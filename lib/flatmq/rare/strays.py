@@ -1,4 +1,4 @@
-"""What happens to a message rarely: acknowledged twice, refused, dropped. Loaded for one call."""
+"""Handle what is rare: a second PUBACK, a message refused or dropped. Loaded for one call."""
 
 from ..port import const
 from .dial import end_of, find, id_at, release
