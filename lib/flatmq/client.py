@@ -170,7 +170,7 @@ class Client(Shown):
     pieces: "Any"
     alone: "aside.Aside | None"
     gone: "list[int] | None"  # dropped messages that are still in `q`
-    renamed: "dict[int, int] | None"  # new packet identifiers by those that `publish` returned
+    renamed: "Any"  # a dict: new packet identifiers by those that `publish` returned
 
     if TYPE_CHECKING:
         # The methods that `rare.methods` adds
@@ -296,12 +296,10 @@ class Client(Shown):
             self.topic = self  # until this one is found to be valid
             name: Any = topic.encode() if topic.__class__ is str else topic
             if name not in self.known:
-                if (
-                    name.__class__ is not bytes
-                    or len(name) > 65535
-                    or not is_name(name, 0, len(name))
-                ):
+                if name.__class__ is not bytes and name.__class__ is not bytearray:
                     name = load("checks").name(name)
+                if len(name) > 65535 or not is_name(name, 0, len(name)):
+                    load("checks").name(name)
                 if topic.__class__ is not bytearray:
                     self.known[self.oldest] = name
                     self.oldest = (self.oldest + 1) % _KNOWN

@@ -52,9 +52,9 @@ def contents(sketch: Path, settings: dict[str, Any], *, source: bool = False) ->
         shared = SKETCHES / SHARED
     for file in _used(list(modules.values()), shared):
         modules[f"/lib/{file.relative_to(shared).as_posix()}"] = file
-    for file in sorted(bytecode.SOURCES.glob("*.py")):
+    for file in sorted(bytecode.SOURCES.rglob("*.py")):
         if file.stem not in bytecode.DESK_ONLY:
-            modules[f"/lib/flatmq/{file.name}"] = file
+            modules[f"/lib/flatmq/{file.relative_to(bytecode.SOURCES).as_posix()}"] = file
     files: dict[str, bytes] = {}
     with tempfile.TemporaryDirectory(prefix="flatmq-contents-") as folder:
         for path, file in modules.items():

@@ -283,7 +283,10 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                     end = t + n
                     if end > have:
                         if end - at > size and t <= have:
-                            n = load("pieces").begin(c, first, at, t, have, end)
+                            m.first = first
+                            m.t = t
+                            m.end = end
+                            n = (c.pieces or load("pieces").Pieces(c)).begin(at, have)
                             if n is hold:
                                 waits = True
                             elif n < 0:
@@ -389,8 +392,10 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                                 c.end -= sent
                                 q[0:sent] = b""
                                 sent = 0
-                        else:
-                            what = load("strays").puback(c, rx[t] << 8 | rx[t + 1])
+                        elif not (rx[t] or rx[t + 1]):
+                            what = _ID_0
+                        elif not (c.large and c.large.settle(rx[t] << 8 | rx[t + 1])):
+                            stats.strays += 1
                     elif first == 0xD0 and not n:
                         if alone:
                             alone.answered()
@@ -489,6 +494,8 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                     sent += n
                     if left or sent < c.end:
                         dial.count(c, sent)
+                    elif c.kept and c.end > c.room >> 1:
+                        sent = dial.tidy(c, sent)  # in time, before a message finds no room
                     else:
                         if not c.kept:
                             q[0:sent] = b""

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ..client import Client
+    from ..core.message import Message
 
 _NO_NAME = const(18)
 _QOS_3 = const(20)
@@ -23,61 +24,60 @@ _TOO_LARGE = const(32)
 _LONG_NAME = const(33)
 
 
-def begin(c: "Client", first: int, at: int, t: int, have: int, end: int) -> int:
-    """Begin with a packet larger than the buffer.
-
-    It is in the receive buffer at `at`, its body at `t`, and the bytes up to `have` have come.
-    Returns where the payload begins, 0 if more of the header must come first, or the rule that
-    the packet breaks as a negative number.
-    """
-    rx = c.rx
-    if first & 0xF0 != 0x30:
-        return -_TOO_LARGE if first == 0x90 else -_LENGTH
-    e = t + 2
-    if e > have:
-        return 0
-    e += rx[t] << 8 | rx[t + 1]
-    n = e + 2 if first & 6 else e
-    if n > have:
-        return 0 if n - at <= len(rx) // 2 - 1 else -_LONG_NAME
-    if not is_name(rx, t + 2, e):
-        return -_NO_NAME
-    if first & 6 == 6:
-        return -_QOS_3
-    if first & 6 and not (rx[e] or rx[e + 1]):
-        return -_ID_0
-    if not c.pieces:
-        c.pieces = Pieces(c)
-    c.pieces.take(first, t, e, n, end)
-    return n
-
-
 class Pieces:
     """A large message for the handlers of a `client` that take pieces."""
 
     def __init__(self, client: "Client") -> None:
         self.client = client
+        client.pieces = self
+        self.message: Message = client.message
         self.new = True  # the message was not received before
         self.taken = False  # a handler takes it
 
-    def take(self, first: int, t: int, e: int, n: int, end: int) -> None:
-        """Begin with a message, whose topic name ends at `e` and whose payload begins at `n`."""
-        c = self.client
-        m = c.message
-        m.first = first
-        m.pid = c.rx[e] << 8 | c.rx[e + 1]
+    def begin(self, at: int, have: int) -> int:
+        """Begin with a packet larger than the buffer; `message` has what is known of it.
+
+        It is in the receive buffer at `at`, and the bytes up to `have` have come. Returns where
+        the payload begins, 0 if more of the header must come first, or the rule that the packet
+        breaks as a negative number.
+        """
+        m = self.message
+        e = m.t + 2
+        if m.first & 0xF0 != 0x30:
+            return -_TOO_LARGE if m.first == 0x90 else -_LENGTH
+        if e > have:
+            return 0
+        e += m.buf[m.t] << 8 | m.buf[m.t + 1]
+        m.at = e + 2 if m.first & 6 else e
+        if m.at > have:
+            return 0 if m.at - at <= len(m.buf) // 2 - 1 else -_LONG_NAME
+        if not is_name(m.buf, m.t + 2, e):
+            return -_NO_NAME
+        if m.first & 6 == 6:
+            return -_QOS_3
+        m.pid = m.buf[e] << 8 | m.buf[e + 1] if m.first & 6 else 0
+        if m.first & 6 and not m.pid:
+            return -_ID_0
         m.offset = 0
-        m.size = end - n
+        m.size = m.end - m.at
         # Nothing is read into the start of the buffer: there the name lasts until the last piece.
-        m.t = 0
-        while t < e:
-            m.buf[m.t] = m.buf[t]
+        at = 0
+        while m.t < e:
+            m.buf[at] = m.buf[m.t]
             m.t += 1
-            t += 1
+            at += 1
         m.t = 0
-        if first & 4 and c.two is None:
+        at = m.at
+        self._note()
+        return at
+
+    def _note(self):
+        """Note whether the message was received before."""
+        c = self.client
+        m = self.message
+        if m.first & 4 and c.two is None:
             c.two = load("qos2")
-        self.new = first & 6 != 4 or c.two.is_new(c, m.pid)
+        self.new = m.first & 6 != 4 or c.two.is_new(c, m.pid)
 
     def piece(self, at: int, end: int, again: int) -> "Any":
         """Handle the next bytes of the payload.

@@ -1,4 +1,4 @@
-"""Handle what is rare: a second PUBACK, a message refused or dropped. Loaded for one call."""
+"""Handle what is rare: a message refused or dropped, identifiers. Loaded for one call."""
 
 from ..port import const
 from .dial import end_of, find, id_at, release
@@ -7,17 +7,6 @@ TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
     from ..client import Client
     from ..core.message import Message
-
-_ID_0 = const(22)
-
-
-def puback(c: "Client", pid: int) -> "int | None":
-    """Handle a PUBACK for which no message in the queue waits."""
-    if not pid:
-        return _ID_0
-    if not (c.large and c.large.settle(pid)):
-        c.stats.strays += 1
-    return None
 
 
 def next_id(c: "Client") -> int:
@@ -87,7 +76,7 @@ def report(c: "Client", packet: bytes, pid: int, reason: str) -> None:
         i += 1
     c.stats.dropped += 1
     for first in c.renamed or ():
-        if c.renamed[first] == pid:  # type: ignore[index]
+        if c.renamed[first] == pid:
             pid = first  # which the application knows
             break
     if c.on_dropped is not None:

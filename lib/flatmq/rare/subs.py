@@ -6,6 +6,7 @@ growing pauses, while everything else flows.
 
 from .. import port as clock
 from ..port import Shown, const, ticks_add, ticks_diff
+from ..topic import matches
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
@@ -46,6 +47,15 @@ class Subscription(Shown):
         self.strikes = 0  # how often the broker has closed the connection on it,
         self.pause = 0  # ms online after which it is tried again,
         self.due = 0  # and when that is
+
+    def fits(self, buf: bytearray, t: int, end: int) -> bool:
+        """Return whether the topic name in `buf` from `t` to `end` matches one of the filters."""
+        n = len(self.names)
+        while n:  # a `for` would put the frame on the heap
+            n -= 1
+            if matches(self.names[n], buf, t, end):
+                return True
+        return False
 
 
 def send(c: "Client", r: Subscription) -> None:
