@@ -52,10 +52,12 @@ def test_what_the_sketch_uses_and_the_whole_client(sketch: Path) -> None:
     ]
     assert files["/main.py"] == (sketch / "main.py").read_bytes()
     assert json.loads(files["/settings.json"]) == {"wifi": {"ssid": "x"}}
-    client = {Path(path).stem for path in files if path.startswith("/lib/flatmq/")}
-    assert client == {file.stem for file in bytecode.SOURCES.glob("*.py")} - set(
-        bytecode.DESK_ONLY
-    )
+    client = {path for path in files if path.startswith("/lib/flatmq/")}
+    assert client == {
+        f"/lib/flatmq/{file.relative_to(bytecode.SOURCES).with_suffix('.mpy').as_posix()}"
+        for file in bytecode.SOURCES.rglob("*.py")
+        if file.stem not in bytecode.DESK_ONLY
+    }
     compiled = {path: data for path, data in files.items() if path.endswith(".mpy")}
     assert len(compiled) == len(files) - 2
     assert {data[:2] for data in compiled.values()} == {b"M\x06"}

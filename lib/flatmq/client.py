@@ -165,7 +165,8 @@ class Client(Shown):
     # Rare things, None or empty while there are none
     requests: "list[Subscription]"  # SUBSCRIBE and UNSUBSCRIBE without an answer
     apart: bool  # they are sent one at a time
-    two: "Any"  # the module `rare.qos2`
+    two: "Any"  # the module `rare.qos2`, once it is loaded,
+    subs: "Any"  # and `rare.subs`
     large: "parts.Parts | None"
     pieces: "Any"
     alone: "aside.Aside | None"

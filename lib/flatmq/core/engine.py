@@ -45,6 +45,9 @@ _QOS_3 = const(20)
 _NO_ID = const(21)
 _ID_0 = const(22)
 
+# A tuple made in advance, while there is memory: all but the end of a generator.
+_RAISED = Exception, KeyboardInterrupt, SystemExit
+
 # What is being called that may raise: a handler, or the link or a hook.
 _HANDLER = const(1)
 _HOOK = const(2)
@@ -131,7 +134,10 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                     calling = _HOOK
                     try:
                         c.link.wait(
-                            ms, left > 0 or c.stream is None or bool(c.large and c.large.sending)
+                            ms,
+                            left > 0
+                            or c.state == "connecting"
+                            or bool(c.large and c.large.sending),
                         )
                     except Exception as error:
                         what = error
@@ -176,8 +182,8 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                         i = c.tick
                         h = c.kept and sent
                         if c.requests:
-                            h = h or load("subs").in_flight(c)
-                            i = load("subs").late(c)
+                            h = h or c.subs.in_flight(c)
+                            i = c.subs.late(c)
                         if not h:
                             acked = now
                         h = h and c.ack_ms
@@ -535,7 +541,7 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                             calling = _HOOK
                             c.on_disconnect(c)
                             calling = 0
-    except (Exception, KeyboardInterrupt, SystemExit) as error:
+    except _RAISED as error:
         # Of a handler or a hook, and the engine goes on from there; or Ctrl-C in its own code.
         if not calling and what is None:
             what = _INTERRUPTED

@@ -3,6 +3,7 @@
 from ..core.route import NEVER
 from ..load import load
 from ..port import const
+from . import subs
 from .subs import Subscription, send
 
 TYPE_CHECKING = const(0)
@@ -106,6 +107,7 @@ def _narrow(s, gone):
 def ask(c: "Client", new: Subscription) -> Subscription:
     """Send a request, or leave it to the next CONNACK."""
     c.requests.append(new)
+    c.subs = subs
     if c.connected:
         send(c, new)
     return new

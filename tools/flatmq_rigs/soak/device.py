@@ -244,7 +244,8 @@ def main():
             return 1
     wanted = None
     for topic in device.topics + [device.end]:  # noqa: RUF005 (as a board takes it)
-        client.check(topic)  # the first message to a topic does so, and remembers it
+        # The first message to a topic checks it, and remembers it; the latter at MQTT 5.
+        client.address(topic, 0) if hasattr(client, "address") else client.check(topic)
     say("@version", ".".join([str(n) for n in sys.implementation.version[:3]]))
     say("@ready")
     device.run()
