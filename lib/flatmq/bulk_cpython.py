@@ -24,7 +24,7 @@ def take_in_bulk(
     client: Client | Client5,
     take: Callable[[bytearray, int, int], int],
     reads: Callable[[], bool] = lambda: True,
-    refuse: Callable[[Message, str], bool] = lambda message, rule: False,
+    refuse: Callable[[Any, str], bool] = lambda message, rule: False,
 ) -> None:
     """Make a client offer incoming packets to `take`, and the rest to `on_message`.
 
@@ -42,8 +42,8 @@ def take_in_bulk(
     called. Any number of QoS 2 messages may be in flight without slowing the client down.
     """
     client.bulk = take
-    five = isinstance(client, Client5)
-    client.received = _Identifiers(client.options["incoming"] if five else client.incoming)
+    incoming: Any = client.options["incoming"] if isinstance(client, Client5) else client.incoming
+    client.received = _Identifiers(incoming)
     client.link = _Link(client.link, client, reads)
     if isinstance(client, Client5):
         client.router = _Router5(client, refuse)
@@ -171,7 +171,7 @@ class _Link:
 class _Router5(Router5):
     """A router that leaves every message to `on_message`."""
 
-    def __init__(self, client: Client5, refuse: Callable[[Message, str], bool]) -> None:
+    def __init__(self, client: Client5, refuse: Callable[[Any, str], bool]) -> None:
         super().__init__(client)
         self._refuse = refuse
         self._refused = False  # the message is acknowledged but not delivered

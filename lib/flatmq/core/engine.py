@@ -21,7 +21,7 @@ from .route import HOLD, route
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator
     from typing import Any
 
     from ..client import Client
@@ -68,7 +68,7 @@ def run(c: "Client") -> None:
     c.fresh = True
 
 
-def engine(c: "Client") -> "Iterator[Any]":
+def engine(c: "Client") -> "Generator[Any, Any, None]":
     """Take the milliseconds of a `poll` at each step, or None to write only.
 
     A poll yields whether bytes came in, a `flush` whether some are left to write.
@@ -96,10 +96,11 @@ def engine(c: "Client") -> "Iterator[Any]":
     read: Any = stream and stream.readinto
     write: Any = stream and stream.write
     alone = c.alone
-    dial = load("dial") if stream else None
+    dial: Any = load("dial") if stream else None
     now = ticks()
-    n = i = e = p = t = start = end = first = last = got = 0
+    n: Any
     ms: Any
+    n = i = e = p = t = start = end = first = last = got = 0
     h: Any = None
     doing: Any = "interrupted"
     again = c.raised  # how often the first message has raised

@@ -243,8 +243,6 @@ def release(c: "Client", p: int) -> None:
     e = end_of(c.q, p)
     if c.q[p] & 6:
         c.kept -= 1
-        if not c.kept:
-            c.renamed = None
     c.pending -= 1
     if p < c.sent:
         c.sent -= e - p

@@ -48,7 +48,7 @@ def make(
         raise TypeError("Client needs a client_id")
     if options.get("ack_timeout", 0) is None:
         del options["ack_timeout"]
-    # Names in texts: each name in code would take memory of a board for good.
+    # Names in texts: each name in code would take memory of a board permanently.
     table = """\
 version 4 3 5
 keepalive 60 0 65535

@@ -1,4 +1,4 @@
-"""What happens to a message rarely: refused, dropped. Loaded for one call."""
+"""Handle what is rare: a message refused or dropped, identifiers. Loaded for one call."""
 
 from ..port import const
 from .dial import end_of, find, id_at, release

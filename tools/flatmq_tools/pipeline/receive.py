@@ -41,7 +41,10 @@ for _first in (0x32, 0x33, 0x3A, 0x3B):
 
 
 # What `Bulk` stands before: a client at any version.
-_Base = Client if TYPE_CHECKING else object
+if TYPE_CHECKING:
+    _Base = Client
+else:
+    _Base = object
 
 
 class Bulk(_Base):
