@@ -122,6 +122,7 @@ def make(
     )
     if c.password and user is None:
         raise ValueError("password needs a user")
+    drop("hello")  # before the buffers: there is room for them then
     c.keepalive = keepalive
     # A quarter of the keep alive is left for the journey of PINGREQ.
     c.interval = keepalive * 750 or _NEVER
@@ -145,7 +146,7 @@ def make(
     claim(c, tx_size, rx_size, answers)
     c.run = run  # so that a client at MQTT 5 does without this engine
     run(c)
-    drop("setup", "hello", "wire")
+    drop("setup", "wire")
 
 
 def claim(c: "Client", tx_size: int, rx_size: int, answers: int) -> None:
