@@ -62,7 +62,7 @@ def run(c: "Client") -> None:
             what = _INTERRUPTED
             c.connected = False
             c.state = "waiting"
-        c.saved = c.stream, c.acks, 0, 0, 0, at, at, 0, c.connected, 0, 0, 0, -1, what
+        c.saved = c.acks, 0, 0, 0, at, at, 0, c.connected, 0, 0, 0, -1, what, c.stream
     c.step = engine(c).send
     c.step(None)
     c.fresh = True
@@ -81,7 +81,8 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
     routes = c.routes
     bulk = c.bulk
     stats = c.stats
-    stream, src, sent, pos, left, at, have, more, opened, wrote, heard, acked, pinged, what = (
+    # The stream last: the frame goes on holding what came first, where it unpacks.
+    src, sent, pos, left, at, have, more, opened, wrote, heard, acked, pinged, what, stream = (
         c.saved
     )
     c.saved = None
@@ -556,8 +557,8 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
         c.raised = again
         stats.received += got
         c.saved = (
-            stream, src, sent, pos, left, at, have, more, opened, wrote, heard, acked, pinged,
-            what,
+            src, sent, pos, left, at, have, more, opened, wrote, heard, acked, pinged, what,
+            stream,
         )  # fmt: skip
         run(c)
         raise

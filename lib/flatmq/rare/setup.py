@@ -112,6 +112,7 @@ answers 64 8 268435456"""
     )
     if c.password and user is None:
         raise ValueError("password needs a user")
+    drop("hello")  # before the buffers: there is room for them then
     c.keepalive = keepalive
     # A quarter of the keep alive is left for the journey of PINGREQ.
     c.interval = keepalive * 750 or _NEVER
