@@ -9,7 +9,7 @@ several   the first message that several subscriptions match            yes
 qos2      the first message at QoS 2, either way                        yes
 pieces    the first message larger than the receive buffer              yes
 parts     the first publish_from; so are waiting, bulk for theirs       yes
-aside     a peer closed the connection while messages were in flight    yes
+aside     a peer closed the connection while messages were in flight    until they are settled
 others    saying, strays, reasons, ...: what is loaded for one call     no
 """
 

@@ -180,8 +180,8 @@ class FaultEnv(Env):
         client = super().client(name, **options)
         getattr(client, "ping")  # noqa: B009 (loads it)
         if self.version == 4:
-            for name in KEPT + LET_GO:
-                load(name)
+            for module in KEPT + LET_GO:
+                load(module)
             drop(*LET_GO)
         for i in range(9):  # as many topic names as it remembers, and one: so much memory it keeps
             if hasattr(client, "address"):

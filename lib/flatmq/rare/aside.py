@@ -192,7 +192,8 @@ class Aside:
 
 def let_go() -> None:
     """Let go of this module. `load.drop` would allocate, and this may run at any time."""
-    if MICROPYTHON and sys.modules.pop(__name__, None):
+    if MICROPYTHON and __name__ in sys.modules:
+        del sys.modules[__name__]
         delattr(sys.modules["flatmq.rare"], "aside")
 
 

@@ -278,7 +278,7 @@ def main():
     device = None
     for name in needed:
         del sys.modules["flatmq." + name]
-        delattr(flatmq, name)
+        delattr(sys.modules["flatmq"], name)
     gc.collect()
     client.disconnect()
     say("@end")
