@@ -78,6 +78,7 @@ def engine(c: "Client") -> "Iterator[Any]":
     routes = c.routes
     bulk = c.bulk
     stats = c.stats
+    five = c.five  # None, or what handles the packets of MQTT 5
     stream, src, sent, pos, left, at, have, more, opened, wrote, heard, acked, pinged, what = (
         c.saved
     )
@@ -155,6 +156,7 @@ def engine(c: "Client") -> "Iterator[Any]":
                             c.due = now + 1000 & _MASK
                         if stream:
                             bulk = c.bulk
+                            five = c.five
                             read = stream.readinto
                             write = stream.write
                             src = c.hello
@@ -177,6 +179,10 @@ def engine(c: "Client") -> "Iterator[Any]":
                         if c.requests:
                             h = h or load("subs").in_flight(c)
                             i = load("subs").late(c)
+                        if five:
+                            calling = _HOOK
+                            i = five.late(c, i)
+                            calling = 0
                         if not h:
                             acked = now
                         h = h and c.ack_ms
@@ -262,7 +268,7 @@ def engine(c: "Client") -> "Iterator[Any]":
                         at = end
                         continue
                     first = doing = rx[at]
-                    if not opened and first != 0x20:
+                    if not opened and first != 0x20 and not (five and first == 0xF0):
                         what = _NOT_FIRST
                         break
                     n = rx[at + 1]  # if it has not come yet, `end` is past `have` anyway
@@ -282,7 +288,9 @@ def engine(c: "Client") -> "Iterator[Any]":
                     end = t + n
                     if end > have:
                         if end - at > size and t <= have:
+                            c.sent = sent
                             n = load("pieces").begin(c, first, at, t, have, end)
+                            sent = c.sent
                             if n is hold:
                                 waits = True
                             elif n < 0:
@@ -323,11 +331,22 @@ def engine(c: "Client") -> "Iterator[Any]":
                                 break
                         m.first = first
                         m.t = t
-                        m.at = e
                         m.end = end
+                        p = e
+                        if five:
+                            if e < end and not rx[e]:
+                                e += 1  # no properties
+                            else:
+                                i = five.carried(c, e, end, i)
+                                if i < 0:
+                                    what = -i
+                                    break
+                                h = routes[i]
+                                e = m.at
+                        m.at = e
                         if first & 4 and c.two is None:
                             c.two = load("qos2")
-                        if not first & 4 or c.two.is_new(c, rx[e - 2] << 8 | rx[e - 1]):
+                        if not first & 4 or c.two.is_new(c, rx[p - 2] << 8 | rx[p - 1]):
                             if h is None:
                                 h = c.on_message
                             if h is None:
@@ -348,10 +367,10 @@ def engine(c: "Client") -> "Iterator[Any]":
                         if first & 6:
                             ack[0] = 0x40
                             if first & 4:
-                                c.two.keep(c, rx[e - 2] << 8 | rx[e - 1])
+                                c.two.keep(c, rx[p - 2] << 8 | rx[p - 1])
                                 ack[0] = 0x50
-                            ack[2] = rx[e - 2]
-                            ack[3] = rx[e - 1]
+                            ack[2] = rx[p - 2]
+                            ack[3] = rx[p - 1]
                             acks.extend(ack)
                     elif first == 0x40 and n == 2:
                         # PUBACK: usually for the first message.
@@ -397,6 +416,7 @@ def engine(c: "Client") -> "Iterator[Any]":
                         c.sent = sent
                         if not opened:
                             calling = _HOOK  # CONNACK is handled again if the gate raises
+                            c.began = left
                         try:
                             what = dial.other(c, first, t, end)
                         except MemoryError as error:
@@ -431,10 +451,12 @@ def engine(c: "Client") -> "Iterator[Any]":
             # 6. Write; what has begun is finished before anything else.
             while write and what is None:
                 if not left:
-                    if not opened:
-                        break
                     held = False
-                    if acks and c.gate is not None:
+                    if not opened:
+                        if not acks:
+                            break
+                        # AUTH, which alone may leave before CONNACK.
+                    elif acks and c.gate is not None:
                         calling = _HOOK
                         held = c.gate(None) is False
                         calling = 0
@@ -456,6 +478,7 @@ def engine(c: "Client") -> "Iterator[Any]":
                             break
                         if c.full:
                             sent = dial.tidy(c, sent)
+                            alone = c.alone
                         src = q
                         left = c.end - sent
                         if alone:
@@ -473,6 +496,7 @@ def engine(c: "Client") -> "Iterator[Any]":
                             c.end = sent = 0
                         if c.full:
                             sent = dial.tidy(c, sent)
+                            alone = c.alone
                         break
                 try:
                     n = write(src, sent if src is q else pos, left)
@@ -507,9 +531,9 @@ def engine(c: "Client") -> "Iterator[Any]":
                         c.sent = sent
                         c.connected = False
                         # How far it came: CONNECT written, accepted, nothing written in part.
-                        c.began = 0 if not opened and (left or src is not c.hello) else 1
+                        c.began = 0 if left else 1
                         if opened:
-                            c.began = 2 if left else 3
+                            c.began = 2 if left or (c.large and c.large.begun) else 3
                     (dial or load("dial")).lost(c, what, doing)
                     what = None
                     ms = ms and 0  # the application sees this before the next try

@@ -33,6 +33,8 @@ def nearest(c: "Client", i: int, t: int, e: int, chunks: bool = False) -> int:
         s = c.subscriptions[i]
         if s.handler is not None and (s.chunks or not chunks):
             n = 0
+            if c.tagged and c.five.lacks(c, s):
+                n = 65535
             while n < len(s.names):  # a `for` would put the frame on the heap
                 if matches(s.names[n], c.rx, t + 2, e):
                     return i
@@ -59,6 +61,8 @@ def route(c: "Client", t: int, e: int) -> int:
     if e - t > _LONGEST or not c.learned:
         return _NAMES
     c.newest = (i + 1) % c.learned
+    if c.blocks:  # the properties that it was last seen with
+        c.blocks[i][0:] = NEVER
     c.names[i][0:] = b""  # keeps its memory
     while t < e:
         c.names[i].append(c.rx[t])

@@ -60,7 +60,9 @@ class Aside:
         self._taken()
         if self.left <= 0 and not self.suspects:
             c.alone = None
-            return c.end - sent
+            if c.five:
+                c.five.allot(c)
+            return c.alone.span(sent) if c.alone else c.end - sent
         if c.large and c.large.waits:
             return 0
         if self.asked < 2:

@@ -121,7 +121,12 @@ def greeted(c: "Client", t: int, end: int) -> "int | None":
     same = flags == 1 if c.version != 3 else not c.clean
     c.session_present = flags == 1 and c.version != 3
     # A session whose CONNACK was lost may be a new one, even if the broker has it now.
-    doubt = same and not c.trusted
+    accept(c, same, same and not c.trusted)
+    return None
+
+
+def accept(c: "Client", same: bool, doubt: bool) -> None:
+    """Go online, in a session that is the `same` as before, or may be another one."""
     if doubt or not same:
         for i in range(len(c.received)):
             c.received[i] = 0
@@ -142,7 +147,6 @@ def greeted(c: "Client", t: int, end: int) -> "int | None":
         i = load("subs").resume(c, same, doubt or c.version == 3)
         c.due = ticks_add(c.since, min(c.interval, i))
     c.connected = True
-    return None
 
 
 def resend(c: "Client", same: bool, doubt: bool) -> None:
@@ -186,6 +190,8 @@ def lost(c: "Client", what: "Any", doing: "Any") -> None:
     """
     greeted = c.began
     c.began = 0
+    if c.five:
+        c.five.ending(c, what, greeted)
     if c.leaving is not None:
         what = _LEFT
     if c.leaving.__class__ is bytes and c.leaving and greeted == 3:
@@ -202,7 +208,7 @@ def lost(c: "Client", what: "Any", doing: "Any") -> None:
         c.link.close()
     except Exception:
         pass
-    if greeted == 1 and not (what.__class__ is int and what >= _REFUSED) and not c.clean:
+    if greeted == 1 and not (what.__class__ is int and what >> 8 == 1) and not c.clean:
         c.trusted = False
     closed = greeted > 1 and (what is _END or getattr(what, "errno", 0) in _BY_PEER)
     flight = mark(c)
@@ -221,6 +227,7 @@ def lost(c: "Client", what: "Any", doing: "Any") -> None:
     drop("reasons", "strays", "show")
     c.stats.losses += 1
     c.limit = c.done = c.message.offset = c.message.size = 0
+    c.tagged = False
     c.asked = False
     c.tries += 1
     if c.tries % _LOOK_UP == 0:
@@ -233,6 +240,8 @@ def lost(c: "Client", what: "Any", doing: "Any") -> None:
     half = c.delay // 2
     c.due = ticks_add(clock.ticks_ms(), half + (half * random.getrandbits(8) >> 8))
     c.delay = min(c.delay * 2, c.retry_max_ms)
+    if c.five:
+        c.five.ended(c, what)
 
 
 def mark(c: "Client") -> "int | None":
@@ -303,6 +312,8 @@ def other(c: "Client", first: int, t: int, end: int) -> "Any":
     Returns the rule that it breaks, None if it breaks none, HOLD if there is no room to answer.
     """
     c.progress = False
+    if c.five:
+        return c.five.other(c, first, t, end)
     if first == 0x20:
         return greeted(c, t, end)
     if first == 0x90 or first == 0xB0:
@@ -370,6 +381,8 @@ def tidy(c: "Client", sent: int) -> int:
             i = id_at(q, p)
             gone = c.gone and (q[i] << 8 | q[i + 1]) in c.gone
             c.kept += not gone
+            if gone and p < sent and c.five:
+                c.owed.append(q[i] << 8 | q[i + 1])
         else:
             gone = e <= sent
         if gone:
@@ -381,6 +394,8 @@ def tidy(c: "Client", sent: int) -> int:
             p = e
     c.gone = None
     c.full = False
+    if c.five:
+        c.five.allot(c)
     count(c, sent)
     return sent
 

@@ -1,6 +1,6 @@
 """The interface of a client for a module that keeps messages itself, such as the spool.
 
-Loaded by `Client.handover`, and kept by what calls it. `v5_handover` is the same for MQTT 5.
+Loaded by `Client.handover`, and kept by what calls it.
 """
 
 from ..port import const
@@ -33,7 +33,7 @@ class Handover:
         self._client = client
         self.clean = client.clean
         self.inflight = client.inflight + 1  # see `put`
-        self.most = client.room - 6
+        self.most = client.room - (7 if client.five else 6)
         for n in (129, 16386, 2097155):  # above these, Remaining Length has another byte
             if client.room > n:
                 self.most -= 1
@@ -53,9 +53,11 @@ class Handover:
         the broker does not take is set aside at once.
         """
         c = self._client
-        n = len(topic) + len(payload) + 4
-        if n - 4 > self.most:
+        n = len(topic) + len(payload) + (5 if c.five else 4)
+        if len(topic) + len(payload) > self.most:
             c.no_room(n, 1)  # raises ValueError
+        if c.five and c.five.refuses(c, packet_id, first, topic, n):
+            return True
         # If those in flight may all be ones that the broker does not take, one more can show it.
         if c.kept >= c.inflight + bool(c.alone) or (
             c.end + n + 5 - (n < 128) - (n < 16384) - (n < 2097152) > c.room
@@ -70,6 +72,8 @@ class Handover:
         c.q.extend(topic)
         c.q.append(packet_id >> 8)
         c.q.append(packet_id & 255)
+        if c.five:
+            c.q.append(0)
         c.q.extend(payload)
         c.widen(n)
         c.q[c.end] = first  # last, as in `publish`

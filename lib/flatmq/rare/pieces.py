@@ -31,6 +31,8 @@ def begin(c: "Client", first: int, at: int, t: int, have: int, end: int) -> int:
     """
     rx = c.rx
     if first & 0xF0 != 0x30:
+        if c.five:
+            return load("pieces", "v5").other(c, first, t, have, end)
         return -_TOO_LARGE if first == 0x90 else -_LENGTH
     e = t + 2
     if e > have:
@@ -47,7 +49,9 @@ def begin(c: "Client", first: int, at: int, t: int, have: int, end: int) -> int:
         return -_ID_0
     if not c.pieces:
         c.pieces = Pieces(c)
-    c.pieces.take(first, t, e, n, end)
+    if c.five:
+        return load("pieces", "v5").begin(c, first, at, t, have, end, n)
+    c.pieces.take(first, t, n, n, end)
     return n
 
 
@@ -58,16 +62,19 @@ class Pieces:
         self.client = client
         self.new = True  # the message was not received before
         self.taken = False  # a handler takes it
+        self.blind = False  # it is only skipped
 
     def take(self, first: int, t: int, e: int, n: int, end: int) -> None:
-        """Begin with a message, whose topic name ends at `e` and whose payload begins at `n`."""
+        """Begin with a message, whose header to be kept ends at `e`, and its payload begins at `n`."""
         c = self.client
         m = c.message
         m.first = first
-        m.pid = c.rx[e] << 8 | c.rx[e + 1]
+        m.pid = t + 2 + (c.rx[t] << 8 | c.rx[t + 1])
+        m.pid = c.rx[m.pid] << 8 | c.rx[m.pid + 1]
         m.offset = 0
         m.size = end - n
-        # Nothing is read into the start of the buffer: there the name lasts until the last piece.
+        self.blind = False
+        # Nothing is read into the start of the buffer: there the header lasts until the last piece.
         m.t = 0
         while t < e:
             m.buf[m.t] = m.buf[t]
@@ -98,6 +105,7 @@ class Pieces:
         m.offset += end - at
         if last:
             m.offset = m.size = 0
+            c.tagged = False
             self._done(m)
         return None
 
@@ -105,6 +113,8 @@ class Pieces:
         c = self.client
         m = c.message
         self.taken = False  # a handler may have ended its subscription since the last piece
+        if self.blind:
+            return None
         if c.limit or nearest(c, 0, 0, 2 + (m.buf[0] << 8 | m.buf[1]), True) >= 0:
             self.taken = True
             return several(m, True)

@@ -70,6 +70,7 @@ def make(
     on_dropped: "Any" = None,
     on_connect: "Any" = None,
     on_disconnect: "Any" = None,
+    five: "Any" = None,
     **unknown: "Any",
 ) -> None:
     """Set up a new client from the arguments of its constructor."""
@@ -95,7 +96,7 @@ def make(
         ("answers", answers, 8, _MOST),
     ):
         number(name, value, least, most)
-    if version == 5:
+    if version == 5 and not five:
         raise TypeError("version must be 3 or 4 for a subclass of Client: use v5.Client5")
     number("retry_ms", retry_ms, 1, retry_max_ms)
     if not link:
@@ -115,14 +116,19 @@ def make(
     if tls and link:
         raise ValueError("tls must be None with a link: the link decides")
     c.version = version
+    c.five = five
     c.clean = clean_session
     c.password = password if callable(password) else None
-    c.hello = load("hello").connect(
-        version, client_id, clean_session, keepalive, user, None if c.password else password, None
-    )
-    if c.password and user is None:
-        raise ValueError("password needs a user")
     c.keepalive = keepalive
+    secret = None if c.password else password
+    if five:
+        load("hello", "v5").greet(c, client_id, user, secret)
+    else:
+        if c.password and user is None:
+            raise ValueError("password needs a user")
+        c.hello = load("hello").connect(
+            version, client_id, clean_session, keepalive, user, secret, None
+        )
     # A quarter of the keep alive is left for the journey of PINGREQ.
     c.interval = keepalive * 750 or _NEVER
     c.timeout_ms = timeout * 1000
@@ -165,7 +171,7 @@ def claim(c: "Client", tx_size: int, rx_size: int, answers: int) -> None:
     c.head = c.heads[0]
     c.topic = c  # equal to no topic name
     c.error = c.stream = c.gate = c.bulk = c.large = c.pieces = c.alone = c.two = None
-    c.leaving = c.since = c.gone = c.renamed = None
+    c.leaving = c.since = c.gone = c.renamed = c.blocks = None
     c.known = [c] * 8  # equal to no name
     c.names = [NEVER] * 9
     c.routes = [None] * 9
@@ -174,7 +180,7 @@ def claim(c: "Client", tx_size: int, rx_size: int, answers: int) -> None:
     c.received = []
     c.qos = c.end = c.kept = c.pending = c.oldest = c.learned = c.newest = c.done = c.limit = 0
     c.sent = c.began = c.raised = c.tries = c.due = 0
-    c.full = c.connected = c.session_present = c.asked = c.apart = c.progress = c.found = False
+    c.full = c.connected = c.session_present = c.asked = c.apart = c.progress = c.found = c.tagged = False
     c.trusted = True
     # A random first packet identifier: a reboot must not reuse those that it left in flight.
     c.last_id = random.getrandbits(15)

@@ -17,6 +17,8 @@ def puback(c: "Client", pid: int) -> "int | None":
         return _ID_0
     if not (c.large and c.large.settle(pid)):
         c.stats.strays += 1
+    if c.five:
+        c.five.returned(c, pid)
     return None
 
 

@@ -1,10 +1,10 @@
 """Limits and features that the broker reports in CONNACK (MQTT 5 section 3.2.2.3)."""
 
-from .port import Shown, const
+from ..port import Shown, const
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
-    from .v5_walk import View
+    from .walk import View
 
 
 class Server(Shown):

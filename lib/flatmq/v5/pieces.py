@@ -1,0 +1,81 @@
+"""Receive MQTT 5 packets that are larger than the buffer. Loaded with the first such packet.
+
+A message whose properties are larger than the buffer is acknowledged and counted in `skipped`, but
+not delivered.
+"""
+
+from ..core.route import HOLD
+from ..load import load
+from ..port import const
+from .carry import choose
+from .walk import checked, number
+
+TYPE_CHECKING = const(0)
+if TYPE_CHECKING:
+    from typing import Any
+
+    from . import Client5
+
+_PUBLISH = const(16)  # see walk.TABLE
+_LENGTH = const(23)
+_TOO_LARGE = const(32)
+_LONG_NAME = const(33)
+_PROPERTIES = const(40)
+_NO_ALIAS = const(0x23 << 9 | 46)
+_ANSWERS = b"\x40\x50\x62\x70"  # the first byte of PUBACK, PUBREC, PUBREL and PUBCOMP
+
+
+def begin(c: "Client5", first: int, at: int, t: int, have: int, end: int, n: int) -> int:
+    """Begin with a message whose properties begin at `n`: see `rare.pieces.begin`."""
+    most = len(c.rx) // 2 - 1
+    if n + 4 - at > most:
+        return -_LONG_NAME
+    size = number(c.rx, n, have)
+    if size < 0:
+        return -_PROPERTIES if n + 4 <= have else 0
+    e = n + 1 + (size & 3)
+    if e + (size >> 2) > end:
+        return -_PROPERTIES
+    # Even if all of them have come: there is no room to keep them for the other pieces.
+    blind = e + (size >> 2) - at > most
+    if not blind:
+        if e + (size >> 2) > have:
+            return 0
+        e = checked(c.rx, n, end, _PUBLISH)
+        if e < 0:
+            return e
+    c.pieces.take(first, t, e, e, end)
+    c.pieces.blind = blind
+    if not blind:
+        m = c.message
+        if m.properties.find(0x23):
+            return -_NO_ALIAS
+        c.tagged = choose(c, 0, m.properties.stop) is not False
+    return e
+
+
+def other(c: "Client5", first: int, t: int, have: int, end: int) -> "Any":
+    """Begin with a packet that is not PUBLISH.
+
+    What follows the reason code of an acknowledgement is skipped.
+    """
+    if first not in _ANSWERS:
+        return -_TOO_LARGE if first in b"\x20\x90\xb0\xe0\xf0" else -_LENGTH
+    if t + 3 > have:
+        return 0
+    if first & 0x30 and first != 0x70 and len(c.acks) > c.space:
+        return HOLD
+    pid = c.rx[t] << 8 | c.rx[t + 1]
+    what = c.five.acknowledge(c, first, pid, c.rx[t + 2], t)
+    if what is not None:
+        return what if what is HOLD else -what
+    pieces = load("pieces")
+    if not c.pieces:
+        c.pieces = pieces.Pieces(c)
+    # Like a message at QoS 0 that nobody gets.
+    c.message.first = 0x30
+    c.message.offset = 0
+    c.message.size = end - t - 3
+    c.pieces.blind = True
+    c.pieces.new = False
+    return t + 3
