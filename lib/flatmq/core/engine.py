@@ -491,12 +491,12 @@ def engine(c: "Client") -> "Iterator[Any]":
                         if not sent:
                             acked = now
                     else:
-                        if sent and not c.kept:  # what was written at QoS 0 behind the last one
-                            q[0:sent] = b""
-                            c.end = sent = 0
                         if c.full:
                             sent = dial.tidy(c, sent)
                             alone = c.alone
+                        if sent and not c.kept:  # what was written at QoS 0 behind the last one
+                            q[0:sent] = b""
+                            c.end = sent = 0
                         break
                 try:
                     n = write(src, sent if src is q else pos, left)
@@ -513,7 +513,7 @@ def engine(c: "Client") -> "Iterator[Any]":
                     if left or sent < c.end:
                         dial.count(c, sent)
                     else:
-                        if not c.kept:
+                        if not (c.kept or c.gone):
                             q[0:sent] = b""
                             c.end = sent = 0
                         c.pending = c.kept + c.large.waits if c.large else c.kept

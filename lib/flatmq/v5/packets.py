@@ -274,6 +274,8 @@ def encoded(c: "Client5", r: "Subscription") -> bytearray:
 
 def refuses(c: "Client5", packet_id: int, first: int, topic: "Any", n: int) -> bool:
     """Return whether the broker does not take a message, which is then reported."""
+    if first & 6 == 6:
+        first &= 0xFD  # at QoS 2, and past PUBREC
     if not c.strict and first >> 1 & 3 <= c.max_qos:
         return False
     return load("flow", "v5").refuses(c, packet_id, first, topic, n)
