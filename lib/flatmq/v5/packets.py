@@ -303,7 +303,8 @@ def ending(c: "Client5", what: "Any", began: int) -> None:
         code = _SAID[(what & 255) - 16]
         if code:
             try:  # noqa: SIM105 (there is no contextlib on a board)
-                c.stream.write(bytes((0xE0, 1, 0x80 + code)), 0, 3)
+                packets = (bytes(c.acks) if c.refuse else b"") + bytes((0xE0, 1, 0x80 + code))
+                c.stream.write(packets, 0, len(packets))
             except Exception:
                 pass
 
