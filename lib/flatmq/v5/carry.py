@@ -92,7 +92,9 @@ def _refused(c, e, end, n):
 
 
 def _nobody(m):
-    return None
+    """Count a message that is refused as one that nobody took."""
+    m.client.stats.received -= 1
+    m.client.stats.unrouted += 1
 
 
 def choose(c: "Client5", e: int, n: int) -> "Any":

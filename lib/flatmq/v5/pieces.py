@@ -34,23 +34,29 @@ def begin(c: "Client5", first: int, at: int, t: int, have: int, end: int, n: int
     if size < 0:
         return -_PROPERTIES if n + 4 <= have else 0
     e = n + 1 + (size & 3)
-    if e + (size >> 2) > end:
+    size >>= 2
+    if e + size > end:
         return -_PROPERTIES
-    # Even if all of them have come: there is no room to keep them for the other pieces.
-    blind = e + (size >> 2) - at > most
-    if not blind:
-        if e + (size >> 2) > have:
-            return 0
-        e = checked(c.rx, n, end, _PUBLISH)
-        if e < 0:
-            return e
+    if e + size - at > most:  # even if all have come: there is no room to keep them
+        c.pieces.take(first, t, e, e, end)
+        c.pieces.blind = True
+        return e
+    e += size
+    if e > have:
+        return 0
+    n = checked(c.rx, n, end, _PUBLISH)
+    m = c.message
     c.pieces.take(first, t, e, e, end)
-    c.pieces.blind = blind
-    if not blind:
-        m = c.message
-        if m.properties.find(0x23):
-            return -_NO_ALIAS
+    m.at = m.end = e
+    if n > 0 and m.properties.find(0x23):
+        n = -_NO_ALIAS
+    if n > 0:
         c.tagged = choose(c, 0, m.properties.stop) is not False
+        return e
+    if c.refuse is None or not c.refuse(m, -n):
+        m.size = 0
+        return n
+    c.pieces.blind = True
     return e
 
 
