@@ -121,12 +121,7 @@ def greeted(c: "Client", t: int, end: int) -> "int | None":
     same = flags == 1 if c.version != 3 else not c.clean
     c.session_present = flags == 1 and c.version != 3
     # A session whose CONNACK was lost may be a new one, even if the broker has it now.
-    accept(c, same, same and not c.trusted)
-    return None
-
-
-def accept(c: "Client", same: bool, doubt: bool) -> None:
-    """Go online, in a session that is the `same` as before, or may be another one."""
+    doubt = same and not c.trusted
     if doubt or not same:
         for i in range(len(c.received)):
             c.received[i] = 0
@@ -147,6 +142,7 @@ def accept(c: "Client", same: bool, doubt: bool) -> None:
         i = load("subs").resume(c, same, doubt or c.version == 3)
         c.due = ticks_add(c.since, min(c.interval, i))
     c.connected = True
+    return None
 
 
 def resend(c: "Client", same: bool, doubt: bool) -> None:
@@ -382,7 +378,7 @@ def tidy(c: "Client", sent: int) -> int:
             gone = c.gone and (q[i] << 8 | q[i + 1]) in c.gone
             c.kept += not gone
             if gone and p < sent and c.five:
-                c.owed.append(q[i] << 8 | q[i + 1])
+                c.five.owe(c, q[i] << 8 | q[i + 1])
         else:
             gone = e <= sent
         if gone:
@@ -394,8 +390,6 @@ def tidy(c: "Client", sent: int) -> int:
             p = e
     c.gone = None
     c.full = False
-    if c.five:
-        c.five.allot(c)
     count(c, sent)
     return sent
 

@@ -187,7 +187,7 @@ class Parts:
         c = self._client
         pid = self.pid
         if c.five and pid and (self.begun or not self.sending):
-            c.owed.append(pid)  # it takes up a place until the broker has answered
+            c.five.owe(c, pid)  # it takes up a place until the broker has answered
         self._release()
         self.sending = self.begun
         c.stats.dropped += 1

@@ -180,7 +180,9 @@ def claim(c: "Client", tx_size: int, rx_size: int, answers: int) -> None:
     c.received = []
     c.qos = c.end = c.kept = c.pending = c.oldest = c.learned = c.newest = c.done = c.limit = 0
     c.sent = c.began = c.raised = c.tries = c.due = 0
-    c.full = c.connected = c.session_present = c.asked = c.apart = c.progress = c.found = c.tagged = False
+    c.full = c.connected = c.session_present = c.asked = c.apart = c.progress = c.found = (
+        c.tagged
+    ) = False
     c.trusted = True
     # A random first packet identifier: a reboot must not reuse those that it left in flight.
     c.last_id = random.getrandbits(15)

@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from . import Client5
 
 
-def greet(c: "Client5", client_id: "Any", user: "Any", password: "Any", will: "Any" = None) -> None:
+def greet(
+    c: "Client5", client_id: "Any", user: "Any", password: "Any", will: "Any" = None
+) -> None:
     """Set the CONNECT of a client.
 
     `will` is None, or topic, payload, QoS, retain and encoded properties.

@@ -9,7 +9,7 @@ from .. import port as clock
 from ..errors import MQTTError
 from ..load import load
 from ..port import const, ticks_add
-from ..rare.dial import accept, end_of, find, release
+from ..rare.dial import end_of, find, greeted, release
 from .walk import checked
 
 TYPE_CHECKING = const(0)
@@ -225,18 +225,24 @@ def _connack(c, t, end):
     c.strict = not server.retain or 0 < server.maximum_packet_size < c.room
     c.max_qos = min(c.own_qos, server.max_qos)
     c.topic = c  # its QoS may be too high now
-    c.session_present = flags == 1
-    doubt = flags == 1 and not c.trusted
     c.owed[:] = []
     for r in c.requests:
         if not r.strikes:
             r.pause = 0  # the broker may take it now: see `flow`
     if c.pending and (c.strict or c.max_qos < 2 or c.aliases or c.large):
-        load("flow", "v5").admit(c, flags == 1 and not doubt)
+        load("flow", "v5").admit(c, flags == 1 and c.trusted)
     c.aliases = 0  # they end with their connection
-    accept(c, flags == 1, doubt)
+    greeted(c, t, t + 2)
     allot(c)
     return None
+
+
+def owe(c: "Client5", pid: int) -> None:
+    """Note that a message in flight was dropped: it takes up a place until it is answered."""
+    c.owed.append(pid)
+    if c.connected and not c.alone:
+        c.alone = c.flow = load("flow", "v5").Flow(c)
+    allot(c)
 
 
 def allot(c: "Client5") -> None:
@@ -253,7 +259,8 @@ def allot(c: "Client5") -> None:
 def block(c: "Client5", r: "Subscription") -> "bytes | None":
     """Return the properties of a request; None if it is too large for the broker."""
     data = encoded(c, r)
-    if c.server.maximum_packet_size and load("flow", "v5").is_too_large(c, r, data):
+    if 0 < c.server.maximum_packet_size < size_of(r, data):
+        load("flow", "v5").put_off(c, r)
         return None
     return data
 
@@ -270,6 +277,14 @@ def encoded(c: "Client5", r: "Subscription") -> bytearray:
         data.append(n)
         data[0] = len(data) - 1
     return data
+
+
+def size_of(r: "Subscription", block: bytes) -> int:
+    """Return the size of the packet for a request with these properties."""
+    n = 2 + len(block)
+    for f in r.filters:
+        n += len(f) + (2 if r.handler is None else 3)
+    return n + (2 if n < 128 else 3 if n < 16384 else 4)
 
 
 def refuses(c: "Client5", packet_id: int, first: int, topic: "Any", n: int) -> bool:
@@ -302,7 +317,7 @@ def ending(c: "Client5", what: "Any", began: int) -> None:
     if what.__class__ is int and what >> 8 != 1 and what & 255 > 15 and began & 1:
         code = _SAID[(what & 255) - 16]
         if code:
-            try:  # noqa: SIM105 (there is no contextlib on a board)
+            try:
                 packets = (bytes(c.acks) if c.refuse else b"") + bytes((0xE0, 1, 0x80 + code))
                 c.stream.write(packets, 0, len(packets))
             except Exception:

@@ -61,7 +61,6 @@ def make(
     c.response_topic = response_topic
     c.most_requests = requests
     c.replies = c.refuse = c.properties = c.flow = None
-    c.server = Server()
     c.block = c.empty = b"\0"
     c.owed = []
     c.owners = [None] * 9
@@ -72,6 +71,7 @@ def make(
         c.password = loading.load("hello", "v5").keep
     c.routes.append(None)
     c.said = View(c.rx)
+    c.server = Server(c.said)
     c.message.properties = Carried(c.message)
     c.slots = c.inflight
     c.own_qos = c.max_qos

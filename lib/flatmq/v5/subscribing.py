@@ -2,11 +2,11 @@
 
 from ..load import load
 from ..port import const
+from ..rare.subs import Subscription
 from ..rare.subscribing import ask, keep, learn
 from ..rare.subscribing import unsubscribe as end
-from ..rare.subs import Subscription
 from ..wire import number
-from .flow import size_of
+from .packets import encoded, size_of
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
@@ -64,14 +64,12 @@ def _allow(c, r):
     """Raise ValueError if a request is larger than the broker takes."""
     most = c.server.maximum_packet_size
     if most:
-        n = size_of(r, c.five.encoded(c, r))
+        n = size_of(r, encoded(c, r))
         if n > most:
             raise ValueError(f"packet must be at most {most} bytes for this broker, not {n}")
 
 
-def unsubscribe(
-    self: "Client5", filters: "bytes | str | list[bytes] | list[str]"
-) -> Subscription:
+def unsubscribe(self: "Client5", filters: "bytes | str | list[bytes] | list[str]") -> Subscription:
     """End the subscription to one or more topic filters: see `Client.unsubscribe`.
 
     After UNSUBACK `granted` has a reason code for each.

@@ -230,6 +230,7 @@ def main():
     # What a lost connection needs: see "When memory is claimed" in design.md.
     gc.collect()
     import flatmq.resend
+
     import flatmq.show
 
     if ca:
