@@ -1,5 +1,6 @@
 """The client: what a program calls. The work is done by `core.engine`."""
 
+from . import port as clock
 from .load import load
 from .port import MICROPYTHON, Shown, const
 from .topic import is_name
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
     from .core.message import Message
     from .errors import MQTTError
     from .rare import bulk as queueing
-    from .rare import connecting, dial, handover, hello, parts, strays, subscribing
+    from .rare import connecting, handover, parts, saying, strays, subscribing, waiting
     from .rare.setup import Stats
     from .stream_tls import TLS
 
@@ -111,15 +112,14 @@ class Client(Shown):
         drop = strays.drop
         handover = handover.handover
         publish_from = parts.publish_from
-        reconfigure = hello.reconfigure
-        set_credentials = hello.set_credentials
-        set_will = hello.set_will
-        awaits = dial.awaits
-        start = dial.start
+        reconfigure = saying.reconfigure
+        set_credentials = saying.set_credentials
+        set_will = saying.set_will
+        awaits = waiting.awaits
         subscribe = subscribing.subscribe
         unsubscribe = subscribing.unsubscribe
-        ping = connecting.ping
-        wait = dial.wait
+        ping = waiting.ping
+        wait = waiting.wait
         withdraw = subscribing.withdraw
 
         def __init__(
@@ -279,6 +279,16 @@ class Client(Shown):
     def next_id(self) -> int:
         """Return an identifier whose successor is not in use, and look how many follow."""
         return load("strays").next_id(self)
+
+    def start(self) -> None:
+        """Begin to connect. `poll` does the rest, and reconnects after each loss."""
+        if self.leaving is not None:  # Ctrl-C has interrupted `disconnect`
+            self.due = clock.ticks_ms()
+            self.poll()
+            self.leaving = None
+        if self.state == "offline":
+            self.state = "waiting"
+            self.due = clock.ticks_ms()
 
     def poll(self, ms: int = 0) -> bool:
         """Do everything that is due, and wait up to `ms` milliseconds for incoming bytes.

@@ -3,6 +3,7 @@
 # An imported builtin is found without a miss in the module.
 from builtins import len
 
+from .load import load
 from .port import const
 
 _HASH = const(35)
@@ -18,28 +19,9 @@ def is_utf8(buf: "bytes | bytearray", at: int, end: int) -> bool:
     """
     if buf.find(b"\0", at, end) >= 0:
         return False
-    for i in range(at, end):
-        if buf[i] > 127:
-            at = i
-            break
-    else:
-        return True
-    while at < end:
-        c = buf[at]
+    while at < end and buf[at] < 128:
         at += 1
-        if c > 127:
-            more = 1 if c < 0xE0 else 2 if c < 0xF0 else 3
-            if c < 0xC2 or c > 0xF4 or at + more > end:
-                return False
-            c = c << 8 | buf[at]  # the first two bytes show whether the code point is allowed
-            if 0xE000 <= c < 0xE0A0 or 0xEDA0 <= c < 0xEE00 or 0xF000 <= c < 0xF090 or c > 0xF48F:
-                return False
-            while more:
-                if buf[at] & 0xC0 != 0x80:
-                    return False
-                at += 1
-                more -= 1
-    return True
+    return at == end or load("utf8").is_utf8(buf, at, end)
 
 
 def is_name(buf: "bytes | bytearray", at: int, end: int) -> bool:

@@ -4,13 +4,13 @@ The handlers of the last topic names are remembered. The search starts at the la
 names that repeat in the same order are found at once.
 """
 
+from ..load import load
 from ..port import const
 from ..topic import is_name, matches
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
     from ..client import Client
-    from .message import Message
 
 _NAMES = const(8)  # remembered topic names; a power of two
 _LONGEST = const(48)  # bytes of the longest one, with its length in front
@@ -55,7 +55,7 @@ def route(c: "Client", t: int, e: int) -> int:
     if i >= 0:
         found = c.subscriptions[i].handler
     if c.limit or (i >= 0 and nearest(c, i + 1, t, e) >= 0):
-        found = several
+        found = load("several").several
     i = c.newest
     c.routes[_NAMES] = found
     if e - t > _LONGEST or not c.learned:
@@ -71,35 +71,3 @@ def route(c: "Client", t: int, e: int) -> int:
         c.routes[i] = found
         i += c.learned
     return (c.newest or c.learned) - 1
-
-
-def forget(c: "Client") -> None:
-    """Forget the handlers of the last topic names: the subscriptions have changed."""
-    for i in range(c.learned):
-        c.names[i][0:] = NEVER
-
-
-def several(m: "Message", chunks: bool = False) -> "object | None":
-    """Call all handlers of a message, each once, even if one of them raises or holds."""
-    c = m.client
-    e = m.t + 2 + (m.buf[m.t] << 8 | m.buf[m.t + 1])
-    if not c.limit:
-        c.limit = len(c.subscriptions)  # a handler may add others, for the next message
-        c.found = False
-    while True:
-        i = nearest(c, c.done, m.t, e, chunks)
-        if i < 0 or i >= c.limit:
-            break
-        c.done = i  # where to continue if this handler raises
-        s = c.subscriptions[i]
-        held = s.handler(m)
-        if held is HOLD:
-            return held
-        c.found = True
-        # A handler may have ended its own subscription, or one before it.
-        if c.done < c.limit and c.subscriptions[c.done] is s:
-            c.done += 1
-    c.done = c.limit = 0
-    if c.found or c.on_message is None or (chunks and not c.pieces_too):
-        return None
-    return c.on_message(m)  # the only handler has ended its subscription, and has raised

@@ -5,7 +5,7 @@ Loaded when a peer has closed a connection while messages were in flight.
 
 from ..load import load
 from ..port import const
-from .dial import end_of, find, id_at, place
+from .dial import end_of, find, id_at
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
@@ -156,7 +156,7 @@ class Aside:
         """Put a message behind all others. Returns its packet identifier, maybe a new one."""
         c = self.client
         q = c.q
-        p = place(c, pid)
+        p = load("strays").place(c, pid)
         e = end_of(q, p)
         if e == c.end:
             return pid

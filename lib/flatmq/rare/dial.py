@@ -28,53 +28,6 @@ _FLAGS = const(26)
 _REFUSED = const(256)
 
 
-def start(self: "Client") -> None:
-    """Begin to connect. `poll` does the rest, and reconnects after each loss."""
-    if self.leaving is not None:  # Ctrl-C has interrupted `disconnect`
-        self.due = clock.ticks_ms()
-        self.poll()
-        self.leaving = None
-    if self.state == "offline":
-        self.state = "waiting"
-        self.due = clock.ticks_ms()
-
-
-def ping(self: "Client") -> None:
-    """Send a PINGREQ.
-
-    The connection ends if nothing comes in for `timeout` seconds, or for three quarters of the
-    keep alive if that is shorter.
-    """
-    if self.connected and not self.asked:
-        self.asked = True
-        self.acks.extend(b"\xc0\0")
-        self.due = clock.ticks_ms()
-
-
-def wait(self: "Client", timeout_ms: int = 10000) -> bool:
-    """Poll until `pending` is 0, for at most `timeout_ms`. Returns whether it is."""
-    end = ticks_add(clock.ticks_ms(), timeout_ms)
-    while self.pending:
-        left = ticks_diff(end, clock.ticks_ms())
-        if left <= 0:
-            return False
-        self.flush()
-        if self.pending:
-            self.poll(left)
-    return True
-
-
-def awaits(self: "Client", packet_id: int) -> bool:
-    """Return whether the message with this packet identifier is not settled yet."""
-    if self.large and self.large.waits and self.large.pid == packet_id:
-        return True
-    if self.renamed:
-        packet_id = self.renamed.get(packet_id, packet_id)
-    if self.gone and packet_id in self.gone:
-        return False
-    return find(self, packet_id) >= 0
-
-
 def step(c: "Client") -> "Any":
     """Do the next step of connecting. Returns the stream once there is one."""
     link = c.link
@@ -352,16 +305,6 @@ def find(c: "Client", pid: int) -> int:
                 return p
         p = end_of(q, p)
     return -1
-
-
-def place(c: "Client", pid: int) -> int:
-    """Return where a message that is there begins: with 0 the first one at QoS 0."""
-    p = 0
-    if pid:
-        return find(c, pid)
-    while c.q[p] & 6:
-        p = end_of(c.q, p)
-    return p
 
 
 def tidy(c: "Client", sent: int) -> int:

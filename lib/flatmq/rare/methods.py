@@ -11,25 +11,24 @@ if TYPE_CHECKING:
 
 MODULES = {
     "abandon": "connecting",
-    "awaits": "dial",
+    "awaits": "waiting",
     "connect": "connecting",
     "disconnect": "connecting",
     "drop": "strays",
     "handover": "handover",
-    "ping": "dial",
+    "ping": "waiting",
     "publish_from": "parts",
     "queue": "bulk",
-    "reconfigure": "hello",
-    "set_credentials": "hello",
-    "set_will": "hello",
-    "start": "dial",
+    "reconfigure": "saying",
+    "set_credentials": "saying",
+    "set_will": "saying",
     "subscribe": "subscribing",
     "unsubscribe": "subscribing",
-    "wait": "dial",
+    "wait": "waiting",
     "withdraw": "subscribing",
 }
 # Those whose module stays loaded become methods of the class.
-_STAY = ("dial", "parts", "bulk")
+_STAY = ("waiting", "parts", "bulk")
 
 
 def method(c: "Client", name: str) -> "Any":
@@ -53,7 +52,7 @@ def method(c: "Client", name: str) -> "Any":
 
 def settle(c: "Client") -> None:
     """Let go of what the last call has loaded."""
-    drop("connecting", "strays", "hello", "filters", "subscribing", "wire")
+    drop("connecting", "strays", "saying", "hello", "filters", "subscribing", "wire")
 
 
 def install(kind: "Any") -> None:

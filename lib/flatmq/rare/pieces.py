@@ -3,10 +3,11 @@
 Loaded with the first such message, and kept.
 """
 
-from ..core.route import HOLD, nearest, several
+from ..core.route import HOLD, nearest
 from ..load import load
 from ..port import const
 from ..topic import is_name
+from .several import several
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:

@@ -1,7 +1,4 @@
-"""Check the arguments of a client, and claim its memory.
-
-Loaded for one call.
-"""
+"""Check the arguments of a client, and claim its memory. Loaded for that call."""
 
 import random
 
@@ -18,7 +15,6 @@ if TYPE_CHECKING:
 
     from ..client import Client
 
-_MOST = const(0x10000000)
 _NEVER = const(268435455)  # ms, 3 days
 _STEADY = const(10000)  # ms online after which the wait before a reconnect is short again
 
@@ -42,75 +38,69 @@ class Stats(Shown):
 
 def make(
     c: "Client",
-    client_id: "bytes | str",
+    client_id: "bytes | str | None" = None,
     host: str = "",
     port: "int | None" = None,
-    *,
-    user: "bytes | str | None" = None,
-    password: "Any" = None,
-    keepalive: int = 60,
-    clean_session: bool = True,
-    version: int = 4,
-    tx_size: int = 1024,
-    rx_size: int = 512,
-    inflight: int = 8,
-    subscriptions: int = 8,
-    incoming: int = 32,
-    timeout: int = 10,
-    ack_timeout: "int | None" = None,
-    retry_ms: int = 500,
-    retry_max_ms: int = 60000,
-    give_up: int = 5,
-    max_qos: int = 2,
-    tls: "Any" = None,
-    link: "Any" = None,
-    answers: int = 64,
-    on_message: "Any" = None,
-    chunks: bool = False,
-    on_dropped: "Any" = None,
-    on_connect: "Any" = None,
-    on_disconnect: "Any" = None,
-    five: "Any" = None,
-    **unknown: "Any",
+    **options: "Any",
 ) -> None:
     """Set up a new client from the arguments of its constructor."""
-    for name in unknown:
+    if client_id is None:
+        raise TypeError("Client needs a client_id")
+    if options.get("ack_timeout", 0) is None:
+        del options["ack_timeout"]
+    # Names in texts: each name in code would take memory of a board for good.
+    table = """\
+version 4 3 5
+keepalive 60 0 65535
+tx_size 1024 16 268435456
+rx_size 512 64 268435456
+inflight 8 1 255
+subscriptions 8 0 255
+incoming 32 1 65535
+timeout 10 1 65535
+ack_timeout -1 0 196605
+retry_max_ms 60000 1 268435456
+give_up 5 0 100
+max_qos 2 0 2
+answers 64 8 268435456"""
+    numbers = []
+    for line in table.splitlines():  # name, default, smallest and largest value
+        name, default, least, most = line.split()
+        if name in options:
+            number(name, options[name], int(least), int(most))
+        numbers.append(options.pop(name, int(default)))
+    (
+        version, keepalive, tx_size, rx_size, inflight, subscriptions, incoming,
+        timeout, ack_timeout, retry_max_ms, give_up, max_qos, answers,
+    ) = numbers  # fmt: skip
+    retry_ms = number("retry_ms", options.pop("retry_ms", 500), 1, retry_max_ms)
+    handlers = []
+    table = "on_message on_dropped on_connect on_disconnect"
+    for name in table.split():
+        value = options.pop(name, None)
+        if value is not None and not callable(value):
+            raise TypeError(f"{name} must be callable, not {value!r}")
+        handlers.append(value)
+    user, password, tls, link = [
+        options.pop(name, None) for name in ["user", "password", "tls", "link"]
+    ]
+    five = options.pop("five", None)
+    clean_session = options.pop("clean_session", True)
+    c.pieces_too = options.pop("chunks", False)
+    for name in options:
         raise TypeError(f"Client has no argument {name!r}")
-    if port is None:
-        port = 8883 if tls else 1883
-    if ack_timeout is None:
+    if ack_timeout < 0:
         ack_timeout = 3 * timeout
-    for name, value, least, most in (
-        ("version", version, 3, 5),
-        ("keepalive", keepalive, 0, 65535),
-        ("tx_size", tx_size, 16, _MOST),
-        ("rx_size", rx_size, 64, _MOST),
-        ("inflight", inflight, 1, 255),
-        ("subscriptions", subscriptions, 0, 255),
-        ("incoming", incoming, 1, 65535),
-        ("timeout", timeout, 1, 65535),
-        ("ack_timeout", ack_timeout, 0, 196605),
-        ("retry_max_ms", retry_max_ms, 1, _MOST),
-        ("give_up", give_up, 0, 100),
-        ("max_qos", max_qos, 0, 2),
-        ("answers", answers, 8, _MOST),
-    ):
-        number(name, value, least, most)
     if version == 5 and not five:
         raise TypeError("version must be 3 or 4 for a subclass of Client: use v5.Client5")
-    number("retry_ms", retry_ms, 1, retry_max_ms)
+    if port is None:
+        port = 8883 if tls else 1883
     if not link:
         if not isinstance(host, str) or not host:
             raise ValueError(f"host must be a name or an address, not {host!r}")
+        if "/" in host or host.count(":") == 1:
+            raise ValueError(f"host must have neither scheme nor port, not {host!r}")
         number("port", port, 1, 65535)
-    for name, value in (
-        ("on_message", on_message),
-        ("on_dropped", on_dropped),
-        ("on_connect", on_connect),
-        ("on_disconnect", on_disconnect),
-    ):
-        if value is not None and not callable(value):
-            raise TypeError(f"{name} must be callable, not {value!r}")
     if tls and not hasattr(tls, "link"):
         raise TypeError(f"tls must be a TLS, not {tls!r}")
     if tls and link:
@@ -142,20 +132,8 @@ def make(
     c.inflight = inflight
     c.most = subscriptions
     c.incoming = incoming
-    c.on_message = on_message
-    c.pieces_too = chunks
-    c.on_dropped = on_dropped
-    c.on_connect = on_connect
-    c.on_disconnect = on_disconnect
+    c.on_message, c.on_dropped, c.on_connect, c.on_disconnect = handlers
     c.link = link or (tls.link if tls else tcp)(host, port)
-    claim(c, tx_size, rx_size, answers)
-    c.run = run  # so that a client at MQTT 5 does without this engine
-    run(c)
-    drop("setup", "hello", "wire")
-
-
-def claim(c: "Client", tx_size: int, rx_size: int, answers: int) -> None:
-    """Give a client its buffers, its records and its counters."""
     c.room = tx_size
     c.q = bytearray(tx_size)
     c.q[0:] = b""
@@ -193,6 +171,9 @@ def claim(c: "Client", tx_size: int, rx_size: int, answers: int) -> None:
     n = c.stats = Stats()
     n.received = n.unrouted = n.skipped = n.strays = n.dup0 = n.resent = n.renewed = 0
     n.refused = n.dropped = n.downgraded = n.connects = n.losses = 0
+    c.run = run
+    run(c)
+    drop("setup", "hello", "wire")
 
 
 def tcp(host: str, port: int) -> "Any":

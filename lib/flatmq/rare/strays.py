@@ -1,7 +1,7 @@
 """What happens to a message rarely: acknowledged twice, refused, dropped. Loaded for one call."""
 
 from ..port import const
-from .dial import end_of, find, id_at, place, release
+from .dial import end_of, find, id_at, release
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
@@ -95,6 +95,16 @@ def report(c: "Client", packet: bytes, pid: int, reason: str) -> None:
     if c.on_dropped is not None:
         topic = packet[i + 3 : i + 3 + (packet[i + 1] << 8 | packet[i + 2])]
         c.on_dropped(pid, topic, reason)
+
+
+def place(c: "Client", pid: int) -> int:
+    """Return where a message that is there begins: with 0 the first one at QoS 0."""
+    p = 0
+    if pid:
+        return find(c, pid)
+    while c.q[p] & 6:
+        p = end_of(c.q, p)
+    return p
 
 
 def set_aside(c: "Client", pid: int, reason: str) -> None:

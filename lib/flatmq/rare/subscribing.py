@@ -1,6 +1,6 @@
 """subscribe and unsubscribe. Loaded for each call."""
 
-from ..core.route import NEVER, forget
+from ..core.route import NEVER
 from ..load import load
 from ..port import const
 from .subs import Subscription, send
@@ -75,7 +75,8 @@ def keep(c: "Client", kept: "list[Any]") -> None:
             c.done -= i <= c.done
             c.limit -= i <= c.limit
     c.subscriptions[:] = kept
-    forget(c)
+    for i in range(c.learned):  # the handlers of the last topic names
+        c.names[i][0:] = NEVER
 
 
 def learn(c: "Client") -> None:

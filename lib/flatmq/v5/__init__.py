@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from ..properties import Properties
     from . import alias as aliases
-    from . import hello, methods, replies, subscribing
+    from . import methods, replies, saying, subscribing
     from .server import Server
     from .walk import View
 
@@ -85,7 +85,7 @@ class Client5(Client):
         disconnect = methods.disconnect
         publish_from = methods.publish_from
         request = replies.request
-        set_will = hello.set_will
+        set_will = saying.set_will
         subscribe = subscribing.subscribe
 
         def __init__(

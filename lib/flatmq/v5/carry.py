@@ -8,7 +8,8 @@ belonged to other subscriptions. So an identifier counts only if the topic name 
 subscription. Loaded with the first message that has properties, and kept.
 """
 
-from ..core.route import NEVER, nearest, several
+from ..core.route import NEVER, nearest
+from ..load import load
 from ..port import const
 from ..topic import matches
 from .walk import checked, number
@@ -122,7 +123,7 @@ def tagged(m: "Message") -> "object | None":
     c = m.client
     c.tagged = True
     try:
-        return several(m)
+        return load("several").several(m)
     finally:
         c.tagged = False
 

@@ -1,6 +1,6 @@
 """Fall back to MQTT 3.1.1 with a broker that does not speak MQTT 5. Loaded for that."""
 
-from ..core.route import forget
+from ..core.route import NEVER
 from ..load import drop, load
 from ..port import const
 from ..rare.dial import end_of
@@ -42,7 +42,8 @@ def fall_back(c: "Client5") -> None:
         c.large.head = bytearray(_without(c.large.head, c.large.size))
     for s in c.subscriptions + c.requests:
         s.qos &= 3
-    forget(c)
+    for i in range(c.learned):
+        c.names[i][0:] = NEVER
     if c.replies:
         c.replies.end()
     drop("hello", "wire", "properties", "fallback", "packets", "reasons", "server")

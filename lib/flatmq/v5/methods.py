@@ -19,8 +19,8 @@ MODULES = {
     "disconnect": "methods",
     "publish_from": "methods",
     "request": "replies",
-    "set_credentials": "hello",
-    "set_will": "hello",
+    "set_credentials": "saying",
+    "set_will": "saying",
     "subscribe": "subscribing",
     "unsubscribe": "subscribing",
 }

@@ -1,0 +1,34 @@
+"""Deliver a message that several filters match. Loaded with the first one, and kept."""
+
+from ..core.route import HOLD, nearest
+from ..port import const
+
+TYPE_CHECKING = const(0)
+if TYPE_CHECKING:
+    from ..core.message import Message
+
+
+def several(m: "Message", chunks: bool = False) -> "object | None":
+    """Call all handlers of a message, each once, even if one of them raises or holds."""
+    c = m.client
+    e = m.t + 2 + (m.buf[m.t] << 8 | m.buf[m.t + 1])
+    if not c.limit:
+        c.limit = len(c.subscriptions)  # a handler may add others, for the next message
+        c.found = False
+    while True:
+        i = nearest(c, c.done, m.t, e, chunks)
+        if i < 0 or i >= c.limit:
+            break
+        c.done = i  # where to continue if this handler raises
+        s = c.subscriptions[i]
+        held = s.handler(m)
+        if held is HOLD:
+            return held
+        c.found = True
+        # A handler may have ended its own subscription, or one before it.
+        if c.done < c.limit and c.subscriptions[c.done] is s:
+            c.done += 1
+    c.done = c.limit = 0
+    if c.found or c.on_message is None or (chunks and not c.pieces_too):
+        return None
+    return c.on_message(m)  # the only handler has ended its subscription, and has raised
