@@ -31,6 +31,7 @@ class Handover:
 
     def __init__(self, client: "Client") -> None:
         self._client = client
+        self._reason = ""
         self.clean = client.clean
         self.inflight = client.inflight + 1  # see `put`
         self.most = client.room - (7 if client.five else 6)
@@ -41,7 +42,7 @@ class Handover:
 
     def check(self, topic: "bytes | str") -> None:
         """Raise ValueError or TypeError if this is not a valid topic name."""
-        self._client.address(topic, 1)
+        self._client.address(topic, min(1, self._client.max_qos))
 
     def put(self, packet_id: int, first: int, topic, payload) -> bool:
         """Accept a message at QoS 1 or 2. Its buffers may be reused afterwards.
@@ -56,10 +57,11 @@ class Handover:
         n = len(topic) + len(payload) + (5 if c.five else 4)
         if len(topic) + len(payload) > self.most:
             c.no_room(n, 1)  # raises ValueError
-        if c.five and c.five.refuses(c, packet_id, first, topic, n):
+        if c.five and self._refuses(first, n):
+            self._report(packet_id, topic)
             return True
         # If those in flight may all be ones that the broker does not take, one more can show it.
-        if c.kept >= c.inflight + bool(c.alone) or (
+        if c.kept >= (self.inflight if c.alone else c.inflight) or (
             c.end + n + 5 - (n < 128) - (n < 16384) - (n < 2097152) > c.room
         ):
             c.full = True
@@ -81,6 +83,18 @@ class Handover:
         c.pending += 1
         c.end = len(c.q)
         return True
+
+    def _refuses(self, first, n):
+        """Return why the broker at MQTT 5 does not take a message, "" if it does."""
+        self._reason = self._client.five.refuses(self._client, first, n)
+        return self._reason
+
+    def _report(self, packet_id, topic):
+        """Report a message that the broker does not take."""
+        c = self._client
+        c.stats.dropped += 1
+        if c.on_dropped:
+            c.on_dropped(packet_id, bytes(topic), self._reason)
 
     def awaits(self, packet_id: int) -> bool:
         """Return whether a message with this packet identifier is not settled yet."""

@@ -10,8 +10,6 @@ from ..rare.dial import end_of, release
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
-    from typing import Any
-
     from ..rare.subs import Subscription
     from . import Client5
 
@@ -76,18 +74,18 @@ def admit(c: "Client5", same: bool) -> None:
         if not (same and c.q[p] & 6 == 6):
             if c.q[p] & 6 == 6:
                 c.q[p] &= 0xFD  # as `dial.resend` will
-            reason = _refused(c, c.q[p], e - p)
+            reason = refused(c, c.q[p], e - p)
         if reason:
             _set_aside(c, p, reason)
         else:
             p = e
     if c.large and c.large.waits:
-        reason = _refused(c, c.large.head[0], len(c.large.head) + c.large.size)
+        reason = refused(c, c.large.head[0], len(c.large.head) + c.large.size)
         if reason:
             c.large.set_aside(reason)
 
 
-def _refused(c, first, size):
+def refused(c: "Client5", first: int, size: int) -> str:
     """Return why the broker does not take a PUBLISH with first byte `first`; "" if it does."""
     most = c.server.maximum_packet_size
     if first >> 1 & 3 > c.max_qos:
@@ -109,16 +107,6 @@ def _set_aside(c, p, reason):
     pid = packet[i] << 8 | packet[i + 1] if packet[0] & 6 else 0
     release(c, p)
     load("strays").report(c, packet, pid, reason)
-
-
-def refuses(c: "Client5", packet_id: int, first: int, topic: "Any", n: int) -> bool:
-    """Return whether the broker does not take a message of `n` bytes, and report it then."""
-    reason = _refused(c, first, n + (2 if n < 128 else 3 if n < 16384 else 4))
-    if reason:
-        c.stats.dropped += 1
-        if c.on_dropped:
-            c.on_dropped(packet_id, bytes(topic), reason)
-    return bool(reason)
 
 
 def without_aliases(c: "Client5") -> None:

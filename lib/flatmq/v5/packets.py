@@ -287,13 +287,13 @@ def size_of(r: "Subscription", block: bytes) -> int:
     return n + (2 if n < 128 else 3 if n < 16384 else 4)
 
 
-def refuses(c: "Client5", packet_id: int, first: int, topic: "Any", n: int) -> bool:
-    """Return whether the broker does not take a message, which is then reported."""
+def refuses(c: "Client5", first: int, n: int) -> str:
+    """Return why the broker does not take a message of `n` bytes, "" if it does."""
     if first & 6 == 6:
         first &= 0xFD  # at QoS 2, and past PUBREC
     if not c.strict and first >> 1 & 3 <= c.max_qos:
-        return False
-    return load("flow", "v5").refuses(c, packet_id, first, topic, n)
+        return ""
+    return load("flow", "v5").refused(c, first, n + (2 if n < 128 else 3 if n < 16384 else 4))
 
 
 def late(c: "Client5", ms: int) -> int:
