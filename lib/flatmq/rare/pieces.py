@@ -33,7 +33,7 @@ def begin(c: "Client", first: int, at: int, t: int, have: int, end: int) -> int:
     rx = c.rx
     if first & 0xF0 != 0x30:
         if c.five:
-            return load("pieces", "v5").other(c, first, t, have, end)
+            return c.five.large(c, first, t, have, end)
         return -_TOO_LARGE if first == 0x90 else -_LENGTH
     e = t + 2
     if e > have:
@@ -51,7 +51,7 @@ def begin(c: "Client", first: int, at: int, t: int, have: int, end: int) -> int:
     if not c.pieces:
         c.pieces = Pieces(c)
     if c.five:
-        return load("pieces", "v5").begin(c, first, at, t, have, end, n)
+        return c.five.begin(c, first, at, t, have, end, n)
     c.pieces.take(first, t, n, n, end)
     return n
 

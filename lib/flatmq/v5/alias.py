@@ -52,14 +52,13 @@ class Alias:
         c = self._client
         if not c.connected or c.level != 5 or not self._has_number():
             return c.publish(self._topic, payload, 0, retain)
+        if c.properties is not None:
+            c.carry(None)
         c.topic = self
-        c.properties = None
         c.qos = 0
         c.head = self._short if self._known == c.stats.connects else self._full
-        try:
-            done = c.publish(self, payload, 0, retain)  # type: ignore[arg-type]
-        finally:
-            c.carry(None)
+        done = c.publish(self, payload, 0, retain)  # type: ignore[arg-type]
+        c.topic = c
         if done is not None:
             self._known = c.stats.connects
         return done

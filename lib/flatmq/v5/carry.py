@@ -27,6 +27,7 @@ _IDENTIFIER = const(0x0B)
 _ALIAS = const(0x23)
 _NO_ALIAS = const(0x23 << 9 | 46)
 _NAMES = const(8)  # see route
+_several = None  # rare.several.several, once it has been needed
 _CHOSEN = const(9)  # the place in `routes` of the handler that identifiers name
 
 
@@ -112,10 +113,17 @@ def choose(c: "Client5", e: int, n: int) -> "Any":
     found = None
     if c.limit or (e >= 0 and nearest(c, e + 1, m.t, n) >= 0):
         found = tagged
+        _load()
     elif e >= 0:
         found = c.subscriptions[e].handler
     c.tagged = False
     return found
+
+
+def _load():
+    global _several
+    if _several is None:
+        _several = load("several").several
 
 
 def tagged(m: "Message") -> "object | None":
@@ -123,7 +131,7 @@ def tagged(m: "Message") -> "object | None":
     c = m.client
     c.tagged = True
     try:
-        return load("several").several(m)
+        return _several(m)
     finally:
         c.tagged = False
 

@@ -54,12 +54,35 @@ _NEVER = const(268435455)  # ms, 3 days
 
 def carried(c: "Client5", e: int, end: int, i: int) -> int:
     """Handle the properties of a PUBLISH: see `carry`, which is loaded with the first ones."""
-    return load("carry", "v5").carried(c, e, end, i)
+    global carried, lacks  # loading allocates
+    carry = load("carry", "v5")
+    carried = carry.carried
+    lacks = carry.lacks
+    return carried(c, e, end, i)
 
 
 def lacks(c: "Client5", s: "Subscription") -> bool:
     """Return whether the message does not have the identifier of a subscription."""
     return load("carry", "v5").lacks(c, s)
+
+
+def large(c: "Client5", first: int, t: int, have: int, end: int) -> "Any":
+    """Begin with a packet that is larger than the buffer, and not PUBLISH: see `pieces`."""
+    _load_pieces()
+    return large(c, first, t, have, end)
+
+
+def begin(c: "Client5", first: int, at: int, t: int, have: int, end: int, n: int) -> int:
+    """Begin with a message that is larger than the buffer: see `pieces`."""
+    _load_pieces()
+    return begin(c, first, at, t, have, end, n)
+
+
+def _load_pieces():
+    global begin, large
+    pieces = load("pieces", "v5")
+    begin = pieces.begin
+    large = pieces.other
 
 
 def other(c: "Client5", first: int, t: int, end: int) -> "Any":
@@ -74,25 +97,30 @@ def other(c: "Client5", first: int, t: int, end: int) -> "Any":
     if first == 0x90 or first == 0xB0:
         return _answered(c, first, t, end)
     if first == 0xE0:
-        code = 0 if t == end else c.rx[t]
-        what = _properties(c, t + 1, end, _DISCONNECT)
-        if what:
-            return what
-        c.server.note(c.said)
-        error = MQTTError("closed", load("reasons", "v5").text("DISCONNECT", code, c), code)
-        if code in _ACCUSING:  # as if the peer had closed: what was sent last may be the cause
-            error.errno = errno.ECONNRESET  # type: ignore[attr-defined]
-        return error
+        return _disconnected(c, t, end)
     if first != 0xF0:
         return _TYPE
     if not c.auth:
         return _NOT_ASKED
     if c.began and not c.connected:
         return _AUTH_FIRST
-    code = 0 if t == end else c.rx[t]
-    if c.connected and not code and end - t < 2:
+    first = 0 if t == end else c.rx[t]
+    if c.connected and not first and end - t < 2:
         return None  # success, in the short form
-    return _properties(c, t + 1, end, _AUTH) or load("auth", "v5").auth(c, code)
+    return _properties(c, t + 1, end, _AUTH) or load("auth", "v5").auth(c, first)
+
+
+def _disconnected(c, t, end):
+    """Handle DISCONNECT (section 3.14). Returns why the connection ends."""
+    code = 0 if t == end else c.rx[t]
+    what = _properties(c, t + 1, end, _DISCONNECT)
+    if what:
+        return what
+    c.server.note(c.said)
+    error = MQTTError("closed", load("reasons", "v5").text("DISCONNECT", code, c), code)
+    if code in _ACCUSING:  # as if the peer had closed: what was sent last may be the cause
+        error.errno = errno.ECONNRESET  # type: ignore[attr-defined]
+    return error
 
 
 def _properties(c, at, end, packet):
@@ -116,40 +144,49 @@ def _properties(c, at, end, packet):
 
 
 def _acknowledged(c, first, t, end):
-    n = end - t
-    if n < 2:
+    if end - t < 2:
         return _LENGTH
-    what = n > 3 and _properties(c, t + 3, end, _ANSWER)
-    if what:
-        return what
-    return acknowledge(c, first, c.rx[t] << 8 | c.rx[t + 1], c.rx[t + 2] if n > 2 else 0, t)
+    if end - t > 3:
+        end = _properties(c, t + 3, end, _ANSWER)
+        if end:
+            return end
+        end = t + 4
+    return acknowledge(c, first, t, c.rx[t + 2] if end - t > 2 else 0)
 
 
-def acknowledge(c: "Client5", first: int, pid: int, code: int, t: int) -> "Any":
+def acknowledge(c: "Client5", first: int, t: int, code: int) -> "Any":
     """Handle an acknowledgement whose packet identifier is at `t` in the buffer."""
-    if not pid:
+    if not (c.rx[t] or c.rx[t + 1]):
         return _ID_0
     if code > 127:
         if first != 0x62:  # else the broker has forgotten the identifier: there is nothing to keep
-            load("reasons", "v5").refused(c, first, pid, code)
-            returned(c, pid)
-            return None
+            return _refused(c, first, c.rx[t] << 8 | c.rx[t + 1], code)
     elif code and (code != 0x10 or first > 0x50):
         return _CODE
     if first == 0x40:
-        p = find(c, pid)
-        if p < 0 or end_of(c.q, p) > c.sent or c.q[p] & 6 == 6:
-            return load("strays").puback(c, pid)
-        c.stats.downgraded += c.q[p] >> 2 & 1
-        release(c, p)
-        c.progress = True
-        return None
+        return _settled(c, c.rx[t] << 8 | c.rx[t + 1])
     if c.two is None:
         c.two = load("qos2")
-    n = c.two.other(c, first, t, t + 2)
+    code = c.two.other(c, first, t, t + 2)
     if first == 0x70:
-        returned(c, pid)
-    return n
+        returned(c, c.rx[t] << 8 | c.rx[t + 1])
+    return code
+
+
+def _refused(c, first, pid, code):
+    load("reasons", "v5").refused(c, first, pid, code)
+    returned(c, pid)
+
+
+def _settled(c, pid):
+    """Handle a PUBACK that reports success."""
+    p = find(c, pid)
+    if p < 0 or end_of(c.q, p) > c.sent or c.q[p] & 6 == 6:
+        return load("strays").puback(c, pid)
+    c.stats.downgraded += c.q[p] >> 2 & 1
+    release(c, p)
+    c.progress = True
+    return None
 
 
 def returned(c: "Client5", pid: int) -> None:

@@ -71,8 +71,7 @@ def other(c: "Client5", first: int, t: int, have: int, end: int) -> "Any":
         return 0
     if first & 0x30 and first != 0x70 and len(c.acks) > c.space:
         return HOLD
-    pid = c.rx[t] << 8 | c.rx[t + 1]
-    what = c.five.acknowledge(c, first, pid, c.rx[t + 2], t)
+    what = c.five.acknowledge(c, first, t, c.rx[t + 2])
     if what is not None:
         return what if what is HOLD else -what
     pieces = load("pieces")
