@@ -321,7 +321,8 @@ def tidy(c: "Client", sent: int) -> int:
             gone = c.gone and (q[i] << 8 | q[i + 1]) in c.gone
             c.kept += not gone
             if gone and p < sent and c.five:
-                c.five.owe(c, q[i] << 8 | q[i + 1])
+                i = q[i] << 8 | q[i + 1]
+                c.five.owe(c, i)
         else:
             gone = e <= sent
         if gone:
