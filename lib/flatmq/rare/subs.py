@@ -112,7 +112,7 @@ def late(c: "Client") -> int:
             least = min(least, left) if left > 0 else least
         elif alone:
             send(c, r)
-            alone = not c.apart
+            alone = not (c.apart and r.id)
     return least
 
 

@@ -6,7 +6,7 @@ Loaded when messages or requests are outside them, and when a topic alias ends w
 from .. import port as clock
 from ..load import load
 from ..port import const, ticks_add
-from ..rare.dial import end_of, release
+from ..rare.dial import end_of, find, release
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
@@ -79,6 +79,9 @@ def admit(c: "Client5", same: bool) -> None:
             _set_aside(c, p, reason)
         else:
             p = e
+    if c.alone:  # these block nobody any more
+        c.alone.left = min(c.alone.left, c.pending)
+        c.alone.suspects = [x for x in c.alone.suspects if find(c, x[0]) >= 0]
     if c.large and c.large.waits:
         reason = refused(c, c.large.head[0], len(c.large.head) + c.large.size)
         if reason:
