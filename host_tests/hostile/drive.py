@@ -705,6 +705,7 @@ class Driver:
         client = self.client
         if not self.up:
             self.connect(0)
+            self.answer_all()
         before = client.stats.received
         pid = 101 + number
         for data in (

@@ -1087,7 +1087,6 @@ class Oracle:
         room = len(self.subscriptions) - len(old) < self.options.subscriptions
         if room and not self.accepts(filters, number):
             self.need(not done, "a SUBSCRIBE larger than the broker accepts")
-            self.identifier += not self.again
         else:
             self.need(room == done, "room for a subscription")
             if done:
