@@ -94,13 +94,15 @@ def test_a_package_has_what_its_modules_import(part: str) -> None:
 def test_a_part_alone_is_small() -> None:
     """The core has nothing of the other parts, nor have these of each other.
 
-    TLS is an exception, which a program for umqtt may use.
+    Exceptions are TLS, which a program for umqtt may use, and the messages of MQTT 5, which a
+    program for asyncio may receive.
     """
     core = set(packages.modules("package"))
     own = {part: set(packages.modules(part)) - core for part in packages.PARTS}
     del own["package"]
     assert own["tls"] < own["umqtt"]
     own["umqtt"] -= own["tls"]
+    own["aio"] -= own["mqtt5"] & {"message"}
     assert all(own.values())
     assert sum(map(len, own.values())) == len(set().union(*own.values()))
     assert not core & {"spool", "senml", "stream_uart"}
@@ -179,11 +181,11 @@ def serial_board(folder: Path) -> Iterator[str]:
 def released(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a release, which had another one before."""
     into = tmp_path_factory.mktemp("release")
-    old = into / "mpy6" / "flatmq" / "gone.mpy"
+    old = into / "mpy6" / "flatmq" / "core" / "gone.mpy"
     old.parent.mkdir(parents=True)
     old.write_bytes(b"old")
     folder = packages.release(into)
-    assert folder == old.parents[1] and not old.exists()
+    assert folder == old.parents[2] and not old.exists()
     return folder
 
 
@@ -204,7 +206,11 @@ def _install(package: str, folder: Path) -> None:
     installed = folder / "lib"
     installed.mkdir()
     part = package.rpartition("/")[2].removesuffix(".json")
-    names = [f"flatmq.{module}" for module in packages.modules(part) if module != "__init__"]
+    names = [
+        f"flatmq.{module.removesuffix('/__init__').replace('/', '.')}"
+        for module in packages.modules(part)
+        if module != "__init__"
+    ]
     with serial_board(folder) as device:
         mpremote = [sys.executable, "-m", "mpremote", "connect", device, "resume"]
         done = subprocess.run(
@@ -220,7 +226,7 @@ def _install(package: str, folder: Path) -> None:
              "import flatmq; print(flatmq.__file__, flatmq.__version__)"],
             capture_output=True, text=True, timeout=ANSWER, check=False,
         )  # fmt: skip
-    (first,) = installed.rglob("__init__.*")
+    (first,) = (installed / "flatmq").glob("__init__.*")
     expected = f"{first} {flatmq.__version__}"
     assert done.stdout.strip() == expected, done.stdout + done.stderr
 

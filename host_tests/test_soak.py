@@ -98,32 +98,25 @@ def test_nothing_is_lost(run: Run, tmp_path: Path, way: Way) -> None:
 # the figures that must show it.
 SPOILED = {
     "accepted, but not sent": (
-        "session", "Session.publish",
+        "client", "Client.publish",
         """(self, topic, payload, qos=0):
     count[0] += 1
     return 1 if qos and count[0] % 100 == 0 else old(self, topic, payload, qos)""",
         {"lost at QoS 1", "lost at QoS 2"},
     ),
     "QoS 2 delivered as often as it comes": (
-        "router", "Router.publish",
-        """(self, first, at, end):
-    if first & 12 == 12:
-        for i in range(len(self.client.received)):
-            self.client.received[i] = 0
-    return old(self, first, at, end)""",
+        "rare/qos2", "is_new",
+        """(c, pid):
+    old(c, pid)
+    return True""",
         {"repeated at QoS 2"},
     ),
     "acknowledged, but not delivered": (
-        "router", "Router.publish",
-        """(self, first, at, end):
+        "rare/qos2", "is_new",
+        """(c, pid):
     count[0] += 1
-    if first & 6 == 2 and count[0] % 100 == 0 and self.client.answers <= self.client.room:
-        buf = self.message.buf
-        at += 2 + (buf[at] << 8 | buf[at + 1])
-        self.client.answer(0x40, buf[at] << 8 | buf[at + 1])
-        return None
-    return old(self, first, at, end)""",
-        {"lost at QoS 1", "out of order at QoS 1"},
+    return count[0] % 100 > 0 and old(c, pid)""",
+        {"lost at QoS 2"},
     ),
     "memory allocated in poll": (
         "client", "Client.poll",

@@ -60,7 +60,7 @@ client.subscribe(b"a", qos=1)
     ]
     errors = [line for line in told if line.startswith("error")]
     assert len(errors) == 2
-    assert 'Argument 2 to "publish" of "Session" has incompatible type "float"' in errors[0]
+    assert 'Argument 2 to "publish" of "Client" has incompatible type "float"' in errors[0]
     assert "Too few arguments" in errors[1]
 
 

@@ -10,7 +10,7 @@ from device import on_device
 from flatmq_tools import bytecode
 
 # A method of the client, and an operation that goes through it with the version of MQTT.
-SEND = ("session.Session.publish", ("publishing", "qos0", 4))
+SEND = ("client.Client.publish", ("publishing", "qos0", 4))
 RECEIVE_5 = ("v5_router.Router5.publish", ("receiving", "qos0", 5))
 PROPERTIES = ("v5_walk.View.find", ("receiving", "qos0", "5+"))
 ANSWER_5 = ("v5_connection.Connection5._long", ("v5_answers", "puback_in_each_form", 5))

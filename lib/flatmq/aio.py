@@ -94,7 +94,8 @@ if MICROPYTHON:
             client = self._client
             if not (self.packet_id or self.passed):
                 self.passed = True
-                next(sleep_ms(0))  # a loop that publishes must let other tasks run
+                # A loop that publishes must let other tasks run.
+                next(sleep_ms(0))  # type: ignore[call-overload]
                 return
             if self._task is None:
                 task = asyncio.current_task()

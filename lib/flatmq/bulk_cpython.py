@@ -23,7 +23,7 @@ def take_in_bulk(
     client: Client | Client5,
     take: Callable[[bytearray, int, int], int],
     reads: Callable[[], bool] = lambda: True,
-    refuse: Callable[[Message, int], bool] = lambda message, rule: False,
+    refuse: Callable[[Any, int], bool] = lambda message, rule: False,
 ) -> None:
     """Make a client offer incoming packets to `take`, and the rest to `on_message`.
 

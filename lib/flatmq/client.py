@@ -12,9 +12,10 @@ if TYPE_CHECKING:
 
     from .core.message import Message
     from .errors import MQTTError
+    from .rare import aside, connecting, handover, parts, saying, strays, subscribing, waiting
     from .rare import bulk as queueing
-    from .rare import connecting, handover, parts, saying, strays, subscribing, waiting
     from .rare.setup import Stats
+    from .rare.subs import Subscription
     from .stream_tls import TLS
 
 _KNOWN = const(8)  # topic names remembered as valid
@@ -78,18 +79,39 @@ class Client(Shown):
 
     # For modules that are built on the client: see the guide
     gate: "Callable[[bool | None], bool | None] | None"
-    on_dropped: "Callable[[int, bytes, str], None] | None"
+    bulk: "Callable[[bytearray, int, int], int] | None"
     received: "list[int]"  # packet identifiers of QoS 2 messages received but not released
     # (section 4.3.3, method B), 0 for each free place
 
-    # Messages to be sent: see `core.engine`
+    # Arguments that stay as they are, most of them
+    version: int
+    clean: bool
+    keepalive: int
+    timeout_ms: int
+    ack_ms: int
+    retry_ms: int
+    retry_max_ms: int
+    give_up: int
+    max_qos: int
+    inflight: int
+    most: int  # subscriptions
+    incoming: int
+    rx_size: int
+    link: "Any"
+    password: "Callable[[], bytes | str] | None"  # one that is called for each CONNECT
+    on_message: "Callable[[Message], Any] | None"
+    pieces_too: bool  # `on_message` takes pieces
+    on_dropped: "Callable[[int, bytes, str], None] | None"
+    on_connect: "Callable[[Any], None] | None"
+    on_disconnect: "Callable[[Any], None] | None"
+
+    # `publish` and the engine: messages to be sent, see `core.engine`
     q: bytearray
     end: int  # bytes of whole packets in it
     room: int  # bytes that it may have
     acks: bytearray
     space: int  # if it has more bytes, there is no room for another acknowledgement
     kept: int  # messages in `q` that wait for an acknowledgement
-    inflight: int  # how many may
     full: bool  # a message found no room
     last_id: int  # the packet identifier assigned last,
     stop: int  # and the last one that is known to be free
@@ -99,9 +121,57 @@ class Client(Shown):
     head: bytearray  # and what goes before its payload, but for its first byte
     heads: "list[bytearray]"  # the same for each QoS
     topics: "list[Any]"
-    known: "list[bytes]"  # topic names that are valid
+    known: "list[Any]"  # topic names that are valid
     oldest: int
-    max_qos: int
+
+    # The engine, and its state while none runs
+    run: "Callable[[Client], None]"
+    step: "Callable[[int | None], bool]"
+    saved: "Any"  # a tuple, or None
+    fresh: bool  # it has taken no step yet
+    raised: int  # how often the handlers of the first message have raised
+    sent: int  # bytes of `q` written on this connection
+    began: int  # how far the connection came: see `rare.dial.lost`
+
+    # The engine and `core.route`: what comes in
+    rx: bytearray
+    message: "Message"
+    ack: bytearray  # the next PUBACK, PUBREC, PUBREL or PUBCOMP
+    names: "list[Any]"  # the last topic names, each after its length,
+    routes: "list[Any]"  # and their handlers
+    learned: int  # how many names are remembered,
+    newest: int  # and the place for the next one
+    subscriptions: "list[Subscription]"
+    done: int  # of the message that goes to several handlers: how many have had it,
+    limit: int  # of how many,
+    found: bool  # and whether there was one
+
+    # The engine and `rare.dial`: the connection
+    hello: bytearray  # CONNECT
+    stream: "Any"
+    due: int  # when something is to be done next
+    since: "int | None"  # when it was accepted, until it is a steady one
+    tries: int  # since the last steady one
+    delay: int  # ms until the next one
+    interval: int  # ms of silence before a PINGREQ
+    answer_ms: int  # for PINGRESP
+    tick: int  # ms between two looks at the clock at most
+    asked: bool  # a PINGREQ is queued, or not answered yet
+    progress: bool  # the packet just handled acknowledges something
+    leaving: "bytes | bool | None"  # True: disconnecting; bytes: what is still to be sent for it
+    trusted: bool  # no CONNACK was lost that may have said that the session is a new one
+    same: bool  # the session is the one of the connection before
+
+    # Rare things, None or empty while there are none
+    requests: "list[Subscription]"  # SUBSCRIBE and UNSUBSCRIBE without an answer
+    apart: bool  # they are sent one at a time
+    two: "Any"  # the module `rare.qos2`, once it is loaded,
+    subs: "Any"  # and `rare.subs`
+    large: "parts.Parts | None"
+    pieces: "Any"
+    alone: "aside.Aside | None"
+    gone: "list[int] | None"  # dropped messages that are still in `q`
+    renamed: "Any"  # a dict: new packet identifiers by those that `publish` returned
 
     if TYPE_CHECKING:
         # The methods that `rare.methods` adds
@@ -187,7 +257,7 @@ class Client(Shown):
             self.address(topic, qos)
         if payload.__class__ is not bytes:
             payload = plain(payload)
-        topic = self.q
+        topic = self.q  # type: ignore[assignment]
         head = self.head
         n = len(head) + len(payload) - 2
         if (self.end + n + 5 > self.room or (qos and self.kept >= self.inflight)) and self.no_room(
@@ -202,12 +272,13 @@ class Client(Shown):
             self.last_id = qos = qos + 1 & 65535 or 1
             head[-2] = qos >> 8
             head[-1] = qos & 255
-        topic[self.end :] = head  # type: ignore[index] (removes what Ctrl-C may have left)
-        topic.extend(payload)  # type: ignore[union-attr, arg-type]
+        # This also removes what Ctrl-C may have left.
+        topic[self.end :] = head  # type: ignore[index]
+        topic.extend(payload)  # type: ignore[union-attr]
         if n > 127:
             self.widen(n)
         # The first byte last: a packet without it is not in the queue yet.
-        topic[self.end] = 0x31 | self.qos << 1 if retain else 0x30 | self.qos << 1  # type: ignore
+        topic[self.end] = 0x31 | self.qos << 1 if retain else 0x30 | self.qos << 1  # type: ignore[index]
         if qos:
             self.kept += 1
         self.pending += 1
@@ -224,14 +295,12 @@ class Client(Shown):
         if self.topics[qos] is not topic or topic.__class__ is bytearray:
             self.topics[qos] = self
             self.topic = self  # until this one is found to be valid
-            name = topic.encode() if topic.__class__ is str else topic  # type: ignore[union-attr]
+            name: Any = topic.encode() if topic.__class__ is str else topic
             if name not in self.known:
-                if (
-                    name.__class__ is not bytes
-                    or len(name) > 65535
-                    or not is_name(name, 0, len(name))
-                ):
+                if name.__class__ is not bytes and name.__class__ is not bytearray:
                     name = load("checks").name(name)
+                if len(name) > 65535 or not is_name(name, 0, len(name)):
+                    load("checks").name(name)
                 if topic.__class__ is not bytearray:
                     self.known[self.oldest] = name
                     self.oldest = (self.oldest + 1) % _KNOWN

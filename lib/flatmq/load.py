@@ -1,15 +1,16 @@
 """Load rarely used code, and let go of it: the only place where a module is loaded by its name.
 
 name      when it is loaded                                             kept
-setup     Client(...), set_will, set_credentials                        no
+setup     Client(...)                                                   no
 methods   a method that is not part of the class is called              no
-dial      start, the end of a connection, CONNACK                       yes
-subs      subscribe, unsubscribe, SUBACK, UNSUBACK, CONNACK             while there are any
+dial      the first connection                                          yes
+subs      the first subscription                                        yes
+several   the first message that several subscriptions match            yes
 qos2      the first message at QoS 2, either way                        yes
 pieces    the first message larger than the receive buffer              yes
-parts     publish_from                                                  yes
-aside     a peer closed the connection while messages were in flight    until they are settled
-others    strays, reasons, show, ...: what is loaded for one call       no
+parts     the first publish_from; so are waiting, bulk for theirs       yes
+aside     a peer closed the connection while messages were in flight    yes
+others    saying, strays, reasons, ...: what is loaded for one call     no
 """
 
 import sys

@@ -6,10 +6,15 @@ from builtins import len
 from .load import load
 from .port import const
 
+TYPE_CHECKING = const(0)
+if TYPE_CHECKING:
+    from typing import Any
+
 _HASH = const(35)
 _DOLLAR = const(36)
 _PLUS = const(43)
 _SLASH = const(47)
+_is_utf8: "Any" = None  # once it is loaded
 
 
 def is_utf8(buf: "bytes | bytearray", at: int, end: int) -> bool:
@@ -17,11 +22,16 @@ def is_utf8(buf: "bytes | bytearray", at: int, end: int) -> bool:
 
     That is the shortest form, no surrogates, nothing past U+10FFFF, no U+0000.
     """
+    global _is_utf8
     if buf.find(b"\0", at, end) >= 0:
         return False
     while at < end and buf[at] < 128:
         at += 1
-    return at == end or load("utf8").is_utf8(buf, at, end)
+    if at == end:
+        return True
+    if _is_utf8 is None:
+        _is_utf8 = load("utf8").is_utf8
+    return _is_utf8(buf, at, end)
 
 
 def is_name(buf: "bytes | bytearray", at: int, end: int) -> bool:

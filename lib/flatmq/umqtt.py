@@ -214,7 +214,7 @@ class MQTTClient:
             "clean_session": clean_session,
             "timeout": (self._timeout + 999) // 1000,
         }
-        will = (self.lw_topic, self.lw_msg, self.lw_qos, self.lw_retain)
+        will: Any = (self.lw_topic, self.lw_msg, self.lw_qos, self.lw_retain)
         settings = (given, will, self.server, self.port, self.ssl, self.ssl_params)
         if settings == self._settings:
             return

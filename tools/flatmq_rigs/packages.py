@@ -16,15 +16,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import flatmq
+from flatmq.rare.methods import MODULES
 from flatmq_tools import bytecode
 
 ROOT = Path(__file__).parents[2]
 PARTS: dict[str, tuple[str, ...]] = {
-    # Methods by their names, in `rare.methods`.
-    "package": tuple(
-        f"rare/{name}"
-        for name in ("bulk", "connecting", "dial", "hello", "parts", "strays", "subs")
-    ),
+    "package": tuple(f"rare/{name}" for name in {*MODULES.values()} - {"handover"}),
     "spool": ("spool", "rare/handover"),
     "senml": ("senml",),
     "serial": ("stream_uart",),
@@ -44,7 +41,7 @@ these import are found. One that is imported by a computed name must be listed h
 
 
 def imports(source: str, module: str = "__init__") -> set[str]:
-    """What a module imports when it runs, in functions and by `load`, too, from the package.
+    """Return what a module imports from the package, in functions and by `load`, too.
 
     Each is a path with its last part being a module or a name in it, such as "core/engine/run".
     """
@@ -69,7 +66,7 @@ def _imported(node: ast.AST, module: str) -> Iterator[str]:
         names = [[*(each for each in base if each), alias.name] for alias in node.names]
     elif isinstance(node, ast.Call) and ast.unparse(node.func) == "load" and node.args:
         name = node.args[0]
-        names = [["flatmq", "rare", name.value]] if isinstance(name, ast.Constant) else []
+        names = [["flatmq", "rare", str(name.value)]] if isinstance(name, ast.Constant) else []
     else:
         return
     for first, *rest in names:
@@ -133,7 +130,7 @@ def release(into: Path) -> Path:
     bytecode.compile_module(probe, first, "flatmq/__init__.py")
     folder = into / f"mpy{first.read_bytes()[1]}"
     first.unlink()
-    for old in (*folder.glob("flatmq/*.mpy"), *folder.glob("*.json")):
+    for old in (*folder.rglob("*.mpy"), *folder.glob("*.json")):
         old.unlink()
     bytecode.compiled(folder)
     for part in PARTS:

@@ -43,7 +43,7 @@ def client() -> list[Path]:
     """The modules of the client that a board may load."""
     return [
         file
-        for file in sorted(bytecode.SOURCES.glob("*.py"))
+        for file in sorted(bytecode.SOURCES.rglob("*.py"))
         # port.pyi describes port.py: see there.
         if file.stem not in (*bytecode.DESK_ONLY, "port")
     ]

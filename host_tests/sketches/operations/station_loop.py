@@ -42,8 +42,9 @@ def _turns(chip, sensors):
     it.turn()
     it.turn()  # the subscription has gone out, and the status
     puback = packets.puback()
-    for identifier in [i for i in it.client.ids if i]:  # of the status, and of a first reading
-        link.feed(puback.with_id(identifier))
+    last = it.client.last_id
+    for identifier in range(last - it.client.pending, last):  # the status, and a first reading
+        link.feed(puback.with_id(identifier + 1))
         it.turn()
     link.took_any()
     while True:

@@ -1,1 +1,1 @@
-"""What is always loaded: the engine, received messages, and routing."""
+"""The modules that are always loaded: the engine, received messages, and routing."""

@@ -21,7 +21,7 @@ from .route import HOLD, route
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator
     from typing import Any
 
     from ..client import Client
@@ -45,6 +45,9 @@ _QOS_3 = const(20)
 _NO_ID = const(21)
 _ID_0 = const(22)
 
+# A tuple made in advance, while there is memory: all but the end of a generator.
+_RAISED = Exception, KeyboardInterrupt, SystemExit
+
 # What is being called that may raise: a handler, or the link or a hook.
 _HANDLER = const(1)
 _HOOK = const(2)
@@ -59,13 +62,13 @@ def run(c: "Client") -> None:
             what = _INTERRUPTED
             c.connected = False
             c.state = "waiting"
-        c.saved = c.stream, c.acks, 0, 0, 0, at, at, 0, c.connected, 0, 0, 0, -1, what
+        c.saved = c.acks, 0, 0, 0, at, at, 0, c.connected, 0, 0, 0, -1, what, c.stream
     c.step = engine(c).send
     c.step(None)
     c.fresh = True
 
 
-def engine(c: "Client") -> "Iterator[Any]":
+def engine(c: "Client") -> "Generator[Any, Any, None]":
     """Take the milliseconds of a `poll` at each step, or None to write only.
 
     A poll yields whether bytes came in, a `flush` whether some are left to write.
@@ -79,7 +82,8 @@ def engine(c: "Client") -> "Iterator[Any]":
     bulk = c.bulk
     stats = c.stats
     five = c.five  # None, or what handles the packets of MQTT 5
-    stream, src, sent, pos, left, at, have, more, opened, wrote, heard, acked, pinged, what = (
+    # The stream last: the frame goes on holding what came first, where it unpacks.
+    src, sent, pos, left, at, have, more, opened, wrote, heard, acked, pinged, what, stream = (
         c.saved
     )
     c.saved = None
@@ -94,10 +98,11 @@ def engine(c: "Client") -> "Iterator[Any]":
     read: Any = stream and stream.readinto
     write: Any = stream and stream.write
     alone = c.alone
-    dial = load("dial") if stream else None
+    dial: Any = load("dial") if stream else None
     now = ticks()
-    n = i = e = p = t = start = end = first = last = got = 0
+    n: Any
     ms: Any
+    n = i = e = p = t = start = end = first = last = got = 0
     h: Any = None
     doing: Any = "interrupted"
     again = c.raised  # how often the first message has raised
@@ -131,7 +136,10 @@ def engine(c: "Client") -> "Iterator[Any]":
                     calling = _HOOK
                     try:
                         c.link.wait(
-                            ms, left > 0 or c.stream is None or bool(c.large and c.large.sending)
+                            ms,
+                            left > 0
+                            or c.state == "connecting"
+                            or bool(c.large and c.large.sending),
                         )
                     except Exception as error:
                         what = error
@@ -177,8 +185,8 @@ def engine(c: "Client") -> "Iterator[Any]":
                         i = c.tick
                         h = c.kept and sent
                         if c.requests:
-                            h = h or load("subs").in_flight(c)
-                            i = load("subs").late(c)
+                            h = h or c.subs.in_flight(c)
+                            i = c.subs.late(c)
                         if five:
                             calling = _HOOK
                             i = five.late(c, i)
@@ -288,8 +296,11 @@ def engine(c: "Client") -> "Iterator[Any]":
                     end = t + n
                     if end > have:
                         if end - at > size and t <= have:
+                            m.first = first
+                            m.t = t
+                            m.end = end
                             c.sent = sent
-                            n = load("pieces").begin(c, first, at, t, have, end)
+                            n = (c.pieces or (five or load("pieces")).Pieces(c)).begin(at, have)
                             sent = c.sent
                             if n is hold:
                                 waits = True
@@ -407,8 +418,13 @@ def engine(c: "Client") -> "Iterator[Any]":
                                 c.end -= sent
                                 q[0:sent] = b""
                                 sent = 0
-                        else:
-                            what = load("strays").puback(c, rx[t] << 8 | rx[t + 1])
+                                c.renamed = None
+                        elif not (rx[t] or rx[t + 1]):
+                            what = _ID_0
+                        elif not (c.large and c.large.settle(rx[t] << 8 | rx[t + 1])):
+                            stats.strays += 1
+                            if five:
+                                five.returned(c, rx[t] << 8 | rx[t + 1])
                     elif first == 0xD0 and not n:
                         if alone:
                             alone.answered()
@@ -512,6 +528,9 @@ def engine(c: "Client") -> "Iterator[Any]":
                     sent += n
                     if left or sent < c.end:
                         dial.count(c, sent)
+                    elif c.kept and c.end > c.room >> 1:
+                        sent = dial.tidy(c, sent)  # in time, before a message finds no room
+                        alone = c.alone
                     else:
                         if not (c.kept or c.gone):
                             q[0:sent] = b""
@@ -551,7 +570,7 @@ def engine(c: "Client") -> "Iterator[Any]":
                             calling = _HOOK
                             c.on_disconnect(c)
                             calling = 0
-    except (Exception, KeyboardInterrupt, SystemExit) as error:
+    except _RAISED as error:
         # Of a handler or a hook, and the engine goes on from there; or Ctrl-C in its own code.
         if not calling and what is None:
             what = _INTERRUPTED
@@ -565,8 +584,8 @@ def engine(c: "Client") -> "Iterator[Any]":
         c.raised = again
         stats.received += got
         c.saved = (
-            stream, src, sent, pos, left, at, have, more, opened, wrote, heard, acked, pinged,
-            what,
+            src, sent, pos, left, at, have, more, opened, wrote, heard, acked, pinged, what,
+            stream,
         )  # fmt: skip
         run(c)
         raise

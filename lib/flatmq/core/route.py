@@ -6,10 +6,12 @@ names that repeat in the same order are found at once.
 
 from ..load import load
 from ..port import const
-from ..topic import is_name, matches
+from ..topic import is_name
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
+    from typing import Any
+
     from ..client import Client
 
 _NAMES = const(8)  # remembered topic names; a power of two
@@ -18,6 +20,8 @@ NEVER = b"\0\0\0"  # no PUBLISH begins like this: a topic name is never empty
 
 # What a handler returns to be called with the same message again at the next poll.
 HOLD = object()
+
+_several: "Any" = None  # once it is loaded
 
 
 def nearest(c: "Client", i: int, t: int, e: int, chunks: bool = False) -> int:
@@ -31,14 +35,8 @@ def nearest(c: "Client", i: int, t: int, e: int, chunks: bool = False) -> int:
         return -1
     while i < len(c.subscriptions):
         s = c.subscriptions[i]
-        if s.handler is not None and (s.chunks or not chunks):
-            n = 0
-            if c.tagged and c.five.lacks(c, s):
-                n = 65535
-            while n < len(s.names):  # a `for` would put the frame on the heap
-                if matches(s.names[n], c.rx, t + 2, e):
-                    return i
-                n += 1
+        if s.handler is not None and (s.chunks or not chunks) and s.fits(c.rx, t + 2, e):
+            return i
         i += 1
     return -1
 
@@ -48,6 +46,7 @@ def route(c: "Client", t: int, e: int) -> int:
 
     Returns its place in `routes`; -1 if the name is not valid.
     """
+    global _several
     if not is_name(c.rx, t + 2, e):
         return -1
     i = nearest(c, 0, t, e)
@@ -55,7 +54,9 @@ def route(c: "Client", t: int, e: int) -> int:
     if i >= 0:
         found = c.subscriptions[i].handler
     if c.limit or (i >= 0 and nearest(c, i + 1, t, e) >= 0):
-        found = load("several").several
+        if _several is None:
+            _several = load("several").several
+        found = _several
     i = c.newest
     c.routes[_NAMES] = found
     if e - t > _LONGEST or not c.learned:

@@ -1,1 +1,1 @@
-"""What is loaded when it is needed: see `flatmq.load`."""
+"""Modules that are loaded when they are needed: see `flatmq.load`."""

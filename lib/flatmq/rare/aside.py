@@ -3,8 +3,10 @@
 Loaded when a peer has closed a connection while messages were in flight.
 """
 
+import sys
+
 from ..load import load
-from ..port import const
+from ..port import MICROPYTHON, const
 from .dial import end_of, find, id_at
 
 TYPE_CHECKING = const(0)
@@ -60,6 +62,7 @@ class Aside:
         self._taken()
         if self.left <= 0 and not self.suspects:
             c.alone = None
+            let_go()
             if c.five:
                 c.five.allot(c)
             return c.alone.span(sent) if c.alone else c.end - sent
@@ -70,7 +73,7 @@ class Aside:
                 self.asked = 1
                 c.acks.extend(b"\xc0\0")
             return 0
-        if c.requests and load("subs").holds(c):
+        if c.requests and c.subs.holds(c):
             return 0
         if self._releases(sent):
             return 0
@@ -86,31 +89,44 @@ class Aside:
     def _releases(self, sent):
         """Queue the next PUBREL. Returns whether there was one to be sent now."""
         c = self.client
-        q = c.q
         p = 0
         while p < sent:
-            i = id_at(q, p)
-            pid = q[i] << 8 | q[i + 1]
-            behind = c.end > sent and [pid] == [
-                x[0] for x in self.suspects if x[0] == pid and x[1] >= _BEHIND
-            ]
-            if q[p] & 6 == 6 and not behind:
-                self.alone = pid
-                self.left -= 1
-                c.acks.extend(b"\x62\2")
-                c.acks.extend(q[i : i + 2])
+            if c.q[p] & 6 == 6 and self._release(id_at(c.q, p), c.end > sent):
                 return True
-            p = end_of(q, p)
+            p = end_of(c.q, p)
+        return False
+
+    def _release(self, i, others):
+        """Queue a PUBREL with the packet identifier at `i`.
+
+        Returns False if it has gone behind the `others`, and there are some.
+        """
+        q = self.client.q
+        pid = q[i] << 8 | q[i + 1]
+        if others and self._is_behind(pid):
+            return False
+        self.alone = pid
+        self.left -= 1
+        acks = self.client.acks
+        acks.extend(b"\x62\2")
+        acks.append(q[i])
+        acks.append(q[i + 1])
+        return True
+
+    def _is_behind(self, pid):
+        for x in self.suspects:
+            if x[0] == pid and x[1] >= _BEHIND:
+                return True
         return False
 
     def _taken(self):
         """Note that the broker has taken the message that was alone in flight."""
-        pid = self.alone
-        if pid >= 0:
-            self.alone = -1
-            self.suspects = [x for x in self.suspects if x[0] != pid]
-            for x in self.suspects:
-                x[2] = x[2] or pid > 0
+        for x in list(self.suspects) if self.suspects and self.alone >= 0 else ():
+            if x[0] == self.alone:
+                self.suspects.remove(x)
+            else:
+                x[2] = x[2] or self.alone > 0
+        self.alone = -1
 
     def lost(self, closed: bool, flight: "int | None") -> None:
         """Handle the end of a connection, `closed` by the peer or not.
@@ -128,7 +144,7 @@ class Aside:
         elif (
             pid >= 0
             and (flight == pid or self._is_released(pid))
-            and not (c.requests and load("subs").in_flight(c))
+            and not (c.requests and c.subs.in_flight(c))
         ):
             self._accuse(pid)
 
@@ -174,6 +190,12 @@ class Aside:
             data[0] &= 0xF7
         q.extend(data)
         return pid
+
+
+def let_go() -> None:
+    """Let go of this module. `load.drop` would allocate, and this may run at any time."""
+    if MICROPYTHON and sys.modules.pop(__name__, None):
+        delattr(sys.modules["flatmq.rare"], "aside")
 
 
 def rename(c: "Client", pid: int, new: int) -> None:

@@ -92,7 +92,7 @@ def greeted(c: "Client", t: int, end: int) -> "int | None":
         c.alone.begin()
     if c.subscriptions or c.requests:
         # MQTT 3.1 does not say whether the broker has the session.
-        i = load("subs").resume(c, same, doubt or c.version == 3)
+        i = c.subs.resume(c, same, doubt or c.version == 3)
         c.due = ticks_add(c.since, min(c.interval, i))
     c.connected = True
     return None
@@ -166,7 +166,7 @@ def lost(c: "Client", what: "Any", doing: "Any") -> None:
     if c.alone:
         c.alone.lost(closed, flight)
     if c.requests:
-        load("subs").lost(c, closed, flight)
+        c.subs.lost(c, closed, flight)
     if c.large:
         c.large.lost(closed and flight is None)
     try:
@@ -176,7 +176,6 @@ def lost(c: "Client", what: "Any", doing: "Any") -> None:
     drop("reasons", "strays", "show")
     c.stats.losses += 1
     c.limit = c.done = c.message.offset = c.message.size = 0
-    c.tagged = False
     c.asked = False
     c.tries += 1
     if c.tries % _LOOK_UP == 0:
@@ -266,7 +265,7 @@ def other(c: "Client", first: int, t: int, end: int) -> "Any":
     if first == 0x20:
         return greeted(c, t, end)
     if first == 0x90 or first == 0xB0:
-        return load("subs").answered(c, first, t, end)
+        return c.subs.answered(c, first, t, end)
     if c.two is None:
         c.two = load("qos2")
     return c.two.other(c, first, t, end)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ..client import Client
+    from ..core.message import Message
 
 _NO_NAME = const(18)
 _QOS_3 = const(20)
@@ -23,68 +24,65 @@ _TOO_LARGE = const(32)
 _LONG_NAME = const(33)
 
 
-def begin(c: "Client", first: int, at: int, t: int, have: int, end: int) -> int:
-    """Begin with a packet larger than the buffer.
-
-    It is in the receive buffer at `at`, its body at `t`, and the bytes up to `have` have come.
-    Returns where the payload begins, 0 if more of the header must come first, or the rule that
-    the packet breaks as a negative number.
-    """
-    rx = c.rx
-    if first & 0xF0 != 0x30:
-        if c.five:
-            return c.five.large(c, first, t, have, end)
-        return -_TOO_LARGE if first == 0x90 else -_LENGTH
-    e = t + 2
-    if e > have:
-        return 0
-    e += rx[t] << 8 | rx[t + 1]
-    n = e + 2 if first & 6 else e
-    if n > have:
-        return 0 if n - at <= len(rx) // 2 - 1 else -_LONG_NAME
-    if not is_name(rx, t + 2, e):
-        return -_NO_NAME
-    if first & 6 == 6:
-        return -_QOS_3
-    if first & 6 and not (rx[e] or rx[e + 1]):
-        return -_ID_0
-    if not c.pieces:
-        c.pieces = Pieces(c)
-    if c.five:
-        return c.five.begin(c, first, at, t, have, end, n)
-    c.pieces.take(first, t, n, n, end)
-    return n
-
-
 class Pieces:
     """A large message for the handlers of a `client` that take pieces."""
 
     def __init__(self, client: "Client") -> None:
         self.client = client
+        client.pieces = self
+        self.message: Message = client.message
         self.new = True  # the message was not received before
         self.taken = False  # a handler takes it
-        self.blind = False  # it is only skipped
 
-    def take(self, first: int, t: int, e: int, n: int, end: int) -> None:
-        """Begin with a message, whose header to be kept ends at `e`, and its payload begins at `n`."""
-        c = self.client
-        m = c.message
-        m.first = first
-        m.pid = t + 2 + (c.rx[t] << 8 | c.rx[t + 1])
-        m.pid = c.rx[m.pid] << 8 | c.rx[m.pid + 1]
+    def begin(self, at: int, have: int) -> int:
+        """Begin with a packet larger than the buffer; `message` has what is known of it.
+
+        It is in the receive buffer at `at`, and the bytes up to `have` have come. Returns where
+        the payload begins, 0 if more of the header must come first, or the rule that the packet
+        breaks as a negative number.
+        """
+        n = self.check(at, have)
+        if n > 0:
+            self.keep(n)
+        return n
+
+    def check(self, at: int, have: int) -> int:
+        """Check a packet up to the payload of 3.1.1: see `begin`, which returns the same."""
+        m = self.message
+        e = m.t + 2
+        if m.first & 0xF0 != 0x30:
+            return -_TOO_LARGE if m.first == 0x90 else -_LENGTH
+        if e > have:
+            return 0
+        e += m.buf[m.t] << 8 | m.buf[m.t + 1]
+        m.at = e + 2 if m.first & 6 else e
+        if m.at > have:
+            return 0 if m.at - at <= len(m.buf) // 2 - 1 else -_LONG_NAME
+        if not is_name(m.buf, m.t + 2, e):
+            return -_NO_NAME
+        if m.first & 6 == 6:
+            return -_QOS_3
+        m.pid = m.buf[e] << 8 | m.buf[e + 1] if m.first & 6 else 0
+        if m.first & 6 and not m.pid:
+            return -_ID_0
+        return m.at
+
+    def keep(self, n: int) -> None:
+        """Keep the header of a message, whose payload begins at `n`."""
+        m = self.message
         m.offset = 0
-        m.size = end - n
-        self.blind = False
-        # Nothing is read into the start of the buffer: there the header lasts until the last piece.
-        m.t = 0
-        while t < e:
-            m.buf[m.t] = m.buf[t]
+        m.size = m.end - n
+        # Nothing is read into the start of the buffer: there it lasts until the last piece.
+        at = 0
+        while m.t < n:
+            m.buf[at] = m.buf[m.t]
             m.t += 1
-            t += 1
+            at += 1
         m.t = 0
-        if first & 4 and c.two is None:
+        c = self.client
+        if m.first & 4 and c.two is None:
             c.two = load("qos2")
-        self.new = first & 6 != 4 or c.two.is_new(c, m.pid)
+        self.new = m.first & 6 != 4 or c.two.is_new(c, m.pid)
 
     def piece(self, at: int, end: int, again: int) -> "Any":
         """Handle the next bytes of the payload.
@@ -101,21 +99,19 @@ class Pieces:
         if again and again == c.give_up:
             load("strays").give_up(c, m)
             self.new = False
-        if self.new and self._call() is HOLD:
+        if self.new and self.call() is HOLD:
             return HOLD
         m.offset += end - at
         if last:
             m.offset = m.size = 0
-            c.tagged = False
             self._done(m)
         return None
 
-    def _call(self):
+    def call(self) -> "object":
+        """Call the handlers with a piece."""
         c = self.client
         m = c.message
         self.taken = False  # a handler may have ended its subscription since the last piece
-        if self.blind:
-            return None
         if c.limit or nearest(c, 0, 0, 2 + (m.buf[0] << 8 | m.buf[1]), True) >= 0:
             self.taken = True
             return several(m, True)

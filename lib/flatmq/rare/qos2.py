@@ -52,6 +52,8 @@ def other(c: "Client", first: int, t: int, end: int) -> "Any":
         p = find(c, pid)
         if 0 <= p < c.sent and c.q[p] & 6 == 6:
             release(c, p)
+            if not c.kept:
+                c.renamed = None
             c.progress = True
         else:
             c.stats.strays += 1

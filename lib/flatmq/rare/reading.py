@@ -1,4 +1,4 @@
-"""What a message can do besides its payload, topic and flags. Loaded with the first use."""
+"""The parts of a message besides payload, topic and flags. Loaded with the first use."""
 
 from ..port import MICROPYTHON, const
 
@@ -38,7 +38,7 @@ def install(kind: "Any") -> None:
     for name in _NAMES:
         setattr(kind, name, globals()[name])
     for name in _COMPUTED:
-        setattr(kind, name, property(lambda self, name=name: get(self, name)))
+        setattr(kind, name, property(lambda m, name=name: get(m, name)))  # type: ignore[misc]
     del kind.__getattr__
 
 

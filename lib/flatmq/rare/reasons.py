@@ -1,4 +1,4 @@
-"""Why a connection ended: an MQTTError from a number of `core.engine`, or from an exception."""
+"""Build the MQTTError that says why a connection ended, from a number or an exception."""
 
 from ..errors import MQTTError
 from ..load import load

@@ -45,11 +45,11 @@ def set_credentials(
 
     `password` may be a function, which is called for each CONNECT.
     """
-    ask = callable(password)
+    ask = password if callable(password) else None
     if ask and user is None:
         raise ValueError("password needs a user")
     _change(self, user, None if ask else password, parts_of(self)[3])
-    self.password = password if ask else None
+    self.password = ask
 
 
 def reconfigure(

@@ -48,7 +48,7 @@ def make(
         raise TypeError("Client needs a client_id")
     if options.get("ack_timeout", 0) is None:
         del options["ack_timeout"]
-    # Names in texts: each name in code would take memory of a board for good.
+    # Names in texts: each name in code would take memory of a board permanently.
     table = """\
 version 4 3 5
 keepalive 60 0 65535
@@ -119,6 +119,7 @@ answers 64 8 268435456"""
         c.hello = load("hello").connect(
             version, client_id, clean_session, keepalive, user, secret, None
         )
+    drop("hello")  # before the buffers: there is room for them then
     # A quarter of the keep alive is left for the journey of PINGREQ.
     c.interval = keepalive * 750 or _NEVER
     c.timeout_ms = timeout * 1000
@@ -138,7 +139,7 @@ answers 64 8 268435456"""
     c.q = bytearray(tx_size)
     c.q[0:] = b""
     c.space = answers - 4
-    c.acks = bytearray(answers + 2)
+    c.acks = bytearray(answers + 2 + 4 * inflight)  # after a loss, PUBRELs besides
     c.acks[0:] = b""
     c.ack = bytearray(b"\x40\2\0\0")
     c.rx = bytearray(2 * rx_size + 2)
@@ -148,7 +149,7 @@ answers 64 8 268435456"""
     c.topics = [c, c, c]
     c.head = c.heads[0]
     c.topic = c  # equal to no topic name
-    c.error = c.stream = c.gate = c.bulk = c.large = c.pieces = c.alone = c.two = None
+    c.error = c.stream = c.gate = c.bulk = c.large = c.pieces = c.alone = c.two = c.subs = None
     c.leaving = c.since = c.gone = c.renamed = c.blocks = None
     c.known = [c] * 8  # equal to no name
     c.names = [NEVER] * 9
@@ -158,9 +159,7 @@ answers 64 8 268435456"""
     c.received = []
     c.qos = c.end = c.kept = c.pending = c.oldest = c.learned = c.newest = c.done = c.limit = 0
     c.sent = c.began = c.raised = c.tries = c.due = 0
-    c.full = c.connected = c.session_present = c.asked = c.apart = c.progress = c.found = (
-        c.tagged
-    ) = False
+    c.full = c.connected = c.session_present = c.asked = c.apart = c.progress = c.found = False
     c.trusted = True
     # A random first packet identifier: a reboot must not reuse those that it left in flight.
     c.last_id = random.getrandbits(15)

@@ -16,14 +16,12 @@ def several(m: "Message", chunks: bool = False) -> "object | None":
         c.limit = len(c.subscriptions)  # a handler may add others, for the next message
         c.found = False
     while True:
-        i = nearest(c, c.done, m.t, e, chunks)
-        if i < 0 or i >= c.limit:
+        c.done = nearest(c, c.done, m.t, e, chunks)  # where to continue if this handler raises
+        if not 0 <= c.done < c.limit:
             break
-        c.done = i  # where to continue if this handler raises
-        s = c.subscriptions[i]
-        held = s.handler(m)
-        if held is HOLD:
-            return held
+        s = c.subscriptions[c.done]
+        if s.handler(m) is HOLD:
+            return HOLD
         c.found = True
         # A handler may have ended its own subscription, or one before it.
         if c.done < c.limit and c.subscriptions[c.done] is s:

@@ -1,4 +1,4 @@
-"""What happens to a message rarely: acknowledged twice, refused, dropped. Loaded for one call."""
+"""Handle what is rare: a message refused or dropped, identifiers. Loaded for one call."""
 
 from ..port import const
 from .dial import end_of, find, id_at, release
@@ -7,19 +7,6 @@ TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
     from ..client import Client
     from ..core.message import Message
-
-_ID_0 = const(22)
-
-
-def puback(c: "Client", pid: int) -> "int | None":
-    """Handle a PUBACK for which no message in the queue waits."""
-    if not pid:
-        return _ID_0
-    if not (c.large and c.large.settle(pid)):
-        c.stats.strays += 1
-    if c.five:
-        c.five.returned(c, pid)
-    return None
 
 
 def next_id(c: "Client") -> int:

@@ -6,6 +6,7 @@ growing pauses, while everything else flows.
 
 from .. import port as clock
 from ..port import Shown, const, ticks_add, ticks_diff
+from ..topic import matches
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
@@ -46,6 +47,15 @@ class Subscription(Shown):
         self.strikes = 0  # how often the broker has closed the connection on it,
         self.pause = 0  # ms online after which it is tried again,
         self.due = 0  # and when that is
+
+    def fits(self, buf: bytearray, t: int, end: int) -> bool:
+        """Return whether the topic name in `buf` from `t` to `end` matches one of the filters."""
+        n = len(self.names)
+        while n:  # a `for` would put the frame on the heap
+            n -= 1
+            if matches(self.names[n], buf, t, end):
+                return True
+        return False
 
 
 def send(c: "Client", r: Subscription) -> None:
@@ -101,19 +111,33 @@ def resume(c: "Client", same: bool, doubt: bool) -> int:
 def late(c: "Client") -> int:
     """Send the requests that are due: see `lost`. Returns the milliseconds until others are."""
     least = c.tick
+    i = len(c.requests)
+    due = False
+    while i:
+        i -= 1
+        if not c.requests[i].id:
+            left = c.requests[i].pause and ticks_diff(c.requests[i].due, clock.ticks_ms())
+            if left <= 0:
+                due = True
+            elif left < least:
+                least = left
+    if due:
+        _send_due(c)
+    return least
+
+
+def _send_due(c):
     alone = not c.apart or not in_flight(c)
     held: list[bytes] = []  # filters whose later requests wait, too
     for r in c.requests:
-        left = ticks_diff(r.due, clock.ticks_ms()) if r.pause else 0
         if r.id:
             continue
+        left = ticks_diff(r.due, clock.ticks_ms()) if r.pause else 0
         if left > 0 or [f for f in r.filters if f in held]:
             held.extend(r.filters)
-            least = min(least, left) if left > 0 else least
         elif alone:
             send(c, r)
             alone = not (c.apart and r.id)
-    return least
 
 
 def holds(c: "Client") -> bool:
@@ -125,7 +149,12 @@ def holds(c: "Client") -> bool:
 
 def in_flight(c: "Client") -> int:
     """Return how many requests wait for an answer."""
-    return sum([1 for r in c.requests if r.id])
+    n = 0
+    i = len(c.requests)
+    while i:
+        i -= 1
+        n += c.requests[i].id > 0
+    return n
 
 
 def lost(c: "Client", closed: bool, flight: "int | None") -> None:

@@ -1,9 +1,8 @@
 """subscribe and unsubscribe. Loaded for each call."""
 
 from ..core.route import NEVER
-from ..load import load
+from ..load import drop, load
 from ..port import const
-from .subs import Subscription, send
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
@@ -12,6 +11,7 @@ if TYPE_CHECKING:
 
     from ..client import Client
     from ..core.message import Message
+    from .subs import Subscription
 
 
 def subscribe(
@@ -20,7 +20,7 @@ def subscribe(
     handler: "Callable[[Message], None]",
     qos: int = 0,
     chunks: bool = False,
-) -> Subscription:
+) -> "Subscription":
     """Call `handler(message)` for messages that match a topic filter, or any of a list.
 
     They come at up to `qos`. The request is sent once online, and again whenever the broker
@@ -30,27 +30,31 @@ def subscribe(
     Returns a Subscription, whose `granted` is None until the broker has answered. ValueError or
     TypeError for a bad filter, handler or QoS, and for more than `subscriptions` calls.
     """
-    checked, names = load("filters").check(filters, qos, self.max_qos)
+    checked, names = checked_filters(filters, qos, self.max_qos)
     if not callable(handler):
         raise TypeError(f"handler must be callable, not {handler!r}")
     kept = [s for s in self.subscriptions if s.filters != checked]
     if len(kept) == self.most:
         raise ValueError(f"subscriptions must be at most {self.most}: no room for another")
-    new = Subscription(checked, names, handler, qos, chunks)
+    self.subs = load("subs")
+    new = self.subs.Subscription(checked, names, handler, qos, chunks)
     keep(self, kept)
     self.subscriptions.append(new)
     learn(self)
     return ask(self, new)
 
 
-def unsubscribe(self: "Client", filters: "bytes | str | list[bytes] | list[str]") -> Subscription:
+def unsubscribe(
+    self: "Client", filters: "bytes | str | list[bytes] | list[str]"
+) -> "Subscription":
     """End the subscription to a topic filter, or to each of a list of them.
 
     It may have been made before a reboot. Returns a Subscription whose `granted` is None until
     UNSUBACK.
     """
-    checked, names = load("filters").check(filters, 0, 0)
-    new = Subscription(checked, names, None, 0, False)
+    checked, names = checked_filters(filters, 0, 0)
+    self.subs = load("subs")
+    new = self.subs.Subscription(checked, names, None, 0, False)
     keep(self, [s for s in self.subscriptions if _narrow(s, checked)])
     for r in self.requests:
         if not (r.id or r.filters):  # it was not sent yet, and is withdrawn
@@ -59,7 +63,7 @@ def unsubscribe(self: "Client", filters: "bytes | str | list[bytes] | list[str]"
     return ask(self, new)
 
 
-def withdraw(self: "Client", subscription: Subscription) -> None:
+def withdraw(self: "Client", subscription: "Subscription") -> None:
     """End a subscription on this side alone: the broker is not asked, and may still have it."""
     keep(self, [s for s in self.subscriptions if s is not subscription])
     self.requests[:] = [r for r in self.requests if r is not subscription]
@@ -93,6 +97,13 @@ def learn(c: "Client") -> None:
             c.names[i][0:] = NEVER
 
 
+def checked_filters(filters: "Any", qos: int, most: int) -> "tuple[list[bytes], list[bytes]]":
+    """Check topic filters: see `filters.check`."""
+    found: tuple[list[bytes], list[bytes]] = load("filters").check(filters, qos, most)
+    drop("filters", "wire")  # before more is loaded: there is room for that then
+    return found
+
+
 def _narrow(s, gone):
     """Remove the filters in `gone` from a subscription. Returns whether any are left."""
     left = [i for i, f in enumerate(s.filters) if f not in gone]
@@ -103,9 +114,9 @@ def _narrow(s, gone):
     return bool(left)
 
 
-def ask(c: "Client", new: Subscription) -> Subscription:
+def ask(c: "Client", new: "Subscription") -> "Subscription":
     """Send a request, or leave it to the next CONNACK."""
     c.requests.append(new)
     if c.connected:
-        send(c, new)
+        c.subs.send(c, new)
     return new

@@ -1,7 +1,7 @@
 """Properties of incoming messages: check them, and find the handlers that their identifiers name.
 
 Identifiers are used if the broker supports them. A message with identifiers goes only to the
-handlers of those: if a broker sends one copy for each matching filter, each handler is called once.
+handlers of those: if a broker sends a copy for each filter, each handler is called once.
 
 A broker that keeps the session may send messages with identifiers from before a reboot, when they
 belonged to other subscriptions. So an identifier counts only if the topic name matches its
@@ -11,7 +11,7 @@ subscription. Loaded with the first message that has properties, and kept.
 from ..core.route import NEVER, nearest
 from ..load import load
 from ..port import const
-from ..topic import matches
+from ..rare import subs
 from .walk import checked, number
 
 TYPE_CHECKING = const(0)
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ..core.message import Message
-    from ..rare.subs import Subscription
     from . import Client5
 
 _PUBLISH = const(16)  # see walk.TABLE
@@ -136,6 +135,28 @@ def tagged(m: "Message") -> "object | None":
         c.tagged = False
 
 
+class Subscription(subs.Subscription):
+    """A subscription with an identifier: see `rare.subs.Subscription`."""
+
+    identifier = 0
+    client: "Any" = None
+
+    def fits(self, buf: bytearray, t: int, end: int) -> bool:
+        """Return whether it gets the message with this topic name."""
+        if self.client.tagged and self._lacks(self.client.message.properties):
+            return False
+        return subs.Subscription.fits(self, buf, t, end)
+
+    def _lacks(self, p):
+        """Return whether the message does not have its identifier."""
+        at = 0
+        while p.find(_IDENTIFIER, at):
+            if number(p.buf, p.at, p.end) >> 2 == self.identifier:
+                return False
+            at = p.end
+        return True
+
+
 def _decides(c, p):
     """Return whether the identifiers of the message decide who gets it.
 
@@ -163,23 +184,6 @@ def _owner(c, identifier):
     while i < len(c.subscriptions):
         s = c.subscriptions[i]
         if s.identifier == identifier:
-            i = 0
-            while i < len(s.names):
-                e = m.t + 2 + (m.buf[m.t] << 8 | m.buf[m.t + 1])
-                if matches(s.names[i], m.buf, m.t + 2, e):
-                    return True
-                i += 1
-            return False
+            return s.fits(m.buf, m.t + 2, m.t + 2 + (m.buf[m.t] << 8 | m.buf[m.t + 1]))
         i += 1
     return False if identifier > c.numbered else None
-
-
-def lacks(c: "Client5", s: "Subscription") -> bool:
-    """Return whether the message does not have the identifier of a subscription."""
-    p = c.message.properties
-    at = 0
-    while p.find(_IDENTIFIER, at):
-        if number(p.buf, p.at, p.end) >> 2 == s.identifier:
-            return False
-        at = p.end
-    return True

@@ -4,6 +4,7 @@ The core calls the functions of this module: it is `client.five`.
 """
 
 import errno
+import sys
 
 from .. import port as clock
 from ..errors import MQTTError
@@ -54,35 +55,13 @@ _NEVER = const(268435455)  # ms, 3 days
 
 def carried(c: "Client5", e: int, end: int, i: int) -> int:
     """Handle the properties of a PUBLISH: see `carry`, which is loaded with the first ones."""
-    global carried, lacks  # loading allocates
-    carry = load("carry", "v5")
-    carried = carry.carried
-    lacks = carry.lacks
-    return carried(c, e, end, i)
+    sys.modules[__name__].carried = load("carry", "v5").carried  # type: ignore[attr-defined]
+    return c.five.carried(c, e, end, i)  # loading it again would allocate
 
 
-def lacks(c: "Client5", s: "Subscription") -> bool:
-    """Return whether the message does not have the identifier of a subscription."""
-    return load("carry", "v5").lacks(c, s)
-
-
-def large(c: "Client5", first: int, t: int, have: int, end: int) -> "Any":
-    """Begin with a packet that is larger than the buffer, and not PUBLISH: see `pieces`."""
-    _load_pieces()
-    return large(c, first, t, have, end)
-
-
-def begin(c: "Client5", first: int, at: int, t: int, have: int, end: int, n: int) -> int:
-    """Begin with a message that is larger than the buffer: see `pieces`."""
-    _load_pieces()
-    return begin(c, first, at, t, have, end, n)
-
-
-def _load_pieces():
-    global begin, large
-    pieces = load("pieces", "v5")
-    begin = pieces.begin
-    large = pieces.other
+def Pieces(c: "Client5") -> "Any":
+    """Return what takes packets larger than the buffer."""
+    return load("pieces", "v5").Pieces(c)
 
 
 def other(c: "Client5", first: int, t: int, end: int) -> "Any":
@@ -182,7 +161,10 @@ def _settled(c, pid):
     """Handle a PUBACK that reports success."""
     p = find(c, pid)
     if p < 0 or end_of(c.q, p) > c.sent or c.q[p] & 6 == 6:
-        return load("strays").puback(c, pid)
+        if not (c.large and c.large.settle(pid)):
+            c.stats.strays += 1
+            returned(c, pid)
+        return None
     c.stats.downgraded += c.q[p] >> 2 & 1
     release(c, p)
     c.progress = True
@@ -212,7 +194,7 @@ def _answered(c, first, t, end):
             return _CODES
     if not codes:
         return _CODES
-    return load("subs").settled(c, first, rx[t] << 8 | rx[t + 1], codes)
+    return c.subs.settled(c, first, rx[t] << 8 | rx[t + 1], codes)
 
 
 # CONNACK and the limits in it
@@ -347,6 +329,7 @@ def ending(c: "Client5", what: "Any", began: int) -> None:
     If the broker broke a rule, a DISCONNECT says which, unless a part of a packet has left.
     """
     c.greeting = c.state == "greeting"
+    c.tagged = False
     c.inflight = c.slots
     if c.alone is c.flow:
         c.alone = None

@@ -64,7 +64,7 @@ def make(
     c.block = c.empty = b"\0"
     c.owed = []
     c.owners = [None] * 9
-    c.strict = c.greeting = False
+    c.strict = c.greeting = c.tagged = False
     c.aliases = c.numbered = c.high = 0
     loading.load("setup").make(c, *args, version=5, five=packets, **given)
     if auth and not c.password:

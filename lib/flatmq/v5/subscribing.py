@@ -2,10 +2,10 @@
 
 from ..load import load
 from ..port import const
-from ..rare.subs import Subscription
-from ..rare.subscribing import ask, keep, learn
+from ..rare.subscribing import ask, checked_filters, keep, learn
 from ..rare.subscribing import unsubscribe as end
 from ..wire import number
+from .carry import Subscription
 from .packets import encoded, size_of
 
 TYPE_CHECKING = const(0)
@@ -37,7 +37,7 @@ def subscribe(
     """
     number("retain_handling", retain_handling, 0, 2)
     # The broker may grant less than it is asked for.
-    checked, names = load("filters").check(filters, qos, self.own_qos)
+    checked, names = checked_filters(filters, qos, self.own_qos)
     if no_local and any(f.startswith(b"$share/") for f in checked):
         raise ValueError("no_local must be False with $share")
     if not callable(handler):
@@ -45,7 +45,9 @@ def subscribe(
     kept = [s for s in self.subscriptions if s.filters != checked]
     if len(kept) == self.most:
         raise ValueError(f"subscriptions must be at most {self.most}: no room for another")
+    self.subs = load("subs")
     new = Subscription(checked, names, handler, qos, chunks)
+    new.client = self
     if self.five:
         new.qos |= no_local << 2 | retain_as_published << 3 | retain_handling << 4
         new.identifier = self.numbered + 1
@@ -75,6 +77,6 @@ def unsubscribe(self: "Client5", filters: "bytes | str | list[bytes] | list[str]
     After UNSUBACK `granted` has a reason code for each.
     """
     if self.five:
-        checked, names = load("filters").check(filters, 0, 0)
+        checked, names = checked_filters(filters, 0, 0)
         _allow(self, Subscription(checked, names, None, 0, False))
     return end(self, filters)

@@ -14,6 +14,7 @@ import plan
 from micropython import mem_total
 
 from flatmq import Client
+from flatmq.load import drop, load
 from flatmq.port import ticks_diff, ticks_ms
 
 POLL_MS = 20
@@ -131,6 +132,7 @@ class Device:
         allocated = mem_total() - allocated
         if (
             online
+            and self.books.next[2]  # the first message at QoS 2 loads code and claims its list
             and client.connected
             and not self.last
             and client.stats.connects == self._connects
@@ -162,7 +164,7 @@ class Device:
         # What was left from before the loss goes first, and takes memory until it has gone.
         fresh = self.last or client.stats.connects != self._connects
         again = client.alone if hasattr(client, "alone") else client.past  # the latter at MQTT 5
-        if client.connected and not again and fresh:
+        if client.connected and not again and fresh and self.books.next[2]:
             self._connects = client.stats.connects
             self.most = max(self.most, gc.mem_alloc())
             self.look(held())
@@ -229,10 +231,9 @@ def main():
         wanted.append(client.subscribe(prefix + b"/down" + plan.SUBJECTS[qos], handler, qos))
     # What a lost connection needs: see "When memory is claimed" in design.md.
     gc.collect()
-    import flatmq.resend
-
-    import flatmq.show
-
+    for name in ("reasons", "strays", "aside"):  # they leave larger tables of names behind
+        load(name)
+    drop("reasons", "strays", "aside")
     if ca:
         ways.warm_up()
     client.start()
@@ -245,7 +246,8 @@ def main():
             return 1
     wanted = None
     for topic in device.topics + [device.end]:  # noqa: RUF005 (as a board takes it)
-        client.check(topic)  # the first message to a topic does so, and remembers it
+        for qos in range(3):  # the first message to a topic checks it, and remembers it
+            client.address(topic, qos)
     say("@version", ".".join([str(n) for n in sys.implementation.version[:3]]))
     say("@ready")
     device.run()
@@ -266,7 +268,7 @@ def main():
     say("@kinds", *device.kinds)
     # Nothing is pending: what a lost connection needs makes room for what a disconnect loads.
     device = None
-    for name in ("resend", "show"):
+    for name in needed:
         del sys.modules["flatmq." + name]
         delattr(flatmq, name)
     gc.collect()

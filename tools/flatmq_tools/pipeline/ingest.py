@@ -83,7 +83,7 @@ class Ingest:
         if link is None and tls is not None:
             link = tls.link(*broker)
         options.setdefault("tx_size", _TX_SIZE)
-        kind = BulkClient
+        kind: type[BulkClient] | type[BulkClient5] = BulkClient
         if version == 5:
             kind = BulkClient5
             options["session_expiry"] = session_expiry

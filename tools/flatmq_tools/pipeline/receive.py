@@ -41,7 +41,10 @@ for _first in (0x32, 0x33, 0x3A, 0x3B):
 
 
 # What `Bulk` stands before: a client at any version.
-_Base = Client if TYPE_CHECKING else object
+if TYPE_CHECKING:
+    _Base = Client
+else:
+    _Base = object
 
 
 class Bulk(_Base):
@@ -77,12 +80,13 @@ class Bulk(_Base):
     ) -> None:
         options.setdefault("rx_size", CHUNK)
         options.setdefault("incoming", 65535)
+        options["give_up"] = 0  # a message that the log does not take is tried for ever
         # No packet is smaller than its answer. A read is followed by another one only while no
         # more than a buffer of answers waits, so there is always room for those to one buffer.
         options["answers"] = 2 * options["rx_size"] + 64
         super().__init__(client_id, host, port, on_message=self._take, chunks=True, **options)
         self.log = log
-        self.most = options["rx_size"]
+        self._most = options["rx_size"]
         """Bytes of answers that may wait while something is read."""
         self.messages = 0
         """Messages appended since the client was made."""
@@ -109,7 +113,7 @@ class Bulk(_Base):
     @property
     def paused(self) -> bool:
         """True while nothing is read: the log is full, or the broker accepts no answers."""
-        stop = self.waiting() > self.most or self.log.full
+        stop = self.waiting() > self._most or self.log.full
         return stop and self.connected and not self._leaving
 
     def poll(self, ms: int = 0) -> bool:
@@ -152,7 +156,7 @@ class Bulk(_Base):
 
     def _reads(self) -> bool:
         """Return whether something may be read: see `take_in_bulk`."""
-        if (self.log.full or self.waiting() > self.most) and self.paused:
+        if (self.log.full or self.waiting() > self._most) and self.paused:
             return False
         self._data = None
         return True

@@ -95,7 +95,7 @@ class Sockets:
 
 def is_5(client):
     """Return whether a flatmq client speaks MQTT 5."""
-    return client.options["version"] == 5
+    return hasattr(client, "options") and client.options["version"] == 5
 
 
 def connect(client, stream):
