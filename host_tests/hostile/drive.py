@@ -62,14 +62,12 @@ OPTIONS = (
 )  # fmt: skip
 OPTIONS_5 = OPTIONS + ("session_expiry", "maximum_packet_size", "requests")  # noqa: RUF005 (MicroPython)
 
-# The modules that use chance, of each core.
+# The modules that use chance.
 BY_CHANCE = ("flatmq.rare.setup", "flatmq.rare.dial")
-BY_CHANCE_5 = ("flatmq.setup", "flatmq.connection")
 
 MOST_CALLS = 50000  # of the stream, in one case
 MOST_REFUSED = 3  # writes that take nothing, in one poll
 MOST_POLLS = 3000  # until nothing moves
-SOON = 25  # ms after which a request is tried again that found no room
 
 
 class Stuck(BaseException):
@@ -251,14 +249,12 @@ class Dice:
         return self._last_id if bits == 15 else 0
 
 
-def play(v5, chance, ticks_ms):
+def play(chance, ticks_ms):
     """Have a client use these for chance and the clock.
 
     A board lets go of some modules and loads them again, but not between here and their use.
     """
-    if v5:
-        __import__("flatmq.v5")  # its modules need each other in this order
-    for name in BY_CHANCE_5 if v5 else BY_CHANCE:
+    for name in BY_CHANCE:
         __import__(name, None, None, ("random",)).random = chance
     flatmq.port.ticks_ms = ticks_ms
 
@@ -282,7 +278,7 @@ class Driver:
         self.requests = 0
         self.waiting = []  # the numbers of requests that wait for an answer
         self.link = link or Link(note)
-        play(self.v5, Dice(o.last_id), self.link.ticks_ms)
+        play(Dice(o.last_id), self.link.ticks_ms)
         more = {}
         if self.v5:
             more["user_properties"] = [(b"board", b"7")] if o.user_properties else None
@@ -452,18 +448,11 @@ class Driver:
         link = self.link
         room = link.room
         link.room = link.block = 0
-        late = 0
         for _ in range(MOST_POLLS):
             if not self.up:
                 break
             if not self.poll():
-                if late == 3 or not (
-                    self.v5 and self.client.router and self.client.router.waiting
-                ):
-                    break
-                late += 1
-                self.note((PASSED, SOON))
-                link.now += SOON
+                break
         else:
             raise Stuck("polls without end")
         link.room = room
@@ -519,8 +508,6 @@ class Driver:
     def asking(self):
         """Return whether the identifier of a request may not be out yet."""
         c = self.client
-        if self.v5:
-            return c.queued and c.connected and c.router and c.router.requests
         return c.connected and c.acks and c.requests
 
     def pass_time(self, ms):
@@ -694,8 +681,7 @@ class Driver:
     def restore(self):
         """Have the client subscribed to what it was at first, and to nothing else."""
         self.answer_all()
-        if not self.v5:
-            self.await_requests()
+        self.await_requests()
         for i in range(len(self.subscriptions)):
             if self.subscriptions[i]:
                 self.forget(self.options.choices[i])
@@ -719,6 +705,7 @@ class Driver:
         client = self.client
         if not self.up:
             self.connect(0)
+            self.answer_all()
         before = client.stats.received
         pid = 101 + number
         for data in (
@@ -830,4 +817,4 @@ def run(data, note, marked=None, make=Driver):
             driver.note = driver.link.note = _nothing
             driver.session(1)
     finally:
-        play(options.version == 5, random, before)
+        play(random, before)

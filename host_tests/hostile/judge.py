@@ -46,30 +46,21 @@ def watched() -> Iterator[None]:
 def sizes(client) -> list[tuple[str, int]]:
     """Return what a client holds, and how much of it; it may not grow.
 
-    What its router remembers of messages, in bytearrays, is in `names`. Before MQTT 5 the list of
-    messages that are not released may grow, and the topic name of the last one is any.
+    The list of messages that are not released may grow, and the topic name of the last one is any.
     """
     link = getattr(client.link, "socket", client.link)  # the WebSocket may keep something
-    parts = [("client", client), ("link", link)]
-    v5 = hasattr(client, "router")
-    if v5:
-        parts.append(("router", client.router))
     return [
         (f"{name}.{field}", len(value))
-        for name, part in parts
+        for name, part in (("client", client), ("link", link))
         for field, value in vars(part).items()
-        if (isinstance(value, (memoryview, list)) and (v5 or field != "received"))
-        or (isinstance(value, bytearray) and name != "router" and field != "head")
+        if (isinstance(value, (memoryview, list)) and field not in ("received", "blocks"))
+        or (isinstance(value, bytearray) and field != "head")
     ]
 
 
 def names(client) -> int:
-    """The size of the longest topic name that is remembered, with what belongs to it."""
-    if not hasattr(client, "router"):
-        return max(map(len, client.names))
-    kept = list(vars(client.router).values())
-    each = [name for some in kept if isinstance(some, list) for name in some] + kept
-    return max(len(name) for name in each if isinstance(name, bytearray))
+    """The size of the longest topic name or properties that are remembered."""
+    return max(map(len, client.names + (client.blocks or [])))
 
 
 def held_the_same() -> Callable[..., bool]:
@@ -81,8 +72,8 @@ def held_the_same() -> Callable[..., bool]:
         # A subscription that is given up leaves less.
         more = [now for before, now in zip(held[0], held[-1], strict=True) if now > before]
         assert not more, f"it holds {more}, not {held[0]}"
-        # In MQTT 5 properties of up to 127 bytes are remembered with them, and both together.
-        most = 128 if hasattr(client, "router") else 64
+        # In MQTT 5 properties of up to 127 bytes are remembered with them.
+        most = 128 if client.blocks else 64
         assert names(client) <= most, "the topic names seen last"
         return True
 

@@ -29,8 +29,8 @@ RESOURCE = frozenset({"resource"})
 REPLIES = 98  # the number of the subscription to answers
 MALFORMED = frozenset({0x81, 0x82})  # for packets that may break rules of both kinds
 TOO_MUCH = frozenset({0x93, 0x95})
-# Before MQTT 5: ms without an acknowledgement after which a connection may end, 30 s less what the
-# client sees late; and closes on a request after which it is reported.
+# ms without an acknowledgement after which a connection may end, 30 s less what the client sees
+# late; and closes on a request after which it is reported.
 ACK_TIMEOUT = 18000
 REPORTED = 3
 # DISCONNECT with one of these may be for the message that was sent last.
@@ -178,7 +178,7 @@ class Oracle:
             ("refused", self.hopeless or self.refused),
             ("closed", self.gone),
             ("timeout", max(self.silent, self.greeting_for) >= self.patience()),
-            ("timeout", not self.v5 and self.unacknowledged >= ACK_TIMEOUT),
+            ("timeout", self.unacknowledged >= ACK_TIMEOUT),
         ):
             if is_it:
                 return frozenset({kind})
@@ -199,10 +199,10 @@ class Oracle:
         if self.wire and self.wire[0] >> 4 == 3:
             self._cut(bytes(self.wire))
         if self.greeted and self.state == "greeting" and not self.refused:
-            self.trusted = self.v5 or self.options.clean_session
+            self.trusted = self.options.clean_session
         if self.state == "online":
             closed = self.by_peer and "closed" in self.why
-            if not self.v5 and closed:
+            if closed:
                 self._accuse()
                 closed = any(m.qos or m.stream or m.begun for m in self.out if not m.done)
             if closed and self.pending():
@@ -211,7 +211,7 @@ class Oracle:
                 self.single = 1 if self.pending() else 0
             for m in self.out:
                 m.old = bool(self.single)
-        elif self.single and not self.v5:
+        elif self.single:
             for m in self.out:  # what was accepted since goes one at a time, too
                 m.old = True
         code = self.refused
@@ -252,7 +252,7 @@ class Oracle:
             self.greeting_for += ms
         elif any(r.pid for r in self.requests) or any(self.is_live(m) for m in self.out):
             self.unacknowledged += ms
-        self.pings += (ms > drive.SOON) + (self.limits.keep_alive is not None)
+        self.pings += 1 + (self.limits.keep_alive is not None)
 
     def on_pinged(self) -> None:
         self.pings += 1
@@ -331,26 +331,12 @@ class Oracle:
             if body[0]:
                 raise Broken("CONNACK of 3.1.1: flags, and refused")
             return Packet("CONNACK", code=body[1])
-        try:
-            p = parts.from_server(first, body, self.level)
-            if p.name == "PUBLISH" and p.properties.first(Id.TOPIC_ALIAS) is not None:
-                if p.topic:
-                    self.codes = frozenset({TOPIC_ALIAS_INVALID})
-                raise Broken("a topic alias, and none was allowed", TOPIC_ALIAS_INVALID)
-        except Broken:
-            if self.v5:
-                self.too_many_besides(first, body)
-            raise
+        p = parts.from_server(first, body, self.level)
+        if p.name == "PUBLISH" and p.properties.first(Id.TOPIC_ALIAS) is not None:
+            if p.topic:
+                self.codes = frozenset({TOPIC_ALIAS_INVALID})
+            raise Broken("a topic alias, and none was allowed", TOPIC_ALIAS_INVALID)
         return p
-
-    def too_many_besides(self, first: int, body: bytes) -> None:
-        """A PUBLISH that breaks a rule may also be the one too many that waits for release."""
-        at = 2 + (body[0] << 8 | body[1]) if len(body) > 1 else 0
-        if first & 0xF6 == 0x34 and at and at + 2 <= len(body):
-            pid = body[at] << 8 | body[at + 1]
-            if pid and pid not in self.held and len(self.held) == self.options.incoming:
-                self.fault |= RESOURCE
-                self.codes |= {0x93}
 
     def larger(self, head: strict.Header) -> bool:
         """A packet larger than rx_size that is not all there. Whether its head has been judged.
@@ -375,7 +361,9 @@ class Oracle:
             return False
         n = 2 + (body[0] << 8 | body[1]) + (2 if first & 6 else 0)
         least = n + 4 if self.v5 else n  # with the length of the properties
-        if least > room and (self.v5 or len(body) < n):
+        if self.v5 and len(body) >= n:
+            self.decoded(first, bytes(body[:n]) + b"\0")  # what is wrong so far is noticed now
+        if n > room and len(body) < n or (self.v5 and least > room and len(body) >= n):
             self.fault = RESOURCE
             if least > head.length or first & 6 == 6:
                 self.fault |= PROTOCOL  # it breaks two rules, and either may be reported
@@ -399,7 +387,6 @@ class Oracle:
             return False
         m = self.decoded(first, bytes(body[:n]) + b"\0" if blind else bytes(body[:end]))
         again = m.qos == 2 and m.pid in self.held
-        self.check_room(m)
         self.repeats = again
         self.blind = blind
         self.offset = 0
@@ -440,16 +427,6 @@ class Oracle:
             return False
         self.answer(0x50, m.pid)
         return True
-
-    def check_room(self, m: Packet) -> None:
-        """A message may be the one too many that waits for its release, at MQTT 5."""
-        if (
-            self.v5
-            and m.qos == 2
-            and m.pid not in self.held
-            and len(self.held) == self.options.incoming
-        ):
-            self.fault = RESOURCE
 
     def handlers(self, m: Packet, large: bool = False) -> list[int]:
         """Return the numbers of the subscriptions that a message goes to.
@@ -549,20 +526,20 @@ class Oracle:
             self.held.clear()
         for m in self.out:
             m.again = m.begun
-            m.begun = m.begun and (self.same or self.v5)  # a new session has none of them
+            m.begun = m.begun and self.same  # a new session has none of them
             if m.wait == PUBCOMP and not m.done:
                 if trusted:
                     self.released.append(m)
                 else:
                     m.wait = PUBREC
-        if not self.v5:  # those are in front of the others from now on
-            self.out = self.released + [m for m in self.out if m not in self.released]
+        # Those are in front of the others from now on.
+        self.out = self.released + [m for m in self.out if m not in self.released]
         waiting = [r for r in self.requests if r.filters and self.same]
         if p.present and trusted:
             self.requests = waiting
         else:
             # UNSUBSCRIBE goes again if the broker may have the session all the same.
-            self.requests = [r for r in waiting if r.number is None and not self.v5]
+            self.requests = [r for r in waiting if r.number is None]
             self.requests += self.subscriptions
         for r in self.requests:
             r.due()
@@ -575,12 +552,14 @@ class Oracle:
         for m in self.out:
             if not m.done and m.wait != PUBCOMP and self.limits.forbids(m):
                 self.refuse(m, 0)
-        for r in [each for each in self.requests if self.limits.exceeds(each.size())]:
-            self.requests.remove(r)
-            if r in self.subscriptions:
-                self.subscriptions.remove(r)
-            self.drops += [(0, f) for f in r.filters]
-            self.dropped -= len(r.filters) - 1  # counted as one
+        for r in self.requests:  # these wait for a larger limit, and are reported once
+            if r.filters and self.limits.exceeds(r.size()):
+                r.is_due = False
+                refused = b"\x95" * len(r.filters)
+                if r.granted != refused:
+                    r.granted = refused
+                    self.drops += [(0, f) for f in r.filters]
+                    self.dropped -= len(r.filters) - 1  # counted as one
         left = sum(not m.done and m.qos > 0 for m in self.out)
         self.passing = self.v5 and left > self.quota()
         if self.single and (self.passing or self.drops):
@@ -602,7 +581,7 @@ class Oracle:
         self.drops.append((m.pid, m.topic))
 
     def on_dropped(self, pid: int, topic: bytes) -> None:
-        if not self.v5 and pid == 0:
+        if pid == 0 and (pid, topic) not in self.drops:
             told = [r for r in self.requests if r.strikes >= REPORTED and topic in r.filters]
             self.need(told, f"reported {topic!r}")
             return
@@ -614,12 +593,12 @@ class Oracle:
     def acknowledged(self, p: Packet) -> None:
         """PUBACK, PUBREC or PUBCOMP.
 
-        Before MQTT 5 it counts for a message that is out, and PUBREC is always answered.
+        It counts for a message that is out, and PUBREC is always answered.
         """
         m = self.in_flight.get(p.pid)
-        if not self.v5 and m and not self.is_live(m):
+        if m and not self.is_live(m):
             m = None
-        if not self.v5 and p.name == PUBREC and not (m and m.wait in (PUBREC, PUBCOMP)):
+        if p.code < 128 and p.name == PUBREC and not (m and m.wait in (PUBREC, PUBCOMP)):
             self.strays += 1
             self.answer(0x62, p.pid)
             return
@@ -705,7 +684,6 @@ class Oracle:
 
     def publish(self, p: Packet) -> None:
         """A message, of which handlers may have to hear."""
-        self.check_room(p)
         if self.fault or self.repeated(p):
             return
         self.offset = 0
@@ -863,7 +841,6 @@ class Oracle:
             if self.pings:
                 self.pings -= 1
             self.asked = self.pinged = True
-            self.unsure = self.v5 and self.single > 0 and self.heard
             self.heard = False
         else:
             self.wrong(f"wrote {raw!r}")
@@ -910,9 +887,9 @@ class Oracle:
     def waiting(self) -> list[Outgoing]:
         """The messages that may be written on this connection, in their order.
 
-        Before MQTT 5 none of them goes past another one.
+        Only messages at QoS 0 go past those that the Receive Maximum holds back.
         """
-        out = self.out if self.v5 else self.out[self.cursor :]
+        out = self.out if self.passing else self.out[self.cursor :]
         return [
             m for m in out
             if m.stream != self.streams and not (m.done and m.settled != self.streams)
@@ -934,8 +911,7 @@ class Oracle:
                     first = m.old or (self.passing and not m.qos)
                     self.need(first, f"wrote {raw!r} before what is older")
                     self.need(not self.under_way() or not m.qos, f"wrote {raw!r} beside another")
-                    heard = not self.asked if self.v5 else self.ponged
-                    self.need(heard, f"wrote {raw!r} before PINGRESP")
+                    self.need(self.ponged, f"wrote {raw!r} before PINGRESP")
                 m.stream = self.streams
                 m.begun = True
                 m.unsure = m.vague = False
@@ -965,7 +941,7 @@ class Oracle:
 
     def _may_wait(self, m: Outgoing, raw: bytes) -> bool:
         """Return whether a message may be behind this one, which was accepted later."""
-        if not self.v5 and m.strikes >= BEHIND:
+        if m.strikes >= BEHIND:
             return True
         return self._may_skip(m) or m.vague or (self.passing and m.qos > 0 and not raw[0] & 6)
 
@@ -1003,8 +979,6 @@ class Oracle:
 
     def may_be_late(self, r: Request) -> bool:
         """Return whether a request may wait: the peer has closed on it, or on one like it."""
-        if self.v5:
-            return False
         others = self.requests[: self.requests.index(r)]
         alike = any(each.strikes and set(each.filters) & set(r.filters) for each in others)
         return bool(r.strikes) or alike or self.apart
@@ -1113,7 +1087,6 @@ class Oracle:
         room = len(self.subscriptions) - len(old) < self.options.subscriptions
         if room and not self.accepts(filters, number):
             self.need(not done, "a SUBSCRIBE larger than the broker accepts")
-            self.identifier += not self.again
         else:
             self.need(room == done, "room for a subscription")
             if done:
@@ -1131,10 +1104,10 @@ class Oracle:
         self.need(done, "to unsubscribe")
         for r in self.subscriptions:
             r.narrow(filters)
-        if not self.v5:  # what has not left is withdrawn, or narrowed
-            self.requests = [r for r in self.requests if r.filters or not r.is_due]
-            for r in self.requests:
-                r.variants = [r.filters] if r.is_due else r.variants
+        # What has not left is withdrawn, or narrowed.
+        self.requests = [r for r in self.requests if r.filters or not r.is_due]
+        for r in self.requests:
+            r.variants = [r.filters] if r.is_due else r.variants
         self.subscriptions = [r for r in self.subscriptions if r.filters]
         self.requests.append(self.new_request(filters, None, 0))
 
@@ -1198,15 +1171,13 @@ class Oracle:
             self.wrong(f"AUTH is not written: {self.auths}")
         if self.wire:
             self.wrong(f"half a packet is out: {bytes(self.wire)!r}")
-        due = [r.variants for r in self.requests if r.is_due and r.filters]
-        if not self.v5:
-            prompt = [r for r in self.requests if r.filters and not self.may_be_late(r)]
-            due = [r.variants for r in prompt if r.is_due]
-        if due and not (self.v5 and self.pending()):
+        prompt = [r for r in self.requests if r.filters and not self.may_be_late(r)]
+        due = [r.variants for r in prompt if r.is_due]
+        if due:
             self.wrong(f"not asked for: {due}")
         if self.one_at_a_time():
             waits = self.asked or self.under_way() or self.releasing()
-            if not self.v5 and self.single == 2:
+            if self.single == 2:
                 self.need(self.pinged or waits, "no PINGREQ")
                 waits = waits or not self.answered or (self.apart and self.requests)
             self.need(waits or self.single < 2, "nothing goes again")

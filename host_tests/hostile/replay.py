@@ -18,10 +18,9 @@ RARE = (
     "aside", "checks", "connecting", "dial", "filters", "hello", "methods", "pieces", "qos2",
     "reading", "reasons", "strays", "subs", "subscribing",
 )  # fmt: skip
-ON_DEMAND = ("chunks", "connection", "refused", "requests", "resend", "router", "show")
-ON_DEMAND_5 = (
-    "v5_client", "replies", "v5", "v5_alias", "v5_auth", "v5_chunks", "v5_connection",
-    "v5_reasons", "v5_resend", "v5_router", "v5_server", "v5_walk",
+RARE_5 = (
+    "alias", "auth", "carry", "flow", "hello", "methods", "packets", "pieces", "reasons",
+    "replies", "saying", "server", "setup", "subscribing", "walk",
 )  # fmt: skip
 KEPT = []  # those modules
 MOST = 400  # bytes of acknowledgements and requests that wait at once, and messages received
@@ -48,15 +47,12 @@ def load():
 
 def load_5():
     """Load the same for MQTT 5, once."""
-    from flatmq.v5_client import Client
+    from flatmq.load import load
+    from flatmq.v5 import Client5
 
-    for name in ON_DEMAND_5 + ON_DEMAND:
-        KEPT.append(__import__("flatmq." + name, None, None, (name,)))
-    from flatmq import calls
-
-    for name, home in calls.MODULES.items():
-        if home in ON_DEMAND:
-            setattr(Client, name, getattr(sys.modules["flatmq." + home], name))
+    KEPT.extend([load(name, "v5") for name in RARE_5])
+    for name, home in load("methods", "v5").MODULES.items():
+        setattr(Client5, name, getattr(load(home, "v5"), name))
 
 
 def fill(client):
@@ -65,9 +61,6 @@ def fill(client):
     That is a place for messages in pieces, and the topic names that it was last given, of
     which there are never more; and lists and buffers as long as they become.
     """
-    if hasattr(client, "router"):
-        fill_5(client)
-        return
     from flatmq.load import load
 
     client.pieces = client.pieces or load("pieces").Pieces(client)
@@ -89,29 +82,18 @@ def fill(client):
     for topic in cases.TOPICS + (b"reply", b"out"):  # noqa: RUF005 (MicroPython)
         for qos in (0, 1, 2):
             client.address(topic, qos)
+    if client.five:
+        fill_5(client)
 
 
 def fill_5(client):
-    """Do the same for a client at MQTT 5."""
-    router = client.load()
-    from flatmq.v5_chunks import Chunks5
-
-    __import__("flatmq.setup")  # which stays loaded after a QoS that the broker does not have
-    client.scratch.extend(bytes(LONGEST))
-    for some in (router.subscriptions, router.requests, client.ids, client.urgent):
-        now = some[:]
-        for _ in range(8):
-            some.append(None)
-        some[:] = now
-    for kept in router.__dict__.values():
-        for some in kept if isinstance(kept, list) else ():
-            if isinstance(some, bytearray):  # it keeps its memory when it is smaller again
-                now = bytes(some)
-                some.extend(bytes(LONGEST))
-                some[0:] = now
-    router.large = router.large or Chunks5(router)
-    for topic in cases.TOPICS + (b"reply", b"out"):  # noqa: RUF005 (MicroPython)
-        client.check(topic)
+    """Do the same for what MQTT 5 adds."""
+    for _ in range(8):
+        client.owed.append(0)
+    client.owed[:] = []
+    client.blocks = [bytearray(LONGEST) for _ in range(8)]
+    for block in client.blocks:  # it keeps its memory when it is smaller
+        block[0:] = b"\0\0\0"
 
 
 class Digest:

@@ -6,9 +6,7 @@ import pytest
 
 import peer
 from flatmq import Client
-from flatmq.bulk import queue
-from flatmq.session import Session
-from unit.fake_link import Bench, fake_clock
+from unit.fake_link import Bench, Clock, fake_clock
 
 
 class Taker:
@@ -124,14 +122,14 @@ def test_held_answers_go_with_their_connection() -> None:
         assert [same for same in asked if same is not None] == [True, True]
 
 
-def test_queue_takes_all_or_nothing() -> None:
-    session = Session(64, 1)
-    room = session.room + 4
-    assert queue(session, bytes(range(room - 8)))
-    assert not queue(session, b"\x40\2\0\1\x40\2\0\2\x40\2\0\3")
-    assert session.answers == room - 8
-    assert queue(session, b"\x40\2\0\1\x40\2\0\2")
-    assert not queue(session, b"\0")
-    assert queue(session, b"")
-    stored = bytes(session.buf[session.size : session.size + session.answers])
-    assert stored == bytes(range(room - 8)) + b"\x40\2\0\1\x40\2\0\2"
+def test_queue_takes_all_or_nothing(clock: Clock) -> None:
+    bench = Bench(clock, answers=64).online()
+    client = bench.client
+    one = peer.puback(1)
+    assert client.queue(one * 15)
+    assert not client.queue(one * 2)
+    assert client.queue(one)
+    assert not client.queue(b"\0")
+    assert client.queue(b"")
+    client.flush()
+    assert len(bench.sent()) == 16

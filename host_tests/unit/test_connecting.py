@@ -7,7 +7,6 @@ from types import SimpleNamespace
 
 import pytest
 
-import flatmq.connection
 import flatmq.rare.dial
 import peer
 from brokers.scripted import fail
@@ -56,8 +55,7 @@ def pause(bench: Bench) -> int:
 def test_the_pause_doubles_to_its_limit(
     largest: bool, make: Callable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (flatmq.rare.dial, flatmq.connection):
-        monkeypatch.setattr(module, "random", Dice(largest))
+    monkeypatch.setattr(flatmq.rare.dial, "random", Dice(largest))
     bench = make(retry_ms=100, retry_max_ms=1000)
     bench.link.fails = "connect"
     pauses = tries(bench, 8)

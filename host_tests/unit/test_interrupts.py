@@ -151,7 +151,7 @@ def at_each_line(life: Callable[[CtrlC], bool], *modules: str) -> None:
 def test_ctrl_c_does_not_start_a_client_that_has_disconnected(
     version: int, make: Callable
 ) -> None:
-    ctrl_c = CtrlC("v5_client" if version == 5 else "client")
+    ctrl_c = CtrlC("client")
     while True:
         ctrl_c.at += 1
         ctrl_c.lines = 0
@@ -166,14 +166,11 @@ def test_ctrl_c_does_not_start_a_client_that_has_disconnected(
     assert ctrl_c.at > 3
 
 
-MODULES = {
-    4: ["core.engine", "client core.route", "rare.dial rare.subs rare.qos2"],
-    5: ["reader writer", "session", "connection v5_client"],
-}
+MODULES = ["core.engine", "client core.route v5", "rare.dial rare.subs rare.qos2"]
 
 
 @pytest.mark.parametrize("part", range(3))
-def test_ctrl_c_at_any_line(part: int, version: int, make: Callable) -> None:
+def test_ctrl_c_at_any_line(part: int, make: Callable) -> None:
     """It comes between any two instructions, while a client connects, publishes and receives."""
 
     def life(ctrl_c: CtrlC) -> bool:
@@ -196,16 +193,14 @@ def test_ctrl_c_at_any_line(part: int, version: int, make: Callable) -> None:
         goes_on(bench)
         return came
 
-    at_each_line(life, *MODULES[version][part].split())
+    at_each_line(life, *MODULES[part].split())
 
 
 LIMITS = [(Id.RECEIVE_MAXIMUM, 1), (Id.TOPIC_ALIAS_MAXIMUM, 5), (Id.MAXIMUM_PACKET_SIZE, 500)]
 MORE = Properties(content_type="x")
 
 
-@pytest.mark.parametrize(
-    "modules", ["v5_connection", "v5_router v5_walk", "v5_resend", "v5 v5_alias"]
-)
+@pytest.mark.parametrize("modules", ["v5.packets", "v5.carry v5.walk", "v5.flow"])
 def test_ctrl_c_at_any_line_of_mqtt_5(modules: str, clock: Clock) -> None:
     """The broker limits what is in flight, on the next connection too."""
     connack = build.connack(0, 0, LIMITS)
@@ -254,13 +249,13 @@ def short(monkeypatch: pytest.MonkeyPatch) -> set[str]:
         return real(name, globals, locals, fromlist, level)
 
     monkeypatch.setattr("builtins.__import__", load)
-    on_demand = ("flatmq.resend", "flatmq.show", "flatmq.v5_re", "flatmq.rare.")
+    on_demand = ("flatmq.show", "flatmq.v5.flow", "flatmq.v5.reasons", "flatmq.rare.")
     for name in [name for name in sys.modules if name.startswith(on_demand)]:
         monkeypatch.delitem(sys.modules, name)
     return missing
 
 
-@pytest.mark.parametrize("modules", ["resend dial", "show reasons"])
+@pytest.mark.parametrize("modules", ["dial", "show reasons"])
 def test_what_was_accepted_is_sent_once_there_is_memory(
     modules: str, short: set[str], make: Callable
 ) -> None:
@@ -270,8 +265,8 @@ def test_what_was_accepted_is_sent_once_there_is_memory(
     assert [p.payload for p in bench.published()] == [b"kept"]
     short.update(modules.split())
     bench.outage()
-    # The client at 3.1.1 holds what it needs for a loss, except for the text.
-    kind = "resource" if bench.version == 5 or "reasons" in modules else "closed"
+    # The client holds what it needs for a loss, except for the text.
+    kind = "resource" if "reasons" in modules else "closed"
     assert (bench.client.error.kind, bench.client.pending) == (kind, 1)
     short.clear()
     bench.online(present=True)
@@ -305,7 +300,7 @@ def _sent(bench: Bench5) -> list[tuple[bytes, int, int]]:
     return [(p.payload, p.pid, p.dup) for p in bench.packets() if p.name == "PUBLISH"]
 
 
-@pytest.mark.parametrize("modules", [{"v5_resend"}, {"resend"}, {"resend", "v5_resend", "show"}])
+@pytest.mark.parametrize("modules", [{"flow"}, {"aside"}, {"aside", "flow", "reasons"}])
 def test_what_was_accepted_is_sent_within_the_limits_once_there_is_memory(
     modules: set[str], clock: Clock, short: set[str]
 ) -> None:
@@ -334,12 +329,14 @@ def test_a_refusal_that_cannot_be_read_now_is_read_later(clock: Clock, short: se
     bench = Bench5(clock).accepted()
     pid = bench.client.publish(b"t", b"x", 1)
     bench.drain()
-    short.add("v5_reasons")
-    with pytest.raises(MemoryError):
-        bench.feed(build.ack("PUBACK", pid, 0x87))
-    assert bench.client.pending == 1
+    short.add("reasons")
+    bench.feed(build.ack("PUBACK", pid, 0x87))
+    assert (bench.client.pending, bench.client.error.kind) == (1, "resource")
     short.clear()
+    bench.accepted()
     bench.drain()
+    (again,) = bench.packets()
+    bench.feed(build.ack("PUBACK", again.pid, 0x87))
     assert (bench.client.pending, bench.client.stats.dropped) == (0, 1)
     assert bench.client.connected
 
@@ -350,11 +347,10 @@ def test_a_connack_that_cannot_be_handled_now_is_handled_later(
     bench = Bench5(clock)
     pids = [bench.client.publish(b"t", b"%d" % i, 1) for i in range(2)]
     bench.greet()
-    short.add("v5_resend")
-    with pytest.raises(MemoryError):
-        bench.feed(build.connack(0, 0, [(Id.RECEIVE_MAXIMUM, 1)]))
+    short.add("flow")
+    bench.feed(build.connack(0, 0, [(Id.RECEIVE_MAXIMUM, 1)]))
     assert not bench.client.connected
     short.clear()
-    bench.drain()
+    bench.accepted((Id.RECEIVE_MAXIMUM, 1))
     assert bench.client.connected
     assert _sent(bench) == [(b"0", pids[0], 0)]

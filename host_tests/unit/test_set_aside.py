@@ -28,12 +28,6 @@ STEP = 100  # ms, less than the shortest wait before a try
 Made = Callable[..., "Broker"]
 
 
-@pytest.fixture(params=[4], ids=["3.1.1"])
-def version(request: pytest.FixtureRequest) -> int:
-    """The version of MQTT."""
-    return request.param
-
-
 class Broker(ScriptedBroker):
     """Has time pass as it does on a desk, and keeps what the client reports as dropped."""
 

@@ -19,12 +19,6 @@ PINGREQ = 0xC0
 Make = Callable[..., VersionBench]
 
 
-@pytest.fixture(params=[4], ids=["3.1.1"])
-def version(request: pytest.FixtureRequest) -> int:
-    """The version of MQTT."""
-    return request.param
-
-
 def kinds(packets: list[peer.Packet]) -> list[int]:
     """Return the types of packets."""
     return [p.first >> 4 for p in packets]

@@ -101,9 +101,9 @@ def test_what_has_not_left_is_set_aside_with_its_connection(
     else:
         getattr(bench, way)()
     bench.accepted(*TWO, present=True)
-    while bench.client.asked:  # after `lose`, the first message waits for PINGRESP
-        bench.feed(b"\xd0\0")
     bench.drain()
+    if way == "lose":  # then the first message waits for PINGRESP
+        bench.feed(b"\xd0\0")
     sent = [p for p in bench.packets() if p.name == "PUBLISH"]
     assert sent[0].payload == b"before"
     assert all(p.topic for p in sent), "a topic name is left out"

@@ -55,7 +55,6 @@ def test_scram(broker: FakeBroker, user: bytes) -> None:
 def test_the_broker_that_does_not_know_the_password_is_refused(broker: FakeBroker) -> None:
     """It answers as if it did, with a signature made with another one."""
     scram = Scram(b"ann", b"pencil")
-    client = made(broker, auth=(METHOD, scram))
     seen = []
 
     def spoilt(data: bytes | None) -> bytes:
@@ -65,7 +64,7 @@ def test_the_broker_that_does_not_know_the_password_is_refused(broker: FakeBroke
         answer: bytes = scram(data)
         return answer
 
-    client.options["auth"] = (METHOD, spoilt)
+    client = made(broker, auth=(METHOD, spoilt))
     with pytest.raises(MQTTError, match="does not know the password") as raised:
         client.connect(int(SECONDS * 1000))
     assert (raised.value.kind, raised.value.code) == ("refused", 0)

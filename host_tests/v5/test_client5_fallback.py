@@ -245,15 +245,13 @@ def test_requests_are_given_up(broker: FakeBroker) -> None:
 
 
 def test_qos_2_past_pubrec_from_before_a_reboot(clock: Clock) -> None:
-    """A spool restores such a message into the ring."""
-    from flatmq.resend import assume_sent
-
+    """A spool gives such a message back to the client."""
     bench = Bench5(clock, version=None, clean_session=False)
     client = bench.client
-    released = client.publish(b"t", b"released", 2, properties=MORE)
-    sent = client.publish(b"t", b"sent", 2, properties=MORE)
-    assume_sent(client)
-    client.waits[client.ids.index(released)] = 0x70
+    out = client.handover()
+    released, sent = 40_000, 40_001
+    assert out.put(released, 0x3E, b"t", b"released")
+    assert out.put(sent, 0x3C, b"t", b"sent")
     bench.greet()
     bench.feed(REFUSES_LEVEL_5)
     assert client.level == 4

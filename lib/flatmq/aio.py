@@ -179,7 +179,7 @@ class Messages:
         self._taken = False
 
     def _place(self):
-        return StopIteration(self._client.message_type(bytearray(self._client.rx_size)))
+        return StopIteration(Message(bytearray(self._client.rx_size)))
 
     def take(self, message: Message) -> "object | None":
         """Handle a message of the subscription. Returns HOLD if there is no room for it."""
@@ -202,14 +202,8 @@ class Messages:
         return None
 
     def _put(self, message, place):
-        if self._client.old:
-            at = message.topic_at
-            place.set_flags(message.first)
-            place.id = message.id
-            place.topic_end = message.topic_end - at
-        else:
-            at = message.t
-            place.first = message.first
+        at = message.t
+        place.first = message.first
         place.at = message.at - at
         place.end = message.end - at
         self._client.copier.copy(message.buf, at, place.end, place.buf)
@@ -307,13 +301,7 @@ class Client:
 
     def __init__(self, *args: "Any", **options: "Any") -> None:
         self.core: Any = Core(*args, **options)
-        self.old = options.get("version", 4) in (5, None)  # the core of MQTT 5
-        self.rx_size: int = self.core.options["rx_size"] if self.old else self.core.rx_size
-        self.message_type: Any = Message
-        if self.old:
-            from .message import Message as Old
-
-            self.message_type = Old
+        self.rx_size: int = self.core.rx_size
         self._on_dropped = self.core.on_dropped
         self.core.on_dropped = self._note
         self.turn: Any = Turn()  # wakes tasks after a poll in which something happened
@@ -342,8 +330,6 @@ class Client:
     def hold(self, queue: "Messages") -> "object":
         """Let the client keep the message being delivered, for the next poll."""
         self.held = queue
-        if self.old:
-            self.core.hold()
         return HOLD
 
     async def run(self, idle_ms: int = 20) -> None:
@@ -581,9 +567,8 @@ class Client:
     def _end(self):
         """Close the queues whose subscription has ended."""
         left = []
-        kept = self.core.load().subscriptions if self.old else self.core.subscriptions
         for each in self._queues:
-            if each.subscription in kept:
+            if each.subscription in self.core.subscriptions:
                 left.append(each)
             else:
                 each.closed = True

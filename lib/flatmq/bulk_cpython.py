@@ -14,7 +14,6 @@ from typing import Any
 from .client import Client
 from .core.message import Message
 from .v5 import Client5
-from .v5_router import Router5
 from .wire import put_length
 
 _PAUSE_MS = 20  # between two calls of `reads` while nothing is read
@@ -24,7 +23,7 @@ def take_in_bulk(
     client: Client | Client5,
     take: Callable[[bytearray, int, int], int],
     reads: Callable[[], bool] = lambda: True,
-    refuse: Callable[[Any, str], bool] = lambda message, rule: False,
+    refuse: Callable[[Any, int], bool] = lambda message, rule: False,
 ) -> None:
     """Make a client offer incoming packets to `take`, and the rest to `on_message`.
 
@@ -33,20 +32,20 @@ def take_in_bulk(
     take    takes whole packets, like `Client.bulk`: `take(buf, at, end)`
     reads   called before each read. It returns False to read nothing now, so that the broker has
             to wait. The connection stays open: PINGREQs are sent, and unread answers do not end it
-    refuse  called as `refuse(message, rule)` if the properties of a PUBLISH break a rule, with as
-            much of `message` as has been read. If it returns True, the message is acknowledged
-            and counted in `stats` but not delivered; else the connection ends. Only in MQTT 5
+    refuse  called as `refuse(message, rule)` if the properties of a PUBLISH break a rule, a number
+            of `v5.reasons`, with as much of `message` as has been read. If it returns True, the
+            message is acknowledged and counted in `stats` but not delivered; else the connection
+            ends, after the acknowledgements that may leave. Only in MQTT 5
 
     A message goes to `on_message` once, however many filters it matches. Subscriptions have no
     identifier, because each message would carry it. Handlers passed to `subscribe` are never
     called. Any number of QoS 2 messages may be in flight without slowing the client down.
     """
     client.bulk = take
-    incoming: Any = client.options["incoming"] if isinstance(client, Client5) else client.incoming
-    client.received = _Identifiers(incoming)
-    client.link = _Link(client.link, client, reads)
+    client.received = _Identifiers(client.incoming)
+    client.link = _Link(client.link, reads)
     if isinstance(client, Client5):
-        client.router = _Router5(client, refuse)
+        client.refuse = refuse
 
 
 def head_of(m: Message) -> bytearray:
@@ -59,12 +58,13 @@ def head_of(m: Message) -> bytearray:
         if m.qos:
             head += m.id.to_bytes(2, "big")
         properties = getattr(m, "properties", None)
-        if properties is not None:
+        if properties is not None and m.client.five:
+            properties.find(0)
             length = bytearray(4)
             n = put_length(length, 0, properties.stop - properties.start)
             head += length[:n] + properties.buf[properties.start : properties.stop]
     else:
-        head = bytes(m.buf[m.topic_at - 2 if hasattr(m, "topic_at") else m.t : m.at])
+        head = bytes(m.buf[m.t : m.at])
     whole = bytearray(5)
     whole[0] = m.first
     del whole[put_length(whole, 1, len(head) + m.total) :]
@@ -115,17 +115,15 @@ class _Stream:
 
     def readinto(self, buf: Any) -> int | None:
         if self._link.rests():
-            # Silence means nothing then, which the client at MQTT 5 does not know.
-            return None if isinstance(self._link.client, Client5) else False
+            return False
         return self._readinto(buf)
 
 
 class _Link:
     """A link whose streams are `_Stream` objects."""
 
-    def __init__(self, link: Any, client: Any, reads: Callable[[], bool]) -> None:
+    def __init__(self, link: Any, reads: Callable[[], bool]) -> None:
         self._link = link
-        self.client = client
         self._reads = reads
         self._resting = False
 
@@ -149,10 +147,6 @@ class _Link:
     def rests(self) -> bool:
         """Return whether nothing is to be read now."""
         self._resting = not self._reads()
-        if self._resting and isinstance(self.client, Client5):
-            # Silence while nothing is read does not mean that the link is dead.
-            self.client.heard = self.client.now
-            self.client.asked = False
         return self._resting
 
     def wait(self, ms: int, out: bool) -> None:
@@ -166,31 +160,3 @@ class _Link:
         """Close the link."""
         self._resting = False
         self._link.close()
-
-
-class _Router5(Router5):
-    """A router that leaves every message to `on_message`."""
-
-    def __init__(self, client: Client5, refuse: Callable[[Any, str], bool]) -> None:
-        super().__init__(client)
-        self._refuse = refuse
-        self._refused = False  # the message is acknowledged but not delivered
-
-    def next(self, i: int, chunks: bool) -> int:
-        """Return -1: no subscription has a handler."""
-        return -1
-
-    def mark(self, s: Any, supported: int) -> None:
-        """Give a request no identifier. 0 stands for none: no message carries it."""
-        s.identifier = 0
-        s.head = b"\0"
-
-    def skip(self) -> str | None:
-        """Read the properties of the message: see `Router5.skip`."""
-        rule = super().skip()
-        self._refused = rule is not None and self._refuse(self.message, rule)
-        return None if self._refused else rule
-
-    def call(self, chunks: bool) -> bool:
-        """Deliver the message: see `Router5.call`."""
-        return not self._refused and super().call(chunks)

@@ -311,6 +311,8 @@ class Client(Shown):
             head.extend(name)
             if qos:
                 head.extend(b"\0\0")
+            if self.five:
+                head.extend(self.block)
             self.topics[qos] = topic
         self.head = self.heads[qos]
         self.qos = qos

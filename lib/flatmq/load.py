@@ -27,9 +27,9 @@ _USERS = {
 }
 
 
-def load(name: str) -> "Any":
-    """Return the module `name` of `flatmq.rare`."""
-    return __import__("flatmq.rare." + name, None, None, (name,))
+def load(name: str, package: str = "rare") -> "Any":
+    """Return the module `name` of `flatmq.rare`, or of another package."""
+    return __import__("flatmq." + package + "." + name, None, None, (name,))
 
 
 def drop(*names: str) -> None:
@@ -43,7 +43,7 @@ def drop(*names: str) -> None:
                 if "flatmq." + user in sys.modules or "flatmq.rare." + user in sys.modules:
                     break
             else:
-                for package in ("flatmq", "flatmq.rare"):
+                for package in ("flatmq", "flatmq.rare", "flatmq.v5"):
                     if sys.modules.pop(package + "." + name, None):
                         holder = sys.modules[package]
                         if hasattr(holder, name):

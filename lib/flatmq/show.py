@@ -1,6 +1,5 @@
 """Texts for people: the repr of objects, and the reason why a connection ended."""
 
-from .errors import MQTTError
 from .load import load
 from .port import const
 
@@ -30,8 +29,7 @@ def _numbers(thing):
 def _client(c):
     host = getattr(c.link, "host", "")
     where = f" at {host}:{c.link.port}" if host else ""
-    three = type(c).__name__ == "Client"
-    name = load("hello").parts_of(c)[0] if three else c.options["client_id"]
+    name = load("hello").parts_of(c)[0]
     text = f"{name!r}{where}, {c.state}, {c.pending} pending"
     if c.error:
         text += f", last error: {c.error.kind}, {c.error.detail}"
@@ -46,29 +44,3 @@ def _message(m):
 
 def _subscription(s):
     return f"{s.filters} granted={s.granted!r}"
-
-
-def explained(kind: str, what: str, error, code: int, client) -> MQTTError:
-    """Return the MQTTError for an `error` raised while doing `what` on the link of a `client`.
-
-    `error` is an exception, or b"" or 0 for the end of the stream. With None, `what` says what
-    the peer did. Before CONNACK a link may know the cause: its `why(error)` returns an
-    MQTTError, or None.
-    """
-    if isinstance(error, MQTTError):
-        return error
-    link = client.link
-    if error is not None:
-        why = getattr(link, "why", None)
-        found = why(error) if why and client.open is False else None
-        if found:
-            return found
-        where = ""
-        if getattr(link, "host", None):
-            where = f" {link.host}:{link.port}"
-        if isinstance(error, BaseException):
-            why = f"{type(error).__name__}: {error}"
-        else:
-            why = "closed by the peer"
-        what = f"{what}{where}: {why}"
-    return MQTTError(kind, what, code)

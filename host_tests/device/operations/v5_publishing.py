@@ -143,7 +143,7 @@ def fewer_in_flight_after_a_reconnect(proof):
     again = packets.numbered(TOPIC, PAYLOAD, 0x3A)
     while True:
         proof.pause()
-        client.quota = client.slots  # as if the broker had said nothing
+        client.inflight = client.slots  # as if the broker had said nothing
         one = client.publish(TOPIC, PAYLOAD, 1)
         two = client.publish(TOPIC, PAYLOAD, 1)
         client.poll()

@@ -28,7 +28,7 @@ class Asker:
             raise AssertionError("no SUBSCRIBE")
         self.link.give(packets.suback(1).with_id(subscribed))
         self._answer = bytearray(packets.publish(MINE, b"done", 0x30, b"\x09\x0b\1" + _BLOCK[1:8]))
-        self.link.give(packets.PUBACK.with_id(self.client.ids[0]))
+        self.link.give(packets.PUBACK.with_id(self.client.last_id))
         self.wait()
 
     def _take(self, message):

@@ -81,6 +81,7 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
     routes = c.routes
     bulk = c.bulk
     stats = c.stats
+    five = c.five  # None, or what handles the packets of MQTT 5
     # The stream last: the frame goes on holding what came first, where it unpacks.
     src, sent, pos, left, at, have, more, opened, wrote, heard, acked, pinged, what, stream = (
         c.saved
@@ -163,6 +164,7 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                             c.due = now + 1000 & _MASK
                         if stream:
                             bulk = c.bulk
+                            five = c.five
                             read = stream.readinto
                             write = stream.write
                             src = c.hello
@@ -185,6 +187,10 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                         if c.requests:
                             h = h or c.subs.in_flight(c)
                             i = c.subs.late(c)
+                        if five:
+                            calling = _HOOK
+                            i = five.late(c, i)
+                            calling = 0
                         if not h:
                             acked = now
                         h = h and c.ack_ms
@@ -270,7 +276,7 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                         at = end
                         continue
                     first = doing = rx[at]
-                    if not opened and first != 0x20:
+                    if not opened and first != 0x20 and not (five and first == 0xF0):
                         what = _NOT_FIRST
                         break
                     n = rx[at + 1]  # if it has not come yet, `end` is past `have` anyway
@@ -293,7 +299,9 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                             m.first = first
                             m.t = t
                             m.end = end
-                            n = (c.pieces or load("pieces").Pieces(c)).begin(at, have)
+                            c.sent = sent
+                            n = (c.pieces or (five or load("pieces")).Pieces(c)).begin(at, have)
+                            sent = c.sent
                             if n is hold:
                                 waits = True
                             elif n < 0:
@@ -334,11 +342,22 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                                 break
                         m.first = first
                         m.t = t
-                        m.at = e
                         m.end = end
+                        p = e
+                        if five:
+                            if e < end and not rx[e]:
+                                e += 1  # no properties
+                            else:
+                                i = five.carried(c, e, end, i)
+                                if i < 0:
+                                    what = -i
+                                    break
+                                h = routes[i]
+                                e = m.at
+                        m.at = e
                         if first & 4 and c.two is None:
                             c.two = load("qos2")
-                        if not first & 4 or c.two.is_new(c, rx[e - 2] << 8 | rx[e - 1]):
+                        if not first & 4 or c.two.is_new(c, rx[p - 2] << 8 | rx[p - 1]):
                             if h is None:
                                 h = c.on_message
                             if h is None:
@@ -359,10 +378,10 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                         if first & 6:
                             ack[0] = 0x40
                             if first & 4:
-                                c.two.keep(c, rx[e - 2] << 8 | rx[e - 1])
+                                c.two.keep(c, rx[p - 2] << 8 | rx[p - 1])
                                 ack[0] = 0x50
-                            ack[2] = rx[e - 2]
-                            ack[3] = rx[e - 1]
+                            ack[2] = rx[p - 2]
+                            ack[3] = rx[p - 1]
                             acks.extend(ack)
                     elif first == 0x40 and n == 2:
                         # PUBACK: usually for the first message.
@@ -404,6 +423,8 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                             what = _ID_0
                         elif not (c.large and c.large.settle(rx[t] << 8 | rx[t + 1])):
                             stats.strays += 1
+                            if five:
+                                five.returned(c, rx[t] << 8 | rx[t + 1])
                     elif first == 0xD0 and not n:
                         if alone:
                             alone.answered()
@@ -411,6 +432,7 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                         c.sent = sent
                         if not opened:
                             calling = _HOOK  # CONNACK is handled again if the gate raises
+                            c.began = left
                         try:
                             what = dial.other(c, first, t, end)
                         except MemoryError as error:
@@ -445,10 +467,12 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
             # 6. Write; what has begun is finished before anything else.
             while write and what is None:
                 if not left:
-                    if not opened:
-                        break
                     held = False
-                    if acks and c.gate is not None:
+                    if not opened:
+                        if not acks:
+                            break
+                        # AUTH, which alone may leave before CONNACK.
+                    elif acks and c.gate is not None:
                         calling = _HOOK
                         held = c.gate(None) is False
                         calling = 0
@@ -470,6 +494,7 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                             break
                         if c.full:
                             sent = dial.tidy(c, sent)
+                            alone = c.alone
                         src = q
                         left = c.end - sent
                         if alone:
@@ -482,11 +507,12 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                         if not sent:
                             acked = now
                     else:
+                        if c.full:
+                            sent = dial.tidy(c, sent)
+                            alone = c.alone
                         if sent and not c.kept:  # what was written at QoS 0 behind the last one
                             q[0:sent] = b""
                             c.end = sent = 0
-                        if c.full:
-                            sent = dial.tidy(c, sent)
                         break
                 try:
                     n = write(src, sent if src is q else pos, left)
@@ -504,8 +530,9 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                         dial.count(c, sent)
                     elif c.kept and c.end > c.room >> 1:
                         sent = dial.tidy(c, sent)  # in time, before a message finds no room
+                        alone = c.alone
                     else:
-                        if not c.kept:
+                        if not (c.kept or c.gone):
                             q[0:sent] = b""
                             c.end = sent = 0
                         c.pending = c.kept + c.large.waits if c.large else c.kept
@@ -523,9 +550,9 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                         c.sent = sent
                         c.connected = False
                         # How far it came: CONNECT written, accepted, nothing written in part.
-                        c.began = 0 if not opened and (left or src is not c.hello) else 1
+                        c.began = 0 if left else 1
                         if opened:
-                            c.began = 2 if left else 3
+                            c.began = 2 if left or (c.large and c.large.begun) else 3
                     (dial or load("dial")).lost(c, what, doing)
                     what = None
                     ms = ms and 0  # the application sees this before the next try

@@ -62,6 +62,8 @@ def route(c: "Client", t: int, e: int) -> int:
     if e - t > _LONGEST or not c.learned:
         return _NAMES
     c.newest = (i + 1) % c.learned
+    if c.blocks:  # the properties that it was last seen with
+        c.blocks[i][0:] = NEVER
     c.names[i][0:] = b""  # keeps its memory
     while t < e:
         c.names[i].append(c.rx[t])

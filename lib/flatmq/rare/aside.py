@@ -63,7 +63,9 @@ class Aside:
         if self.left <= 0 and not self.suspects:
             c.alone = None
             let_go()
-            return c.end - sent
+            if c.five:
+                c.five.allot(c)
+            return c.alone.span(sent) if c.alone else c.end - sent
         if c.large and c.large.waits:
             return 0
         if self.asked < 2:

@@ -139,6 +139,8 @@ def lost(c: "Client", what: "Any", doing: "Any") -> None:
     """
     greeted = c.began
     c.began = 0
+    if c.five:
+        c.five.ending(c, what, greeted)
     if c.leaving is not None:
         what = _LEFT
     if c.leaving.__class__ is bytes and c.leaving and greeted == 3:
@@ -155,7 +157,7 @@ def lost(c: "Client", what: "Any", doing: "Any") -> None:
         c.link.close()
     except Exception:
         pass
-    if greeted == 1 and not (what.__class__ is int and what >= _REFUSED) and not c.clean:
+    if greeted == 1 and not (what.__class__ is int and what >> 8 == 1) and not c.clean:
         c.trusted = False
     closed = greeted > 1 and (what is _END or getattr(what, "errno", 0) in _BY_PEER)
     flight = mark(c)
@@ -186,6 +188,8 @@ def lost(c: "Client", what: "Any", doing: "Any") -> None:
     half = c.delay // 2
     c.due = ticks_add(clock.ticks_ms(), half + (half * random.getrandbits(8) >> 8))
     c.delay = min(c.delay * 2, c.retry_max_ms)
+    if c.five:
+        c.five.ended(c, what)
 
 
 def mark(c: "Client") -> "int | None":
@@ -256,6 +260,8 @@ def other(c: "Client", first: int, t: int, end: int) -> "Any":
     Returns the rule that it breaks, None if it breaks none, HOLD if there is no room to answer.
     """
     c.progress = False
+    if c.five:
+        return c.five.other(c, first, t, end)
     if first == 0x20:
         return greeted(c, t, end)
     if first == 0x90 or first == 0xB0:
@@ -313,6 +319,9 @@ def tidy(c: "Client", sent: int) -> int:
             i = id_at(q, p)
             gone = c.gone and (q[i] << 8 | q[i + 1]) in c.gone
             c.kept += not gone
+            if gone and p < sent and c.five:
+                i = q[i] << 8 | q[i + 1]
+                c.five.owe(c, i)
         else:
             gone = e <= sent
         if gone:

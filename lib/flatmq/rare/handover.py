@@ -1,6 +1,6 @@
 """The interface of a client for a module that keeps messages itself, such as the spool.
 
-Loaded by `Client.handover`, and kept by what calls it. `v5_handover` is the same for MQTT 5.
+Loaded by `Client.handover`, and kept by what calls it.
 """
 
 from ..port import const
@@ -31,9 +31,10 @@ class Handover:
 
     def __init__(self, client: "Client") -> None:
         self._client = client
+        self._reason = ""
         self.clean = client.clean
         self.inflight = client.inflight + 1  # see `put`
-        self.most = client.room - 6
+        self.most = client.room - (7 if client.five else 6)
         for n in (129, 16386, 2097155):  # above these, Remaining Length has another byte
             if client.room > n:
                 self.most -= 1
@@ -41,7 +42,7 @@ class Handover:
 
     def check(self, topic: "bytes | str") -> None:
         """Raise ValueError or TypeError if this is not a valid topic name."""
-        self._client.address(topic, 1)
+        self._client.address(topic, min(1, self._client.max_qos))
 
     def put(self, packet_id: int, first: int, topic, payload) -> bool:
         """Accept a message at QoS 1 or 2. Its buffers may be reused afterwards.
@@ -53,11 +54,14 @@ class Handover:
         the broker does not take is set aside at once.
         """
         c = self._client
-        n = len(topic) + len(payload) + 4
-        if n - 4 > self.most:
+        n = len(topic) + len(payload) + (5 if c.five else 4)
+        if len(topic) + len(payload) > self.most:
             c.no_room(n, 1)  # raises ValueError
+        if c.five and self._refuses(first, n):
+            self._report(packet_id, topic)
+            return True
         # If those in flight may all be ones that the broker does not take, one more can show it.
-        if c.kept >= c.inflight + bool(c.alone) or (
+        if c.kept >= (self.inflight if c.alone else c.inflight) or (
             c.end + n + 5 - (n < 128) - (n < 16384) - (n < 2097152) > c.room
         ):
             c.full = True
@@ -70,6 +74,8 @@ class Handover:
         c.q.extend(topic)
         c.q.append(packet_id >> 8)
         c.q.append(packet_id & 255)
+        if c.five:
+            c.q.append(0)
         c.q.extend(payload)
         c.widen(n)
         c.q[c.end] = first  # last, as in `publish`
@@ -77,6 +83,18 @@ class Handover:
         c.pending += 1
         c.end = len(c.q)
         return True
+
+    def _refuses(self, first, n):
+        """Return why the broker at MQTT 5 does not take a message, "" if it does."""
+        self._reason = self._client.five.refuses(self._client, first, n)
+        return self._reason
+
+    def _report(self, packet_id, topic):
+        """Report a message that the broker does not take."""
+        c = self._client
+        c.stats.dropped += 1
+        if c.on_dropped:
+            c.on_dropped(packet_id, bytes(topic), self._reason)
 
     def awaits(self, packet_id: int) -> bool:
         """Return whether a message with this packet identifier is not settled yet."""

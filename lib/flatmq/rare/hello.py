@@ -1,5 +1,6 @@
 """Build CONNECT (3.1.1 section 3.1). Loaded for one call."""
 
+from ..load import load
 from ..port import const
 from ..wire import field, get_length, number, packet
 
@@ -36,6 +37,8 @@ def connect(
 
 def parts_of(c):
     """Return what the CONNECT of a client says: client identifier, user, password and will."""
+    if c.five:
+        return load("hello", "v5").parts_of(c)
     hello = c.hello
     at = 2 + (get_length(hello, 1, len(hello)) & 3) + (10 if c.version == 4 else 12)
     flags = hello[at - 3]
@@ -55,5 +58,7 @@ def parts_of(c):
 
 def with_password(c: "Client", password: "bytes | str") -> bytearray:
     """Return the CONNECT of a client with this password."""
+    if c.five:
+        return load("hello", "v5").with_password(c, password)
     client_id, user, _, will = parts_of(c)
     return connect(c.version, client_id, c.clean, c.keepalive, user, password, will)

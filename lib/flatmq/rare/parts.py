@@ -172,6 +172,8 @@ class Parts:
         self._client.pending -= 1
         self.sending = False
         self._source = self._payload = None
+        if self._client.five:
+            self._client.five.allot(self._client)
 
     def settle(self, pid: int) -> bool:
         """Handle a PUBACK. Returns False if nothing waits for it."""
@@ -184,6 +186,8 @@ class Parts:
         """Give up the message. A part of it may have left already."""
         c = self._client
         pid = self.pid
+        if c.five and pid and (self.begun or not self.sending):
+            c.five.owe(c, pid)  # it takes up a place until the broker has answered
         self._release()
         self.sending = self.begun
         c.stats.dropped += 1

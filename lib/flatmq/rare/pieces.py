@@ -41,6 +41,13 @@ class Pieces:
         the payload begins, 0 if more of the header must come first, or the rule that the packet
         breaks as a negative number.
         """
+        n = self.check(at, have)
+        if n > 0:
+            self.keep(n)
+        return n
+
+    def check(self, at: int, have: int) -> int:
+        """Check a packet up to the payload of 3.1.1: see `begin`, which returns the same."""
         m = self.message
         e = m.t + 2
         if m.first & 0xF0 != 0x30:
@@ -58,23 +65,21 @@ class Pieces:
         m.pid = m.buf[e] << 8 | m.buf[e + 1] if m.first & 6 else 0
         if m.first & 6 and not m.pid:
             return -_ID_0
+        return m.at
+
+    def keep(self, n: int) -> None:
+        """Keep the header of a message, whose payload begins at `n`."""
+        m = self.message
         m.offset = 0
-        m.size = m.end - m.at
-        # Nothing is read into the start of the buffer: there the name lasts until the last piece.
+        m.size = m.end - n
+        # Nothing is read into the start of the buffer: there it lasts until the last piece.
         at = 0
-        while m.t < e:
+        while m.t < n:
             m.buf[at] = m.buf[m.t]
             m.t += 1
             at += 1
         m.t = 0
-        at = m.at
-        self._note()
-        return at
-
-    def _note(self):
-        """Note whether the message was received before."""
         c = self.client
-        m = self.message
         if m.first & 4 and c.two is None:
             c.two = load("qos2")
         self.new = m.first & 6 != 4 or c.two.is_new(c, m.pid)
@@ -94,7 +99,7 @@ class Pieces:
         if again and again == c.give_up:
             load("strays").give_up(c, m)
             self.new = False
-        if self.new and self._call() is HOLD:
+        if self.new and self.call() is HOLD:
             return HOLD
         m.offset += end - at
         if last:
@@ -102,7 +107,8 @@ class Pieces:
             self._done(m)
         return None
 
-    def _call(self):
+    def call(self) -> "object":
+        """Call the handlers with a piece."""
         c = self.client
         m = c.message
         self.taken = False  # a handler may have ended its subscription since the last piece

@@ -17,7 +17,8 @@ def more(m: "Message", name: str) -> "Any":
     if name == "id":
         if m.size:
             return m.pid
-        return m.buf[m.at - 2] << 8 | m.buf[m.at - 1] if m.first & 6 else 0
+        at = m.t + 2 + (m.buf[m.t] << 8 | m.buf[m.t + 1])
+        return m.buf[at] << 8 | m.buf[at + 1] if m.first & 6 else 0
     if name == "total":
         return m.size or m.end - m.at
     if name == "last":

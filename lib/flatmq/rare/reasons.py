@@ -1,6 +1,7 @@
 """Build the MQTTError that says why a connection ended, from a number or an exception."""
 
 from ..errors import MQTTError
+from ..load import load
 from ..port import const
 
 TYPE_CHECKING = const(0)
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
 _END = const(1)
 _REFUSED = const(256)
 _CLOSED = const(6)  # these and smaller numbers end a connection without a packet
-_RESOURCE = const(32)  # this one and greater ones: something is too small here
+_RESOURCE = (32, 33)  # something is too small here
 
 TEXTS = {
     2: "connecting",
@@ -47,12 +48,15 @@ def explained(c: "Client", what: "Any", doing: "Any", accepted: bool) -> MQTTErr
         return what
     link = c.link
     if what.__class__ is int and what is not _END:
-        if what >= _REFUSED:
+        if what >> 8 == 1:
             code = what - _REFUSED
-            return MQTTError("refused", f"CONNACK: return code {code}", code)
-        text = TEXTS[what]
+            text = f"CONNACK: return code {code}"
+            if c.five:
+                text = load("reasons", "v5").refusal(c, code)
+            return MQTTError("refused", text, code)
+        text = TEXTS.get(what) or load("reasons", "v5").rule(what)
         if what >= 16:
-            kind = "resource" if what >= _RESOURCE else "protocol"
+            kind = "resource" if what in _RESOURCE else "protocol"
             return MQTTError(kind, f"packet {doing:#x}: {text}")
         return MQTTError("closed" if what >= _CLOSED else "timeout", text)
     why = getattr(link, "why", None)

@@ -84,13 +84,14 @@ answers 64 8 268435456"""
     user, password, tls, link = [
         options.pop(name, None) for name in ["user", "password", "tls", "link"]
     ]
+    five = options.pop("five", None)
     clean_session = options.pop("clean_session", True)
     c.pieces_too = options.pop("chunks", False)
     for name in options:
         raise TypeError(f"Client has no argument {name!r}")
     if ack_timeout < 0:
         ack_timeout = 3 * timeout
-    if version == 5:
+    if version == 5 and not five:
         raise TypeError("version must be 3 or 4 for a subclass of Client: use v5.Client5")
     if port is None:
         port = 8883 if tls else 1883
@@ -105,15 +106,20 @@ answers 64 8 268435456"""
     if tls and link:
         raise ValueError("tls must be None with a link: the link decides")
     c.version = version
+    c.five = five
     c.clean = clean_session
     c.password = password if callable(password) else None
-    c.hello = load("hello").connect(
-        version, client_id, clean_session, keepalive, user, None if c.password else password, None
-    )
-    if c.password and user is None:
-        raise ValueError("password needs a user")
-    drop("hello")  # before the buffers: there is room for them then
     c.keepalive = keepalive
+    secret = None if c.password else password
+    if five:
+        load("hello", "v5").greet(c, client_id, user, secret)
+    else:
+        if c.password and user is None:
+            raise ValueError("password needs a user")
+        c.hello = load("hello").connect(
+            version, client_id, clean_session, keepalive, user, secret, None
+        )
+    drop("hello")  # before the buffers: there is room for them then
     # A quarter of the keep alive is left for the journey of PINGREQ.
     c.interval = keepalive * 750 or _NEVER
     c.timeout_ms = timeout * 1000
@@ -144,7 +150,7 @@ answers 64 8 268435456"""
     c.head = c.heads[0]
     c.topic = c  # equal to no topic name
     c.error = c.stream = c.gate = c.bulk = c.large = c.pieces = c.alone = c.two = c.subs = None
-    c.leaving = c.since = c.gone = c.renamed = None
+    c.leaving = c.since = c.gone = c.renamed = c.blocks = None
     c.known = [c] * 8  # equal to no name
     c.names = [NEVER] * 9
     c.routes = [None] * 9
@@ -164,7 +170,7 @@ answers 64 8 268435456"""
     n = c.stats = Stats()
     n.received = n.unrouted = n.skipped = n.strays = n.dup0 = n.resent = n.renewed = 0
     n.refused = n.dropped = n.downgraded = n.connects = n.losses = 0
-    c.run = run  # so that a client at MQTT 5 does without this engine
+    c.run = run
     run(c)
     drop("setup", "hello", "wire")
 

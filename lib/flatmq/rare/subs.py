@@ -64,7 +64,10 @@ def send(c: "Client", r: Subscription) -> None:
         c.last_id = c.next_id()
     c.last_id = r.id = c.last_id + 1 & 65535 or 1
     r.asked = r.filters
-    n = 2
+    block = c.five.block(c, r) if c.five else b""
+    if block is None:
+        return  # too large for the broker
+    n = 2 + len(block)
     for f in r.filters:
         n += len(f) + (2 if r.handler is None else 3)
     data = bytearray((0xA2 if r.handler is None else 0x82,))
@@ -74,6 +77,7 @@ def send(c: "Client", r: Subscription) -> None:
     data.append(n)
     data.append(r.id >> 8)
     data.append(r.id & 255)
+    data.extend(block)
     for f in r.filters:
         data.append(len(f) >> 8)
         data.append(len(f) & 255)
@@ -133,7 +137,7 @@ def _send_due(c):
             held.extend(r.filters)
         elif alone:
             send(c, r)
-            alone = not c.apart
+            alone = not (c.apart and r.id)
 
 
 def holds(c: "Client") -> bool:
@@ -187,6 +191,11 @@ def answered(c: "Client", first: int, t: int, end: int) -> "int | None":
     bad = [n for n in codes if n > 2 and n != 128]
     if first == 0x90 and (bad or not codes):
         return _CODES
+    return settled(c, first, pid, codes)
+
+
+def settled(c: "Client", first: int, pid: int, codes: bytes) -> "int | None":
+    """Handle the answer to a request. Returns the rule that it breaks, None if it breaks none."""
     for r in c.requests:
         if r.id == pid:
             break

@@ -30,7 +30,7 @@ def subscribe(
     Returns a Subscription, whose `granted` is None until the broker has answered. ValueError or
     TypeError for a bad filter, handler or QoS, and for more than `subscriptions` calls.
     """
-    checked, names = _checked(filters, qos, self.max_qos)
+    checked, names = checked_filters(filters, qos, self.max_qos)
     if not callable(handler):
         raise TypeError(f"handler must be callable, not {handler!r}")
     kept = [s for s in self.subscriptions if s.filters != checked]
@@ -52,7 +52,7 @@ def unsubscribe(
     It may have been made before a reboot. Returns a Subscription whose `granted` is None until
     UNSUBACK.
     """
-    checked, names = _checked(filters, 0, 0)
+    checked, names = checked_filters(filters, 0, 0)
     self.subs = load("subs")
     new = self.subs.Subscription(checked, names, None, 0, False)
     keep(self, [s for s in self.subscriptions if _narrow(s, checked)])
@@ -97,8 +97,9 @@ def learn(c: "Client") -> None:
             c.names[i][0:] = NEVER
 
 
-def _checked(filters, qos, most):
-    found = load("filters").check(filters, qos, most)
+def checked_filters(filters: "Any", qos: int, most: int) -> "tuple[list[bytes], list[bytes]]":
+    """Check topic filters: see `filters.check`."""
+    found: tuple[list[bytes], list[bytes]] = load("filters").check(filters, qos, most)
     drop("filters", "wire")  # before more is loaded: there is room for that then
     return found
 

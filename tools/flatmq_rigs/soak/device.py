@@ -231,13 +231,9 @@ def main():
         wanted.append(client.subscribe(prefix + b"/down" + plan.SUBJECTS[qos], handler, qos))
     # What a lost connection needs: see "When memory is claimed" in design.md.
     gc.collect()
-    needed = ("resend", "show") if hasattr(client, "check") else ()  # at MQTT 5
-    for name in needed:
-        __import__("flatmq." + name)
-    if not needed:  # what is let go of leaves larger tables of names behind
-        for name in ("reasons", "strays", "aside"):
-            load(name)
-        drop("reasons", "strays", "aside")
+    for name in ("reasons", "strays", "aside"):  # they leave larger tables of names behind
+        load(name)
+    drop("reasons", "strays", "aside")
     if ca:
         ways.warm_up()
     client.start()
@@ -250,12 +246,8 @@ def main():
             return 1
     wanted = None
     for topic in device.topics + [device.end]:  # noqa: RUF005 (as a board takes it)
-        # The first message to a topic checks it, and remembers it; the latter at MQTT 5.
-        if needed:
-            client.check(topic)
-        else:
-            for qos in range(3):
-                client.address(topic, qos)
+        for qos in range(3):  # the first message to a topic checks it, and remembers it
+            client.address(topic, qos)
     say("@version", ".".join([str(n) for n in sys.implementation.version[:3]]))
     say("@ready")
     device.run()

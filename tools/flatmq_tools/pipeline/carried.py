@@ -7,9 +7,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from flatmq.v5_walk import View, broken, number
+from flatmq.v5.walk import View, broken, number
 
-_PUBLISH = 16  # in the table of v5_walk, the packet that is checked
+_PUBLISH = 16  # in the table of v5.walk, the packet that is checked
 _ALIAS = 0x23  # Topic Alias, of which the client allows none
 _USER = 0x26
 _KNOWN = 10_000  # blocks remembered,
@@ -58,7 +58,7 @@ class Checked(set[bytes]):
         """Return whether a message may have this block if topic aliases are not allowed."""
         if block in self:
             return True
-        if broken(block, 0, len(block), _PUBLISH) is not None or _view(block).find(_ALIAS):
+        if broken(block, 0, len(block), _PUBLISH) or _view(block).find(_ALIAS):
             return False
         if len(block) <= _LONGEST:
             if len(self) >= _KNOWN:

@@ -11,7 +11,7 @@ from typing import Any
 
 from flatmq import MQTTError
 from flatmq.rare.subs import Subscription
-from flatmq.v5_reasons import text
+from flatmq.v5.reasons import text
 
 from ..trust import Trust
 from . import room

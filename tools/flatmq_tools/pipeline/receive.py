@@ -161,7 +161,7 @@ class Bulk(_Base):
         self._data = None
         return True
 
-    def _refuse(self, m: Message, rule: str) -> bool:
+    def _refuse(self, m: Message, rule: int) -> bool:
         """Return whether to acknowledge and drop a message whose properties break a rule.
 
         Else it ends the connection, and the broker sends it again on the next one, before all that
@@ -176,17 +176,16 @@ class Bulk(_Base):
         if len(self._broken) >= _BROKEN:
             self._broken.clear()
         self._broken.add(digest)
-        # The connection is about to end. What came before is acknowledged now, or the broker
-        # would send it again.
+        # The connection is about to end. What came before is acknowledged before that, or the
+        # broker would send it again.
         self.commit()
-        self.flush()
         return False
 
     def _answers_may_leave(self, same: bool | None) -> bool:
         """Sync if that is due, and return whether acknowledgements may leave.
 
         At CONNACK, note the new connection instead. This is the client's `gate`: see
-        `flatmq.session.Session`.
+        `flatmq.Client`.
         """
         if same is not None:
             self._unanswered = 0  # the client has dropped those of the last connection
@@ -316,7 +315,3 @@ class BulkClient5(Bulk, Client5):  # type: ignore[misc]
     """
 
     mqtt = 5
-
-    def waiting(self) -> int:
-        """Return how many bytes of acknowledgements wait to be sent."""
-        return self.answers

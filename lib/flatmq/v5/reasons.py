@@ -1,14 +1,34 @@
 """Texts for reason codes (MQTT 5 section 2.4), and messages that the broker refuses.
 
-Loaded with the first reason code that reports a failure.
+Loaded with the first reason code that reports a failure, and for the end of a connection.
 """
 
-from .port import const
+from ..load import load
+from ..port import const
+from ..rare.dial import end_of, find, release
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
-    from .v5 import Client5
+    from . import Client5
 
+# The QoS bits of the message that may wait for a packet: see `core.engine`.
+_WAITS = {0x40: 2, 0x50: 4, 0x70: 6}
+_RULES = {
+    40: "property length",
+    41: "is not allowed here",
+    42: "twice",
+    43: "is not whole",
+    44: "value",
+    45: "text",
+    46: "topic alias that is not allowed",
+    47: "reason code",
+    48: "session present",
+    49: "Maximum Packet Size below 4",
+    50: "authentication method",
+    51: "AUTH without an authentication method",
+    52: "AUTH before CONNECT has left",
+    53: "CONNACK before CONNECT or AUTH has left",
+}
 _NAMES = {
     0x04: "disconnect with will",
     0x80: "unspecified error",
@@ -64,33 +84,33 @@ def text(packet: str, code: int, client: "Client5 | None" = None) -> str:
     return said
 
 
-def refused(c: "Client5", first: int, pid: int, code: int) -> bool:
+def rule(what: int) -> str:
+    """Return the text for a rule that a packet breaks."""
+    name = _RULES[what & 511]
+    return f"property {what >> 9:#x}: {name}" if what >> 9 else name
+
+
+def refusal(c: "Client5", code: int) -> str:
+    """Return the text for a CONNACK that refuses."""
+    if code < 128:
+        return f"CONNACK of MQTT 3.1.1: return code {code}"
+    return text("CONNACK", code, c)
+
+
+def refused(c: "Client5", first: int, pid: int, code: int) -> None:
     """Settle a message that the broker refused with PUBACK or PUBREC, or has forgotten.
 
-    The latter is what its PUBCOMP says. Returns False if nothing waits for the packet.
+    The latter is what its PUBCOMP says.
     """
-    if pid not in c.ids:
-        return False
-    i = c.ids.index(pid)
-    if i > c.slots:
-        return False
+    q = c.q
+    p = find(c, pid)
     reason = text({0x40: "PUBACK", 0x50: "PUBREC"}.get(first, "PUBCOMP"), code)
-    if i == c.slots:
-        if first != 0x40 or c.large.sending:
-            return False
+    if c.large and c.large.waits and c.large.pid == pid and first == 0x40 and not c.large.sending:
         c.large.set_aside(reason)
-        return True
-    if first == 0x70:
-        return c.settle(first, pid)
-    if c.waits[i] != first:
-        return False
-    at = c.offs[i] + 1
-    while c.buf[at] > 127:
-        at += 1
-    n = c.buf[at + 1] << 8 | c.buf[at + 2]
-    topic = bytes(c.buf[at + 3 : at + 3 + n])
-    c.release(i)
-    c.stats.dropped += 1
-    if c.on_dropped:
-        c.on_dropped(pid, topic, reason)
-    return True
+    elif 0 <= p < c.sent and end_of(q, p) <= c.sent and q[p] & 6 == _WAITS[first]:
+        packet = bytes(q[p : end_of(q, p)])
+        release(c, p)
+        c.progress = True
+        load("strays").report(c, packet, pid, reason)  # not one past PUBREC
+    else:
+        c.stats.strays += 1

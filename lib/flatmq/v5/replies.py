@@ -5,17 +5,18 @@ Subscribe to a response topic, and match answers to requests.
 Loaded with the first call of `request`.
 """
 
-from . import port as clock
-from .port import const, ticks_add, ticks_diff
-from .properties import Properties
+from .. import port as clock
+from ..load import drop, load
+from ..port import const, ticks_add, ticks_diff
+from ..properties import Properties
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from .message import Message
-    from .v5 import Client5
+    from ..core.message import Message
+    from . import Client5
 
 _CORRELATION = const(0x09)  # Correlation Data
 
@@ -36,9 +37,9 @@ def request(
     `requests` of the client. Only the first call, which subscribes to the response topic,
     allocates.
     """
-    if self.level != 5 or not self.connection or not self.connection.replies:
+    if self.level != 5 or not self.replies:
         begin(self)
-    self = self.connection.replies  # another local would put the frame on the heap
+    self = self.replies  # another local would put the frame on the heap
     return self.request(topic, payload, handler, timeout)
 
 
@@ -46,27 +47,28 @@ def begin(c: "Client5") -> None:
     """Make the Replies object of a client that has none yet."""
     if c.level != 5:
         raise ValueError("request needs MQTT 5: the client has fallen back to 3.1.1")
-    if not c.connection:
+    c.replies = Replies(c)
+    if c.state == "offline":
         c.start()
-    c.connection.replies = Replies(c)
 
 
 class Replies:
     """The requests of a `client` that wait for an answer, in a table of fixed size."""
 
     def __init__(self, client: "Client5") -> None:
-        o = client.options
-        topic = o["response_topic"]
+        topic = client.response_topic
         if topic is None:
-            name = o["client_id"]
+            name = load("hello", "v5").parts_of(client)[0]
+            drop("hello")
             if not name:
                 raise ValueError("request needs a client_id, or a response_topic")
-            topic = b"reply/" + (name.encode() if isinstance(name, str) else name)
+            topic = b"reply/" + name
+        n = client.most_requests
         self._client = client
-        self._handlers: list[Any] = [None] * o["requests"]
-        self._until = [0] * o["requests"]
+        self._handlers: list[Any] = [None] * n
+        self._until = [0] * n
         # Correlation data: the place of the request, and how many times it has been used.
-        self._data = [bytearray((i, 0, 0, 0)) for i in range(o["requests"])]
+        self._data = [bytearray((i, 0, 0, 0)) for i in range(n)]
         self._blocks = []
         for data in self._data:
             p = Properties(response_topic=topic, correlation_data=data)
@@ -85,13 +87,13 @@ class Replies:
         self._handlers[i] = handler
         self._until[i] = ticks_add(clock.ticks_ms(), timeout * 1000)
         if self._client.connected:
-            self._client.due = self._client.now  # the next poll computes when it is due
+            self._client.due = clock.ticks_ms()  # the next poll computes when it is due
         return True
 
     def _send(self, topic, payload, i):
         self._count(self._data[i])
         self._blocks[i].block[self._at : self._at + 4] = self._data[i]
-        self._client.topic = self._client  # the block has changed
+        self._client.properties = self._client  # the block has changed
         i = self._blocks[i]
         return self._client.publish(topic, payload, 1, False, i)
 
@@ -121,19 +123,18 @@ class Replies:
             if self._handlers[i] is not None:
                 self._give_up(i)
 
-    def late(self) -> int:
+    def late(self, least: int) -> int:
         """Give up requests that have timed out.
 
-        Returns the milliseconds until the next one does, -1 if none waits.
+        Returns the milliseconds until the next one does, at most `least`.
         """
-        least = -1
         i = 0
         while i < len(self._handlers):
             if self._handlers[i] is not None:
                 left = ticks_diff(self._until[i], clock.ticks_ms())
                 if left <= 0:
                     self._give_up(i)
-                elif least < 0 or left < least:
+                elif left < least:
                     least = left
             i += 1
         return least

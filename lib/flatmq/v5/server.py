@@ -1,10 +1,10 @@
 """Limits and features that the broker reports in CONNACK (MQTT 5 section 3.2.2.3)."""
 
-from .port import Shown, const
+from ..port import Shown, const
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
-    from .v5_walk import View
+    from .walk import View
 
 
 class Server(Shown):
@@ -28,22 +28,12 @@ class Server(Shown):
     reference: "bytes | None"  # another server to use, from CONNACK or DISCONNECT
     reason: "bytes | None"  # why it refused or ended the connection, in its own words
 
-    def __init__(self) -> None:
+    def __init__(self, said: "View") -> None:
         self.client_id = None
-        self.reset()
-
-    def reset(self) -> None:
-        """Forget what the last CONNACK said, except the client identifier."""
-        self.receive_maximum = 65535
-        self.max_qos = 2
-        self.retain = self.wildcards = self.identifiers = self.shared = 1
-        self.maximum_packet_size = self.topic_alias_maximum = 0
-        self.keep_alive = self.session_expiry = -1
-        self.response_information = self.reference = self.reason = None
+        self.read(said)
 
     def read(self, said: "View") -> None:
-        """Store the properties of a CONNACK."""
-        self.reset()
+        """Store the properties of a CONNACK. The client identifier stays if there is none."""
         get = said.get
         self.receive_maximum = get(0x21, 65535)
         self.max_qos = get(0x24, 2)

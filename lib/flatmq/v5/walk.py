@@ -3,12 +3,14 @@
 # An imported builtin is found without a miss in the module.
 from builtins import len
 
-from .port import const
-from .topic import is_utf8
+from ..port import const
+from ..topic import is_utf8
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
     from typing import Any
+
+    from ..core.message import Message
 
 # The types of values: the three lowest bits of TABLE.
 _FLAG = const(1)  # a byte that is 0 or 1
@@ -27,11 +29,20 @@ TABLE = (
 )
 _USER = const(0x26)  # User Property
 _FORMAT = const(0x01)  # Payload Format Indicator
-_ALIAS = const(0x23)  # Topic Alias
 _SUBSCRIPTION = const(0x0B)  # Subscription Identifier
 # Receive Maximum, Topic Alias and Maximum Packet Size must not be 0. Nor must Subscription
 # Identifier, the only variable byte integer.
 _NOT_ZERO = b"\x21\x23\x27"
+_ALIAS = const(0x23)
+
+# The rules that properties break, with their texts in `reasons`.
+_LENGTH = const(40)
+_UNKNOWN = const(41)
+_TWICE = const(42)
+_CUT = const(43)
+_VALUE = const(44)
+_NO_TEXT = const(45)
+_BAD_ALIAS = const(46)
 
 
 def number(buf: "bytes | bytearray", at: int, end: int) -> int:
@@ -87,26 +98,35 @@ def is_value(buf: "bytes | bytearray", at: int, end: int, i: int) -> bool:
         return is_utf8(buf, at + 2, kind) and is_utf8(buf, kind + 2, end)
     if kind == _VARIABLE:
         return number(buf, at, end) > 3  # not 0, even in an encoding with needless bytes
-    return i not in _NOT_ZERO or not is_zero(buf, at, end)
+    if i in _NOT_ZERO:
+        while at < end:
+            if buf[at]:
+                return True
+            at += 1
+        return False
+    return True
 
 
-def broken(buf: "bytes | bytearray", at: int, end: int, packet: int) -> "str | None":
-    """Return the rule that the properties from `at` to `end` break, None if they break none.
-    `packet` is the bit in TABLE for the packet that contains them."""
+def broken(buf: "bytes | bytearray", at: int, end: int, packet: int) -> int:
+    """Return the rule that the properties from `at` to `end` break, 0 if they break none.
+
+    `packet` is the bit in TABLE for the packet that contains them. The identifier of the property
+    is above the rule's nine bits.
+    """
     seen = 0
     while at < end:
         i = buf[at]
         if i >= len(TABLE) or not TABLE[i] & packet:
-            return unknown(i)
+            return i << 9 | _UNKNOWN
         # The identifiers that one packet may contain leave different remainders.
         if i != _USER and i != _SUBSCRIPTION:
             if seen >> i % 29 & 1:
-                return fault(i, 0)
+                return i << 9 | _TWICE
             seen |= 1 << i % 29
         at = past(buf, at, end)
         if at > end:
-            return fault(i, at - end)
-    return None
+            return i << 9 | fault(i, at - end)
+    return 0
 
 
 def past(buf: "bytes | bytearray", at: int, end: int) -> int:
@@ -120,34 +140,28 @@ def past(buf: "bytes | bytearray", at: int, end: int) -> int:
     return n if is_value(buf, at + 1, n, buf[at]) else end + 2
 
 
-def unknown(i: int) -> str:
-    """Return the rule that a property breaks if the packet may not contain it."""
-    if i < len(TABLE) and TABLE[i]:
-        return f"property {i:#x} is not allowed here"
-    return f"property {i:#x} is unknown"
-
-
-def fault(i: int, what: int) -> str:
-    """Return the rule that a property breaks.
-
-    The property occurs twice (0), is cut short (1), or has a value that is not allowed (2).
-    """
-    if not what:
-        return f"property {i:#x} twice"
+def fault(i: int, what: int) -> int:
+    """Return the rule that a property breaks that is cut short (1) or has a bad value (2)."""
     if what == 1:
-        return f"property {i:#x} is not whole"
+        return _CUT
     if i == _ALIAS:
-        return "topic alias 0"
-    return f"{'text' if TABLE[i] & 7 >= _TEXT else 'value'} of property {i:#x}"
+        return _BAD_ALIAS
+    return _NO_TEXT if TABLE[i] & 7 >= _TEXT else _VALUE
 
 
-def is_zero(buf: "bytes | bytearray", at: int, end: int) -> bool:
-    """Return whether all bytes from `at` to `end` are 0."""
-    while at < end:
-        if buf[at]:
-            return False
-        at += 1
-    return True
+def checked(buf: "bytes | bytearray", at: int, end: int, packet: int) -> int:
+    """Return where the properties end whose length is at `at`.
+
+    If they break a rule, return it as a negative number.
+    """
+    n = number(buf, at, end)
+    if n < 0:
+        return -_LENGTH
+    at += 1 + (n & 3)
+    n = at + (n >> 2)
+    if n > end:
+        return -_LENGTH
+    return -broken(buf, at, n, packet) or n
 
 
 class View:
@@ -234,3 +248,26 @@ class View:
 
     def __repr__(self) -> str:
         return f"<View {bytes(self.buf[self.start : self.stop])!r}>"
+
+
+class Carried(View):
+    """The properties of a message, which follow its topic name or packet identifier."""
+
+    def __init__(self, message: "Message") -> None:
+        View.__init__(self, message.buf)
+        self._message = message
+
+    def find(self, identifier: int, at: int = 0) -> bool:
+        """Find a property: see `View.find`."""
+        m = self._message
+        if not at:
+            self.start = self.stop = 0
+            at = m.t + 2 + (m.buf[m.t] << 8 | m.buf[m.t + 1])
+            if m.first & 6:
+                at += 2
+            if m.client.level == 5:
+                n = number(m.buf, at, len(m.buf))
+                self.start = at + 1 + (n & 3)
+                self.stop = self.start + (n >> 2)
+            at = 0
+        return View.find(self, identifier, at)

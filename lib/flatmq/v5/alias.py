@@ -1,16 +1,16 @@
 """Topic aliases (MQTT 5 section 3.3.2.3.4).
 
-A topic name is sent once per connection, and then two bytes stand for it.
-
-Loaded with the first call of `alias`.
+A topic name is sent once per connection, and then two bytes stand for it. Loaded with the first
+call of `alias`.
 """
 
-from .port import const
-from .wire import field
+from ..port import const
+from ..topic import is_name
+from ..wire import field
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
-    from .v5 import Client5
+    from . import Client5
 
 _ALIAS = const(0x23)
 
@@ -20,8 +20,6 @@ def alias(self: "Client5", topic: "bytes | str") -> "Alias":
 
     Keep it and use it for all of them. ValueError or TypeError for a bad topic name.
     """
-    from .topic import is_name
-
     return Alias(self, field("topic name", topic, is_name))
 
 
@@ -38,10 +36,10 @@ class Alias:
         self._topic = topic
         self._numbered = -1  # the connection on which it has a number
         self._known = -1  # the connection on which the broker knows it
-        # The topic name with its length, or an empty one, and the property.
-        self._full = bytearray((len(topic) >> 8, len(topic) & 255)) + topic
+        # What goes before the payload: the topic name, or an empty one, and the property.
+        self._full = bytearray((0, 0, len(topic) >> 8, len(topic) & 255)) + topic
         self._full.extend(bytes((3, _ALIAS, 0, 0)))
-        self._short = bytearray((0, 0, 3, _ALIAS, 0, 0))
+        self._short = bytearray((0, 0, 0, 0, 3, _ALIAS, 0, 0))
 
     def publish(
         self, payload: "bytes | bytearray | memoryview | str" = b"", retain: bool = False
@@ -54,9 +52,11 @@ class Alias:
         c = self._client
         if not c.connected or c.level != 5 or not self._has_number():
             return c.publish(self._topic, payload, 0, retain)
+        if c.properties is not None:
+            c.carry(None)
         c.topic = self
-        c.properties = None
-        c.name = self._short if self._known == c.stats.connects else self._full
+        c.qos = 0
+        c.head = self._short if self._known == c.stats.connects else self._full
         done = c.publish(self, payload, 0, retain)  # type: ignore[arg-type]
         c.topic = c
         if done is not None:
@@ -68,10 +68,10 @@ class Alias:
         c = self._client
         if self._numbered == c.stats.connects:
             return True
-        n = c.connection.aliases + 1
+        n = c.aliases + 1
         if n > c.server.topic_alias_maximum:
             return False
-        c.connection.aliases = n
+        c.aliases = n
         self._numbered = c.stats.connects
         self._full[-2] = self._short[-2] = n >> 8
         self._full[-1] = self._short[-1] = n & 255

@@ -1,0 +1,208 @@
+"""The MQTT 5 client: publishing with properties, within the broker's limits.
+
+Loaded by `Client(version=5)`, and by `version=None`, which may fall back to 3.1.1.
+"""
+
+from ..client import Client, plain
+from ..load import load
+from ..port import MICROPYTHON, const
+
+TYPE_CHECKING = const(0)
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from ..properties import Properties
+    from . import alias as aliases
+    from . import methods, replies, saying, subscribing
+    from .server import Server
+    from .walk import View
+
+
+class Client5(Client):
+    """An MQTT 5 client, made by `Client(version=5)`.
+
+    Its arguments are those of `Client`, and:
+
+    clean_session    True: the session ends with the connection. False: Clean Start is 0, and the
+                     broker keeps the session for `session_expiry` after a connection has ended
+    session_expiry   seconds, 0 to 4,294,967,295, which means forever; None: forever with
+                     clean_session=False, else 0
+    user             may be given without `password`, and `password` without `user`
+    user_properties  User Properties of CONNECT: a list of pairs of name and value, or a dict
+    auth             enhanced authentication (section 4.12): a pair of the method's name and a
+                     function. The function is called with None and returns the first data; with
+                     the data of each AUTH packet, and returns the answer; and with the data of
+                     CONNACK, if there is any. An exception from it ends the connection; if it is
+                     an MQTTError, it becomes `error`
+    maximum_packet_size  bytes of the largest packet that the broker may send; None: any. Larger
+                     messages never arrive. mosquitto does not free their places in flight, so
+                     set this only for a broker that is known to do so
+    response_topic   topic name for the answers to `request`; the default is b"reply/" and the
+                     client identifier
+    requests         calls of `request` that may wait for an answer, 1 to 255
+
+    With `version=None` the client tries MQTT 5 first, then 3.1.1 if the broker refuses it or
+    closes the connection twice in a row before CONNACK. `level` says which of them is in use; it
+    does not change after the first connection. In 3.1.1 properties are left out.
+
+    `incoming` is sent as Receive Maximum. `max_qos` and the number of messages in flight follow
+    the limits that the broker reports in `server`.
+    """
+
+    level: int  # 5, or 4 after falling back
+    server: "Server"  # what the last CONNACK said
+    properties: "Any"  # the properties last passed to publish
+    block: bytes  # the same encoded, with their length in front
+    empty: bytes  # an encoded block without properties; b"" in 3.1.1
+    high: int  # where the packet identifier goes in `head`
+    slots: int  # QoS 1 and 2 messages that may wait if the broker allows any number
+    own_qos: int  # the highest QoS if the broker allows any
+    owed: "list[int]"  # packet identifiers of messages that were dropped in flight: they take up
+    # a place until the broker has answered
+    strict: bool  # the broker does not allow some messages
+    flow: "Any"  # Flow, while there are more messages than may be in flight
+    aliases: int  # topic aliases in use on this connection
+    numbered: int  # the subscription identifier assigned last
+    blocks: "list[bytearray]"  # the properties of the last messages with remembered topic names,
+    owners: "list[Any]"  # and the handlers that these properties name; False if they name none
+    said: "View"  # the properties of the packet being handled
+    replies: "Any"  # Replies, after the first request
+    refuse: "Any"  # see bulk_cpython
+    response_topic: "bytes | None"
+    most_requests: int
+    asks: bytes  # the properties of CONNECT
+    auth: "Any"
+    auth_data: bytes  # of CONNECT, as a property
+    ends: bool  # the session ends with its connection
+    falls_back: bool  # to 3.1.1, if the broker does not speak MQTT 5
+    unanswered: int  # connections in a row that ended before CONNACK
+    greeting: bool  # the last one did
+
+    if TYPE_CHECKING:
+        alias = aliases.alias
+        authenticate = methods.authenticate
+        disconnect = methods.disconnect
+        publish_from = methods.publish_from
+        request = replies.request
+        set_will = saying.set_will
+        subscribe = subscribing.subscribe
+
+        def __init__(
+            self,
+            client_id: bytes | str,
+            host: str = "",
+            port: int | None = None,
+            *,
+            version: int | None = 5,
+            session_expiry: int | None = None,
+            user_properties: Any = None,
+            auth: tuple[str, Callable[[bytes | None], bytes]] | None = None,
+            maximum_packet_size: int | None = None,
+            response_topic: bytes | str | None = None,
+            requests: int = 4,
+            **options: Any,  # those of Client
+        ) -> None: ...
+
+    else:
+
+        def __init__(self, *args, **options):
+            load("setup", "v5").make(self, *args, **options)
+
+    def __getattr__(self, name):
+        return load("methods", "v5").method(self, name)
+
+    def publish(
+        self,
+        topic: "bytes | str",
+        payload: "bytes | bytearray | memoryview | str" = b"",
+        qos: int = 0,
+        retain: bool = False,
+        properties: "Properties | None" = None,
+    ) -> "int | None":
+        """Accept a message: see `Client.publish`.
+
+        `properties` are sent with it. ValueError also for a message that is outside the
+        broker's limits.
+        """
+        # As in Client.publish there are few locals: `properties` becomes the size.
+        if properties is not self.properties:
+            self.carry(properties)
+        if topic is not self.topic or qos != self.qos:
+            self.address(topic, qos)
+        if payload.__class__ is not bytes:
+            payload = plain(payload)
+        topic = self.q  # type: ignore[assignment]
+        properties = len(self.head) + len(payload) - 2  # type: ignore[assignment]
+        if self.strict:
+            self.allow(properties, retain)  # type: ignore[arg-type]
+        if (
+            self.end + properties + 5 > self.room or (qos and self.kept >= self.inflight)  # type: ignore
+        ) and self.no_room(properties, qos):  # type: ignore[arg-type]
+            return None
+        self.head[1] = properties & 127  # type: ignore[operator]
+        if qos:
+            qos = self.last_id
+            if qos == self.stop:
+                qos = self.next_id()
+            self.last_id = qos = qos + 1 & 65535 or 1
+            self.head[self.high] = qos >> 8
+            self.head[self.high + 1] = qos & 255
+        topic[self.end :] = self.head  # type: ignore[index]
+        topic.extend(payload)  # type: ignore[union-attr, arg-type]
+        if properties > 127:  # type: ignore[operator]
+            self.widen(properties)  # type: ignore[arg-type]
+        topic[self.end] = 0x31 | self.qos << 1 if retain else 0x30 | self.qos << 1  # type: ignore
+        if qos:
+            self.kept += 1
+        self.pending += 1
+        self.end = len(topic)
+        return qos
+
+    def carry(self, properties: "Properties | None") -> None:
+        """Set `block` for these properties. ValueError or TypeError if they are not valid."""
+        block = self.empty
+        if properties is not None and block:
+            block = block_of(properties)
+        self.block = block
+        self.properties = properties
+        self.topic = self.topics[0] = self.topics[1] = self.topics[2] = self
+
+    def address(self, topic: "bytes | str", qos: int) -> None:
+        """Set `head` for this topic name, QoS and `block`."""
+        Client.address(self, topic, qos)
+        self.high = len(self.head) - len(self.block) - 2
+
+    def allow(self, n: int, retain: bool) -> None:
+        """Check a message with `n` bytes after its fixed header against the broker's limits.
+        ValueError if it is outside them."""
+        if retain and not self.server.retain:
+            raise ValueError("retain must be False: not supported by this broker")
+        n += 2 if n < 128 else 3 if n < 16384 else 4 if n < 2097152 else 5
+        most = self.server.maximum_packet_size
+        if most and n > most:
+            raise ValueError(f"packet must be at most {most} bytes for this broker, not {n}")
+
+
+def block_of(properties: "Any", will: bool = False) -> bytes:
+    """Return the encoded properties of a message, or of a `will`.
+
+    TypeError or ValueError if it may not have them.
+    """
+    if not hasattr(properties, "block"):
+        raise TypeError(f"properties must be Properties, not {properties!r}")
+    if properties.will and not will:
+        raise ValueError("properties must not have will_delay: only a will has it")
+    return properties.block
+
+
+def new(args: tuple, options: dict) -> Client5:
+    """Return a client. `args` and `options` are those of `Client`."""
+    client: Client5 = object.__new__(Client5)
+    client.__init__(*args, **options)  # type: ignore[misc]
+    return client
+
+
+if not MICROPYTHON:
+    load("methods", "v5").install(Client5)
+    del Client5.__getattr__

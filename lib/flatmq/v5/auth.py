@@ -1,0 +1,59 @@
+"""Build and answer AUTH packets (MQTT 5 section 3.15). Loaded with the first of them."""
+
+from ..errors import MQTTError
+from ..port import const
+from ..properties import block
+from ..wire import put_length
+
+TYPE_CHECKING = const(0)
+if TYPE_CHECKING:
+    from typing import Any
+
+    from . import Client5
+
+_CONTINUE = const(0x18)
+_AGAIN = const(0x19)
+_CODE = const(47)
+_METHOD = const(50)
+
+
+def begin(c: "Client5") -> None:
+    """Ask to authenticate again."""
+    c.acks.extend(_packet(c, _AGAIN, c.auth[1](None)))
+
+
+def _packet(c, reason, data):
+    """Return an AUTH packet. ValueError if it is larger than the broker accepts while online."""
+    body = bytes((reason,)) + block({"auth_method": c.auth[0], "auth_data": data})
+    head = bytearray(5)
+    head[0] = 0xF0
+    packet = head[: put_length(head, 1, len(body))] + body
+    most = c.server.maximum_packet_size
+    if c.connected and 0 < most < len(packet):
+        raise ValueError(f"AUTH must be at most {most} bytes, not {len(packet)}")
+    return packet
+
+
+def auth(c: "Client5", code: int) -> "Any":
+    """Handle an AUTH from the broker, or with -1 what CONNACK says about authentication.
+
+    Returns the rule that it breaks, why it ends the connection, or None.
+    """
+    if code >= 0 and code != _CONTINUE and (code or not c.connected):
+        return _CODE
+    name = c.auth[0].encode() if isinstance(c.auth[0], str) else c.auth[0]
+    if c.said.get(0x15) != name:
+        return _METHOD
+    data = c.said.get(0x16)
+    if data is None and code != _CONTINUE:
+        return None
+    try:
+        data = c.auth[1](data)
+        if code == _CONTINUE:
+            c.acks.extend(_packet(c, code, data))
+    except MQTTError as e:
+        return e
+    except Exception as e:
+        # If `poll` raised it, the packet would be handled again.
+        return MQTTError("refused", f"auth: {type(e).__name__}: {e}")
+    return None

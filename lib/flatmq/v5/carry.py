@@ -1,0 +1,189 @@
+"""Properties of incoming messages: check them, and find the handlers that their identifiers name.
+
+Identifiers are used if the broker supports them. A message with identifiers goes only to the
+handlers of those: if a broker sends a copy for each filter, each handler is called once.
+
+A broker that keeps the session may send messages with identifiers from before a reboot, when they
+belonged to other subscriptions. So an identifier counts only if the topic name matches its
+subscription. Loaded with the first message that has properties, and kept.
+"""
+
+from ..core.route import NEVER, nearest
+from ..load import load
+from ..port import const
+from ..rare import subs
+from .walk import checked, number
+
+TYPE_CHECKING = const(0)
+if TYPE_CHECKING:
+    from typing import Any
+
+    from ..core.message import Message
+    from . import Client5
+
+_PUBLISH = const(16)  # see walk.TABLE
+_IDENTIFIER = const(0x0B)
+_ALIAS = const(0x23)
+_NO_ALIAS = const(0x23 << 9 | 46)
+_NAMES = const(8)  # see route
+_several = None  # rare.several.several, once it has been needed
+_CHOSEN = const(9)  # the place in `routes` of the handler that identifiers name
+
+
+def carried(c: "Client5", e: int, end: int, i: int) -> int:
+    """Handle the properties of the message in `message`, whose length is at `e`.
+
+    `i` is the place in `routes` of the handler for its topic name. Returns the place of the one
+    that gets it, and sets `at` where the payload begins; or returns the rule that the properties
+    break as a negative number. Those that are the same as in the last message with this topic
+    name are not checked again.
+    """
+    if i < _NAMES and c.learned:
+        i &= c.learned - 1
+        if _is_same(c, e, end, i):
+            return _place(c, i)
+    n = checked(c.rx, e, end, _PUBLISH)
+    if n > 0 and c.rx.find(b"\x23", e, n) >= 0 and c.message.properties.find(_ALIAS):
+        n = -_NO_ALIAS
+    if n < 0:
+        return _refused(c, e, end, n)
+    c.message.at = n
+    c.owners[i] = choose(c, e, n)
+    if i < _NAMES and c.blocks and n - e < 128:
+        _remember(c, i, e, n)
+    return _place(c, i)
+
+
+def _is_same(c, e, end, i):
+    """Return whether the properties are those of the last message with this topic name."""
+    if not c.blocks:
+        c.blocks = [bytearray(NEVER) for _ in range(_NAMES)]
+    i = c.blocks[i]
+    if e + len(i) > end or c.limit or c.rx.find(i, e, e + len(i)) != e:
+        return False
+    c.message.at = e + len(i)
+    return True
+
+
+def _place(c, i):
+    """Return the place of the handler of a message with the `i`-th name and its properties."""
+    if c.owners[i] is False:
+        return i
+    c.routes[_CHOSEN] = c.owners[i]
+    return _CHOSEN
+
+
+def _remember(c, i, e, n):
+    """Remember checked properties, to be compared with those of the next message."""
+    i = c.blocks[i]
+    i[0:] = b""  # keeps its memory
+    while e < n:
+        i.append(c.rx[e])
+        e += 1
+
+
+def _refused(c, e, end, n):
+    """Acknowledge a message with bad properties if the program says so: see `bulk_cpython`."""
+    c.message.at = e
+    if c.refuse is None or not c.refuse(c.message, -n):
+        return n
+    c.message.at = end
+    c.routes[_CHOSEN] = _nobody
+    return _CHOSEN
+
+
+def _nobody(m):
+    """Count a message that is refused as one that nobody took."""
+    m.client.stats.received -= 1
+    m.client.stats.unrouted += 1
+
+
+def choose(c: "Client5", e: int, n: int) -> "Any":
+    """Return the handler that the identifiers of the message name, or None if it is on_message.
+
+    Returns False if they do not decide. Its properties are from `e` to `n` in the buffer.
+    """
+    m = c.message
+    if c.rx.find(b"\x0b", e, n) < 0 or c.bulk is not None or not _decides(c, m.properties):
+        return False
+    n = m.t + 2 + (m.buf[m.t] << 8 | m.buf[m.t + 1])
+    c.tagged = True
+    e = -1 if c.limit else nearest(c, 0, m.t, n)
+    found = None
+    if c.limit or (e >= 0 and nearest(c, e + 1, m.t, n) >= 0):
+        found = tagged
+        _load()
+    elif e >= 0:
+        found = c.subscriptions[e].handler
+    c.tagged = False
+    return found
+
+
+def _load():
+    global _several
+    if _several is None:
+        _several = load("several").several
+
+
+def tagged(m: "Message") -> "object | None":
+    """Call the handlers that the identifiers of a message name."""
+    c = m.client
+    c.tagged = True
+    try:
+        return _several(m)
+    finally:
+        c.tagged = False
+
+
+class Subscription(subs.Subscription):
+    """A subscription with an identifier: see `rare.subs.Subscription`."""
+
+    identifier = 0
+    client: "Any" = None
+
+    def fits(self, buf: bytearray, t: int, end: int) -> bool:
+        """Return whether it gets the message with this topic name."""
+        if self.client.tagged and self._lacks(self.client.message.properties):
+            return False
+        return subs.Subscription.fits(self, buf, t, end)
+
+    def _lacks(self, p):
+        """Return whether the message does not have its identifier."""
+        at = 0
+        while p.find(_IDENTIFIER, at):
+            if number(p.buf, p.at, p.end) >> 2 == self.identifier:
+                return False
+            at = p.end
+        return True
+
+
+def _decides(c, p):
+    """Return whether the identifiers of the message decide who gets it.
+
+    They do if one of them belongs to a subscription that matches, or all belong to
+    subscriptions that have ended.
+    """
+    ended = False
+    at = 0
+    while p.find(_IDENTIFIER, at):
+        at = _owner(c, number(p.buf, p.at, p.end) >> 2)
+        if at is not None:
+            return at
+        ended = True
+        at = p.end
+    return ended
+
+
+def _owner(c, identifier):
+    """Return whether the subscription with this identifier matches; None if it has ended.
+
+    An identifier never assigned, or one that does not match, is from before a reboot.
+    """
+    m = c.message
+    i = 0
+    while i < len(c.subscriptions):
+        s = c.subscriptions[i]
+        if s.identifier == identifier:
+            return s.fits(m.buf, m.t + 2, m.t + 2 + (m.buf[m.t] << 8 | m.buf[m.t + 1]))
+        i += 1
+    return False if identifier > c.numbered else None

@@ -1,0 +1,68 @@
+"""Fall back to MQTT 3.1.1 with a broker that does not speak MQTT 5. Loaded for that."""
+
+from ..core.route import NEVER
+from ..load import drop, load
+from ..port import const
+from ..rare.dial import end_of
+from ..wire import get_length, put_length
+
+TYPE_CHECKING = const(0)
+if TYPE_CHECKING:
+    from . import Client5
+
+
+def fall_back(c: "Client5") -> None:
+    """Switch a client that has never been online to 3.1.1, from its next connection on.
+
+    Waiting messages lose their properties.
+    """
+    client_id, user, password, will = load("hello", "v5").parts_of(c)
+    if c.auth and c.password is load("hello", "v5").keep:
+        c.password = None
+    if user is None and (password is not None or c.password):
+        user = b""
+    c.version = c.level = 4
+    c.falls_back = False
+    c.five = None
+    c.hello = load("hello").connect(
+        4, client_id, c.clean, c.keepalive, user, password, will and will[:4]
+    )
+    c.error = None  # the broker may well speak 3.1.1
+    c.empty = c.block = b""
+    c.carry(None)
+    q = c.q
+    p = 0
+    while p < c.end:
+        e = end_of(q, p)
+        packet = _without(bytes(q[p:e]))
+        q[p:e] = packet
+        c.end += len(packet) - (e - p)
+        p += len(packet)
+    if c.large and c.large.waits:
+        c.large.head = bytearray(_without(c.large.head, c.large.size))
+    for s in c.subscriptions + c.requests:
+        s.qos &= 3
+    for i in range(c.learned):
+        c.names[i][0:] = NEVER
+    if c.replies:
+        c.replies.end()
+    drop("hello", "wire", "properties", "fallback", "packets", "reasons", "server")
+
+
+def _without(packet, more=0):
+    """Return an MQTT 5 PUBLISH as a 3.1.1 PUBLISH.
+
+    `more`: bytes of its payload that are not in `packet`.
+    """
+    at = 1
+    while packet[at] > 127:
+        at += 1
+    begin = at + 1
+    at = begin + 2 + (packet[begin] << 8 | packet[begin + 1])
+    if packet[0] & 6:
+        at += 2
+    n = get_length(packet, at, len(packet))
+    body = packet[begin:at] + packet[at + 1 + (n & 3) + (n >> 2) :]
+    head = bytearray(5)
+    head[0] = packet[0]
+    return bytes(head[: put_length(head, 1, len(body) + more)]) + body

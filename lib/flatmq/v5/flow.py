@@ -1,0 +1,149 @@
+"""Keep to the limits that the broker reports in CONNACK.
+
+Loaded when messages or requests are outside them, and when a topic alias ends with its connection.
+"""
+
+from .. import port as clock
+from ..load import load
+from ..port import const, ticks_add
+from ..rare.dial import end_of, find, release
+
+TYPE_CHECKING = const(0)
+if TYPE_CHECKING:
+    from ..rare.subs import Subscription
+    from . import Client5
+
+_LONGEST = const(600000)  # ms until a request that is too large is looked at again
+_TOO_LARGE = b"\x95"
+
+
+class Flow:
+    """Holds back messages at QoS 1 and 2 beyond the Receive Maximum of the broker (section 4.9).
+
+    They were accepted before it was known. Messages at QoS 0 overtake them.
+    """
+
+    def __init__(self, client: "Client5") -> None:
+        self._client = client
+
+    def behind(self) -> int:
+        """Return 0: no message keeps others from being accepted."""
+        return 0
+
+    def answered(self) -> None:
+        """Ignore a PINGRESP."""
+
+    def span(self, sent: int) -> int:
+        """Return how many bytes of the queue, from `sent` on, may leave now."""
+        c = self._client
+        q = c.q
+        if c.kept <= c.inflight:
+            c.alone = None
+            return c.end - sent
+        free = c.inflight
+        p = 0
+        while p < c.end:
+            if q[p] & 6:
+                if p >= sent and free <= 0:
+                    break
+                free -= 1
+            p = end_of(q, p)
+        if p > sent:
+            return p - sent
+        while p < c.end:
+            e = end_of(q, p)
+            if not q[p] & 6:
+                data = q[p:e]
+                q[p:e] = b""
+                q[sent:sent] = data
+                return e - p
+            p = e
+        return 0
+
+
+def admit(c: "Client5", same: bool) -> None:
+    """Set aside the messages that this broker never takes.
+
+    In the `same` session, those past PUBREC are not sent again.
+    """
+    without_aliases(c)
+    p = 0
+    while p < c.end:
+        e = end_of(c.q, p)
+        reason = ""
+        if not (same and c.q[p] & 6 == 6):
+            if c.q[p] & 6 == 6:
+                c.q[p] &= 0xFD  # as `dial.resend` will
+            reason = refused(c, c.q[p], e - p)
+        if reason:
+            _set_aside(c, p, reason)
+        else:
+            p = e
+    if c.alone:  # these block nobody any more
+        c.alone.left = min(c.alone.left, c.pending)
+        c.alone.suspects = [x for x in c.alone.suspects if find(c, x[0]) >= 0]
+    if c.large and c.large.waits:
+        reason = refused(c, c.large.head[0], len(c.large.head) + c.large.size)
+        if reason:
+            c.large.set_aside(reason)
+
+
+def refused(c: "Client5", first: int, size: int) -> str:
+    """Return why the broker does not take a PUBLISH with first byte `first`; "" if it does."""
+    most = c.server.maximum_packet_size
+    if first >> 1 & 3 > c.max_qos:
+        return f"the broker takes no QoS above {c.max_qos}"
+    if first & 1 and not c.server.retain:
+        return "the broker takes no retained messages"
+    if most and size > most:
+        return f"the broker takes packets of at most {most} bytes"
+    return ""
+
+
+def _set_aside(c, p, reason):
+    """Give up the message at `p` in the queue."""
+    packet = bytes(c.q[p : end_of(c.q, p)])
+    i = 1
+    while packet[i] > 127:
+        i += 1
+    i += 3 + (packet[i + 1] << 8 | packet[i + 2])
+    pid = packet[i] << 8 | packet[i + 1] if packet[0] & 6 else 0
+    release(c, p)
+    load("strays").report(c, packet, pid, reason)
+
+
+def without_aliases(c: "Client5") -> None:
+    """Set aside unsent messages whose topic alias ended with their connection."""
+    q = c.q
+    p = 0
+    while c.aliases and p < c.end:
+        i = p + 1
+        while q[i] > 127:
+            i += 1
+        i += 3 + (q[i + 1] << 8 | q[i + 2])
+        e = end_of(q, p)
+        while q[i] > 127:
+            i += 1
+        # An Alias makes it the first property.
+        if not q[p] & 6 and i + 1 < e and q[i] and q[i + 1] == 0x23:
+            _set_aside(c, p, "its topic alias ended with the connection")
+        else:
+            p = e
+
+
+def put_off(c: "Client5", r: "Subscription") -> None:
+    """Put off a request that is larger than the broker takes, and report it once.
+
+    It waits for a CONNACK with a larger limit.
+    """
+    most = c.server.maximum_packet_size
+    r.id = 0
+    r.pause = _LONGEST
+    r.due = ticks_add(clock.ticks_ms(), r.pause)
+    refused = _TOO_LARGE * len(r.filters)
+    if r.granted != refused:
+        r.granted = refused
+        c.stats.dropped += 1
+        if c.on_dropped:
+            for f in r.filters:
+                c.on_dropped(0, f, f"the broker takes packets of at most {most} bytes")

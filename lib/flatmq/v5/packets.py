@@ -1,0 +1,369 @@
+"""The packets of MQTT 5 other than PUBLISH, and the limits of the broker. Kept while online.
+
+The core calls the functions of this module: it is `client.five`.
+"""
+
+import errno
+import sys
+
+from .. import port as clock
+from ..errors import MQTTError
+from ..load import load
+from ..port import const, ticks_add
+from ..rare.dial import end_of, find, greeted, release
+from .walk import checked
+
+TYPE_CHECKING = const(0)
+if TYPE_CHECKING:
+    from typing import Any
+
+    from ..rare.subs import Subscription
+    from . import Client5
+
+# Packets with properties: see walk.TABLE.
+_CONNACK = const(8)
+_PUBLISH = const(16)
+_ANSWER = const(32)
+_DISCONNECT = const(64)
+_AUTH = const(128)
+
+# The rules that a packet breaks, with their texts in `rare.reasons` and `reasons`, and for each
+# from 16 on the last digits of the reason code with which DISCONNECT says so: 0x80 and these.
+_END = const(1)
+_ID_0 = const(22)
+_LENGTH = const(23)
+_TYPE = const(24)
+_SECOND = const(25)
+_FLAGS = const(26)
+_CODES = const(27)
+_PROPERTIES = const(40)
+_CODE = const(47)
+_PRESENT = const(48)
+_TOO_SMALL = const(49)
+_NOT_ASKED = const(51)
+_AUTH_FIRST = const(52)
+_CONNACK_FIRST = const(53)
+_REFUSED = const(256)
+_SAID = b"\1\2\1\1\1\1\2\1\1\2\1\2\0\0\0\0\x15\x15\0\0\0\0\0\0\1\1\2\1\2\1\x14\2\2\0\2\2\2\2"
+
+_TAKEN_OVER = const(0x8E)
+_OTHER_VERSION = const(0x84)
+# Reason codes of DISCONNECT with which a broker may refuse a message or a topic filter.
+_ACCUSING = b"\x80\x81\x82\x83\x87\x8f\x90\x95\x97\x99\x9a\x9b\x9e\xa1\xa2"
+_NEVER = const(268435455)  # ms, 3 days
+
+
+def carried(c: "Client5", e: int, end: int, i: int) -> int:
+    """Handle the properties of a PUBLISH: see `carry`, which is loaded with the first ones."""
+    sys.modules[__name__].carried = load("carry", "v5").carried  # type: ignore[attr-defined]
+    return c.five.carried(c, e, end, i)  # loading it again would allocate
+
+
+def Pieces(c: "Client5") -> "Any":
+    """Return what takes packets larger than the buffer."""
+    return load("pieces", "v5").Pieces(c)
+
+
+def other(c: "Client5", first: int, t: int, end: int) -> "Any":
+    """Handle a packet other than PUBLISH, PINGRESP or a PUBACK of four bytes.
+
+    Returns the rule that it breaks, None if it breaks none, HOLD if there is no room to answer.
+    """
+    if first == 0x40 or first == 0x50 or first == 0x62 or first == 0x70:
+        return _acknowledged(c, first, t, end)
+    if first == 0x20:
+        return _connack(c, t, end)
+    if first == 0x90 or first == 0xB0:
+        return _answered(c, first, t, end)
+    if first == 0xE0:
+        return _disconnected(c, t, end)
+    if first != 0xF0:
+        return _TYPE
+    if not c.auth:
+        return _NOT_ASKED
+    if c.began and not c.connected:
+        return _AUTH_FIRST
+    first = 0 if t == end else c.rx[t]
+    if c.connected and not first and end - t < 2:
+        return None  # success, in the short form
+    return _properties(c, t + 1, end, _AUTH) or load("auth", "v5").auth(c, first)
+
+
+def _disconnected(c, t, end):
+    """Handle DISCONNECT (section 3.14). Returns why the connection ends."""
+    code = 0 if t == end else c.rx[t]
+    what = _properties(c, t + 1, end, _DISCONNECT)
+    if what:
+        return what
+    c.server.note(c.said)
+    error = MQTTError("closed", load("reasons", "v5").text("DISCONNECT", code, c), code)
+    if code in _ACCUSING:  # as if the peer had closed: what was sent last may be the cause
+        error.errno = errno.ECONNRESET  # type: ignore[attr-defined]
+    return error
+
+
+def _properties(c, at, end, packet):
+    """Check properties, and let `said` have them.
+
+    Their length is at `at`; there are none if that is not before `end`. Returns the rule that
+    they break, else 0.
+    """
+    c.said.start = c.said.stop = 0
+    if at >= end:
+        return 0
+    n = checked(c.rx, at, end, packet)
+    if n != end:
+        return -n if n < 0 else _PROPERTIES
+    c.said.start = at + 1 if c.rx[at] < 128 else at + 2 if c.rx[at + 1] < 128 else at + 3
+    c.said.stop = end
+    return 0
+
+
+# Acknowledgements
+
+
+def _acknowledged(c, first, t, end):
+    if end - t < 2:
+        return _LENGTH
+    if end - t > 3:
+        end = _properties(c, t + 3, end, _ANSWER)
+        if end:
+            return end
+        end = t + 4
+    return acknowledge(c, first, t, c.rx[t + 2] if end - t > 2 else 0)
+
+
+def acknowledge(c: "Client5", first: int, t: int, code: int) -> "Any":
+    """Handle an acknowledgement whose packet identifier is at `t` in the buffer."""
+    if not (c.rx[t] or c.rx[t + 1]):
+        return _ID_0
+    if code > 127:
+        if first != 0x62:  # else the broker has forgotten the identifier: there is nothing to keep
+            return _refused(c, first, c.rx[t] << 8 | c.rx[t + 1], code)
+    elif code and (code != 0x10 or first > 0x50):
+        return _CODE
+    if first == 0x40:
+        return _settled(c, c.rx[t] << 8 | c.rx[t + 1])
+    if c.two is None:
+        c.two = load("qos2")
+    code = c.two.other(c, first, t, t + 2)
+    if first == 0x70:
+        returned(c, c.rx[t] << 8 | c.rx[t + 1])
+    return code
+
+
+def _refused(c, first, pid, code):
+    load("reasons", "v5").refused(c, first, pid, code)
+    returned(c, pid)
+
+
+def _settled(c, pid):
+    """Handle a PUBACK that reports success."""
+    p = find(c, pid)
+    if p < 0 or end_of(c.q, p) > c.sent or c.q[p] & 6 == 6:
+        if not (c.large and c.large.settle(pid)):
+            c.stats.strays += 1
+            returned(c, pid)
+        return None
+    c.stats.downgraded += c.q[p] >> 2 & 1
+    release(c, p)
+    c.progress = True
+    return None
+
+
+def returned(c: "Client5", pid: int) -> None:
+    """Note that the broker has answered a message that is no longer in the queue."""
+    if pid in c.owed:
+        c.owed.remove(pid)
+    allot(c)
+
+
+def _answered(c, first, t, end):
+    """Handle a SUBACK or UNSUBACK."""
+    rx = c.rx
+    if end - t < 3:
+        return _LENGTH
+    if not rx[t] and not rx[t + 1]:
+        return _ID_0
+    at = checked(rx, t + 2, end, _ANSWER)
+    if at < 0:
+        return -at
+    codes = bytes(rx[at:end])
+    for n in codes:
+        if n < 128 and n > 2 if first == 0x90 else n < 128 and n != 0 and n != 0x11:
+            return _CODES
+    if not codes:
+        return _CODES
+    return c.subs.settled(c, first, rx[t] << 8 | rx[t + 1], codes)
+
+
+# CONNACK and the limits in it
+
+
+def _connack(c, t, end):
+    """Handle CONNACK (section 3.2). Returns the rule that it breaks, else None."""
+    flags = c.rx[t]
+    code = c.rx[t + 1]
+    if c.connected:
+        return _SECOND
+    if end - t < 2 or (end - t == 2 and not code):
+        return _LENGTH
+    # A broker that speaks only 3.1.1 answers with a 3.1.1 CONNACK, of two bytes.
+    what = _properties(c, t + 2, end, _CONNACK)
+    if what:
+        return what
+    if 0 < code < 128 and end - t > 2:
+        return _CODE
+    if flags > 1:
+        return _FLAGS
+    if flags and (code or c.clean):
+        return _PRESENT
+    server = c.server
+    said = c.said
+    if code:
+        server.read(said)
+        if code == _OTHER_VERSION or code == 1:
+            c.unanswered = 2
+        return _REFUSED | code
+    if said.get(0x27, 4) < 4:
+        return _TOO_SMALL  # for PUBACK
+    if c.auth:
+        if c.began or c.acks:  # its limits would come too late for the rest of that packet
+            return _CONNACK_FIRST
+        what = load("auth", "v5").auth(c, -1)
+        if what:
+            return what
+    server.read(said)
+    c.falls_back = False
+    if said.find(0x12):
+        load("hello", "v5").rename(c, server.client_id)
+    n = server.keep_alive if server.keep_alive >= 0 else c.keepalive
+    c.interval = n * 750 or _NEVER
+    c.answer_ms = min(c.timeout_ms, c.interval)
+    c.tick = min(c.interval, c.ack_ms // 3 or _NEVER, 10000)
+    c.strict = not server.retain or 0 < server.maximum_packet_size < c.room
+    c.max_qos = min(c.own_qos, server.max_qos)
+    c.topic = c  # its QoS may be too high now
+    c.owed[:] = []
+    for r in c.requests:
+        if not r.strikes:
+            r.pause = 0  # the broker may take it now: see `flow`
+    if c.pending and (c.strict or c.max_qos < 2 or c.aliases or c.large):
+        load("flow", "v5").admit(c, flags == 1 and c.trusted)
+    c.aliases = 0  # they end with their connection
+    greeted(c, t, t + 2)
+    allot(c)
+    return None
+
+
+def owe(c: "Client5", pid: int) -> None:
+    """Note that a message in flight was dropped: it takes up a place until it is answered."""
+    c.owed.append(pid)
+    if c.connected and not c.alone:
+        c.alone = c.flow = load("flow", "v5").Flow(c)
+    allot(c)
+
+
+def allot(c: "Client5") -> None:
+    """Set `inflight` to what is left of the broker's Receive Maximum (section 4.9)."""
+    n = c.server.receive_maximum - len(c.owed)
+    if c.large and c.large.waits and c.large.pid:
+        n -= 1
+    if c.state == "online":
+        c.inflight = min(c.slots, n)
+        if c.kept > c.inflight and not c.alone:
+            c.alone = c.flow = load("flow", "v5").Flow(c)
+
+
+def block(c: "Client5", r: "Subscription") -> "bytes | None":
+    """Return the properties of a request; None if it is too large for the broker."""
+    data = encoded(c, r)
+    if 0 < c.server.maximum_packet_size < size_of(r, data):
+        load("flow", "v5").put_off(c, r)
+        return None
+    return data
+
+
+def encoded(c: "Client5", r: "Subscription") -> bytearray:
+    """Return the properties of a request: its identifier, if the broker supports any."""
+    data = bytearray(b"\0")
+    if r.handler is not None and c.server.identifiers and c.bulk is None:
+        n = r.identifier
+        data.append(0x0B)
+        while n > 127:
+            data.append(n & 127 | 128)
+            n >>= 7
+        data.append(n)
+        data[0] = len(data) - 1
+    return data
+
+
+def size_of(r: "Subscription", block: bytes) -> int:
+    """Return the size of the packet for a request with these properties."""
+    n = 2 + len(block)
+    for f in r.filters:
+        n += len(f) + (2 if r.handler is None else 3)
+    return n + (2 if n < 128 else 3 if n < 16384 else 4)
+
+
+def refuses(c: "Client5", first: int, n: int) -> str:
+    """Return why the broker does not take a message of `n` bytes, "" if it does."""
+    if first & 6 == 6:
+        first &= 0xFD  # at QoS 2, and past PUBREC
+    if not c.strict and first >> 1 & 3 <= c.max_qos:
+        return ""
+    return load("flow", "v5").refused(c, first, n + (2 if n < 128 else 3 if n < 16384 else 4))
+
+
+def late(c: "Client5", ms: int) -> int:
+    """Do what is due by the clock. Returns the milliseconds until something is, at most `ms`."""
+    return c.replies.late(ms) if c.replies else ms
+
+
+# The end of a connection
+
+
+def ending(c: "Client5", what: "Any", began: int) -> None:
+    """Begin with the end of a connection: see `dial.lost`.
+
+    If the broker broke a rule, a DISCONNECT says which, unless a part of a packet has left.
+    """
+    c.greeting = c.state == "greeting"
+    c.tagged = False
+    c.inflight = c.slots
+    if c.alone is c.flow:
+        c.alone = None
+    c.flow = None
+    if what.__class__ is int and what >> 8 != 1 and what & 255 > 15 and began & 1:
+        code = _SAID[(what & 255) - 16]
+        if code:
+            try:
+                packets = (bytes(c.acks) if c.refuse else b"") + bytes((0xE0, 1, 0x80 + code))
+                c.stream.write(packets, 0, len(packets))
+            except Exception:
+                pass
+
+
+def ended(c: "Client5", what: "Any") -> None:
+    """Finish with the end of a connection."""
+    if c.aliases:
+        try:
+            load("flow", "v5").without_aliases(c)
+            c.aliases = 0
+        except MemoryError:  # CONNACK does it
+            pass
+    if getattr(what, "code", 0) == _TAKEN_OVER and what.kind == "closed":
+        # Two clients with the same identifier would otherwise keep ending each other.
+        c.due = ticks_add(clock.ticks_ms(), c.retry_max_ms)
+    if c.replies:
+        c.replies.late(0)
+    if c.falls_back:
+        # Ctrl-C and a failed TLS handshake say nothing about the broker's version.
+        if c.greeting and c.error and c.error.kind == "closed":
+            c.unanswered += 1
+        elif c.unanswered < 2:
+            c.unanswered = 0
+        if c.unanswered == 2:
+            load("fallback", "v5").fall_back(c)
+    else:
+        c.unanswered = 0

@@ -1,0 +1,78 @@
+"""Check the arguments of an MQTT 5 client. Loaded for one call."""
+
+from .. import load as loading
+from ..port import const
+from ..properties import block
+from ..topic import is_name
+from ..wire import field, number
+from . import packets
+from .server import Server
+from .walk import Carried, View
+
+TYPE_CHECKING = const(0)
+if TYPE_CHECKING:
+    from typing import Any
+
+    from . import Client5
+
+_FOREVER = 0xFFFFFFFF
+
+
+def make(
+    c: "Client5",
+    *args: "Any",
+    version: "int | None" = 5,
+    session_expiry: "int | None" = None,
+    user_properties: "Any" = None,
+    auth: "Any" = None,
+    maximum_packet_size: "int | None" = None,
+    response_topic: "Any" = None,
+    requests: int = 4,
+    **given: "Any",
+) -> None:
+    """Set up a new client from the arguments of its constructor."""
+    if auth is not None and (
+        not isinstance(auth, (tuple, list)) or len(auth) != 2 or not callable(auth[1])
+    ):
+        raise TypeError(f"auth must be a pair of a name and a function, not {auth!r}")
+    number("requests", requests, 1, 255)
+    if response_topic is not None:
+        response_topic = field("response_topic", response_topic, is_name)
+    if session_expiry is None and not given.get("clean_session", True):
+        session_expiry = _FOREVER
+    incoming = given.get("incoming", 32)
+    number("incoming", incoming, 1, 65535)
+    c.ends = not session_expiry  # the session, with its connection
+    c.auth = auth
+    c.auth_data = b""
+    c.asks = block(
+        {
+            "session_expiry": session_expiry,
+            "receive_maximum": incoming if incoming < 65535 else None,
+            "maximum_packet_size": maximum_packet_size,
+            "problem_information": 0,
+            "auth_method": auth[0] if auth else None,
+        },
+        user_properties or (),
+    )
+    c.level = 5
+    c.falls_back = version is None
+    c.unanswered = 0
+    c.response_topic = response_topic
+    c.most_requests = requests
+    c.replies = c.refuse = c.properties = c.flow = None
+    c.block = c.empty = b"\0"
+    c.owed = []
+    c.owners = [None] * 9
+    c.strict = c.greeting = c.tagged = False
+    c.aliases = c.numbered = c.high = 0
+    loading.load("setup").make(c, *args, version=5, five=packets, **given)
+    if auth and not c.password:
+        c.password = loading.load("hello", "v5").keep
+    c.routes.append(None)
+    c.said = View(c.rx)
+    c.server = Server(c.said)
+    c.message.properties = Carried(c.message)
+    c.slots = c.inflight
+    c.own_qos = c.max_qos
+    loading.drop("setup", "hello", "properties", "wire")

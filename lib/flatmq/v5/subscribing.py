@@ -1,0 +1,82 @@
+"""subscribe and unsubscribe with what MQTT 5 adds. Loaded for each call."""
+
+from ..load import load
+from ..port import const
+from ..rare.subscribing import ask, checked_filters, keep, learn
+from ..rare.subscribing import unsubscribe as end
+from ..wire import number
+from .carry import Subscription
+from .packets import encoded, size_of
+
+TYPE_CHECKING = const(0)
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..core.message import Message
+    from . import Client5
+
+
+def subscribe(
+    self: "Client5",
+    filters: "bytes | str | list[bytes] | list[str]",
+    handler: "Callable[[Message], None]",
+    qos: int = 0,
+    chunks: bool = False,
+    no_local: bool = False,
+    retain_as_published: bool = False,
+    retain_handling: int = 0,
+) -> Subscription:
+    """Call `handler(message)` for messages that match a topic filter: see `Client.subscribe`.
+
+    no_local             the broker does not send back messages published by this client
+    retain_as_published  `message.retain` is as published
+    retain_handling      retained messages come with every subscription (0), only with a new one
+                         (1), or never (2)
+
+    After falling back to 3.1.1 these three are ignored.
+    """
+    number("retain_handling", retain_handling, 0, 2)
+    # The broker may grant less than it is asked for.
+    checked, names = checked_filters(filters, qos, self.own_qos)
+    if no_local and any(f.startswith(b"$share/") for f in checked):
+        raise ValueError("no_local must be False with $share")
+    if not callable(handler):
+        raise TypeError(f"handler must be callable, not {handler!r}")
+    kept = [s for s in self.subscriptions if s.filters != checked]
+    if len(kept) == self.most:
+        raise ValueError(f"subscriptions must be at most {self.most}: no room for another")
+    self.subs = load("subs")
+    new = Subscription(checked, names, handler, qos, chunks)
+    new.client = self
+    if self.five:
+        new.qos |= no_local << 2 | retain_as_published << 3 | retain_handling << 4
+        new.identifier = self.numbered + 1
+        for s in self.subscriptions:
+            if s.filters == checked:  # messages with the old identifier may be on their way
+                new.identifier = s.identifier
+        _allow(self, new)
+        self.numbered = max(self.numbered, new.identifier)
+    keep(self, kept)
+    self.subscriptions.append(new)
+    learn(self)
+    return ask(self, new)
+
+
+def _allow(c, r):
+    """Raise ValueError if a request is larger than the broker takes."""
+    most = c.server.maximum_packet_size
+    if most:
+        n = size_of(r, encoded(c, r))
+        if n > most:
+            raise ValueError(f"packet must be at most {most} bytes for this broker, not {n}")
+
+
+def unsubscribe(self: "Client5", filters: "bytes | str | list[bytes] | list[str]") -> Subscription:
+    """End the subscription to one or more topic filters: see `Client.unsubscribe`.
+
+    After UNSUBACK `granted` has a reason code for each.
+    """
+    if self.five:
+        checked, names = checked_filters(filters, 0, 0)
+        _allow(self, Subscription(checked, names, None, 0, False))
+    return end(self, filters)
