@@ -19,9 +19,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from flatmq.message import Message
+
 import peer
 from flatmq import Client
-from flatmq.message import Message
 from model.broker import MOST, Broker
 from model.judge import Fault, Judge, hold
 from model.network import BY_PEER, ENDS, Due, Link, Stream

@@ -5,8 +5,7 @@ Loaded when a peer has closed a connection while messages were in flight.
 
 import sys
 
-from ..load import load
-from ..port import MICROPYTHON, const
+from ..port import MICROPYTHON, const, load
 from .dial import end_of, find, id_at
 
 TYPE_CHECKING = const(0)
