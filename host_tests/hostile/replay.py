@@ -34,7 +34,7 @@ def load():
     """
     import flatmq.port
     from flatmq import Client
-    from flatmq.core.message import Message
+    from flatmq.rare.message import Message
 
     flatmq.port.MICROPYTHON = False  # so that nothing is let go of
     KEPT.extend([flatmq.port.load(name) for name in RARE])

@@ -1,4 +1,7 @@
-"""The parts of MicroPython that CPython lacks: constants, and a millisecond clock that wraps."""
+"""What a board has and CPython lacks: constants, a clock that wraps, and little memory.
+
+So rarely used code is loaded when it is needed, and let go of.
+"""
 
 import sys
 
@@ -20,14 +23,20 @@ if MICROPYTHON:
 else:
     from .port_cpython import Shown, collect, const, ticks_add, ticks_diff, ticks_ms  # noqa: F401
 
-# Modules that are kept if one of these holds them.
-_USERS = {
-    "wire": ("parts", "senml", "stream_uart", "v5_alias", "v5_auth", "replies"),
-}
+TYPE_CHECKING = const(0)
+if TYPE_CHECKING:
+    from typing import Any
+
+# Modules that hold `wire`: it is kept as long as one of them is.
+_HOLDERS = ("rare.parts", "senml", "stream_uart", "properties", "v5.alias", "v5.auth")
 
 
 def load(name: str, package: str = "rare") -> "Any":
-    """Return the module `name` of `flatmq.rare`, or of another package."""
+    """Return the module `name` of `flatmq.rare`, or of another package.
+
+    This is the only place where a module is loaded by its name: see "What is loaded when" in
+    docs/design.md.
+    """
     return __import__("flatmq." + package + "." + name, None, None, (name,))
 
 
@@ -38,13 +47,11 @@ def drop(*names: str) -> None:
     """
     if MICROPYTHON:
         for name in names:
-            for user in _USERS.get(name, ()):
-                if "flatmq." + user in sys.modules or "flatmq.rare." + user in sys.modules:
-                    break
-            else:
-                for package in ("flatmq", "flatmq.rare", "flatmq.v5"):
-                    if sys.modules.pop(package + "." + name, None):
-                        holder = sys.modules[package]
-                        if hasattr(holder, name):
-                            delattr(holder, name)
+            if name == "wire" and [x for x in _HOLDERS if "flatmq." + x in sys.modules]:
+                continue
+            for package in ("flatmq", "flatmq.rare", "flatmq.v5"):
+                if sys.modules.pop(package + "." + name, None):
+                    holder = sys.modules[package]
+                    if hasattr(holder, name):
+                        delattr(holder, name)
     collect()

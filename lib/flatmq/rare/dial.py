@@ -174,7 +174,9 @@ def lost(c: "Client", what: "Any", doing: "Any") -> None:
         c.error = NO_MEMORY
     drop("reasons", "strays", "show")
     c.stats.losses += 1
-    c.limit = c.done = c.message.offset = c.message.size = 0
+    c.limit = c.done = 0
+    if c.message is not None:
+        c.message.offset = c.message.size = 0
     c.asked = False
     c.tries += 1
     if c.tries % _LOOK_UP == 0:

@@ -6,7 +6,7 @@ from .dial import end_of, find, id_at, release
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
     from ..client import Client
-    from ..core.message import Message
+    from .message import Message
 
 
 def next_id(c: "Client") -> int:

@@ -1,8 +1,9 @@
 """Check the arguments of an MQTT 5 client. Loaded for one call."""
 
-from .. import load as loading
+from .. import port as loading
 from ..port import const
 from ..properties import block
+from ..rare.message import claim
 from ..topic import is_name
 from ..wire import field, number
 from . import packets
@@ -72,7 +73,8 @@ def make(
     c.routes.append(None)
     c.said = View(c.rx)
     c.server = Server(c.said)
-    c.message.properties = Carried(c.message)
+    message = claim(c)
+    message.properties = Carried(message)
     c.slots = c.inflight
     c.own_qos = c.max_qos
     loading.drop("setup", "hello", "properties", "wire")

@@ -11,7 +11,7 @@ TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..core.message import Message
+    from ..rare.message import Message
     from . import Client5
 
 

@@ -265,11 +265,7 @@ def main():
     say("@stats", stats.connects, stats.losses, stats.resent, stats.renewed)
     say("@odd", stats.strays, stats.skipped, stats.unrouted)
     say("@kinds", *device.kinds)
-    # Nothing is pending: what a lost connection needs makes room for what a disconnect loads.
     device = None
-    for name in needed:
-        del sys.modules["flatmq." + name]
-        delattr(sys.modules["flatmq"], name)
     gc.collect()
     client.disconnect()
     say("@end")
