@@ -63,7 +63,7 @@ def fill(client):
     """
     from flatmq.load import load
 
-    client.pieces = client.pieces or load("pieces").Pieces(client)
+    client.pieces = client.pieces or (client.five or load("pieces")).Pieces(client)
     client.two = load("qos2")
     client.two.is_new(client, 1)
     for buffer in [client.acks] + client.heads:  # noqa: RUF005 (MicroPython)
