@@ -131,7 +131,9 @@ FAULTS_5: Faults = {
             "    if n != end:\n", "    if n < 0:\n"
         ),
         "AUTH is passed over": ("return _NOT_ASKED", "return None"),
-        "a broken rule is not answered": ("        if code:\n            try:", "        if False:\n            try:"),
+        "a broken rule is not answered": (
+            "        if code:\n            try:", "        if False:\n            try:"
+        ),
         "a session that is not there is malformed": ("return _PRESENT", "return _FLAGS"),
         "any reason code is an error": ("if code > 127:", "if code:"),
         "a refused message stays": (
@@ -152,7 +154,9 @@ FAULTS_5: Faults = {
             "if c.kept > c.inflight and not c.alone:", "if False:"
         ),
         "an alias outlives its connection": ("    if c.aliases:\n", "    if False:\n"),
-        "subscriptions never have an identifier": ("and c.server.identifiers and", "and False and"),
+        "subscriptions never have an identifier": (
+            "and c.server.identifiers and", "and False and"
+        ),
         "subscriptions always have an identifier": ("and c.server.identifiers and", "and"),
     },
     "v5/carry": {
@@ -168,7 +172,9 @@ FAULTS_5: Faults = {
         ),
     },
     "v5/flow": {
-        "messages that the broker does not take go again": ("        if reason:\n            _set", "        if False:\n            _set"),
+        "messages that the broker does not take go again": (
+            "        if reason:\n            _set", "        if False:\n            _set"
+        ),
         "what is set aside waits for PINGRESP": (
             "c.alone.left = min(c.alone.left, c.pending)", "pass"
         ),

@@ -363,7 +363,7 @@ class Oracle:
         least = n + 4 if self.v5 else n  # with the length of the properties
         if self.v5 and len(body) >= n:
             self.decoded(first, bytes(body[:n]) + b"\0")  # what is wrong so far is noticed now
-        if n > room and len(body) < n or (self.v5 and least > room and len(body) >= n):
+        if (n > room and len(body) < n) or (self.v5 and least > room and len(body) >= n):
             self.fault = RESOURCE
             if least > head.length or first & 6 == 6:
                 self.fault |= PROTOCOL  # it breaks two rules, and either may be reported
