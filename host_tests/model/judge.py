@@ -73,7 +73,7 @@ class Judge:
         trusts: bool,
         moves: bool,
         releases: bool,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.client_id = client_id
         self.level = level
         self.clean = clean

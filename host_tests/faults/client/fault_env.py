@@ -176,8 +176,8 @@ class FaultEnv(Env):
         options["link"] = link = Link(self.way(options.pop("host", self.host), port))
         client = super().client(name, **options)
         getattr(client, "ping")  # noqa: B009 (loads it)
-        for name in KEPT + LET_GO:
-            load(name)
+        for module in KEPT + LET_GO:
+            load(module)
         drop(*LET_GO)
         for i in range(9):  # as many topic names as it remembers, and one: so much memory it keeps
             client.address(b"%064d" % i, 0)

@@ -194,7 +194,7 @@ def _answered(c, first, t, end):
             return _CODES
     if not codes:
         return _CODES
-    return c.subs.settled(c, first, rx[t] << 8 | rx[t + 1], codes)
+    return (c.subs or load("subs")).settled(c, first, rx[t] << 8 | rx[t + 1], codes)
 
 
 # CONNACK and the limits in it

@@ -268,9 +268,6 @@ def main():
     say("@kinds", *device.kinds)
     # Nothing is pending: what a lost connection needs makes room for what a disconnect loads.
     device = None
-    for name in needed:
-        del sys.modules["flatmq." + name]
-        delattr(flatmq, name)
     gc.collect()
     client.disconnect()
     say("@end")
