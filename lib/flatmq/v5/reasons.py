@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 _WAITS = {0x40: 2, 0x50: 4, 0x70: 6}
 _RULES = {
     40: "property length",
-    41: "wrong place",
-    42: "repetition",
-    43: "end",
-    44: "value",
-    45: "text",
-    46: "no permission",
+    41: "property {} is not allowed here",
+    42: "property {} twice",
+    43: "property {} is not whole",
+    44: "value of property {}",
+    45: "text of property {}",
+    46: "topic alias that is not allowed",
     47: "reason code",
     48: "session present",
     49: "Maximum Packet Size below 4",
@@ -86,10 +86,7 @@ def text(packet: str, code: int, client: "Client5 | None" = None) -> str:
 
 def rule(what: int) -> str:
     """Return the text for a rule that a packet breaks."""
-    name = _RULES[what & 511]
-    if what >> 9:
-        return f"{name} of property {what >> 9:#x}"
-    return name
+    return _RULES[what & 511].format(hex(what >> 9))
 
 
 def refusal(c: "Client5", code: int) -> str:
