@@ -257,17 +257,20 @@ class Carried(View):
         View.__init__(self, message.buf)
         self._message = message
 
+    def locate(self) -> None:
+        """Set `start` and `stop` for the message."""
+        m = self._message
+        at = m.t + 2 + (m.buf[m.t] << 8 | m.buf[m.t + 1])
+        if m.first & 6:
+            at += 2
+        self.start = self.stop = 0
+        if m.client.level == 5:
+            n = number(m.buf, at, len(m.buf))
+            self.start = at + 1 + (n & 3)
+            self.stop = self.start + (n >> 2)
+
     def find(self, identifier: int, at: int = 0) -> bool:
         """Find a property: see `View.find`."""
-        m = self._message
         if not at:
-            self.start = self.stop = 0
-            at = m.t + 2 + (m.buf[m.t] << 8 | m.buf[m.t + 1])
-            if m.first & 6:
-                at += 2
-            if m.client.level == 5:
-                n = number(m.buf, at, len(m.buf))
-                self.start = at + 1 + (n & 3)
-                self.stop = self.start + (n >> 2)
-            at = 0
+            self.locate()
         return View.find(self, identifier, at)
