@@ -32,22 +32,22 @@ def load():
 
     It stays in memory, and the first case that needs it is not to be blamed for that.
     """
-    import flatmq.load
+    import flatmq.port
     from flatmq import Client
     from flatmq.core.message import Message
 
-    flatmq.load.MICROPYTHON = False  # so that nothing is let go of
-    KEPT.extend([flatmq.load.load(name) for name in RARE])
-    for name, home in flatmq.load.load("methods").MODULES.items():
-        setattr(Client, name, getattr(flatmq.load.load(home), name))
-    reading = flatmq.load.load("reading")
+    flatmq.port.MICROPYTHON = False  # so that nothing is let go of
+    KEPT.extend([flatmq.port.load(name) for name in RARE])
+    for name, home in flatmq.port.load("methods").MODULES.items():
+        setattr(Client, name, getattr(flatmq.port.load(home), name))
+    reading = flatmq.port.load("reading")
     for name in reading._NAMES:
         setattr(Message, name, getattr(reading, name))
 
 
 def load_5():
     """Load the same for MQTT 5, once."""
-    from flatmq.load import load
+    from flatmq.port import load
     from flatmq.v5 import Client5
 
     KEPT.extend([load(name, "v5") for name in RARE_5])
@@ -61,7 +61,7 @@ def fill(client):
     That is a place for messages in pieces, and the topic names that it was last given, of
     which there are never more; and lists and buffers as long as they become.
     """
-    from flatmq.load import load
+    from flatmq.port import load
 
     client.pieces = client.pieces or (client.five or load("pieces")).Pieces(client)
     client.two = load("qos2")

@@ -7,11 +7,9 @@ until a task takes them.
 import asyncio
 
 from .client import Client as Core
-from .core.message import Message
-from .core.route import HOLD
+from .core.message import HOLD, Message
 from .errors import MQTTError
-from .load import drop
-from .port import MICROPYTHON, const, ticks_add, ticks_diff, ticks_ms
+from .port import MICROPYTHON, const, drop, ticks_add, ticks_diff, ticks_ms
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:

@@ -1,8 +1,7 @@
 """The client: what a program calls. The work is done by `core.engine`."""
 
 from . import port as clock
-from .load import load
-from .port import MICROPYTHON, Shown, const
+from .port import MICROPYTHON, Shown, const, load
 from .topic import is_name
 
 TYPE_CHECKING = const(0)
@@ -133,7 +132,7 @@ class Client(Shown):
     sent: int  # bytes of `q` written on this connection
     began: int  # how far the connection came: see `rare.dial.lost`
 
-    # The engine and `core.route`: what comes in
+    # The engine and `core.message`: what comes in
     rx: bytearray
     message: "Message"
     ack: bytearray  # the next PUBACK, PUBREC, PUBREL or PUBCOMP

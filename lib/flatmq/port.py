@@ -19,3 +19,33 @@ if MICROPYTHON:
             return show(self)
 else:
     from .port_cpython import Shown, collect, const, ticks_add, ticks_diff, ticks_ms  # noqa: F401
+
+# Modules that are kept if one of these holds them.
+_USERS = {
+    "wire": ("rare.parts", "senml", "stream_uart", "v5.alias", "v5.auth", "v5.replies"),
+    "properties": ("v5.auth", "v5.replies"),
+}
+
+
+def load(name: str, package: str = "rare") -> "Any":
+    """Return the module `name` of `flatmq.rare`, or of another package."""
+    return __import__("flatmq." + package + "." + name, None, None, (name,))
+
+
+def drop(*names: str) -> None:
+    """Let go of modules on a board, and collect them.
+
+    A module that another one still holds is kept: otherwise it would be loaded twice.
+    """
+    if MICROPYTHON:
+        for name in names:
+            for user in _USERS.get(name, ()):
+                if "flatmq." + user in sys.modules:
+                    break
+            else:
+                for package in ("flatmq", "flatmq.rare", "flatmq.v5"):
+                    if sys.modules.pop(package + "." + name, None):
+                        holder = sys.modules[package]
+                        if hasattr(holder, name):
+                            delattr(holder, name)
+    collect()

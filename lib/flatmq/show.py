@@ -1,7 +1,6 @@
 """Texts for people: the repr of objects, and the reason why a connection ended."""
 
-from .load import load
-from .port import const
+from .port import const, load
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:

@@ -97,7 +97,7 @@ class Spool:
         full: str = "drop",
         durable: bool = True,
     ) -> None:
-        from .load import drop
+        from .port import drop
         from .wire import number
 
         number("segment", segment, 512, 65535)

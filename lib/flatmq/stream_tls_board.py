@@ -160,7 +160,7 @@ class Link(TCP):
         """Return the fault of TLS that caused `error`, None if TLS was not the cause."""
         if not self.stage:
             return None
-        from .load import drop
+        from .port import drop
         from .stream_tls_errors import of_board
 
         found = of_board(

@@ -76,7 +76,7 @@ class WebSocket:
         tls: "Any" = None,
         link: "Any" = None,
     ) -> None:
-        from .load import drop
+        from .port import drop
         from .stream_websocket_upgrade import check
         from .wire import number
 
@@ -144,7 +144,7 @@ class WebSocket:
         if not self._upgrade.step(self._read, self._write):
             return None
         self._upgrade = None
-        from .load import drop
+        from .port import drop
 
         drop("stream_websocket_upgrade")
         return self

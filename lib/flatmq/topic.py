@@ -3,8 +3,7 @@
 # An imported builtin is found without a miss in the module.
 from builtins import len
 
-from .load import load
-from .port import const
+from .port import const, load
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:

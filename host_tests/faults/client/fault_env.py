@@ -10,8 +10,7 @@ import random
 import sys
 
 import flatmq.port
-from flatmq.load import drop, load
-from flatmq.port import ticks_add, ticks_diff, ticks_ms
+from flatmq.port import drop, load, ticks_add, ticks_diff, ticks_ms
 from scenario_env import ANSWER_MS, Env
 
 if sys.implementation.name == "micropython":
@@ -135,6 +134,7 @@ class FaultEnv(Env):
         self.often = 100 if self.long else 30  # outages in a row
         self._way = TCP
         if self.over == "tls":
+
             from flatmq.stream_tls import TLS
 
             # As after a failed handshake on top of other losses: what is kept of that is kept now.

@@ -15,9 +15,8 @@ their number. Whatever is rare is loaded when it is needed: see `load`.
 
 from .. import port as clock
 from ..errors import NO_MEMORY
-from ..load import load
-from ..port import const
-from .route import HOLD, route
+from ..port import const, load
+from .message import HOLD, route
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:

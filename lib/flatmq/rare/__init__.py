@@ -1,1 +1,1 @@
-"""Modules that are loaded when they are needed: see `flatmq.load`."""
+"""Modules that are loaded when they are needed: see `flatmq.port`."""

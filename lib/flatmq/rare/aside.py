@@ -5,8 +5,7 @@ Loaded when a peer has closed a connection while messages were in flight.
 
 import sys
 
-from ..load import load
-from ..port import MICROPYTHON, const
+from ..port import MICROPYTHON, const, load
 from .dial import end_of, find, id_at
 
 TYPE_CHECKING = const(0)
@@ -194,7 +193,8 @@ class Aside:
 
 def let_go() -> None:
     """Let go of this module. `load.drop` would allocate, and this may run at any time."""
-    if MICROPYTHON and sys.modules.pop(__name__, None):
+    if MICROPYTHON and __name__ in sys.modules:
+        del sys.modules[__name__]
         delattr(sys.modules["flatmq.rare"], "aside")
 
 

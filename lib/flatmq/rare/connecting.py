@@ -2,8 +2,7 @@
 
 from .. import port as clock
 from ..errors import MQTTError
-from ..load import load
-from ..port import const, ticks_add, ticks_diff
+from ..port import const, load, ticks_add, ticks_diff
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:

@@ -8,8 +8,7 @@ import random
 
 from .. import port as clock
 from ..errors import NO_MEMORY
-from ..load import drop, load
-from ..port import const, ticks_add, ticks_diff
+from ..port import const, drop, load, ticks_add, ticks_diff
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:

@@ -1,7 +1,6 @@
 """Build CONNECT (3.1.1 section 3.1). Loaded for one call."""
 
-from ..load import load
-from ..port import const
+from ..port import const, load
 from ..wire import field, get_length, number, packet
 
 TYPE_CHECKING = const(0)

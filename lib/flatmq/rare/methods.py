@@ -1,7 +1,6 @@
 """The methods of a client that are loaded when they are called."""
 
-from ..load import drop, load
-from ..port import const
+from ..port import const, drop, load
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:

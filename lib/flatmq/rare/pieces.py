@@ -3,9 +3,8 @@
 Loaded with the first such message, and kept.
 """
 
-from ..core.route import HOLD, nearest
-from ..load import load
-from ..port import const
+from ..core.message import HOLD, nearest
+from ..port import const, load
 from ..topic import is_name
 from .several import several
 

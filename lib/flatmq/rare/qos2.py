@@ -4,7 +4,7 @@ A PUBLISH whose PUBREC has come stays in the queue: if the broker forgets the se
 again. Received identifiers are kept until PUBREL (method B).
 """
 
-from ..core.route import HOLD
+from ..core.message import HOLD
 from ..port import const
 from .dial import end_of, find, release
 

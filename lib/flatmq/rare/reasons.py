@@ -1,8 +1,7 @@
 """Build the MQTTError that says why a connection ended, from a number or an exception."""
 
 from ..errors import MQTTError
-from ..load import load
-from ..port import const
+from ..port import const, load
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:

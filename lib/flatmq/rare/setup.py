@@ -3,10 +3,8 @@
 import random
 
 from ..core.engine import run
-from ..core.message import Message
-from ..core.route import NEVER
-from ..load import drop, load
-from ..port import MICROPYTHON, Shown, const
+from ..core.message import NEVER, Message
+from ..port import MICROPYTHON, Shown, const, drop, load
 from ..wire import number
 
 TYPE_CHECKING = const(0)

@@ -1,6 +1,6 @@
 """Deliver a message that several filters match. Loaded with the first one, and kept."""
 
-from ..core.route import HOLD, nearest
+from ..core.message import HOLD, nearest
 from ..port import const
 
 TYPE_CHECKING = const(0)

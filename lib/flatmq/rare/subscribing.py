@@ -1,8 +1,7 @@
 """subscribe and unsubscribe. Loaded for each call."""
 
-from ..core.route import NEVER
-from ..load import drop, load
-from ..port import const
+from ..core.message import NEVER
+from ..port import const, drop, load
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:

@@ -4,8 +4,7 @@ Loaded by `Client(version=5)`, and by `version=None`, which may fall back to 3.1
 """
 
 from ..client import Client, plain
-from ..load import load
-from ..port import MICROPYTHON, const
+from ..port import MICROPYTHON, const, load
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:

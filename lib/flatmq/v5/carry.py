@@ -8,9 +8,8 @@ belonged to other subscriptions. So an identifier counts only if the topic name 
 subscription. Loaded with the first message that has properties, and kept.
 """
 
-from ..core.route import NEVER, nearest
-from ..load import load
-from ..port import const
+from ..core.message import NEVER, nearest
+from ..port import const, load
 from ..rare import subs
 from .walk import checked, number
 

@@ -4,8 +4,7 @@ Loaded when messages or requests are outside them, and when a topic alias ends w
 """
 
 from .. import port as clock
-from ..load import load
-from ..port import const, ticks_add
+from ..port import const, load, ticks_add
 from ..rare.dial import end_of, find, release
 
 TYPE_CHECKING = const(0)

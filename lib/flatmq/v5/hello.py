@@ -1,7 +1,6 @@
 """Build CONNECT (MQTT 5 section 3.1). Loaded for one call."""
 
-from ..load import drop
-from ..port import const
+from ..port import const, drop
 from ..wire import field, get_length, put_length
 
 TYPE_CHECKING = const(0)

@@ -1,7 +1,6 @@
 """The methods of an MQTT 5 client that are loaded when they are called."""
 
-from ..load import drop, load
-from ..port import const
+from ..port import const, drop, load
 from ..topic import is_name
 from ..wire import field, number
 

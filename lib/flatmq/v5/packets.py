@@ -8,8 +8,7 @@ import sys
 
 from .. import port as clock
 from ..errors import MQTTError
-from ..load import load
-from ..port import const, ticks_add
+from ..port import const, load, ticks_add
 from ..rare.dial import end_of, find, greeted, release
 from .walk import checked
 

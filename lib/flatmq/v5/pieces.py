@@ -4,7 +4,7 @@ A message whose properties are larger than the buffer is acknowledged and counte
 not delivered.
 """
 
-from ..core.route import HOLD
+from ..core.message import HOLD
 from ..port import const
 from ..rare import pieces
 from .carry import choose

@@ -3,8 +3,7 @@
 Loaded with the first reason code that reports a failure, and for the end of a connection.
 """
 
-from ..load import load
-from ..port import const
+from ..port import const, load
 from ..rare.dial import end_of, find, release
 
 TYPE_CHECKING = const(0)

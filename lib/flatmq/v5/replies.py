@@ -6,8 +6,7 @@ Loaded with the first call of `request`.
 """
 
 from .. import port as clock
-from ..load import drop, load
-from ..port import const, ticks_add, ticks_diff
+from ..port import const, drop, load, ticks_add, ticks_diff
 from ..properties import Properties
 
 TYPE_CHECKING = const(0)

@@ -1,7 +1,6 @@
 """Change what CONNECT says: will and credentials. Loaded for one call."""
 
-from ..load import load
-from ..port import const
+from ..port import const, load
 from ..topic import is_name
 from ..wire import field, number
 from .hello import greet, keep, parts_of

@@ -1,7 +1,6 @@
 """subscribe and unsubscribe with what MQTT 5 adds. Loaded for each call."""
 
-from ..load import load
-from ..port import const
+from ..port import const, load
 from ..rare.subscribing import ask, checked_filters, keep, learn
 from ..rare.subscribing import unsubscribe as end
 from ..wire import number

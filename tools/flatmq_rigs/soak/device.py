@@ -14,8 +14,7 @@ import plan
 from micropython import mem_total
 
 from flatmq import Client
-from flatmq.load import drop, load
-from flatmq.port import ticks_diff, ticks_ms
+from flatmq.port import drop, load, ticks_diff, ticks_ms
 
 POLL_MS = 20
 SLOW_MS = 2 * POLL_MS  # a poll that took longer did not get the processor, or worse
