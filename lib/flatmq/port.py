@@ -27,7 +27,7 @@ _USERS = {
 }
 
 
-def load(name: str, package: str = "rare") -> "Any":
+def load(name: str, package: str = "rare") -> "object":
     """Return the module `name` of `flatmq.rare`, or of another package."""
     return __import__("flatmq." + package + "." + name, None, None, (name,))
 

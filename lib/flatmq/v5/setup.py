@@ -1,7 +1,6 @@
 """Check the arguments of an MQTT 5 client. Loaded for one call."""
 
-from .. import load as loading
-from ..port import const
+from ..port import const, drop, load
 from ..properties import block
 from ..topic import is_name
 from ..wire import field, number
@@ -66,13 +65,13 @@ def make(
     c.owners = [None] * 9
     c.strict = c.greeting = c.tagged = False
     c.aliases = c.numbered = c.high = 0
-    loading.load("setup").make(c, *args, version=5, five=packets, **given)
+    load("setup").make(c, *args, version=5, five=packets, **given)
     if auth and not c.password:
-        c.password = loading.load("hello", "v5").keep
+        c.password = load("hello", "v5").keep
     c.routes.append(None)
     c.said = View(c.rx)
     c.server = Server(c.said)
     c.message.properties = Carried(c.message)
     c.slots = c.inflight
     c.own_qos = c.max_qos
-    loading.drop("setup", "hello", "properties", "wire")
+    drop("setup", "hello", "properties", "wire")

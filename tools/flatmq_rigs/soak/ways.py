@@ -4,7 +4,7 @@ They are loaded only for these links: their names and code would take memory of 
 small on purpose.
 """
 
-from flatmq.load import drop
+from flatmq.port import drop
 
 
 def arguments(link, host, port, ca):
