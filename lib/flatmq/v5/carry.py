@@ -183,6 +183,7 @@ def _owner(c, identifier):
     while i < len(c.subscriptions):
         s = c.subscriptions[i]
         if s.identifier == identifier:
-            return s.fits(m.buf, m.t + 2, m.t + 2 + (m.buf[m.t] << 8 | m.buf[m.t + 1]))
+            i = m.t + 2 + (m.buf[m.t] << 8 | m.buf[m.t + 1])
+            return s.fits(m.buf, m.t + 2, i)
         i += 1
     return False if identifier > c.numbered else None
