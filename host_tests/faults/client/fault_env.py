@@ -134,7 +134,6 @@ class FaultEnv(Env):
         self.often = 100 if self.long else 30  # outages in a row
         self._way = TCP
         if self.over == "tls":
-
             from flatmq.stream_tls import TLS
 
             # As after a failed handshake on top of other losses: what is kept of that is kept now.

@@ -12,8 +12,13 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ..properties import Properties
+
+    # By names that the modules do not have: `make docs` follows these alone.
     from . import alias as aliases
-    from . import methods, replies, saying, subscribing
+    from . import methods as called
+    from . import replies as requests
+    from . import saying as said
+    from . import subscribing as asking
     from .server import Server
     from .walk import View
 
@@ -80,12 +85,12 @@ class Client5(Client):
 
     if TYPE_CHECKING:
         alias = aliases.alias
-        authenticate = methods.authenticate
-        disconnect = methods.disconnect
-        publish_from = methods.publish_from
-        request = replies.request
-        set_will = saying.set_will
-        subscribe = subscribing.subscribe
+        authenticate = called.authenticate
+        disconnect = called.disconnect
+        publish_from = called.publish_from
+        request = requests.request
+        set_will = said.set_will
+        subscribe = asking.subscribe
 
         def __init__(
             self,
@@ -162,10 +167,21 @@ class Client5(Client):
         """Set `block` for these properties. ValueError or TypeError if they are not valid."""
         block = self.empty
         if properties is not None and block:
-            block = block_of(properties)
+            block = self.block_of(properties)
         self.block = block
         self.properties = properties
         self.topic = self.topics[0] = self.topics[1] = self.topics[2] = self
+
+    def block_of(self, properties: "Any", will: bool = False) -> bytes:
+        """Return the encoded properties of a message, or of a `will`.
+
+        TypeError or ValueError if it may not have them.
+        """
+        if not hasattr(properties, "block"):
+            raise TypeError(f"properties must be Properties, not {properties!r}")
+        if properties.will and not will:
+            raise ValueError("properties must not have will_delay: only a will has it")
+        return properties.block
 
     def address(self, topic: "bytes | str", qos: int) -> None:
         """Set `head` for this topic name, QoS and `block`."""
@@ -181,18 +197,6 @@ class Client5(Client):
         most = self.server.maximum_packet_size
         if most and n > most:
             raise ValueError(f"packet must be at most {most} bytes for this broker, not {n}")
-
-
-def block_of(properties: "Any", will: bool = False) -> bytes:
-    """Return the encoded properties of a message, or of a `will`.
-
-    TypeError or ValueError if it may not have them.
-    """
-    if not hasattr(properties, "block"):
-        raise TypeError(f"properties must be Properties, not {properties!r}")
-    if properties.will and not will:
-        raise ValueError("properties must not have will_delay: only a will has it")
-    return properties.block
 
 
 def new(args: tuple, options: dict) -> Client5:

@@ -10,7 +10,7 @@ subscription. Loaded with the first message that has properties, and kept.
 
 from ..core.message import NEVER, nearest
 from ..port import const, load
-from ..rare import subs
+from ..rare.subs import Subscription as Base
 from .walk import checked, number
 
 TYPE_CHECKING = const(0)
@@ -134,8 +134,8 @@ def tagged(m: "Message") -> "object | None":
         c.tagged = False
 
 
-class Subscription(subs.Subscription):
-    """A subscription with an identifier: see `rare.subs.Subscription`."""
+class Subscription(Base):
+    """A subscription with an identifier: see `rare.subs`."""
 
     identifier = 0
     client: "Any" = None
@@ -144,7 +144,7 @@ class Subscription(subs.Subscription):
         """Return whether it gets the message with this topic name."""
         if self.client.tagged and self._lacks(self.client.message.properties):
             return False
-        return subs.Subscription.fits(self, buf, t, end)
+        return Base.fits(self, buf, t, end)
 
     def _lacks(self, p):
         """Return whether the message does not have its identifier."""

@@ -6,7 +6,7 @@ not delivered.
 
 from ..core.message import HOLD
 from ..port import const
-from ..rare import pieces
+from ..rare.pieces import Pieces as Base
 from .carry import choose
 from .walk import checked, number
 
@@ -25,7 +25,7 @@ _NO_ALIAS = const(0x23 << 9 | 46)
 _ANSWERS = b"\x40\x50\x62\x70"  # the first byte of PUBACK, PUBREC, PUBREL and PUBCOMP
 
 
-class Pieces(pieces.Pieces):
+class Pieces(Base):
     """A large message for the handlers that take pieces, or another large packet."""
 
     client: "Client5"
@@ -102,7 +102,7 @@ class Pieces(pieces.Pieces):
 
     def piece(self, at: int, end: int, again: int) -> "Any":
         """Handle the next bytes of the payload: see `rare.pieces.Pieces.piece`."""
-        at = pieces.Pieces.piece(self, at, end, again)
+        at = Base.piece(self, at, end, again)
         if not self.message.size:
             self.client.tagged = False
         return at
@@ -110,4 +110,4 @@ class Pieces(pieces.Pieces):
     def call(self) -> "object":
         """Call the handlers with a piece."""
         self.taken = False
-        return None if self.blind else pieces.Pieces.call(self)
+        return None if self.blind else Base.call(self)
