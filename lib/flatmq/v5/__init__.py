@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from ..properties import Properties
 
     # By names that the modules do not have: `make docs` follows these alone.
-    from . import alias as aliases
+    from . import alias as aliasing
     from . import methods as called
     from . import replies as requests
-    from . import saying as said
+    from . import saying as greeting_with
     from . import subscribing as asking
     from .server import Server
     from .walk import View
@@ -68,8 +68,8 @@ class Client5(Client):
     flow: "Any"  # Flow, while there are more messages than may be in flight
     aliases: int  # topic aliases in use on this connection
     numbered: int  # the subscription identifier assigned last
-    blocks: "list[bytearray]"  # the properties of the last messages with remembered topic names,
-    owners: "list[Any]"  # and the handlers that these properties name; False if they name none
+    owners: "list[Any]"  # the handlers that `blocks` name; False if they name none
+    tagged: bool  # the identifiers of a message decide who gets it
     said: "View"  # the properties of the packet being handled
     replies: "Any"  # Replies, after the first request
     refuse: "Any"  # see bulk_cpython
@@ -84,12 +84,12 @@ class Client5(Client):
     greeting: bool  # the last one did
 
     if TYPE_CHECKING:
-        alias = aliases.alias
+        alias = aliasing.alias
         authenticate = called.authenticate
         disconnect = called.disconnect
         publish_from = called.publish_from
         request = requests.request
-        set_will = said.set_will
+        set_will = greeting_with.set_will
         subscribe = asking.subscribe
 
         def __init__(

@@ -25,7 +25,7 @@ _IDENTIFIER = const(0x0B)
 _ALIAS = const(0x23)
 _NO_ALIAS = const(0x23 << 9 | 46)
 _NAMES = const(8)  # see route
-_several = None  # rare.several.several, once it has been needed
+_several: "Any" = None  # rare.several.several, once it has been needed
 _CHOSEN = const(9)  # the place in `routes` of the handler that identifiers name
 
 
@@ -138,6 +138,7 @@ class Subscription(Base):
     """A subscription with an identifier: see `rare.subs`."""
 
     identifier = 0
+    head = b"\0"  # its properties
     client: "Any" = None
 
     def fits(self, buf: bytearray, t: int, end: int) -> bool:

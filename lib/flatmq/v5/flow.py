@@ -145,12 +145,22 @@ def without_aliases(c: "Client5") -> None:
             p = e
 
 
-def put_off(c: "Client5", r: "Subscription") -> None:
-    """Put off a request that is larger than the broker takes, and report it once.
+def size_of(r: "Subscription", block: bytes) -> int:
+    """Return the size of the packet for a request with these properties."""
+    n = 2 + len(block)
+    for f in r.filters:
+        n += len(f) + (2 if r.handler is None else 3)
+    return n + (2 if n < 128 else 3 if n < 16384 else 4)
+
+
+def puts_off(c: "Client5", r: "Subscription", block: bytes) -> bool:
+    """Return whether a request is larger than the broker takes. It is put off, and reported once.
 
     It waits for a CONNACK with a larger limit.
     """
     most = c.server.maximum_packet_size
+    if size_of(r, block) <= most:
+        return False
     r.id = 0
     r.pause = _LONGEST
     r.due = ticks_add(clock.ticks_ms(), r.pause)
@@ -161,3 +171,4 @@ def put_off(c: "Client5", r: "Subscription") -> None:
         if c.on_dropped:
             for f in r.filters:
                 c.on_dropped(0, f, f"the broker takes packets of at most {most} bytes")
+    return True

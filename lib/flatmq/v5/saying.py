@@ -54,5 +54,5 @@ def set_credentials(
     ask = callable(password)
     client_id, _, _, will = parts_of(self)
     greet(self, client_id, user, None if ask else password, will)
-    self.password = password if ask else keep if self.auth else None
+    self.password = password if ask else keep if self.auth else None  # type: ignore[assignment]
     return None
