@@ -153,7 +153,7 @@ class Client5(Client):
             self.head[self.high] = qos >> 8
             self.head[self.high + 1] = qos & 255
         topic[self.end :] = self.head  # type: ignore[index]
-        topic.extend(payload)  # type: ignore[union-attr, arg-type]
+        topic.extend(payload)  # type: ignore[union-attr]
         if properties > 127:  # type: ignore[operator]
             self.widen(properties)  # type: ignore[arg-type]
         topic[self.end] = 0x31 | self.qos << 1 if retain else 0x30 | self.qos << 1  # type: ignore

@@ -40,8 +40,8 @@ def method(c: "Client5", name: str) -> "Any":
         try:
             return getattr(module, name)(c, *a, **options)
         finally:
-            drop("methods", "properties")
             load("methods").settle(c)
+            drop("methods", "properties")
 
     return call
 

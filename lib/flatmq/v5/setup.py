@@ -74,4 +74,4 @@ def make(
     c.message.properties = Carried(c.message)
     c.slots = c.inflight
     c.own_qos = c.max_qos
-    drop("setup", "hello", "properties", "wire")
+    drop("setup", "hello", "properties", "versions", "wire")
