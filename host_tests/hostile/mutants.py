@@ -155,9 +155,9 @@ FAULTS_5: Faults = {
         ),
         "an alias outlives its connection": ("    if c.aliases:\n", "    if False:\n"),
         "subscriptions never have an identifier": (
-            "and c.server.identifiers and", "and False and"
+            "and c.server.identifiers else", "and False else"
         ),
-        "subscriptions always have an identifier": ("and c.server.identifiers and", "and"),
+        "subscriptions always have an identifier": ("and c.server.identifiers else", "else"),
     },
     "v5/carry": {
         "a topic alias is passed over": ("and c.message.properties.find(_ALIAS):", "and False:"),
@@ -189,7 +189,7 @@ FAULTS_5: Faults = {
             "        self.keep(e)\n        m.at", "        self.keep(n - size)\n        m.at"
         ),
         "more is kept of a large message than there is room for": (
-            "if e + size - at > most:", "if e + size > have and e + size - at > most:"
+            "        if size > at:", "        if size > have and size > at:"
         ),
     },
     "v5/replies": {
