@@ -36,6 +36,8 @@ def load():
     from flatmq import Client
     from flatmq.core.message import Message
 
+    for name in ("stream_tls", "stream_websocket", "v5"):  # what differs on CPython
+        __import__("flatmq." + name)
     flatmq.port.MICROPYTHON = False  # so that nothing is let go of
     KEPT.extend([flatmq.port.load(name) for name in RARE])
     for name, home in flatmq.port.load("methods").MODULES.items():
