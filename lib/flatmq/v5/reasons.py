@@ -5,6 +5,7 @@ Loaded with the first reason code that reports a failure, and for the end of a c
 
 from ..port import const, load
 from ..rare.dial import end_of, find, release
+from .walk import TABLE
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
@@ -85,6 +86,8 @@ def text(packet: str, code: int, client: "Client5 | None" = None) -> str:
 
 def rule(what: int) -> str:
     """Return the text for a rule that a packet breaks."""
+    if what & 511 == 41 and not TABLE[what >> 9 : (what >> 9) + 1].strip(b"\0"):
+        return f"property {what >> 9:#x} is unknown"
     return _RULES[what & 511].format(hex(what >> 9))
 
 
