@@ -137,22 +137,23 @@ class Client5(Client):
         if payload.__class__ is not bytes:
             payload = plain(payload)
         topic = self.q  # type: ignore[assignment]
-        properties = len(self.head) + len(payload) - 2  # type: ignore[assignment]
+        head = self.head
+        properties = len(head) + len(payload) - 2  # type: ignore[assignment]
         if self.strict:
             self.allow(properties, retain)  # type: ignore[arg-type]
         if (
             self.end + properties + 5 > self.room or (qos and self.kept >= self.inflight)  # type: ignore
         ) and self.no_room(properties, qos):  # type: ignore[arg-type]
             return None
-        self.head[1] = properties & 127  # type: ignore[operator]
+        head[1] = properties & 127  # type: ignore[operator]
         if qos:
             qos = self.last_id
             if qos == self.stop:
                 qos = self.next_id()
             self.last_id = qos = qos + 1 & 65535 or 1
-            self.head[self.high] = qos >> 8
-            self.head[self.high + 1] = qos & 255
-        topic[self.end :] = self.head  # type: ignore[index]
+            head[self.high] = qos >> 8
+            head[self.high + 1] = qos & 255
+        topic[self.end :] = head  # type: ignore[index]
         topic.extend(payload)  # type: ignore[union-attr]
         if properties > 127:  # type: ignore[operator]
             self.widen(properties)  # type: ignore[arg-type]

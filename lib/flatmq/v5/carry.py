@@ -37,43 +37,41 @@ def carried(c: "Client5", e: int, end: int, i: int) -> int:
     break as a negative number. Those that are the same as in the last message with this topic
     name are not checked again.
     """
-    if i < _NAMES and c.learned:
-        i &= c.learned - 1
-        if _is_same(c, e, end, i):
-            return _place(c, i)
+    if i < _NAMES and c.blocks:
+        b = c.blocks[i & c.learned - 1]
+        n = e + len(b)
+        if c.rx.find(b, e, n) == e and n <= end and not c.limit:
+            c.message.at = n
+            b = c.owners[i & c.learned - 1]
+            if b is False:
+                return i
+            c.routes[_CHOSEN] = b
+            return _CHOSEN
+    return _new(c, e, end, i)
+
+
+def _new(c, e, end, i):
+    """Handle properties that differ from those of the last message with this topic name."""
     n = checked(c.rx, e, end, _PUBLISH)
     if n > 0 and c.rx.find(b"\x23", e, n) >= 0 and c.message.properties.find(_ALIAS):
         n = -_NO_ALIAS
     if n < 0:
         return _refused(c, e, end, n)
     c.message.at = n
-    c.owners[i] = choose(c, e, n)
-    if i < _NAMES and c.blocks and n - e < 128:
-        _remember(c, i, e, n)
-    return _place(c, i)
-
-
-def _is_same(c, e, end, i):
-    """Return whether the properties are those of the last message with this topic name."""
-    if not c.blocks:
-        c.blocks = [bytearray(NEVER) for _ in range(_NAMES)]
-    i = c.blocks[i]
-    if e + len(i) > end or c.limit or c.rx.find(i, e, e + len(i)) != e:
-        return False
-    c.message.at = e + len(i)
-    return True
-
-
-def _place(c, i):
-    """Return the place of the handler of a message with the `i`-th name and its properties."""
-    if c.owners[i] is False:
+    end = choose(c, e, n)
+    if i < _NAMES and c.learned and n - e < 128:
+        c.owners[i & c.learned - 1] = end
+        _remember(c, i & c.learned - 1, e, n)
+    if end is False:
         return i
-    c.routes[_CHOSEN] = c.owners[i]
+    c.routes[_CHOSEN] = end
     return _CHOSEN
 
 
 def _remember(c, i, e, n):
     """Remember checked properties, to be compared with those of the next message."""
+    if not c.blocks:
+        c.blocks = [bytearray(NEVER) for _ in range(_NAMES)]
     i = c.blocks[i]
     i[0:] = b""  # keeps its memory
     while e < n:
