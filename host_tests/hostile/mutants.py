@@ -111,55 +111,9 @@ FAULTS: Faults = {
     },
 }  # fmt: skip
 
-# What those of MQTT 5 find, in what is the old core.
-OLD: Faults = {
-    "router": {
-        "the identifier of a QoS 2 message is not kept": (
-            "received[received.index(0)] = m.id", "pass"
-        ),
-        "a handler that raised is passed over": ("self.done = i  #", "self.done = i + 1  #"),
-    },
-    "reader": {
-        "the end of a packet of 128 bytes and more is one byte off": (
-            "end = t + n", "end = t + n - (1 if n > 127 else 0)"
-        ),
-        "five bytes of Remaining Length wait for more": (
-            'what = "Remaining Length of 5 bytes"', "break"
-        ),
-        "the cut packet is moved one byte short": (
-            "while at < have:\n                    buf",
-            "while at + 1 < have:\n                    buf",
-        ),
-        "a length that is not there is believed": (" or t > have:", ":"),
-        "a large message ends one byte late": ("more = end - what", "more = end - what + 1"),
-        "it keeps what it has read": (
-            "s.asked = False", "s.asked = False\n        s.kept = getattr(s, 'kept', []) + [what]"
-        ),
-    },
-    "writer": {
-        "it waits for room without end": (
-            "s.blocked = True\n                yield None", "s.blocked = True"
-        ),
-    },
-    "chunks": {
-        "the topic name of a large message is not kept": ("m.buf[at] = m.buf[m.topic_at]", "pass"),
-    },
-    "resend": {
-        "after the peer has closed all go at once": ("            self._single = True\n", ""),
-        "DUP goes to a broker that has forgotten": (
-            "if self.sent >= 0 and s.same else", "if self.sent >= 0 else"
-        ),
-    },
-    "requests": {
-        "requests leave in another order": (
-            "s.urgent.append(packet(r))", "s.urgent.insert(0, packet(r))"
-        ),
-    },
-}  # fmt: skip
-
 # What those of MQTT 5 find.
 FAULTS_5: Faults = {
-    "v5_walk": {
+    "v5/walk": {
         "an unknown property is let pass": (
             "if i >= len(TABLE) or not TABLE[i] & packet:", "if i >= len(TABLE):"
         ),
@@ -167,89 +121,78 @@ FAULTS_5: Faults = {
         "a flag may be anything": ("return buf[at] < 2 or i == _FORMAT", "return True"),
         "a text may be anything": ("return is_utf8(buf, at + 2, end)", "return True"),
         "a payload format must be 0 or 1": (" or i == _FORMAT", ""),
-        "0 is let pass": ("return i not in _NOT_ZERO or not is_zero(buf, at, end)", "return True"),
+        "0 is let pass": ("if i in _NOT_ZERO:", "if False:"),
         "0 with needless bytes is let pass": (
-            "return number(buf, at, end) > 3", "return not is_zero(buf, at, end)"
+            "return number(buf, at, end) > 3", "return buf[at] != 0"
         ),
     },
-    "v5_connection": {
+    "v5/packets": {
         "a property length of an acknowledgement may be short": (
-            "if at + (n >> 2) != end:", "if at + (n >> 2) > end:"
+            "    if n != end:\n", "    if n < 0:\n"
         ),
-        "AUTH is passed over": ('return "AUTH without an authentication method"', "return None"),
-        "a broken rule is not answered": ("self._say_why(what)", "pass"),
-        "flags are a protocol error": ('    ("flags", 0x81),\n', ""),
-        "a session that is not there is malformed": ('return "session present"', 'return "flags"'),
-        "any reason code is an error": (
-            "if code < 128:\n            if code and", "if not code:\n            if code and"
+        "AUTH is passed over": ("return _NOT_ASKED", "return None"),
+        "a broken rule is not answered": (
+            "        if code:\n            try:", "        if False:\n            try:"
         ),
-        "a refused message stays": ("if not refused(self.client, first, pid, code):", "if True:"),
-        "PUBREL with a reason code is not answered": (
-            "return self.acknowledge(first, pid)\n        from .v5_reasons",
-            "return None\n        from .v5_reasons",
+        "a session that is not there is malformed": ("return _PRESENT", "return _FLAGS"),
+        "any reason code is an error": ("if code > 127:", "if code:"),
+        "a refused message stays": (
+            'load("reasons", "v5").refused(c, first, pid, code)', "pass"
         ),
-        "an alias outlives its connection": ("if aliases and c.past:", "if False:"),
-        "AUTH cuts a CONNECT that is half out": ("if c.blocked and not c.open:", "if False:"),
+        "PUBREL with a reason code is not answered": ("if first != 0x62:", "if True:"),
+        "AUTH cuts a CONNECT that is half out": ("if c.began and not c.connected:", "if False:"),
         "success of AUTH needs a method": (
-            "if c.open and not code and end - at < 2:", "if False:"
+            "if c.connected and not first and end - t < 2:", "if False:"
         ),
         "a CONNACK that breaks a rule counts": (
-            'if flags and (code or c.options["clean_session"]):', "if flags and code:"
+            "if flags and (code or c.clean):", "if flags and code:"
         ),
-    },
-    "v5_router": {
-        "a topic alias is passed over": ("and p.find(_ALIAS):", "and False:"),
-        "subscriptions never have an identifier": ("if supported:", "if False:"),
-        "subscriptions always have an identifier": ("if supported:", "if True:"),
-        "identifiers are passed over": ("self._tagged = self._decides()", "self._tagged = False"),
-        "properties that are remembered are those of any topic name": (
-            "self._blocks[i][0:] = _EMPTY", "pass"
-        ),
-    },
-    "v5_reasons": {
-        "a refused message is not reported": ("c.on_dropped(pid, topic, reason)", "pass"),
-    },
-    "v5": {
         "Receive Maximum is not kept by publish": (
-            "self.quota = min(self.slots, most)", "self.quota = self.slots"
+            "c.inflight = min(c.slots, n)", "c.inflight = c.slots"
         ),
-    },
-    "v5_resend": {
         "Receive Maximum is not kept after a loss": (
-            "if at in s.offs and self._flying(at) >= s.quota:", "if False:"
+            "if c.kept > c.inflight and not c.alone:", "if False:"
         ),
-        "what was accepted after a loss goes at once": ("c.past.extend()  #", "pass  #"),
-        "messages that the broker does not take go again": (
-            "            if reason:\n                set_aside(c, at, reason)\n", ""
+        "an alias outlives its connection": ("    if c.aliases:\n", "    if False:\n"),
+        "subscriptions never have an identifier": (
+            "and c.server.identifiers else", "and False else"
+        ),
+        "subscriptions always have an identifier": ("and c.server.identifiers else", "else"),
+    },
+    "v5/carry": {
+        "a topic alias is passed over": ("and c.message.properties.find(_ALIAS):", "and False:"),
+        "identifiers are passed over": ("if c.rx.find(b\"\\x0b\", e, n) < 0", "if True"),
+        "an identifier from before a reboot is believed": (
+            "return False if identifier > c.numbered", "return True if identifier > c.numbered"
         ),
     },
-    "resend": {
-        "what is set aside while CONNECT has not left goes all the same": (
-            "if not (s.open and s.blocked):", "if not s.blocked:"
+    "v5/reasons": {
+        "a refused message is not reported": (
+            'load("strays").report(c, packet, pid, reason)', "pass"
+        ),
+    },
+    "v5/flow": {
+        "messages that the broker does not take go again": (
+            "        if reason:\n            _set", "        if False:\n            _set"
         ),
         "what is set aside waits for PINGRESP": (
-            "        if s.at == self._mark:\n            return True\n", ""
-        ),
-        "where a packet was cut is remembered when it has left": (
-            "self.passed()\n        if self.sent < 0:", "if self.sent < 0:"
-        ),
-        "a message in the place of the one before waits for itself": (
-            "self._alone in s.ids:", "(self._alone > 0 and 0 in s.offs):"
+            "c.alone.left = min(c.alone.left, c.pending)", "pass"
         ),
     },
-    "v5_alias": {
+    "v5/alias": {
         "more aliases than the broker takes": (
             "if n > c.server.topic_alias_maximum:", "if n > 65535:"
         ),
     },
-    "v5_chunks": {
-        "properties of a large message stay where they are": ("p.buf[n] = p.buf[p.start]", "pass"),
+    "v5/pieces": {
+        "properties of a large message are not kept": (
+            "        self.keep(e)\n        m.at", "        self.keep(n - size)\n        m.at"
+        ),
         "more is kept of a large message than there is room for": (
-            "self.blind = n + size - m.at > len(m.buf) // 2 - 1",
-            "self.blind = n + size > have and n + size - m.at > len(m.buf) // 2 - 1",
+            "        if size > at:", "        if size > have and size > at:"
         ),
     },
-    "replies": {
+    "v5/replies": {
         "answers belong to any request": (
             "message.properties.is_value(_CORRELATION, self._data[i])", "True"
         ),
@@ -331,7 +274,7 @@ class Mutant(NamedTuple):
 
 MUTANTS = [
     Mutant(name, finder, module, right, wrong)
-    for finder, modules in (("4", FAULTS), ("5", OLD), ("5", FAULTS_5), ("websocket", BELOW))
+    for finder, modules in (("4", FAULTS), ("5", FAULTS_5), ("websocket", BELOW))
     for module, faults in modules.items()
     for name, (right, wrong) in faults.items()
 ]

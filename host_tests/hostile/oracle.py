@@ -115,6 +115,9 @@ class Oracle:
 
     def _close(self) -> None:
         self.state = "closed"
+        # Requests that are too large, and on which the peer has closed: they are looked at later,
+        # and their filters reported then.
+        self.later: list[tuple[Request, list[bytes]]] = []
         self.buf = bytearray()
         self.more = 0  # bytes that are still to come of a packet larger than rx_size,
         self.large = Packet("PUBLISH")  # which is this one; its payload is a piece
@@ -554,9 +557,12 @@ class Oracle:
                 self.refuse(m, 0)
         for r in self.requests:  # these wait for a larger limit, and are reported once
             if r.filters and self.limits.exceeds(r.size()):
+                late = self.may_be_late(r)
                 r.is_due = False
                 refused = b"\x95" * len(r.filters)
-                if r.granted != refused:
+                if r.granted != refused and late:
+                    self.later.append((r, list(r.filters)))
+                elif r.granted != refused:
                     r.granted = refused
                     self.drops += [(0, f) for f in r.filters]
                     self.dropped -= len(r.filters) - 1  # counted as one
@@ -581,6 +587,14 @@ class Oracle:
         self.drops.append((m.pid, m.topic))
 
     def on_dropped(self, pid: int, topic: bytes) -> None:
+        for r, filters in self.later if pid == 0 else ():
+            if filters[:1] == [topic]:
+                filters.pop(0)
+                if not filters:
+                    r.granted = b"\x95" * len(r.filters)
+                    self.dropped += 1
+                    self.later.remove((r, filters))
+                return
         if pid == 0 and (pid, topic) not in self.drops:
             told = [r for r in self.requests if r.strikes >= REPORTED and topic in r.filters]
             self.need(told, f"reported {topic!r}")

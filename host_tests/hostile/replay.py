@@ -36,6 +36,8 @@ def load():
     from flatmq import Client
     from flatmq.rare.message import Message
 
+    for name in ("stream_tls", "stream_websocket", "v5"):  # what differs on CPython
+        __import__("flatmq." + name)
     flatmq.port.MICROPYTHON = False  # so that nothing is let go of
     KEPT.extend([flatmq.port.load(name) for name in RARE])
     for name, home in flatmq.port.load("methods").MODULES.items():
@@ -63,7 +65,7 @@ def fill(client):
     """
     from flatmq.port import load
 
-    client.pieces = client.pieces or load("pieces").Pieces(client)
+    client.pieces = client.pieces or (client.five or load("pieces")).Pieces(client)
     client.two = load("qos2")
     client.two.is_new(client, 1)
     for buffer in [client.acks] + client.heads:  # noqa: RUF005 (MicroPython)

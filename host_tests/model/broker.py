@@ -1,4 +1,4 @@
-"""A small broker of MQTT 3.1.1 with one client, whose sessions and answers a test disturbs.
+"""A small broker of MQTT 3.1.1 or 5 with one client, whose sessions and answers a test disturbs.
 
 It knows only what reaches it: `judge` holds what the client writes to the standard.
 """
@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import peer
 from packets import build
 from packets.strict import Packet, from_client, split
+from unit.both_versions import at_5
 
 MOST = 20  # QoS 1 and 2 messages in flight, unless a test says otherwise
 
@@ -54,8 +55,11 @@ class Broker:
     session. It closes the connection on packets for which `refuses` is true.
     """
 
-    def __init__(self, send: Callable[[Packet, bytes], None], most: int = MOST) -> None:
+    def __init__(
+        self, send: Callable[[Packet, bytes], None], most: int = MOST, level: int = 4
+    ) -> None:
         self.most = most
+        self.level = level
         self.session: Session | None = None
         self.taken: list[bytes] = []
         self.counts: Counter[bytes] = Counter()
@@ -122,9 +126,11 @@ class Broker:
         """Handle bytes of the client."""
         packets, self._rest = split(self._rest + data)
         for raw in packets:
-            self._handle(from_client(raw.first, raw.body, 4))
+            self._handle(from_client(raw.first, raw.body, self.level))
 
-    def _answer(self, name: str, data: bytes, pid: int = 0) -> None:
+    def _answer(self, name: str, data: bytes, pid: int = 0, filters: int = 1) -> None:
+        if self.level == 5:
+            data = at_5(split(data)[0][0], filters)
         self._send(Packet(name, pid), data)
 
     def _handle(self, packet: Packet) -> None:
@@ -155,7 +161,7 @@ class Broker:
         elif name == "UNSUBSCRIBE":
             for each in packet.filters:
                 session.subscriptions.pop(each.topic, None)
-            self._answer("UNSUBACK", peer.unsuback(pid), pid)
+            self._answer("UNSUBACK", peer.unsuback(pid), pid, len(packet.filters))
         elif name == "PINGREQ":
             self._answer("PINGRESP", build.PINGRESP)
         else:

@@ -19,10 +19,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from flatmq.message import Message
-
 import peer
 from flatmq import Client
+from flatmq.rare.message import Message
 from model.broker import MOST, Broker
 from model.judge import Fault, Judge, hold
 from model.network import BY_PEER, ENDS, Due, Link, Stream
@@ -72,7 +71,7 @@ class Failure(Exception):
 class Life:
     """A client and all that happens to it."""
 
-    def __init__(self, seed: int, clock: Clock, rules: Rules = RULES) -> None:
+    def __init__(self, seed: int, clock: Clock, version: int, rules: Rules = RULES) -> None:
         self.chance = chance = random.Random(f"life {seed}")
         self.clock = clock
         self.rules = rules
@@ -110,12 +109,13 @@ class Life:
         self.say(f"options {options}")
         self.judge = Judge(
             client_id=OURS,
+            level=version,
             clean=clean,
             trusts=not rules.trust,
             moves=rules.set_aside,
             releases=rules.pubrel,
         )
-        self.broker = Broker(self._send, 100 if rules.incoming else MOST)
+        self.broker = Broker(self._send, 100 if rules.incoming else MOST, version)
         self.broker.on_connect = self._on_connect
         self.broker.refuses = self._refuses
         self.broker.on_refusal = lambda: self.link.current.cut(chance.choice(BY_PEER))
@@ -123,6 +123,7 @@ class Life:
         self.client = Client(
             OURS,
             link=self.link,
+            version=version,
             on_message=self._handle,
             chunks=True,
             on_dropped=self._dropped,
@@ -468,10 +469,10 @@ def seeded(seed: int) -> Iterator[None]:
         random.setstate(before)
 
 
-def lived(seed: int, rules: Rules = RULES) -> Life:
+def lived(seed: int, version: int = 4, rules: Rules = RULES) -> Life:
     """Live one life; a Fault says what was wrong, and has the log as its notes."""
     with fake_clock() as clock, seeded(seed):
-        life = Life(seed, clock, rules)
+        life = Life(seed, clock, version, rules)
         try:
             life.live()
         except (Exception, Fault) as e:
@@ -481,5 +482,5 @@ def lived(seed: int, rules: Rules = RULES) -> Life:
 
 
 if __name__ == "__main__":
-    for number in sys.argv[1:]:
-        print("\n".join(lived(int(number)).log))
+    for number in sys.argv[2:]:  # after the version
+        print("\n".join(lived(int(number), int(sys.argv[1])).log))

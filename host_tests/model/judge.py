@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import peer
 from packets.strict import Packet, from_client, from_server, packet, split
+from unit.both_versions import at_5
 
 __all__ = ["Fault", "Judge", "Published", "from_server"]
 
@@ -47,14 +48,16 @@ class Published:
     closes: int = 0  # connections that the broker closed while it was in flight
     proof: bool = False  # another message was acknowledged since the first of them
 
-    def encoded(self) -> bytes:
+    def encoded(self, level: int) -> bytes:
         """Return its PUBLISH without DUP."""
-        return peer.publish(self.topic, self.payload, self.qos, self.pid)
+        data = peer.publish(self.topic, self.payload, self.qos, self.pid)
+        return at_5(split(data)[0][0]) if level == 5 else data
 
 
 class Judge:
     """Follows one client over all its connections.
 
+    level      of the protocol: 4 or 5
     trusts     a session that is present is trusted even if a CONNACK was not seen
     moves      a QoS 1 message on which the broker closes again and again may become a new one,
                behind the others
@@ -62,9 +65,17 @@ class Judge:
     """
 
     def __init__(
-        self, *, client_id: bytes, clean: bool, trusts: bool, moves: bool, releases: bool
-    ) -> None:
+        self,
+        *,
+        client_id: bytes,
+        level: int,
+        clean: bool,
+        trusts: bool,
+        moves: bool,
+        releases: bool,
+    ) -> None:  # fmt: skip
         self.client_id = client_id
+        self.level = level
         self.clean = clean
         self.trusts = trusts
         self.moves = moves
@@ -146,7 +157,7 @@ class Judge:
                 m.closes += 1
             if m.state != QUEUED:
                 continue
-            data = m.encoded()
+            data = m.encoded(self.level)
             begun = cut and cut[0] & 0xF7 == data[0] and data[1:].startswith(cut[1:])
             m.ever = m.ever or bool(begun)
             if by_peer and (begun or m.connection == self.connection):
@@ -171,7 +182,7 @@ class Judge:
         """Judge bytes that the client has written."""
         packets, self._written = split(self._written + data)
         for raw in packets:
-            found = from_client(raw.first, raw.body, 4)
+            found = from_client(raw.first, raw.body, self.level)
             hold(not self.left, f"{found.name} after DISCONNECT [MQTT-3.14.4-2]")
             if found.name == "CONNECT":
                 self._connect(found)
@@ -182,7 +193,7 @@ class Judge:
     def read(self, data: bytes) -> list[Packet]:
         """Follow bytes that the client has read; return the packets that they complete."""
         packets, self._read = split(self._read + data)
-        found = [packet(raw.first, raw.body, 4) for raw in packets]
+        found = [packet(raw.first, raw.body, self.level) for raw in packets]
         for each in found:
             self._was_read(each)
         return found

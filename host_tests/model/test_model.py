@@ -10,6 +10,7 @@ from model import chance
 SEEDS = range(20_000)
 
 
+@pytest.mark.parametrize("version", [4, 5])
 @pytest.mark.parametrize("seed", sizes.sample(SEEDS, 1000))
-def test_a_life(seed: int) -> None:
-    chance.lived(seed)
+def test_a_life(seed: int, version: int) -> None:
+    chance.lived(seed, version)

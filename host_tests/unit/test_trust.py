@@ -217,3 +217,21 @@ def test_a_duplicate_is_not_delivered_if_every_connack_was_seen(make: Make) -> N
     back(bench)
     bench.feed(peer.publish(b"t", b"once", 2, 1, dup=True))
     assert (got, kinds(bench.sent())) == ([b"once"], [PUBREC])
+
+
+def test_a_message_past_pubrec_is_not_lost_when_a_broker_forgets_and_the_next_remembers(
+    make: Callable[..., VersionBench],
+) -> None:
+    bench = make(clean_session=False).online()
+    pid = bench.client.publish(b"t", b"X", 2)
+    bench.drain()
+    bench.feed(peer.pubrec(pid))
+    bench.outage()
+    bench.greet()
+    bench.stream.room = 0
+    bench.feed(peer.connack())
+    bench.outage()  # before the message goes again
+    bench.online(present=True)
+    bench.drain()
+    (packet,) = bench.published()
+    assert packet.payload == b"X", "not its release, of which the broker knows nothing"

@@ -105,6 +105,16 @@ def test_identifiers_from_before_a_reboot_are_not_believed(clock: Clock) -> None
         assert bench.heard(packet) == [name]
 
 
+def test_what_is_remembered_of_one_topic_name_is_not_believed_of_another(clock: Clock) -> None:
+    """More names come than are remembered, all with the same properties."""
+    bench = Listeners(clock, clean_session=False)
+    bench.hear("a/b", b"a/b")
+    two = bench.hear("c/+", b"c/+")
+    names = [b"c/%d" % i for i in range(4)]
+    assert bench.heard(*(message(b"x", two, topic=name) for name in names)) == ["c/+"] * 4
+    assert bench.heard(message(b"x", two)) == ["a/b"]
+
+
 BROKEN = [b"\2\x0b\xc8", b"\2", b"\2\x0b", b"\1\x0b", b""]
 # An identifier of 0 is none, with needless bytes or without.
 BROKEN += [b"\2\x0b\0", b"\3\x0b\x80\0", b"\4\x0b\x80\x80\0", b"\5\x0b\x80\x80\x80\0"]

@@ -170,7 +170,7 @@ def test_a_request_from_before_that_is_larger_than_the_broker_takes(broker: Fake
     assert list(broker.subscriptions(b"c")) == [b"t"]
 
 
-def test_a_granted_subscription_that_has_become_too_large_is_given_up_with_the_session(
+def test_a_granted_subscription_that_has_become_too_large_waits_for_a_larger_limit(
     broker: FakeBroker,
 ) -> None:
     reports = Reports()
@@ -188,6 +188,16 @@ def test_a_granted_subscription_that_has_become_too_large_is_given_up_with_the_s
     assert list(broker.subscriptions(b"c")) == [b"t"]
     assert large.granted == b"\x95\x95"
     assert reports.topics == [b"a/topic/filter", b"another/topic/filter"]
+    broker.forget(b"c")
+    again(broker, client)
+    arrived(broker, client)
+    assert len(reports.seen) == 2  # it is reported once
+    assert large.granted == b"\x95\x95"
+    # It is tried again, and the broker takes it some day.
+    broker.announces = properties([])
+    again(broker, client)
+    until(lambda: large.granted == b"\0\0", client)
+    assert len(broker.subscriptions(b"c")) == 3
 
 
 def test_a_request_that_was_withdrawn_is_not_counted_as_dropped(clock: Clock) -> None:

@@ -59,7 +59,7 @@ def head_of(m: Message) -> bytearray:
             head += m.id.to_bytes(2, "big")
         properties = getattr(m, "properties", None)
         if properties is not None and m.client.five:
-            properties.find(0)
+            properties.locate()
             length = bytearray(4)
             n = put_length(length, 0, properties.stop - properties.start)
             head += length[:n] + properties.buf[properties.start : properties.stop]

@@ -138,6 +138,7 @@ class Client(Shown):
     ack: bytearray  # the next PUBACK, PUBREC, PUBREL or PUBCOMP
     names: "list[Any]"  # the last topic names, each after its length,
     routes: "list[Any]"  # and their handlers
+    blocks: "Any"  # the properties of the last messages with these names; None in 3.1.1
     learned: int  # how many names are remembered,
     newest: int  # and the place for the next one
     subscriptions: "list[Subscription]"
@@ -164,6 +165,7 @@ class Client(Shown):
     # Rare things, None or empty while there are none
     requests: "list[Subscription]"  # SUBSCRIBE and UNSUBSCRIBE without an answer
     apart: bool  # they are sent one at a time
+    five: "Any"  # the module `v5.packets`, None in 3.1.1
     two: "Any"  # the module `rare.qos2`, once it is loaded,
     subs: "Any"  # and `rare.subs`
     large: "parts.Parts | None"

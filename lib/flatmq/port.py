@@ -27,8 +27,11 @@ TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
     from typing import Any
 
-# Modules that hold `wire`: it is kept as long as one of them is.
-_HOLDERS = ("rare.parts", "senml", "stream_uart", "properties", "v5.alias", "v5.auth")
+# Modules that are kept as long as one of those after it is, which holds it.
+_USERS = {
+    "wire": ("rare.parts", "senml", "stream_uart", "v5.alias", "v5.auth", "v5.replies"),
+    "properties": ("v5.auth", "v5.replies"),
+}
 
 
 def load(name: str, package: str = "rare") -> "Any":
@@ -47,11 +50,13 @@ def drop(*names: str) -> None:
     """
     if MICROPYTHON:
         for name in names:
-            if name == "wire" and [x for x in _HOLDERS if "flatmq." + x in sys.modules]:
-                continue
-            for package in ("flatmq", "flatmq.rare", "flatmq.v5"):
-                if sys.modules.pop(package + "." + name, None):
-                    holder = sys.modules[package]
-                    if hasattr(holder, name):
-                        delattr(holder, name)
+            for user in _USERS.get(name, ()):
+                if "flatmq." + user in sys.modules:
+                    break
+            else:
+                for package in ("flatmq", "flatmq.rare", "flatmq.v5"):
+                    if sys.modules.pop(package + "." + name, None):
+                        holder = sys.modules[package]
+                        if hasattr(holder, name):
+                            delattr(holder, name)
     collect()

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import flatmq
 from flatmq.rare.methods import MODULES
+from flatmq.v5.methods import MODULES as MODULES_5
 from flatmq_tools import bytecode
 
 ROOT = Path(__file__).parents[2]
@@ -31,9 +32,8 @@ PARTS: dict[str, tuple[str, ...]] = {
     "websocket": ("stream_websocket",),
     "sas": ("sas",),
     "mqtt5": (
-        *("v5", "properties", "replies", "v5_client", "v5_handover"),
-        *("blocking", "bulk", "connection", "pieces", "subscribing"),  # by name, in `calls`
-        *("v5_alias", "v5_methods", "v5_pieces", "v5_subscribing"),
+        *("v5/__init__", "properties", "rare/parts"),
+        *(f"v5/{name}" for name in {*MODULES_5.values()}),
     ),
 }
 """For each JSON file, the modules that a program imports besides `flatmq` itself. The modules that
@@ -66,7 +66,8 @@ def _imported(node: ast.AST, module: str) -> Iterator[str]:
         names = [[*(each for each in base if each), alias.name] for alias in node.names]
     elif isinstance(node, ast.Call) and ast.unparse(node.func) == "load" and node.args:
         name = node.args[0]
-        names = [["flatmq", "rare", str(name.value)]] if isinstance(name, ast.Constant) else []
+        folder = str(ast.literal_eval(node.args[1])) if node.args[1:] else "rare"
+        names = [["flatmq", folder, str(name.value)]] if isinstance(name, ast.Constant) else []
     else:
         return
     for first, *rest in names:

@@ -127,22 +127,18 @@ class FaultEnv(Env):
         super().__init__(options)
         if self.version == 5:
             # As KEPT below, and before the heap is in pieces.
-            for name in ("chunks", "refused", "resend", "router", "show"):
-                __import__("flatmq." + name)
-            for name in ("chunks", "reasons", "resend", "router"):
-                __import__("flatmq.v5_" + name)
+            for name in ("carry", "flow", "pieces", "reasons"):
+                load(name, "v5")
         self.over = options["link"]
         self.long = options["long"] == "1"
         self.often = 100 if self.long else 30  # outages in a row
         self._way = TCP
         if self.over == "tls":
-            from flatmq.unload import unload
-
             from flatmq.stream_tls import TLS
 
             # As after a failed handshake on top of other losses: what is kept of that is kept now.
             __import__("flatmq.stream_tls_errors")
-            unload("stream_tls_errors")
+            drop("stream_tls_errors")
             self._way = TLS(ca=options["ca"]).link
         elif self.over == "websocket":
             from flatmq.stream_websocket import WebSocket
@@ -179,15 +175,11 @@ class FaultEnv(Env):
         options["link"] = link = Link(self.way(options.pop("host", self.host), port))
         client = super().client(name, **options)
         getattr(client, "ping")  # noqa: B009 (loads it)
-        if self.version == 4:
-            for module in KEPT + LET_GO:
-                load(module)
-            drop(*LET_GO)
+        for module in KEPT + LET_GO:
+            load(module)
+        drop(*LET_GO)
         for i in range(9):  # as many topic names as it remembers, and one: so much memory it keeps
-            if hasattr(client, "address"):
-                client.address(b"%064d" % i, 0)
-            else:
-                client.check(b"%064d" % i)  # MQTT 5
+            client.address(b"%064d" % i, 0)
         del self._links[:-1]  # no scenario polls more than two
         self._links.append((client, link))
         return client

@@ -266,7 +266,7 @@ def other(c: "Client", first: int, t: int, end: int) -> "Any":
     if first == 0x20:
         return greeted(c, t, end)
     if first == 0x90 or first == 0xB0:
-        return c.subs.answered(c, first, t, end)
+        return (c.subs or load("subs")).answered(c, first, t, end)
     if c.two is None:
         c.two = load("qos2")
     return c.two.other(c, first, t, end)

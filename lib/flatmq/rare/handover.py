@@ -3,11 +3,13 @@
 Loaded by `Client.handover`, and kept by what calls it.
 """
 
-from ..port import const
+from ..port import const, load
 from .dial import end_of, find, id_at
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
+    from typing import Any
+
     from ..client import Client
 
 _OWN = const(32767)
@@ -30,7 +32,7 @@ class Handover:
     most: int  # bytes that topic name and payload of one may have together
 
     def __init__(self, client: "Client") -> None:
-        self._client = client
+        self._client: Any = client
         self._reason = ""
         self.clean = client.clean
         self.inflight = client.inflight + 1  # see `put`
@@ -86,7 +88,13 @@ class Handover:
 
     def _refuses(self, first, n):
         """Return why the broker at MQTT 5 does not take a message, "" if it does."""
-        self._reason = self._client.five.refuses(self._client, first, n)
+        c = self._client
+        if first & 6 == 6:
+            first &= 0xFD  # at QoS 2, and past PUBREC
+        if not c.strict and first >> 1 & 3 <= c.max_qos:
+            return ""
+        n += 2 if n < 128 else 3 if n < 16384 else 4
+        self._reason = load("flow", "v5").refused(c, first, n)
         return self._reason
 
     def _report(self, packet_id, topic):

@@ -47,6 +47,7 @@ class Message(Shown):
     total: int  # the size of the whole payload in bytes, even if this is one piece of it
     last: bool  # the payload ends here
     id: int  # the packet identifier, at QoS 1 and 2
+    properties: "Any"  # in MQTT 5: see `v5.walk.View`
     buf: bytearray  # the receive buffer
     first: int  # the first byte of the packet
     t: int  # where the length of the topic name is

@@ -12,8 +12,13 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ..properties import Properties
-    from . import alias as aliases
-    from . import methods, replies, saying, subscribing
+
+    # By names that the modules do not have: `make docs` follows these alone.
+    from . import alias as aliasing
+    from . import methods as called
+    from . import replies as requests
+    from . import saying as greeting_with
+    from . import subscribing as asking
     from .server import Server
     from .walk import View
 
@@ -63,8 +68,8 @@ class Client5(Client):
     flow: "Any"  # Flow, while there are more messages than may be in flight
     aliases: int  # topic aliases in use on this connection
     numbered: int  # the subscription identifier assigned last
-    blocks: "list[bytearray]"  # the properties of the last messages with remembered topic names,
-    owners: "list[Any]"  # and the handlers that these properties name; False if they name none
+    owners: "list[Any]"  # the handlers that `blocks` name; False if they name none
+    tagged: bool  # the identifiers of a message decide who gets it
     said: "View"  # the properties of the packet being handled
     replies: "Any"  # Replies, after the first request
     refuse: "Any"  # see bulk_cpython
@@ -79,13 +84,13 @@ class Client5(Client):
     greeting: bool  # the last one did
 
     if TYPE_CHECKING:
-        alias = aliases.alias
-        authenticate = methods.authenticate
-        disconnect = methods.disconnect
-        publish_from = methods.publish_from
-        request = replies.request
-        set_will = saying.set_will
-        subscribe = subscribing.subscribe
+        alias = aliasing.alias
+        authenticate = called.authenticate
+        disconnect = called.disconnect
+        publish_from = called.publish_from
+        request = requests.request
+        set_will = greeting_with.set_will
+        subscribe = asking.subscribe
 
         def __init__(
             self,
@@ -132,23 +137,24 @@ class Client5(Client):
         if payload.__class__ is not bytes:
             payload = plain(payload)
         topic = self.q  # type: ignore[assignment]
-        properties = len(self.head) + len(payload) - 2  # type: ignore[assignment]
+        head = self.head
+        properties = len(head) + len(payload) - 2  # type: ignore[assignment]
         if self.strict:
             self.allow(properties, retain)  # type: ignore[arg-type]
         if (
             self.end + properties + 5 > self.room or (qos and self.kept >= self.inflight)  # type: ignore
         ) and self.no_room(properties, qos):  # type: ignore[arg-type]
             return None
-        self.head[1] = properties & 127  # type: ignore[operator]
+        head[1] = properties & 127  # type: ignore[operator]
         if qos:
             qos = self.last_id
             if qos == self.stop:
                 qos = self.next_id()
             self.last_id = qos = qos + 1 & 65535 or 1
-            self.head[self.high] = qos >> 8
-            self.head[self.high + 1] = qos & 255
-        topic[self.end :] = self.head  # type: ignore[index]
-        topic.extend(payload)  # type: ignore[union-attr, arg-type]
+            head[self.high] = qos >> 8
+            head[self.high + 1] = qos & 255
+        topic[self.end :] = head  # type: ignore[index]
+        topic.extend(payload)  # type: ignore[union-attr]
         if properties > 127:  # type: ignore[operator]
             self.widen(properties)  # type: ignore[arg-type]
         topic[self.end] = 0x31 | self.qos << 1 if retain else 0x30 | self.qos << 1  # type: ignore
@@ -162,10 +168,21 @@ class Client5(Client):
         """Set `block` for these properties. ValueError or TypeError if they are not valid."""
         block = self.empty
         if properties is not None and block:
-            block = block_of(properties)
+            block = self.block_of(properties)
         self.block = block
         self.properties = properties
         self.topic = self.topics[0] = self.topics[1] = self.topics[2] = self
+
+    def block_of(self, properties: "Any", will: bool = False) -> bytes:
+        """Return the encoded properties of a message, or of a `will`.
+
+        TypeError or ValueError if it may not have them.
+        """
+        if not hasattr(properties, "block"):
+            raise TypeError(f"properties must be Properties, not {properties!r}")
+        if properties.will and not will:
+            raise ValueError("properties must not have will_delay: only a will has it")
+        return properties.block
 
     def address(self, topic: "bytes | str", qos: int) -> None:
         """Set `head` for this topic name, QoS and `block`."""
@@ -181,18 +198,6 @@ class Client5(Client):
         most = self.server.maximum_packet_size
         if most and n > most:
             raise ValueError(f"packet must be at most {most} bytes for this broker, not {n}")
-
-
-def block_of(properties: "Any", will: bool = False) -> bytes:
-    """Return the encoded properties of a message, or of a `will`.
-
-    TypeError or ValueError if it may not have them.
-    """
-    if not hasattr(properties, "block"):
-        raise TypeError(f"properties must be Properties, not {properties!r}")
-    if properties.will and not will:
-        raise ValueError("properties must not have will_delay: only a will has it")
-    return properties.block
 
 
 def new(args: tuple, options: dict) -> Client5:

@@ -9,8 +9,8 @@ subscription. Loaded with the first message that has properties, and kept.
 """
 
 from ..port import const, load
-from ..rare import subs
 from ..rare.message import NEVER, nearest
+from ..rare.subs import Subscription as Base
 from .walk import checked, number
 
 TYPE_CHECKING = const(0)
@@ -25,7 +25,7 @@ _IDENTIFIER = const(0x0B)
 _ALIAS = const(0x23)
 _NO_ALIAS = const(0x23 << 9 | 46)
 _NAMES = const(8)  # see route
-_several = None  # rare.several.several, once it has been needed
+_several: "Any" = None  # rare.several.several, once it has been needed
 _CHOSEN = const(9)  # the place in `routes` of the handler that identifiers name
 
 
@@ -37,43 +37,41 @@ def carried(c: "Client5", e: int, end: int, i: int) -> int:
     break as a negative number. Those that are the same as in the last message with this topic
     name are not checked again.
     """
-    if i < _NAMES and c.learned:
-        i &= c.learned - 1
-        if _is_same(c, e, end, i):
-            return _place(c, i)
+    if i < _NAMES and c.blocks:
+        b = c.blocks[i & c.learned - 1]
+        n = e + len(b)
+        if c.rx.find(b, e, n) == e and n <= end and not c.limit:
+            c.message.at = n
+            b = c.owners[i & c.learned - 1]
+            if b is False:
+                return i
+            c.routes[_CHOSEN] = b
+            return _CHOSEN
+    return _new(c, e, end, i)
+
+
+def _new(c, e, end, i):
+    """Handle properties that differ from those of the last message with this topic name."""
     n = checked(c.rx, e, end, _PUBLISH)
     if n > 0 and c.rx.find(b"\x23", e, n) >= 0 and c.message.properties.find(_ALIAS):
         n = -_NO_ALIAS
     if n < 0:
         return _refused(c, e, end, n)
     c.message.at = n
-    c.owners[i] = choose(c, e, n)
-    if i < _NAMES and c.blocks and n - e < 128:
-        _remember(c, i, e, n)
-    return _place(c, i)
-
-
-def _is_same(c, e, end, i):
-    """Return whether the properties are those of the last message with this topic name."""
-    if not c.blocks:
-        c.blocks = [bytearray(NEVER) for _ in range(_NAMES)]
-    i = c.blocks[i]
-    if e + len(i) > end or c.limit or c.rx.find(i, e, e + len(i)) != e:
-        return False
-    c.message.at = e + len(i)
-    return True
-
-
-def _place(c, i):
-    """Return the place of the handler of a message with the `i`-th name and its properties."""
-    if c.owners[i] is False:
+    end = choose(c, e, n)
+    if i < _NAMES and c.learned and n - e < 128:
+        c.owners[i & c.learned - 1] = end
+        _remember(c, i & c.learned - 1, e, n)
+    if end is False:
         return i
-    c.routes[_CHOSEN] = c.owners[i]
+    c.routes[_CHOSEN] = end
     return _CHOSEN
 
 
 def _remember(c, i, e, n):
     """Remember checked properties, to be compared with those of the next message."""
+    if not c.blocks:
+        c.blocks = [bytearray(NEVER) for _ in range(_NAMES)]
     i = c.blocks[i]
     i[0:] = b""  # keeps its memory
     while e < n:
@@ -134,17 +132,18 @@ def tagged(m: "Message") -> "object | None":
         c.tagged = False
 
 
-class Subscription(subs.Subscription):
-    """A subscription with an identifier: see `rare.subs.Subscription`."""
+class Subscription(Base):
+    """A subscription with an identifier: see `rare.subs`."""
 
     identifier = 0
+    head = b"\0"  # its properties
     client: "Any" = None
 
     def fits(self, buf: bytearray, t: int, end: int) -> bool:
         """Return whether it gets the message with this topic name."""
         if self.client.tagged and self._lacks(self.client.message.properties):
             return False
-        return subs.Subscription.fits(self, buf, t, end)
+        return Base.fits(self, buf, t, end)
 
     def _lacks(self, p):
         """Return whether the message does not have its identifier."""
@@ -183,6 +182,7 @@ def _owner(c, identifier):
     while i < len(c.subscriptions):
         s = c.subscriptions[i]
         if s.identifier == identifier:
-            return s.fits(m.buf, m.t + 2, m.t + 2 + (m.buf[m.t] << 8 | m.buf[m.t + 1]))
+            i = m.t + 2 + (m.buf[m.t] << 8 | m.buf[m.t + 1])
+            return s.fits(m.buf, m.t + 2, i)
         i += 1
     return False if identifier > c.numbered else None

@@ -35,29 +35,44 @@ class Flow:
     def span(self, sent: int) -> int:
         """Return how many bytes of the queue, from `sent` on, may leave now."""
         c = self._client
-        q = c.q
         if c.kept <= c.inflight:
             c.alone = None
             return c.end - sent
-        free = c.inflight
-        p = 0
-        while p < c.end:
-            if q[p] & 6:
-                if p >= sent and free <= 0:
-                    break
-                free -= 1
-            p = end_of(q, p)
-        if p > sent:
-            return p - sent
-        while p < c.end:
-            e = end_of(q, p)
-            if not q[p] & 6:
-                data = q[p:e]
-                q[p:e] = b""
-                q[sent:sent] = data
-                return e - p
-            p = e
-        return 0
+        return _within(c, sent) - sent or _overtaking(c, sent)
+
+
+# Few locals, because every poll calls these while a message waits: see `Client.publish`.
+
+
+def _within(c, sent):
+    """Return where the messages end that are in flight or may leave now."""
+    free = c.inflight
+    p = 0
+    while p < c.end:
+        if c.q[p] & 6:
+            if p >= sent and free <= 0:
+                break
+            free -= 1
+        p = end_of(c.q, p)
+    return p
+
+
+def _overtaking(c, sent):
+    """Put the next message at QoS 0 before those that wait. Returns its size, 0 for none."""
+    p = sent
+    while p < c.end:
+        if not c.q[p] & 6:
+            return _move(c.q, p, sent)
+        p = end_of(c.q, p)
+    return 0
+
+
+def _move(q, p, to):
+    e = end_of(q, p)
+    data = q[p:e]
+    q[p:e] = b""
+    q[to:to] = data
+    return e - p
 
 
 def admit(c: "Client5", same: bool) -> None:
@@ -130,12 +145,22 @@ def without_aliases(c: "Client5") -> None:
             p = e
 
 
-def put_off(c: "Client5", r: "Subscription") -> None:
-    """Put off a request that is larger than the broker takes, and report it once.
+def size_of(r: "Subscription", block: bytes) -> int:
+    """Return the size of the packet for a request with these properties."""
+    n = 2 + len(block)
+    for f in r.filters:
+        n += len(f) + (2 if r.handler is None else 3)
+    return n + (2 if n < 128 else 3 if n < 16384 else 4)
+
+
+def puts_off(c: "Client5", r: "Subscription", block: bytes) -> bool:
+    """Return whether a request is larger than the broker takes. It is put off, and reported once.
 
     It waits for a CONNACK with a larger limit.
     """
     most = c.server.maximum_packet_size
+    if size_of(r, block) <= most:
+        return False
     r.id = 0
     r.pause = _LONGEST
     r.due = ticks_add(clock.ticks_ms(), r.pause)
@@ -146,3 +171,4 @@ def put_off(c: "Client5", r: "Subscription") -> None:
         if c.on_dropped:
             for f in r.filters:
                 c.on_dropped(0, f, f"the broker takes packets of at most {most} bytes")
+    return True

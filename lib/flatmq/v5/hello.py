@@ -60,7 +60,7 @@ def parts_of(c: "Client5") -> "tuple[Any, Any, Any, Any]":
     hello = c.hello
     at = 12 + (get_length(hello, 1, len(hello)) & 3)
     flags = hello[at - 3]
-    found = []
+    found: list[Any] = []
     at += _skip(hello, at)
     while at < len(hello):
         if len(found) == 1 and flags & 4:

@@ -40,8 +40,8 @@ def method(c: "Client5", name: str) -> "Any":
         try:
             return getattr(module, name)(c, *a, **options)
         finally:
-            drop("methods", "properties")
             load("methods").settle(c)
+            drop("methods", "properties")
 
     return call
 
@@ -64,15 +64,13 @@ def publish_from(
 
     `properties` are sent with it.
     """
-    from . import block_of
-
     if not self.large:
         self.large = load("parts").Parts(self)
     head = (0x31 if retain else 0x30) | number("qos", qos, 0, min(self.max_qos, 1)) << 1
     name = field("topic name", topic, is_name)
     block = self.empty
     if properties is not None and block:  # no block: the client has fallen back to 3.1.1
-        block = block_of(properties)
+        block = self.block_of(properties)
     if self.five:
         if isinstance(source, str):
             source = source.encode()

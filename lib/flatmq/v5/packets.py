@@ -16,7 +16,6 @@ TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
     from typing import Any
 
-    from ..rare.subs import Subscription
     from . import Client5
 
 # Packets with properties: see walk.TABLE.
@@ -193,7 +192,7 @@ def _answered(c, first, t, end):
             return _CODES
     if not codes:
         return _CODES
-    return c.subs.settled(c, first, rx[t] << 8 | rx[t + 1], codes)
+    return (c.subs or load("subs")).settled(c, first, rx[t] << 8 | rx[t + 1], codes)
 
 
 # CONNACK and the limits in it
@@ -274,49 +273,15 @@ def allot(c: "Client5") -> None:
             c.alone = c.flow = load("flow", "v5").Flow(c)
 
 
-def block(c: "Client5", r: "Subscription") -> "bytes | None":
-    """Return the properties of a request; None if it is too large for the broker."""
-    data = encoded(c, r)
-    if 0 < c.server.maximum_packet_size < size_of(r, data):
-        load("flow", "v5").put_off(c, r)
+def block(c: "Client5", r: "Any") -> "bytes | None":
+    """Return the properties of a request; None if it is too large for the broker.
+
+    It has an identifier if the broker supports any.
+    """
+    data = r.head if r.handler is not None and c.server.identifiers else b"\0"
+    if c.server.maximum_packet_size and load("flow", "v5").puts_off(c, r, data):
         return None
     return data
-
-
-def encoded(c: "Client5", r: "Subscription") -> bytearray:
-    """Return the properties of a request: its identifier, if the broker supports any."""
-    data = bytearray(b"\0")
-    if r.handler is not None and c.server.identifiers and c.bulk is None:
-        n = r.identifier
-        data.append(0x0B)
-        while n > 127:
-            data.append(n & 127 | 128)
-            n >>= 7
-        data.append(n)
-        data[0] = len(data) - 1
-    return data
-
-
-def size_of(r: "Subscription", block: bytes) -> int:
-    """Return the size of the packet for a request with these properties."""
-    n = 2 + len(block)
-    for f in r.filters:
-        n += len(f) + (2 if r.handler is None else 3)
-    return n + (2 if n < 128 else 3 if n < 16384 else 4)
-
-
-def refuses(c: "Client5", first: int, n: int) -> str:
-    """Return why the broker does not take a message of `n` bytes, "" if it does."""
-    if first & 6 == 6:
-        first &= 0xFD  # at QoS 2, and past PUBREC
-    if not c.strict and first >> 1 & 3 <= c.max_qos:
-        return ""
-    return load("flow", "v5").refused(c, first, n + (2 if n < 128 else 3 if n < 16384 else 4))
-
-
-def late(c: "Client5", ms: int) -> int:
-    """Do what is due by the clock. Returns the milliseconds until something is, at most `ms`."""
-    return c.replies.late(ms) if c.replies else ms
 
 
 # The end of a connection

@@ -6,7 +6,7 @@ not delivered.
 
 from ..engine import HOLD
 from ..port import const
-from ..rare import pieces
+from ..rare.pieces import Pieces as Base
 from .carry import choose
 from .walk import checked, number
 
@@ -25,7 +25,7 @@ _NO_ALIAS = const(0x23 << 9 | 46)
 _ANSWERS = b"\x40\x50\x62\x70"  # the first byte of PUBACK, PUBREC, PUBREL and PUBCOMP
 
 
-class Pieces(pieces.Pieces):
+class Pieces(Base):
     """A large message for the handlers that take pieces, or another large packet."""
 
     client: "Client5"
@@ -40,25 +40,26 @@ class Pieces(pieces.Pieces):
 
     def _carried(self, at, n, have):
         """Begin with a message whose properties begin at `n`."""
-        c = self.client
-        m = c.message
-        most = len(m.buf) // 2 - 1
-        if n + 4 - at > most:
+        at += len(self.message.buf) // 2 - 1  # where the buffer ends for it
+        if n + 4 > at:
             return -_LONG_NAME
-        size = number(m.buf, n, have)
+        size = number(self.message.buf, n, have)
         if size < 0:
             return -_PROPERTIES if n + 4 <= have else 0
-        e = n + 1 + (size & 3)
-        size >>= 2
-        if e + size > m.end:
+        size = n + 1 + (size & 3) + (size >> 2)
+        if size > self.message.end:
             return -_PROPERTIES
-        if e + size - at > most:  # even if all have come: there is no room to keep them
+        if size > at:  # even if all have come: there is no room to keep them
             self.blind = True
-            self.keep(e)
-            return e
-        e += size
-        if e > have:
-            return 0
+            n += 1 + (number(self.message.buf, n, have) & 3)
+            self.keep(n)
+            return n
+        return self._whole(n, size) if size <= have else 0
+
+    def _whole(self, n, e):
+        """Begin with a message whose properties are from `n` to `e`."""
+        c = self.client
+        m = self.message
         n = checked(m.buf, n, m.end, _PUBLISH)
         self.keep(e)
         m.at = m.end = e
@@ -78,28 +79,30 @@ class Pieces(pieces.Pieces):
 
         What follows the reason code of an acknowledgement is skipped.
         """
-        c = self.client
-        m = c.message
+        m = self.message
         if m.first not in _ANSWERS:
             return -_TOO_LARGE if m.first in b"\x20\x90\xb0\xe0\xf0" else -_LENGTH
-        at = m.t
-        if at + 3 > have:
+        if m.t + 3 > have:
             return 0
-        if m.first & 0x30 and m.first != 0x70 and len(c.acks) > c.space:
-            return HOLD
-        what = c.five.acknowledge(c, m.first, at, c.rx[at + 2])
-        if what is not None:
-            return what if what is HOLD else -what
+        have = self._acknowledge(m)
+        if have is not None:
+            return have if have is HOLD else -have
         m.first = 0x30  # like a message at QoS 0 that nobody gets
         m.offset = 0
-        m.size = m.end - at - 3
+        m.size = m.end - m.t - 3
         self.blind = True
         self.new = False
-        return at + 3
+        return m.t + 3
+
+    def _acknowledge(self, m):
+        c = self.client
+        if m.first & 0x30 and m.first != 0x70 and len(c.acks) > c.space:
+            return HOLD
+        return c.five.acknowledge(c, m.first, m.t, m.buf[m.t + 2])
 
     def piece(self, at: int, end: int, again: int) -> "Any":
         """Handle the next bytes of the payload: see `rare.pieces.Pieces.piece`."""
-        at = pieces.Pieces.piece(self, at, end, again)
+        at = Base.piece(self, at, end, again)
         if not self.message.size:
             self.client.tagged = False
         return at
@@ -107,4 +110,4 @@ class Pieces(pieces.Pieces):
     def call(self) -> "object":
         """Call the handlers with a piece."""
         self.taken = False
-        return None if self.blind else pieces.Pieces.call(self)
+        return None if self.blind else Base.call(self)

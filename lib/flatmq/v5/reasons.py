@@ -5,6 +5,7 @@ Loaded with the first reason code that reports a failure, and for the end of a c
 
 from ..port import const, load
 from ..rare.dial import end_of, find, release
+from .walk import TABLE
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
@@ -14,11 +15,11 @@ if TYPE_CHECKING:
 _WAITS = {0x40: 2, 0x50: 4, 0x70: 6}
 _RULES = {
     40: "property length",
-    41: "is not allowed here",
-    42: "twice",
-    43: "is not whole",
-    44: "value",
-    45: "text",
+    41: "property {} is not allowed here",
+    42: "property {} twice",
+    43: "property {} is not whole",
+    44: "value of property {}",
+    45: "text of property {}",
     46: "topic alias that is not allowed",
     47: "reason code",
     48: "session present",
@@ -85,8 +86,9 @@ def text(packet: str, code: int, client: "Client5 | None" = None) -> str:
 
 def rule(what: int) -> str:
     """Return the text for a rule that a packet breaks."""
-    name = _RULES[what & 511]
-    return f"property {what >> 9:#x}: {name}" if what >> 9 else name
+    if what & 511 == 41 and not TABLE[what >> 9 : (what >> 9) + 1].strip(b"\0"):
+        return f"property {what >> 9:#x} is unknown"
+    return _RULES[what & 511].format(hex(what >> 9))
 
 
 def refusal(c: "Client5", code: int) -> str:

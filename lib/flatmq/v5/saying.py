@@ -29,14 +29,12 @@ def set_will(
         return load("saying").set_will(self, topic, payload, qos, retain)
     will = None
     if topic is not None:
-        from . import block_of
-
         will = (
             field("will topic", topic, is_name),
             field("will payload", payload, None),
             number("will qos", qos, 0, self.max_qos),
             retain,
-            b"\0" if properties is None else block_of(properties, True),
+            b"\0" if properties is None else self.block_of(properties, True),
         )
     client_id, user, password, _ = parts_of(self)
     return greet(self, client_id, user, password, will)
@@ -56,5 +54,5 @@ def set_credentials(
     ask = callable(password)
     client_id, _, _, will = parts_of(self)
     greet(self, client_id, user, None if ask else password, will)
-    self.password = password if ask else keep if self.auth else None
+    self.password = password if ask else keep if self.auth else None  # type: ignore[assignment]
     return None

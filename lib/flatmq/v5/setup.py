@@ -1,7 +1,6 @@
 """Check the arguments of an MQTT 5 client. Loaded for one call."""
 
-from .. import port as loading
-from ..port import const
+from ..port import const, drop, load
 from ..properties import block
 from ..rare.message import claim
 from ..topic import is_name
@@ -67,9 +66,9 @@ def make(
     c.owners = [None] * 9
     c.strict = c.greeting = c.tagged = False
     c.aliases = c.numbered = c.high = 0
-    loading.load("setup").make(c, *args, version=5, five=packets, **given)
+    load("setup").make(c, *args, version=5, five=packets, **given)
     if auth and not c.password:
-        c.password = loading.load("hello", "v5").keep
+        c.password = load("hello", "v5").keep
     c.routes.append(None)
     c.said = View(c.rx)
     c.server = Server(c.said)
@@ -77,4 +76,4 @@ def make(
     message.properties = Carried(message)
     c.slots = c.inflight
     c.own_qos = c.max_qos
-    loading.drop("setup", "hello", "properties", "wire")
+    drop("setup", "hello", "properties", "versions", "wire")

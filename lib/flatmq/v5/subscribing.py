@@ -3,16 +3,18 @@
 from ..port import const, load
 from ..rare.subscribing import ask, checked_filters, keep, learn
 from ..rare.subscribing import unsubscribe as end
-from ..wire import number
+from ..wire import number, put_length
 from .carry import Subscription
-from .packets import encoded, size_of
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Any
 
     from ..rare.message import Message
     from . import Client5
+
+_IDENTIFIER = const(0x0B)
 
 
 def subscribe(
@@ -24,7 +26,7 @@ def subscribe(
     no_local: bool = False,
     retain_as_published: bool = False,
     retain_handling: int = 0,
-) -> Subscription:
+) -> "Any":
     """Call `handler(message)` for messages that match a topic filter: see `Client.subscribe`.
 
     no_local             the broker does not send back messages published by this client
@@ -45,14 +47,21 @@ def subscribe(
     if len(kept) == self.most:
         raise ValueError(f"subscriptions must be at most {self.most}: no room for another")
     self.subs = load("subs")
-    new = Subscription(checked, names, handler, qos, chunks)
+    new: Any = Subscription(checked, names, handler, qos, chunks)
     new.client = self
     if self.five:
         new.qos |= no_local << 2 | retain_as_published << 3 | retain_handling << 4
         new.identifier = self.numbered + 1
+        s: Any
         for s in self.subscriptions:
             if s.filters == checked:  # messages with the old identifier may be on their way
                 new.identifier = s.identifier
+        if self.bulk is None:  # else each message would carry it
+            head = bytearray(6)
+            n = put_length(head, 2, new.identifier)
+            head[0] = n - 1
+            head[1] = _IDENTIFIER
+            new.head = bytes(head[:n])
         _allow(self, new)
         self.numbered = max(self.numbered, new.identifier)
     keep(self, kept)
@@ -65,12 +74,13 @@ def _allow(c, r):
     """Raise ValueError if a request is larger than the broker takes."""
     most = c.server.maximum_packet_size
     if most:
-        n = size_of(r, encoded(c, r))
+        block = r.head if r.handler is not None and c.server.identifiers else b"\0"
+        n = load("flow", "v5").size_of(r, block)
         if n > most:
             raise ValueError(f"packet must be at most {most} bytes for this broker, not {n}")
 
 
-def unsubscribe(self: "Client5", filters: "bytes | str | list[bytes] | list[str]") -> Subscription:
+def unsubscribe(self: "Client5", filters: "bytes | str | list[bytes] | list[str]") -> "Any":
     """End the subscription to one or more topic filters: see `Client.unsubscribe`.
 
     After UNSUBACK `granted` has a reason code for each.

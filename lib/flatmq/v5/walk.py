@@ -3,7 +3,7 @@
 # An imported builtin is found without a miss in the module.
 from builtins import len
 
-from ..port import const
+from ..port import MICROPYTHON, const, load
 from ..topic import is_utf8
 
 TYPE_CHECKING = const(0)
@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ..rare.message import Message
+    from . import viewing
 
 # The types of values: the three lowest bits of TABLE.
 _FLAG = const(1)  # a byte that is 0 or 1
@@ -172,6 +173,11 @@ class View:
     An identifier is the number of a property in section 2.2.2.2, such as 3 for Content Type.
     """
 
+    if TYPE_CHECKING:  # the methods that `viewing` adds
+        is_value = viewing.is_value
+        user = viewing.user
+        is_user = viewing.is_user
+
     def __init__(self, buf: bytearray) -> None:
         self.buf = buf
         self.start = self.stop = 0  # the limits of the properties
@@ -211,40 +217,8 @@ class View:
             value = value << 8 | self.buf[i]
         return value
 
-    def is_value(self, identifier: int, value: bytes) -> bool:
-        """Return whether a property of text or bytes is present and equals `value`.
-
-        Allocates nothing.
-        """
-        return self.find(identifier) and self._is(self.at, value) == self.end
-
-    def user(self, name: bytes) -> "bytes | None":
-        """Return the value of the first User Property with this name, None if there is none.
-        Allocates the value."""
-        at = 0
-        while self.find(_USER, at):
-            at = self._is(self.at, name)
-            if at:
-                return bytes(self.buf[at + 2 : self.end])
-            at = self.end
-        return None
-
-    def is_user(self, name: bytes, value: bytes) -> bool:
-        """Return whether there is a User Property with this name and value. Allocates nothing."""
-        at = 0
-        while self.find(_USER, at):
-            at = self._is(self.at, name)
-            if at and self._is(at, value) == self.end:
-                return True
-            at = self.end
-        return False
-
-    def _is(self, at, value):
-        """Return the position after the field at `at` if it is `value`, else 0."""
-        n = at + 2 + (self.buf[at] << 8 | self.buf[at + 1])
-        if n - at - 2 != len(value) or self.buf.find(value, at + 2, n) != at + 2:
-            return 0
-        return n
+    def __getattr__(self, name: str) -> "Any":
+        return load("viewing", "v5").method(self, name)
 
     def __repr__(self) -> str:
         return f"<View {bytes(self.buf[self.start : self.stop])!r}>"
@@ -257,17 +231,25 @@ class Carried(View):
         View.__init__(self, message.buf)
         self._message = message
 
+    def locate(self) -> None:
+        """Set `start` and `stop` for the message."""
+        m = self._message
+        at = m.t + 2 + (m.buf[m.t] << 8 | m.buf[m.t + 1])
+        if m.first & 6:
+            at += 2
+        self.start = self.stop = 0
+        if m.client.level == 5:
+            n = number(m.buf, at, len(m.buf))
+            self.start = at + 1 + (n & 3)
+            self.stop = self.start + (n >> 2)
+
     def find(self, identifier: int, at: int = 0) -> bool:
         """Find a property: see `View.find`."""
-        m = self._message
         if not at:
-            self.start = self.stop = 0
-            at = m.t + 2 + (m.buf[m.t] << 8 | m.buf[m.t + 1])
-            if m.first & 6:
-                at += 2
-            if m.client.level == 5:
-                n = number(m.buf, at, len(m.buf))
-                self.start = at + 1 + (n & 3)
-                self.stop = self.start + (n >> 2)
-            at = 0
+            self.locate()
         return View.find(self, identifier, at)
+
+
+if not MICROPYTHON:
+    load("viewing", "v5").install(View)
+    del View.__getattr__

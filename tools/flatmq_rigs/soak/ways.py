@@ -4,7 +4,7 @@ They are loaded only for these links: their names and code would take memory of 
 small on purpose.
 """
 
-from flatmq.unload import unload
+from flatmq.port import drop
 
 
 def arguments(link, host, port, ca):
@@ -26,6 +26,5 @@ def warm_up():
 
     What is kept of that is kept from now on.
     """
-    __import__("flatmq.refused")
     __import__("flatmq.stream_tls_errors")
-    unload("stream_tls_errors", "refused")
+    drop("stream_tls_errors")

@@ -303,7 +303,7 @@ class BulkClient(Bulk, Client):
     """A bulk client in MQTT 3.1.1 or 3.1."""
 
 
-class BulkClient5(Bulk, Client5):  # type: ignore[misc]
+class BulkClient5(Bulk, Client5):
     """A bulk client in MQTT 5, with the additional arguments of `v5.Client5`.
 
     The packets in the log have properties.

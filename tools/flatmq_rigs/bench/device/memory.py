@@ -95,13 +95,13 @@ class Sockets:
 
 def is_5(client):
     """Return whether a flatmq client speaks MQTT 5."""
-    return hasattr(client, "options") and client.options["version"] == 5
+    return getattr(client, "five", None) is not None
 
 
 def connect(client, stream):
     """Bring a flatmq client online; it was subscribed before or not."""
     if is_5(client):
-        stream.feed(CONNACK_PLAIN if client.options["auth"] else CONNACK_5)
+        stream.feed(CONNACK_PLAIN if client.auth else CONNACK_5)
     else:
         stream.feed(CONNACK)
     client.start()
