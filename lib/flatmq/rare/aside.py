@@ -60,6 +60,9 @@ class Aside:
         self._taken()
         if self.left <= 0 and not self.suspects:
             c.alone = None
+            if c.renamed:
+                c.renamed = {old: new for old, new in c.renamed.items() if find(c, new) >= 0}
+                c.renamed = c.renamed or None
             return c.end - sent
         if c.large and c.large.waits:
             return 0
