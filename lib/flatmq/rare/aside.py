@@ -46,6 +46,10 @@ class Aside:
         """Return how many messages have gone behind the others."""
         return len([x for x in self.suspects if x[1] >= _BEHIND])
 
+    def clear(self, pid: int) -> None:
+        """Accuse a message no longer: the broker has taken it, or the application dropped it."""
+        self.suspects = [x for x in self.suspects if x[0] != pid]
+
     def answered(self) -> None:
         """Note a PINGRESP."""
         if self.asked:
@@ -109,7 +113,7 @@ class Aside:
         pid = self.alone
         if pid >= 0:
             self.alone = -1
-            self.suspects = [x for x in self.suspects if x[0] != pid]
+            self.clear(pid)
             for x in self.suspects:
                 x[2] = x[2] or pid > 0
 
