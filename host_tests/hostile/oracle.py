@@ -70,7 +70,7 @@ class Oracle:
         self.apart = False  # requests may go one at a time
         self.trusted = True  # the client has seen the session being made that the broker has
         self.held: set[int] = set()  # incoming QoS 2 messages that are not released
-        self.unsure = False  # whether some of these may be of an earlier session
+        self.mixed = False  # whether some of these may be of an earlier session
         self.out: list[Outgoing] = []
         self.in_flight: dict[int, Outgoing] = {}
         self.pings = 0
@@ -440,7 +440,7 @@ class Oracle:
 
         In a session that may be another one, a message without DUP is a new one.
         """
-        return m.qos == 2 and m.pid in self.held and (m.dup or not self.unsure)
+        return m.qos == 2 and m.pid in self.held and (m.dup or not self.mixed)
 
     def repeated(self, m: Packet) -> bool:
         """Return whether a message came before and is not released; if so, only answer it."""
@@ -553,7 +553,7 @@ class Oracle:
         self.same = bool(p.present) or (self.level == 3 and not clean)
         trusted = self.same and self.trusted
         self.trusted = True
-        self.unsure = self.same and (self.unsure or not trusted)
+        self.mixed = self.same and (self.mixed or not trusted)
         if not self.same:
             self.held.clear()
         for m in self.out:
