@@ -324,7 +324,7 @@ def test_what_is_published_meanwhile_is_not_torn(clock: Clock, writer: log.Write
         bench.feed(peer.PINGRESP)
     bench.stream.room = None
     count = next(numbers) - 1
-    until(lambda: len(acknowledged(bench)) == count and not client.queued, client)
+    until(lambda: len(acknowledged(bench)) == count and not client.flush(), client)
     packets = bench.sent()  # asserts that there is no rest
     assert acknowledged(bench) == list(range(1, count + 1))
     assert sum(p.first >> 4 == 3 for p in packets) > 10
@@ -405,7 +405,7 @@ def test_a_broker_that_takes_no_answers(clock: Clock, writer: log.Writer) -> Non
     assert client.paused
     assert 16 <= writer.next_offset < 30
     assert client.connected
-    while bench.stream.incoming or client.queued:
+    while bench.stream.incoming or client.waiting():
         bench.stream.room = 3
         client.poll()
     assert acknowledged(bench) == list(range(1, count + 1))

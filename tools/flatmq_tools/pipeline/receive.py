@@ -77,6 +77,7 @@ class Bulk(_Base):
     ) -> None:
         options.setdefault("rx_size", CHUNK)
         options.setdefault("incoming", 65535)
+        options.setdefault("give_up", 0)  # while the disk fails, nothing is acknowledged
         # No packet is smaller than its answer. A read is followed by another one only while no
         # more than a buffer of answers waits, so there is always room for those to one buffer.
         options["answers"] = 2 * options["rx_size"] + 64
