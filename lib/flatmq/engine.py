@@ -545,7 +545,7 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                     pos += n
                     if src is acks and not left:
                         acks[0:pos] = b""
-                        room = busy
+                        room = room or busy
 
             # 7. The end of a connection. Without memory for this, it is tried again.
             if what is not None:

@@ -59,6 +59,8 @@ def drop(self: "Client", packet_id: int) -> bool:
     # The engine cuts it out, once none of its bytes are on their way.
     self.gone = list(self.gone or ()) + [packet_id]  # noqa: RUF005 - as MicroPython has it
     self.full = True
+    if self.alone:
+        self.alone.clear(packet_id)
     self.kept -= 1
     self.pending -= 1
     packet = bytes(self.q[p : end_of(self.q, p)])
