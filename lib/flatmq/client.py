@@ -134,7 +134,8 @@ class Client(Shown):
 
     # The engine and `rare.message`: what comes in
     rx: bytearray
-    message: "Message"
+    message: "Any"  # a Message, once there is a subscription or a message
+    route: "Any"  # `rare.message.route`, from then on
     ack: bytearray  # the next PUBACK, PUBREC, PUBREL or PUBCOMP
     names: "list[Any]"  # the last topic names, each after its length,
     routes: "list[Any]"  # and their handlers
@@ -159,6 +160,7 @@ class Client(Shown):
     asked: bool  # a PINGREQ is queued, or not answered yet
     progress: bool  # the packet just handled acknowledges something
     leaving: "bytes | bool | None"  # True: disconnecting; bytes: what is still to be sent for it
+    unsure: bool  # `received` may have identifiers of an earlier session
     trusted: bool  # no CONNACK was lost that may have said that the session is a new one
     same: bool  # the session is the one of the connection before
 
