@@ -242,9 +242,7 @@ def _surprises() -> Iterator[Scenario]:
     for name, data in BROKEN_RULES.items():
         yield surprises(name, "breaks_a_rule", data, FAKE)
     yield surprises("SUBACK 0x80", "subscription_refused", "", FAKE, twice=True)
-    yield surprises(
-        "stray PUBACK and others", "stray_acknowledgements", "", FAKE, twice=True
-    )
+    yield surprises("stray PUBACK and others", "stray_acknowledgements", "", FAKE, twice=True)
     yield surprises("PUBLISH before SUBACK", "publish_before_suback", "", FAKE, twice=True)
     for qos in range(3):
         yield surprises(f"handler raises at QoS {qos}", "handler_raises", str(qos))

@@ -179,11 +179,11 @@ class FaultEnv(Env):
         port = options.pop("port", self.port)
         options["link"] = link = Link(self.way(options.pop("host", self.host), port))
         client = super().client(name, **options)
-        for name in ("ping", "awaits"):
-            getattr(client, name)  # loads it
+        for method in ("ping", "awaits"):
+            getattr(client, method)  # loads it
         if self.version == 4:
-            for name in KEPT + LET_GO:
-                load(name)
+            for module in KEPT + LET_GO:
+                load(module)
             drop(*LET_GO)
         for i in range(9):  # as many topic names as it remembers, and one: so much memory it keeps
             if hasattr(client, "address"):
