@@ -175,8 +175,8 @@ class FaultEnv(Env):
         port = options.pop("port", self.port)
         options["link"] = link = Link(self.way(options.pop("host", self.host), port))
         client = super().client(name, **options)
-        for attribute in ("ping", "awaits"):
-            getattr(client, attribute)  # loads it
+        for method in ("ping", "awaits"):
+            getattr(client, method)  # loads it
         for module in KEPT + LET_GO:
             load(module)
         drop(*LET_GO)
