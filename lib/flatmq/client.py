@@ -271,7 +271,7 @@ class Client(Shown):
         if qos:
             qos = self.last_id
             if qos == self.stop:
-                qos = self.next_id()
+                qos = load("strays").next_id(self)
             self.last_id = qos = qos + 1 & 65535 or 1
             head[-2] = qos >> 8
             head[-1] = qos & 255
@@ -300,10 +300,12 @@ class Client(Shown):
             self.topic = self  # until this one is found to be valid
             name: Any = topic.encode() if topic.__class__ is str else topic
             if name not in self.known:
-                if name.__class__ is not bytes and name.__class__ is not bytearray:
+                if (
+                    (name.__class__ is not bytes and name.__class__ is not bytearray)
+                    or len(name) > 65535
+                    or not is_name(name, 0, len(name))
+                ):
                     name = load("checks").name(name)
-                if len(name) > 65535 or not is_name(name, 0, len(name)):
-                    load("checks").name(name)
                 if topic.__class__ is not bytearray:
                     self.known[self.oldest] = name
                     self.oldest = (self.oldest + 1) % _KNOWN
@@ -347,10 +349,6 @@ class Client(Shown):
         self.full = True  # the engine cuts out what is not needed
         self.stats.refused += 1
         return True
-
-    def next_id(self) -> int:
-        """Return an identifier whose successor is not in use, and look how many follow."""
-        return load("strays").next_id(self)
 
     def start(self) -> None:
         """Begin to connect. `poll` does the rest, and reconnects after each loss."""

@@ -1,6 +1,6 @@
-"""What a board has and CPython lacks: constants, a clock that wraps, and little memory.
+"""Constants, a millisecond clock that wraps, and code that is loaded when it is needed.
 
-So rarely used code is loaded when it is needed, and let go of.
+Boards have the first two, and too little memory to have all code at all times.
 """
 
 import sys
@@ -23,10 +23,6 @@ if MICROPYTHON:
 else:
     from .port_cpython import Shown, collect, const, ticks_add, ticks_diff, ticks_ms  # noqa: F401
 
-TYPE_CHECKING = const(0)
-if TYPE_CHECKING:
-    from typing import Any
-
 # Modules that are kept as long as one of those after it is, which holds it.
 _USERS = {
     "wire": ("rare.parts", "senml", "stream_uart", "v5.alias", "v5.auth", "v5.replies"),
@@ -34,7 +30,7 @@ _USERS = {
 }
 
 
-def load(name: str, package: str = "rare") -> "Any":
+def load(name: str, package: str = "rare") -> "object":
     """Return the module `name` of `flatmq.rare`, or of another package.
 
     This is the only place where a module is loaded by its name: see "What is loaded when" in

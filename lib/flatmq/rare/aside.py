@@ -6,7 +6,8 @@ Loaded when a peer has closed a connection while messages were in flight.
 import sys
 
 from ..port import MICROPYTHON, const, load
-from .dial import end_of, find, id_at
+from .dial import end_of, id_at
+from .queue import find
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
@@ -182,7 +183,7 @@ class Aside:
         q[p:e] = b""
         if data[0] & 6 == 2:
             if c.last_id == c.stop:
-                c.last_id = c.next_id()
+                c.last_id = load("strays").next_id(c)
             c.last_id = new = c.last_id + 1 & 65535 or 1
             rename(c, pid, new)
             pid = new

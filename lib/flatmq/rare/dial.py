@@ -245,18 +245,6 @@ def mark(c: "Client") -> "int | None":
     return flight
 
 
-def release(c: "Client", p: int) -> None:
-    """Cut the message at `p` out of the queue."""
-    e = end_of(c.q, p)
-    if c.q[p] & 6:
-        c.kept -= 1
-    c.pending -= 1
-    if p < c.sent:
-        c.sent -= e - p
-    c.end -= e - p
-    c.q[p:e] = b""
-
-
 def other(c: "Client", first: int, t: int, end: int) -> "Any":
     """Handle a packet that is not PUBLISH, PUBACK or PINGRESP.
 
@@ -294,19 +282,6 @@ def id_at(q: "bytearray", p: int) -> int:
     while q[p] > 127:
         p += 1
     return p + 3 + (q[p + 1] << 8 | q[p + 2])
-
-
-def find(c: "Client", pid: int) -> int:
-    """Return where the message with this packet identifier begins; -1 if there is none."""
-    q = c.q
-    p = 0
-    while p < c.end:
-        if q[p] & 6:
-            i = id_at(q, p)
-            if q[i + 1] == pid & 255 and q[i] == pid >> 8:
-                return p
-        p = end_of(q, p)
-    return -1
 
 
 def tidy(c: "Client", sent: int) -> int:

@@ -4,7 +4,8 @@ Loaded by `Client.handover`, and kept by what calls it.
 """
 
 from ..port import const, load
-from .dial import end_of, find, id_at
+from .dial import end_of, id_at
+from .queue import find
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ It leaves in parts. Loaded with the first such message, and kept.
 """
 
 from ..errors import MQTTError
-from ..port import const
+from ..port import const, load
 from ..topic import is_name
 from ..wire import field, number, put_length
 
@@ -95,7 +95,7 @@ class Parts:
         self.pid = 0
         if head & 6:
             if c.last_id == c.stop:
-                c.last_id = c.next_id()
+                c.last_id = load("strays").next_id(c)
             c.last_id = self.pid = c.last_id + 1 & 65535 or 1
         packet = bytearray(5)
         packet[0] = head

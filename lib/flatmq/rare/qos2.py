@@ -6,7 +6,8 @@ again. Received identifiers are kept until PUBREL (method B).
 
 from ..engine import HOLD
 from ..port import const
-from .dial import end_of, find, release
+from .dial import end_of
+from .queue import find, release
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:

@@ -1,7 +1,8 @@
 """Handle what is rare: a message refused or dropped, identifiers. Loaded for one call."""
 
 from ..port import const
-from .dial import end_of, find, id_at, release
+from .dial import end_of, id_at
+from .queue import find, release
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 from .. import port as clock
 from ..port import const, ticks_add, ticks_diff
-from .dial import find
+from .queue import find
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:

@@ -5,7 +5,8 @@ Loaded when messages or requests are outside them, and when a topic alias ends w
 
 from .. import port as clock
 from ..port import const, load, ticks_add
-from ..rare.dial import end_of, find, release
+from ..rare.dial import end_of
+from ..rare.queue import find, release
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:

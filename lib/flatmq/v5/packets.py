@@ -9,7 +9,8 @@ import sys
 from .. import port as clock
 from ..errors import MQTTError
 from ..port import const, load, ticks_add
-from ..rare.dial import end_of, find, greeted, release
+from ..rare.dial import end_of, greeted
+from ..rare.queue import find, release
 from .walk import checked
 
 TYPE_CHECKING = const(0)

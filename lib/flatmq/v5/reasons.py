@@ -4,7 +4,8 @@ Loaded with the first reason code that reports a failure, and for the end of a c
 """
 
 from ..port import const, load
-from ..rare.dial import end_of, find, release
+from ..rare.dial import end_of
+from ..rare.queue import find, release
 from .walk import TABLE
 
 TYPE_CHECKING = const(0)

@@ -1,0 +1,33 @@
+"""Find a message in the queue, and cut it out. Loaded for what is not settled by a PUBACK."""
+
+from ..port import const
+from .dial import end_of, id_at
+
+TYPE_CHECKING = const(0)
+if TYPE_CHECKING:
+    from ..client import Client
+
+
+def find(c: "Client", pid: int) -> int:
+    """Return where the message with this packet identifier begins; -1 if there is none."""
+    q = c.q
+    p = 0
+    while p < c.end:
+        if q[p] & 6:
+            i = id_at(q, p)
+            if q[i + 1] == pid & 255 and q[i] == pid >> 8:
+                return p
+        p = end_of(q, p)
+    return -1
+
+
+def release(c: "Client", p: int) -> None:
+    """Cut the message at `p` out of the queue."""
+    e = end_of(c.q, p)
+    if c.q[p] & 6:
+        c.kept -= 1
+    c.pending -= 1
+    if p < c.sent:
+        c.sent -= e - p
+    c.end -= e - p
+    c.q[p:e] = b""
