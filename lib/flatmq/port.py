@@ -23,12 +23,6 @@ if MICROPYTHON:
 else:
     from .port_cpython import Shown, collect, const, ticks_add, ticks_diff, ticks_ms  # noqa: F401
 
-# Modules that are kept as long as one of those after it is, which holds it.
-_USERS = {
-    "wire": ("rare.parts", "senml", "stream_uart", "v5.alias", "v5.auth", "v5.replies"),
-    "properties": ("v5.auth", "v5.replies"),
-}
-
 
 def load(name: str, package: str = "rare") -> "object":
     """Return the module `name` of `flatmq.rare`, or of another package.
@@ -42,17 +36,15 @@ def load(name: str, package: str = "rare") -> "object":
 def drop(*names: str) -> None:
     """Let go of modules on a board, and collect them.
 
-    A module that another one still holds is kept: otherwise it would be loaded twice.
+    One that another module keeps says so by `held`: otherwise it would be loaded twice.
     """
     if MICROPYTHON:
         for name in names:
-            for user in _USERS.get(name, ()):
-                if "flatmq." + user in sys.modules:
-                    break
-            else:
-                for package in ("flatmq", "flatmq.rare", "flatmq.v5"):
-                    if sys.modules.pop(package + "." + name, None):
-                        holder = sys.modules[package]
-                        if hasattr(holder, name):
-                            delattr(holder, name)
+            for package in ("flatmq", "flatmq.rare", "flatmq.v5"):
+                module = sys.modules.get(package + "." + name)
+                if module and not getattr(module, "held", False):
+                    del sys.modules[package + "." + name]
+                    holder = sys.modules[package]
+                    if hasattr(holder, name):
+                        delattr(holder, name)
     collect()

@@ -3,6 +3,7 @@
 from .port import const
 from .wire import field, number, put_length
 
+held = False  # whether another module keeps this one: see `port.drop`
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
     from typing import Any

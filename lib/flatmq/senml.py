@@ -11,7 +11,10 @@ Every pack has the device in its base name, and two records, "boot" and "seq". W
 a boot, a receiver uses `seq` to count packs that were lost, duplicated or out of order.
 """
 
+from . import wire
 from .wire import field, is_utf8, number
+
+wire.held = True
 
 _len = len
 

@@ -12,9 +12,12 @@ import random
 import select
 import sys
 
+from . import wire
 from .frames import ACK, ASK, BEGIN, CLOSE, DATA, HEAD, OPEN, PAYLOAD, SMALL, Decoder, Encoder
 from .port import const, ticks_add, ticks_diff, ticks_ms
 from .wire import number
+
+wire.held = True
 
 _AHEAD = const(2)  # frames that may be unacknowledged
 _TRIES = const(5)  # unanswered requests after which the bridge is considered gone

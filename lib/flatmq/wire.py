@@ -6,6 +6,7 @@ Integers are big-endian (3.1.1 section 1.5.2). Loaded when needed, and not kept.
 from .port import const
 from .topic import is_utf8
 
+held = False  # whether another module keeps this one: see `port.drop`
 _HASH = const(35)
 _PLUS = const(43)
 _SLASH = const(47)

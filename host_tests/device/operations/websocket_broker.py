@@ -1,9 +1,8 @@
 """The main operations over WebSocket, with a broker that listens for it."""
 
-from flatmq.setup import tcp
-
 import packets
 from flatmq import Client
+from flatmq.rare.setup import tcp
 from flatmq.stream_websocket import WebSocket
 from sockets import LONG, Echo
 

@@ -196,10 +196,22 @@ class Aside:
 
 
 def let_go() -> None:
-    """Let go of this module. `load.drop` would allocate, and this may run at any time."""
-    if MICROPYTHON and __name__ in sys.modules:
-        del sys.modules[__name__]
-        delattr(sys.modules["flatmq.rare"], "aside")
+    """Let go of this module, and of `queue` if nobody else has it.
+
+    `port.drop` would allocate, and this may run at any time.
+    """
+    if MICROPYTHON and "flatmq.rare.aside" in sys.modules:
+        rare = sys.modules["flatmq.rare"]
+        del sys.modules["flatmq.rare.aside"]
+        delattr(rare, "aside")
+        if not (
+            hasattr(rare, "qos2")
+            or hasattr(rare, "waiting")
+            or hasattr(rare, "handover")
+            or "flatmq.v5.packets" in sys.modules
+        ):
+            del sys.modules["flatmq.rare.queue"]
+            delattr(rare, "queue")
 
 
 def rename(c: "Client", pid: int, new: int) -> None:

@@ -3,10 +3,13 @@
 It leaves in parts. Loaded with the first such message, and kept.
 """
 
+from .. import wire
 from ..errors import MQTTError
 from ..port import const, load
 from ..topic import is_name
 from ..wire import field, number, put_length
+
+wire.held = True
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:

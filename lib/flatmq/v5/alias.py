@@ -4,9 +4,12 @@ A topic name is sent once per connection, and then two bytes stand for it. Loade
 call of `alias`.
 """
 
+from .. import wire
 from ..port import const
 from ..topic import is_name
 from ..wire import field
+
+wire.held = True
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:

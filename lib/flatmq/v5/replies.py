@@ -6,8 +6,11 @@ Loaded with the first call of `request`.
 """
 
 from .. import port as clock
+from .. import properties
 from ..port import const, drop, load, ticks_add, ticks_diff
 from ..properties import Properties
+
+properties.held = True
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
