@@ -57,7 +57,6 @@ def test_what_the_sketch_uses_and_the_whole_client(sketch: Path) -> None:
         f"/lib/flatmq/{file.relative_to(bytecode.SOURCES).with_suffix('.mpy').as_posix()}"
         for file in bytecode.SOURCES.rglob("*.py")
         if file.stem not in bytecode.DESK_ONLY
-        and file.stem not in ("aio", "umqtt", "umqtt_robust", "umqtt_tls")
     }
     compiled = {path: data for path, data in files.items() if path.endswith(".mpy")}
     assert len(compiled) == len(files) - 2
@@ -65,25 +64,6 @@ def test_what_the_sketch_uses_and_the_whole_client(sketch: Path) -> None:
     # A traceback on the board names the module.
     assert b"flatmq.wire" in files["/lib/flatmq/wire.mpy"]
     assert b"sensors.bme" in files["/lib/sensors/bme.mpy"]
-
-
-@pytest.mark.parametrize(
-    ("statement", "names"),
-    [
-        ("import flatmq.aio", {"aio"}),
-        ("def late():\n    from flatmq import aio", {"aio"}),
-        ("from flatmq.umqtt_robust import MQTTClient", {"umqtt", "umqtt_robust", "umqtt_tls"}),
-        ("from flatmq import Client", set()),
-    ],
-)
-def test_an_interface_that_the_sketch_imports_is_there(
-    statement: str, names: set[str], sketch: Path
-) -> None:
-    (sketch / "helper.py").write_text(statement + "\n")
-    files = contents.contents(sketch, {})
-    there = {Path(path).stem for path in files if path.startswith("/lib/flatmq/")}
-    assert there & {"aio", "umqtt", "umqtt_robust", "umqtt_tls"} == names
-    assert {"client", "engine", "spool"} <= there
 
 
 def test_source_is_left_as_it_is(sketch: Path) -> None:

@@ -141,7 +141,7 @@ def test_the_front_pages_name_files_and_targets_that_exist() -> None:
 
 
 def _modules() -> set[str]:
-    """The modules of the client, such as "core.engine"."""
+    """The modules of the client, such as "engine"."""
     files = (file.relative_to(LIB / "flatmq") for file in (LIB / "flatmq").rglob("*.py"))
     return {".".join(file.with_suffix("").parts) for file in files} - {"__init__"}
 

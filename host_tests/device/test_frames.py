@@ -6,7 +6,7 @@ from device import frames, on_device
 from flatmq_tools import bytecode
 
 # What runs while a client is made, connects or loses a connection, subscribes or unsubscribes, or
-# is given a message to be sent in pieces; and generators, of which a connection has its own.
+# is given a message to be sent in pieces; and generators.
 MAY_BE_ON_HEAP = {
     # Coroutines: `run` and `disconnect` once, and `_publish` when there is no room.
     "aio": {
@@ -21,38 +21,45 @@ MAY_BE_ON_HEAP = {
         "Client.__aenter__",
         "Client.__aexit__",
     },
-    "blocking": {"bound.call"},
-    "unload": {"unload"},
-    "client": {"silent"},
-    "connection": {
-        "Connection.dialing",
-        "Connection.pausing",
-        "Connection.greeted",
-        "Connection.lost",
-    },
+    # What runs when something on flash was not whole, or failed, or is set aside; `read`.
+    "aside": {"keep", "static string 125"},
+    # Where the engine starts, and the engine: a client has one frame of it.
+    "engine": {"run", "engine"},
     "journal": {"Journal.__init__", "Journal._restore.<listcomp>", "Journal.retain"},
-    "pieces": {"publish_from", "Pieces.publish"},
+    # After a module was loaded.
+    "port": {"drop"},
     "properties": {"Properties.__init__", "block", "_put"},
-    "reader": {"reading"},
-    "replies": {"Replies.__init__", "Replies.__init__.<listcomp>"},
-    "requests": {
-        "packet",
-        "static string 138",  # send
+    # Once a peer has closed the connection.
+    "rare/aside": {"Aside._behind"},
+    "rare/connecting": {"leave"},
+    # For a connection that is made, accepted or lost; the first is `step`.
+    "rare/dial": {"static string 149", "greeted", "resend", "lost", "mark"},
+    "rare/filters": {"check"},
+    "rare/hello": {"connect", "parts_of", "with_password"},
+    "rare/methods": {"method.call", "install"},
+    "rare/parts": {"publish_from", "Parts.publish"},
+    "rare/reading": {"install"},
+    "rare/reasons": {"explained"},
+    "rare/saying": {"set_will", "reconfigure", "_change"},
+    "rare/setup": {"make", "make.<listcomp>"},
+    # A message that is dropped, and packet identifiers that are used up.
+    "rare/strays": {"next_id", "next_id.<dictcomp>", "report"},
+    # For SUBSCRIBE, SUBACK, CONNACK and a loss; the first is `send`.
+    "rare/subs": {
+        "static string 138",
         "resume",
+        "_send_due",
+        "lost",
         "answered",
-        "answered.<genexpr>",
-        "answered.<listcomp>",
+        "settled.<listcomp>",
     },
-    # When a connection has ended, and once for what is given up.
-    "refused": {"lost.<genexpr>", "OneByOne._set_aside"},
-    "resend": {"Resend.lost", "set_aside"},
+    "rare/subscribing": {"subscribe", "unsubscribe"},
+    # `__call__`; once for each connection.
+    "sas": {"SAS.static string 9", "_quoted"},
     "senml": {"Pack.__init__", "Pack.__init__.<listcomp>", "_check_name"},
-    "sas": {"SAS.static string 9", "_quoted"},  # __call__; once for each connection
-    "setup": {"options", "connect", "set_will"},
-    "show": {"_numbers.<listcomp>", "explained"},
+    "show": {"_numbers.<listcomp>"},
     "spool": {"Spool.__init__"},
-    # And what runs when something on flash was not whole, or failed, or is set aside.
-    "aside": {"keep", "static string 125"},  # read
+    # The last is `count`.
     "store": {
         "Store.__init__",
         "Store.__init__.<genexpr>",
@@ -60,66 +67,41 @@ MAY_BE_ON_HEAP = {
         "Store._load_segment",
         "Store._load_head",
         "Store._append_again",
-        "Store.static string 74",  # count
-    },
-    "subscribing": {
-        "subscribe",
-        "check",
-        "check.<listcomp>",
-        "static string 78",  # end
+        "Store.static string 74",
     },
     "stream_tcp": {"TCP.connect"},
     # While a link is made, connects or is closed, and for an error.
     "stream_tls": {"TLS.__init__"},
-    "stream_tls_board": {
-        "Link.__init__",
-        "Link._verify",
-        "Link.why",
-        "Link.static string 71",  # close
-    },
-    "stream_tls_errors": {
-        "failure",
-        "failure.<listcomp>",
-        "of_board",
-        "of_board.<listcomp>",
-    },
+    "stream_tls_board": {"Link.__init__", "Link._verify", "Link.why", "Link.static string 71"},
+    "stream_tls_errors": {"failure", "failure.<listcomp>", "of_board", "of_board.<listcomp>"},
     "stream_tls_pin": {"digests"},
-    "stream_uart": {"<module>"},  # once, when it is imported
+    "stream_uart": {"<module>"},
     "stream_websocket": {"WebSocket.__init__"},
-    "stream_websocket_upgrade": {"Upgrade.static string 149"},  # step
-    "umqtt": {
-        "MQTTClient.__init__",
-        "MQTTClient._prepare",
-        "MQTTClient.subscribe",
-    },
+    "stream_websocket_upgrade": {"Upgrade.static string 149"},
+    "umqtt": {"MQTTClient.__init__", "MQTTClient._prepare", "MQTTClient.subscribe"},
     "umqtt_robust": {"MQTTClient.reconnect"},
     "umqtt_tls": {"_settings"},
-    # What runs for CONNACK, SUBACK, DISCONNECT and AUTH, and when a connection has ended.
-    "v5": {"<module>"},
-    "v5_auth": {"packet", "answer"},
-    "v5_connection": {
-        "Connection5._answered",
-        "Connection5.connack",
-        "Connection5._refused",
-        "Connection5.ended",
-        "Connection5._auth",
-        "Connection5.lost",
-        "Connection5._say_why",
-    },
-    "v5_fallback": {"fall_back", "_rewrite", "_without"},
-    "v5_methods": {"bound.call", "set_will", "disconnect"},
-    "v5_oversized": {"refuse", "_give_up"},
-    "v5_pieces": {"publish_from"},
-    "v5_reasons": {"text", "refused"},  # for a message that the broker refuses
-    "v5_resend": {"admit", "is_in_flight", "unsent"},
-    "v5_setup": {"make", "make.<dictcomp>", "hello_of"},
-    "v5_subscribing": {"bound.call", "subscribe", "subscribe.<genexpr>"},
-    "writer": {"writing"},
+    "v5/auth": {"_packet", "auth"},
+    "v5/fallback": {"fall_back", "_without"},
+    # What the broker's limits put off, and what it does not take.
+    "v5/flow": {"admit.<listcomp>", "_set_aside", "size_of", "puts_off"},
+    "v5/hello": {"greet", "parts_of", "with_password", "rename"},
+    "v5/methods": {"method.call", "install", "publish_from", "disconnect"},
+    # For CONNACK, SUBACK and DISCONNECT, and when a connection has ended.
+    "v5/packets": {"_disconnected", "_answered", "_connack", "ending"},
+    # For a message that the broker refuses.
+    "v5/reasons": {"text", "refused"},
+    "v5/replies": {"Replies.__init__", "Replies.__init__.<listcomp>"},
+    "v5/saying": {"set_will", "set_credentials"},
+    "v5/setup": {"make"},
+    "v5/subscribing": {"subscribe", "subscribe.<genexpr>", "unsubscribe"},
     "wire": {"field", "packet"},
 }
 
 MODULES = sorted(
-    path.stem for path in bytecode.SOURCES.glob("*.py") if path.stem not in bytecode.DESK_ONLY
+    path.relative_to(bytecode.SOURCES).with_suffix("").as_posix()
+    for path in bytecode.SOURCES.rglob("*.py")
+    if path.stem not in bytecode.DESK_ONLY
 )
 
 

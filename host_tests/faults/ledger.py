@@ -38,7 +38,9 @@ class Way:
     """One direction: what was `promised`, in its order, and what `came`.
 
     again: duplicates at QoS 2 are allowed, because the broker forgot the session. intact:
-    nothing may be missing at QoS 0 either.
+    nothing may be missing at QoS 0 either. twice: messages that were not settled at two closes,
+    so that they may come behind others. doubted: messages that were not settled when a CONNACK may
+    have been lost, so that they may be duplicates at QoS 2.
     """
 
     name: str
@@ -46,6 +48,8 @@ class Way:
     came: list[Message | None] = field(default_factory=list)
     again: bool = False
     intact: bool = False
+    twice: set[Message] = field(default_factory=set)
+    doubted: set[Message] = field(default_factory=set)
 
     def missing(self) -> list[Message]:
         """Return the promised messages that have not come."""
@@ -63,7 +67,7 @@ class Way:
         found += [
             f"{self.name}: {n} times: {m}"
             for m, n in counts.items()
-            if n > 1 and (m.qos == 0 or (m.qos == 2 and not self.again))
+            if n > 1 and (m.qos == 0 or (m.qos == 2 and not self.again and m not in self.doubted))
         ]
         return found + self._disorder(came)
 
@@ -75,7 +79,7 @@ class Way:
             if m in seen:
                 continue
             seen.add(m)
-            if m.number < newest.get(m.topic, 0):
+            if m.number < newest.get(m.topic, 0) and m not in self.twice:
                 found.append(f"{self.name}: {m} after number {newest[m.topic]}")
             newest[m.topic] = max(m.number, newest.get(m.topic, 0))
         return found

@@ -120,6 +120,7 @@ class Stage:
         self.heap: list[int] = []  # bytes more than before
         self._token = token
         self._echo = False
+        self._often = False
         self._numbers = 0
         self._watched: tuple[Direction, int, str] | None = None
         self._after_watch: list[str] = []
@@ -176,6 +177,14 @@ class Stage:
                 self.ledger.up.promised.append(message)
                 if self._echo:
                     self.ledger.down.promised.append(message)
+            case ["@twice", topic, number, size, qos]:
+                if self._often:
+                    message = Message(topic, int(number), int(size), int(qos))
+                    self.ledger.up.twice.add(message)
+            case ["@doubted", topic, number, size, qos]:
+                if self._often:
+                    message = Message(topic, int(number), int(size), int(qos))
+                    self.ledger.up.doubted.add(message)
             case ["@got", topic, number, size, qos, ok]:
                 message = Message(topic, int(number), int(size), int(qos))
                 self.ledger.down.came.append(message if ok == "1" else None)
@@ -474,6 +483,10 @@ class Stage:
     def do_forgotten(self) -> None:
         """The broker forgot the session: QoS 2 is no longer exactly once."""
         self.ledger.up.again = self.ledger.down.again = True
+
+    def do_often(self) -> None:
+        """The broker closes often: see `twice` and `doubted` of a Way."""
+        self._often = True
 
     def do_intact(self) -> None:
         """No connection is lost: nothing may be, at QoS 0 either."""

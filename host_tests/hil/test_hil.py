@@ -178,17 +178,17 @@ def test_without_a_broker_and_without_the_other_client(
 
 
 def _allocating(folder: Path) -> dict[str, bytes]:
-    """A session whose publish makes a bytes object, as it would be on the board."""
-    source = folder / "session.py"
-    text = (bytecode.SOURCES / "session.py").read_text()
-    begin = "        if self.end + n + 5 > self.limit and not self.make_room(n):"
+    """A client whose publish makes a bytes object, as it would be on the board."""
+    source = folder / "client.py"
+    text = (bytecode.SOURCES / "client.py").read_text()
+    begin = "        topic = self.q\n"
     assert text.count(begin) == 1
     source.write_text(
         text.replace(begin, f"        payload = payload + b''.join([b'x'])\n{begin}")
     )
-    target = folder / "session.mpy"
+    target = folder / "client.mpy"
     bytecode.compile_module(source, target, source.name)
-    return {f"{suite.HOME}/flatmq/session.mpy": target.read_bytes()}
+    return {f"{suite.HOME}/flatmq/client.mpy": target.read_bytes()}
 
 
 @pytest.mark.parametrize("command", [main, bench.main])

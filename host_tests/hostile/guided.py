@@ -29,7 +29,7 @@ JUDGES = ("oracle", "oracle_parts")
 HARNESS = [f"hostile.{p.stem}" for p in HERE.glob("*.py") if p.stem not in JUDGES]
 
 CLIENT = (
-    "client", "core.engine", "core.message", "core.message", "rare.aside", "rare.dial",
+    "client", "engine", "rare.message", "rare.message", "rare.aside", "rare.dial",
     "rare.pieces", "rare.qos2", "rare.reasons", "rare.strays", "rare.subs", "rare.subscribing",
     "topic", "wire",
 )  # fmt: skip

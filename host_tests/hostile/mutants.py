@@ -15,7 +15,7 @@ Faults = dict[str, dict[str, tuple[str, str]]]
 
 # What the kept cases of 3.1.1 find.
 FAULTS: Faults = {
-    "core/engine": {
+    "engine": {
         "DUP at QoS 0 is not counted": ("stats.dup0 += 1", "pass"),
         "a packet identifier may be half there": ("elif e > end:", "elif e > end + 1:"),
         "a handler that raised is passed over": (

@@ -70,6 +70,7 @@ class Oracle:
         self.apart = False  # requests may go one at a time
         self.trusted = True  # the client has seen the session being made that the broker has
         self.held: set[int] = set()  # incoming QoS 2 messages that are not released
+        self.mixed = False  # whether some of these may be of an earlier session
         self.out: list[Outgoing] = []
         self.in_flight: dict[int, Outgoing] = {}
         self.pings = 0
@@ -389,7 +390,7 @@ class Oracle:
         if end > len(body):
             return False
         m = self.decoded(first, bytes(body[:n]) + b"\0" if blind else bytes(body[:end]))
-        again = m.qos == 2 and m.pid in self.held
+        again = self.is_held(m)
         self.repeats = again
         self.blind = blind
         self.offset = 0
@@ -424,9 +425,16 @@ class Oracle:
             self.skipped += 1
             self.acknowledge(m)
 
+    def is_held(self, m: Packet) -> bool:
+        """Return whether a message came before and is not released.
+
+        In a session that may be another one, a message without DUP is a new one.
+        """
+        return m.qos == 2 and m.pid in self.held and (m.dup or not self.mixed)
+
     def repeated(self, m: Packet) -> bool:
         """Return whether a message came before and is not released; if so, only answer it."""
-        if m.qos < 2 or m.pid not in self.held:
+        if not self.is_held(m):
             return False
         self.answer(0x50, m.pid)
         return True
@@ -525,7 +533,8 @@ class Oracle:
         self.same = bool(p.present) or (self.level == 3 and not clean)
         trusted = self.same and self.trusted
         self.trusted = True
-        if not trusted:
+        self.mixed = self.same and (self.mixed or not trusted)
+        if not self.same:
             self.held.clear()
         for m in self.out:
             m.again = m.begun

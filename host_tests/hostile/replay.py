@@ -34,7 +34,7 @@ def load():
     """
     import flatmq.port
     from flatmq import Client
-    from flatmq.core.message import Message
+    from flatmq.rare.message import Message
 
     for name in ("stream_tls", "stream_websocket", "v5"):  # what differs on CPython
         __import__("flatmq." + name)

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 import peer
 from flatmq import Client
-from flatmq.core.message import Message
+from flatmq.rare.message import Message
 from model.broker import MOST, Broker
 from model.judge import Fault, Judge, hold
 from model.network import BY_PEER, ENDS, Due, Link, Stream

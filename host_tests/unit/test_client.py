@@ -414,6 +414,18 @@ def test_what_was_handled_before_a_handler_raised_is_counted(make: Callable) -> 
     assert bench.client.stats.received == 2
 
 
+def test_a_message_that_raised_before_hides_none_that_came_since(make: Callable) -> None:
+    inbox = Inbox(1)
+    bench = make(on_message=inbox).online()
+    bench.arrives(peer.publish(b"t", b"1", 1, 1))
+    with pytest.raises(RuntimeError):
+        bench.client.poll()
+    bench.arrives(peer.publish(b"t", b"2", 1, 2))
+    bench.drain()
+    assert inbox.payloads == [b"1", b"2"]
+    assert [p.pid for p in bench.sent()] == [1, 2]
+
+
 def test_there_is_room_when_nothing_is_pending(make: Callable) -> None:
     """Also for what needs all of it, with a message at QoS 0 behind one that was settled last."""
     bench = make(tx_size=300).online()

@@ -166,7 +166,7 @@ def test_ctrl_c_does_not_start_a_client_that_has_disconnected(
     assert ctrl_c.at > 3
 
 
-MODULES = ["core.engine", "client core.message v5", "rare.dial rare.subs rare.qos2"]
+MODULES = ["engine", "client rare.message v5", "rare.dial rare.subs rare.qos2"]
 
 
 @pytest.mark.parametrize("part", range(3))

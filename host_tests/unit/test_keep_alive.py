@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 import peer
-from flatmq.core.message import HOLD
+from flatmq.engine import HOLD
 from unit.fake_link import Bench, Clock, fake_clock
 
 

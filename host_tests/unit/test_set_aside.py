@@ -206,6 +206,25 @@ def test_0_never_sets_it_aside(qos: int, made: Made) -> None:
     assert broker.taken == [b"0", b"x"]
 
 
+@pytest.mark.parametrize("qos", [1, 2])
+def test_once_it_is_dropped_the_others_need_not_wait_for_each_other(qos: int, made: Made) -> None:
+    broker = made(give_up=0)
+    broker.refuses_bad()
+    client = broker.client
+    pid = client.publish(BAD, b"x", qos)
+    assert broker.run(PATIENCE, lambda: client.stats.losses >= GIVE_UP and not client.connected)
+    assert client.drop(pid)
+    client.publish(b"good", b"0", 1)
+    broker.settles()
+    broker.mute = {PUBLISH}
+    for payload in (b"1", b"2", b"3"):
+        client.publish(b"good", payload, 1)
+    broker.serve()
+    client.poll()
+    broker.serve()
+    assert [p.payload for p in broker.connections[-1].published] == [b"0", b"1", b"2", b"3"]
+
+
 @pytest.mark.parametrize("count", [1, 2, 8])
 @pytest.mark.parametrize("seconds", [5, 60, 600])
 @pytest.mark.parametrize("qos", [1, 2])

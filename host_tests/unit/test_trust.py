@@ -209,6 +209,21 @@ def test_a_message_with_a_known_identifier_is_new_after_a_connack_that_was_not_s
     assert got == [b"old", b"new"]
 
 
+@pytest.mark.parametrize("times", UNSEEN)
+def test_a_duplicate_is_not_delivered_after_a_connack_that_was_not_seen(
+    times: int, make: Make
+) -> None:
+    got: list[bytes] = []
+    bench = granted(make, got, qos=2)
+    bench.feed(peer.publish(b"t", b"once", 2, 1))
+    bench.lose()
+    for _ in range(times):
+        unanswered(bench)
+    answer(bench, back(bench))
+    bench.feed(peer.publish(b"t", b"once", 2, 1, dup=True))
+    assert (got, kinds(bench.sent())) == ([b"once"], [PUBREC])
+
+
 def test_a_duplicate_is_not_delivered_if_every_connack_was_seen(make: Make) -> None:
     got: list[bytes] = []
     bench = granted(make, got, qos=2)

@@ -7,9 +7,10 @@ until a task takes them.
 import asyncio
 
 from .client import Client as Core
-from .core.message import HOLD, Message
+from .engine import HOLD
 from .errors import MQTTError
 from .port import MICROPYTHON, const, drop, ticks_add, ticks_diff, ticks_ms
+from .rare.message import Message
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:

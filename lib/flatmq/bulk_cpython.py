@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .client import Client
-from .core.message import Message
+from .rare.message import Message
 from .v5 import Client5
 from .wire import put_length
 

@@ -1,4 +1,4 @@
-"""The client: what a program calls. The work is done by `core.engine`."""
+"""The client: what a program calls. The work is done by `engine`."""
 
 from . import port as clock
 from .port import MICROPYTHON, Shown, const, load
@@ -9,10 +9,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from .core.message import Message
     from .errors import MQTTError
     from .rare import aside, connecting, handover, parts, saying, strays, subscribing, waiting
     from .rare import bulk as queueing
+    from .rare.message import Message
     from .rare.setup import Stats
     from .rare.subs import Subscription
     from .stream_tls import TLS
@@ -104,7 +104,7 @@ class Client(Shown):
     on_connect: "Callable[[Any], None] | None"
     on_disconnect: "Callable[[Any], None] | None"
 
-    # `publish` and the engine: messages to be sent, see `core.engine`
+    # `publish` and the engine: messages to be sent, see `engine`
     q: bytearray
     end: int  # bytes of whole packets in it
     room: int  # bytes that it may have
@@ -132,9 +132,10 @@ class Client(Shown):
     sent: int  # bytes of `q` written on this connection
     began: int  # how far the connection came: see `rare.dial.lost`
 
-    # The engine and `core.message`: what comes in
+    # The engine and `rare.message`: what comes in
     rx: bytearray
-    message: "Message"
+    message: "Any"  # a Message, once there is a subscription or a message
+    route: "Any"  # `rare.message.route`, from then on
     ack: bytearray  # the next PUBACK, PUBREC, PUBREL or PUBCOMP
     names: "list[Any]"  # the last topic names, each after its length,
     routes: "list[Any]"  # and their handlers
@@ -159,6 +160,7 @@ class Client(Shown):
     asked: bool  # a PINGREQ is queued, or not answered yet
     progress: bool  # the packet just handled acknowledges something
     leaving: "bytes | bool | None"  # True: disconnecting; bytes: what is still to be sent for it
+    unsure: bool  # `received` may have identifiers of an earlier session
     trusted: bool  # no CONNACK was lost that may have said that the session is a new one
     same: bool  # the session is the one of the connection before
 

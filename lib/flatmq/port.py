@@ -1,4 +1,7 @@
-"""The parts of MicroPython that CPython lacks: constants, and a millisecond clock that wraps."""
+"""What a board has and CPython lacks: constants, a clock that wraps, and little memory.
+
+So rarely used code is loaded when it is needed, and let go of.
+"""
 
 import sys
 
@@ -20,15 +23,23 @@ if MICROPYTHON:
 else:
     from .port_cpython import Shown, collect, const, ticks_add, ticks_diff, ticks_ms  # noqa: F401
 
-# Modules that are kept if one of these holds them.
+TYPE_CHECKING = const(0)
+if TYPE_CHECKING:
+    from typing import Any
+
+# Modules that are kept as long as one of those after it is, which holds it.
 _USERS = {
     "wire": ("rare.parts", "senml", "stream_uart", "v5.alias", "v5.auth", "v5.replies"),
     "properties": ("v5.auth", "v5.replies"),
 }
 
 
-def load(name: str, package: str = "rare") -> "object":
-    """Return the module `name` of `flatmq.rare`, or of another package."""
+def load(name: str, package: str = "rare") -> "Any":
+    """Return the module `name` of `flatmq.rare`, or of another package.
+
+    This is the only place where a module is loaded by its name: see "What is loaded when" in
+    docs/design.md.
+    """
     return __import__("flatmq." + package + "." + name, None, None, (name,))
 
 

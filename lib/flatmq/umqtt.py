@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from .core.message import Message
+    from .rare.message import Message
     from .rare.subs import Subscription
 
 _TIMEOUT = const(10000)  # ms

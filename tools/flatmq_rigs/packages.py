@@ -43,7 +43,7 @@ these import are found. One that is imported by a computed name must be listed h
 def imports(source: str, module: str = "__init__") -> set[str]:
     """Return what a module imports from the package, in functions and by `load`, too.
 
-    Each is a path with its last part being a module or a name in it, such as "core/engine/run".
+    Each is a path with its last part being a module or a name in it, such as "engine/run".
     """
     found: set[str] = set()
     waiting: list[ast.AST] = [ast.parse(source)]

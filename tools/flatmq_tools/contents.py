@@ -1,8 +1,8 @@
 """The files on a board, with their paths and their bytes.
 
-The client goes to /lib/flatmq, but for `aio` and `umqtt` unless the sketch imports them; what the
-sketch uses of the shared parts goes to /lib, the sketch to /, its settings to /settings.json. All
-but main.py is compiled: MicroPython runs main.py as source only, and imports .mpy from anywhere.
+The client goes to /lib/flatmq, what the sketch uses of the shared parts to /lib, the sketch to /,
+its settings to /settings.json. All but main.py is compiled: MicroPython runs main.py as source
+only, and imports .mpy from anywhere.
 """
 
 from __future__ import annotations
@@ -18,9 +18,6 @@ from . import bytecode, folders
 SKETCHES = folders.find("boards")
 SHARED = "shared"
 MAIN = "main.py"
-FACES = ("aio", "umqtt")
-"""Interfaces to the client, which a board has only if its sketch imports them: with them, all of
-flatmq would not fit into the 128 KB of MicroPython's ROMFS partition for the ESP32."""
 
 
 class ContentsError(ValueError):
@@ -55,10 +52,8 @@ def contents(sketch: Path, settings: dict[str, Any], *, source: bool = False) ->
         shared = SKETCHES / SHARED
     for file in _used(list(modules.values()), shared):
         modules[f"/lib/{file.relative_to(shared).as_posix()}"] = file
-    faces = _faces(list(modules.values()))
     for file in sorted(bytecode.SOURCES.rglob("*.py")):
-        face = file.stem.partition("_")[0]
-        if file.stem not in bytecode.DESK_ONLY and (face not in FACES or face in faces):
+        if file.stem not in bytecode.DESK_ONLY:
             modules[f"/lib/flatmq/{file.relative_to(bytecode.SOURCES).as_posix()}"] = file
     files: dict[str, bytes] = {}
     with tempfile.TemporaryDirectory(prefix="flatmq-contents-") as folder:
@@ -88,12 +83,6 @@ def _imports(file: Path) -> set[str]:
             found.add(node.module)
             found.update(f"{node.module}.{alias.name}" for alias in node.names)
     return found
-
-
-def _faces(files: list[Path]) -> set[str]:
-    """Return the interfaces to the client that `files` import."""
-    names = {name for file in files for name in _imports(file)}
-    return {face for face in FACES if any(n.startswith(f"flatmq.{face}") for n in names)}
 
 
 def _used(files: list[Path], shared: Path) -> list[Path]:

@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from flatmq import Client, MQTTError
-from flatmq.core.message import Message
+from flatmq.rare.message import Message
 
 from . import senml
 from .password import PASSWORD

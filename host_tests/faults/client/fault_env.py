@@ -59,6 +59,7 @@ class Link:
         self.looked_up = False  # in the poll under way
         self.failing = False
         self.room = None
+        self.unsettled = []  # messages, each with the number of closes since it was accepted
         self._writes = 0
         self._stream = None
 
@@ -174,7 +175,8 @@ class FaultEnv(Env):
         port = options.pop("port", self.port)
         options["link"] = link = Link(self.way(options.pop("host", self.host), port))
         client = super().client(name, **options)
-        getattr(client, "ping")  # noqa: B009 (loads it)
+        for method in ("ping", "awaits"):
+            getattr(client, method)  # loads it
         for module in KEPT + LET_GO:
             load(module)
         drop(*LET_GO)
@@ -200,14 +202,28 @@ class FaultEnv(Env):
         link = self.link(client)
         link.waited = 0
         link.looked_up = False
+        losses = client.stats.losses
+        online = client.connected
         began = ticks_us()
         moved = client.poll(20)
         took = ticks_diff(ticks_us(), began)
+        if client.stats.losses != losses and self.version == 4:
+            self._lost(client, link, online)
         self.equal(link.waited <= 20, True, f"waited {link.waited} ms in poll(20)")
         self.equal(took < HANG_MS * 1000, True, f"poll(20) took {took} us")
         if took > self.longest and not link.looked_up:
             self.longest = took
         return moved
+
+    def _lost(self, client, link, online):
+        """Report what a lost connection may do to the messages that are not settled."""
+        link.unsettled = [each for each in link.unsettled if client.awaits(each[0])]
+        for each in link.unsettled:
+            each[1] += online
+            if each[1] == 2:
+                print("@twice", *each[2:])
+            if not online:
+                print("@doubted", *each[2:])
 
     def until(self, what, condition, *clients, ms=ANSWER_MS):
         """Poll the clients in turn until the condition holds; fail naming `what`."""
@@ -248,6 +264,9 @@ class FaultEnv(Env):
         if result is not None:
             self._number = n
             print("@accepted", topic.decode(), n, size, qos)
+            if qos and self.version == 4:
+                link = self.link(client)
+                link.unsettled.append([result, 0, topic.decode(), n, size, qos])
         return result
 
     def accepted(self, client, qos, size=16):
@@ -360,6 +379,8 @@ class FaultEnv(Env):
     def compare(self):
         """Note open files and heap the first time, compare them later."""
         files = len(os.listdir(FILES))
+        for _, link in self._links:
+            link.unsettled = []
         gc.collect()
         gc.collect()  # what the first one let go of
         heap = gc.mem_alloc() if hasattr(gc, "mem_alloc") else 0

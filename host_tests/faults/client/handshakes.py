@@ -65,6 +65,7 @@ def session_forgotten(env, client):
 def two_clients_one_identifier(env, first):
     """Each takes the connection from the other. Nothing that either accepted is lost."""
     second = env.client(b"c", clean_session=1)
+    env.ask("often")
     env.fault()
     second.start()
     began = first.stats.losses

@@ -77,11 +77,11 @@ def _fill(env, client, size):
     """
     full = 0
     while full < 5:
-        if env.publish(client, 0, size) is None:
-            full += 1
-        else:
+        if env.publish(client, 0, size) is not None:
             full = 0
-        env.poll(client)
+        elif client.flush():
+            full += 1
+            env.poll(client)
 
 
 def peer_stops_reading(env, client):

@@ -47,6 +47,10 @@ class Aside:
         """Return how many messages have gone behind the others."""
         return len([x for x in self.suspects if x[1] >= _BEHIND])
 
+    def clear(self, pid: int) -> None:
+        """Accuse a message no longer: the broker has taken it, or the application dropped it."""
+        self.suspects = [x for x in self.suspects if x[0] != pid]
+
     def answered(self) -> None:
         """Note a PINGRESP."""
         if self.asked:
@@ -120,10 +124,9 @@ class Aside:
 
     def _taken(self):
         """Note that the broker has taken the message that was alone in flight."""
-        for x in list(self.suspects) if self.suspects and self.alone >= 0 else ():
-            if x[0] == self.alone:
-                self.suspects.remove(x)
-            else:
+        if self.alone >= 0 and self.suspects:
+            self.clear(self.alone)
+            for x in self.suspects:
                 x[2] = x[2] or self.alone > 0
         self.alone = -1
 

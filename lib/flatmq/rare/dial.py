@@ -74,7 +74,9 @@ def greeted(c: "Client", t: int, end: int) -> "int | None":
     c.session_present = flags == 1 and c.version != 3
     # A session whose CONNACK was lost may be a new one, even if the broker has it now.
     doubt = same and not c.trusted
-    if doubt or not same:
+    # In doubt the identifiers are kept, and a message without DUP is new: see `qos2.is_new`.
+    c.unsure = same and (doubt or c.unsure)
+    if not same:
         for i in range(len(c.received)):
             c.received[i] = 0
     if c.gate is not None:
@@ -174,7 +176,9 @@ def lost(c: "Client", what: "Any", doing: "Any") -> None:
         c.error = NO_MEMORY
     drop("reasons", "strays", "show")
     c.stats.losses += 1
-    c.limit = c.done = c.message.offset = c.message.size = 0
+    c.limit = c.done = 0
+    if c.message is not None:
+        c.message.offset = c.message.size = 0
     c.asked = False
     c.tries += 1
     if c.tries % _LOOK_UP == 0:

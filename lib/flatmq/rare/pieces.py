@@ -3,9 +3,10 @@
 Loaded with the first such message, and kept.
 """
 
-from ..core.message import HOLD, nearest
+from ..engine import HOLD
 from ..port import const, load
 from ..topic import is_name
+from .message import nearest
 from .several import several
 
 TYPE_CHECKING = const(0)
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ..client import Client
-    from ..core.message import Message
+    from .message import Message
 
 _NO_NAME = const(18)
 _QOS_3 = const(20)

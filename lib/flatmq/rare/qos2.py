@@ -4,7 +4,7 @@ A PUBLISH whose PUBREC has come stays in the queue: if the broker forgets the se
 again. Received identifiers are kept until PUBREL (method B).
 """
 
-from ..core.message import HOLD
+from ..engine import HOLD
 from ..port import const
 from .dial import end_of, find, release
 
@@ -20,10 +20,13 @@ _TYPE = const(24)
 
 
 def is_new(c: "Client", pid: int) -> bool:
-    """Return whether a message has not been received before."""
+    """Return whether a message has not been received before.
+
+    If the session may be another one, only one with DUP may have been.
+    """
     if not c.received:
         c.received = [0] * c.incoming
-    return pid not in c.received
+    return pid not in c.received or (c.unsure and not c.message.first & 8)
 
 
 def keep(c: "Client", pid: int) -> None:

@@ -2,8 +2,7 @@
 
 import random
 
-from ..core.engine import run
-from ..core.message import NEVER, Message
+from ..engine import run
 from ..port import MICROPYTHON, Shown, const, drop, load
 from ..wire import number
 
@@ -142,7 +141,7 @@ answers 64 8 268435456"""
     c.ack = bytearray(b"\x40\2\0\0")
     c.rx = bytearray(2 * rx_size + 2)
     c.rx_size = rx_size
-    c.message = Message(c.rx, c)
+    c.message = c.route = None  # until there is a subscription or a message
     c.heads = [bytearray(), bytearray(), bytearray()]
     c.topics = [c, c, c]
     c.head = c.heads[0]
@@ -150,7 +149,7 @@ answers 64 8 268435456"""
     c.error = c.stream = c.gate = c.bulk = c.large = c.pieces = c.alone = c.two = c.subs = None
     c.leaving = c.since = c.gone = c.renamed = c.blocks = None
     c.known = [c] * 8  # equal to no name
-    c.names = [NEVER] * 9
+    c.names = [b"\0\0\0"] * 9  # no PUBLISH has this: a topic name is never empty
     c.routes = [None] * 9
     c.subscriptions = []
     c.requests = []
@@ -158,6 +157,7 @@ answers 64 8 268435456"""
     c.qos = c.end = c.kept = c.pending = c.oldest = c.learned = c.newest = c.done = c.limit = 0
     c.sent = c.began = c.raised = c.tries = c.due = 0
     c.full = c.connected = c.session_present = c.asked = c.apart = c.progress = c.found = False
+    c.unsure = False  # whether `received` may hold identifiers of an earlier session
     c.trusted = True
     # A random first packet identifier: a reboot must not reuse those that it left in flight.
     c.last_id = random.getrandbits(15)

@@ -6,7 +6,7 @@ from .dial import end_of, find, id_at, release
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
     from ..client import Client
-    from ..core.message import Message
+    from .message import Message
 
 
 def next_id(c: "Client") -> int:
@@ -59,6 +59,8 @@ def drop(self: "Client", packet_id: int) -> bool:
     # The engine cuts it out, once none of its bytes are on their way.
     self.gone = list(self.gone or ()) + [packet_id]  # noqa: RUF005 - as MicroPython has it
     self.full = True
+    if self.alone:
+        self.alone.clear(packet_id)
     self.kept -= 1
     self.pending -= 1
     packet = bytes(self.q[p : end_of(self.q, p)])

@@ -1,7 +1,7 @@
 """subscribe and unsubscribe. Loaded for each call."""
 
-from ..core.message import NEVER
 from ..port import const, drop, load
+from .message import NEVER, claim
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ..client import Client
-    from ..core.message import Message
+    from .message import Message
     from .subs import Subscription
 
 
@@ -84,6 +84,7 @@ def keep(c: "Client", kept: "list[Any]") -> None:
 
 def learn(c: "Client") -> None:
     """Claim memory to remember topic names: two for a subscription, eight for many."""
+    claim(c)
     n = c.learned
     c.learned = 2 if len(c.subscriptions) < 2 else 4 if len(c.subscriptions) < 3 else 8
     c.learned = max(n, c.learned)

@@ -8,8 +8,8 @@ belonged to other subscriptions. So an identifier counts only if the topic name 
 subscription. Loaded with the first message that has properties, and kept.
 """
 
-from ..core.message import NEVER, nearest
 from ..port import const, load
+from ..rare.message import NEVER, nearest
 from ..rare.subs import Subscription as Base
 from .walk import checked, number
 
@@ -17,7 +17,7 @@ TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
     from typing import Any
 
-    from ..core.message import Message
+    from ..rare.message import Message
     from . import Client5
 
 _PUBLISH = const(16)  # see walk.TABLE

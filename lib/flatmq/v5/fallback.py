@@ -1,8 +1,8 @@
 """Fall back to MQTT 3.1.1 with a broker that does not speak MQTT 5. Loaded for that."""
 
-from ..core.message import NEVER
 from ..port import const, drop, load
 from ..rare.dial import end_of
+from ..rare.message import NEVER
 from ..wire import get_length, put_length
 
 TYPE_CHECKING = const(0)

@@ -4,7 +4,7 @@ A message whose properties are larger than the buffer is acknowledged and counte
 not delivered.
 """
 
-from ..core.message import HOLD
+from ..engine import HOLD
 from ..port import const
 from ..rare.pieces import Pieces as Base
 from .carry import choose

@@ -11,7 +11,7 @@ TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
     from . import Client5
 
-# The QoS bits of the message that may wait for a packet: see `core.engine`.
+# The QoS bits of the message that may wait for a packet: see `engine`.
 _WAITS = {0x40: 2, 0x50: 4, 0x70: 6}
 _RULES = {
     40: "property length",

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from ..core.message import Message
+    from ..rare.message import Message
     from . import Client5
 
 _CORRELATION = const(0x09)  # Correlation Data

@@ -2,6 +2,7 @@
 
 from ..port import const, drop, load
 from ..properties import block
+from ..rare.message import claim
 from ..topic import is_name
 from ..wire import field, number
 from . import packets
@@ -71,7 +72,8 @@ def make(
     c.routes.append(None)
     c.said = View(c.rx)
     c.server = Server(c.said)
-    c.message.properties = Carried(c.message)
+    message = claim(c)
+    message.properties = Carried(message)
     c.slots = c.inflight
     c.own_qos = c.max_qos
     drop("setup", "hello", "properties", "versions", "wire")

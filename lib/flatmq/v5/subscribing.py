@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from ..core.message import Message
+    from ..rare.message import Message
     from . import Client5
 
 _IDENTIFIER = const(0x0B)

@@ -10,7 +10,7 @@ TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
     from typing import Any
 
-    from ..core.message import Message
+    from ..rare.message import Message
     from . import viewing
 
 # The types of values: the three lowest bits of TABLE.

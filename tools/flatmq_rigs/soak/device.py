@@ -265,7 +265,6 @@ def main():
     say("@stats", stats.connects, stats.losses, stats.resent, stats.renewed)
     say("@odd", stats.strays, stats.skipped, stats.unrouted)
     say("@kinds", *device.kinds)
-    # Nothing is pending: what a lost connection needs makes room for what a disconnect loads.
     device = None
     gc.collect()
     client.disconnect()

@@ -13,17 +13,16 @@ A generator has its frame on the heap once, so everything used often is a local 
 their number. Whatever is rare is loaded when it is needed: see `load`.
 """
 
-from .. import port as clock
-from ..errors import NO_MEMORY
-from ..port import const, load
-from .message import HOLD, route
+from . import port as clock
+from .errors import NO_MEMORY
+from .port import const, load
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
     from collections.abc import Generator
     from typing import Any
 
-    from ..client import Client
+    from .client import Client
 
 _SIGN = const(0x20000000)  # of a difference of two times: the clock wraps at 30 bits
 _MASK = const(0x3FFFFFFF)
@@ -43,6 +42,9 @@ _SHORT = const(19)
 _QOS_3 = const(20)
 _NO_ID = const(21)
 _ID_0 = const(22)
+
+# What a handler returns to be called with the same message again at the next poll.
+HOLD = object()
 
 # A tuple made in advance, while there is memory: all but the end of a generator.
 _RAISED = Exception, KeyboardInterrupt, SystemExit
@@ -295,6 +297,8 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                     end = t + n
                     if end > have:
                         if end - at > size and t <= have:
+                            if m is None:
+                                m = load("message").claim(c)
                             m.first = first
                             m.t = t
                             m.end = end
@@ -320,7 +324,9 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                         while find(names[i], t, e) != t:
                             i = i + 1 & _NAMES - 1
                             if i == last:
-                                i = route(c, t, e)
+                                if m is None:
+                                    m = load("message").claim(c)
+                                i = c.route(c, t, e)
                                 break
                         if i < 0:
                             what = _NO_NAME
@@ -539,7 +545,7 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                     pos += n
                     if src is acks and not left:
                         acks[0:pos] = b""
-                        room = busy
+                        room = room or busy
 
             # 7. The end of a connection. Without memory for this, it is tried again.
             if what is not None:

@@ -1,4 +1,9 @@
-"""A received message, stored as positions in the receive buffer."""
+"""Received messages, which are positions in the receive buffer, and the handlers that get them.
+
+Loaded with the first subscription or message, and kept. The handlers of the last topic names are
+remembered. The search starts at the last name found, so names that repeat in the same order are
+found at once.
+"""
 
 from ..port import MICROPYTHON, Shown, const, load
 from ..topic import is_name
@@ -14,9 +19,6 @@ if TYPE_CHECKING:
 _NAMES = const(8)  # remembered topic names; a power of two
 _LONGEST = const(48)  # bytes of the longest one, with its length in front
 NEVER = b"\0\0\0"  # no PUBLISH begins like this: a topic name is never empty
-
-# What a handler returns to be called with the same message again at the next poll.
-HOLD = object()
 
 _several: "Any" = None  # once it is loaded
 
@@ -90,6 +92,14 @@ class Message(Shown):
             at = self.t + 2
             return bytes(self.buf[at : at + (self.buf[at - 2] << 8 | self.buf[at - 1])])
         return load("reading").more(self, name)
+
+
+def claim(c: "Client") -> Message:
+    """Return the message of a client, and claim memory for it at first."""
+    if c.message is None:
+        c.message = Message(c.rx, c)
+        c.route = route
+    return c.message
 
 
 def nearest(c: "Client", i: int, t: int, e: int, chunks: bool = False) -> int:

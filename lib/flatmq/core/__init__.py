@@ -1,1 +1,0 @@
-"""The modules that are always loaded: the engine, received messages, and routing."""
