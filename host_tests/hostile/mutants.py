@@ -57,14 +57,14 @@ FAULTS: Faults = {
             "stats.received += got\n        c.saved", "c.saved"
         ),
         "a packet before CONNACK may wait": (
-            "if not opened and first != 0x20:",
-            "if not opened and first != 0x20 and at + 1 < have:",
+            "if not opened and first != 0x20 and not",
+            "if not opened and first != 0x20 and at + 1 < have and not",
         ),
         "answers are written in part": ("acks[0:pos] = b\"\"", "acks[0:] = b\"\"; pos = 0"),
     },
-    "core/route": {
+    "rare/several": {
         "of several handlers the one that raised is passed over": (
-            "c.done = i  #", "c.done = i + 1  #"
+            "held = s.handler(m)\n", "c.done += 1\n        held = s.handler(m)\n"
         ),
     },
     "rare/qos2": {
@@ -81,7 +81,7 @@ FAULTS: Faults = {
         ),
     },
     "rare/pieces": {
-        "the topic name of a large message is not kept": ("m.buf[m.t] = m.buf[t]", "pass"),
+        "the topic name of a large message is not kept": ("m.buf[at] = m.buf[m.t]", "pass"),
         "a handler that took a piece has taken them all": (
             "self.taken = False  # a handler may", "pass  # a handler may"
         ),
@@ -105,8 +105,10 @@ FAULTS: Faults = {
             "            waiting.append(r)\n", "            pass\n"
         ),
     },
-    "topic": {
+    "rare/utf8": {
         "surrogates are UTF-8": (" or 0xEDA0 <= c < 0xEE00", ""),
+    },
+    "topic": {
         "wildcards are let pass": ('buf.find(b"#", at, end) >= 0', "False"),
     },
 }  # fmt: skip
