@@ -64,7 +64,7 @@ FAULTS: Faults = {
     },
     "rare/several": {
         "of several handlers the one that raised is passed over": (
-            "held = s.handler(m)\n", "c.done += 1\n        held = s.handler(m)\n"
+            "if s.handler(m) is HOLD:", "c.done += 1\n        if s.handler(m) is HOLD:"
         ),
     },
     "rare/qos2": {

@@ -1,4 +1,4 @@
-"""What a board has and CPython lacks: constants, a clock that wraps, and little memory.
+"""The parts of MicroPython that CPython lacks: constants, a clock that wraps, little memory.
 
 So rarely used code is loaded when it is needed, and let go of.
 """
