@@ -181,7 +181,7 @@ def serial_board(folder: Path) -> Iterator[str]:
 def released(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a release, which had another one before."""
     into = tmp_path_factory.mktemp("release")
-    old = into / "mpy6" / "flatmq" / "core" / "gone.mpy"
+    old = into / "mpy6" / "flatmq" / "rare" / "gone.mpy"
     old.parent.mkdir(parents=True)
     old.write_bytes(b"old")
     folder = packages.release(into)

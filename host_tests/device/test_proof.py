@@ -11,17 +11,20 @@ from flatmq_tools import bytecode
 
 # A method of the client, and an operation that goes through it with the version of MQTT.
 SEND = ("client.Client.publish", ("publishing", "qos0", 4))
-RECEIVE_5 = ("v5_router.Router5.publish", ("receiving", "qos0", 5))
-PROPERTIES = ("v5_walk.View.find", ("receiving", "qos0", "5+"))
-ANSWER_5 = ("v5_connection.Connection5._long", ("v5_answers", "puback_in_each_form", 5))
+WORK = ("engine.engine.while", ("receiving", "qos0", 4))
+RECEIVE_5 = ("v5/carry.carried", ("receiving", "qos0", "5+"))
+PROPERTIES = ("v5/carry.carried", ("receiving", "qos0", "5+"))
+ANSWER_5 = ("v5/packets.acknowledge", ("v5_answers", "puback_in_each_form", 5))
 BYTES = '_ = b"x" + bytes(1)'
 EXCEPTION = "try: None.x\nexcept AttributeError: pass"
-FRAME = "a = b = c = d = e = f = g = h = i = j = k = 0"
+FRAME = "aa = bb = cc = dd = ee = ff = gg = hh = ii = jj = kk = 0"
 
 # What a method begins with, and whether that is seen as asked, kept and refused.
 SPOILED = {
     "nothing": (SEND, "", (False, False, False)),
     "bytes": (SEND, BYTES, (True, True, True)),
+    "bytes at work": (WORK, BYTES, (True, True, True)),
+    "exception at work": (WORK, EXCEPTION, (True, True, False)),
     "bytes in at 5": (RECEIVE_5, BYTES, (True, True, True)),
     "frame in properties": (PROPERTIES, FRAME, (True, False, False)),
     "exception in PUBACK": (ANSWER_5, EXCEPTION, (True, True, False)),
@@ -29,12 +32,20 @@ SPOILED = {
 
 
 def _spoil(sources: Path, method: str, added: str) -> None:
-    """Have a method, "module.Class.name", of the client in a folder begin with other lines."""
+    """Have a method, "module.Class.name", of the client in a folder begin with other lines.
+
+    With ".while" behind it, its first outermost loop begins with them.
+    """
     module, *names = method.split(".")
     path = sources / f"{module}.py"
     tree = ast.parse(path.read_text())
     body = tree.body
+    found: ast.AST = tree
     for name in names:
+        if name == "while":
+            found = next(node for node in ast.walk(found) if isinstance(node, ast.While))
+            body = found.body
+            continue
         [found] = (node for node in body if getattr(node, "name", None) == name)
         body = found.body  # type: ignore[attr-defined]
     body[0:0] = ast.parse(added).body

@@ -181,7 +181,7 @@ def _allocating(folder: Path) -> dict[str, bytes]:
     """A client whose publish makes a bytes object, as it would be on the board."""
     source = folder / "client.py"
     text = (bytecode.SOURCES / "client.py").read_text()
-    begin = "        topic = self.q\n"
+    begin = "        topic = self.q  #"
     assert text.count(begin) == 1
     source.write_text(
         text.replace(begin, f"        payload = payload + b''.join([b'x'])\n{begin}")

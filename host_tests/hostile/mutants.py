@@ -57,14 +57,15 @@ FAULTS: Faults = {
             "stats.received += got\n        c.saved", "c.saved"
         ),
         "a packet before CONNACK may wait": (
-            "if not opened and first != 0x20 and not",
-            "if not opened and first != 0x20 and at + 1 < have and not",
+            "if not opened and first != 0x20 and not (five and first == 0xF0):",
+            "if not opened and first != 0x20 and at + 1 < have and not five:",
         ),
         "answers are written in part": ("acks[0:pos] = b\"\"", "acks[0:] = b\"\"; pos = 0"),
     },
     "rare/several": {
         "of several handlers the one that raised is passed over": (
-            "if s.handler(m) is HOLD:", "c.done += 1\n        if s.handler(m) is HOLD:"
+            "        if s.handler(m) is HOLD:",
+            "        c.done += 1\n        if s.handler(m) is HOLD:",
         ),
     },
     "rare/qos2": {

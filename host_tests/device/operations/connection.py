@@ -118,7 +118,7 @@ def sent_again_after_a_reconnect(proof):
         messages = at1.with_id(one) + at2.with_id(two)
         release = packets.PUBREL.with_id(three)
         # The standard orders PUBRELs among each other alone [MQTT-4.6.0-4].
-        wanted = messages + release if packets.version == 5 else release + messages
+        wanted = release + messages
         proof.resume()
         client.poll()
         again = link.took(wanted)
@@ -142,15 +142,12 @@ def sent_again_one_at_a_time(proof):
         client.poll()
         again = link.took(packets.PINGREQ)
         link.give(packets.PINGRESP)
-        if packets.version != 5:  # there they come last
-            again = again and link.released(three)
+        again = again and link.released(three)
         again = again and link.took(at1.with_id(one))
         link.give(packets.PUBACK.with_id(one))
         again = again and link.took(at2.with_id(two))
         link.give(packets.PUBREC.with_id(two))
         again = again and link.released(two)
-        if packets.version == 5:
-            again = again and link.released(three)
         yield again and client.pending == 0
 
 

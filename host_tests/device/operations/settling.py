@@ -44,8 +44,7 @@ def reconnect_after_a_loss(proof):
         client.poll()
         connect(client, link)
         client.poll()
-        holder = client.router if packets.version == 5 else client
-        link.give(suback.with_id(holder.requests[0].id))
+        link.give(suback.with_id(client.requests[0].id))
         link.give(packets.PINGRESP)  # the message waits for it
         link.give(packets.PUBACK.with_id(identifier))
         yield client.connected and client.pending == 0
