@@ -106,8 +106,10 @@ FAULTS: Faults = {
             "            waiting.append(r)\n", "            pass\n"
         ),
     },
-    "topic": {
+    "rare/utf8": {
         "surrogates are UTF-8": (" or 0xEDA0 <= c < 0xEE00", ""),
+    },
+    "topic": {
         "wildcards are let pass": ('buf.find(b"#", at, end) >= 0', "False"),
     },
 }  # fmt: skip

@@ -188,9 +188,9 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                         if c.requests:
                             h = h or c.subs.in_flight(c)
                             i = c.subs.late(c)
-                        if five and c.replies:
+                        if five:
                             calling = _HOOK
-                            i = c.replies.late(i)
+                            i = five.late(c, i)
                             calling = 0
                         if not h:
                             acked = now

@@ -184,18 +184,14 @@ def answered(c: "Client", first: int, t: int, end: int) -> "int | None":
     rx = c.rx
     pid = rx[t] << 8 | rx[t + 1]
     codes = bytes(rx[t + 2 : end])
-    if end - t < 2 or (end - t > 2 and first != 0x90):
-        return _LENGTH
-    if not pid:
-        return _ID_0
-    bad = [n for n in codes if n > 2 and n != 128]
-    if first == 0x90 and (bad or not codes):
-        return _CODES
-    return settled(c, first, pid, codes)
-
-
-def settled(c: "Client", first: int, pid: int, codes: bytes) -> "int | None":
-    """Handle the answer to a request. Returns the rule that it breaks, None if it breaks none."""
+    if not c.five:  # which has looked at it
+        if end - t < 2 or (end - t > 2 and first != 0x90):
+            return _LENGTH
+        if not pid:
+            return _ID_0
+        bad = [n for n in codes if n > 2 and n != 128]
+        if first == 0x90 and (bad or not codes):
+            return _CODES
     for r in c.requests:
         if r.id == pid:
             break

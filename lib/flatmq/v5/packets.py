@@ -187,13 +187,14 @@ def _answered(c, first, t, end):
     at = checked(rx, t + 2, end, _ANSWER)
     if at < 0:
         return -at
-    codes = bytes(rx[at:end])
-    for n in codes:
+    if at == end:
+        return _CODES
+    for n in rx[at:end]:
         if n < 128 and n > 2 if first == 0x90 else n < 128 and n != 0 and n != 0x11:
             return _CODES
-    if not codes:
-        return _CODES
-    return (c.subs or load("subs")).settled(c, first, rx[t] << 8 | rx[t + 1], codes)
+    rx[at - 1] = rx[t + 1]  # as in 3.1.1, where no properties lie between
+    rx[at - 2] = rx[t]
+    return (c.subs or load("subs")).answered(c, first, at - 2, end)
 
 
 # CONNACK and the limits in it
@@ -283,6 +284,11 @@ def block(c: "Client5", r: "Any") -> "bytes | None":
     if c.server.maximum_packet_size and load("flow", "v5").puts_off(c, r, data):
         return None
     return data
+
+
+def late(c: "Client5", ms: int) -> int:
+    """Do what is due by the clock. Returns the milliseconds until something is, at most `ms`."""
+    return c.replies.late(ms) if c.replies else ms
 
 
 # The end of a connection
