@@ -51,7 +51,7 @@ MAY_BE_ON_HEAP = {
         "_send_due",
         "lost",
         "answered",
-        "settled.<listcomp>",
+        "answered.<listcomp>",
     },
     "rare/subscribing": {"subscribe", "unsubscribe"},
     # `__call__`; once for each connection.

@@ -207,7 +207,7 @@ class FaultEnv(Env):
         began = ticks_us()
         moved = client.poll(20)
         took = ticks_diff(ticks_us(), began)
-        if client.stats.losses != losses and self.version == 4:
+        if client.stats.losses != losses:
             self._lost(client, link, online)
         self.equal(link.waited <= 20, True, f"waited {link.waited} ms in poll(20)")
         self.equal(took < HANG_MS * 1000, True, f"poll(20) took {took} us")
@@ -264,7 +264,7 @@ class FaultEnv(Env):
         if result is not None:
             self._number = n
             print("@accepted", topic.decode(), n, size, qos)
-            if qos and self.version == 4:
+            if qos:
                 link = self.link(client)
                 link.unsettled.append([result, 0, topic.decode(), n, size, qos])
         return result
