@@ -163,6 +163,7 @@ def shrinks_often(env, client):
     It is cut or reset while messages flow.
     """
     random.seed(3)
+    env.ask("often")
     env.fault()
     for _ in range(env.often):
         env.traffic(client)
