@@ -419,11 +419,12 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                             sent -= n - p
                             c.end -= n - p
                             q[p:n] = b""
-                            if not (c.kept or left) and sent:
-                                c.end -= sent
-                                q[0:sent] = b""
-                                sent = 0
+                            if not c.kept:
                                 c.renamed = None
+                                if sent and not left:
+                                    c.end -= sent
+                                    q[0:sent] = b""
+                                    sent = 0
                         elif not (rx[t] or rx[t + 1]):
                             what = _ID_0
                         elif not (c.large and c.large.settle(rx[t] << 8 | rx[t + 1])):
