@@ -5,11 +5,12 @@ from __future__ import annotations
 import ast
 import json
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from flatmq_tools import boards, bytecode, contents
+from flatmq_tools import boards, bytecode, contents, interpreter
 
 MODULES = {
     "mine/main.py": "import helper\nimport wifi\n",
@@ -64,6 +65,19 @@ def test_what_the_sketch_uses_and_the_whole_client(sketch: Path) -> None:
     # A traceback on the board names the module.
     assert b"flatmq.wire" in files["/lib/flatmq/wire.mpy"]
     assert b"sensors.bme" in files["/lib/sensors/bme.mpy"]
+
+
+def test_a_module_of_the_sketch_keeps_its_lines_and_its_assertions(
+    sketch: Path, tmp_path: Path
+) -> None:
+    """The client has neither: they would take memory."""
+    (sketch / "helper.py").write_text("def check():\n    pass\n    assert not 5, 'five'\n")
+    (tmp_path / "helper.mpy").write_bytes(contents.contents(sketch, {})["/helper.mpy"])
+    done = subprocess.run(
+        [*(interpreter.command("64k") or []), "-c", "import helper; helper.check()"],
+        cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert 'File "helper", line 3, in check\nAssertionError: five' in done.stdout + done.stderr
 
 
 def test_source_is_left_as_it_is(sketch: Path) -> None:

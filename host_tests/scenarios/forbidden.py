@@ -93,7 +93,7 @@ def at_qos_2_in_a_kept_session(env):
 
 
 def nothing_but_forbidden_messages(env):
-    """Every slot in flight and most of the ring are full of them. Each is set aside."""
+    """Every slot in flight and most of the queue are full of them. Each is set aside."""
     inbox = env.Inbox()
     reports = env.Reports()
     topic, forbidden = env.name(b"good"), env.name(b"forbidden")

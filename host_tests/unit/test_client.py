@@ -74,7 +74,7 @@ def test_what_publish_returns(make: Callable) -> None:
     second = client.publish(b"t", b"x", 2)
     assert first and second and first != second
     assert client.publish(b"t", b"x", 1) is None, "two are in flight"
-    assert client.publish(b"t", bytes(50)) is None, "the ring is full"
+    assert client.publish(b"t", bytes(50)) is None, "the queue is full"
     assert client.pending == 3
     bench.client.poll()
     assert client.pending == 2

@@ -256,7 +256,7 @@ def test_what_is_set_aside_makes_room_before_pingresp(
         assert bench.client.drop(bad)
     assert bench.client.pending == 0
     assert reports.seen[0][:2] == (bad, b"bad")
-    # As large as the ring.
+    # As large as the queue.
     assert bench.client.publish(b"t", bytes(94)) == 0
     bench.drain()
     bench.feed(build.PINGRESP)

@@ -1,6 +1,7 @@
 """The client: what a program calls. The work is done by `engine`."""
 
 from . import port as clock
+from .engine import run
 from .port import MICROPYTHON, Shown, const, load
 from .topic import is_name
 
@@ -124,7 +125,6 @@ class Client(Shown):
     oldest: int
 
     # The engine, and its state while none runs
-    run: "Callable[[Client], None]"
     step: "Callable[[int | None], bool]"
     saved: "Any"  # a tuple, or None
     fresh: bool  # it has taken no step yet
@@ -375,7 +375,7 @@ class Client(Shown):
                 raise
             return False  # called by a handler
         except StopIteration:
-            self.run(self)  # Ctrl-C has ended the engine
+            run(self)  # Ctrl-C has ended the engine
             return False
 
     def flush(self) -> bool:
@@ -390,7 +390,7 @@ class Client(Shown):
                 raise
             return True
         except StopIteration:
-            self.run(self)
+            run(self)
             return True
 
 

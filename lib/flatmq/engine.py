@@ -10,7 +10,7 @@ this connection. A packet in it says itself what it is, by the QoS bits of its f
 `acks` holds all other packets to be sent: acknowledgements, requests, PINGREQ. They leave first.
 
 A generator has its frame on the heap once, so everything used often is a local variable, whatever
-their number. Whatever is rare is loaded when it is needed: see `load`.
+their number. Whatever is rare is loaded when it is needed: see `port.load`.
 """
 
 from . import port as clock

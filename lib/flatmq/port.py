@@ -27,8 +27,8 @@ else:
 def load(name: str, package: str = "rare") -> "object":
     """Return the module `name` of `flatmq.rare`, or of another package.
 
-    This is the only place where a module is loaded by its name: see "What is loaded when" in
-    docs/design.md.
+    This is the only place where a module is loaded by its name: see "When memory is
+    claimed" in docs/design.md.
     """
     return __import__("flatmq." + package + "." + name, None, None, (name,))
 

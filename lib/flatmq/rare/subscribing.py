@@ -30,11 +30,7 @@ def subscribe(
     TypeError for a bad filter, handler or QoS, and for more than `subscriptions` calls.
     """
     checked, names = checked_filters(filters, qos, self.max_qos)
-    if not callable(handler):
-        raise TypeError(f"handler must be callable, not {handler!r}")
-    kept = [s for s in self.subscriptions if s.filters != checked]
-    if len(kept) == self.most:
-        raise ValueError(f"subscriptions must be at most {self.most}: no room for another")
+    kept = others(self, checked, handler)
     self.subs = load("subs")
     new = self.subs.Subscription(checked, names, handler, qos, chunks)
     keep(self, kept)
@@ -66,6 +62,19 @@ def withdraw(self: "Client", subscription: "Subscription") -> None:
     """End a subscription on this side alone: the broker is not asked, and may still have it."""
     keep(self, [s for s in self.subscriptions if s is not subscription])
     self.requests[:] = [r for r in self.requests if r is not subscription]
+
+
+def others(c: "Client", filters: "list[bytes]", handler: "Any") -> "list[Any]":
+    """Return the subscriptions that a new one to these filters does not replace.
+
+    TypeError or ValueError if its handler is none, or if there is no room for it.
+    """
+    if not callable(handler):
+        raise TypeError(f"handler must be callable, not {handler!r}")
+    kept = [s for s in c.subscriptions if s.filters != filters]
+    if len(kept) == c.most:
+        raise ValueError(f"subscriptions must be at most {c.most}: no room for another")
+    return kept
 
 
 def keep(c: "Client", kept: "list[Any]") -> None:

@@ -21,14 +21,12 @@ if TYPE_CHECKING:
 
 # Packets with properties: see walk.TABLE.
 _CONNACK = const(8)
-_PUBLISH = const(16)
 _ANSWER = const(32)
 _DISCONNECT = const(64)
 _AUTH = const(128)
 
 # The rules that a packet breaks, with their texts in `rare.reasons` and `reasons`, and for each
 # from 16 on the last digits of the reason code with which DISCONNECT says so: 0x80 and these.
-_END = const(1)
 _ID_0 = const(22)
 _LENGTH = const(23)
 _TYPE = const(24)

@@ -1,7 +1,7 @@
 """subscribe and unsubscribe with what MQTT 5 adds. Loaded for each call."""
 
 from ..port import const, load
-from ..rare.subscribing import ask, checked_filters, keep, learn
+from ..rare.subscribing import ask, checked_filters, keep, learn, others
 from ..rare.subscribing import unsubscribe as end
 from ..wire import number, put_length
 from .carry import Subscription
@@ -41,11 +41,7 @@ def subscribe(
     checked, names = checked_filters(filters, qos, self.own_qos)
     if no_local and any(f.startswith(b"$share/") for f in checked):
         raise ValueError("no_local must be False with $share")
-    if not callable(handler):
-        raise TypeError(f"handler must be callable, not {handler!r}")
-    kept = [s for s in self.subscriptions if s.filters != checked]
-    if len(kept) == self.most:
-        raise ValueError(f"subscriptions must be at most {self.most}: no room for another")
+    kept = others(self, checked, handler)
     self.subs = load("subs")
     new: Any = Subscription(checked, names, handler, qos, chunks)
     new.client = self

@@ -162,8 +162,7 @@ class Device:
                     say("@error", client.error)
         # What was left from before the loss goes first, and takes memory until it has gone.
         fresh = self.last or client.stats.connects != self._connects
-        again = client.alone if hasattr(client, "alone") else client.past  # the latter at MQTT 5
-        if client.connected and not again and fresh and self.books.next[2]:
+        if client.connected and not client.alone and fresh and self.books.next[2]:
             self._connects = client.stats.connects
             self.most = max(self.most, gc.mem_alloc())
             self.look(held())
